@@ -1,0 +1,58 @@
+# The folders of src/ as targets.
+#   apus_host   everything that knows no tensor library: fast to build, fast to start, run under the sanitizers
+#   apus_heavy  everything on libtorch, as the module libapus.so that the program opens when a command needs it
+#   apus        the program: host + command line. `apus --help` must not pay for loading libtorch (0.4 s).
+function(apus_sources out)
+  set(found)
+  foreach(folder IN LISTS ARGN)
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${folder}/*.cpp)
+    list(APPEND found ${files})
+  endforeach()
+  set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# Folders without a tensor library, and the files of the tensor folders that keep to the same rule.
+set(APUS_HOST_FOLDERS base text media hub data serve advise cli)
+set(APUS_HOST_FILES engine/block_pool.cpp engine/scheduler.cpp engine/sampling_rules.cpp engine/constraint.cpp dist/launcher.cpp dist/environment.cpp train/schedule.cpp device/topology.cpp)
+set(APUS_HEAVY_FOLDERS tensor device ops devices dist nn models checkpoint parallel engine train algos run)
+
+apus_sources(host_sources ${APUS_HOST_FOLDERS})
+list(FILTER host_sources EXCLUDE REGEX "/cli/main\\.cpp$")
+set(host_extra)
+foreach(file IN LISTS APUS_HOST_FILES)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${file})
+    list(APPEND host_extra ${CMAKE_SOURCE_DIR}/src/${file})
+  endif()
+endforeach()
+list(FILTER host_sources EXCLUDE REGEX "/data/batch\\.cpp$")
+
+add_library(apus_host OBJECT ${host_sources} ${host_extra})
+target_include_directories(apus_host PUBLIC ${CMAKE_SOURCE_DIR}/src)
+target_compile_definitions(apus_host PRIVATE APUS_VERSION="${PROJECT_VERSION}")
+target_link_libraries(apus_host PUBLIC apus::json apus::pcre2 apus::utf8proc apus::yaml apus::zlib apus::zstd apus::openssl apus::curl apus::boost Threads::Threads ${CMAKE_DL_LIBS})
+
+add_executable(apus src/cli/main.cpp)
+target_link_libraries(apus PRIVATE apus_host)
+set_target_properties(apus PROPERTIES ENABLE_EXPORTS ON)  # libapus.so uses the host objects of the program
+
+if(NOT APUS_HOST_ONLY)
+  apus_sources(heavy_sources ${APUS_HEAVY_FOLDERS})
+  list(APPEND heavy_sources ${CMAKE_SOURCE_DIR}/src/data/batch.cpp)
+  list(REMOVE_ITEM heavy_sources ${host_extra})
+  if(NOT APUS_TORCH_CUDA)
+    list(FILTER heavy_sources EXCLUDE REGEX "/devices/cuda/")
+  endif()
+  set(existing)
+  foreach(file IN LISTS heavy_sources)
+    if(EXISTS ${file})
+      list(APPEND existing ${file})
+    endif()
+  endforeach()
+  add_library(apus_heavy OBJECT ${existing})
+  target_include_directories(apus_heavy PUBLIC ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(apus_heavy PUBLIC apus::torch apus::json ${CMAKE_DL_LIBS})
+  add_library(apus_module MODULE)
+  target_link_libraries(apus_module PRIVATE apus_heavy)
+  set_target_properties(apus_module PROPERTIES OUTPUT_NAME apus LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+  add_dependencies(apus apus_module)
+endif()

@@ -1,0 +1,17 @@
+# Compiler launcher, linker, warnings and sanitizers, for every target of the project.
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(LLD ld.lld)
+if(LLD)
+  add_link_options(-fuse-ld=lld)
+endif()
+# -O3 without -ffast-math: results must not depend on the compiler's mood.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+add_compile_options(-Wall -Wextra -Wno-unused-parameter $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
+if(APUS_SANITIZE)
+  add_compile_options(-fsanitize=${APUS_SANITIZE} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${APUS_SANITIZE})
+endif()

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string reason() { return std::strerror(errno); }
+
+struct Descriptor {
+  explicit Descriptor(int d) : value(d) {}
+  ~Descriptor() {
+    if (value >= 0) ::close(value);
+  }
+  int value;
+};
+
+int64_t size_of(int descriptor, const fs::path& path) {
+  struct stat info {};
+  require(::fstat(descriptor, &info) == 0, Fault::Io, path.string(), ": ", reason());
+  require(!S_ISDIR(info.st_mode), Fault::Io, path.string(), " is a folder, a file is needed");
+  return info.st_size;
+}
+
+void write_all(int descriptor, const void* bytes, int64_t count, int64_t offset, const fs::path& path) {
+  const char* p = static_cast<const char*>(bytes);
+  while (count > 0) {
+    const ssize_t done = ::pwrite(descriptor, p, static_cast<size_t>(count), offset);
+    if (done < 0 && errno == EINTR) continue;
+    require(done > 0, Fault::Io, "cannot write ", path.string(), ": ", reason());
+    p += done, count -= done, offset += done;
+  }
+}
+
+void sync_folder(const fs::path& file) {
+  const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  Descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.value >= 0) ::fsync(folder.value);  // some filesystems refuse; the rename stands all the same
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path, int64_t limit) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  require(file.value >= 0, Fault::Io, "cannot open ", path.string(), ": ", reason());
+  const int64_t size = size_of(file.value, path);
+  require(size <= limit, Fault::Io, path.string(), " has ", size, " bytes, more than the ", limit, " allowed here");
+  std::string text;
+  text.reserve(static_cast<size_t>(size) + 1);
+  char block[1 << 16];
+  for (;;) {  // pipes and /proc files report size 0, so read to the end
+    const ssize_t got = ::read(file.value, block, sizeof block);
+    if (got < 0 && errno == EINTR) continue;
+    require(got >= 0, Fault::Io, "cannot read ", path.string(), ": ", reason());
+    if (got == 0) return text;
+    text.append(block, static_cast<size_t>(got));
+    require(static_cast<int64_t>(text.size()) <= limit, Fault::Io, path.string(), " is longer than the ", limit, " bytes allowed here");
+  }
+}
+
+void write_file_atomic(const fs::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+void make_writable_dir(const fs::path& dir) {
+  std::error_code code;
+  fs::create_directories(dir, code);
+  require(!code, Fault::Io, "cannot create the folder ", dir.string(), ": ", code.message());
+  const fs::path probe = dir / str(".apus-probe-", ::getpid());
+  Descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  require(file.value >= 0, Fault::Io, "cannot write into the folder ", dir.string(), ": ", reason());
+  ::unlink(probe.c_str());
+}
+
+MappedFile::MappedFile(const fs::path& path) : path_(path) {
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  require(file.value >= 0, Fault::Io, "cannot open ", path.string(), ": ", reason());
+  size_ = size_of(file.value, path);
+  if (size_ == 0) return;
+  void* p = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, file.value, 0);
+  require(p != MAP_FAILED, Fault::Io, "cannot map ", path.string(), ": ", reason());
+  data_ = static_cast<const std::byte*>(p);
+}
+
+MappedFile::~MappedFile() {
+  if (data_) ::munmap(const_cast<std::byte*>(data_), static_cast<size_t>(size_));
+}
+
+namespace {
+// madvise wants whole pages: `inner` shrinks to pages wholly inside, else grows to cover.
+void advise(const std::byte* base, int64_t offset, int64_t bytes, int advice, bool inner) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  auto first = reinterpret_cast<uintptr_t>(base + offset), last = first + static_cast<uintptr_t>(bytes);
+  first = inner ? (first + page - 1) / page * page : first / page * page;
+  last = inner ? last / page * page : last;
+  if (last > first) ::madvise(reinterpret_cast<void*>(first), last - first, advice);
+}
+}  // namespace
+
+void MappedFile::will_need(int64_t offset, int64_t bytes) const { advise(data_, offset, bytes, MADV_WILLNEED, false); }
+void MappedFile::forget(int64_t offset, int64_t bytes) const { advise(data_, offset, bytes, MADV_DONTNEED, true); }
+
+AtomicFile::AtomicFile(const fs::path& path) : path_(path), partial_(path.string() + str(".partial-", ::getpid())) {
+  descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  require(descriptor_ >= 0, Fault::Io, "cannot create ", partial_.string(), ": ", reason());
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(partial_.c_str());
+}
+
+void AtomicFile::write(const void* bytes, int64_t count) {
+  write_all(descriptor_, bytes, count, offset_, partial_);
+  offset_ += count;
+}
+
+void AtomicFile::write_at(int64_t offset, const void* bytes, int64_t count) {
+  write_all(descriptor_, bytes, count, offset, partial_);
+}
+
+void AtomicFile::commit() {
+  require(::fsync(descriptor_) == 0, Fault::Io, "cannot sync ", partial_.string(), ": ", reason());
+  const int descriptor = std::exchange(descriptor_, -1);
+  if (::close(descriptor) != 0 || ::rename(partial_.c_str(), path_.c_str()) != 0) {
+    const std::string why = reason();
+    ::unlink(partial_.c_str());
+    fail(Fault::Io, "cannot write ", path_.string(), ": ", why);
+  }
+  sync_folder(path_);
+}
+
+}  // namespace apus

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// One description per option: a struct's `fields(visitor)` names each member once, and gives the command-line flag,
+// the YAML/JSON key, the help text and args.json.
+//
+//   struct InferOptions {
+//     std::string model;
+//     std::optional<double> temperature;                       // std::optional: absent means "decided elsewhere"
+//     template <class V> void fields(V& v) {
+//       v.group("Model");
+//       v("model", model, "folder or hub id of the model").required().alias("ckpt_dir", "old spelling");
+//       v("temperature", temperature, "0 means greedy").at_least(0);
+//     }
+//   };
+//
+// Member types: bool, int64_t, double, std::string, std::vector<std::string>, std::vector<double>, Json (an object, given
+// as JSON text or as the path of a JSON file), and std::optional of the scalar ones.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/json.h"
+
+namespace apus {
+
+using OptionTarget = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::vector<double>*, Json*,
+                                  std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*>;
+
+// One option as described by fields(); built by OptionTable, refined by the chained calls.
+class Option {
+ public:
+  Option(std::string name, OptionTarget target, std::string help, std::string group)
+      : name(std::move(name)), target(target), help(std::move(help)), group(std::move(group)) {}
+
+  Option& required();
+  Option& choices(std::vector<std::string> allowed);
+  Option& above(double limit);     // value > limit
+  Option& at_least(double limit);  // value >= limit
+  Option& at_most(double limit);
+  Option& alias(std::string other, std::string note = "");  // another spelling, accepted with a note
+  Option& refused(std::string why);                          // known, but any use is an error that says what is possible
+  Option& hidden();                                          // works, but is left out of --help
+  Option& shown_default(std::string text);                   // help shows this where the default is decided at run time
+
+  std::string name;
+  OptionTarget target;
+  std::string help, group;
+  bool is_required = false, is_hidden = false, given = false;
+  std::vector<std::string> allowed;
+  std::vector<std::pair<std::string, std::string>> aliases;  // spelling, note
+  std::optional<double> above_limit, least, most;
+  std::string refusal, default_text;
+};
+
+// The visitor handed to fields(). Duplicate names are a bug and are reported as such.
+class OptionTable {
+ public:
+  template <class T>
+  Option& operator()(const char* name, T& member, const char* help) {
+    return add(name, OptionTarget(&member), help);
+  }
+  void group(std::string title) { group_ = std::move(title); }
+
+  template <class Options>
+  static OptionTable of(Options& options) {
+    OptionTable table;
+    options.fields(table);
+    return table;
+  }
+
+  // argv without program and command. A first argument ending in .json/.yaml/.yml is a configuration file; its ENV block
+  // is exported without overwriting. All bad options are reported in one Fault::Usage.
+  void parse(const std::vector<std::string>& arguments);
+  void set(const std::string& name, const Json& value);  // from args.json; unknown names are ignored
+  bool given(const std::string& name) const;              // was it set by the user?
+  Json json() const;                                      // every option and its value, in order
+  std::string help(int width) const;                      // grouped
+  const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
+  std::vector<std::string> notes;  // about aliases used, to be shown once
+
+ private:
+  Option& add(std::string name, OptionTarget target, std::string help);
+  std::vector<std::unique_ptr<Option>> options_;
+  std::string group_ = "Options";
+};
+
+}  // namespace apus

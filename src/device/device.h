@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kind of device can do beyond what c10 already knows of it (guards, streams and events are generic there).
+// One subclass per kind, each in its own file under devices/, registered by name; nothing else names a vendor.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "device/comm.h"
+#include "device/topology.h"
+
+namespace apus {
+
+struct Memory {
+  int64_t total = 0, free = 0, peak = 0;  // bytes; peak since reset_peak()
+};
+
+struct Rendezvous {
+  std::string address = "127.0.0.1";
+  int port = 29500, rank = 0, world = 1;
+  int timeout_s = 600;
+};
+
+class DeviceKind {
+ public:
+  virtual ~DeviceKind() = default;
+  virtual const char* name() const = 0;           // what --device, logs and docs say: "cpu", "cuda", "npu"
+  virtual c10::DeviceType type() const = 0;
+  virtual int priority() const = 0;               // auto takes the highest that is available
+  virtual bool available(std::string* why_not) = 0;  // cheap; says why when it is not
+  virtual void open() = 0;                        // load the vendor library, initialise; throws Fault::Device
+  virtual int count() const = 0;                  // visible devices
+  virtual std::string label(int index) const = 0;  // "Ascend910B3", the processor's model name, ...
+  virtual Memory memory(int index) const = 0;
+  virtual void reset_peak(int index) = 0;
+  virtual void release_cached() {}                // give cached blocks back
+  virtual void synchronize(int index) const = 0;
+  virtual void seed(uint64_t seed) = 0;           // the device's default generator
+  virtual bool supports(c10::ScalarType dtype) const = 0;  // for compute
+  virtual std::string library_version() const = 0;         // vendor library, for --version
+  virtual std::string visibility_env() const { return ""; }
+  virtual std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const = 0;
+  virtual std::vector<Status> status() const { return {}; }
+  virtual Topology topology() const { return {}; }
+  virtual std::vector<Check> checks() { return {}; }
+};
+
+struct RegisterDevice {
+  explicit RegisterDevice(std::unique_ptr<DeviceKind> kind);
+};
+
+// A device kind opened for use, and the index on it.
+struct DeviceChoice {
+  DeviceKind* kind = nullptr;
+  c10::Device device = c10::Device(c10::kCPU);
+  std::string name() const;  // "cpu", "npu:3": never c10's own spelling
+};
+
+std::vector<DeviceKind*> device_kinds();               // by falling priority
+DeviceKind& kind_of(c10::Device device);                // the kind that owns a tensor's device
+DeviceChoice open_device(const std::string& wanted);    // "auto", "cpu", "npu:1", ...
+std::string device_name(c10::Device device);
+
+}  // namespace apus

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parameters that describe themselves, and the tree that holds them. Names are HuggingFace's names, so loading, saving,
+// adapters and merging need no per-model code.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace apus {
+
+enum class Axis { Pp, DpReplicate, DpShard, Cp, Tp, Ep };
+
+struct Cut {
+  Axis axis;    // this mesh axis slices
+  int64_t dim;  // this dimension
+};
+
+struct Param {
+  at::Tensor data;                  // this rank's slice; undefined until loaded or placed
+  std::vector<int64_t> full;        // the whole tensor's shape
+  std::vector<Cut> cuts;            // empty: every rank holds all of it
+  bool trainable = true;
+  // Stacked weights: on disk they are `pieces.size()` tensors, relative names, equal parts of `data` in memory order
+  // ([E, 2F, D] read as 2E pieces of [F, D]). Empty: one tensor under the parameter's own name.
+  std::vector<std::string> pieces;
+  std::string tied;                 // not on disk: the same tensor as this parameter (full name)
+};
+
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  using Visit = std::function<void(const std::string& name, Param&)>;
+  void visit(const Visit& f, const std::string& prefix = "");
+  using VisitModule = std::function<void(const std::string& name, Module&)>;
+  void visit_modules(const VisitModule& f, const std::string& prefix = "");  // this one and all below, parents first
+
+  // Called once after the weights are in: fuse, pack, build tables. Inference only; training keeps plain weights.
+  virtual void prepare_inference() {}
+
+ protected:
+  Param& param(std::string name, std::vector<int64_t> full, std::vector<Cut> cuts = {});
+  template <class M, class... A>
+  M& child(std::string name, A&&... args) {
+    auto made = std::make_unique<M>(std::forward<A>(args)...);
+    M& ref = *made;
+    children_.emplace_back(std::move(name), std::move(made));
+    return ref;
+  }
+  void drop_child(const std::string& name);
+
+ private:
+  std::vector<std::pair<std::string, std::unique_ptr<Param>>> params_;
+  std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
+};
+
+}  // namespace apus

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tokens of one forward are: the same for every layer.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace apus {
+
+// Keys and values of all layers in blocks. Tensors only: who owns which block is the scheduler's business.
+class KvCache {
+ public:
+  struct Spec {
+    int64_t layers, blocks, block_size, kv_heads, head_dim;
+  };
+  KvCache(Spec spec, at::TensorOptions options);
+  at::Tensor k(int64_t layer) const { return k_[layer]; }  // [blocks, block_size, kv_heads, head_dim]
+  at::Tensor v(int64_t layer) const { return v_[layer]; }
+  const Spec& spec() const { return spec_; }
+  static int64_t bytes_per_block(Spec spec, int64_t element_size);
+
+ private:
+  Spec spec_;
+  std::vector<at::Tensor> k_, v_;
+};
+
+struct Step {
+  at::Tensor position;               // [T] int64, or [3, T] (time, height, width) for m-rope
+  at::Tensor cu_q, cu_k;             // [S + 1] int32 cumulative lengths
+  std::vector<int32_t> length_q, length_k;  // the same on the host, per sequence
+  int64_t max_q = 0, max_k = 0;
+  KvCache* cache = nullptr;          // null while training
+  at::Tensor slot;                   // [T] int64: where this forward's keys and values go
+  at::Tensor block_table;            // [S, blocks] int32
+  at::Tensor adapter_T;              // [T] int64 index of the LoRA adapter of each token, -1 none; undefined: the default
+  at::Tensor cos, sin;               // [T, R] f32, filled once by Model::begin()
+};
+
+// A step without a cache over packed sequences of the given lengths; positions restart at each.
+Step packed_step(const std::vector<int32_t>& lengths, at::Device device);
+
+}  // namespace apus

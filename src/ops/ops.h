@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fused operators, as typed functions. Each has its own .cpp with schema (namespace "apus"), a reference body from plain
+// aten operators (correct on every device), a shape function and its gradient; devices/ may override any of them.
+//
+// Shape letters: T tokens, D hidden, N query heads, K key-value heads, H head size, F feed-forward, V vocabulary,
+// S sequences, B cache blocks, P positions in a block, E experts, R rotated half.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <tuple>
+#include <vector>
+
+namespace apus::ops {
+
+// y = x / rms(x) * weight over the last dimension; statistics in f32, the normalised value rounded to x's dtype before the
+// multiplication by weight, as HuggingFace does.
+at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps);
+
+// sum = x + delta; {sum, rms_norm(sum)}: one pass over memory.
+std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x_TD, const at::Tensor& delta_TD, const at::Tensor& weight_D, double eps);
+
+// Rotary embedding, halves convention: the first 2R of the H elements of each head turn, the rest pass. cos, sin are f32.
+std::tuple<at::Tensor, at::Tensor> rope(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& cos_TR, const at::Tensor& sin_TR);
+
+// silu(gate) * up
+at::Tensor swiglu(const at::Tensor& gate_TF, const at::Tensor& up_TF);
+
+// What an attention call may look at. Query i of a sequence with q queries and k keys stands at position k - q + i.
+struct Mask {
+  bool causal = true;
+  int64_t window = 0;  // > 0: sees keys j with position - window < j (with causal: j <= position)
+};
+
+// Attention over packed sequences, heads grouped (N a multiple of K), no mask tensor and no [T, T] matrix.
+// cu_q, cu_k: [S + 1] int32 cumulative lengths on the tensors' device.
+at::Tensor attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
+                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask);
+
+// The same over a paged cache (no gradient): k_cache, v_cache [B, P, K, H]; sequence s owns blocks block_table[s], and has
+// cu_k[s + 1] - cu_k[s] keys, its queries being the last of them.
+at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
+                           const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q, int64_t max_k, double scale, Mask mask);
+
+// Writes this forward's keys and values into their cache places; slot = block * P + offset, int64; slot < 0 is skipped.
+void store_kv(const at::Tensor& k_TKH, const at::Tensor& v_TKH, at::Tensor& k_cache, at::Tensor& v_cache, const at::Tensor& slot_T);
+
+// weight rows of ids; the gradient is added into a dense [V, D] without an intermediate copy.
+at::Tensor embedding(const at::Tensor& id_T, const at::Tensor& weight_VD);
+
+// x W' + b. The weight may be packed once for a device (an opaque tensor that only packed_linear understands): an undefined
+// result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row do not depend
+// on how many other rows there are.
+at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O);
+at::Tensor pack_linear(const at::Tensor& weight_OD);
+at::Tensor packed_linear(const at::Tensor& x_TD, const at::Tensor& packed, const at::Tensor& bias_O, int64_t out);
+
+// Head and loss in one, in chunks of tokens, so that [T, V] never exists. label < 0 is ignored. `weight_T` (f32) multiplies
+// each token's loss. loss_sum = sum_t weight_t * loss_t is differentiable in hidden and head; its gradient is computed in the
+// forward pass, chunk by chunk, where the logits are at hand (skipped when nothing needs it).
+struct HeadLossOptions {
+  double label_smoothing = 0;
+  bool dft = false;           // each token's loss times its own detached probability
+};
+struct HeadLoss {
+  at::Tensor loss_sum;        // f32 scalar
+  at::Tensor nll_T;           // f32, detached, plain negative log-likelihood; 0 where ignored
+  at::Tensor correct_T;       // bool: the arg-max is the label
+};
+HeadLoss head_loss(const at::Tensor& hidden_TD, const at::Tensor& head_VD, const at::Tensor& label_T, const at::Tensor& weight_T,
+                   const HeadLossOptions& options);
+
+// log p(label) and, when asked, the entropy, each f32 [T] and differentiable (the backward pass recomputes the logits in
+// chunks); logits are divided by `temperature` first. label < 0 gives 0.
+struct HeadLogprob {
+  at::Tensor logprob_T, entropy_T;
+};
+HeadLogprob head_logprob(const at::Tensor& hidden_TD, const at::Tensor& head_VD, const at::Tensor& label_T, double temperature, bool entropy);
+
+// Mixture of experts. Routing: softmax over E in f32, the k best, normalised to sum 1 when asked.
+struct Routing {
+  at::Tensor weight_Tk;       // x's dtype, differentiable
+  at::Tensor expert_Tk;       // int64
+};
+Routing route_topk(const at::Tensor& router_logits_TE, int64_t k, bool normalise);
+
+// y_t = sum over its experts of weight * down_e(silu(gate_e x_t) * (up_e x_t)); tokens sorted by expert, one matmul an expert.
+// gate_up [E, 2F, D] (gate rows first), down [E, D, F].
+at::Tensor moe_ffn(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const at::Tensor& gate_up, const at::Tensor& down);
+
+// One AdamW step in one pass, in place. param may be f32, or bf16 with an f32 master (undefined: none).
+struct AdamwStep {
+  double lr, beta1, beta2, eps, weight_decay;
+  int64_t step;               // from 1
+  double grad_scale = 1;      // clipping: gradients are multiplied by it
+};
+void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& v, at::Tensor& master, const AdamwStep& s);
+
+// Sum of squares over all tensors, f64 accumulation, a CPU f64 scalar value.
+double sum_of_squares(const std::vector<at::Tensor>& tensors);
+
+}  // namespace apus::ops
