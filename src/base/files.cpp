@@ -114,6 +114,8 @@ void advise(const std::byte* base, int64_t offset, int64_t bytes, int advice, bo
 void MappedFile::will_need(int64_t offset, int64_t bytes) const { advise(data_, offset, bytes, MADV_WILLNEED, false); }
 void MappedFile::forget(int64_t offset, int64_t bytes) const { advise(data_, offset, bytes, MADV_DONTNEED, true); }
 
+void forget_mapped(const void* data, int64_t bytes) { advise(static_cast<const std::byte*>(data), 0, bytes, MADV_DONTNEED, true); }
+
 AtomicFile::AtomicFile(const fs::path& path) : path_(path), partial_(path.string() + str(".partial-", ::getpid())) {
   descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   require(descriptor_ >= 0, Fault::Io, "cannot create ", partial_.string(), ": ", reason());

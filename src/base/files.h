@@ -39,6 +39,9 @@ class MappedFile {
   int64_t size_ = 0;
 };
 
+// Gives the whole pages inside [data, data + bytes) back. Only for memory mapped from a file: it is read again when touched.
+void forget_mapped(const void* data, int64_t bytes);
+
 // A file written beside its target: visible under its real name only after commit().
 class AtomicFile {
  public:

@@ -16,6 +16,7 @@ namespace apus {
 struct ModelShape {
   int64_t layers, hidden, heads, kv_heads, head_dim, vocab;
   int64_t max_positions = 0;  // the context the checkpoint was made for
+  int64_t experts = 0, experts_per_token = 0;
 };
 
 class Model : public Module {
@@ -27,7 +28,6 @@ class Model : public Module {
   virtual at::Tensor final_norm(const at::Tensor& x_TD) const = 0;
   virtual at::Tensor head_weight() const = 0;                                   // [V, D]
   virtual at::Tensor head(const at::Tensor& normed_TD, const Step& s) const = 0;  // logits [T, V]
-  virtual at::Tensor take_router_loss() { return {}; }  // mixture of experts: the balance loss collected by this forward
 
   at::Tensor forward(const at::Tensor& id_T, Step& s) const;  // begin, embed, every layer, final norm -> hidden_TD
 };

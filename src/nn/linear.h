@@ -40,15 +40,37 @@ class Linear : public Module {
   void enable_adapters(bool on) { adapters_on_ = on; }
   const std::map<std::string, Delta*>& adapters() const { return adapters_; }
 
-  void prepare_inference() override;  // packs the weight for the device; the plain pages of a mapped file are given back
+  // Packs the weight for the device (undefined when that gains nothing), and lets go of the plain one.
+  void prepare_inference() override;
+  static void release_plain(Param& weight);
 
  private:
+  friend class LinearGroup;
+  static at::Tensor pack(Param& weight);
+  at::Tensor with_adapters(const at::Tensor& x_TI, at::Tensor y_TO, const Step& s) const;
+
   Spec spec_;
   Param& weight_;
   Param* bias_ = nullptr;
   at::Tensor packed_;
+  bool grouped_ = false;  // a LinearGroup multiplies for it
   std::map<std::string, Delta*> adapters_;
   bool adapters_on_ = true;
+};
+
+// Several linear layers of one input (q, k, v; gate, up): one multiplication in inference, several in training, so that each
+// keeps its own weight, gradient and adapters.
+class LinearGroup {
+ public:
+  explicit LinearGroup(std::vector<Linear*> members) : members_(std::move(members)) {}
+  std::vector<at::Tensor> operator()(const at::Tensor& x_TI, const Step& s) const;
+  void prepare_inference();
+
+ private:
+  std::vector<Linear*> members_;
+  std::vector<int64_t> outs_;
+  at::Tensor packed_, bias_;
+  int64_t out_ = 0;
 };
 
 }  // namespace apus

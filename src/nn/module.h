@@ -32,6 +32,7 @@ struct Param {
   // ([E, 2F, D] read as 2E pieces of [F, D]). Empty: one tensor under the parameter's own name.
   std::vector<std::string> pieces;
   std::string tied;                 // not on disk: the same tensor as this parameter (full name)
+  bool mapped = false;              // `data` is a read-only view of a mapped file: its pages can be given back
 };
 
 class Module {
@@ -53,9 +54,12 @@ class Module {
   Param& param(std::string name, std::vector<int64_t> full, std::vector<Cut> cuts = {});
   template <class M, class... A>
   M& child(std::string name, A&&... args) {
-    auto made = std::make_unique<M>(std::forward<A>(args)...);
-    M& ref = *made;
-    children_.emplace_back(std::move(name), std::move(made));
+    return adopt(std::move(name), std::make_unique<M>(std::forward<A>(args)...));
+  }
+  template <class M>
+  M& adopt(std::string name, std::unique_ptr<M> module) {
+    M& ref = *module;
+    children_.emplace_back(std::move(name), std::move(module));
     return ref;
   }
   void drop_child(const std::string& name);

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace apus {
@@ -26,6 +27,8 @@ class KvCache {
   std::vector<at::Tensor> k_, v_;
 };
 
+struct RouterLoss;  // nn/moe.h
+
 struct Step {
   at::Tensor position;               // [T] int64, or [3, T] (time, height, width) for m-rope
   at::Tensor cu_q, cu_k;             // [S + 1] int32 cumulative lengths
@@ -34,7 +37,14 @@ struct Step {
   KvCache* cache = nullptr;          // null while training
   at::Tensor slot;                   // [T] int64: where this forward's keys and values go
   at::Tensor block_table;            // [S, blocks] int32
-  at::Tensor adapter_T;              // [T] int64 index of the LoRA adapter of each token, -1 none; undefined: the default
+  // Which tokens go through which LoRA adapter. Not routed (training, one adapter): every attached adapter sees every token.
+  struct AdapterRows {
+    std::string name;
+    at::Tensor rows;                 // int64 token indices
+  };
+  bool routed = false;
+  std::vector<AdapterRows> adapters;
+  RouterLoss* router = nullptr;      // mixture of experts, training: where the balance loss is collected
   at::Tensor cos, sin;               // [T, R] f32, filled once by Model::begin()
 };
 

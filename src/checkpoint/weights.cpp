@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/weights.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/nearest.h"
+#include "device/device.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+Json read_model_config(const fs::path& dir) {
+  require(fs::is_directory(dir), Fault::Model, "the model folder ", dir.string(), " does not exist");
+  const fs::path path = dir / "config.json";
+  require(fs::exists(path), Fault::Model, dir.string(), " holds no config.json: it is no HuggingFace checkpoint");
+  try {
+    Json config = Json::parse(read_file(path, 16 << 20));
+    require(config.is_object(), Fault::Model, path.string(), " must hold an object");
+    return config;
+  } catch (const nlohmann::json::exception& e) {
+    fail(Fault::Model, path.string(), ": no valid JSON: ", e.what());
+  }
+}
+
+at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::Device device, std::string* note) {
+  std::string name = wanted;
+  for (const char* key : {"torch_dtype", "dtype"})
+    if (name.empty() && config.contains(key) && config[key].is_string()) name = config[key].get<std::string>();
+  if (name.empty()) name = "float32";
+  const auto type = parse_float_type(name);
+  require(type.has_value(), wanted.empty() ? Fault::Model : Fault::Usage, "dtype '", name, "' is not known; use float32, bfloat16 or float16");
+  const DeviceKind& kind = kind_of(device);
+  if (kind.supports(*type)) return *type;
+  const at::ScalarType other = kind.supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
+  if (note) *note = str(name, " is not computed on ", kind.name(), "; the weights are held as ", float_type_name(other));
+  return other;
+}
+
+namespace {
+
+std::string parent_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
+
+// The names of a parameter's pieces on disk, or its own.
+std::vector<std::string> disk_names(const std::string& name, const Param& p, const TensorFolder& source) {
+  if (p.pieces.empty() || source.find(name)) return {name};  // newer files may hold the stack as one tensor
+  std::vector<std::string> names;
+  for (const auto& piece : p.pieces) names.push_back(parent_of(name) + piece);
+  return names;
+}
+
+std::vector<int64_t> piece_shape(const Param& p, size_t pieces) {
+  if (pieces == 1) return p.full;
+  const int64_t rows = p.full[0] * p.full[1] / static_cast<int64_t>(pieces);  // [E, 2F, D] in 2E pieces: [F, D]
+  return {rows, p.full[2]};
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::vector<std::string> parts;
+  for (const int64_t d : shape) parts.push_back(std::to_string(d));
+  return "[" + join(parts) + "]";
+}
+
+// What does not fit, collected over the whole model.
+struct Problems {
+  std::vector<std::string> missing, shapes, unexpected;
+  static std::string listed(const char* title, const std::vector<std::string>& all) {
+    if (all.empty()) return "";
+    std::string text = str("\n  ", all.size(), " ", title, ":");
+    for (size_t i = 0; i < all.size() && i < 20; ++i) text += "\n    " + all[i];
+    if (all.size() > 20) text += str("\n    ... and ", all.size() - 20, " more");
+    return text;
+  }
+  void raise_if_any() const {
+    if (missing.empty() && shapes.empty()) return;
+    fail(Fault::Model, "the checkpoint does not fit the model its config.json describes", listed("missing", missing),
+         listed("of another shape", shapes), listed("not part of the model", unexpected),
+         "\n  Is config.json the one these weights were saved with, and is the download complete?");
+  }
+};
+
+// Buffers and leftovers that some tools save beside the weights.
+bool is_harmless(const std::string& name) {
+  return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".masked_bias") || name.ends_with(".attn.bias") || name == "lm_head.weight" ||
+         name.find(".mtp.") != std::string::npos || name.starts_with("mtp.");
+}
+
+// Checkpoints of the bare backbone carry no "model." in front.
+std::string without_prefix(const std::string& name, const TensorFolder& source) {
+  const std::string prefix = "model.";
+  return name.starts_with(prefix) && !source.find(name) && source.find(name.substr(prefix.size())) ? name.substr(prefix.size()) : name;
+}
+
+at::Tensor brought(const at::Tensor& disk, const LoadOptions& options, bool own) {
+  at::Tensor t = disk;
+  if (t.scalar_type() != options.dtype) t = t.to(options.dtype);
+  if (t.device() != options.device) t = t.to(options.device);
+  return own && t.is_same(disk) ? t.clone() : t;
+}
+
+void load_one(const std::string& name, Param& p, const TensorFolder& source, const std::vector<std::string>& names, const LoadOptions& options) {
+  if (names.size() == 1) {
+    const at::Tensor disk = source.tensor(names[0]);
+    p.data = brought(disk, options, options.own(name));
+    p.mapped = p.data.is_same(disk);
+    if (!p.mapped) source.forget(names[0]);
+    return;
+  }
+  p.data = at::empty(p.full, at::TensorOptions().dtype(options.dtype).device(options.device));
+  const auto shape = piece_shape(p, names.size());
+  at::Tensor rows = p.data.view({static_cast<int64_t>(names.size()), shape[0], shape[1]});
+  for (size_t i = 0; i < names.size(); ++i) {
+    rows[static_cast<int64_t>(i)].copy_(source.tensor(names[i]));
+    source.forget(names[i]);
+  }
+}
+
+}  // namespace
+
+void load_weights(Module& model, const TensorFolder& source, const LoadOptions& options) {
+  Problems problems;
+  std::set<std::string> used;
+  std::vector<std::tuple<std::string, Param*, std::vector<std::string>>> plan;
+  model.visit([&](const std::string& name, Param& p) {
+    if (!p.tied.empty()) return;
+    auto names = disk_names(name, p, source);
+    const auto wanted = piece_shape(p, names.size());
+    for (auto& disk : names) {
+      disk = without_prefix(disk, source);
+      const TensorEntry* entry = source.find(disk);
+      if (!entry) {
+        problems.missing.push_back(disk);
+      } else {
+        used.insert(disk);
+        if (entry->shape != wanted) problems.shapes.push_back(str(disk, ": found ", shape_text(entry->shape), ", expected ", shape_text(wanted)));
+      }
+    }
+    plan.emplace_back(name, &p, std::move(names));
+  });
+  for (const auto& name : source.names())
+    if (!used.count(name) && !is_harmless(name)) problems.unexpected.push_back(name);
+  problems.raise_if_any();
+  require(problems.unexpected.empty(), Fault::Model, "the checkpoint holds tensors its config.json does not account for",
+          Problems::listed("not part of the model", problems.unexpected));
+
+  std::map<std::string, Param*> by_name;
+  for (auto& [name, param, names] : plan) {
+    load_one(name, *param, source, names, options);
+    by_name[name] = param;
+  }
+  model.visit([&](const std::string& name, Param& p) {
+    if (p.tied.empty()) return;
+    require(by_name.count(p.tied), Fault::Bug, name, " is tied to ", p.tied, ", which does not exist");
+    p.data = by_name[p.tied]->data;
+    p.mapped = by_name[p.tied]->mapped;
+  });
+}
+
+std::unique_ptr<Model> load_model(const fs::path& dir, const LoadOptions& options) {
+  auto model = make_model(read_model_config(dir));
+  load_weights(*model, TensorFolder(dir), options);
+  return model;
+}
+
+void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f) {
+  model.visit([&](const std::string& name, Param& p) {
+    if (!p.tied.empty()) return;
+    if (p.pieces.empty()) return f({name, p.data});
+    const auto shape = piece_shape(p, p.pieces.size());
+    const at::Tensor rows = p.data.view({static_cast<int64_t>(p.pieces.size()), shape[0], shape[1]});
+    for (size_t i = 0; i < p.pieces.size(); ++i) f({parent_of(name) + p.pieces[i], rows[static_cast<int64_t>(i)]});
+  });
+}
+
+}  // namespace apus

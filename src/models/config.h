@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads config.json in the spellings transformers has used: flat and nested (text_config), rope_scaling and rope_parameters,
+// torch_dtype and dtype.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "nn/rope.h"
+
+namespace apus {
+
+class Config {
+ public:
+  explicit Config(const Json& json) : json_(json) {}
+  int64_t integer(const char* key) const;                       // required; Fault::Model names the key
+  int64_t integer(const char* key, int64_t fallback) const;     // absent or null: the fallback
+  double number(const char* key, double fallback) const;
+  bool flag(const char* key, bool fallback) const;
+  std::string text(const char* key, const std::string& fallback) const;
+  std::vector<int64_t> integers(const char* key) const;         // absent: empty
+  std::vector<std::string> texts(const char* key) const;
+  const Json& json() const { return json_; }
+  const Json* find(const char* key) const;                      // null counts as absent
+
+ private:
+  const Json& json_;
+};
+
+RopeSpec read_rope(const Config& config, int64_t head_dim);
+
+// Per layer: the sliding window, 0 for full attention. `layer_types` decides when present; else Qwen's max_window_layers rule
+// when `by_flag`, else every layer has config.sliding_window (Mistral).
+std::vector<int64_t> read_windows(const Config& config, int64_t layers, bool by_flag);
+
+void require_silu(const Config& config);  // the only activation these families use; another one is refused
+
+}  // namespace apus

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/decoder.h"
+
+#include <ATen/TensorOperators.h>
+
+namespace apus {
+
+DecoderSpec read_decoder(const Config& c) {
+  require_silu(c);
+  DecoderSpec spec;
+  ModelShape& shape = spec.shape;
+  shape.layers = c.integer("num_hidden_layers");
+  shape.hidden = c.integer("hidden_size");
+  shape.heads = c.integer("num_attention_heads");
+  shape.kv_heads = c.integer("num_key_value_heads", shape.heads);
+  require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, Fault::Model, "config.json: num_attention_heads ", shape.heads,
+          " must be a multiple of num_key_value_heads ", shape.kv_heads);
+  shape.head_dim = c.integer("head_dim", shape.hidden / shape.heads);
+  shape.vocab = c.integer("vocab_size");
+  shape.max_positions = c.integer("max_position_embeddings", 2048);
+  require(shape.layers > 0 && shape.layers <= 4096 && shape.hidden > 0 && shape.head_dim > 0 && shape.vocab > 0, Fault::Model,
+          "config.json: layers, hidden_size, head_dim and vocab_size must be above 0");
+  spec.eps = c.number("rms_norm_eps", 1e-6);
+  spec.tied = c.flag("tie_word_embeddings", false);
+  spec.rope = read_rope(c, shape.head_dim);
+  spec.window.assign(static_cast<size_t>(shape.layers), 0);
+  const int64_t hidden = shape.hidden, ffn = c.integer("intermediate_size");
+  const bool bias = c.flag("mlp_bias", false);
+  spec.feed_forward = [hidden, ffn, bias](int64_t) { return std::make_unique<Mlp>(hidden, ffn, bias); };
+  return spec;
+}
+
+DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
+    : norm1_(child<RmsNorm>("input_layernorm", spec.shape.hidden, spec.eps)),
+      attention_(child<Attention>("self_attn", Attention::Spec{.layer = index,
+                                                               .hidden = spec.shape.hidden,
+                                                               .heads = spec.shape.heads,
+                                                               .kv_heads = spec.shape.kv_heads,
+                                                               .head_dim = spec.shape.head_dim,
+                                                               .qkv_bias = spec.qkv_bias,
+                                                               .out_bias = spec.out_bias,
+                                                               .qk_norm = spec.qk_norm,
+                                                               .eps = spec.eps,
+                                                               .window = spec.window[static_cast<size_t>(index)]})),
+      norm2_(child<RmsNorm>("post_attention_layernorm", spec.shape.hidden, spec.eps)),
+      mlp_(adopt("mlp", spec.feed_forward(index))) {}
+
+at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const {
+  const auto [sum_TD, normed_TD] = norm2_.add(x_TD, attention_(norm1_(x_TD), s));
+  return sum_TD + mlp_(normed_TD, s);
+}
+
+struct Decoder::Backbone : Module {
+  struct Layers : Module {
+    explicit Layers(const DecoderSpec& spec) {
+      for (int64_t i = 0; i < spec.shape.layers; ++i) list.push_back(&child<DecoderLayer>(std::to_string(i), spec, i));
+    }
+    std::vector<DecoderLayer*> list;
+  };
+  explicit Backbone(const DecoderSpec& spec)
+      : embed(child<Embedding>("embed_tokens", spec.shape.vocab, spec.shape.hidden)),
+        layers(child<Layers>("layers", spec)),
+        norm(child<RmsNorm>("norm", spec.shape.hidden, spec.eps)) {}
+  Embedding& embed;
+  Layers& layers;
+  RmsNorm& norm;
+};
+
+Decoder::Decoder(DecoderSpec spec)
+    : spec_(std::move(spec)),
+      backbone_(child<Backbone>("model", spec_)),
+      lm_head_(child<Linear>("lm_head", Linear::Spec{.in = spec_.shape.hidden, .out = spec_.shape.vocab})) {
+  if (spec_.tied) lm_head_.weight().tied = "model.embed_tokens.weight";
+}
+
+at::Tensor Decoder::embed(const at::Tensor& id_T, const Step&) const { return backbone_.embed(id_T); }
+at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const { return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s); }
+at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm(x_TD); }
+at::Tensor Decoder::head_weight() const { return lm_head_.weight().data; }
+at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const { return lm_head_(normed_TD, s); }
+
+}  // namespace apus

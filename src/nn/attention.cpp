@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes: T tokens, N query heads, K key-value heads, H head size.
+#include "nn/attention.h"
+
+#include <cmath>
+
+#include "ops/ops.h"
+
+namespace apus {
+
+namespace {
+Linear::Spec projection(int64_t in, int64_t out, bool bias, Split split) { return {.in = in, .out = out, .bias = bias, .split = split}; }
+}  // namespace
+
+Attention::Attention(Spec s)
+    : spec_(s),
+      q_(child<Linear>("q_proj", projection(s.hidden, s.heads * s.head_dim, s.qkv_bias, Split::Out))),
+      k_(child<Linear>("k_proj", projection(s.hidden, s.kv_heads * s.head_dim, s.qkv_bias, Split::Out))),
+      v_(child<Linear>("v_proj", projection(s.hidden, s.kv_heads * s.head_dim, s.qkv_bias, Split::Out))),
+      o_(child<Linear>("o_proj", projection(s.heads * s.head_dim, s.hidden, s.out_bias, Split::In))),
+      qkv_({&q_, &k_, &v_}) {
+  if (!s.qk_norm) return;
+  q_norm_ = &child<RmsNorm>("q_norm", s.head_dim, s.eps);
+  k_norm_ = &child<RmsNorm>("k_norm", s.head_dim, s.eps);
+}
+
+at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
+  const int64_t tokens = x_TD.size(0), h = spec_.head_dim;
+  const auto qkv = qkv_(x_TD, s);
+  at::Tensor q = qkv[0].view({tokens, spec_.heads, h}), k = qkv[1].view({tokens, spec_.kv_heads, h});
+  const at::Tensor v = qkv[2].view({tokens, spec_.kv_heads, h});
+  if (q_norm_) q = (*q_norm_)(q), k = (*k_norm_)(k);
+  std::tie(q, k) = ops::rope(q, k, s.cos, s.sin);
+
+  const double scale = 1 / std::sqrt(static_cast<double>(h));
+  const ops::Mask mask{.causal = true, .window = spec_.window};
+  at::Tensor y;
+  if (s.cache) {
+    at::Tensor k_cache = s.cache->k(spec_.layer), v_cache = s.cache->v(spec_.layer);
+    ops::store_kv(k, v, k_cache, v_cache, s.slot);
+    y = ops::paged_attention(q, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, scale, mask);
+  } else {
+    y = ops::attention(q, k, v, s.cu_q, s.cu_k, s.max_q, s.max_k, scale, mask);
+  }
+  return o_(y.reshape({tokens, spec_.heads * h}), s);
+}
+
+}  // namespace apus

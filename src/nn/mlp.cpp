@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/mlp.h"
+
+#include "ops/ops.h"
+
+namespace apus {
+
+Mlp::Mlp(int64_t hidden, int64_t ffn, bool bias)
+    : gate_(child<Linear>("gate_proj", Linear::Spec{.in = hidden, .out = ffn, .bias = bias, .split = Split::Out})),
+      up_(child<Linear>("up_proj", Linear::Spec{.in = hidden, .out = ffn, .bias = bias, .split = Split::Out})),
+      down_(child<Linear>("down_proj", Linear::Spec{.in = ffn, .out = hidden, .bias = bias, .split = Split::In})),
+      gate_up_({&gate_, &up_}) {}
+
+at::Tensor Mlp::operator()(const at::Tensor& x_TD, const Step& s) const {
+  const auto gate_up = gate_up_(x_TD, s);
+  return down_(ops::swiglu(gate_up[0], gate_up[1]), s);
+}
+
+}  // namespace apus

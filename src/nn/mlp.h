@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gated feed-forward block: down(silu(gate x) * up x).
+#pragma once
+
+#include "nn/linear.h"
+
+namespace apus {
+
+class FeedForward : public Module {
+ public:
+  virtual at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const = 0;
+};
+
+class Mlp : public FeedForward {
+ public:
+  Mlp(int64_t hidden, int64_t ffn, bool bias = false);
+  at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
+  void prepare_inference() override { gate_up_.prepare_inference(); }
+
+ private:
+  Linear &gate_, &up_, &down_;
+  LinearGroup gate_up_;
+};
+
+}  // namespace apus

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes: T tokens, D hidden, E experts, k experts per token.
+#include "nn/moe.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/error.h"
+#include "ops/ops.h"
+
+namespace apus {
+
+at::Tensor RouterLoss::value() const {
+  if (rows == 0) return at::zeros({});
+  const double n = static_cast<double>(rows), experts = static_cast<double>(choices_E.size(0));
+  return (choices_E * probability_E).sum() * (experts / (n * n));
+}
+
+namespace {
+
+// Identity on the logits; the backward pass adds the balance loss's gradient.
+struct AttachBalance : torch::autograd::Function<AttachBalance> {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& logits_TE, int64_t loss) {
+    ctx->save_for_backward({logits_TE});
+    ctx->saved_data["loss"] = loss;
+    return logits_TE.view_as(logits_TE);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list grad) {
+    const auto& loss = *reinterpret_cast<const RouterLoss*>(ctx->saved_data["loss"].toInt());
+    const at::Tensor logits = ctx->get_saved_variables()[0];
+    const at::Tensor p = at::softmax(logits.to(at::kFloat), -1);
+    const double n = static_cast<double>(loss.rows);
+    // d value / d p_te = E * f_e / n^2; through the softmax
+    const at::Tensor g = loss.choices_E * (loss.scale * static_cast<double>(p.size(-1)) / (n * n));
+    const at::Tensor into_logits = p * (g - (p * g).sum(-1, /*keepdim=*/true));
+    return {grad[0] + into_logits.to(grad[0].scalar_type()), at::Tensor()};
+  }
+};
+
+void record(RouterLoss& loss, const at::Tensor& logits_TE, const at::Tensor& expert_Tk) {
+  const at::Tensor logits = logits_TE.detach().to(at::kFloat);
+  if (loss.rows == 0) loss.choices_E = loss.probability_E = at::zeros({logits.size(1)}, logits.options());
+  const at::Tensor chosen = expert_Tk.flatten();
+  loss.choices_E = loss.choices_E.index_add(0, chosen, at::ones_like(chosen, logits.options()));
+  loss.probability_E = loss.probability_E + at::softmax(logits, -1).sum(0);
+  loss.rows += logits.size(0);
+}
+
+}  // namespace
+
+Experts::Experts(int64_t count, int64_t hidden, int64_t ffn)
+    : gate_up_(param("gate_up_proj", {count, 2 * ffn, hidden}, {{Axis::Ep, 0}})), down_(param("down_proj", {count, hidden, ffn}, {{Axis::Ep, 0}})) {
+  for (int64_t e = 0; e < count; ++e) {
+    gate_up_.pieces.push_back(str(e, ".gate_proj.weight"));
+    gate_up_.pieces.push_back(str(e, ".up_proj.weight"));
+    down_.pieces.push_back(str(e, ".down_proj.weight"));
+  }
+}
+
+at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk) const {
+  return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up_.data, down_.data);
+}
+
+MoeMlp::MoeMlp(Spec s)
+    : spec_(s),
+      gate_(child<Linear>("gate", Linear::Spec{.in = s.hidden, .out = s.experts})),
+      experts_(child<Experts>("experts", s.experts, s.hidden, s.ffn)) {
+  if (s.shared_ffn == 0) return;
+  shared_ = &child<Mlp>("shared_expert", s.hidden, s.shared_ffn);
+  shared_gate_ = &child<Linear>("shared_expert_gate", Linear::Spec{.in = s.hidden, .out = 1});
+}
+
+at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
+  at::Tensor logits = gate_(x_TD, s);
+  if (s.router && logits.requires_grad()) logits = AttachBalance::apply(logits, reinterpret_cast<int64_t>(s.router));
+  const ops::Routing routing = ops::route_topk(logits, spec_.per_token, spec_.normalise);
+  if (s.router && s.router->recording) record(*s.router, logits, routing.expert_Tk);
+  at::Tensor y_TD = experts_(x_TD, routing.weight_Tk, routing.expert_Tk);
+  if (shared_) y_TD = y_TD + at::sigmoid((*shared_gate_)(x_TD, s)) * (*shared_)(x_TD, s);
+  return y_TD;
+}
+
+}  // namespace apus

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixture of experts: a router, stacked experts, optionally a shared expert; and the loss that keeps experts busy alike.
+#pragma once
+
+#include "nn/linear.h"
+#include "nn/mlp.h"
+
+namespace apus {
+
+// The balance loss of all layers of one forward: E * sum_e f_e * p_e, with f the share of choices and p the mean routing
+// probability, both over tokens and layers together. Its gradient enters each layer's router logits during the backward
+// pass, when the sums of all layers are known; so it also works when layers are recomputed.
+struct RouterLoss {
+  double scale = 0;            // d(total loss) / d(value()): the coefficient times the trainer's own factor
+  bool recording = true;       // off while a layer is recomputed: its tokens were counted already
+  at::Tensor choices_E, probability_E;  // f32 sums, detached
+  int64_t rows = 0;            // tokens * layers
+  at::Tensor value() const;    // scalar, detached
+};
+
+class Experts : public Module {
+ public:
+  Experts(int64_t count, int64_t hidden, int64_t ffn);
+  at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk) const;
+
+ private:
+  Param &gate_up_, &down_;
+};
+
+class MoeMlp : public FeedForward {
+ public:
+  struct Spec {
+    int64_t hidden, ffn, experts, per_token;
+    bool normalise;             // the chosen weights sum to 1
+    int64_t shared_ffn = 0;     // > 0: an expert for every token, scaled by a sigmoid gate
+  };
+  explicit MoeMlp(Spec spec);
+  at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
+
+ private:
+  Spec spec_;
+  Linear& gate_;
+  Experts& experts_;
+  Mlp* shared_ = nullptr;
+  Linear* shared_gate_ = nullptr;
+};
+
+}  // namespace apus

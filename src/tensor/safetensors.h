@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// safetensors files: read by mapping (no copy), written atomically. A checkpoint folder with an index is one TensorFolder.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/files.h"
+#include "tensor/dtype.h"
+
+namespace apus {
+
+struct TensorEntry {
+  DiskType type;
+  std::vector<int64_t> shape;
+  int64_t begin = 0, end = 0;  // bytes from the start of the file
+};
+
+struct SafetensorsHeader {
+  std::map<std::string, TensorEntry> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+// Checks everything: lengths, types, bounds, overlaps, holes, duplicate names. `where` names the file in messages.
+SafetensorsHeader parse_safetensors_header(const std::byte* data, int64_t size, const std::string& where);
+
+class SafetensorsFile : public std::enable_shared_from_this<SafetensorsFile> {
+ public:
+  static std::shared_ptr<SafetensorsFile> open(const std::filesystem::path& path);
+  const std::map<std::string, TensorEntry>& entries() const { return header_.tensors; }
+  const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
+  const std::filesystem::path& path() const { return file_.path(); }
+
+  // A read-only view of the mapped file that keeps it open; f8 and misaligned tensors are copies. Fault::Model if absent.
+  at::Tensor tensor(const std::string& name) const;
+  void forget(const std::string& name) const;  // give the tensor's pages back to the system
+
+ private:
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  MappedFile file_;
+  SafetensorsHeader header_;
+};
+
+// All tensors of a model folder: model.safetensors, or the shards of model.safetensors.index.json.
+class TensorFolder {
+ public:
+  explicit TensorFolder(const std::filesystem::path& dir, const std::string& stem = "model");
+  const TensorEntry* find(const std::string& name) const;
+  std::vector<std::string> names() const;
+  at::Tensor tensor(const std::string& name) const;
+  void forget(const std::string& name) const;
+  int64_t bytes() const;  // of all tensors
+
+ private:
+  std::map<std::string, std::shared_ptr<SafetensorsFile>> file_of_;
+};
+
+// A file whose tensors arrive one at a time, in any order: memory is one tensor. Visible only after commit().
+class SafetensorsWriter {
+ public:
+  struct Spec {
+    std::string name;
+    at::ScalarType type;
+    std::vector<int64_t> shape;
+  };
+  SafetensorsWriter(const std::filesystem::path& path, const std::vector<Spec>& specs,
+                    const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+  void add(const std::string& name, const at::Tensor& tensor);  // shape and type must be as announced
+  void commit();                                                 // Fault::Bug when a tensor is missing
+
+ private:
+  AtomicFile file_;
+  SafetensorsHeader header_;
+  std::map<std::string, bool> written_;
+};
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
+}  // namespace apus
