@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden model data for tests: tiny checkpoints and the numbers the original implementations compute with them. They stand
+// in tests/data/models; APUS_GOLDEN may name a folder whose models/ holds more.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/files.h"
+#include "checkpoint/weights.h"
+#include "device/device.h"
+#include "tensor/safetensors.h"
+
+namespace apus::golden {
+
+inline std::filesystem::path models() { return std::filesystem::path(APUS_SOURCE_DIR) / "tests/data/models"; }
+
+inline c10::Device device() {
+  const char* wanted = std::getenv("APUS_TEST_DEVICE");
+  return open_device(wanted && *wanted ? wanted : "cpu").device;
+}
+
+// One model's folder: numbers, tensors, checkpoint.
+struct Case {
+  explicit Case(const std::string& name)
+      : dir(models() / name), json(Json::parse(read_file(dir / "golden.json"))), file(SafetensorsFile::open(dir / "golden.safetensors")) {}
+  at::Tensor tensor(const std::string& name) const { return file->tensor(name); }
+  bool has(const std::string& name) const { return file->entries().count(name) > 0; }
+  std::filesystem::path dir;
+  Json json;
+  std::shared_ptr<SafetensorsFile> file;
+};
+
+}  // namespace apus::golden

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns the padded batches of the golden files into packed ones: the tokens that count, and where they stood.
+#pragma once
+
+#include <ATen/ops/tensor.h>
+
+#include <vector>
+
+#include "nn/step.h"
+#include "tests/golden.h"
+
+namespace apus::golden {
+
+struct Packed {
+  std::vector<std::vector<int64_t>> ids;
+  std::vector<int64_t> flat, labels;   // labels shifted: the label of token t is the token after it, -100 when ignored
+  std::vector<int64_t> place;          // index into the padded [B * S]
+  std::vector<int32_t> lengths;
+};
+
+// `which`: left, right, packed, gen.
+inline Packed unpad(const Case& c, const std::string& which) {
+  const at::Tensor ids = c.tensor(which + "/input_ids");
+  const bool labelled = c.has(which + "/labels");
+  const int64_t *id = ids.data_ptr<int64_t>(), rows = ids.size(0), width = ids.size(1);
+  const int64_t* label = labelled ? c.tensor(which + "/labels").data_ptr<int64_t>() : nullptr;
+  Packed p;
+  const auto add_row = [&](const std::vector<int64_t>& places) {
+    std::vector<int64_t> row;
+    for (size_t i = 0; i < places.size(); ++i) {
+      row.push_back(id[places[i]]);
+      p.flat.push_back(id[places[i]]);
+      p.place.push_back(places[i]);
+      p.labels.push_back(label && i + 1 < places.size() ? label[places[i + 1]] : -100);
+    }
+    p.lengths.push_back(static_cast<int32_t>(row.size()));
+    p.ids.push_back(std::move(row));
+  };
+  if (which == "packed") {
+    int64_t at = 0;
+    for (const auto& length : c.json.at("packed_lens")) {
+      std::vector<int64_t> places;
+      for (int64_t i = 0; i < length.get<int64_t>(); ++i) places.push_back(at++);
+      add_row(places);
+    }
+    return p;
+  }
+  const at::Tensor mask = c.tensor(which + "/attention_mask");
+  for (int64_t r = 0; r < rows; ++r) {
+    std::vector<int64_t> places;
+    for (int64_t i = r * width; i < (r + 1) * width; ++i)
+      if (mask.data_ptr<int64_t>()[i]) places.push_back(i);
+    add_row(places);
+  }
+  return p;
+}
+
+inline at::Tensor ids_tensor(const std::vector<int64_t>& ids, at::Device device) { return at::tensor(ids, at::kLong).to(device); }
+
+}  // namespace apus::golden
