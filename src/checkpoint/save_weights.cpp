@@ -23,33 +23,54 @@ int64_t parse_size(const std::string& text) {
   return static_cast<int64_t>(value * units.at(unit));
 }
 
-void save_weights(Module& model, const fs::path& dir, int64_t max_shard, at::ScalarType dtype) {
-  std::vector<std::vector<SafetensorsWriter::Spec>> shards(1);
-  int64_t in_shard = 0, total = 0;
-  const int64_t element = disk_size(disk_type_of(dtype));
-  each_disk_tensor(model, [&](const DiskTensor& t) {
-    const int64_t bytes = t.data.numel() * element;
-    if (in_shard > 0 && in_shard + bytes > max_shard) shards.emplace_back(), in_shard = 0;
-    shards.back().push_back({t.name, dtype, t.data.sizes().vec()});
-    in_shard += bytes, total += bytes;
+std::vector<DiskShape> disk_shapes(Module& model) {
+  std::vector<DiskShape> shapes;
+  model.visit([&](const std::string& name, Param& p) {
+    if (!p.tied.empty()) return;
+    if (p.pieces.empty()) return void(shapes.push_back({name, p.full}));
+    const auto count = static_cast<int64_t>(p.pieces.size());
+    for (const auto& piece : p.pieces) shapes.push_back({name.substr(0, name.rfind('.') + 1) + piece, {p.full[0] * p.full[1] / count, p.full[2]}});
   });
+  return shapes;
+}
+
+void write_shards(const fs::path& dir, const std::vector<DiskShape>& shapes, at::ScalarType dtype, int64_t max_shard,
+                  const std::function<at::Tensor(const DiskShape&)>& make) {
+  std::vector<std::vector<DiskShape>> shards(1);
+  int64_t in_shard = 0, total = 0;
+  for (const auto& t : shapes) {
+    int64_t bytes = disk_size(disk_type_of(dtype));
+    for (const int64_t d : t.shape) bytes *= d;
+    if (in_shard > 0 && in_shard + bytes > max_shard) shards.emplace_back(), in_shard = 0;
+    shards.back().push_back(t);
+    in_shard += bytes, total += bytes;
+  }
 
   make_writable_dir(dir);
   Json index = {{"metadata", {{"total_size", total}}}, {"weight_map", Json::object()}};
-  std::vector<std::unique_ptr<SafetensorsWriter>> writers;
-  std::map<std::string, SafetensorsWriter*> writer_of;
   for (size_t i = 0; i < shards.size(); ++i) {
     char name[64] = "model.safetensors";
     if (shards.size() > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
-    writers.push_back(std::make_unique<SafetensorsWriter>(dir / name, shards[i]));
-    for (const auto& spec : shards[i]) {
-      writer_of[spec.name] = writers.back().get();
-      index["weight_map"][spec.name] = name;
+    std::vector<SafetensorsWriter::Spec> specs;
+    for (const auto& t : shards[i]) specs.push_back({t.name, dtype, t.shape});
+    SafetensorsWriter writer(dir / name, specs);
+    for (const auto& t : shards[i]) {
+      writer.add(t.name, make(t).to(dtype));
+      index["weight_map"][t.name] = name;
     }
+    writer.commit();
   }
-  each_disk_tensor(model, [&](const DiskTensor& t) { writer_of.at(t.name)->add(t.name, t.data.to(dtype)); });
-  for (auto& writer : writers) writer->commit();
-  if (shards.size() > 1) write_file_atomic(dir / "model.safetensors.index.json", index.dump(2) + "\n");
+  const fs::path index_path = dir / "model.safetensors.index.json";
+  if (shards.size() > 1)
+    write_file_atomic(index_path, index.dump(2) + "\n");
+  else
+    fs::remove(index_path);  // of an earlier, sharded save into the same folder
+}
+
+void save_weights(Module& model, const fs::path& dir, int64_t max_shard, at::ScalarType dtype) {
+  std::map<std::string, at::Tensor> data;  // views, no copies
+  each_disk_tensor(model, [&](const DiskTensor& t) { data[t.name] = t.data; });
+  write_shards(dir, disk_shapes(model), dtype, max_shard, [&](const DiskShape& t) { return data.at(t.name); });
 }
 
 }  // namespace apus

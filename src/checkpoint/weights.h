@@ -40,7 +40,18 @@ struct DiskTensor {
 };
 void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f);
 
-// Writes the model's tensors as HuggingFace shards of at most `max_shard` bytes, with an index when there are several.
+// What a model's tensors look like on disk, loaded or not.
+struct DiskShape {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+std::vector<DiskShape> disk_shapes(Module& model);
+
+// Writes tensors as HuggingFace shards of at most `max_shard` bytes, with an index when there are several. `make` is asked
+// for one tensor at a time, in order, so memory holds one tensor; it may return any float type, `dtype` is written.
+void write_shards(const std::filesystem::path& dir, const std::vector<DiskShape>& shapes, at::ScalarType dtype, int64_t max_shard,
+                  const std::function<at::Tensor(const DiskShape&)>& make);
+
 void save_weights(Module& model, const std::filesystem::path& dir, int64_t max_shard, at::ScalarType dtype);
 
 int64_t parse_size(const std::string& text);  // "5GB", "200MB", "1024"

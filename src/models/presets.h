@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shapes of well-known models as config.json objects, for `init` and `plan`. No tensor library here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace apus {
+
+std::vector<std::string> preset_names();
+Json preset_config(const std::string& name);  // Fault::Usage naming the nearest
+
+}  // namespace apus
