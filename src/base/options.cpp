@@ -29,12 +29,12 @@ Option& OptionTable::add(std::string name, OptionTarget target, std::string help
   return *options_.back();
 }
 
-void OptionTable::refuse(std::initializer_list<const char*> names, std::string why) {
-  for (const char* name : names) add(name, std::monostate(), "").refused(why);
+void OptionTable::refuse(const std::vector<std::string>& names, const std::string& why) {
+  for (const auto& name : names) add(name, std::monostate(), "").refused(why);
 }
 
-void OptionTable::no_effect(std::initializer_list<const char*> names, std::string why) {
-  for (const char* name : names) add(name, std::monostate(), "").no_effect = why;
+void OptionTable::no_effect(const std::vector<std::string>& names, const std::string& why) {
+  for (const auto& name : names) add(name, std::monostate(), "").no_effect = why;
 }
 
 Option* OptionTable::find(const std::string& name) const {

@@ -68,8 +68,8 @@ class OptionTable {
   }
   void group(std::string title) { group_ = std::move(title); }
   // Flags of other programs without a member here. Several names may share one reason.
-  void refuse(std::initializer_list<const char*> names, std::string why);     // any use is an error that says why
-  void no_effect(std::initializer_list<const char*> names, std::string why);  // accepted with a note: nothing to do here
+  void refuse(const std::vector<std::string>& names, const std::string& why);     // any use is an error that says why
+  void no_effect(const std::vector<std::string>& names, const std::string& why);  // accepted with a note: nothing to do here
   Option& at(const std::string& name);  // one described before, to be refined: a command refuses what it cannot honour
 
   template <class Options>
