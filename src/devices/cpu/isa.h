@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instruction sets the kernels may use: asked of the processor at run time, so that one binary serves every machine.
+#pragma once
+
+#include <string>
+
+namespace apus::cpu {
+
+enum class Isa {
+  Generic,  // what the compiler's baseline gives
+  Avx2,     // AVX2 and FMA
+  Avx512,   // AVX-512 F, BW, VL, DQ and BF16 (vdpbf16ps)
+  Amx,      // the above and AMX tiles in bf16
+};
+
+Isa machine_isa();              // the best this machine and its kernel allow
+Isa isa();                      // the one in use: machine_isa(), not above the environment's APUS_CPU_ISA or cap_isa()
+const char* isa_name(Isa isa);  // "generic", "avx2", "avx512", "amx"
+Isa parse_isa(const std::string& name);
+
+// Lets kernels use no more than `cap` from now on; returns what isa() was. Tests and benches compare the paths with it.
+Isa cap_isa(Isa cap);
+
+}  // namespace apus::cpu

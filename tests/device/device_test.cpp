@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device names as users write them, the messages for wrong ones, and what the cpu says of itself.
+#include "device/device.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/rand.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace apus {
+namespace {
+
+std::string message_of(const std::string& wanted, Fault fault) {
+  try {
+    open_device(wanted);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.at.fault, fault) << wanted;
+    return e.what();
+  }
+  ADD_FAILURE() << wanted << " opened";
+  return "";
+}
+
+TEST(Device, CpuOpensByNameAndIndex) {
+  for (const char* name : {"cpu", "cpu:0"}) {
+    const DeviceChoice choice = open_device(name);
+    EXPECT_EQ(choice.name(), "cpu");
+    EXPECT_TRUE(choice.device.is_cpu());
+    EXPECT_EQ(&kind_of(choice.device), choice.kind);
+    EXPECT_EQ(device_name(choice.device), "cpu");
+  }
+}
+
+TEST(Device, AutoTakesTheHighestUsable) {
+  const DeviceChoice choice = open_device("auto");
+  for (DeviceKind* kind : device_kinds()) {
+    std::string why_not;
+    if (!kind->available(&why_not)) continue;
+    EXPECT_EQ(choice.kind, kind);
+    break;
+  }
+}
+
+TEST(Device, WrongNamesSayWhatExists) {
+  EXPECT_NE(message_of("cpux", Fault::Usage).find("(cpu?)"), std::string::npos);
+  EXPECT_NE(message_of("toaster:1", Fault::Usage).find("cpu (1)"), std::string::npos);
+  EXPECT_NE(message_of("cpu:7", Fault::Usage).find("has 1"), std::string::npos);
+  message_of("cpu:", Fault::Usage);
+  message_of("cpu:-1", Fault::Usage);
+  message_of("cpu:1x", Fault::Usage);
+  message_of("cpu:99999999999999", Fault::Usage);
+}
+
+TEST(Device, CpuSaysWhatItIs) {
+  DeviceKind& cpu = *open_device("cpu").kind;
+  const Memory memory = cpu.memory(0);
+  EXPECT_GT(memory.total, int64_t{1} << 28);
+  EXPECT_GT(memory.free, 0);
+  EXPECT_LE(memory.free, memory.total);
+  EXPECT_GT(memory.peak, 1 << 20);
+  EXPECT_FALSE(cpu.label(0).empty());
+  EXPECT_NE(cpu.library_version().find("libtorch"), std::string::npos);
+  EXPECT_TRUE(cpu.supports(at::kBFloat16));
+  EXPECT_FALSE(cpu.supports(at::kHalf));
+  for (const Check& check : cpu.checks()) {
+    EXPECT_FALSE(check.found.empty()) << check.what;
+    if (check.state == Check::State::Warn) {
+      EXPECT_FALSE(check.hint.empty()) << check.what;
+    }
+  }
+}
+
+TEST(Device, PeakFallsAfterReset) {
+  DeviceKind& cpu = *open_device("cpu").kind;
+  { at::rand({64 << 20}); }  // 256 MB, given back at once
+  const int64_t high = cpu.memory(0).peak;
+  cpu.release_cached();
+  cpu.reset_peak(0);
+  EXPECT_LT(cpu.memory(0).peak, high - (int64_t{200} << 20));
+}
+
+TEST(Device, SeedRepeats) {
+  DeviceKind& cpu = *open_device("cpu").kind;
+  cpu.seed(7);
+  const at::Tensor a = at::rand({16});
+  cpu.seed(7);
+  EXPECT_TRUE(a.equal(at::rand({16})));
+}
+
+TEST(Comm, OneRank) {
+  const auto comm = lone_comm();
+  EXPECT_EQ(comm->size(), 1);
+  const at::Tensor in = at::arange(6).view({2, 3}), out = at::empty({6}, in.options());
+  comm->all_gather(out, in)->wait();
+  EXPECT_TRUE(out.equal(at::arange(6)));
+  comm->all_reduce(out)->wait();
+  EXPECT_TRUE(out.equal(at::arange(6)));
+  EXPECT_THROW(comm->send(out, 1), Error);
+  EXPECT_THROW(comm->all_gather(at::empty({5}, in.options()), in), Error);
+}
+
+TEST(Comm, MoreThanOneProcessIsRefusedWithASentence) {
+  try {
+    open_device("cpu").kind->connect({}, {0, 1});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.at.fault, Fault::Comm);
+  }
+}
+
+}  // namespace
+}  // namespace apus
