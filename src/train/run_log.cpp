@@ -9,10 +9,11 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/plot.h"
 
 namespace apus {
@@ -26,11 +27,7 @@ fs::path make_version_dir(const fs::path& output_dir) {
     if (name.size() < 2 || name[0] != 'v' || !std::isdigit(static_cast<unsigned char>(name[1]))) continue;
     next = std::max<int64_t>(next, std::strtoll(name.c_str() + 1, nullptr, 10) + 1);
   }
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  ::localtime_r(&now, &local);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &local);
+  const std::string stamp = local_time("%Y%m%d-%H%M%S");
   for (;; ++next) {  // two runs started at once must not share a folder
     const fs::path dir = output_dir / str("v", next, "-", stamp);
     std::error_code code;
@@ -92,7 +89,7 @@ Json cleaned(const Json& values) {
 
 }  // namespace
 
-RunLog::RunLog(Options options) : options_(std::move(options)), terminal_(!options_.quiet && ::isatty(2)) {
+RunLog::RunLog(Options options) : options_(std::move(options)) {
   make_writable_dir(options_.dir);
   if (!options_.events_dir.empty()) events_ = std::make_unique<EventFile>(options_.events_dir);
 }
@@ -117,7 +114,7 @@ void RunLog::log(int64_t step, const Json& values) {
       series_[tag_of(key)].emplace_back(static_cast<double>(step), value.get<double>());
     }
   if (events_) events_->scalars(step, scalars);
-  note(shown(line));
+  if (!options_.quiet) log_info(shown(line));
 }
 
 void RunLog::replay(const Json& log_history) {
@@ -126,30 +123,9 @@ void RunLog::replay(const Json& log_history) {
       if (value.is_number() && key != "step") series_[tag_of(key)].emplace_back(entry.value("step", 0.0), value.get<double>());
 }
 
-void RunLog::note(const std::string& sentence) {
-  if (options_.quiet) return;
-  if (bar_shown_) std::fputs("\r\033[K", stderr);
-  bar_shown_ = false;
-  std::printf("%s\n", sentence.c_str());
-  std::fflush(stdout);
-}
-
-void RunLog::progress(int64_t step, int64_t steps, double seconds_spent, int64_t steps_done_here) {
-  if (!terminal_) return;
-  const double share = steps > 0 ? static_cast<double>(step) / static_cast<double>(steps) : 0, pace = seconds_spent / static_cast<double>(std::max<int64_t>(1, steps_done_here));
-  const int cells = 30, full = static_cast<int>(share * cells);
-  std::string bar;
-  for (int i = 0; i < cells; ++i) bar += i < full ? "█" : "·";
-  std::fprintf(stderr, "\rTrain: %3d%% %s %ld/%ld [%s<%s, %.2fs/it]", static_cast<int>(share * 100), bar.c_str(), static_cast<long>(step), static_cast<long>(steps),
-               spoken_time(seconds_spent).c_str(), spoken_time(pace * static_cast<double>(steps - step)).c_str(), pace);
-  bar_shown_ = true;
-}
-
 void RunLog::finish(const Json& summary) {
   append(summary);
   plots();
-  if (bar_shown_) std::fputc('\n', stderr);
-  bar_shown_ = false;
 }
 
 void RunLog::plots() const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The visible side of a training run: its folder, logging.jsonl, TensorBoard events, plots and the lines on the terminal.
+// The visible side of a training run: its folder, logging.jsonl, TensorBoard events, plots and the log lines of its steps.
 #pragma once
 
 #include <filesystem>
@@ -26,15 +26,13 @@ class RunLog {
   struct Options {
     std::filesystem::path dir;          // the run's folder
     std::filesystem::path events_dir;   // empty: no TensorBoard file
-    bool quiet = false;                 // nothing on the terminal
+    bool quiet = false;                 // no log lines
   };
   explicit RunLog(Options options);
 
   // A line of values at `step`; keys starting with "eval_" belong to the evaluation. Text values are shown and written, but
   // not plotted.
   void log(int64_t step, const Json& values);
-  void note(const std::string& sentence);            // a line on the terminal, past the progress bar
-  void progress(int64_t step, int64_t steps, double seconds_spent, int64_t steps_done_here);  // the bar, on terminals only
   void finish(const Json& summary);                  // last object of logging.jsonl, and the plots
   void plots() const;                                // images/*.svg from all points so far
   void replay(const Json& log_history);              // points of an earlier part of this run, for the plots
@@ -46,7 +44,6 @@ class RunLog {
   Options options_;
   std::unique_ptr<EventFile> events_;
   std::map<std::string, std::vector<std::pair<double, double>>> series_;  // tag -> points
-  bool terminal_ = false, bar_shown_ = false;
 };
 
 }  // namespace apus
