@@ -16,13 +16,7 @@ constexpr const char* kState = "apus_state.json";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr int64_t kFormat = 1;
 
-Json parsed(const fs::path& path) {
-  try {
-    return Json::parse(read_file(path));
-  } catch (const nlohmann::json::exception& e) {
-    fail(Fault::Data, path.string(), " is no valid JSON: ", e.what());
-  }
-}
+Json parsed(const fs::path& path) { return parse_json(read_file(path), path.string()); }
 
 }  // namespace
 
