@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adafactor with the settings of HuggingFace's Trainer (given learning rate, no relative step): the second moment of a
 // matrix is kept as one row and one column.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Muon: the momentum of a matrix is made orthogonal by five Newton-Schulz steps before it is applied, scaled so that its
 // size is that of an AdamW update (0.2 sqrt(max(rows, columns))). Embeddings, the head and vectors take AdamW.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/zeros_like.h>
 

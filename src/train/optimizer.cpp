@@ -79,7 +79,7 @@ void Optimizer::load(const std::map<std::string, at::Tensor>& saved, int64_t ste
     if (found == saved.end())
       wrong.push_back(name + " is not in the checkpoint");
     else if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != tensor.scalar_type())
-      wrong.push_back(str(name, " is ", found->second.sizes(), " ", found->second.scalar_type(), " there and ", tensor.sizes(), " ", tensor.scalar_type(), " here"));
+      wrong.push_back(apus::str(name, " is ", found->second.sizes(), " ", found->second.scalar_type(), " there and ", tensor.sizes(), " ", tensor.scalar_type(), " here"));
   }
   for (const auto& [name, tensor] : saved)
     if (!mine.count(name)) wrong.push_back(name + " is only in the checkpoint");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SGD with optional momentum, as torch.optim.SGD: weight decay is added to the gradient.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "train/optim_arguments.h"
