@@ -79,7 +79,7 @@ TEST(LogLines, StatusLineStaysBelow) {
 
 TEST(ProgressBar, RateTimeAndWidth) {
   const ProgressView view{.title = "infer", .unit = "row", .note = "", .done = 30, .total = 100, .skipped = 10, .seconds = 10};
-  EXPECT_EQ(render(view, 62), "infer  30% |####..........| 30/100 [10.0s < 35.0s, 2.00 row/s]");
+  EXPECT_EQ(render(view, 63), "infer  30% |####..........| 30/100 [10.0s < 35.0s, 2.00 row/s]");
   for (const int width : {20, 40, 60, 80, 200}) EXPECT_LE(render(view, width).size(), static_cast<size_t>(width));
   EXPECT_NE(render({.title = "t", .unit = "row", .done = 1, .total = 0, .seconds = 4}, 80).find("4.00 s/row"), std::string::npos);
 }
