@@ -17,7 +17,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -28,7 +28,7 @@
 
 namespace apus {
 
-using OptionTarget = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::vector<double>*, Json*,
+using OptionTarget = std::variant<std::monostate, bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::vector<double>*, Json*,
                                   std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*>;
 
 // One option as described by fields(); built by OptionTable, refined by the chained calls.
@@ -44,17 +44,19 @@ class Option {
   Option& at_most(double limit);
   Option& alias(std::string other, std::string note = "");  // another spelling, accepted with a note
   Option& refused(std::string why);                          // known, but any use is an error that says what is possible
+  Option& forgives_unknown();      // on a bool: when true, unknown flags are notes instead of errors
   Option& hidden();                                          // works, but is left out of --help
   Option& shown_default(std::string text);                   // help shows this where the default is decided at run time
 
   std::string name;
   OptionTarget target;
   std::string help, group;
-  bool is_required = false, is_hidden = false, given = false;
+  bool is_required = false, is_hidden = false, is_forgiving = false, given = false;
   std::vector<std::string> allowed;
   std::vector<std::pair<std::string, std::string>> aliases;  // spelling, note
   std::optional<double> above_limit, least, most;
   std::string refusal, default_text;
+  std::string no_effect;  // accepted for the sake of existing scripts; the note that says why it changes nothing
 };
 
 // The visitor handed to fields(). Duplicate names are a bug and are reported as such.
@@ -65,6 +67,10 @@ class OptionTable {
     return add(name, OptionTarget(&member), help);
   }
   void group(std::string title) { group_ = std::move(title); }
+  // Flags of other programs without a member here. Several names may share one reason.
+  void refuse(const std::vector<std::string>& names, const std::string& why);     // any use is an error that says why
+  void no_effect(const std::vector<std::string>& names, const std::string& why);  // accepted with a note: nothing to do here
+  Option& at(const std::string& name);  // one described before, to be refined: a command refuses what it cannot honour
 
   template <class Options>
   static OptionTable of(Options& options) {
@@ -82,9 +88,17 @@ class OptionTable {
   std::string help(int width) const;                      // grouped
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
   std::vector<std::string> notes;  // about aliases used, to be shown once
+  std::string config_file;         // the first argument when it was one, else empty
 
  private:
   Option& add(std::string name, OptionTarget target, std::string help);
+  Option* find(const std::string& name) const;                                  // exact, also by alias
+  Option* look_up(const std::string& typed, std::vector<std::string>& errors);  // also by prefix; null: unknown or ambiguous
+  void read_config(const std::string& path, std::vector<std::string>& errors);
+  void read_flags(const std::vector<std::string>& arguments, size_t first, std::vector<std::string>& errors);
+  void assign(Option& option, const std::vector<std::string>& words, std::vector<std::string>& errors);
+  void check_names() const;
+  std::vector<std::string> unknown_;  // messages about unknown flags
   std::vector<std::unique_ptr<Option>> options_;
   std::string group_ = "Options";
 };

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// The help text of a table of options: grouped, in two columns, wrapped.
+#include <algorithm>
+#include <map>
+
+#include "base/nearest.h"
+#include "base/option_value.h"
+#include "base/options.h"
+#include "base/wrap.h"
+
+namespace apus {
+
+namespace {
+constexpr size_t kColumn = 36;  // where explanations begin
+
+std::string explanation(const Option& option) {
+  std::string text = option.help;
+  if (!option.allowed.empty()) text += str(" (", join(option.allowed), ")");
+  std::vector<std::string> spellings;
+  for (const auto& [spelling, note] : option.aliases) spellings.push_back("--" + spelling);
+  if (!spellings.empty()) text += str("; also ", join(spellings));
+  const std::string by_default = default_text(option);
+  if (option.is_required) {
+    text += " [needed]";
+  } else if (!by_default.empty()) {
+    text += str(" [", by_default, "]");
+  }
+  return text;
+}
+
+// Flags that share one reason, in one paragraph.
+std::string listed_by_reason(const std::vector<const Option*>& options, std::string Option::*reason, size_t width) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
+  for (const Option* option : options) {
+    const auto same = std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == option->*reason; });
+    auto& names = same == reasons.end() ? reasons.emplace_back(option->*reason, std::vector<std::string>{}).second : same->second;
+    names.push_back("--" + option->name);
+  }
+  std::string out;
+  for (const auto& [why, names] : reasons) out += wrapped(join(names, " ") + ": " + why, 2, 6, width);
+  return out;
+}
+}  // namespace
+
+std::string OptionTable::help(int columns) const {
+  const auto width = static_cast<size_t>(std::clamp(columns, 60, 140));
+  std::vector<std::string> titles;
+  std::map<std::string, std::string> sections;
+  std::vector<const Option*> refused, idle;
+  for (const auto& option : options_) {
+    if (option->is_hidden) continue;
+    if (!option->refusal.empty()) {
+      refused.push_back(option.get());
+      continue;
+    }
+    if (!option->no_effect.empty()) {
+      idle.push_back(option.get());
+      continue;
+    }
+    auto [section, fresh] = sections.emplace(option->group, "");
+    if (fresh) titles.push_back(option->group);
+    section->second += two_columns(str("--", option->name, " ", type_text(*option)), explanation(*option), kColumn, width);
+  }
+  std::string out;
+  for (const auto& title : titles) out += title + "\n" + sections[title] + "\n";
+  if (!idle.empty()) out += "Accepted for existing scripts, without effect\n" + listed_by_reason(idle, &Option::no_effect, width) + "\n";
+  if (!refused.empty()) out += "Known, but not possible here\n" + listed_by_reason(refused, &Option::refusal, width) + "\n";
+  return out;
+}
+
+}  // namespace apus

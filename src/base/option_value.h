@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of options: from words and JSON into the member, and back. Internal to base/options.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+
+namespace apus {
+
+enum class Arity { One, Flag, Many, Any };  // Flag: a bool, its value may be left out. Any: no member, whatever follows
+Arity arity(const Option& option);
+
+// Empty: done. Else what is wrong, to stand behind "--name: ".
+std::string assign_words(Option& option, const std::vector<std::string>& words);
+std::string assign_json(Option& option, const Json& value);
+Json value_json(const Option& option);
+std::string type_text(const Option& option);     // what help shows behind the name: "N", "TEXT", ...
+std::string default_text(const Option& option);  // of the member's present value; "" when absent or empty
+
+}  // namespace apus

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The registry of commands, their help, and the way from arguments to a run.
+#include "cli/command.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "base/log.h"
+#include "base/wrap.h"
+
+namespace apus {
+
+namespace {
+
+constexpr std::array kGroups = {"Train", "Run", "Model", "Data", "Machine"};  // the order of the overview
+
+size_t group_rank(const Command& command) {
+  return static_cast<size_t>(std::find(kGroups.begin(), kGroups.end(), command.info.group) - kGroups.begin());
+}
+
+std::string general_options(size_t width) {
+  return "Everywhere\n" +
+         two_columns("FILE.yaml | FILE.json", "as the first argument: options from a file; its block ENV sets environment variables that are not set; "
+                     "options on the command line win", 36, width) +
+         two_columns("--print-config", "show every option with its value as JSON, and stop", 36, width) +
+         two_columns("--help", "this text", 36, width);
+}
+
+}  // namespace
+
+void register_command(Command command) {
+  const std::string name = command.info.name;
+  Registry<Command>::of().add(name, std::move(command));
+}
+
+const Command* find_command(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  if (const Command* command = Registry<Command>::of().find(name)) return command;
+  for (const auto& [key, command] : Registry<Command>::of().all()) {
+    const auto& aliases = command.info.aliases;
+    if (std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return &command;
+  }
+  return nullptr;
+}
+
+std::vector<const Command*> all_commands() {
+  std::vector<const Command*> commands;
+  for (const auto& [name, command] : Registry<Command>::of().all()) commands.push_back(&command);
+  std::stable_sort(commands.begin(), commands.end(), [](auto* a, auto* b) { return group_rank(*a) < group_rank(*b); });
+  return commands;
+}
+
+std::string command_help(const Command& command, const std::string& program, int width) {
+  const auto columns = static_cast<size_t>(std::clamp(width, 60, 140));
+  std::string out = str(program, " ", command.info.name, ": ") + command.info.summary;
+  out = wrapped(out, 0, 0, columns) + "\n";
+  out += str("Usage: ", program, " ", command.info.name, " [FILE.yaml] [--option value ...]\n");
+  for (const auto& example : command.info.examples) out += str("  ", program, " ", example, "\n");
+  return out + "\n" + command.make()->table.help(width) + general_options(columns);
+}
+
+std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width) {
+  const auto columns = static_cast<size_t>(std::clamp(width, 60, 140));
+  std::string out = wrapped("Apus fine-tunes, aligns, runs and serves large language models on Ascend NPU, NVIDIA GPU and CPU.", 0, 0, columns);
+  out += str("\nUsage: ", program, " COMMAND [FILE.yaml] [--option value ...]\n");
+  std::string group;
+  for (const Command* command : commands) {
+    if (command->info.group != group) out += str("\n", group = command->info.group, "\n");
+    out += two_columns(command->info.name, command->info.summary, 18, columns);
+  }
+  out += str("\n", program, " COMMAND --help explains the options of a command; ", program, " --version tells what it is built on.\n");
+  return out;
+}
+
+int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults, const std::string& program) {
+  std::vector<std::string> own;
+  bool print_config = false;
+  for (const auto& argument : arguments) {
+    if (argument == "--help" || argument == "-h") {
+      std::fputs(command_help(command, program, Log::of().width()).c_str(), stdout);
+      return 0;
+    }
+    if (argument == "--print-config" || argument == "--print_config") {
+      print_config = true;
+    } else {
+      own.push_back(argument);
+    }
+  }
+  const auto instance = command.make();
+  OptionTable& table = instance->table;
+  for (const auto& [name, value] : defaults.items()) table.set(name, value);
+  table.parse(own);
+  instance->resolve(table);
+  for (const auto& note : table.notes) log_warning(note);
+  instance->check();
+  if (print_config) {
+    std::fputs((json_text(table.json(), 2) + "\n").c_str(), stdout);
+    return 0;
+  }
+  return instance->run();
+}
+
+}  // namespace apus

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// A command is one file that registers itself:
+//
+//   namespace { int run(const InferOptions& options) { return run_heavy("infer", &options); }
+//   const RegisterCommand<InferOptions> command({.name = "infer", .group = "Run", .summary = "...", .examples = {...}}, run); }
+//
+// Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's args.json,
+// read files that options name) and `check() const` (rules across options, throwing Fault::Usage). Both run before any
+// device is opened or model is read.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+#include "base/registry.h"
+
+namespace apus {
+
+struct CommandInfo {
+  std::string name;                   // "merge-lora"; underscores typed by the user are hyphens
+  std::string group;                  // heading in `apus --help`: Train, Run, Model, Machine
+  std::string summary;                // one line
+  std::vector<std::string> examples;  // without the program's name: "infer --model DIR"
+  std::vector<std::string> aliases = {};
+};
+
+struct Command {
+  CommandInfo info;
+  // A fresh options struct with its table; parsed, then completed and checked, then run.
+  struct Instance {
+    OptionTable table;
+    std::function<void(OptionTable&)> resolve;
+    std::function<void()> check;
+    std::function<int()> run;
+  };
+  std::function<std::unique_ptr<Instance>()> make;
+};
+
+void register_command(Command command);
+
+template <class Options>
+struct RegisterCommand {
+  RegisterCommand(CommandInfo info, int (*run)(const Options&)) {
+    register_command({std::move(info), [run] {
+      auto options = std::make_shared<Options>();
+      auto instance = std::make_unique<Command::Instance>();
+      instance->table = OptionTable::of(*options);
+      instance->resolve = [options](OptionTable& table) {
+        if constexpr (requires { options->resolve(table); }) options->resolve(table);
+      };
+      instance->check = [options] {
+        if constexpr (requires { options->check(); }) options->check();
+      };
+      instance->run = [options, run] { return run(*options); };
+      return instance;
+    }});
+  }
+};
+
+const Command* find_command(std::string name);  // by name or alias, hyphens or underscores
+std::vector<const Command*> all_commands();     // in the order of the overview
+
+// Parses, completes, checks and runs. `defaults` are values that the user's arguments override.
+// Answers --help and --print-config itself.
+int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults, const std::string& program);
+std::string command_help(const Command& command, const std::string& program, int width);
+std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width);
+
+// Runs the body of a command in libapus.so (src/run/<command>.cpp), which is loaded at the first call.
+int run_heavy(const char* command, const void* options);
+
+}  // namespace apus

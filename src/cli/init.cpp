@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/init.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/sizes.h"
+#include "cli/command.h"
+
+namespace apus {
+
+void InitOptions::fields(OptionTable& v) {
+  v.group("New checkpoint");
+  v("output_dir", output_dir, "folder to write").required();
+  v("preset", preset, "a known shape: tiny, qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, ...; a wrong name lists all");
+  v("config", config, "instead of a preset: a config.json, or a folder that holds one").alias("model");
+  v("tokenizer", tokenizer, "folder with tokenizer files to copy").shown_default("a small one that comes with Apus");
+  v("torch_dtype", torch_dtype, "number format of the weights").choices({"float32", "bfloat16", "float16"});
+  v("max_shard_size", max_shard_size, "largest weight file: 500MB, 5GB, ...");
+  v("exist_ok", exist_ok, "write into a folder that is not empty");
+  v.no_effect({"safe_serialization"}, "weights are always written as safetensors");
+  RunOptions::fields(v);
+}
+
+void InitOptions::resolve(OptionTable&) { max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size"); }
+
+void InitOptions::check() const {
+  require(preset.empty() != config.empty(), Fault::Usage, "give either --preset NAME or --config config.json");
+  std::error_code code;
+  const bool used = std::filesystem::exists(output_dir, code) && !std::filesystem::is_empty(output_dir, code);
+  require(!used || exist_ok, Fault::Usage, "--output_dir ", output_dir, " is there and not empty; choose another, or give --exist_ok true");
+}
+
+namespace {
+int run(const InitOptions& options) { return run_heavy("init", &options); }
+const RegisterCommand<InitOptions> command({.name = "init", .group = "Model",
+    .summary = "make a checkpoint with random weights from a preset or a config.json",
+    .examples = {"init --preset tiny --output_dir DIR", "init --config config.json --tokenizer DIR --output_dir DIR --seed 1"}}, run);
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/option_groups.h"
+
+#include <filesystem>
+
+#include "base/files.h"
+
+namespace apus {
+
+namespace {
+constexpr int64_t kMaxText = 16 << 20;
+
+std::string text_of_file(const std::string& path) { return read_file(path, kMaxText); }
+
+bool is_file(const std::string& path) {
+  std::error_code code;
+  return path.size() < 4096 && std::filesystem::is_regular_file(path, code);
+}
+}  // namespace
+
+void ModelOptions::fields(OptionTable& v) {
+  v.group("Model");
+  v("model", model, "folder of the checkpoint (config.json, *.safetensors, tokenizer)").alias("ckpt_dir", "its old name").alias("model_id_or_path", "its old name");
+  v("model_type", model_type, "architecture, when config.json does not say it").shown_default("from config.json");
+  v("torch_dtype", torch_dtype, "number format of the weights and of the arithmetic").choices({"float32", "bfloat16", "float16"}).shown_default("from config.json");
+  v("max_model_len", max_model_len, "longest context in tokens").at_least(1).alias("vllm_max_model_len").shown_default("from config.json");
+  v("device", device, "where to run: auto, cpu, cuda, npu, or one of several: npu:1. auto takes npu, cuda, cpu in this order");
+  v.no_effect({"attn_impl"}, "attention is always the fused kind over packed tokens");
+  v.no_effect({"enable_npu_model_patch"}, "fused operators are chosen by the device, there is nothing to patch");
+  v.no_effect({"local_repo_path", "check_model"}, "no model needs foreign code, and nothing is compared with a hub");
+  v("task_type", task_type, "this command knows causal language models only").choices({"causal_lm"});
+  v.no_effect({"use_hf", "hub_token"}, "nothing is downloaded by this command");
+  v.refuse({"model_revision"}, "hubs are not reached by this command; download the model and give its folder to --model");
+  v.refuse({"num_labels", "problem_type"}, "this command knows causal language models only");
+  v.refuse({"device_map", "max_memory"}, "the model is placed on one device: choose it with --device");
+  v.refuse({"new_special_tokens", "init_strategy", "experts_impl"}, "the checkpoint is used as it is; change its files instead");
+  v.refuse({"rope_scaling"}, "the scaling of config.json is used; set rope_scaling there");
+  v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
+           "weights are held in --torch_dtype; bfloat16 is the smallest");
+  v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
+}
+
+void ModelOptions::check() const {
+  require(!model.empty(), Fault::Usage, "--model is needed: the folder of a checkpoint");
+  std::error_code code;
+  require(std::filesystem::is_directory(model, code), Fault::Usage, "--model ", model, " is not a folder here",
+          is_file(model) ? "; give the folder that holds the file" : "; hub names are not downloaded by this command: download it first");
+}
+
+void RunOptions::fields(OptionTable& v) {
+  v.group("General");
+  v("seed", seed, "of everything random");
+  v("ignore_args_error", ignore_args_error, "unknown options are warnings instead of errors").forgives_unknown();
+  v.refuse({"external_plugins", "custom_register_path"}, "Python plugins cannot run in a native program");
+  v.refuse({"use_ray", "ray_exp_name", "device_groups"}, "processes are started by the program itself or by torchrun-like launchers");
+}
+
+void TemplateOptions::fields(OptionTable& v) {
+  v.group("Prompt");
+  v("chat_template", chat_template, "Jinja chat template: a file, or its text").shown_default("the checkpoint's");
+  v("chat_template_kwargs", chat_template_kwargs, "further variables for the chat template");
+  v("system", system, "system prompt: text, or a .txt file; \\n means a new line").shown_default("the template's");
+  v("use_chat_template", use_chat_template, "false: the messages' text as it is, without a template");
+  v("enable_thinking", enable_thinking, "for templates that can switch thinking on and off").shown_default("the template's");
+  v("response_prefix", response_prefix, "text that every answer begins with");
+  v("max_length", max_length, "longest prompt in tokens").at_least(1).shown_default("the model's context");
+  v("truncation_strategy", truncation_strategy, "for longer prompts: leave the row out, or cut it on one side").choices({"delete", "left", "right"});
+  v.no_effect({"template_backend"}, "templates are always the checkpoint's Jinja");
+  v.no_effect({"padding_side", "padding_free"}, "tokens are packed, there is no padding");
+  v.refuse({"template"}, "the checkpoint brings its chat template; another one can be given with --chat_template FILE.jinja");
+  v.refuse({"agent_template"}, "tool prompts are written by the checkpoint's chat template; another one can be given with --chat_template");
+  v.refuse({"max_pixels", "norm_bbox"}, "this command knows text models only");
+  v.refuse({"preserve_thinking"}, "old thoughts are kept or dropped by the chat template; pass what it asks for in --chat_template_kwargs");
+  v.refuse({"sequence_parallel_size"}, "one device holds the sequence; chunked prefill keeps long prompts small");
+}
+
+void TemplateOptions::resolve(OptionTable&) {
+  if (!chat_template.empty() && chat_template.find("{") == std::string::npos) chat_template = text_of_file(chat_template);
+  if (!system) return;
+  if (system->ends_with(".txt") && is_file(*system)) system = text_of_file(*system);
+  for (size_t at = 0; (at = system->find("\\n", at)) != std::string::npos; ++at) system->replace(at, 2, "\n");
+}
+
+void GenerationOptions::fields(OptionTable& v) {
+  const char* const from_model = "from generation_config.json";
+  v.group("Generation");
+  v("max_new_tokens", max_new_tokens, "longest answer in tokens").at_least(1).alias("max_tokens").shown_default("what the context leaves");
+  v("temperature", temperature, "0 is greedy; higher is more varied").at_least(0).shown_default(from_model);
+  v("top_k", top_k, "choose among the k likeliest tokens; -1 or 0: all").at_least(-1).shown_default(from_model);
+  v("top_p", top_p, "choose among the likeliest tokens that hold this share of probability").above(0).at_most(1).shown_default(from_model);
+  v("min_p", min_p, "leave out tokens below this share of the likeliest one's probability").at_least(0).at_most(1).shown_default("0");
+  v("repetition_penalty", repetition_penalty, "above 1 makes tokens that occurred less likely").above(0).shown_default(from_model);
+  v("presence_penalty", presence_penalty, "taken off the logit of tokens that were generated before").at_least(-2).at_most(2).shown_default("0");
+  v("frequency_penalty", frequency_penalty, "the same, times how often").at_least(-2).at_most(2).shown_default("0");
+  v("stop_words", stop_words, "texts that end an answer");
+  v("stream", stream, "show the answer while it is made").shown_default("true in a chat, false for rows");
+  v("logprobs", logprobs, "keep the log-probability of every token of the answer");
+  v("top_logprobs", top_logprobs, "and those of the n likeliest alternatives").at_least(0).at_most(100);
+  v("num_beams", num_beams, "only 1: there is no beam search").at_least(1).at_most(1);
+  v.refuse({"structured_outputs_regex"}, "answers are not constrained by this command");
+}
+
+void EngineOptions::fields(OptionTable& v) {
+  v.group("Engine");
+  v("max_num_seqs", max_num_seqs, "most sequences in flight").at_least(1).alias("vllm_max_num_seqs");
+  v("max_batched_tokens", max_batched_tokens, "most tokens of one forward, prompts in chunks and answers together").at_least(1);
+  v("memory_utilization", memory_utilization, "share of the device's memory for weights and cache").above(0).at_most(1)
+      .alias("gpu_memory_utilization").alias("vllm_gpu_memory_utilization").alias("sglang_mem_fraction_static");
+  v("kv_cache_gb", kv_cache_gb, "memory of the key-value cache in GiB").above(0).shown_default("from --memory_utilization");
+  v("enable_prefix_caching", enable_prefix_caching, "prompts that begin alike share the work").alias("vllm_enable_prefix_caching");
+  v.no_effect({"vllm_enforce_eager", "vllm_disable_custom_all_reduce", "vllm_disable_cascade_attn", "vllm_use_async_engine",
+               "sglang_disable_cuda_graph", "sglang_disable_custom_all_reduce"}, "Apus's own engine generates");
+  v.refuse({"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size", "sglang_tp_size", "lmdeploy_tp"},
+           "one device generates: choose it with --device");
+}
+
+void untrained_fields(OptionTable& v) {
+  v.no_effect({"tuner_backend", "tuner_type", "packing", "packing_length", "packing_num_proc", "packing_strategy", "lazy_tokenize",
+               "loss_scale", "is_binary_loss_scale", "add_non_thinking_prefix", "disable_ignore_empty_think", "ddp_timeout", "ddp_backend"},
+              "nothing is trained here");
+  v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
+}
+
+void plain_rows_fields(OptionTable& v) {
+  v.no_effect({"dataset_num_proc", "load_from_cache_file", "streaming", "shuffle_buffer_size", "remove_unused_columns", "download_mode",
+               "data_seed", "dataset_shuffle", "val_dataset_shuffle", "stopping_strategy"},
+              "rows are read one after the other, in the file's order, as they are needed");
+  v.refuse({"cached_dataset", "cached_val_dataset", "split_dataset_ratio", "interleave_prob", "columns", "disable_auto_column_mapping",
+            "model_name", "model_author", "custom_dataset_info"}, "rows are taken as they stand; prepare the file before");
+}
+
+}  // namespace apus

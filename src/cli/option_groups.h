@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of options that several commands share. A command's struct derives from the groups it honours; the flags of the
+// groups that mean nothing to it stay legal (`without_effect`), so that one script's flags serve every command.
+// A flag that cannot be honoured yet has no member: it is refused with what to do instead.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+
+namespace apus {
+
+struct ModelOptions {
+  std::string model;                       // folder of the checkpoint
+  std::optional<std::string> model_type;   // overrides config.json's
+  std::optional<std::string> torch_dtype;  // float32 | bfloat16 | float16; absent: config.json's
+  std::optional<int64_t> max_model_len;    // absent: max_position_embeddings
+  std::string device = "auto";
+  std::string task_type = "causal_lm";
+  void fields(OptionTable& v);
+  void check() const;
+};
+
+struct RunOptions {  // what every command has
+  int64_t seed = 42;
+  bool ignore_args_error = false;
+  void fields(OptionTable& v);
+};
+
+struct TemplateOptions {
+  std::string chat_template;             // a Jinja file, or the template itself; empty: the checkpoint's
+  std::optional<std::string> system;
+  std::optional<int64_t> max_length;     // of a prompt, in tokens; absent: no limit but the model's
+  std::string truncation_strategy = "delete";
+  bool use_chat_template = true;
+  std::optional<bool> enable_thinking;
+  std::string response_prefix;
+  Json chat_template_kwargs;             // an object, or null
+  void fields(OptionTable& v);
+  void resolve(OptionTable& v);          // reads the files that --system and --chat_template name
+};
+
+struct GenerationOptions {  // absent: the checkpoint's generation_config.json decides, then the sampler's neutral value
+  std::optional<int64_t> max_new_tokens;  // absent: what the context leaves
+  std::optional<double> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+  std::optional<int64_t> top_k;
+  int64_t num_beams = 1;
+  std::optional<bool> stream;
+  std::vector<std::string> stop_words;
+  bool logprobs = false;
+  std::optional<int64_t> top_logprobs;
+  void fields(OptionTable& v);
+};
+
+struct EngineOptions {
+  int64_t max_num_seqs = 256;            // sequences in flight
+  int64_t max_batched_tokens = 2048;     // tokens of one forward: prefill chunks and decodes together
+  double memory_utilization = 0.9;       // of the device's memory, weights and cache together
+  std::optional<double> kv_cache_gb;     // absent: from memory_utilization, and what the context needs
+  bool enable_prefix_caching = true;
+  void fields(OptionTable& v);
+};
+
+// The flags of training and of loading at large that a command which trains nothing accepts or refuses.
+void untrained_fields(OptionTable& v);
+// Flags of data preparation, for commands that read plain JSONL rows as they are.
+void plain_rows_fields(OptionTable& v);
+
+// Every flag of a group stays legal, with a note.
+template <class Group>
+void without_effect(OptionTable& v, const std::string& why) {
+  Group group;
+  const OptionTable table = OptionTable::of(group);
+  for (const auto& option : table.options()) {
+    if (option->refusal.empty()) v.no_effect({option->name}, why);
+  }
+}
+
+}  // namespace apus

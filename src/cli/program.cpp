@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/program.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <new>
+
+#include "base/log.h"
+#include "base/nearest.h"
+#include "base/signals.h"
+#include "cli/command.h"
+
+namespace apus {
+
+namespace {
+
+// The scripts of other programs run unchanged through links named like those programs.
+struct Program {
+  std::string name;
+  std::vector<const Command*> commands;
+  Json defaults = Json::object();
+};
+
+Program program_of(const std::string& argv0) {
+  Program program{std::filesystem::path(argv0).filename().string(), all_commands()};
+  if (program.name != "megatron") return program;
+  std::erase_if(program.commands, [](const Command* command) {
+    const std::string& name = command->info.name;
+    return name != "sft" && name != "pt" && name != "rlhf" && name != "export";
+  });
+  program.defaults["tuner_type"] = "full";
+  return program;
+}
+
+const Command& command_of(const Program& program, const std::string& typed) {
+  const Command* command = find_command(typed);
+  if (command && std::find(program.commands.begin(), program.commands.end(), command) != program.commands.end()) return *command;
+  std::vector<std::string> known;
+  for (const Command* each : program.commands) known.push_back(each->info.name);
+  const auto near = nearest(typed, known);
+  fail(Fault::Usage, "'", typed.substr(0, 100), "' is no command", near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
+       near.empty() ? ". Commands: " + join(known) : "");
+}
+
+int dispatch(const Program& program, const std::vector<std::string>& argv, std::string& command_name) {
+  const std::string first = argv.size() > 1 ? argv[1] : "";
+  if (first == "--version" || first == "version") return print_version();
+  if (first == "--help" || first == "-h" || (first == "help" && argv.size() == 2)) {
+    std::fputs(overview(program.commands, program.name, Log::of().width()).c_str(), stdout);
+    return 0;
+  }
+  if (first.empty()) {
+    std::fputs(overview(program.commands, program.name, Log::of().width()).c_str(), stderr);
+    return exit_code(Fault::Usage);
+  }
+  const bool asks_help = first == "help";
+  const Command& command = command_of(program, asks_help ? argv[2] : first);
+  command_name = command.info.name;
+  if (asks_help) return run_command(command, {"--help"}, program.defaults, program.name);
+  return run_command(command, {argv.begin() + 2, argv.end()}, program.defaults, program.name);
+}
+
+int report(const Program& program, const std::string& command, const Error& error) {
+  Log::of().status("");
+  const Fault fault = error.at.fault;
+  std::string text = error.what();
+  if (fault == Fault::Usage) text += str("\nSee `", program.name, command.empty() ? "" : " " + command, " --help`.");
+  if (fault == Fault::Bug) text += str("\nThis is a defect of Apus: please report it with the command and this text (", error.at.where.file_name(), ":", error.at.where.line(), ").");
+  log_error(text);
+  log_debug("raised as ", fault_name(fault), " at ", error.at.where.file_name(), ":", error.at.where.line());
+  return exit_code(fault);
+}
+
+int flushed(int code) {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  fail(Fault::Io, "standard output cannot be written (disk full, or closed?)");
+}
+
+}  // namespace
+
+int run_program(const std::vector<std::string>& argv) {
+  Program program;
+  std::string command;
+  try {
+    program = program_of(argv.empty() ? "apus" : argv[0]);
+    return flushed(dispatch(program, argv, command));
+  } catch (const Error& error) {
+    return report(program, command, error);
+  } catch (const Interrupted& stop) {
+    Log::of().status("");
+    log_warning("stopped by signal ", stop.signal);
+    return 128 + stop.signal;
+  } catch (const std::bad_alloc&) {
+    return report(program, command, Error(Fault::Device, "out of memory on the host: smaller batches or a shorter context need less"));
+  } catch (const std::exception& error) {
+    const std::string what = error.what();
+    // Libraries put a stack trace behind their first line.
+    return report(program, command, Error(Fault::Bug, Log::of().says(Level::Debug) ? what : what.substr(0, what.find('\n'))));
+  }
+}
+
+}  // namespace apus

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/score.h"
+
+#include "base/error.h"
+#include "cli/command.h"
+
+namespace apus {
+
+void ScoreOptions::fields(OptionTable& v) {
+  ModelOptions::fields(v);
+  v.refuse({"adapters", "lora", "load_args", "load_data_args"}, "adapters are not loaded by this command yet: merge them into the model first");
+  v.group("Rows and results");
+  v("dataset", dataset, "files of rows: {\"input_ids\", \"labels\"?}, {\"text\"} or {\"messages\"}; - reads standard input").required().alias("val_dataset");
+  v("result_path", result_path, "JSONL file of log-probabilities, one object per row").shown_default("standard output");
+  v("dump_logits", dump_logits, "safetensors file for logits.<row> [T, vocab] and hidden.<row> [T, D] in float32");
+  v("packed", packed, "several rows in one forward; false: one by one");
+  v("max_batched_tokens", max_batched_tokens, "most tokens of one packed forward").at_least(1);
+  v("strict", strict, "stop at the first bad row instead of reporting it in its place");
+  plain_rows_fields(v);
+  TemplateOptions::fields(v);
+  without_effect<GenerationOptions>(v, "nothing is generated");
+  untrained_fields(v);
+  RunOptions::fields(v);
+}
+
+void ScoreOptions::resolve(OptionTable& v) { TemplateOptions::resolve(v); }
+
+void ScoreOptions::check() const { ModelOptions::check(); }
+
+namespace {
+int run(const ScoreOptions& options) { return run_heavy("score", &options); }
+const RegisterCommand<ScoreOptions> command({.name = "score", .group = "Run",
+    .summary = "log-probabilities, loss and perplexity of given texts",
+    .examples = {"score --model DIR --dataset texts.jsonl --result_path scores.jsonl",
+                 "score --model DIR --dataset ids.jsonl --dump_logits out.safetensors --torch_dtype float32"}}, run);
+}  // namespace
+
+}  // namespace apus

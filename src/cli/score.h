@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `apus score`; its body is run/score.cpp.
+#pragma once
+
+#include "cli/option_groups.h"
+
+namespace apus {
+
+struct ScoreOptions : ModelOptions, TemplateOptions, RunOptions {
+  std::vector<std::string> dataset;  // rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input
+  std::string result_path;           // empty or "-": standard output
+  std::string dump_logits;           // safetensors file; empty: none
+  bool packed = true;                // many rows in one forward, or one by one
+  int64_t max_batched_tokens = 4096;  // tokens of one packed forward
+  bool strict = false;
+
+  void fields(OptionTable& v);
+  void resolve(OptionTable& v);
+  void check() const;
+};
+
+}  // namespace apus

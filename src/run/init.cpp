@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus init: a complete HuggingFace checkpoint with random weights, from a preset or a config.json.
+#include "cli/init.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/assets.h"
+#include "base/files.h"
+#include "base/progress.h"
+#include "base/random.h"
+#include "checkpoint/weights.h"
+#include "models/presets.h"
+#include "run/runner.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+// Normal values that depend on the seed and the tensor's name alone, whatever else is in the model and however many threads
+// work: each run of kRun values has its own stretch of the counter.
+at::Tensor normal(const DiskShape& t, uint64_t seed, double deviation) {
+  constexpr int64_t kRun = 1 << 16;
+  at::Tensor out = at::empty(t.shape, at::kFloat);
+  float* p = out.data_ptr<float>();
+  const uint64_t stream = stream_named(t.name);
+  at::parallel_for(0, (out.numel() + kRun - 1) / kRun, 1, [&](int64_t first, int64_t last) {
+    for (int64_t run = first; run < last; ++run) {
+      Random random(seed, stream, static_cast<uint64_t>(run) << 24);
+      const int64_t end = std::min(out.numel(), (run + 1) * kRun);
+      for (int64_t i = run * kRun; i < end; ++i) p[i] = static_cast<float>(deviation * random.normal());
+    }
+  });
+  return out;
+}
+
+at::Tensor initial(const DiskShape& t, uint64_t seed, double deviation) {
+  if (t.name.ends_with("norm.weight") || t.name.find("layernorm") != std::string::npos) return at::ones(t.shape, at::kFloat);
+  if (t.name.ends_with(".bias")) return at::zeros(t.shape, at::kFloat);
+  return normal(t, seed, deviation);
+}
+
+void copy_tokenizer(const InitOptions& o, const fs::path& dir) {
+  if (o.tokenizer.empty()) {
+    for (const auto& name : asset_names("tokenizer/")) write_file_atomic(dir / fs::path(name).filename(), asset(name));
+    return;
+  }
+  const fs::path from = o.tokenizer;
+  require(fs::is_directory(from), Fault::Usage, "--tokenizer ", o.tokenizer, " is no folder");
+  int copied = 0;
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja", "special_tokens_map.json", "added_tokens.json"})
+    if (fs::exists(from / name)) copied += fs::copy_file(from / name, dir / name, fs::copy_options::overwrite_existing);
+  require(copied > 0, Fault::Usage, "--tokenizer ", o.tokenizer, " holds no tokenizer.json and no vocab.json");
+}
+
+int run_init(const InitOptions& o) {
+  Json config = o.config.empty() ? preset_config(o.preset) : read_model_config(fs::path(o.config).filename() == "config.json" ? fs::path(o.config).parent_path() : fs::path(o.config));
+  const fs::path dir = o.output_dir;
+  require(o.exist_ok || !fs::exists(dir / "config.json"), Fault::Usage, dir.string(), " already holds a checkpoint; choose another --output_dir or give --exist_ok true");
+  const auto dtype = parse_float_type(o.torch_dtype);
+  require(dtype.has_value(), Fault::Usage, "--torch_dtype '", o.torch_dtype, "' is not known; use float32, bfloat16 or float16");
+  config["torch_dtype"] = float_type_name(*dtype);
+  const auto model = make_model(config);
+  make_writable_dir(dir);
+  copy_tokenizer(o, dir);
+  if (o.tokenizer.empty()) config["bos_token_id"] = 2022, config["eos_token_id"] = 2024, config["pad_token_id"] = 2022;
+  const auto vocab = model->shape().vocab;
+  require(!o.tokenizer.empty() || vocab >= 2048, Fault::Usage, "vocab_size ", vocab, " is smaller than the bundled tokenizer's 2048 tokens; give --tokenizer DIR");
+  write_file_atomic(dir / "config.json", config.dump(2) + "\n");
+  Json generation = Json::object();
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+    if (config.contains(key)) generation[key] = config[key];
+  write_file_atomic(dir / "generation_config.json", generation.dump(2) + "\n");
+
+  const auto shapes = disk_shapes(*model);
+  int64_t parameters = 0;
+  for (const auto& t : shapes) {
+    int64_t count = 1;
+    for (const int64_t d : t.shape) count *= d;
+    parameters += count;
+  }
+  const double deviation = config.value("initializer_range", 0.02);
+  Progress progress("writing weights", static_cast<int64_t>(shapes.size()), {.unit = "tensor"});
+  write_shards(dir, shapes, *dtype, parse_size(o.max_shard_size), [&](const DiskShape& t) {
+    at::Tensor data = initial(t, static_cast<uint64_t>(o.seed), deviation);
+    progress.advance();
+    return data;
+  });
+  progress.finish();
+  std::printf("%s: %s, %.1f million parameters in %s\n", dir.string().c_str(), config["model_type"].get<std::string>().c_str(),
+              static_cast<double>(parameters) / 1e6, float_type_name(*dtype));
+  return 0;
+}
+
+const RegisterRunner<InitOptions> init("init", run_init);
+
+}  // namespace
+}  // namespace apus
