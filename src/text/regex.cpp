@@ -12,13 +12,14 @@ namespace {
 constexpr size_t kMaxPattern = 1 << 16;
 constexpr uint32_t kMatchLimit = 50'000'000, kDepthLimit = 100'000, kHeapLimitKiB = 64 * 1024;
 
-// PCRE2's \s takes U+180E in and its \w leaves combining marks out, so both are written out. They stand inside [...].
+// PCRE2's \s takes U+180E in and its \w leaves combining marks out, so both are written out, as Oniguruma has them (with
+// its Latin-1 numbers among \w). They stand inside [...].
 constexpr const char* kSpaceSet = "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
 constexpr const char* kNotSpaceSet =
     "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"
     "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{d7ff}\\x{e000}-\\x{10ffff}";
 constexpr const char* kWordSet =
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}";
+    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}";
 
 // One escape, `c` being what follows the backslash: its translation, or "" to keep it.
 std::string escape(char c, bool in_set, const std::string& where) {
