@@ -241,6 +241,18 @@ int32_t choose(std::span<const float> logits, const Sampling& s, int64_t positio
   return list.empty() ? -1 : list.back().token;
 }
 
+TokenOut next_token(std::span<float> logits, const Sampling& s, const History& history, std::span<const uint64_t> allowed) {
+  const auto position = static_cast<int64_t>(history.tokens.size());
+  if (s.top_logprobs < 0) {
+    process(logits, s, history, allowed);
+    return {.id = choose(logits, s, position)};
+  }
+  std::vector<float> changed(logits.begin(), logits.end());
+  process(changed, s, history, allowed);
+  const int32_t id = choose(changed, s, position);
+  return id < 0 ? TokenOut{} : log_probs(logits, id, s.top_logprobs);
+}
+
 double log_sum_exp(std::span<const float> logits) {
   const double high = largest(logits);
   if (!std::isfinite(high)) return high;

@@ -60,6 +60,10 @@ std::vector<Candidate> candidates(std::span<const float> logits, const Sampling&
 int32_t choose(std::span<const float> logits, const Sampling& s, int64_t position);
 double draw_number(uint64_t seed, int64_t position);  // [0, 1)
 
+// The next token of one request, with its log-probs when they are asked for: those of the logits as they come from the model.
+// `logits` may be overwritten. id -1: no token is possible.
+TokenOut next_token(std::span<float> logits, const Sampling& s, const History& history, std::span<const uint64_t> allowed = {});
+
 // log-softmax of one token, and of the n best (best first, ties: smaller id first).
 double log_sum_exp(std::span<const float> logits);
 TokenOut log_probs(std::span<const float> logits, int32_t token, int64_t top);

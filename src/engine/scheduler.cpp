@@ -202,16 +202,6 @@ void Scheduler::suspend() {
   pool_.forget_content();
 }
 
-void Scheduler::resize(int32_t blocks) {
-  require(running_.empty() && pool_.in_use() == 0, Fault::Bug, "the block pool is in use");
-  BlockPool::Spec spec = pool_.spec();
-  for (const auto& [id, s] : sequences_)
-    require(blocks_for(std::max(s->prompt, s->limit - 1)) <= blocks, Fault::Device, "there is memory for ", blocks,
-            " cache blocks now, too few for a request that waits");
-  spec.blocks = spec_.pool.blocks = blocks;
-  pool_ = BlockPool(spec);
-}
-
 void Scheduler::drop_blocks(Sequence& s) {
   unpromise(s);
   for (size_t i = s.blocks.size(); i-- > 0;) pool_.release(s.blocks[i]);  // ends first: beginnings stay findable longest

@@ -74,8 +74,6 @@ class Scheduler {
   void append(int64_t id, int32_t token);
   bool remove(int64_t id);           // finished, failed or cancelled; its blocks are free at once. False: not known
   void suspend();                    // every running sequence waits again, nothing is kept: the cache's memory goes away
-  void resize(int32_t blocks);       // after suspend(): the pool's new size
-  void forget_content() { pool_.forget_content(); }
 
   const Sequence* find(int64_t id) const;
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
