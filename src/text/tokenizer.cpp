@@ -84,7 +84,9 @@ class Encoding {
     }
   }
 
+  // The input that a span of a rewritten text stands for.
   static Span source(const TokenText& text, Span span) {
+    if (!text.tracked) return {0, 0};
     const size_t n = text.origin.size(), begin = std::min<size_t>(span.begin, n - 1);
     const size_t last = span.end > span.begin ? std::min<size_t>(span.end, n) - 1 : begin;
     return {text.origin[begin].begin, std::max(text.origin[begin].begin, text.origin[last].end)};

@@ -244,14 +244,26 @@ size_t normal_boundary(std::string_view s, Form form) {
   return static_cast<size_t>(p - s.data());
 }
 
-std::string normalize(std::string_view s, Form form) {
-  if (is_normal(s, form)) return std::string(s);
+namespace {
+std::string normalize_cluster(std::string_view s, Form form) {
   utf8proc_uint8_t* raw = nullptr;
   const auto n = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(s.data()),
                               static_cast<utf8proc_ssize_t>(s.size()), &raw, options(form));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(raw, &std::free);
   require(n >= 0, Fault::Data, "the text cannot be normalised: ", utf8proc_errmsg(n));
   return std::string(reinterpret_cast<const char*>(raw), static_cast<size_t>(n));
+}
+}  // namespace
+
+std::string normalize(std::string_view s, Form form) {
+  std::string out;
+  while (!s.empty()) {
+    const std::string_view cluster = s.substr(0, normal_boundary(s, form));
+    if (is_normal(cluster, form)) out += cluster;
+    else out += normalize_cluster(cluster, form);
+    s.remove_prefix(cluster.size());
+  }
+  return out;
 }
 
 void append_lower(std::string& out, char32_t c) {
