@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inner loops, one table per instruction set, on plain pointers: what calls them splits work over threads and knows tensors.
+// This header and the level files include no library with inline functions: code compiled for a newer processor must not
+// become the copy that the linker keeps for everybody.
+//
+// bf16 is uint16_t here. A "panel" is 32 columns of a right-hand matrix B[k][32], as the multiplication reads it:
+//   bf16: [k / 32][2 halves of 16 columns][16 pairs of k][16 columns][2], zero-filled up to a multiple of 32 in k and 32 columns
+//         (a half is one AMX tile, its rows are the 64 bytes vdpbf16ps takes);
+//   f32:  [k][32], zero-filled up to 32 columns.
+#pragma once
+
+#include <cstdint>
+
+namespace apus::cpu {
+
+using bf16 = uint16_t;
+
+constexpr int64_t kPanel = 32;  // columns
+template <class E>
+constexpr int64_t kDepth = sizeof(E) == 2 ? 32 : 1;  // k is filled up to a multiple of it
+template <class E>
+constexpr int64_t padded_depth(int64_t k) { return (k + kDepth<E> - 1) / kDepth<E> * kDepth<E>; }
+template <class E>
+constexpr int64_t panel_size(int64_t k) { return padded_depth<E>(k) * kPanel; }  // elements
+
+struct AdamwScalars {
+  float lr, beta1, beta2, eps, decay, correction1, correction2, grad_scale;  // corrections: 1 - beta^step
+};
+
+// Of one row of logits, each scaled first: the largest, sum of exp(x - largest), of x, of exp(x - largest) * x; arg-max.
+struct RowStatistics {
+  float largest, sum, sum_x, sum_px;
+  int64_t best;
+};
+
+// Loops over rows of elements of type E (bf16 or f32); all statistics and sums in f32.
+template <class E>
+struct RowKernels {
+  // c[m][32] = (add ? c : 0) + a[m][k] * panel. a is row-major, readable and finite up to padded_depth(k). The order in which k
+  // is summed depends on nothing else than k.
+  void (*multiply)(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add);
+  // Panels from rows: B's columns are the n <= 32 rows (each k long), or its k rows are the rows (each n <= 32 wide).
+  void (*pack_columns)(const E* const* rows, int64_t n, int64_t k, E* panel);
+  void (*pack_rows)(const E* const* rows, int64_t k, int64_t n, E* panel);
+  // y[m][n] = round(c[m][32] + bias)
+  void (*finish)(int64_t m, int64_t n, const float* c, int64_t ldc, const float* bias, E* y, int64_t ldy);
+  void (*widen)(int64_t n, const E* x, float* y);
+  void (*narrow)(int64_t n, const float* x, float scale, E* y);
+
+  // One block of an online softmax in base 2. Row i sees columns [low[i], high[i]) of scores s[i][columns] (null: all); columns is
+  // a multiple of 32. Updates the running maximum, sum and output row (o, width h a multiple of 16), writes the probabilities.
+  void (*softmax_block)(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, float* s, int64_t lds,
+                        float* maximum, float* sum, float* o, int64_t ldo, int64_t h, E* p, int64_t ldp);
+  // Gradient block, transposed: rows are keys, columns queries. p = exp2(s * scale2 - lse2[column]) where column is in
+  // [low[i], high[i]) (null: all), else 0; ds = p * (dp - delta[column]).
+  void (*softmax_gradient)(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, const float* s,
+                           const float* dp, int64_t lds, const float* lse2, const float* delta, E* p, E* ds, int64_t ldp);
+
+  // y = norm(x) * weight; with delta: sum = x + delta first, and its norm.
+  void (*rms_norm)(int64_t n, const E* x, const E* delta, E* sum, const E* weight, float eps, E* y);
+  // dx = gradient of the norm (+ extra unless null); dweight (f32, may be null) is added to.
+  void (*rms_norm_gradient)(int64_t n, const E* x, const E* weight, const E* dy, float eps, const E* extra, E* dx, float* dweight);
+  void (*swiglu)(int64_t n, const E* gate, const E* up, E* y);
+  void (*swiglu_gradient)(int64_t n, const E* gate, const E* up, const E* dy, E* dgate, E* dup);
+  // One head: the first 2r of h elements turn by cos, sin (sign -1: back); the rest is copied. y may be x.
+  void (*rope)(int64_t h, int64_t r, const E* x, const float* cos, const float* sin, float sign, E* y);
+  double (*sum_of_squares)(int64_t n, const E* x);
+};
+
+struct Kernels {
+  RowKernels<bf16> b16;
+  RowKernels<float> f32;
+  void (*row_statistics)(int64_t n, const float* x, float scale, RowStatistics* out);
+  void (*adamw)(int64_t n, float* param, const float* grad, float* m, float* v, const AdamwScalars& s);
+  // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
+  void (*enter)();
+  void (*leave)();
+};
+
+const Kernels& kernels();  // for isa()
+
+template <class E>
+const RowKernels<E>& row_kernels() {
+  if constexpr (sizeof(E) == 2) return kernels().b16;
+  else return kernels().f32;
+}
+
+class Multiplying {
+ public:
+  Multiplying() : leave_(kernels().leave) {
+    if (kernels().enter) kernels().enter();
+  }
+  ~Multiplying() {
+    if (leave_) leave_();
+  }
+  Multiplying(const Multiplying&) = delete;
+  Multiplying& operator=(const Multiplying&) = delete;
+
+ private:
+  void (*leave_)();
+};
+
+extern const Kernels kGenericKernels, kAvx2Kernels, kAvx512Kernels;
+void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add);
+void enter_amx();
+void leave_amx();
+
+}  // namespace apus::cpu

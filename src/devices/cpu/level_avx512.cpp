@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// Inner loops compiled for AVX-512 with BF16 (cmake/CpuKernels.cmake gives the flags).
+#include "devices/cpu/level.h"
+
+namespace apus::cpu {
+extern const Kernels kAvx512Kernels = kTable;
+}

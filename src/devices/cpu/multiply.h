@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small matrix products on panels (kernels.h), for the instruction set of the including file. Each element of the result is one
+// chain of additions over k in rising order, whatever the number of rows: that is what makes results independent of the batch.
+#pragma once
+
+#include "devices/cpu/vec.h"
+
+namespace apus::cpu {
+namespace {
+
+constexpr int kTileColumns = 2 * kWidth;  // of one register tile: two vectors
+
+#if defined(__AVX512BF16__)
+constexpr int kTileRows16 = 12;
+
+// One register tile: R rows, all 32 columns; k a multiple of 32.
+template <int R>
+void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add) {
+  __m512 sum[R][2];
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+    for (int h = 0; h < 2; ++h) sum[r][h] = add ? _mm512_loadu_ps(c + r * ldc + 16 * h) : _mm512_setzero_ps();
+  for (int64_t block = 0; block < k; block += 32, b += 1024) {
+    const bf16* row[(R + 2) / 3];
+    for (int i = 0; i < (R + 2) / 3; ++i) row[i] = a + 3 * i * lda + block;
+#pragma GCC unroll 4
+    for (int pair = 0; pair < 16; ++pair) {
+      const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b + 32 * pair), b1 = (__m512bh)_mm512_loadu_si512(b + 512 + 32 * pair);
+      if constexpr (R <= 4) _mm_prefetch(b + 4096 + 32 * pair, _MM_HINT_T0), _mm_prefetch(b + 4608 + 32 * pair, _MM_HINT_T0);
+#pragma GCC unroll 12
+      for (int r = 0; r < R; ++r) {
+        int32_t two;
+        std::memcpy(&two, row[r / 3] + (r % 3) * lda + 2 * pair, 4);
+        const __m512bh x = (__m512bh)_mm512_set1_epi32(two);
+        sum[r][0] = _mm512_dpbf16_ps(sum[r][0], x, b0);
+        sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, b1);
+      }
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+    for (int h = 0; h < 2; ++h) _mm512_storeu_ps(c + r * ldc + 16 * h, sum[r][h]);
+}
+#else
+constexpr int kTileRows16 = 4;
+
+// Without bf16 arithmetic: both halves of each pair widen to f32 by a shift or a mask. Columns [0, kTileColumns) from `b`.
+template <int R>
+void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add) {
+  for (int64_t column = 0; column < kPanel; column += kTileColumns) {
+    Floats sum[R][2];
+    for (int r = 0; r < R; ++r)
+      for (int h = 0; h < 2; ++h) sum[r][h] = add ? load(c + r * ldc + column + kWidth * h) : Floats{};
+    for (int64_t pair = 0; pair < k / 2; ++pair) {
+      Floats even[2], odd[2];
+      for (int h = 0; h < 2; ++h) {
+        const int64_t at = column + kWidth * h;
+        Words w;
+        std::memcpy(&w, b + (pair / 16) * 1024 + (at / 16) * 512 + (pair % 16) * 32 + 2 * (at % 16), sizeof w);
+        even[h] = (Floats)(w << 16), odd[h] = (Floats)(w & 0xffff0000u);
+      }
+      for (int r = 0; r < R; ++r) {
+        const Floats x0 = splat(one(a + r * lda + 2 * pair)), x1 = splat(one(a + r * lda + 2 * pair + 1));
+        for (int h = 0; h < 2; ++h) sum[r][h] = sum[r][h] + even[h] * x0;
+        for (int h = 0; h < 2; ++h) sum[r][h] = sum[r][h] + odd[h] * x1;
+      }
+    }
+    for (int r = 0; r < R; ++r)
+      for (int h = 0; h < 2; ++h) store(c + r * ldc + column + kWidth * h, sum[r][h]);
+  }
+}
+#endif
+
+constexpr int kTileRows32 = kWidth == 16 ? 12 : 6;
+
+template <int R>
+void tile(int64_t k, const float* a, int64_t lda, const float* b, float* c, int64_t ldc, bool add) {
+  for (int64_t column = 0; column < kPanel; column += kTileColumns) {
+    Floats sum[R][2];
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r)
+      for (int h = 0; h < 2; ++h) sum[r][h] = add ? load(c + r * ldc + column + kWidth * h) : Floats{};
+    for (int64_t i = 0; i < k; ++i) {
+      const Floats b0 = load(b + i * kPanel + column), b1 = load(b + i * kPanel + column + kWidth);
+#pragma GCC unroll 12
+      for (int r = 0; r < R; ++r) {
+        const Floats x = splat(a[r * lda + i]);
+        sum[r][0] = sum[r][0] + x * b0;
+        sum[r][1] = sum[r][1] + x * b1;
+      }
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < R; ++r)
+      for (int h = 0; h < 2; ++h) store(c + r * ldc + column + kWidth * h, sum[r][h]);
+  }
+}
+
+template <class E, int R>
+void tile_of(int64_t rows, int64_t k, const E* a, int64_t lda, const E* b, float* c, int64_t ldc, bool add) {
+  if (rows == R) return tile<R>(k, a, lda, b, c, ldc, add);
+  if constexpr (R > 1) tile_of<E, R - 1>(rows, k, a, lda, b, c, ldc, add);
+}
+
+template <class E>
+void multiply(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add) {
+  constexpr int kMost = sizeof(E) == 2 ? kTileRows16 : kTileRows32;
+  const int64_t depth = padded_depth<E>(k), tiles = (m + kMost - 1) / kMost;
+  for (int64_t t = 0, row = 0; t < tiles; ++t) {  // rows shared out evenly: 13 are 7 and 6, not 12 and 1
+    const int64_t rows = (m - row + tiles - t - 1) / (tiles - t);
+    tile_of<E, kMost>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add);
+    row += rows;
+  }
+}
+
+// Position of B[k][column] in a panel.
+template <class E>
+inline int64_t panel_at(int64_t k, int64_t column) {
+  if constexpr (sizeof(E) == 4) return k * kPanel + column;
+  return (k / 32) * 1024 + (column / 16) * 512 + (k % 32) / 2 * 32 + (column % 16) * 2 + k % 2;
+}
+
+#if defined(__AVX512F__)
+// rows[16] of 16 dwords -> 16 columns: out[j][i] = rows[i][j].
+inline void transpose16(const void* const* rows, int64_t offset_bytes, char* out) {
+  __m512i r[16], t[16];
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(static_cast<const char*>(rows[i]) + offset_bytes);
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+  for (int j = 0; j < 4; ++j) {  // r[4 i + j]: column j of each of the four 128-bit groups, rows 4 i .. 4 i + 3
+    const __m512i a = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88), b = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
+    const __m512i c = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd), d = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
+    _mm512_storeu_si512(out + 64 * j, _mm512_shuffle_i32x4(a, b, 0x88));
+    _mm512_storeu_si512(out + 64 * (8 + j), _mm512_shuffle_i32x4(a, b, 0xdd));
+    _mm512_storeu_si512(out + 64 * (4 + j), _mm512_shuffle_i32x4(c, d, 0x88));
+    _mm512_storeu_si512(out + 64 * (12 + j), _mm512_shuffle_i32x4(c, d, 0xdd));
+  }
+}
+#endif
+
+template <class E>
+void pack_columns(const E* const* rows, int64_t n, int64_t k, E* panel) {
+  const int64_t depth = padded_depth<E>(k);
+  for (int64_t half = 0; half < 2; ++half) {
+    int64_t k0 = 0;
+#if defined(__AVX512F__)
+    if (n >= 16 * (half + 1)) {
+      if constexpr (sizeof(E) == 2) {
+        for (; k0 + 32 <= k; k0 += 32)
+          transpose16(reinterpret_cast<const void* const*>(rows + 16 * half), 2 * k0, reinterpret_cast<char*>(panel + panel_at<E>(k0, 16 * half)));
+      } else {
+        float block[256];
+        for (; k0 + 16 <= k; k0 += 16) {
+          transpose16(reinterpret_cast<const void* const*>(rows + 16 * half), 4 * k0, reinterpret_cast<char*>(block));
+          for (int i = 0; i < 16; ++i) std::memcpy(panel + (k0 + i) * kPanel + 16 * half, block + 16 * i, 64);
+        }
+      }
+    }
+#endif
+    for (; k0 < depth; ++k0)
+      for (int64_t column = 16 * half; column < 16 * half + 16; ++column)
+        panel[panel_at<E>(k0, column)] = column < n && k0 < k ? rows[column][k0] : E(0);
+  }
+}
+
+template <class E>
+void pack_rows(const E* const* rows, int64_t k, int64_t n, E* panel) {
+  const int64_t depth = padded_depth<E>(k);
+  int64_t k0 = 0;
+  if constexpr (sizeof(E) == 4) {
+    for (; k0 < k && n == kPanel; ++k0) std::memcpy(panel + k0 * kPanel, rows[k0], 4 * kPanel);
+  }
+#if defined(__AVX512F__)
+  if constexpr (sizeof(E) == 2) {
+    for (; k0 + 2 <= k && n == kPanel; k0 += 2) {  // interleave two rows of 32
+      const __m512i a = _mm512_loadu_si512(rows[k0]), b = _mm512_loadu_si512(rows[k0 + 1]);
+      const __m512i low = _mm512_unpacklo_epi16(a, b), high = _mm512_unpackhi_epi16(a, b);
+      const __m512i x = _mm512_shuffle_i32x4(low, high, 0x44), y = _mm512_shuffle_i32x4(low, high, 0xee);
+      _mm512_storeu_si512(panel + panel_at<E>(k0, 0), _mm512_shuffle_i32x4(x, x, 0xd8));
+      _mm512_storeu_si512(panel + panel_at<E>(k0, 16), _mm512_shuffle_i32x4(y, y, 0xd8));
+    }
+  }
+#endif
+  for (; k0 < depth; ++k0)
+    for (int64_t column = 0; column < kPanel; ++column)
+      panel[panel_at<E>(k0, column)] = column < n && k0 < k ? rows[k0][column] : E(0);
+}
+
+template <class E>
+void finish(int64_t m, int64_t n, const float* c, int64_t ldc, const float* bias, E* y, int64_t ldy) {
+  for (int64_t i = 0; i < m; ++i) {
+    int64_t j = 0;
+    for (; j + kWidth <= n; j += kWidth) store(y + i * ldy + j, bias ? load(c + i * ldc + j) + load(bias + j) : load(c + i * ldc + j));
+    for (; j < n; ++j) put(y + i * ldy + j, c[i * ldc + j] + (bias ? bias[j] : 0.0f));
+  }
+}
+
+template <class E>
+void widen(int64_t n, const E* x, float* y) {
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) store(y + i, load(x + i));
+  for (; i < n; ++i) y[i] = one(x + i);
+}
+
+template <class E>
+void narrow(int64_t n, const float* x, float scale, E* y) {
+  int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) store(y + i, load(x + i) * scale);
+  for (; i < n; ++i) put(y + i, x[i] * scale);
+}
+
+}  // namespace
+}  // namespace apus::cpu
