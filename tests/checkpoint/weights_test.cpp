@@ -135,13 +135,6 @@ TEST(Weights, MissingFolderAndFilesAreNamed) {
   expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "convert it to safetensors");
 }
 
-TEST(Weights, SizesAreRead) {
-  EXPECT_EQ(parse_size("5GB"), 5'000'000'000);
-  EXPECT_EQ(parse_size("1 MiB"), 1 << 20);
-  EXPECT_EQ(parse_size("123"), 123);
-  EXPECT_THROW(parse_size("five"), Error);
-  EXPECT_THROW(parse_size("5XB"), Error);
-}
 
 }  // namespace
 }  // namespace apus
