@@ -9,14 +9,17 @@ namespace apus {
 std::string StopStrings::push(const std::string& text) {
   if (found_) return {};
   held_ += text;
-  size_t at = std::string::npos, length = 0;
+  // The one that is complete first, whichever pieces the text comes in; of two that end together the longer.
+  size_t begin = 0, end = std::string::npos;
   for (const auto& stop : stops_) {
     const size_t i = stop.empty() ? std::string::npos : held_.find(stop);
-    if (i < at) at = i, length = stop.size();
+    if (i == std::string::npos || i + stop.size() > end || (i + stop.size() == end && i > begin)) continue;
+    begin = i;
+    end = i + stop.size();
   }
-  if (at != std::string::npos) {
+  if (end != std::string::npos) {
     found_ = true;
-    held_.resize(keep_ ? at + length : at);
+    held_.resize(keep_ ? end : begin);
     return std::exchange(held_, {});
   }
   size_t keep = 0;  // the longest end that begins a stop string
