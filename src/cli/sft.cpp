@@ -20,6 +20,9 @@ void SftOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
   TunerOptions::fields(v);
   DataOptions::fields(v);
+  for (const char* name : {"use_hf", "hub_token"}) v.at(name).no_effect.clear();  // other commands download nothing
+  v.at("use_hf").target = &use_hf, v.at("use_hf").help = "hub ids mean HuggingFace rather than ModelScope";
+  v.at("hub_token").target = &hub_token, v.at("hub_token").help = "for private datasets; else the environment's";
   TemplateOptions::fields(v);
   v.at("truncation_strategy").choices({"delete", "left", "right", "split"});
   v.at("max_length").help = "longest row in tokens";

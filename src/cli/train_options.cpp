@@ -37,8 +37,6 @@ void DataOptions::fields(OptionTable& v) {
   v("disable_ignore_empty_think", disable_ignore_empty_think, "learn the empty thought too");
   v("model_name", model_name, "replaces {{NAME}} in self-cognition rows");
   v("model_author", model_author, "replaces {{AUTHOR}} in self-cognition rows");
-  v("use_hf", use_hf, "hub ids mean HuggingFace rather than ModelScope");
-  v("hub_token", hub_token, "for private datasets").shown_default("from the environment");
   v("dataset_num_proc", dataset_num_proc, "threads that tokenise").at_least(1);
   v.no_effect({"lazy_tokenize", "packing_num_proc"}, "rows are tokenised ahead of training on another thread, always");
   v.no_effect({"load_from_cache_file", "download_mode"}, "rows are read anew; --cached_dataset keeps prepared ones");
