@@ -126,7 +126,7 @@ std::string check_choice(const Option& option, const std::string& word) {
     if (choice == word) return "";
   }
   const auto near = nearest(word, option.allowed, 1);
-  return str(quoted(word), " is not possible", near.empty() ? "" : str("; did you mean ", near[0], "?"), " Allowed: ", join(option.allowed));
+  return str(quoted(word), " is not possible", near.empty() ? ". Allowed: " : str("; did you mean ", near[0], "? Allowed: "), join(option.allowed));
 }
 
 std::string check_limits(const Option& option, double value) {
@@ -178,6 +178,7 @@ std::string assign_words(Option& option, const std::vector<std::string>& words) 
 }
 
 std::string assign_json(Option& option, const Json& value) {
+  if (value == value_json(option)) return "";  // a default stands outside of its own limits: "", none of the choices
   if (auto* const* json = std::get_if<Json*>(&option.target); json && !value.is_string()) {
     **json = value;
     return "";

@@ -63,7 +63,7 @@ class Option {
 class OptionTable {
  public:
   template <class T>
-  Option& operator()(const char* name, T& member, const char* help) {
+  Option& operator()(const char* name, T& member, const std::string& help) {
     return add(name, OptionTarget(&member), help);
   }
   void group(std::string title) { group_ = std::move(title); }

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cctype>
 #include <cstdio>
 #include <map>
 
@@ -7,21 +6,6 @@
 
 namespace apus {
 namespace fs = std::filesystem;
-
-int64_t parse_size(const std::string& text) {
-  size_t used = 0;
-  double value = -1;
-  try {
-    value = std::stod(text, &used);
-  } catch (const std::exception&) {
-  }
-  std::string unit;
-  for (size_t i = used; i < text.size(); ++i)
-    if (!std::isspace(static_cast<unsigned char>(text[i]))) unit += static_cast<char>(std::toupper(static_cast<unsigned char>(text[i])));
-  const std::map<std::string, double> units{{"", 1}, {"B", 1}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"KIB", 1024.}, {"MIB", 1048576.}, {"GIB", 1073741824.}};
-  require(value > 0 && units.count(unit), Fault::Usage, "'", text, "' is no size; write it like 5GB, 200MB or 1GiB");
-  return static_cast<int64_t>(value * units.at(unit));
-}
 
 std::vector<DiskShape> disk_shapes(Module& model) {
   std::vector<DiskShape> shapes;

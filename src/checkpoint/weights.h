@@ -54,6 +54,5 @@ void write_shards(const std::filesystem::path& dir, const std::vector<DiskShape>
 
 void save_weights(Module& model, const std::filesystem::path& dir, int64_t max_shard, at::ScalarType dtype);
 
-int64_t parse_size(const std::string& text);  // "5GB", "200MB", "1024"
 
 }  // namespace apus

@@ -4,15 +4,17 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "base/sizes.h"
 #include "cli/command.h"
+#include "models/presets.h"
 
 namespace apus {
 
 void InitOptions::fields(OptionTable& v) {
   v.group("New checkpoint");
   v("output_dir", output_dir, "folder to write").required();
-  v("preset", preset, "a known shape: tiny, qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, ...; a wrong name lists all");
+  v("preset", preset, "a known shape: " + join(preset_names()));
   v("config", config, "instead of a preset: a config.json, or a folder that holds one").alias("model");
   v("tokenizer", tokenizer, "folder with tokenizer files to copy").shown_default("a small one that comes with Apus");
   v("torch_dtype", torch_dtype, "number format of the weights").choices({"float32", "bfloat16", "float16"});
@@ -26,6 +28,7 @@ void InitOptions::resolve(OptionTable&) { max_shard_bytes = parse_bytes(max_shar
 
 void InitOptions::check() const {
   require(preset.empty() != config.empty(), Fault::Usage, "give either --preset NAME or --config config.json");
+  if (!preset.empty()) preset_config(preset);  // throws for an unknown name
   std::error_code code;
   const bool used = std::filesystem::exists(output_dir, code) && !std::filesystem::is_empty(output_dir, code);
   require(!used || exist_ok, Fault::Usage, "--output_dir ", output_dir, " is there and not empty; choose another, or give --exist_ok true");

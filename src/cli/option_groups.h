@@ -74,7 +74,7 @@ void without_effect(OptionTable& v, const std::string& why) {
   Group group;
   const OptionTable table = OptionTable::of(group);
   for (const auto& option : table.options()) {
-    if (option->refusal.empty()) v.no_effect({option->name}, why);
+    option->refusal.empty() ? v.no_effect({option->name}, why) : v.refuse({option->name}, option->refusal);
   }
 }
 

@@ -65,9 +65,9 @@ int report(const Program& program, const std::string& command, const Error& erro
   const Fault fault = error.at.fault;
   std::string text = error.what();
   if (fault == Fault::Usage) text += str("\nSee `", program.name, command.empty() ? "" : " " + command, " --help`.");
-  if (fault == Fault::Bug) text += str("\nThis is a defect of Apus: please report it with the command and this text (", error.at.where.file_name(), ":", error.at.where.line(), ").");
+  if (fault == Fault::Bug) text += str("\nThis is a defect of Apus: please report it with the command and this text (", error.at.file, ":", error.at.line, ").");
   log_error(text);
-  log_debug("raised as ", fault_name(fault), " at ", error.at.where.file_name(), ":", error.at.where.line());
+  log_debug("raised as ", fault_name(fault), " at ", error.at.file, ":", error.at.line);
   return exit_code(fault);
 }
 

@@ -6,6 +6,10 @@
 #include <vector>
 
 namespace apus {
+
+struct VersionOptions {};  // `apus --version` has none; its heavy part is run/version.cpp
+
 int run_program(const std::vector<std::string>& argv);
 int print_version();
+
 }  // namespace apus

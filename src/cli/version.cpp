@@ -39,7 +39,8 @@ int print_version() {
   std::printf("instruction set %s\n", instruction_set().c_str());
   std::fflush(stdout);
   try {
-    return run_heavy("version", nullptr);
+    const VersionOptions options;
+    return run_heavy("version", &options);
   } catch (const Error& error) {
     std::printf("libtorch        not available: %s\n", error.what());
     return 0;

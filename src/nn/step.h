@@ -44,6 +44,7 @@ struct Step {
   };
   bool routed = false;
   std::vector<AdapterRows> adapters;
+  uint64_t dropout_seed = 0;         // training: where this forward's dropout masks come from; 0: no dropout
   RouterLoss* router = nullptr;      // mixture of experts, training: where the balance loss is collected
   at::Tensor cos, sin;               // [T, R] f32, filled once by Model::begin()
 };

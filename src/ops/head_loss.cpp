@@ -1,11 +1,151 @@
 // SPDX-License-Identifier: Apache-2.0
-// Output head and cross-entropy in one, in chunks of tokens.
+// Output head and cross-entropy in one. The gradients are computed in the forward pass, where a chunk's logits are at
+// hand, for an incoming gradient of 1; the backward pass scales them.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/logsumexp.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/head_chunks.h"
+#include "ops/op.h"
+#include "ops/ops.h"
+
+namespace apus::ops {
+namespace {
+
+using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+// From logits to d loss / d logits, in place: factor * (softmax - (1 - smoothing) onehot - smoothing / V).
+at::Tensor logit_gradient(at::Tensor logits_nV, const at::Tensor& lse_n, const at::Tensor& label_n,
+                          const at::Tensor& factor_n, double smoothing) {
+  const at::Tensor factor = factor_n.unsqueeze(1);
+  logits_nV.sub_(lse_n.unsqueeze(1)).exp_();
+  if (smoothing > 0) logits_nV.sub_(smoothing / static_cast<double>(logits_nV.size(1)));
+  return logits_nV.mul_(factor).scatter_add_(1, label_n.unsqueeze(1), factor * (smoothing - 1));
+}
+
+Results forward(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label, const OptionalTensor& weight,
+                double smoothing, bool dft, bool need_hidden, bool need_head, int64_t chunk) {
+  const LabelledTokens tokens(hidden, label);
+  const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
+  const at::Tensor token_weight =
+      weight.has_value() ? tokens.pick(weight->to(wide.dtype())) : at::ones({tokens.count()}, wide);
+  at::Tensor loss_sum = at::zeros({}, wide), nll = at::empty({tokens.count()}, wide);
+  at::Tensor correct = at::empty({tokens.count()}, label.options().dtype(at::kBool));
+  HeadGradients gradients(tokens, head, need_hidden, need_head);
+  tokens.for_chunks(head.size(0), chunk, [&](int64_t begin, int64_t n) {
+    const at::Tensor logits = chunk_logits(tokens, head, begin, n), y = tokens.label.narrow(0, begin, n);
+    const at::Tensor lse = at::logsumexp(logits, -1);
+    const at::Tensor chunk_nll = lse - logits.gather(1, y.unsqueeze(1)).squeeze(1);
+    nll.narrow(0, begin, n).copy_(chunk_nll);
+    correct.narrow(0, begin, n).copy_(logits.argmax(-1) == y);
+    at::Tensor factor = token_weight.narrow(0, begin, n);
+    if (dft) factor = factor * at::exp(-chunk_nll);
+    const at::Tensor loss =
+        smoothing > 0 ? chunk_nll * (1 - smoothing) + (lse - logits.mean(-1)) * smoothing : chunk_nll;
+    loss_sum.add_((loss * factor).sum());
+    if (gradients.needed()) gradients.add(begin, logit_gradient(logits, lse, y, factor, smoothing));
+  });
+  return {loss_sum, tokens.spread(nll), tokens.spread(correct), gradients.hidden(), gradients.head()};
+}
+
+Results shape(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label, const OptionalTensor&, double,
+              bool, bool need_hidden, bool need_head, int64_t) {
+  const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
+  return {at::empty({}, wide), at::empty(label.sizes(), wide), at::empty(label.sizes(), wide.dtype(at::kBool)),
+          need_hidden ? at::empty(hidden.sizes(), hidden.options()) : at::Tensor(),
+          need_head ? at::empty(head.sizes(), head.options()) : at::Tensor()};
+}
+
+const auto& head_loss_op() {
+  static const auto op = handle<decltype(forward)>("apus::head_loss");
+  return op;
+}
+
+// x *= factor, rounding once: a half-typed tensor is widened a piece at a time, as its type cannot hold the factor.
+void scale(at::Tensor x, const at::Tensor& factor) {
+  if (x.scalar_type() == wide_type(x)) {
+    x.mul_(factor);
+    return;
+  }
+  const int64_t rows = std::max<int64_t>(1, (int64_t{4} << 20) / std::max<int64_t>(1, x.size(1)));
+  for (int64_t begin = 0; begin < x.size(0); begin += rows) {
+    at::Tensor piece = x.narrow(0, begin, std::min(rows, x.size(0) - begin));
+    piece.copy_(widen(piece).mul_(factor));
+  }
+}
+
+struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
+                                                const at::Tensor& head, const at::Tensor& label,
+                                                const OptionalTensor& weight, double smoothing, bool dft,
+                                                int64_t chunk) {
+    const BelowAutograd guard;
+    auto [loss_sum, nll, correct, d_hidden, d_head] = head_loss_op().call(
+        hidden, head, label, weight, smoothing, dft, hidden.requires_grad(), head.requires_grad(), chunk);
+    ctx->mark_non_differentiable({nll, correct});
+    ctx->saved_data["d_hidden"] = maybe(d_hidden);
+    ctx->saved_data["d_head"] = maybe(d_head);
+    return {loss_sum, nll, correct};
+  }
+  // The gradients are scaled in place and given away: that of the head is as large as the head.
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grad) {
+    const BelowAutograd guard;
+    require(!ctx->saved_data.empty(), Fault::Bug, "head_loss: its gradient can be taken once only");
+    const auto scaled = [&](const char* name) {
+      const auto& value = ctx->saved_data.at(name);
+      if (value.isNone()) return at::Tensor();
+      const at::Tensor d = value.toTensor();
+      scale(d, grad[0]);
+      return d;
+    };
+    const at::Tensor d_hidden = scaled("d_hidden"), d_head = scaled("d_head");
+    ctx->saved_data.clear();
+    return {d_hidden, d_head, {}, {}, {}, {}, {}};
+  }
+};
+
+Results autograd(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label,
+                 const OptionalTensor& weight, double smoothing, bool dft, bool need_hidden, bool need_head,
+                 int64_t chunk) {
+  if (any_requires_grad(hidden, head)) {
+    const auto out = HeadLossNode::apply(hidden, head, label, weight, smoothing, dft, chunk);
+    return {out[0], out[1], out[2], {}, {}};
+  }
+  const BelowAutograd guard;
+  return head_loss_op().call(hidden, head, label, weight, smoothing, dft, need_hidden, need_head, chunk);
+}
+
+}  // namespace
+
+HeadLoss head_loss(const at::Tensor& hidden_TD, const at::Tensor& head_VD, const at::Tensor& label_T,
+                   const at::Tensor& weight_T, const HeadLossOptions& options) {
+  auto [loss_sum, nll, correct, d_hidden, d_head] =
+      head_loss_op().call(hidden_TD, head_VD, label_T, maybe(weight_T), options.label_smoothing, options.dft,
+                          /*need_hidden=*/false, /*need_head=*/false,
+                          /*chunk=*/0);
+  return {loss_sum, nll, correct};
+}
+
+}  // namespace apus::ops
+
 TORCH_LIBRARY_FRAGMENT(apus, m) {
-  // -> loss_sum f32 [], nll f32 [T], correct bool [T], d_hidden [T, D] and d_head [V, D] (of loss_sum; their inputs' types)
-  // when asked. weight f32 [T], absent: ones. chunk: tokens at a time, 0: let the op choose.
+  // -> loss_sum f32 [], nll f32 [T], correct bool [T], and, when asked, d_hidden [T, D] and d_head [V, D]: the
+  // gradients of loss_sum, in their inputs' types. weight f32 [T], absent: ones. chunk: tokens at a time, 0: let the op
+  // choose. Above autograd the last two are never given: the gradient flows through loss_sum.
   m.def(
-      "head_loss(Tensor hidden, Tensor head, Tensor label, Tensor? weight, float label_smoothing, bool dft, bool need_hidden, "
+      "head_loss(Tensor hidden, Tensor head, Tensor label, Tensor? weight, float label_smoothing, bool dft, bool "
+      "need_hidden, "
       "bool need_head, int chunk) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
 }
+TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) { m.impl("head_loss", apus::ops::forward); }
+TORCH_LIBRARY_IMPL(apus, Meta, m) { m.impl("head_loss", apus::ops::shape); }
+TORCH_LIBRARY_IMPL(apus, Autograd, m) { m.impl("head_loss", apus::ops::autograd); }

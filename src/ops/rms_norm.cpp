@@ -40,8 +40,8 @@ Pair add_forward(const at::Tensor& x, const at::Tensor& delta, const at::Tensor&
   return {sum, forward(sum, weight, eps)};
 }
 
-Pair add_backward(const OptionalTensor& grad_sum, const at::Tensor& grad_y, const at::Tensor& sum, const at::Tensor& weight,
-                  double eps, bool need_weight) {
+Pair add_backward(const OptionalTensor& grad_sum, const at::Tensor& grad_y, const at::Tensor& sum,
+                  const at::Tensor& weight, double eps, bool need_weight) {
   auto [dx, dweight] = backward(grad_y, sum, weight, eps, need_weight);
   if (grad_sum.has_value()) dx = dx + *grad_sum;
   return {dx, dweight};
@@ -54,8 +54,8 @@ Pair backward_shape(const at::Tensor&, const at::Tensor& x, const at::Tensor& we
   return {like(x), need_weight ? like(weight) : at::Tensor()};
 }
 Pair add_forward_shape(const at::Tensor& x, const at::Tensor&, const at::Tensor&, double) { return {like(x), like(x)}; }
-Pair add_backward_shape(const OptionalTensor&, const at::Tensor&, const at::Tensor& sum, const at::Tensor& weight, double,
-                        bool need_weight) {
+Pair add_backward_shape(const OptionalTensor&, const at::Tensor&, const at::Tensor& sum, const at::Tensor& weight,
+                        double, bool need_weight) {
   return {like(sum), need_weight ? like(weight) : at::Tensor()};
 }
 
@@ -69,24 +69,27 @@ const auto& add_rms_norm_op() {
 }
 
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight, double eps) {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            double eps) {
     const BelowAutograd guard;
     ctx->save_for_backward({x, weight});
     ctx->saved_data["eps"] = eps;
     return rms_norm_op().call(x, weight, eps);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list grad) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grad) {
     static const auto op = handle<decltype(ops::backward)>("apus::rms_norm_backward");
     const BelowAutograd guard;
     const auto saved = ctx->get_saved_variables();
-    auto [dx, dweight] = op.call(grad[0], saved[0], saved[1], ctx->saved_data["eps"].toDouble(), ctx->needs_input_grad(1));
+    auto [dx, dweight] =
+        op.call(grad[0], saved[0], saved[1], ctx->saved_data["eps"].toDouble(), ctx->needs_input_grad(1));
     return {dx, dweight, {}};
   }
 };
 
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& delta,
-                                                const at::Tensor& weight, double eps) {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x,
+                                                const at::Tensor& delta, const at::Tensor& weight, double eps) {
     const BelowAutograd guard;
     ctx->set_materialize_grads(false);
     auto [sum, y] = add_rms_norm_op().call(x, delta, weight, eps);
@@ -94,13 +97,14 @@ struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
     ctx->saved_data["eps"] = eps;
     return {sum, y};
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list grad) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grad) {
     static const auto op = handle<decltype(add_backward)>("apus::add_rms_norm_backward");
     const BelowAutograd guard;
     if (!grad[1].defined()) return {grad[0], grad[0], {}, {}};
     const auto saved = ctx->get_saved_variables();
-    auto [dx, dweight] =
-        op.call(maybe(grad[0]), grad[1], saved[0], saved[1], ctx->saved_data["eps"].toDouble(), ctx->needs_input_grad(2));
+    auto [dx, dweight] = op.call(maybe(grad[0]), grad[1], saved[0], saved[1], ctx->saved_data["eps"].toDouble(),
+                                 ctx->needs_input_grad(2));
     return {dx, dx, dweight, {}};
   }
 };
@@ -122,10 +126,12 @@ Pair add_rms_norm_autograd(const at::Tensor& x, const at::Tensor& delta, const a
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps) { return rms_norm_op().call(x_TD, weight_D, eps); }
+at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps) {
+  return rms_norm_op().call(x_TD, weight_D, eps);
+}
 
-std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x_TD, const at::Tensor& delta_TD, const at::Tensor& weight_D,
-                                                double eps) {
+std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x_TD, const at::Tensor& delta_TD,
+                                                const at::Tensor& weight_D, double eps) {
   return add_rms_norm_op().call(x_TD, delta_TD, weight_D, eps);
 }
 
@@ -137,7 +143,8 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
   m.def("add_rms_norm(Tensor x, Tensor delta, Tensor weight, float eps) -> (Tensor, Tensor)");
   // grad_sum absent: nothing flows into the sum. The first result is the gradient of x and of delta alike.
   m.def(
-      "add_rms_norm_backward(Tensor? grad_sum, Tensor grad_y, Tensor sum, Tensor weight, float eps, bool need_weight) -> "
+      "add_rms_norm_backward(Tensor? grad_sum, Tensor grad_y, Tensor sum, Tensor weight, float eps, bool need_weight) "
+      "-> "
       "(Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {

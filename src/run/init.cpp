@@ -88,7 +88,7 @@ int run_init(const InitOptions& o) {
   }
   const double deviation = config.value("initializer_range", 0.02);
   Progress progress("writing weights", static_cast<int64_t>(shapes.size()), {.unit = "tensor"});
-  write_shards(dir, shapes, *dtype, parse_size(o.max_shard_size), [&](const DiskShape& t) {
+  write_shards(dir, shapes, *dtype, o.max_shard_bytes, [&](const DiskShape& t) {
     at::Tensor data = initial(t, static_cast<uint64_t>(o.seed), deviation);
     progress.advance();
     return data;

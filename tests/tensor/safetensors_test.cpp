@@ -64,9 +64,13 @@ TEST(Safetensors, EightBitFloatsWidenExactly) {
   out.close();
   const auto file = SafetensorsFile::open(folder.path / "f8.safetensors");
   const at::Tensor a = file->tensor("a").to(at::kDouble), b = file->tensor("b").to(at::kDouble);
-  EXPECT_EQ(a[0].item<double>(), 1), EXPECT_EQ(a[1].item<double>(), -1), EXPECT_EQ(a[2].item<double>(), 448);
+  EXPECT_EQ(a[0].item<double>(), 1);
+  EXPECT_EQ(a[1].item<double>(), -1);
+  EXPECT_EQ(a[2].item<double>(), 448);
   EXPECT_EQ(a[3].item<double>(), std::ldexp(1, -9));
-  EXPECT_EQ(b[0].item<double>(), 1), EXPECT_EQ(b[1].item<double>(), 57344), EXPECT_EQ(b[2].item<double>(), std::ldexp(1, -16));
+  EXPECT_EQ(b[0].item<double>(), 1);
+  EXPECT_EQ(b[1].item<double>(), 57344);
+  EXPECT_EQ(b[2].item<double>(), std::ldexp(1, -16));
 }
 
 TEST(Safetensors, DamageIsNamed) {

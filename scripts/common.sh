@@ -1,0 +1,53 @@
+# What ./check and ./quickstart share: the packages of a Debian machine, and how to configure and build.
+# Sourced by bash from the project's root.
+
+# Debian packages, and what each is for. The only list; docs/dependencies.md explains them.
+build_packages=(g++ cmake ninja-build ccache lld binutils nlohmann-json3-dev libpcre2-dev libutf8proc-dev libyaml-cpp-dev
+                zlib1g-dev libzstd-dev libssl-dev libcurl4-openssl-dev libboost-dev libgtest-dev)
+torch_packages=(libtorch-dev libopenblas0-pthread libdnnl-dev)  # unless another libtorch is at hand
+check_packages=(clang libclang-rt-dev)                          # the fuzz targets
+
+say() { printf '\n== %s\n' "$*"; }
+die() { printf '%s\n' "$*" >&2; exit 1; }
+
+other_torch() {
+  [ -n "${Torch_DIR:-}" ] || python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)' 2>/dev/null
+}
+
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+# install_missing PACKAGE...: on Debian and its relatives; elsewhere CMake says what is missing.
+install_missing() {
+  if ! command -v apt-get >/dev/null; then
+    echo "No apt-get here: the libraries must be there already (docs/dependencies.md lists them; scripts/bundle-deps makes a folder of them)."
+    return 0
+  fi
+  local missing=() package
+  for package in "$@"; do is_installed "$package" || missing+=("$package"); done
+  if [ ${#missing[@]} -eq 0 ]; then return 0; fi
+  say "Installing the missing Debian packages: ${missing[*]}"
+  local as_root=()
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || die "These packages are missing and neither root nor sudo is at hand: ask for  apt-get install ${missing[*]}"
+    as_root=(sudo)
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  "${as_root[@]}" apt-get update -q -o Acquire::Retries=3 || echo "apt-get update failed; trying with the lists that are here"
+  "${as_root[@]}" apt-get install -y -q --no-install-recommends "${missing[@]}" ||
+    die "apt-get could not install: ${missing[*]}"
+}
+
+# configure_and_build PRESET [TARGET...]
+configure_and_build() {
+  local preset=$1 folder=build start=$SECONDS
+  shift
+  [ "$preset" = release ] || folder="build-$preset"
+  local extra=()
+  if [ -n "${APUS_DEPS:-}" ]; then extra+=("-DAPUS_DEPS=$APUS_DEPS"); fi
+  if [ -n "${Torch_DIR:-}" ]; then extra+=("-DTorch_DIR=$Torch_DIR"); fi
+  say "Building $folder"
+  cmake --preset "$preset" "${extra[@]}" >"$folder.log" 2>&1 || { cat "$folder.log" >&2; die "cmake failed"; }
+  rm -f "$folder.log"
+  cmake --build "$folder" -j "$(nproc)" ${1:+--target "$@"} || die "the build of $folder failed"
+  echo "$folder is built ($((SECONDS - start)) s)"
+}

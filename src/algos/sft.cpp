@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/sft.h"
+
+#include <ATen/ops/scalar_tensor.h>
+
+namespace apus {
+namespace {
+
+void add_channels(Loss& out, const Batch& batch, const at::Tensor& nll_T, const at::Tensor& trained_T) {
+  int64_t begin = 0;
+  for (size_t i = 0; i < batch.channels.size(); begin += batch.step.length_q[i++]) {
+    const int64_t length = batch.step.length_q[i];
+    if (batch.channels[i].empty()) continue;
+    Ratio& channel = out.metrics["loss_" + batch.channels[i]];
+    const at::Tensor sum = nll_T.narrow(0, begin, length).sum(), count = trained_T.narrow(0, begin, length).sum();
+    channel = channel.sum.defined() ? Ratio{channel.sum.add(sum), channel.count.add(count)} : Ratio{sum, count};
+  }
+}
+
+}  // namespace
+
+Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
+  const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
+  const ops::HeadLoss head = ops::head_loss(hidden_TD, actors.policy.head_weight(), batch.label_T, batch.weight_T,
+                                       {.label_smoothing = spec_.label_smoothing, .dft = spec_.dft});
+  const at::Tensor trained_T = batch.label_T.ge(0);
+  Loss out{.sum = head.loss_sum, .metrics = {}};
+  out.metrics["token_acc"] = {head.correct_T.logical_and(trained_T).sum(), trained_T.sum()};
+  if (spec_.channel_loss) add_channels(out, batch, head.nll_T, trained_T);
+  return out;
+}
+
+}  // namespace apus

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Line plots and histograms as SVG text.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace apus {
+
+struct PlotLine {
+  std::string name;
+  std::vector<std::pair<double, double>> points;  // x, y; points that are not finite are left out
+  std::string color = "#FF7043";
+};
+
+// 800 x 500 pixels, axes with round ticks, a legend when there is more than one line.
+std::string plot_svg(const std::string& title, const std::string& x_label, const std::vector<PlotLine>& lines);
+
+// Counts of `values` in `bins` equal bins.
+std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values, int bins = 40);
+
+// Exponential moving average without the bias of its start: s_t = w s_{t-1} + (1 - w) y_t, over 1 - w^t.
+std::vector<std::pair<double, double>> smoothed(const std::vector<std::pair<double, double>>& points, double weight = 0.9);
+
+}  // namespace apus

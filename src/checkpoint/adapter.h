@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// LoRA adapters on a model, and their PEFT folders. The base's parameters are frozen; what an adapter trains whole
+// (modules_to_save, biases) gets memory of its own.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/adapter_config.h"
+#include "models/model.h"
+#include "nn/lora.h"
+
+namespace apus {
+
+std::vector<std::string> linear_modules(Module& model);  // names, in order
+
+struct Adapter {
+  std::string name = "default";
+  LoraConfig config;
+  std::vector<std::string> saved_params;         // full names of base parameters trained whole
+  // PiSSA and OLoRA change the base: the factors that were taken out of it, so that the saved adapter fits the plain base.
+  std::map<std::string, std::pair<at::Tensor, at::Tensor>> taken_out;  // module -> (A, B) at the start
+};
+
+// A fresh adapter on all modules that the config means, with first values by config.init. `wide` is the factors' type.
+Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarType wide = at::kFloat, const std::string& name = "default");
+
+// An adapter folder onto the model. Names and shapes are compared with the model's first; all that does not fit is named at once.
+Adapter load_adapter(Model& model, const std::filesystem::path& dir, const std::string& name = "default", double dropout = 0);
+
+// Puts the values of a folder that save_adapter() wrote for this very adapter back (resume; PiSSA included).
+void restore_adapter(Model& model, Adapter& adapter, const std::filesystem::path& dir);
+
+// adapter_config.json, adapter_model.safetensors, additional_config.json.
+void save_adapter(Model& model, const Adapter& adapter, const std::filesystem::path& dir, const Json& additional);
+
+// Folds an attached adapter into the weights, in f32 and rounded once; the adapter is detached.
+void merge_attached(Model& model, const Adapter& adapter);
+
+}  // namespace apus

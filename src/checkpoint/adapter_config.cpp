@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/adapter_config.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/nearest.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+bool ends_with_part(const std::string& module, const std::string& suffix) {
+  return module == suffix || (module.size() > suffix.size() && module.ends_with(suffix) && module[module.size() - suffix.size() - 1] == '.');
+}
+
+bool any_suffix(const std::string& module, const std::vector<std::string>& suffixes) {
+  return std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string& s) { return ends_with_part(module, s); });
+}
+
+// The number after the last "layers." (or any part before a number) of a module's name; -1 when there is none.
+int64_t layer_of(const std::string& module) {
+  for (size_t at = 0; (at = module.find('.', at)) != std::string::npos; ++at) {
+    const size_t end = module.find('.', at + 1);
+    const std::string part = module.substr(at + 1, end == std::string::npos ? end : end - at - 1);
+    if (!part.empty() && part.size() < 9 && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); })) return std::stoll(part);
+  }
+  return -1;
+}
+
+template <class Value>
+Value by_pattern(const std::vector<std::pair<std::string, Value>>& patterns, const std::string& module, Value otherwise) {
+  for (const auto& [key, value] : patterns)
+    if (Pattern("(.*\\.)?(" + key + ")$", "rank_pattern or alpha_pattern").begins(module)) return value;
+  return otherwise;
+}
+
+struct Reader {
+  const Json& json;
+  std::string where;
+
+  bool has(const char* key) const { return json.contains(key) && !json[key].is_null(); }
+  template <class T>
+  T value(const char* key, T otherwise) const {
+    if (!has(key)) return otherwise;
+    try {
+      return json[key].get<T>();
+    } catch (const nlohmann::json::exception&) {
+      fail(Fault::Model, where, ": '", key, "' has an unexpected type");
+    }
+  }
+  // A list of names, or one text that is a regular expression.
+  void names(const char* key, std::vector<std::string>& list, std::string& regex) const {
+    if (!has(key)) return;
+    if (json[key].is_string())
+      regex = json[key].get<std::string>();
+    else
+      list = value<std::vector<std::string>>(key, {});
+  }
+  template <class Value>
+  std::vector<std::pair<std::string, Value>> patterns(const char* key) const {
+    std::vector<std::pair<std::string, Value>> out;
+    if (has(key))
+      for (const auto& [name, number] : json[key].items()) {
+        require(number.is_number(), Fault::Model, where, ": '", key, "' must map names to numbers");
+        out.emplace_back(name, number.template get<Value>());
+      }
+    return out;
+  }
+  void refuse_features() const {
+    const std::string type = value<std::string>("peft_type", "");
+    require(type == "LORA", Fault::Model, where, ": peft_type is '", type, "'; only LORA adapters (with rsLoRA and DoRA) can be used");
+    for (const char* key : {"use_qalora", "lora_bias", "fan_in_fan_out"})
+      require(!value<bool>(key, false), Fault::Model, where, ": ", key, " is not supported");
+    for (const char* key : {"target_parameters", "trainable_token_indices", "layer_replication", "alora_invocation_tokens"})
+      require(!has(key) || json[key].empty(), Fault::Model, where, ": ", key, " is not supported");
+  }
+};
+
+}  // namespace
+
+bool LoraConfig::targets(const std::string& module) const {
+  if (!exclude_regex.empty() && Pattern(exclude_regex, "exclude_modules").matches(module)) return false;
+  if (any_suffix(module, exclude_modules)) return false;
+  if (!target_regex.empty()) return Pattern(target_regex, "target_modules").matches(module);
+  if (!any_suffix(module, target_modules)) return false;
+  return layers_to_transform.empty() || std::find(layers_to_transform.begin(), layers_to_transform.end(), layer_of(module)) != layers_to_transform.end();
+}
+
+bool LoraConfig::saves(const std::string& module) const { return any_suffix(module, modules_to_save); }
+int64_t LoraConfig::rank_of(const std::string& module) const { return by_pattern(rank_pattern, module, r); }
+double LoraConfig::alpha_of(const std::string& module) const { return by_pattern(alpha_pattern, module, alpha); }
+
+bool is_adapter_dir(const fs::path& dir) { return fs::exists(dir / "adapter_config.json"); }
+
+LoraConfig read_adapter_config(const fs::path& dir) {
+  const fs::path path = dir / "adapter_config.json";
+  require(fs::exists(path), Fault::Usage, dir.string(), " is no adapter: it holds no adapter_config.json", fs::exists(dir / "config.json") ? ". It is a whole model: give it with --model" : "");
+  const Json json = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
+  require(json.is_object(), Fault::Model, path.string(), " must hold an object");
+  const Reader in{json, path.string()};
+  in.refuse_features();
+  LoraConfig c;
+  c.base_model = in.value<std::string>("base_model_name_or_path", "");
+  c.r = in.value<int64_t>("r", 8), c.alpha = in.value<double>("lora_alpha", 8), c.dropout = in.value<double>("lora_dropout", 0);
+  c.rslora = in.value<bool>("use_rslora", false), c.dora = in.value<bool>("use_dora", false);
+  c.bias = in.value<std::string>("bias", "none");
+  in.names("target_modules", c.target_modules, c.target_regex);
+  in.names("exclude_modules", c.exclude_modules, c.exclude_regex);
+  c.modules_to_save = in.value<std::vector<std::string>>("modules_to_save", {});
+  if (in.has("layers_to_transform"))
+    c.layers_to_transform = json["layers_to_transform"].is_number() ? std::vector<int64_t>{json["layers_to_transform"].get<int64_t>()}
+                                                                    : in.value<std::vector<int64_t>>("layers_to_transform", {});
+  c.rank_pattern = in.patterns<int64_t>("rank_pattern"), c.alpha_pattern = in.patterns<double>("alpha_pattern");
+  if (in.has("init_lora_weights")) c.init = json["init_lora_weights"].is_string() ? json["init_lora_weights"].get<std::string>() : json["init_lora_weights"].dump();
+  c.task_type = in.value<std::string>("task_type", "");
+  require(c.r > 0, Fault::Model, path.string(), ": the rank r must be above 0");
+  require(!c.target_modules.empty() || !c.target_regex.empty(), Fault::Model, path.string(), ": target_modules is missing");
+  return c;
+}
+
+Json adapter_config_json(const LoraConfig& c) {
+  const auto list = [](const std::vector<std::string>& names, const std::string& regex) {
+    return !regex.empty() ? Json(regex) : names.empty() ? Json() : Json(names);
+  };
+  Json ranks = Json::object(), alphas = Json::object();
+  for (const auto& [name, rank] : c.rank_pattern) ranks[name] = rank;
+  const auto number = [](double v) { return v == static_cast<double>(static_cast<int64_t>(v)) ? Json(static_cast<int64_t>(v)) : Json(v); };
+  for (const auto& [name, alpha] : c.alpha_pattern) alphas[name] = number(alpha);
+  std::vector<std::string> targets = c.target_modules;
+  std::sort(targets.begin(), targets.end());
+  return {{"alora_invocation_tokens", nullptr},
+          {"alpha_pattern", alphas},
+          {"arrow_config", nullptr},
+          {"auto_mapping", nullptr},
+          {"base_model_name_or_path", c.base_model},
+          {"bias", c.bias},
+          {"corda_config", nullptr},
+          {"ensure_weight_tying", false},
+          {"eva_config", nullptr},
+          {"exclude_modules", list(c.exclude_modules, c.exclude_regex)},
+          {"fan_in_fan_out", false},
+          {"inference_mode", true},
+          {"init_lora_weights", c.init == "true" ? Json(true) : c.init == "false" ? Json(false) : Json(c.init)},
+          {"layer_replication", nullptr},
+          {"layers_pattern", nullptr},
+          {"layers_to_transform", c.layers_to_transform.empty() ? Json() : Json(c.layers_to_transform)},
+          {"loftq_config", Json::object()},
+          {"lora_alpha", number(c.alpha)},
+          {"lora_bias", false},
+          {"lora_dropout", c.dropout},
+          {"megatron_config", nullptr},
+          {"megatron_core", "megatron.core"},
+          {"modules_to_save", c.modules_to_save.empty() ? Json() : Json(c.modules_to_save)},
+          {"peft_type", "LORA"},
+          {"peft_version", "0.18.0"},
+          {"qalora_group_size", 16},
+          {"r", c.r},
+          {"rank_pattern", ranks},
+          {"revision", nullptr},
+          {"target_modules", list(targets, c.target_regex)},
+          {"target_parameters", nullptr},
+          {"task_type", c.task_type.empty() ? Json() : Json(c.task_type)},
+          {"trainable_token_indices", nullptr},
+          {"use_dora", c.dora},
+          {"use_qalora", false},
+          {"use_rslora", c.rslora}};
+}
+
+std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& linear_modules) {
+  const std::set<std::string> left_out = {"lm_head", "score", "v_head", "classifier", "shared_expert_gate"};
+  std::set<std::string> suffixes;
+  for (const std::string& module : linear_modules) {
+    const std::string last = module.substr(module.rfind('.') + 1);
+    if (!left_out.count(last) && !module.ends_with(".mlp.gate")) suffixes.insert(last);  // mlp.gate is a router
+  }
+  return {suffixes.begin(), suffixes.end()};
+}
+
+}  // namespace apus

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// adapter_config.json as PEFT writes it, and which modules it means.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/pattern.h"
+
+namespace apus {
+
+struct LoraConfig {
+  std::string base_model;                    // base_model_name_or_path
+  int64_t r = 8;
+  double alpha = 32, dropout = 0;
+  bool rslora = false, dora = false;
+  std::string bias = "none";                 // none, all, lora_only
+  std::vector<std::string> target_modules;   // suffixes or whole names
+  std::string target_regex;                  // wins over the list; the whole name must match
+  std::vector<std::string> exclude_modules;
+  std::string exclude_regex;
+  std::vector<std::string> modules_to_save;  // suffixes of modules trained whole
+  std::vector<int64_t> layers_to_transform;  // empty: all
+  std::vector<std::pair<std::string, int64_t>> rank_pattern;   // name or expression -> rank; the first that fits
+  std::vector<std::pair<std::string, double>> alpha_pattern;
+  std::string init = "true";                 // init_lora_weights
+  std::string task_type = "CAUSAL_LM";
+
+  bool targets(const std::string& module) const;
+  bool saves(const std::string& module) const;  // modules_to_save
+  int64_t rank_of(const std::string& module) const;
+  double alpha_of(const std::string& module) const;
+};
+
+bool is_adapter_dir(const std::filesystem::path& dir);
+// Fault::Model for what is no LoRA adapter or uses a feature that is not supported, naming it.
+LoraConfig read_adapter_config(const std::filesystem::path& dir);
+Json adapter_config_json(const LoraConfig& config);
+
+// "all-linear" of these linear layers: their last name parts, without the head and the routers, sorted.
+std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& linear_modules);
+
+}  // namespace apus

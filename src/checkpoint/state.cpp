@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/state.h"
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/nearest.h"
+#include "tensor/safetensors.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kTrainer = "trainer_state.json";
+constexpr const char* kState = "apus_state.json";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr int64_t kFormat = 1;
+
+Json parsed(const fs::path& path) { return parse_json(read_file(path), path.string()); }
+
+}  // namespace
+
+void write_state(const fs::path& dir, const RunState& state) {
+  write_file_atomic(dir / kTrainer, state.trainer.dump(2) + "\n");
+  const Json own = {{"format", kFormat}, {"step", state.step}, {"epoch", state.epoch},         {"data", state.data},
+                    {"exact", state.exact}, {"noted", state.noted}, {"optimizer", state.optimizer}};
+  write_file_atomic(dir / kState, own.dump(2) + "\n");
+  std::vector<std::pair<std::string, at::Tensor>> tensors(state.optimizer_state.begin(), state.optimizer_state.end());
+  write_safetensors(dir / kOptimizer, tensors, {{"format", "pt"}, {"optimizer", state.optimizer}});
+}
+
+RunState read_state(const fs::path& dir) {
+  for (const char* name : {kTrainer, kState, kOptimizer})
+    require(fs::exists(dir / name), Fault::Usage, dir.string(), " holds no ", name, ": it cannot be resumed. It was saved with --save_only_model true, ",
+            "or by another program; --resume_only_model true continues from its weights alone");
+  const Json own = parsed(dir / kState);
+  require(own.is_object() && own.value("format", int64_t{0}) == kFormat, Fault::Usage, (dir / kState).string(), " is of format ", own.value("format", int64_t{0}),
+          "; this program reads ", kFormat);
+  RunState state;
+  state.step = own.at("step"), state.epoch = own.at("epoch"), state.data = own.at("data"), state.exact = own.at("exact"), state.noted = own.at("noted");
+  state.optimizer = own.at("optimizer");
+  state.trainer = parsed(dir / kTrainer);
+  const auto file = SafetensorsFile::open(dir / kOptimizer);
+  for (const auto& [name, entry] : file->entries()) state.optimizer_state[name] = file->tensor(name);
+  return state;
+}
+
+std::vector<std::string> differences(const Json& there, const Json& here) {
+  std::vector<std::string> found;
+  const auto shown = [](const Json& object, const std::string& key) { return object.is_object() && object.contains(key) ? object[key].dump() : std::string("nothing"); };
+  Json keys = there.is_object() ? there : Json::object();
+  if (here.is_object())
+    for (const auto& [key, value] : here.items()) keys[key] = value;
+  for (const auto& [key, value] : keys.items())
+    if (shown(there, key) != shown(here, key)) found.push_back(str(key, ": ", shown(there, key), " there, ", shown(here, key), " here"));
+  return found;
+}
+
+std::vector<std::string> check_resume(const RunState& saved, const RunState& mine) {
+  auto wrong = differences(saved.exact, mine.exact);
+  if (saved.optimizer != mine.optimizer) wrong.push_back(str("optimizer: ", saved.optimizer, " there, ", mine.optimizer, " here"));
+  require(wrong.empty(), Fault::Usage, "this run cannot go on from the checkpoint as it would have: ", join(wrong, "; "),
+          ". Give the flags of the first run, or --resume_only_model true to take its weights alone");
+  return differences(saved.noted, mine.noted);
+}
+
+}  // namespace apus

@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/log.h"
+#include "device/device.h"
+
+namespace apus {
+
+namespace {
+constexpr int64_t kHostCache = int64_t{2} << 30;  // on the host memory is everyone's: the cache is no larger unasked
+constexpr int64_t kScoredRows = 64;               // prompt rows whose logits exist at once
+}  // namespace
+
+CacheSize cache_size(const EngineSpec& spec, int64_t positions, int64_t bytes_per_block, int64_t total, int64_t free, bool host) {
+  const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : positions;
+  const auto blocks_for = [&](int64_t tokens) { return (tokens + spec.block_size - 1) / spec.block_size; };
+  int64_t bytes = spec.cache_bytes;
+  if (bytes <= 0) {
+    bytes = static_cast<int64_t>(spec.memory_fraction * static_cast<double>(total)) - (total - free);
+    if (host) bytes = std::min(bytes, std::max(kHostCache, blocks_for(wanted) * bytes_per_block));
+  }
+  CacheSize size;
+  size.blocks = std::min(bytes / bytes_per_block, spec.max_sequences * blocks_for(wanted));
+  size.blocks = std::min<int64_t>(size.blocks, INT32_MAX / spec.block_size);
+  size.max_model_len = std::min(wanted, size.blocks * spec.block_size);
+  return size;
+}
+
+Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, AdapterHooks hooks)
+    : model_(model), options_(options), spec_(spec), hooks_(std::move(hooks)), threads_(at::get_num_threads()), builder_(options.device(), spec.block_size) {
+  require(spec.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage, "block size, max_batched_tokens and max_num_seqs must be above 0");
+  const ModelShape& shape = model.shape();
+  cache_spec_ = {shape.layers, 0, spec.block_size, shape.kv_heads, shape.head_dim};
+  const auto element = static_cast<int64_t>(c10::elementSize(c10::typeMetaToScalarType(options.dtype())));
+  const int64_t bytes = KvCache::bytes_per_block(cache_spec_, element);
+  const at::Device device = options.device();
+  const Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);
+  const CacheSize size = cache_size(spec, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu());
+  require(size.blocks > 0 && size.max_model_len > 1, Fault::Device, "no memory for the cache of keys and values on ", device_name(device), ": ", memory.free >> 20,
+          " MiB free of ", memory.total >> 20, " MiB, one block needs ", (bytes >> 10) + 1, " KiB; give more by --memory_utilization or --kv_cache_gb, or free memory");
+  const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
+  if (size.max_model_len < wanted)
+    log_warning("the cache has memory for ", size.max_model_len, " tokens only: this is the longest context now, not ", wanted,
+                ". --kv_cache_gb or --memory_utilization give it more");
+  max_model_len_ = size.max_model_len;
+  cache_spec_.blocks = size.blocks;
+  scheduler_ = std::make_unique<Scheduler>(Scheduler::Spec{
+      .pool = {.blocks = static_cast<int32_t>(size.blocks), .block_size = static_cast<int32_t>(spec.block_size), .caching = spec.prefix_caching},
+      .max_sequences = spec.max_sequences,
+      .max_step_tokens = spec.max_step_tokens});
+  cache_ = std::make_unique<KvCache>(cache_spec_, options_);
+  publish_stats();
+  thread_ = std::thread([this] { run(); });
+}
+
+Engine::~Engine() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_up_.notify_all();
+  thread_.join();
+}
+
+int64_t Engine::submit(EngineRequest request) {
+  const auto length = static_cast<int64_t>(request.prompt.size());
+  require(length > 0, Fault::Usage, "the prompt is empty");
+  const int64_t room = max_model_len_ - length;
+  require(room >= (request.embedding ? 0 : 1), Fault::Usage, "the prompt's ", length, " tokens leave no room in the context of ", max_model_len_,
+          " tokens; shorten it, or raise --max_model_len if the model allows");
+  for (const int32_t t : request.prompt) require(t >= 0 && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ", vocab());
+  Sampling& s = request.sampling;
+  require(s.temperature >= 0 && s.top_p > 0 && s.repetition_penalty > 0, Fault::Usage,
+          "temperature must be 0 or more, top_p and repetition_penalty above 0");
+  s.max_new_tokens = request.embedding ? 0 : std::clamp<int64_t>(s.max_new_tokens, 1, room);
+  const std::lock_guard lock(mutex_);
+  require(!stopping_, Fault::Device, "the engine is stopping");
+  require(request.adapter.empty() || adapter_salt_.count(request.adapter), Fault::Usage, "no adapter named '", request.adapter, "' is loaded");
+  require(spec_.max_waiting <= 0 || stats_.waiting + starting_ < spec_.max_waiting, Fault::Device, "busy: ", spec_.max_waiting,
+          " requests are waiting already; try again later");
+  const int64_t id = next_id_++;
+  ++starting_;
+  auto shared = std::make_shared<EngineRequest>(std::move(request));
+  inbox_.push_back([this, id, shared] { start(id, std::move(*shared)); });
+  wake_up_.notify_one();
+  return id;
+}
+
+void Engine::cancel(int64_t request) {
+  const std::lock_guard lock(mutex_);
+  inbox_.push_back([this, request] { finish(request, Finish::Cancelled); });
+  wake_up_.notify_one();
+}
+
+EngineStats Engine::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats s = stats_;
+  s.waiting += starting_;
+  return s;
+}
+
+std::vector<std::string> Engine::adapters() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> names;
+  for (const auto& [name, salt] : adapter_salt_) names.push_back(name);
+  return names;
+}
+
+void Engine::run_on_thread(std::function<void()> work) {
+  auto task = std::make_shared<std::packaged_task<void()>>(std::move(work));
+  auto done = task->get_future();
+  {
+    const std::lock_guard lock(mutex_);
+    require(!stopping_, Fault::Device, "the engine is stopping");
+    inbox_.push_back([task] { (*task)(); });
+  }
+  wake_up_.notify_one();
+  done.get();
+}
+
+void Engine::load_adapter(const std::string& name, const std::string& dir) {
+  require(hooks_.load != nullptr, Fault::Usage, "this engine takes no adapters");
+  require(!name.empty(), Fault::Usage, "an adapter needs a name");
+  run_on_thread([&] {
+    {
+      const std::lock_guard lock(mutex_);
+      require(!adapter_salt_.count(name), Fault::Usage, "an adapter named '", name, "' is loaded already; unload it first");
+    }
+    for (const auto& l : leaving_) require(l.name != name, Fault::Usage, "the adapter '", name, "' is still being unloaded");
+    const c10::InferenceMode off(false);  // its tensors are ordinary ones
+    hooks_.load(name, dir);
+    const std::lock_guard lock(mutex_);
+    adapter_salt_[name] = next_salt_++;
+  });
+}
+
+void Engine::unload_adapter(const std::string& name) {
+  auto done = std::make_shared<std::promise<void>>();
+  run_on_thread([&] {
+    {
+      const std::lock_guard lock(mutex_);
+      require(adapter_salt_.erase(name) > 0, Fault::Usage, "no adapter named '", name, "' is loaded");
+    }
+    leaving_.push_back({name, done});
+    detach_unused();
+  });
+  done->get_future().get();
+}
+
+void Engine::sleep() {
+  run_on_thread([this] {
+    scheduler_->suspend();
+    cache_.reset();
+    kind_of(options_.device()).release_cached();
+  });
+}
+
+void Engine::wake() {
+  run_on_thread([this] {
+    if (!cache_) cache_ = std::make_unique<KvCache>(cache_spec_, options_);
+  });
+}
+
+// ---- everything below runs on the engine's thread ----
+
+void Engine::run() {
+  const c10::DeviceGuard device(options_.device());
+  const c10::InferenceMode inference;
+  at::set_num_threads(threads_);
+  for (;;) {
+    std::deque<std::function<void()>> work;
+    {
+      std::unique_lock lock(mutex_);
+      wake_up_.wait(lock, [&] { return stopping_ || !inbox_.empty() || (cache_ && !active_.empty()); });
+      work.swap(inbox_);
+      if (stopping_ && work.empty()) break;
+    }
+    for (const auto& f : work) f();
+    if (cache_ && !stopping_) one_step();
+    detach_unused();
+    publish_stats();
+  }
+  while (!active_.empty()) finish(active_.begin()->first, Finish::Cancelled);
+  detach_unused();
+}
+
+void Engine::start(int64_t id, EngineRequest request) {
+  uint64_t salt = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    --starting_;
+    if (!request.adapter.empty()) {
+      const auto it = adapter_salt_.find(request.adapter);
+      salt = it == adapter_salt_.end() ? 0 : it->second;
+    }
+  }
+  Active& active = active_[id];
+  active.request = std::move(request);
+  EngineRequest& r = active.request;
+  if (!r.adapter.empty() && salt == 0) return finish(id, Finish::Failed, "the adapter '" + r.adapter + "' was unloaded");
+  if (has_penalties(r.sampling)) active.counts.add_prompt(r.prompt);
+  counted_.prompt_tokens += static_cast<int64_t>(r.prompt.size());
+  if (r.sampling.prompt_logprobs >= 0) active.prompt.push_back({.id = r.prompt.front()});
+  try {
+    scheduler_->add({.id = id, .prompt = std::move(r.prompt), .max_new_tokens = r.sampling.max_new_tokens, .priority = r.priority, .salt = salt,
+                     .every_row = r.sampling.prompt_logprobs >= 0});
+  } catch (const std::exception& e) {
+    finish(id, Finish::Failed, e.what());
+  }
+}
+
+void Engine::one_step() {
+  const Plan plan = scheduler_->next();
+  if (plan.items.empty()) return;
+  ++counted_.steps;
+  try {
+    compute(plan);
+  } catch (const std::exception& e) {
+    // What this step computed for the others is unknown too: all of its requests end, the engine goes on with the rest.
+    ++counted_.failed_steps;
+    log_error("a step of ", plan.items.size(), " sequences and ", plan.tokens, " tokens failed: ", e.what());
+    std::vector<int64_t> ids;
+    for (const auto& [id, a] : active_)
+      for (const auto& item : plan.items)
+        if (scheduler_->find(id) == item.sequence) ids.push_back(id);
+    for (const int64_t id : ids) finish(id, Finish::Failed, e.what());
+  }
+}
+
+void Engine::compute(const Plan& plan) {
+  std::vector<std::string> adapter;
+  bool loaded = !leaving_.empty();
+  {
+    const std::lock_guard lock(mutex_);
+    loaded |= !adapter_salt_.empty();
+  }
+  if (loaded)
+    for (const auto& item : plan.items) adapter.push_back(active_.at(item.sequence->id).request.adapter);
+  auto [id_T, step] = builder_(plan, *cache_, adapter);
+  const at::Tensor hidden_TD = model_.forward(id_T, step);
+  score_prompts(plan, hidden_TD, step);
+  scheduler_->advance(plan);
+  take_samples(plan, hidden_TD, step);
+}
+
+// Each prompt token's log-prob stands in the row before it.
+void Engine::score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const Step& step) {
+  int64_t row = 0;
+  for (const auto& item : plan.items) {
+    const Sequence& s = *item.sequence;
+    Active& a = active_.at(s.id);
+    const int64_t top = a.request.sampling.prompt_logprobs;
+    const int64_t end = std::min(item.begin + item.count, s.prompt - 1);
+    const auto known = static_cast<int64_t>(a.prompt.size());  // after a preemption some rows come again
+    for (int64_t i = std::max(item.begin, known - 1); top >= 0 && i < end; i += kScoredRows) {
+      const int64_t count = std::min(kScoredRows, end - i);
+      const std::vector<int32_t> next(s.tokens.begin() + i + 1, s.tokens.begin() + i + 1 + count);
+      const auto rows = static_cast<size_t>(count);
+      const Step part = builder_.select(step, std::vector<std::string>(rows, a.request.adapter));
+      const at::Tensor logits = model_.head(hidden_TD.narrow(0, row + i - item.begin, count), part);
+      for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top))) a.prompt.push_back(std::move(scored));
+    }
+    row += item.count;
+  }
+}
+
+void Engine::take_samples(const Plan& plan, const at::Tensor& hidden_TD, const Step& step) {
+  std::vector<int64_t> last_rows, embedded;
+  std::vector<const Sequence*> sampled;
+  std::vector<std::string> adapter_of_row;
+  std::vector<SampleRow> rows;
+  int64_t row = -1;
+  for (const auto& item : plan.items) {
+    row += item.count;
+    if (!item.last) continue;
+    Active& a = active_.at(item.sequence->id);
+    if (a.request.embedding) {
+      const at::Tensor vector = hidden_TD[row].to(at::kCPU, at::kFloat).contiguous();
+      if (a.request.embedding_sink) a.request.embedding_sink({vector.data_ptr<float>(), vector.data_ptr<float>() + vector.numel()});
+      embedded.push_back(item.sequence->id);
+      continue;
+    }
+    last_rows.push_back(row);
+    sampled.push_back(item.sequence);
+    adapter_of_row.push_back(a.request.adapter);
+    rows.push_back({&a.request.sampling, {item.sequence->tokens, item.sequence->prompt, a.counts}, a.request.constraint.get(), {}});
+  }
+  for (const int64_t id : embedded) finish(id, Finish::Stop);
+  if (rows.empty()) return;
+  at::Tensor last_RD = hidden_TD;
+  if (static_cast<int64_t>(last_rows.size()) != hidden_TD.size(0))
+    last_RD = at::index_select(hidden_TD, 0, at::tensor(last_rows, at::kLong).to(hidden_TD.device()));
+  sampler_(model_.head(last_RD, builder_.select(step, adapter_of_row)), rows);
+  for (size_t i = 0; i < rows.size(); ++i) accept(*sampled[i], std::move(rows[i].out));
+}
+
+void Engine::accept(const Sequence& sequence, TokenOut out) {
+  const int64_t id = sequence.id;
+  Active& a = active_.at(id);
+  const Sampling& s = a.request.sampling;
+  if (out.id < 0)
+    return finish(id, Finish::Failed, a.request.constraint ? "no token is possible here: the constraint allows none, or the logits are not numbers"
+                                                           : "no token is possible here: the logits are not numbers (inf or nan)");
+  const int32_t token = out.id;
+  scheduler_->append(id, token);
+  if (has_penalties(s)) a.counts.add(token);
+  ++counted_.generated_tokens;
+  const bool stop = !s.ignore_eos && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();
+  bool complete = stop;
+  if (a.request.constraint && !stop) {
+    a.request.constraint->accept(token);
+    complete = a.request.constraint->finished();
+  }
+  EngineEvent event{.request = id};
+  event.tokens.push_back(std::move(out));
+  if (complete) event.finish = Finish::Stop;
+  else if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.limit) event.finish = Finish::Length;
+  const bool ended = event.finish != Finish::None;
+  tell(id, std::move(event));
+  if (!ended) return;
+  scheduler_->remove(id);
+  active_.erase(id);
+}
+
+void Engine::tell(int64_t id, EngineEvent event) {
+  const auto it = active_.find(id);
+  if (it == active_.end()) return;
+  Active& a = it->second;
+  const Sequence* s = scheduler_->find(id);
+  if (!a.told_cached && s) event.cached_tokens = s->cached;
+  a.told_cached = true;
+  event.prompt = std::exchange(a.prompt, {});
+  try {
+    if (a.request.sink) a.request.sink(event);
+  } catch (const std::exception& e) {
+    log_error("request ", id, ": its receiver failed: ", e.what());
+  }
+}
+
+void Engine::finish(int64_t id, Finish why, std::string error) {
+  if (!active_.count(id)) return;  // over already
+  tell(id, {.request = id, .finish = why, .error = std::move(error)});
+  scheduler_->remove(id);
+  active_.erase(id);
+}
+
+void Engine::detach_unused() {
+  for (size_t i = 0; i < leaving_.size();) {
+    const auto uses = [&](const auto& entry) { return entry.second.request.adapter == leaving_[i].name; };
+    if (std::any_of(active_.begin(), active_.end(), uses)) {
+      ++i;
+      continue;
+    }
+    const Leaving gone = std::move(leaving_[i]);
+    leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
+    try {
+      hooks_.unload(gone.name);
+      gone.done->set_value();
+    } catch (...) {
+      gone.done->set_exception(std::current_exception());
+    }
+  }
+}
+
+void Engine::publish_stats() {
+  EngineStats s = counted_;
+  s.running = scheduler_->running();
+  s.waiting = scheduler_->waiting();
+  s.blocks_total = cache_spec_.blocks;
+  s.blocks_used = scheduler_->pool().in_use();
+  s.blocks_cached = scheduler_->pool().findable();
+  s.cached_tokens = scheduler_->cached_tokens();
+  s.preemptions = scheduler_->preemptions();
+  const std::lock_guard lock(mutex_);
+  stats_ = s;
+}
+
+}  // namespace apus

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine: one thread that drives a model on one device for whoever asks. The same object serves batch inference, the
+// server, and the rollouts of reinforcement learning.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "engine/api.h"
+#include "engine/sampler.h"
+#include "engine/scheduler.h"
+#include "engine/step_builder.h"
+#include "models/model.h"
+
+namespace apus {
+
+struct EngineSpec {
+  int64_t block_size = 16;
+  int64_t max_step_tokens = 2048, max_sequences = 256;
+  int64_t max_model_len = 0;        // 0: what the checkpoint was made for
+  int64_t max_waiting = 0;          // requests that may wait; 0: any number
+  double memory_fraction = 0.9;     // of the device's memory, weights and cache and everything else together
+  int64_t cache_bytes = 0;          // above 0: the cache's size, whatever the fraction
+  bool prefix_caching = true;
+};
+
+// What attaching and detaching a LoRA adapter means is the model's and the checkpoint's business.
+struct AdapterHooks {
+  std::function<void(const std::string& name, const std::string& dir)> load;
+  std::function<void(const std::string& name)> unload;
+};
+
+// How many cache blocks a device has memory for, and how long a text may be then. Pure.
+struct CacheSize {
+  int64_t blocks = 0, max_model_len = 0;
+};
+CacheSize cache_size(const EngineSpec& spec, int64_t model_positions, int64_t bytes_per_block, int64_t total, int64_t free, bool host);
+
+class Engine : public Generator {
+ public:
+  // `options`: dtype of the cache, and the device. The model stays the caller's and must outlive the engine.
+  Engine(const Model& model, at::TensorOptions options, EngineSpec spec, AdapterHooks hooks = {});
+  ~Engine() override;  // whoever still waits is told that it was cancelled
+
+  int64_t submit(EngineRequest request) override;
+  void cancel(int64_t request) override;
+  EngineStats stats() const override;
+  int64_t max_model_len() const override { return max_model_len_; }
+  int64_t vocab() const override { return model_.shape().vocab; }
+  std::vector<std::string> adapters() const override;
+  void load_adapter(const std::string& name, const std::string& dir) override;
+  void unload_adapter(const std::string& name) override;  // waits for the requests that use it
+  void sleep() override;
+  void wake() override;
+
+ private:
+  struct Active {
+    EngineRequest request;
+    TokenCounts counts;
+    std::vector<TokenOut> prompt;  // log-probs so far
+    bool told_cached = false;
+  };
+  struct Leaving {
+    std::string name;
+    std::shared_ptr<std::promise<void>> done;
+  };
+
+  void run();
+  void run_on_thread(std::function<void()> work);  // and waits for it
+  void start(int64_t id, EngineRequest request);
+  void one_step();
+  void compute(const Plan& plan);
+  void score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const Step& step);
+  void take_samples(const Plan& plan, const at::Tensor& hidden_TD, const Step& step);
+  void accept(const Sequence& sequence, TokenOut out);
+  void tell(int64_t id, EngineEvent event);         // to its sink
+  void finish(int64_t id, Finish why, std::string error = {});
+  void detach_unused();
+  void publish_stats();
+
+  const Model& model_;
+  const at::TensorOptions options_;
+  const EngineSpec spec_;
+  const AdapterHooks hooks_;
+  const int threads_;
+  int64_t max_model_len_ = 0;
+  KvCache::Spec cache_spec_;
+
+  // The thread's own.
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<KvCache> cache_;  // none while asleep
+  StepBuilder builder_;
+  Sampler sampler_;
+  std::map<int64_t, Active> active_;
+  std::vector<Leaving> leaving_;
+  EngineStats counted_;
+
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable wake_up_;
+  std::deque<std::function<void()>> inbox_;
+  std::map<std::string, uint64_t> adapter_salt_;  // loaded ones; a salt is never used twice
+  EngineStats stats_;
+  int64_t next_id_ = 1, starting_ = 0;
+  uint64_t next_salt_ = 1;
+  bool stopping_ = false;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace apus

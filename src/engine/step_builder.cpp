@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/step_builder.h"
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <map>
+
+namespace apus {
+
+template <class T>
+at::Tensor StepBuilder::tensor(std::vector<T>& values, at::ScalarType type) const {
+  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(type)).to(device_);
+}
+template at::Tensor StepBuilder::tensor(std::vector<int64_t>&, at::ScalarType) const;
+template at::Tensor StepBuilder::tensor(std::vector<int32_t>&, at::ScalarType) const;
+
+StepBuilder::Built StepBuilder::operator()(const Plan& plan, KvCache& cache, const std::vector<std::string>& adapter) {
+  Built built;
+  Step& step = built.step;
+  size_t widest = 0;
+  for (auto* buffer : {&id_, &position_, &slot_}) buffer->clear();
+  cu_q_.assign(1, 0);
+  cu_k_.assign(1, 0);
+  for (const auto& item : plan.items) {
+    const Sequence& s = *item.sequence;
+    const int64_t end = item.begin + item.count;
+    for (int64_t i = item.begin; i < end; ++i) {
+      id_.push_back(s.tokens[static_cast<size_t>(i)]);
+      position_.push_back(i);
+      slot_.push_back(s.blocks[static_cast<size_t>(i / block_size_)] * block_size_ + i % block_size_);
+    }
+    step.length_q.push_back(static_cast<int32_t>(item.count));
+    step.length_k.push_back(static_cast<int32_t>(end));
+    cu_q_.push_back(cu_q_.back() + static_cast<int32_t>(item.count));
+    cu_k_.push_back(cu_k_.back() + static_cast<int32_t>(end));
+    step.max_q = std::max(step.max_q, item.count);
+    step.max_k = std::max(step.max_k, end);
+    widest = std::max(widest, s.blocks.size());
+  }
+  const size_t sequences = plan.items.size();
+  table_.assign(sequences * widest, 0);
+  for (size_t i = 0; i < sequences; ++i) {
+    const auto& blocks = plan.items[i].sequence->blocks;
+    std::copy(blocks.begin(), blocks.end(), table_.begin() + static_cast<std::ptrdiff_t>(i * widest));
+  }
+  built.id_T = tensor(id_, at::kLong);
+  step.position = tensor(position_, at::kLong);
+  step.slot = tensor(slot_, at::kLong);
+  step.cu_q = tensor(cu_q_, at::kInt);
+  step.cu_k = tensor(cu_k_, at::kInt);
+  step.block_table = tensor(table_, at::kInt).view({static_cast<int64_t>(sequences), static_cast<int64_t>(widest)});
+  step.cache = &cache;
+  if (!adapter.empty()) route(step, plan, adapter);
+  return built;
+}
+
+namespace {
+void set_routes(Step& step, const std::map<std::string, std::vector<int64_t>>& rows, at::Device device) {
+  step.routed = true;
+  step.adapters.clear();
+  for (const auto& [name, list] : rows) step.adapters.push_back({name, at::tensor(list, at::kLong).to(device)});
+}
+}  // namespace
+
+void StepBuilder::route(Step& step, const Plan& plan, const std::vector<std::string>& adapter) {
+  std::map<std::string, std::vector<int64_t>> rows;
+  int64_t row = 0;
+  for (size_t i = 0; i < plan.items.size(); ++i)
+    for (int64_t n = 0; n < plan.items[i].count; ++n, ++row)
+      if (!adapter[i].empty()) rows[adapter[i]].push_back(row);
+  set_routes(step, rows, device_);
+}
+
+Step StepBuilder::select(const Step& step, const std::vector<std::string>& adapter_of_row) const {
+  Step part;
+  if (!step.routed) return part;
+  std::map<std::string, std::vector<int64_t>> routes;
+  for (size_t i = 0; i < adapter_of_row.size(); ++i)
+    if (!adapter_of_row[i].empty()) routes[adapter_of_row[i]].push_back(static_cast<int64_t>(i));
+  set_routes(part, routes, device_);
+  return part;
+}
+
+}  // namespace apus

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/lora.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/random.h"
+#include "ops/ops.h"
+#include "tensor/noise.h"
+
+namespace apus {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Dropout {
+  double p = 0;
+  uint64_t seed = 0;
+  at::Tensor operator()(const at::Tensor& x) const { return p > 0 ? dropped(x, p, seed) : x; }
+  double factor() const { return 1 / (1 - p); }
+};
+
+// y + scale * dropout(x) A' B', added into y in place (y is a fresh product that nothing else holds). Of the forward pass
+// only x and [T, r] are kept; the dropout mask is made again from its seed.
+struct LowRank : torch::autograd::Function<LowRank> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_TO, const at::Tensor& x_TI, const at::Tensor& a_RI, const at::Tensor& b_OR, double scale, double p,
+                            int64_t seed) {
+    const Dropout drop{p, static_cast<uint64_t>(seed)};
+    const at::Tensor h_TR = drop(x_TI).mm(a_RI.to(x_TI.scalar_type()).t());
+    ctx->save_for_backward({x_TI, a_RI, b_OR, h_TR});
+    ctx->saved_data["scale"] = scale * drop.factor();
+    ctx->saved_data["p"] = p;
+    ctx->saved_data["seed"] = seed;
+    at::Tensor y = y_TO;
+    y.addmm_(h_TR, b_OR.to(x_TI.scalar_type()).t(), 1, scale * drop.factor());
+    ctx->mark_dirty({y});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &x_TI = saved[0], &a_RI = saved[1], &b_OR = saved[2], &h_TR = saved[3], &dy_TO = grads[0];
+    const double scale = ctx->saved_data["scale"].toDouble();
+    const Dropout drop{ctx->saved_data["p"].toDouble(), static_cast<uint64_t>(ctx->saved_data["seed"].toInt())};
+    const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat); };
+    const at::Tensor dh_TR = dy_TO.mm(b_OR.to(dy_TO.scalar_type())).mul_(scale);
+    at::Tensor dx, da, db;
+    if (ctx->needs_input_grad(1)) dx = drop(dh_TR.mm(a_RI.to(dh_TR.scalar_type())));
+    if (ctx->needs_input_grad(2)) da = wide(dh_TR.t().mm(drop(x_TI))).to(a_RI.scalar_type());
+    if (ctx->needs_input_grad(3)) db = wide(dy_TO.t().mm(h_TR)).mul_(scale).to(b_OR.scalar_type());
+    return {dy_TO, dx, da, db, at::Tensor(), at::Tensor(), at::Tensor()};
+  }
+};
+
+Dropout dropout_of(const Lora::Spec& spec, const Step& s) {
+  if (s.dropout_seed == 0 || spec.dropout == 0) return {};
+  return {spec.dropout, mix(s.dropout_seed, spec.id, 0)};
+}
+
+}  // namespace
+
+Lora::Lora(Spec spec, const Param* bias)
+    : spec_(spec), bias_(bias), a_(param("lora_A.weight", {spec.rank, spec.in})), b_(param("lora_B.weight", {spec.out, spec.rank})) {
+  require(spec.rank > 0, Fault::Usage, "the LoRA rank must be above 0, it is ", spec.rank);
+  if (spec.dora) magnitude_ = &param("lora_magnitude_vector", {spec.out});
+}
+
+at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const {
+  if (spec_.dora) return apply_dora(x_TI, y_TO, weight, s);
+  const Dropout drop = dropout_of(spec_, s);
+  if (at::GradMode::is_enabled()) return LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed));
+  const auto type = x_TI.scalar_type();
+  return at::addmm(y_TO, drop(x_TI).mm(a_.data.to(type).t()), b_.data.to(type).t(), 1, spec_.scale() * drop.factor());
+}
+
+// y = bias + m / |W'| * (W x + s B A x). The length |W'| counts as constant in the gradient. With dropout, PEFT feeds the
+// dropped x to both products and adds the difference to the plain one.
+at::Tensor Lora::apply_dora(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const {
+  const Dropout drop = dropout_of(spec_, s);
+  const auto type = x_TI.scalar_type();
+  const at::Tensor norm_O = changed_row_norms(weight, a_.data, b_.data, spec_.scale());
+  const at::Tensor ratio_O = magnitude_->data.to(at::kFloat) / norm_O;
+  const at::Tensor x = drop.p > 0 ? drop(x_TI) * drop.factor() : x_TI;
+  const at::Tensor base = drop.p > 0 ? ops::linear(x, weight, {}) : bias_ ? y_TO - bias_->data : y_TO;
+  const at::Tensor low = x.mm(a_.data.to(type).t()).mm(b_.data.to(type).t());
+  return y_TO + base * (ratio_O - 1).to(type) + low * (ratio_O * spec_.scale()).to(type);
+}
+
+at::Tensor Lora::merged(const at::Tensor& weight) const {
+  at::NoGradGuard no_grad;
+  const at::Tensor a = a_.data.to(at::kFloat), b = b_.data.to(at::kFloat);
+  const at::Tensor sum = at::addmm(weight.to(at::kFloat), b, a, 1, spec_.scale());
+  if (!magnitude_) return sum;
+  return sum * (magnitude_->data.to(at::kFloat) / sum.norm(2, 1)).unsqueeze(1);
+}
+
+at::Tensor changed_row_norms(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b, double scale) {
+  at::NoGradGuard no_grad;
+  const at::Tensor wide_a = a.detach().to(at::kFloat), wide_b = b.detach().to(at::kFloat);
+  at::Tensor norms = at::empty({weight.size(0)}, wide_a.options());
+  const int64_t rows = std::max<int64_t>(1, (int64_t{1} << 20) / weight.size(1));  // 4 MB at a time
+  for (int64_t at = 0; at < weight.size(0); at += rows) {
+    const int64_t count = std::min(rows, weight.size(0) - at);
+    const at::Tensor part = at::addmm(weight.detach().narrow(0, at, count).to(at::kFloat), wide_b.narrow(0, at, count), wide_a, 1, scale);
+    norms.narrow(0, at, count).copy_(part.norm(2, 1));
+  }
+  return norms;
+}
+
+}  // namespace apus

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/noise.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace apus {
+namespace {
+
+// 32 mixed bits; two rounds of multiply and shift, a form that compilers turn into vector code.
+inline uint32_t hash(uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x7feb352du;
+  x = (x ^ (x >> 15)) * 0x846ca68bu;
+  return x ^ (x >> 16);
+}
+
+// out = in where 16 hashed bits reach the threshold, else 0. Two elements share a hash.
+template <class Bits>
+__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void mask_pairs(const Bits* in, Bits* out, int64_t begin, int64_t end, uint32_t seed,
+                                                                                           uint32_t threshold) {
+  for (int64_t i = begin; i < end; ++i) {
+    const uint32_t h = hash(static_cast<uint32_t>(i) + seed);
+    out[2 * i] = (h & 0xffff) >= threshold ? in[2 * i] : Bits{0};
+    out[2 * i + 1] = (h >> 16) >= threshold ? in[2 * i + 1] : Bits{0};
+  }
+}
+
+template <class Bits>
+at::Tensor dropped_host(const at::Tensor& x, uint32_t seed, uint32_t threshold) {
+  at::Tensor out = at::empty_like(x);
+  const auto* in = static_cast<const Bits*>(x.data_ptr());
+  auto* to = static_cast<Bits*>(out.data_ptr());
+  const int64_t n = x.numel();
+  at::parallel_for(0, n / 2, 1 << 15, [&](int64_t begin, int64_t end) { mask_pairs<Bits>(in, to, begin, end, seed, threshold); });
+  if (n % 2) to[n - 1] = (hash(static_cast<uint32_t>(n / 2) + seed) & 0xffff) >= threshold ? in[n - 1] : Bits{0};
+  return out;
+}
+
+at::Generator seeded(at::Device device, uint64_t seed) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(seed);
+  return generator;
+}
+
+}  // namespace
+
+at::Tensor dropped(const at::Tensor& x, double p, uint64_t seed) {
+  require(p >= 0 && p < 1, Fault::Bug, "dropout probability ", p);
+  const auto threshold = static_cast<uint32_t>(p * 65536 + 0.5);
+  const auto small_seed = static_cast<uint32_t>(mix(seed, 0, 0));
+  if (x.is_cpu() && x.scalar_type() == at::kBFloat16) return dropped_host<uint16_t>(x.contiguous(), small_seed, threshold);
+  if (x.is_cpu() && x.scalar_type() == at::kFloat) return dropped_host<uint32_t>(x.contiguous(), small_seed, threshold);
+  return x * at::empty_like(x).bernoulli_(1 - p, seeded(x.device(), seed));
+}
+
+at::Tensor uniform_noise(at::IntArrayRef shape, double low, double high, uint64_t seed, at::Device device) {
+  at::Tensor out = at::empty(shape, at::TensorOptions().dtype(at::kFloat));
+  float* to = out.data_ptr<float>();
+  at::parallel_for(0, out.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      to[i] = static_cast<float>(low + (high - low) * static_cast<double>(mix(seed, 0, static_cast<uint64_t>(i)) >> 11) * 0x1.0p-53);
+  });
+  return out.to(device);
+}
+
+at::Tensor normal_noise(at::IntArrayRef shape, double mean, double deviation, uint64_t seed) {
+  at::Tensor out = at::empty(shape, at::TensorOptions().dtype(at::kFloat));
+  Random random(seed);
+  float* to = out.data_ptr<float>();
+  for (int64_t i = 0; i < out.numel(); ++i) to[i] = static_cast<float>(mean + deviation * random.normal());
+  return out;
+}
+
+}  // namespace apus

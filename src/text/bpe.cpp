@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/bpe.h"
+
+#include <cstring>
+#include <functional>
+#include <queue>
+
+namespace apus {
+
+void MergeTable::reserve(size_t rules) {
+  const size_t cells = std::bit_ceil(rules * 3 / 2 + 2);
+  cells_.assign(cells, kEmpty);
+  mask_ = cells - 1;
+  shift_ = 64 - std::countr_zero(cells);
+  results_.reserve(rules);
+}
+
+void MergeTable::add(int32_t left, int32_t right, int32_t result) {
+  put(static_cast<uint64_t>(left) << 21 | static_cast<uint64_t>(right), results_.size());
+  results_.push_back(result);
+}
+
+void MergeTable::put(uint64_t key, uint64_t rank) {
+  size_t i = mix(key) >> shift_;
+  while (cells_[i] != kEmpty && cells_[i] >> 22 != key) i = (i + 1) & mask_;
+  cells_[i] = key << 22 | rank;
+}
+
+size_t merge_few(const MergeTable& rules, int32_t* id, uint32_t* begin, size_t n) {
+  uint32_t rank[kFewSymbols];  // of merging i and i + 1
+  for (size_t i = 0; i + 1 < n; ++i) rank[i] = rules.rank(id[i], id[i + 1]);
+  while (n > 1) {
+    size_t at = 0;
+    uint32_t best = rank[0];
+    for (size_t i = 1; i + 1 < n; ++i)
+      if (rank[i] < best) best = rank[i], at = i;
+    if (best == MergeTable::kNone) break;
+    id[at] = rules.result(best);
+    --n;
+    std::memmove(id + at + 1, id + at + 2, (n - at - 1) * sizeof *id);
+    if (begin) std::memmove(begin + at + 1, begin + at + 2, (n - at) * sizeof *begin);
+    if (at + 1 < n) {
+      std::memmove(rank + at + 1, rank + at + 2, (n - at - 2) * sizeof *rank);
+      rank[at] = rules.rank(id[at], id[at + 1]);
+    }
+    if (at > 0) rank[at - 1] = rules.rank(id[at - 1], id[at]);
+  }
+  return n;
+}
+
+void merge(const MergeTable& rules, Symbols& symbols) {
+  constexpr uint32_t kGone = ~0u;
+  auto& id = symbols.id;
+  const auto n = static_cast<uint32_t>(id.size());
+  if (n < 2) return;
+  std::vector<uint32_t> next(n), before(n), rank(n, MergeTable::kNone);
+  std::vector<uint64_t> waiting;  // rank in the upper half, place in the lower: the order of application
+  waiting.reserve(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    next[i] = i + 1 < n ? i + 1 : kGone, before[i] = i > 0 ? i - 1 : kGone;
+    if (i + 1 < n && (rank[i] = rules.rank(id[i], id[i + 1])) != MergeTable::kNone) waiting.push_back(uint64_t{rank[i]} << 32 | i);
+  }
+  std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> queue(std::greater<>{}, std::move(waiting));
+  const auto look = [&](uint32_t i) {
+    rank[i] = next[i] == kGone ? MergeTable::kNone : rules.rank(id[i], id[next[i]]);
+    if (rank[i] != MergeTable::kNone) queue.push(uint64_t{rank[i]} << 32 | i);
+  };
+  while (!queue.empty()) {
+    const uint64_t top = queue.top();
+    queue.pop();
+    const auto at = static_cast<uint32_t>(top);
+    if (rank[at] != top >> 32) continue;  // a symbol of this pair has changed since
+    const uint32_t gone = next[at];
+    id[at] = rules.result(rank[at]);
+    next[at] = next[gone];
+    if (next[at] != kGone) before[next[at]] = at;
+    rank[gone] = MergeTable::kNone;
+    look(at);
+    if (before[at] != kGone) look(before[at]);
+  }
+  size_t kept = 0;
+  for (uint32_t i = 0; i != kGone; i = next[i], ++kept) id[kept] = id[i], symbols.begin[kept] = symbols.begin[i];
+  symbols.begin[kept] = symbols.begin[n];
+  id.resize(kept);
+  symbols.begin.resize(kept + 1);
+}
+
+}  // namespace apus

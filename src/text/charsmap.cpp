@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The precompiled_charsmap of SentencePiece models: a double-array trie of texts and their replacements.
+#include <array>
+#include <cstring>
+
+#include "base/error.h"
+#include "text/normalizer.h"
+
+namespace apus {
+namespace {
+
+std::string from_base64(const JsonPart& part, const char* key) {
+  static constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::array<int, 256> value;
+  value.fill(-1);
+  for (size_t i = 0; i < kDigits.size(); ++i) value[static_cast<unsigned char>(kDigits[i])] = static_cast<int>(i);
+  std::string text = part.text(key), out;
+  while (text.ends_with('=')) text.pop_back();
+  uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const int v = value[static_cast<unsigned char>(c)];
+    if (v < 0) part.error(key, "not base64");
+    bits = bits << 6 | static_cast<uint32_t>(v);
+    if ((count += 6) < 8) continue;
+    count -= 8;
+    out += static_cast<char>(bits >> count & 255);
+  }
+  return out;
+}
+
+class Charsmap final : public Normalizer {
+ public:
+  explicit Charsmap(const JsonPart& part) {
+    constexpr const char* kKey = "precompiled_charsmap";
+    const std::string blob = from_base64(part, kKey);
+    uint32_t size = 0;
+    if (blob.size() < 4) part.error(kKey, "too short");
+    std::memcpy(&size, blob.data(), 4);
+    if (size % 4 != 0 || size > blob.size() - 4) part.error(kKey, "the size of its trie does not fit");
+    units_.resize(size / 4);
+    std::memcpy(units_.data(), blob.data() + 4, size);
+    texts_ = blob.substr(4 + size);
+    if (unicode::valid_prefix(texts_) != texts_.size()) part.error(kKey, "its texts are not UTF-8");
+  }
+
+  // Grapheme clusters that the map knows are replaced; of others, the characters that it knows.
+  void apply(TokenText& text) const override {
+    TokenEdit edit(text);
+    const std::string_view all = text.text;
+    size_t begin = 0;
+    for (const size_t end : unicode::grapheme_ends(all)) {
+      const char* whole = end - begin < 6 ? find(all.substr(begin, end - begin)) : nullptr;
+      if (whole) edit.put(whole, begin, end);
+      for (size_t i = begin; !whole && i < end;) {
+        const size_t n = static_cast<size_t>(unicode::utf8_length(static_cast<unsigned char>(all[i])));
+        if (const char* one = find(all.substr(i, n))) edit.put(one, i, i + n);
+        else edit.keep(i, i + n);
+        i += n;
+      }
+      begin = end;
+    }
+    text = edit.take();
+  }
+
+ private:
+  // The replacement for the shortest entry that `key` begins with, as the library that defined this does.
+  const char* find(std::string_view key) const {
+    const auto unit = [&](uint32_t at) { return at < units_.size() ? units_[at] : 0; };
+    const auto offset = [](uint32_t u) { return (u >> 10) << ((u & (1u << 9)) >> 6); };
+    uint32_t at = offset(unit(0));
+    for (const char c : key) {
+      const auto byte = static_cast<unsigned char>(c);
+      if (byte == 0) return nullptr;
+      at ^= byte;
+      const uint32_t u = unit(at);
+      if ((u & (1u << 31 | 0xFF)) != byte) return nullptr;
+      at ^= offset(u);
+      if (u >> 8 & 1) {
+        const uint32_t value = unit(at) & 0x7FFFFFFF;
+        return value < texts_.size() ? texts_.c_str() + value : nullptr;
+      }
+    }
+    return nullptr;
+  }
+
+  std::vector<uint32_t> units_;
+  std::string texts_;  // replacements, each ended by a zero byte
+};
+
+}  // namespace
+
+std::unique_ptr<const Normalizer> make_charsmap(const JsonPart& part) { return std::make_unique<Charsmap>(part); }
+
+}  // namespace apus

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Filters that apply filters and tests to every item: map, select, reject; and the table of all filters.
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "text/jinja/filters.h"
+
+namespace apus::jinja {
+
+namespace {
+
+Args without_first(A args, size_t count) {
+  Args rest;
+  rest.positional.assign(args.positional.begin() + static_cast<std::ptrdiff_t>(count), args.positional.end());
+  rest.keyword = args.keyword;
+  return rest;
+}
+
+std::string name_of(V value, const char* what) {
+  if (!value.is(Kind::String)) trouble("the name of a ", what, " must be a string");
+  return value.bytes();
+}
+
+Value map(In in, V value, A args) {
+  std::vector<Value> out;
+  if (!truthy(value)) return in.heap.iterator({});
+  if (args.positional.empty()) {
+    const Bound bound(args, "map", {"attribute", "default"});
+    if (!bound.has(0)) trouble("map requires a filter argument");
+    const auto path = attribute_parts(in, bound[0]);
+    for (const Value& item : iterate(in.heap, value)) out.push_back(in.attribute_path(item, path, bound.given(1) ? &bound[1] : nullptr));
+    return in.heap.iterator(std::move(out));
+  }
+  const std::string name = name_of(args.positional[0], "filter");
+  const Args rest = without_first(args, 1);
+  for (const Value& item : iterate(in.heap, value)) out.push_back(in.apply_filter(name, item, rest));
+  return in.heap.iterator(std::move(out));
+}
+
+template <bool kKeep, bool kByAttribute>
+Value select(In in, V value, A args) {
+  std::vector<Value> out, path;
+  if (!truthy(value)) return in.heap.iterator({});
+  size_t used = 0;
+  if (kByAttribute) {
+    if (args.positional.empty()) trouble("Missing parameter for attribute name");
+    path = attribute_parts(in, args.positional[used++]);
+  }
+  std::string test;
+  if (args.positional.size() > used) test = name_of(args.positional[used++], "test");
+  const Args rest = without_first(args, used);
+  for (const Value& item : iterate(in.heap, value)) {
+    const Value subject = in.attribute_path(item, path);
+    const bool holds = test.empty() ? truthy(subject) : in.apply_test(test, subject, rest);
+    if (holds == kKeep) out.push_back(item);
+  }
+  return in.heap.iterator(std::move(out));
+}
+
+constexpr FilterEntry kFilters[] = {
+    {"map", map},
+    {"select", select<true, false>},
+    {"reject", select<false, false>},
+    {"selectattr", select<true, true>},
+    {"rejectattr", select<false, true>},
+};
+
+}  // namespace
+
+FilterTable select_filters() { return {std::begin(kFilters), std::end(kFilters)}; }
+
+const FilterEntry* find_filter(std::string_view name) {
+  for (const FilterTable& table : {text_filters(), sequence_filters(), select_filters(), value_filters()}) {
+    const auto* it = std::find_if(table.begin, table.end, [&](const FilterEntry& entry) { return name == entry.name; });
+    if (it != table.end) return it;
+  }
+  return nullptr;
+}
+
+}  // namespace apus::jinja

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "text/token_decoder.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "text/byte_alphabet.h"
+#include "text/normalizer.h"
+#include "text/unicode.h"
+
+namespace apus {
+namespace {
+
+using Tokens = std::vector<std::string>;
+
+std::string joined(const Tokens& tokens) {
+  std::string all;
+  for (const std::string& token : tokens) all += token;
+  return all;
+}
+
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  if (from.empty()) return;
+  size_t at = text.find(from);
+  if (at == std::string::npos) return;
+  std::string made;
+  size_t done = 0;
+  for (; at != std::string::npos; at = text.find(from, done)) {
+    made.append(text, done, at - done).append(to);
+    done = at + from.size();
+  }
+  text = made.append(text, done, std::string::npos);
+}
+
+class ByteLevel final : public TokenDecoder {
+ public:
+  void apply(Tokens& tokens) const override {
+    std::string bytes;
+    for (const std::string& token : tokens)
+      if (!byte_alphabet::append_bytes(bytes, token)) bytes += token;
+    tokens = {unicode::lossy(bytes)};
+  }
+};
+
+class ByteFallback final : public TokenDecoder {
+ public:
+  void apply(Tokens& tokens) const override {
+    Tokens made;
+    std::string bytes;
+    const auto flush = [&] {
+      if (bytes.empty()) return;
+      if (unicode::valid_prefix(bytes) == bytes.size()) made.push_back(bytes);
+      else made.insert(made.end(), bytes.size(), "\xEF\xBF\xBD");
+      bytes.clear();
+    };
+    for (std::string& token : tokens) {
+      const int byte = byte_of(token);
+      if (byte >= 0) {
+        bytes += static_cast<char>(byte);
+        continue;
+      }
+      flush();
+      made.push_back(std::move(token));
+    }
+    flush();
+    tokens = std::move(made);
+  }
+};
+
+class Fuse final : public TokenDecoder {
+ public:
+  void apply(Tokens& tokens) const override { tokens = {joined(tokens)}; }
+};
+
+class Strip final : public TokenDecoder {
+ public:
+  Strip(std::string content, int64_t start, int64_t stop) : content_(std::move(content)), start_(start), stop_(stop) {}
+  void apply(Tokens& tokens) const override {
+    const size_t n = content_.size();
+    for (std::string& token : tokens) {
+      size_t first = 0, last = token.size();
+      for (int64_t i = 0; i < start_ && token.compare(first, n, content_) == 0; ++i) first += n;
+      for (int64_t i = 0; i < stop_ && last >= first + n && token.compare(last - n, n, content_) == 0; ++i) last -= n;
+      token = token.substr(first, last - first);
+    }
+  }
+
+ private:
+  std::string content_;
+  int64_t start_, stop_;
+};
+
+class Replace final : public TokenDecoder {
+ public:
+  Replace(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  void apply(Tokens& tokens) const override {
+    for (std::string& token : tokens) {
+      std::string made;
+      size_t done = 0;
+      pattern_.each(token, [&](size_t begin, size_t end) {
+        made.append(token, done, begin - done).append(content_);
+        done = end;
+      });
+      token = made.append(token, done, std::string::npos);
+    }
+  }
+
+ private:
+  Pattern pattern_;
+  std::string content_;
+};
+
+class Metaspace final : public TokenDecoder {
+ public:
+  Metaspace(std::string replacement, bool prepended) : replacement_(std::move(replacement)), prepended_(prepended) {}
+  void apply(Tokens& tokens) const override {
+    for (size_t i = 0; i < tokens.size(); ++i) replace_all(tokens[i], replacement_, i == 0 && prepended_ ? "" : " ");
+  }
+
+ private:
+  std::string replacement_;
+  bool prepended_;
+};
+
+class WordPiece final : public TokenDecoder {
+ public:
+  WordPiece(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+  static std::string clean(std::string text) {
+    static constexpr std::pair<const char*, const char*> kRules[] = {
+        {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
+        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+    for (const auto& [from, to] : kRules) replace_all(text, from, to);
+    return text;
+  }
+  void apply(Tokens& tokens) const override {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      std::string& token = tokens[i];
+      if (i > 0) token = token.starts_with(prefix_) ? token.substr(prefix_.size()) : " " + token;
+      if (cleanup_) token = clean(std::move(token));
+    }
+  }
+
+ private:
+  std::string prefix_;
+  bool cleanup_;
+};
+
+class WordEnd final : public TokenDecoder {  // "BPEDecoder"
+ public:
+  explicit WordEnd(std::string suffix) : suffix_(std::move(suffix)) {}
+  void apply(Tokens& tokens) const override {
+    for (size_t i = 0; i < tokens.size(); ++i) replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
+  }
+
+ private:
+  std::string suffix_;
+};
+
+class Ctc final : public TokenDecoder {
+ public:
+  Ctc(std::string pad, std::string delimiter, bool cleanup) : pad_(std::move(pad)), delimiter_(std::move(delimiter)), cleanup_(cleanup) {}
+  void apply(Tokens& tokens) const override {
+    Tokens made;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      if (i > 0 && tokens[i] == tokens[i - 1]) continue;
+      std::string token = tokens[i];
+      replace_all(token, pad_, "");
+      if (cleanup_) {
+        token = WordPiece::clean(std::move(token));
+        replace_all(token, delimiter_, " ");
+      }
+      if (!token.empty()) made.push_back(std::move(token));
+    }
+    tokens = std::move(made);
+  }
+
+ private:
+  std::string pad_, delimiter_;
+  bool cleanup_;
+};
+
+class Chain final : public TokenDecoder {
+ public:
+  explicit Chain(std::vector<std::unique_ptr<const TokenDecoder>> steps) : steps_(std::move(steps)) {}
+  void apply(Tokens& tokens) const override {
+    for (const auto& step : steps_) step->apply(tokens);
+  }
+
+ private:
+  std::vector<std::unique_ptr<const TokenDecoder>> steps_;
+};
+
+}  // namespace
+
+int byte_of(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
+  int value = 0;
+  for (const char c : token.substr(3, 2)) {
+    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    if (digit < 0) return -1;
+    value = value * 16 + digit;
+  }
+  return value;
+}
+
+std::string clean_up_spaces(std::string text) {
+  static constexpr std::pair<const char*, const char*> kRules[] = {{" .", "."}, {" ?", "?"},     {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+                                                                   {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kRules) replace_all(text, from, to);
+  return text;
+}
+
+std::unique_ptr<const TokenDecoder> make_decoder(const JsonPart& part) {
+  const std::string type = part.type();
+  if (type == "ByteLevel") return std::make_unique<ByteLevel>();
+  if (type == "ByteFallback") return std::make_unique<ByteFallback>();
+  if (type == "Fuse") return std::make_unique<Fuse>();
+  if (type == "Strip") {
+    const std::string content = part.text("content");
+    if (content.empty()) part.error("content", "one character is needed");
+    return std::make_unique<Strip>(content, part.integer("start", 0), part.integer("stop", 0));
+  }
+  if (type == "Replace") return std::make_unique<Replace>(Pattern(part.part("pattern")), part.text("content"));
+  if (type == "Metaspace") {
+    const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
+    return std::make_unique<Metaspace>(part.text("replacement", "▁"), scheme != "never");
+  }
+  if (type == "WordPiece") return std::make_unique<WordPiece>(part.text("prefix", "##"), part.flag("cleanup", true));
+  if (type == "BPEDecoder") return std::make_unique<WordEnd>(part.text("suffix", "</w>"));
+  if (type == "CTC")
+    return std::make_unique<Ctc>(part.text("pad_token", "<pad>"), part.text("word_delimiter_token", "|"), part.flag("cleanup", true));
+  if (type == "Sequence") {
+    std::vector<std::unique_ptr<const TokenDecoder>> steps;
+    for (const JsonPart& step : part.list("decoders")) steps.push_back(make_decoder(step));
+    return std::make_unique<Chain>(std::move(steps));
+  }
+  part.error("type", str("the decoder '", type, "' is not known; known are ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, "
+                         "WordPiece, BPEDecoder, CTC and Sequence"));
+}
+
+}  // namespace apus

@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+// From tokenizer.json and tokenizer_config.json, or vocab.json and merges.txt, to the parts of a Tokenizer.
+// "truncation" and "padding" of tokenizer.json are for batches of fixed shape and are not applied.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "text/byte_alphabet.h"
+#include "text/tokenizer_parts.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kMaxFile = int64_t{256} << 20;
+constexpr size_t kMaxAdded = 1 << 18, kMaxAddedLength = 1 << 16;
+
+void add_token(TokenizerParts& parts, AddedToken token, const std::string& where) {
+  if (token.content.empty()) return;
+  if (parts.added_id.count(token.content)) return;
+  if (const auto own = parts.model->id(token.content)) token.id = *own;  // the vocabulary's id counts
+  require(token.id >= 0 && token.id <= kMaxId, Fault::Model, where, ".id: ", token.id, " is not between 0 and ", kMaxId);
+  require(token.content.size() <= kMaxAddedLength, Fault::Model, where, ".content: longer than ", kMaxAddedLength, " bytes");
+  require(parts.added.size() < kMaxAdded, Fault::Model, where, ": more than ", kMaxAdded, " added tokens");
+  parts.added_id[token.content] = token.id;
+  parts.added.push_back(std::move(token));
+}
+
+AddedToken added_token(const JsonPart& part, int64_t id, bool special) {
+  AddedToken token;
+  token.id = static_cast<int32_t>(std::clamp<int64_t>(id, -1, kMaxId + int64_t{1}));
+  token.content = part.text("content");
+  token.single_word = part.flag("single_word", false);
+  token.lstrip = part.flag("lstrip", false);
+  token.rstrip = part.flag("rstrip", false);
+  token.special = part.flag("special", special);
+  token.normalized = part.flag("normalized", !token.special);
+  return token;
+}
+
+// ---- the post-processor: what it puts before and after one text
+
+std::vector<int32_t> template_ids(const JsonPart& piece, const JsonPart& processor) {
+  const std::string name = piece.text("id");
+  const JsonPart known = processor.part("special_tokens");
+  if (!known.has(name.c_str())) piece.error("id", str("'", name, "' is not among ", known.where()));
+  const JsonPart token = known.part(name.c_str());
+  if (!token.has("ids") || !token.json()["ids"].is_array()) token.error("ids", "a list of ids is needed");
+  std::vector<int32_t> ids;
+  for (const auto& id : token.json()["ids"]) {
+    if (!id.is_number_integer() || id.get<int64_t>() < 0 || id.get<int64_t>() > kMaxId) token.error("ids", "not an id");
+    ids.push_back(id.get<int32_t>());
+  }
+  return ids;
+}
+
+void read_template(const JsonPart& processor, TokenizerParts& parts) {
+  std::vector<int32_t> before, after;
+  bool text_seen = false;
+  for (const JsonPart& piece : processor.list("single")) {
+    if (piece.has("Sequence")) {
+      if (text_seen) piece.error("Sequence", "the text may stand only once in the template");
+      text_seen = true;
+    } else {
+      const auto ids = template_ids(piece.part("SpecialToken"), processor);
+      auto& side = text_seen ? after : before;
+      side.insert(side.end(), ids.begin(), ids.end());
+    }
+  }
+  if (!text_seen) processor.error("single", "the text (Sequence A) is missing from the template");
+  parts.before.insert(parts.before.begin(), before.begin(), before.end());
+  parts.after.insert(parts.after.end(), after.begin(), after.end());
+}
+
+void read_post_processor(const JsonPart& part, TokenizerParts& parts) {
+  const std::string type = part.type();
+  const auto named = [&](const char* key) {  // ["</s>", 2]
+    const Json& pair = part.part(key).json();
+    if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_integer()) part.error(key, "a pair [token, id] is needed");
+    return pair[1].get<int32_t>();
+  };
+  if (type == "TemplateProcessing") {
+    read_template(part, parts);
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    parts.before.insert(parts.before.begin(), named("cls"));
+    parts.after.push_back(named("sep"));
+  } else if (type == "Sequence") {
+    for (const JsonPart& step : part.list("processors")) read_post_processor(step, parts);
+  } else if (type != "ByteLevel") {  // that one only trims offsets
+    part.error("type", str("the post-processor '", type, "' is not known; known are TemplateProcessing, ByteLevel, BertProcessing, "
+                           "RobertaProcessing and Sequence"));
+  }
+}
+
+// ---- tokenizer.json
+
+std::unique_ptr<const TokenModel> make_model(const ModelSource& source, bool bytes) {
+  const std::string type = model_type(source);
+  if (type == "BPE") return make_bpe(source, bytes);
+  if (type == "Unigram") return make_unigram(source);
+  if (type == "WordPiece") return make_word_piece(source);
+  if (type == "WordLevel") return make_word_level(source);
+  source.error("type", str("the model '", type, "' is not known; known are BPE, Unigram, WordPiece and WordLevel"));
+}
+
+struct Members {
+  std::string name;
+  std::map<std::string, std::string_view> raw;
+
+  Members(std::string_view text, const std::string& file) : name(file) {
+    JsonCursor cursor(text, file);
+    cursor.object([&](std::string_view key) {
+      const std::string owned(key);
+      raw[owned] = cursor.skip();
+    });
+    cursor.end();
+  }
+  // A member as a tree; null if absent.
+  Json tree(const std::string& key) const {
+    const auto it = raw.find(key);
+    return it == raw.end() ? Json() : parse_json(it->second, name + ": " + key);
+  }
+  std::string where(const std::string& key) const { return name + ": " + key; }
+};
+
+void assemble(TokenizerParts& parts, const Members& members, const ModelSource& model) {
+  const Json normalizer = members.tree("normalizer"), cutter = members.tree("pre_tokenizer"), post = members.tree("post_processor"),
+             decoder = members.tree("decoder"), added = members.tree("added_tokens");
+  if (!normalizer.is_null()) parts.normalizer = make_normalizer({normalizer, members.where("normalizer")});
+  const JsonPart cut_part(cutter, members.where("pre_tokenizer"));
+  parts.pre_tokenizers = make_pre_tokenizers(cutter.is_null() ? nullptr : &cut_part, model_type(model) == "BPE");
+  parts.model = make_model(model, parts.pre_tokenizers.bytes);
+  if (!post.is_null()) read_post_processor({post, members.where("post_processor")}, parts);
+  if (!decoder.is_null()) {
+    const JsonPart part(decoder, members.where("decoder"));
+    parts.decoder = make_decoder(part);
+    parts.byte_decoder = parts.model->works_on_bytes() && part.type() == "ByteLevel";
+  }
+  if (added.is_null()) return;
+  require(added.is_array(), Fault::Model, members.where("added_tokens"), ": a list is needed");
+  for (size_t i = 0; i < added.size(); ++i) {
+    const JsonPart part(added[i], members.where(str("added_tokens[", i, "]")));
+    add_token(parts, added_token(part, part.integer("id", -1), false), part.where());
+  }
+}
+
+// ---- tokenizer_config.json
+
+constexpr const char* kSpecialNames[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+
+// A token is given as text or as {"content": text, ...}.
+std::string token_text(const Json& token, const JsonPart& part, const char* key) {
+  if (token.is_string()) return token.get<std::string>();
+  if (token.is_object() && token.contains("content") && token["content"].is_string()) return token["content"].get<std::string>();
+  part.error(key, "a token is a string or an object with \"content\"");
+}
+
+void read_special_names(TokenizerParts& parts, const JsonPart& config) {
+  for (const char* name : kSpecialNames)
+    if (config.has(name) && !parts.special_tokens.count(name))
+      parts.special_tokens[name] = token_text(config.json()[name], config, name);
+  const char* more = "additional_special_tokens";
+  if (!config.has(more) || !parts.additional_special_tokens.empty()) return;
+  if (!config.json()[more].is_array()) config.error(more, "a list is needed");
+  for (const Json& token : config.json()[more]) parts.additional_special_tokens.push_back(token_text(token, config, more));
+}
+
+void read_config(TokenizerParts& parts, const JsonPart& config) {
+  read_special_names(parts, config);
+  parts.clean_up = config.flag("clean_up_tokenization_spaces", false);
+  if (config.has("model_max_length") && config.json()["model_max_length"].is_number()) {
+    const double length = config.json()["model_max_length"].get<double>();  // some files say 1e30 for "no limit"
+    parts.model_max_length = length >= 1 && length < 1e12 ? static_cast<int64_t>(length) : 0;
+  }
+  if (!config.has("added_tokens_decoder")) return;
+  const JsonPart table = config.part("added_tokens_decoder");
+  if (!table.json().is_object()) config.error("added_tokens_decoder", "an object is needed");
+  for (const auto& [key, value] : table.json().items()) {
+    const JsonPart part(value, table.where() + "." + key);
+    const bool number = !key.empty() && key.size() < 10 && std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+    require(number, Fault::Model, part.where(), ": the key must be an id");
+    add_token(parts, added_token(part, std::stol(key), false), part.where());
+  }
+}
+
+// add_bos_token and add_eos_token of the configuration overrule the post-processor.
+void apply_flags(TokenizerParts& parts, const JsonPart& config) {
+  const auto apply = [&](const char* key, const char* name, std::vector<int32_t>& side, bool front) {
+    if (!config.has(key) || !parts.special_tokens.count(name)) return;
+    const std::string& token = parts.special_tokens.at(name);
+    const auto it = parts.added_id.find(token);
+    const auto id = it != parts.added_id.end() ? std::optional(it->second) : parts.model->id(token);
+    if (!id) return;
+    const bool there = std::find(side.begin(), side.end(), *id) != side.end();
+    if (!config.flag(key, false)) side.erase(std::remove(side.begin(), side.end(), *id), side.end());
+    else if (!there) side.insert(front ? side.begin() : side.end(), *id);
+  };
+  apply("add_bos_token", "bos_token", parts.before, true);
+  apply("add_eos_token", "eos_token", parts.after, false);
+}
+
+// Builds the finders and the tables by id once everything is read.
+void finish(TokenizerParts& parts) {
+  // Tokens that the configuration names as special are so, whatever tokenizer.json says of them.
+  std::vector<std::string> named = parts.additional_special_tokens;
+  for (const auto& [name, token] : parts.special_tokens) named.push_back(token);
+  for (const std::string& name : named)
+    if (const auto id = parts.model->id(name)) add_token(parts, {.id = *id, .content = name, .special = true}, name);
+  parts.size = parts.model->size();
+  for (const AddedToken& token : parts.added) parts.size = std::max(parts.size, token.id + 1);
+  parts.added_at.assign(static_cast<size_t>(parts.size), -1);
+  std::vector<const AddedToken*> raw, normalized;
+  std::vector<std::string> raw_patterns, normalized_patterns;
+  for (size_t i = 0; i < parts.added.size(); ++i) {
+    AddedToken& token = parts.added[i];
+    parts.added_at[static_cast<size_t>(token.id)] = static_cast<int32_t>(i);
+    if (!byte_alphabet::append_bytes(token.bytes, token.content)) token.bytes = token.content;
+    if (!token.normalized) {
+      raw.push_back(&token), raw_patterns.push_back(token.content);
+      continue;
+    }
+    TokenText pattern = TokenText::of(token.content, 0, false);
+    if (parts.normalizer) parts.normalizer->apply(pattern);
+    normalized.push_back(&token), normalized_patterns.push_back(pattern.text);
+  }
+  parts.raw_finder.build(raw, raw_patterns);
+  parts.normalized_finder.build(normalized, normalized_patterns);
+}
+
+void complete(TokenizerParts& parts, std::string_view config_text, const std::string& config_name) {
+  const Json config = config_text.empty() ? Json::object() : parse_json(config_text, config_name);
+  const JsonPart part(config, config_name);
+  read_config(parts, part);
+  apply_flags(parts, part);
+  finish(parts);
+}
+
+void check_text(std::string_view& text, const std::string& name) {
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  const size_t good = unicode::valid_prefix(text);
+  require(good == text.size(), Fault::Model, name, ": not UTF-8 at byte ", good);
+}
+
+// ---- vocab.json and merges.txt
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+// The lines of merges.txt as a JSON list.
+std::string merges_json(std::string_view lines) {
+  std::string out = "[";
+  for (size_t begin = 0; begin < lines.size();) {
+    size_t end = std::min(lines.find('\n', begin), lines.size());
+    std::string_view line = lines.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || (out.size() == 1 && line.starts_with("#version"))) continue;
+    if (out.size() > 1) out += ',';
+    out += quoted(line);
+  }
+  return out + "]";
+}
+
+std::string optional_file(const fs::path& path) { return fs::is_regular_file(path) ? read_file(path, kMaxFile) : std::string(); }
+
+// The files do not say how text is cut: GPT-2's way, or Qwen2's where the configuration names that family.
+std::string implied_stages(const std::string& tokenizer_class, const std::string& model_type) {
+  const auto is_qwen = [](const std::string& name, const char* prefix) { return name.rfind(prefix, 0) == 0; };
+  const bool qwen = tokenizer_class.empty() ? is_qwen(model_type, "qwen") : is_qwen(tokenizer_class, "Qwen");
+  const std::string bytes = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":)";
+  std::string split(quoted(kQwen2Regex));
+  return qwen ? R"({"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)" + split +
+                    R"(},"behavior":"Isolated"},)" + bytes + R"(false}]},"decoder":{"type":"ByteLevel"}})"
+              : R"({"pre_tokenizer":)" + bytes + R"(true},"decoder":{"type":"ByteLevel"}})";
+}
+
+std::unique_ptr<TokenizerParts> read_vocab_and_merges(const fs::path& dir, const std::string& config) {
+  const std::string vocab = read_file(dir / "vocab.json", kMaxFile), merges = merges_json(read_file(dir / "merges.txt", kMaxFile));
+  const std::string name = (dir / "vocab.json").string() + " and merges.txt";
+  std::string_view vocab_view = vocab, merges_view = merges;
+  check_text(vocab_view, (dir / "vocab.json").string());
+  check_text(merges_view, (dir / "merges.txt").string());
+  const auto value_of = [](const std::string& text, const fs::path& path, const char* key) {
+    if (text.empty()) return std::string();
+    const Json tree = parse_json(text, path.string());
+    return JsonPart(tree, path.string()).text(key, "");
+  };
+  const std::string stages = implied_stages(value_of(config, dir / "tokenizer_config.json", "tokenizer_class"),
+                                            value_of(optional_file(dir / "config.json"), dir / "config.json", "model_type"));
+  auto parts = std::make_unique<TokenizerParts>();
+  assemble(*parts, Members(stages, name), ModelSource(name, {{"type", "\"BPE\""}, {"vocab", vocab_view}, {"merges", merges_view}}));
+  if (const std::string text = optional_file(dir / "added_tokens.json"); !text.empty()) {
+    const std::string where = (dir / "added_tokens.json").string();
+    const Json tree = parse_json(text, where);
+    require(tree.is_object(), Fault::Model, where, ": an object of token to id is needed");
+    for (const auto& [token, id] : tree.items()) {
+      require(id.is_number_integer(), Fault::Model, where, ": ", token, ": an id is needed");
+      add_token(*parts, {.id = id.get<int32_t>(), .content = token, .special = true}, where);
+    }
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::string_view config, const std::string& name) {
+  check_text(tokenizer, name);
+  check_text(config, "tokenizer_config.json");
+  const Members members(tokenizer, name);
+  const auto model = members.raw.find("model");
+  require(model != members.raw.end(), Fault::Model, name, ": \"model\" is missing; this is not a tokenizer.json of the tokenizers library");
+  auto parts = std::make_unique<TokenizerParts>();
+  assemble(*parts, members, ModelSource(model->second, name));
+  complete(*parts, config, "tokenizer_config.json");
+  return parts;
+}
+
+std::unique_ptr<TokenizerParts> read_tokenizer(const fs::path& path) {
+  const bool folder = fs::is_directory(path);
+  const fs::path dir = folder ? path : path.parent_path(), file = folder ? dir / "tokenizer.json" : path;
+  require(fs::exists(path), Fault::Io, "the tokenizer ", path.string(), " does not exist");
+  const std::string config = optional_file(dir / "tokenizer_config.json");
+  const std::string config_name = (dir / "tokenizer_config.json").string();
+  std::unique_ptr<TokenizerParts> parts;
+  if (fs::is_regular_file(file)) {
+    const std::string text = read_file(file, kMaxFile);
+    std::string_view view = text;
+    check_text(view, file.string());
+    const Members members(view, file.string());
+    require(members.raw.count("model"), Fault::Model, file.string(), ": \"model\" is missing; this is not a tokenizer.json");
+    parts = std::make_unique<TokenizerParts>();
+    assemble(*parts, members, ModelSource(members.raw.at("model"), file.string()));
+  } else {
+    require(fs::is_regular_file(dir / "vocab.json") && fs::is_regular_file(dir / "merges.txt"), Fault::Model, path.string(),
+            " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt");
+    parts = read_vocab_and_merges(dir, config);
+  }
+  std::string_view config_view = config;
+  check_text(config_view, config_name);
+  if (const std::string map = optional_file(dir / "special_tokens_map.json"); config.empty() && !map.empty()) {
+    const Json tree = parse_json(map, (dir / "special_tokens_map.json").string());
+    read_special_names(*parts, {tree, (dir / "special_tokens_map.json").string()});
+  }
+  complete(*parts, config_view, config_name);
+  return parts;
+}
+
+}  // namespace apus

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model says, taken apart: reasoning (<think>...</think>), tool calls in the format its template teaches, and the
+// rest as content; for whole texts, and for a stream without ever showing half a marker.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace apus {
+
+enum class ToolFormat {
+  None,       // calls are not looked for
+  Hermes,     // <tool_call>{"name", "arguments"}</tool_call>
+  Llama3,     // {"name", "parameters"} alone, after <|python_tag|> or not
+  QwenCoder,  // <tool_call><function=name><parameter=key>value</parameter></function></tool_call>
+  DeepSeek,   // <|tool_call_begin|>name<|tool_sep|>{...} with DeepSeek's bars, V3 (fenced) and V3.1
+  Mistral,    // [TOOL_CALLS][{"name", "arguments"}] or [TOOL_CALLS]name[ARGS]{...}
+};
+
+const char* tool_format_name(ToolFormat format);                  // "none", "hermes", ...
+ToolFormat tool_format(std::string_view name);                    // Fault::Usage with the known ones
+ToolFormat guess_tool_format(std::string_view chat_template);     // by the markers in the template's text
+bool guess_reasoning(std::string_view chat_template);             // does it know <think>?
+bool opens_reasoning(std::string_view rendered_prompt);           // does the prompt end inside an open <think>?
+
+struct ToolCall {
+  std::string name;
+  std::string arguments;  // JSON text
+};
+
+// A piece of a message, in order. A tool call's first delta carries its name, the following ones parts of its arguments.
+struct ChatDelta {
+  enum class Kind { Content, Reasoning, ToolName, ToolArguments } kind;
+  std::string text;
+  int call = -1;  // which tool call, from 0
+};
+
+struct ChatPieces {
+  std::string content, reasoning;
+  std::vector<ToolCall> calls;
+};
+
+struct ChatParserOptions {
+  ToolFormat format = ToolFormat::None;
+  bool reasoning = true;            // split off <think>...</think>
+  bool starts_in_reasoning = false;  // the prompt ended with <think>
+};
+
+// Feed it the text as it comes; every delta is final. A call that turns out malformed comes back as content.
+class ChatParser {
+ public:
+  explicit ChatParser(ChatParserOptions options);
+  ~ChatParser();
+  ChatParser(ChatParser&&) noexcept;
+  std::vector<ChatDelta> feed(std::string_view text);
+  std::vector<ChatDelta> finish();  // the end of the generation: what was held back comes out
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+ChatPieces parse_chat(std::string_view text, const ChatParserOptions& options);
+
+}  // namespace apus

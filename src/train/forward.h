@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass of training: NEFTune noise on the embeddings, layers kept or recomputed.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "data/batch.h"
+#include "models/model.h"
+
+namespace apus {
+
+struct Forward {
+  int64_t recomputed_layers = 0;  // the first so many layers run again in the backward pass
+  double neftune_alpha = 0;       // noise U(-1, 1) * alpha / sqrt(tokens of the sequence * hidden)
+  // Called with each part's name and output ("embedding", "layer 3", "final norm"); to look for values that are not finite.
+  std::function<void(const std::string& part, const at::Tensor& output)> watch;
+
+  at::Tensor hidden(const Model& model, Batch& batch) const;  // [T, D], after the final norm
+};
+
+}  // namespace apus

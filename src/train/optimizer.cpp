@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/optimizer.h"
+
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "train/dither.h"
+
+namespace apus {
+
+Optimizer::Optimizer(std::string kind, std::vector<ParamGroup> groups, Rounding rounding)
+    : rounding_(rounding), kind_(std::move(kind)), groups_(std::move(groups)) {
+  for (const ParamGroup& group : groups_)
+    for (const NamedParam& param : group.params)
+      slots_.push_back({.param = &param, .group = &group, .index = static_cast<int64_t>(slots_.size()), .state = {}});
+}
+
+bool Optimizer::keeps_master(const at::Tensor& param) const { return rounding_ == Rounding::Master && param.scalar_type() != at::kFloat; }
+
+Optimizer::Slot& Optimizer::ready(size_t i) {
+  Slot& slot = slots_[i];
+  if (!slot.state.empty()) return slot;
+  at::NoGradGuard no_grad;
+  init(slot);
+  if (keeps_master(slot.param->tensor)) slot.state["master"] = slot.param->tensor.detach().to(at::kFloat);
+  return slot;
+}
+
+void Optimizer::step(double lr_factor, double grad_scale) {
+  at::NoGradGuard no_grad;
+  ++steps_;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const at::Tensor& grad = slots_[i].param->tensor.grad();
+    if (!grad.defined()) continue;
+    Slot& slot = ready(i);
+    update(slot, slot.param->tensor.detach(), grad, {slot.group->lr * lr_factor, slot.group->weight_decay, grad_scale, steps_});
+  }
+}
+
+void Optimizer::change_in_f32(Slot& slot, at::Tensor param, const Update& u, const std::function<void(at::Tensor&)>& change) const {
+  if (param.scalar_type() == at::kFloat) return change(param);
+  at::Tensor wide = keeps_master(param) ? slot.state.at("master") : param.to(at::kFloat);
+  change(wide);
+  if (rounding_ == Rounding::Stochastic)
+    round_stochastic_(param, wide, slot.index, u.step);
+  else
+    param.copy_(wide);
+}
+
+void Optimizer::zero_grad() {
+  for (const Slot& slot : slots_) slot.param->tensor.mutable_grad().reset();
+}
+
+std::vector<at::Tensor> Optimizer::gradients() const {
+  std::vector<at::Tensor> all;
+  for (const Slot& slot : slots_)
+    if (slot.param->tensor.grad().defined()) all.push_back(slot.param->tensor.grad());
+  return all;
+}
+
+std::map<std::string, at::Tensor> Optimizer::state() {
+  std::map<std::string, at::Tensor> all;
+  for (size_t i = 0; i < slots_.size(); ++i)
+    for (const auto& [what, tensor] : ready(i).state) all[slots_[i].param->name + "/" + what] = tensor;
+  return all;
+}
+
+void Optimizer::load(const std::map<std::string, at::Tensor>& saved, int64_t steps) {
+  at::NoGradGuard no_grad;
+  std::vector<std::string> wrong;
+  const auto mine = state();
+  for (const auto& [name, tensor] : mine) {
+    const auto found = saved.find(name);
+    if (found == saved.end())
+      wrong.push_back(name + " is not in the checkpoint");
+    else if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != tensor.scalar_type())
+      wrong.push_back(apus::str(name, " is ", found->second.sizes(), " ", found->second.scalar_type(), " there and ", tensor.sizes(), " ", tensor.scalar_type(), " here"));
+  }
+  for (const auto& [name, tensor] : saved)
+    if (!mine.count(name)) wrong.push_back(name + " is only in the checkpoint");
+  if (wrong.size() > 8) wrong.resize(8), wrong.push_back("...");
+  require(wrong.empty(), Fault::Usage, "the optimizer state of the checkpoint does not fit this run (optimizer, tuner, dtype or trainable parameters ",
+          "were changed?): ", join(wrong, "; "), ". Keep the flags of the first run, or give --resume_only_model true");
+  for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(saved.at(name));
+  steps_ = steps;
+}
+
+std::map<std::string, std::string> parse_optim_args(const std::string& text) {
+  std::map<std::string, std::string> out;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    part.erase(std::remove(part.begin(), part.end(), ' '), part.end());
+    if (part.empty()) continue;
+    const size_t equals = part.find('=');
+    require(equals != std::string::npos && equals > 0, Fault::Usage, "--optim_args: '", part, "' is not of the form key=value");
+    out[part.substr(0, equals)] = part.substr(equals + 1);
+  }
+  return out;
+}
+
+const std::vector<std::string>& optimizer_names() {
+  static const std::vector<std::string> names = {"adamw_torch", "adamw_torch_fused", "adamw", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "sgd", "adafactor"};
+  return names;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {
+  const auto is = [&](const char* a) { return spec.kind == a; };
+  const auto& known = optimizer_names();
+  require(std::find(known.begin(), known.end(), spec.kind) != known.end(), Fault::Usage, "--optim ", spec.kind, " is not available; possible: ", join(known));
+  if (spec.muon) return make_muon(spec, std::move(groups));
+  if (is("sgd")) return make_sgd(spec, std::move(groups));
+  if (is("adafactor")) return make_adafactor(spec, std::move(groups));
+  return make_adamw(spec, std::move(groups), is("adamw_8bit") || is("adamw_bnb_8bit") || is("paged_adamw_8bit"));
+}
+
+}  // namespace apus

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimizers. The base class owns the parameters, their groups and the state; a subclass is the update of one parameter.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace apus {
+
+struct NamedParam {
+  std::string name;
+  at::Tensor tensor;  // a leaf; its gradient is tensor.grad()
+};
+
+struct ParamGroup {
+  std::string name;
+  double lr = 0, weight_decay = 0;
+  std::vector<NamedParam> params;
+};
+
+// How a bf16 parameter takes updates smaller than its last bit. f32 parameters need none of this.
+enum class Rounding {
+  Master,      // an f32 copy is kept, the parameter is its rounding
+  Stochastic,  // no copy; rounded up or down in proportion, so that small updates count on average
+  Nearest,     // no copy; small updates are lost
+};
+
+struct OptimizerSpec {
+  std::string kind = "adamw_torch";  // --optim
+  bool muon = false;                 // --optimizer muon: matrices by Muon, the rest by AdamW
+  double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
+  Rounding rounding = Rounding::Master;
+  std::map<std::string, std::string> arguments;  // --optim_args key=value,...
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // One update of every parameter that has a gradient. The groups' learning rates are multiplied by lr_factor, the gradients
+  // by grad_scale (clipping).
+  void step(double lr_factor, double grad_scale);
+  void zero_grad();
+  std::vector<at::Tensor> gradients() const;
+  const std::vector<ParamGroup>& groups() const { return groups_; }
+  double lr(double lr_factor) const { return groups_.empty() ? 0 : groups_.front().lr * lr_factor; }  // what the log shows
+
+  // The state as named tensors ("<parameter>/<what>"), for checkpoints. load() wants exactly these names and shapes and
+  // throws Fault::Usage naming what differs.
+  std::map<std::string, at::Tensor> state();
+  void load(const std::map<std::string, at::Tensor>& saved, int64_t steps);
+  int64_t steps() const { return steps_; }
+  const std::string& kind() const { return kind_; }
+
+ protected:
+  struct Slot {
+    const NamedParam* param = nullptr;
+    const ParamGroup* group = nullptr;
+    int64_t index = 0;                         // among all parameters
+    std::map<std::string, at::Tensor> state;  // created by init(), once
+  };
+  struct Update {
+    double lr, weight_decay, grad_scale;
+    int64_t step;  // from 1
+  };
+  Optimizer(std::string kind, std::vector<ParamGroup> groups, Rounding rounding);
+  virtual void init(Slot& slot) const = 0;
+  virtual void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const = 0;
+
+  bool keeps_master(const at::Tensor& param) const;
+  // Calls change(f32 parameter) and puts the result back by the rounding in force.
+  void change_in_f32(Slot& slot, at::Tensor param, const Update& u, const std::function<void(at::Tensor&)>& change) const;
+
+  Rounding rounding_;
+
+ private:
+  Slot& ready(size_t i);
+  std::string kind_;
+  std::vector<ParamGroup> groups_;
+  std::vector<Slot> slots_;
+  int64_t steps_ = 0;
+};
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
+const std::vector<std::string>& optimizer_names();
+std::map<std::string, std::string> parse_optim_args(const std::string& text);  // "a=1,b=2"; also JSON-free spaces
+
+// The subclasses, one file each.
+std::unique_ptr<Optimizer> make_adamw(const OptimizerSpec& spec, std::vector<ParamGroup> groups, bool states_8bit);
+std::unique_ptr<Optimizer> make_sgd(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
+std::unique_ptr<Optimizer> make_adafactor(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
+std::unique_ptr<Optimizer> make_muon(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
+
+}  // namespace apus

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trainer's log lines, evaluation and checkpoints.
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "device/device.h"
+#include "train/trainer.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+// Adds what every line ends with, and hands it to the log and the history.
+void Trainer::report(Json values) {
+  if (!p_.log) return;
+  const double seconds = watch_.seconds();
+  const auto done = static_cast<double>(std::max<int64_t>(1, step_ - first_step_));
+  values["epoch"] = rounded(epoch_now());
+  Json kept = values;
+  kept["step"] = step_;
+  result_.log_history.push_back(kept);
+  values["global_step/max_steps"] = str(step_, "/", max_steps_);
+  values["elapsed_time"] = spoken_time(seconds);
+  values["remaining_time"] = spoken_time(seconds / done * static_cast<double>(max_steps_ - step_));
+  values["memory(GiB)"] = rounded(static_cast<double>(kind_of(p_.device).memory(std::max<int>(0, p_.device.index())).peak) / (1 << 30), 2);
+  values["train_speed(s/it)"] = rounded(seconds / done, 6);
+  p_.log->log(step_, values);
+}
+
+void Trainer::log_training() {
+  const Json ratios = metrics_.take(p_.data_ranks);
+  Json line = Json::object();
+  line["loss"] = logged_steps_ ? loss_since_log_ / static_cast<double>(logged_steps_) : NAN;
+  line["grad_norm"] = last_norm_;
+  line["learning_rate"] = last_lr_;
+  line.update(ratios);
+  progress_->note(str("loss ", rounded(line["loss"].get<double>(), 4)));
+  loss_since_log_ = 0, logged_steps_ = 0;
+  report(line);
+}
+
+void Trainer::evaluate() {
+  at::NoGradGuard no_grad;
+  const Stopwatch watch;
+  double loss = 0, count = 0, sequences = 0, batches = 0;
+  Metrics metrics;
+  p_.eval->start(0);
+  for (auto batch = p_.eval->next(); batch; batch = p_.eval->next(), ++batches) {
+    Batch here = batch->to(p_.device);
+    const Loss part = p_.algorithm.loss(p_.actors, here, Forward{});
+    loss += part.sum.item<double>(), count += p_.algorithm.count(here), sequences += static_cast<double>(here.step.length_q.size());
+    metrics.add(part.metrics);
+  }
+  loss = summed(loss), count = summed(count), sequences = summed(sequences);
+  Json line = {{"eval_loss", count > 0 ? loss / count : NAN}};
+  line.update(metrics.take(p_.data_ranks, "eval_"));
+  if (p_.evaluate_more) line.update(p_.evaluate_more());
+  const double seconds = watch.seconds();
+  line["eval_runtime"] = rounded(seconds, 4), line["eval_samples_per_second"] = rounded(sequences / seconds, 3), line["eval_steps_per_second"] = rounded(batches / seconds, 3);
+  last_evaluated_ = step_;
+  report(line);
+
+  require(line.contains(o_.metric_for_best_model), Fault::Usage, "--metric_for_best_model ", o_.metric_for_best_model, " is not among the values of the evaluation: ", line.dump());
+  const double value = line[o_.metric_for_best_model].get<double>();
+  const bool better = std::isfinite(value) && (!result_.best_metric || (o_.greater_is_better ? value > *result_.best_metric : value < *result_.best_metric));
+  evaluations_without_gain_ = better ? 0 : evaluations_without_gain_ + 1;
+  if (!better) return;
+  result_.best_metric = value;
+  result_.best_checkpoint = o_.output_dir / str("checkpoint-", step_);  // dropped at the end if it was never saved
+}
+
+RunState Trainer::state() const {
+  RunState s;
+  s.step = step_, s.epoch = epoch_, s.data = p_.train.position(), s.exact = o_.exact, s.noted = o_.noted;
+  s.exact["gradient_accumulation_steps"] = o_.gradient_accumulation_steps;
+  s.exact["seed"] = o_.seed;
+  s.exact["data_parallel_ranks"] = p_.data_ranks.size();
+  s.noted["learning_rate"] = p_.base_lr, s.noted["max_steps"] = max_steps_, s.noted["max_grad_norm"] = o_.max_grad_norm;
+  s.optimizer = p_.optimizer.kind();
+  s.trainer = trainer_json();
+  return s;
+}
+
+Json Trainer::trainer_json() const {
+  const auto path = [](const std::optional<fs::path>& p) { return p ? Json(p->string()) : Json(); };
+  return {{"best_global_step", nullptr},
+          {"best_metric", result_.best_metric ? Json(*result_.best_metric) : Json()},
+          {"best_model_checkpoint", path(result_.best_checkpoint)},
+          {"epoch", epoch_now()},
+          {"eval_steps", o_.eval_steps},
+          {"global_step", step_},
+          {"is_hyper_param_search", false},
+          {"is_local_process_zero", true},
+          {"is_world_process_zero", true},
+          {"log_history", result_.log_history},
+          {"logging_steps", o_.logging_steps},
+          {"max_steps", max_steps_},
+          {"num_input_tokens_seen", tokens_seen_},
+          {"num_train_epochs", o_.num_train_epochs},
+          {"save_steps", o_.save_steps},
+          {"stateful_callbacks", Json::object()},
+          {"optimizer_steps", p_.optimizer.steps()},
+          {"micro_batches_in_epoch", micro_in_epoch_}};
+}
+
+// A disk that is full must not end a run that could go on: only the last save of a run throws.
+void Trainer::save(bool must) {
+  const fs::path target = o_.output_dir / str("checkpoint-", step_);
+  last_saved_ = step_;
+  if (p_.data_ranks.rank() == 0) {
+    try {
+      FolderWriter folder(target);
+      p_.save_model(folder.dir());
+      if (o_.save_only_model)
+        write_file_atomic(folder.dir() / "trainer_state.json", trainer_json().dump(2) + "\n");
+      else
+        write_full_state(folder.dir());
+      folder.commit();
+    } catch (const Error& e) {
+      if (must || e.at.fault != Fault::Io) throw;
+      log_warning("no checkpoint at step ", step_, ": ", e.what(), ". Training goes on; earlier checkpoints are untouched");
+      p_.data_ranks.barrier();
+      return;
+    }
+    log_info("Saving model checkpoint to ", target.string());
+    result_.last_checkpoint = target;
+    std::vector<fs::path> keep = {target};
+    if (result_.best_checkpoint) keep.push_back(*result_.best_checkpoint);
+    rotate_checkpoints(o_.output_dir, o_.save_total_limit, keep);
+    if (o_.create_checkpoint_symlink) {
+      point_link(o_.output_dir, "last", target);
+      if (result_.best_checkpoint && fs::exists(*result_.best_checkpoint)) point_link(o_.output_dir, "best", *result_.best_checkpoint);
+    }
+  }
+  p_.data_ranks.barrier();
+}
+
+void Trainer::write_full_state(const fs::path& dir) const {
+  RunState s = state();
+  s.optimizer_state = p_.optimizer.state();
+  write_state(dir, s);
+}
+
+}  // namespace apus

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop: collect, loss, backward, clip, update; log, evaluate, save; stop and resume.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "checkpoint/state.h"
+#include "device/comm.h"
+#include "train/algorithm.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+#include "train/run_log.h"
+#include "train/schedule.h"
+#include "train/source.h"
+
+namespace apus {
+
+enum class When { Never, Steps, Epoch };
+
+struct TrainerOptions {
+  int64_t max_steps = -1;                    // > 0 wins over epochs
+  double num_train_epochs = 3;
+  int64_t gradient_accumulation_steps = 1;
+  double max_grad_norm = 1;                  // 0: no clipping
+  int64_t logging_steps = 5;
+  bool logging_first_step = true;
+  When save = When::Steps, eval = When::Never;
+  int64_t save_steps = 500, eval_steps = 500;
+  bool eval_on_start = false;
+  int64_t save_total_limit = 0;              // 0: all
+  bool save_only_model = false, create_checkpoint_symlink = false;
+  std::string metric_for_best_model = "eval_loss";
+  bool greater_is_better = false;
+  int64_t early_stop_interval = 0;           // > 0: evaluations without improvement that end the run
+  int64_t max_bad_steps = 10;                // updates in a row without finite gradients that end the run
+  double router_aux_loss_coef = 0;
+  uint64_t seed = 42;
+  Forward forward;
+  std::filesystem::path output_dir;
+  Json exact, noted;                         // see RunState
+};
+
+// What the trainer is given to work with. References outlive it.
+struct TrainerParts {
+  Algorithm& algorithm;
+  Actors actors;
+  Optimizer& optimizer;
+  std::function<Schedule(int64_t steps)> schedule;  // made when the number of steps is known
+  double base_lr;
+  BatchSource& train;
+  BatchSource* eval = nullptr;
+  Comm& data_ranks;                                 // sums over data-parallel ranks
+  RunLog* log = nullptr;                            // on the first rank
+  c10::Device device = c10::Device(c10::kCPU);
+  std::function<void(const std::filesystem::path& dir)> save_model;  // weights or adapter, configs
+  std::function<Json()> evaluate_more;              // by generation; eval_* values, may be empty
+  const StopFlag* stop = nullptr;
+};
+
+struct TrainResult {
+  int64_t step = 0;
+  bool stopped_early = false, interrupted = false;
+  std::optional<std::filesystem::path> last_checkpoint, best_checkpoint;
+  std::optional<double> best_metric;
+  Json log_history = Json::array();
+  int64_t bad_steps = 0;
+};
+
+class Trainer {
+ public:
+  Trainer(TrainerParts parts, TrainerOptions options);
+  // Goes on from a checkpoint's state (its weights are loaded already). skip_data false: the data starts anew.
+  void resume(const RunState& state, bool skip_data);
+  TrainResult run();
+  int64_t max_steps() const { return max_steps_; }
+
+ private:
+  struct StepResult {
+    double loss = 0, grad_norm = 0;
+    bool updated = false;
+  };
+  // trainer.cpp: the loop
+  int64_t steps_per_epoch() const;
+  bool next_batches(std::vector<Batch>& batches);
+  bool after_step(const StepResult& r, bool epoch_ended);
+  double epoch_now() const;
+  // update.cpp: one step
+  StepResult step(std::vector<Batch> batches);
+  double backward(std::vector<Batch>& batches, double total);
+  void prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const;
+  double summed(double value) const;
+  void reduce_gradients();
+  std::string find_not_finite(std::vector<Batch>& batches);
+  // report.cpp: logging, evaluation, saving
+  void log_training();
+  void evaluate();
+  void save(bool must);
+  void write_full_state(const std::filesystem::path& dir) const;
+  RunState state() const;
+  Json trainer_json() const;
+  void report(Json values);
+
+  TrainerParts p_;
+  TrainerOptions o_;
+  Schedule schedule_;
+  int64_t max_steps_ = 0, step_ = 0, first_step_ = 0, epoch_ = 0, micro_in_epoch_ = 0, bad_in_a_row_ = 0;
+  int64_t evaluations_without_gain_ = 0, last_saved_ = -1, last_evaluated_ = -1;
+  int64_t logged_steps_ = 0, tokens_seen_ = 0;
+  double loss_since_log_ = 0, last_norm_ = 0, last_lr_ = 0;
+  Metrics metrics_;
+  TrainResult result_;
+  Stopwatch watch_;
+  std::unique_ptr<Progress> progress_;
+};
+
+}  // namespace apus

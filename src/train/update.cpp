@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// One update of the weights: micro-batches, gradients over all ranks, clipping, and what happens when a number is not finite.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "nn/moe.h"
+#include "ops/ops.h"
+#include "train/trainer.h"
+
+namespace apus {
+namespace {
+
+bool all_finite(const at::Tensor& t) { return at::isfinite(t.detach()).all().item<bool>(); }
+
+}  // namespace
+
+double Trainer::summed(double value) const {
+  if (p_.data_ranks.size() == 1) return value;
+  at::Tensor t = at::tensor({value}, at::kDouble);
+  p_.data_ranks.all_reduce(t)->wait();
+  return t.item<double>();
+}
+
+// Seeds are a function of (seed, step, rank, micro-batch): a resumed run draws the same masks without any saved generator.
+void Trainer::prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const {
+  const uint64_t stream = static_cast<uint64_t>(step_) * static_cast<uint64_t>(p_.data_ranks.size()) + static_cast<uint64_t>(p_.data_ranks.rank());
+  batch.step.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, stream, micro));
+  if (o_.router_aux_loss_coef > 0 && p_.actors.policy.shape().experts > 0) {
+    router->scale = o_.router_aux_loss_coef * share;
+    batch.step.router = router;
+  }
+}
+
+double Trainer::backward(std::vector<Batch>& batches, double total) {
+  double loss = 0;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    Batch& batch = batches[i] = batches[i].to(p_.device);
+    const double share = p_.algorithm.count(batch) / total;
+    RouterLoss router;
+    prepare(batch, i, &router, share);
+    Loss part = p_.algorithm.loss(p_.actors, batch, o_.forward);
+    if (part.sum.requires_grad()) (part.sum * (1 / total)).backward();
+    loss += part.sum.item<double>() / total;
+    if (batch.step.router) {
+      const at::Tensor value = router.value();
+      loss += router.scale * value.item<double>();
+      part.metrics["aux_loss"] = {value * share, at::tensor(share)};
+      batch.step.router = nullptr;
+    }
+    metrics_.add(part.metrics);
+    batch.step.cos = batch.step.sin = at::Tensor();
+  }
+  return summed(loss);
+}
+
+void Trainer::reduce_gradients() {
+  if (p_.data_ranks.size() == 1) return;
+  for (const ParamGroup& group : p_.optimizer.groups())
+    for (const NamedParam& p : group.params) {
+      at::Tensor grad = p.tensor.grad().defined() ? p.tensor.grad() : at::zeros_like(p.tensor);
+      p_.data_ranks.all_reduce(grad)->wait();
+      p.tensor.mutable_grad() = grad;
+    }
+}
+
+Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
+  batches = p_.algorithm.collect(p_.actors, std::move(batches));
+  double count = 0;
+  for (const Batch& b : batches) count += p_.algorithm.count(b), tokens_seen_ += b.id_T.numel();
+  const double total = summed(count);
+  last_lr_ = p_.optimizer.lr(schedule_(step_));
+  StepResult out;
+  if (total <= 0) {
+    log_warning("step ", step_ + 1, " holds no token to learn from; nothing is updated");
+    return out;
+  }
+  out.loss = backward(batches, total);
+  reduce_gradients();
+  out.grad_norm = std::sqrt(ops::sum_of_squares(p_.optimizer.gradients()));
+  if (std::isfinite(out.loss) && std::isfinite(out.grad_norm)) {
+    const double scale = o_.max_grad_norm > 0 ? std::min(1.0, o_.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
+    p_.optimizer.step(schedule_(step_), scale);
+    out.updated = true;
+    bad_in_a_row_ = 0;
+  } else {
+    ++bad_in_a_row_, ++result_.bad_steps;
+    const std::string where = find_not_finite(batches);
+    log_warning("step ", step_ + 1, ": ", where, "; this update is left out (", bad_in_a_row_, " in a row, ", o_.max_bad_steps, " end the run)");
+    require(bad_in_a_row_ < o_.max_bad_steps, Fault::Model, "training diverged: ", bad_in_a_row_, " updates in a row had no finite gradient; ", where, ". Last good checkpoint: ",
+            result_.last_checkpoint ? result_.last_checkpoint->string() : "none", ". Lower --learning_rate, add --warmup_ratio, or train in float32");
+  }
+  p_.optimizer.zero_grad();
+  return out;
+}
+
+// The first place, in the order of computation, whose values are not finite.
+std::string Trainer::find_not_finite(std::vector<Batch>& batches) {
+  std::string bad_weight, bad_gradient;
+  p_.actors.policy.visit([&](const std::string& name, Param& p) {
+    if (bad_weight.empty() && p.data.defined() && !all_finite(p.data)) bad_weight = name;
+  });
+  if (!bad_weight.empty()) return "the weight " + bad_weight + " holds values that are not finite";
+  at::NoGradGuard no_grad;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    std::string first;
+    Forward forward = o_.forward;
+    forward.watch = [&](const std::string& part, const at::Tensor& x) {
+      if (first.empty() && !all_finite(x)) first = part;
+    };
+    const Loss loss = p_.algorithm.loss(p_.actors, batches[i], forward);
+    if (!first.empty()) return str("the output of ", first, " is not finite (micro-batch ", i + 1, " of ", batches.size(), ")");
+    if (!all_finite(loss.sum)) return str("the loss is not finite, though the final hidden states are (micro-batch ", i + 1, " of ", batches.size(), ")");
+  }
+  for (const ParamGroup& group : p_.optimizer.groups())
+    for (const NamedParam& p : group.params)  // the last one in the order of computation is where the backward pass met it first
+      if (p.tensor.grad().defined() && !all_finite(p.tensor.grad())) bad_gradient = p.name;
+  return bad_gradient.empty() ? "the sum of the gradients is too large for its type" : "the gradient of " + bad_gradient + " is not finite, though the forward pass is";
+}
+
+}  // namespace apus

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights in and out of folders: round trips in one file and in shards, stacked experts, and everything that can be wrong,
+// told at once.
+#include "checkpoint/weights.h"
+
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "models/presets.h"
+#include "tests/golden.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+struct Folder {
+  Folder() : path(fs::temp_directory_path() / str("apus-weights-", ::getpid())) { fs::create_directories(path); }
+  ~Folder() { fs::remove_all(path); }
+  fs::path path;
+};
+
+std::string message_of(const std::function<void()>& f, Fault fault) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.at.fault, fault) << e.what();
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+void expect_has(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks: " << part; }
+
+std::map<std::string, at::Tensor> tensors_of(Module& model) {
+  std::map<std::string, at::Tensor> all;
+  each_disk_tensor(model, [&](const DiskTensor& t) { all[t.name] = t.data; });
+  return all;
+}
+
+TEST(Weights, SavedShardsLoadToTheSameTensors) {
+  for (const char* name : {"qwen2", "qwen3_moe_norm", "qwen3_moe_nonorm"}) {
+    Folder folder;
+    const auto dir = golden::models() / name / "checkpoint";
+    const auto model = load_model(dir, {.dtype = at::kBFloat16});
+    fs::copy_file(dir / "config.json", folder.path / "config.json");
+    save_weights(*model, folder.path, 100'000, at::kBFloat16);
+    ASSERT_TRUE(fs::exists(folder.path / "model.safetensors.index.json"));
+    EXPECT_GT(std::distance(fs::directory_iterator(folder.path), fs::directory_iterator()), 3) << name;
+    const auto again = load_model(folder.path, {.dtype = at::kBFloat16});
+    const auto before = tensors_of(*model), after = tensors_of(*again);
+    ASSERT_EQ(before.size(), after.size());
+    for (const auto& [key, tensor] : before) EXPECT_TRUE(at::equal(tensor, after.at(key))) << key;
+    const TensorFolder original(dir);
+    for (const auto& [key, tensor] : before) EXPECT_TRUE(at::equal(tensor, original.tensor(key))) << key;
+    EXPECT_EQ(original.names().size(), before.size());
+  }
+}
+
+TEST(Weights, EverySpellingOfTheConfigMeansTheSameModel) {
+  for (const char* name : {"qwen2", "qwen2_sliding", "qwen3", "qwen3_yarn", "qwen3_moe_norm", "llama3"}) {
+    const auto dir = golden::models() / name / "checkpoint";
+    const auto shapes = [&](const char* file) {
+      const Json config = Json::parse(read_file(dir / file));
+      const auto model = make_model(config);
+      Step step = packed_step({40}, at::kCPU);
+      model->begin(step);
+      return std::pair(disk_shapes(*model).size(), step.cos.sum().item<double>() + 3 * step.sin.sum().item<double>());
+    };
+    EXPECT_EQ(shapes("config.json"), shapes("config.as_saved_by_transformers.json")) << name;
+    EXPECT_EQ(shapes("config.json"), shapes("config.as_saved_by_transformers_5.json")) << name;
+  }
+}
+
+TEST(Weights, MappedWeightsAreNotCopied) {
+  const auto model = load_model(golden::models() / "qwen2/checkpoint", {.dtype = at::kBFloat16});
+  model->visit([](const std::string& name, Param& p) { EXPECT_TRUE(p.mapped) << name; });
+  const auto owned = load_model(golden::models() / "qwen2/checkpoint", {.dtype = at::kBFloat16, .own = [](const std::string& n) { return n.ends_with("norm.weight"); }});
+  owned->visit([](const std::string& name, Param& p) { EXPECT_EQ(p.mapped, !name.ends_with("norm.weight")) << name; });
+}
+
+TEST(Weights, EverythingWrongIsReportedAtOnce) {
+  Folder folder;
+  const auto dir = golden::models() / "qwen2/checkpoint";
+  fs::copy_file(dir / "config.json", folder.path / "config.json");
+  const TensorFolder original(dir);
+  std::vector<std::pair<std::string, at::Tensor>> tensors{{"model.layers.7.extra", at::zeros({2})}};
+  for (const auto& name : original.names()) {
+    if (name == "model.norm.weight") continue;
+    tensors.emplace_back(name, name == "model.layers.0.mlp.up_proj.weight" ? at::zeros({3, 5}) : original.tensor(name));
+  }
+  write_safetensors(folder.path / "model.safetensors", tensors);
+  const auto text = message_of([&] { load_model(folder.path, {}); }, Fault::Model);
+  expect_has(text, "1 missing");
+  expect_has(text, "model.norm.weight");
+  expect_has(text, "model.layers.0.mlp.up_proj.weight: found [3, 5], expected [160, 64]");
+  expect_has(text, "model.layers.7.extra");
+}
+
+TEST(Weights, UnknownModelNamesTheNearest) {
+  const auto text = message_of([] { make_model(Json{{"model_type", "qwen33"}}); }, Fault::Model);
+  expect_has(text, "nearest: qwen3");
+  expect_has(text, "known: ");
+  expect_has(message_of([] { make_model(Json::object()); }, Fault::Model), "model_type");
+  Json config = preset_config("tiny");
+  config["num_attention_heads"] = 7;
+  expect_has(message_of([&] { make_model(config); }, Fault::Model), "multiple");
+  config = preset_config("tiny");
+  config["hidden_size"] = "wide";
+  expect_has(message_of([&] { make_model(config); }, Fault::Model), "hidden_size");
+  config = preset_config("tiny");
+  config["rope_scaling"] = {{"rope_type", "spiral"}, {"factor", 2}};
+  expect_has(message_of([&] { make_model(config); }, Fault::Model), "spiral");
+}
+
+TEST(Weights, EveryPresetMakesAModel) {
+  for (const auto& name : preset_names()) {
+    const auto model = make_model(preset_config(name));
+    EXPECT_GT(disk_shapes(*model).size(), 10u) << name;
+  }
+  EXPECT_THROW(preset_config("qwen2.5-0.6b"), Error);
+}
+
+TEST(Weights, MissingFolderAndFilesAreNamed) {
+  Folder folder;
+  expect_has(message_of([&] { load_model(folder.path / "nowhere", {}); }, Fault::Model), "does not exist");
+  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "config.json");
+  std::ofstream(folder.path / "config.json") << "{";
+  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "no valid JSON");
+  std::ofstream(folder.path / "config.json") << preset_config("tiny").dump();
+  std::ofstream(folder.path / "pytorch_model.bin") << "x";
+  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "convert it to safetensors");
+}
+
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commands: what they accept, and the program as a user starts it.
+#include "cli/command.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/files.h"
+#include "cli/infer.h"
+#include "cli/init.h"
+#include "cli/score.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+struct Result {
+  int code;
+  std::string out;  // with standard error
+};
+
+Result shell(const std::string& command) {
+  Result result{-1, ""};
+  FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+  if (!pipe) return result;
+  std::array<char, 4096> block;
+  while (const size_t got = std::fread(block.data(), 1, block.size(), pipe)) result.out.append(block.data(), got);
+  const int status = ::pclose(pipe);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+std::string program() { return std::string(APUS_BINARY_DIR) + "/apus"; }
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(Commands, EveryOneExplainsItself) {
+  const auto commands = all_commands();
+  ASSERT_GE(commands.size(), 4u);
+  for (const Command* command : commands) {
+    const std::string help = command_help(*command, "apus", 80);
+    EXPECT_FALSE(command->info.summary.empty());
+    EXPECT_FALSE(command->info.examples.empty()) << command->info.name;
+    for (const auto& option : command->make()->table.options()) {
+      if (option->is_hidden) continue;
+      EXPECT_TRUE(has(help, "--" + option->name)) << command->info.name;
+      EXPECT_TRUE(!option->help.empty() || !option->refusal.empty() || !option->no_effect.empty()) << command->info.name << " " << option->name;
+    }
+  }
+}
+
+TEST(Commands, NoNameIsDescribedTwice) {
+  for (const Command* command : all_commands()) {
+    try {
+      command->make()->table.parse({"--ignore_args_error", "true"});
+    } catch (const Error& error) {
+      EXPECT_EQ(error.at.fault, Fault::Usage) << command->info.name << ": " << error.what();
+    }
+  }
+}
+
+TEST(Commands, UnderscoresAreHyphens) {
+  EXPECT_EQ(find_command("in_fer"), nullptr);
+  EXPECT_EQ(find_command("infer"), find_command("infer"));
+  ASSERT_NE(find_command("infer"), nullptr);
+}
+
+TEST(Commands, BaseFlagsOfOtherProgramsAreLegalOrRefusedNeverUnknown) {
+  // Flags that any command of the program whose dialect this is accepts.
+  const std::vector<std::string> base = {
+      "tuner_backend", "tuner_type", "adapters", "external_plugins", "seed", "model_kwargs", "enable_npu_model_patch", "load_args", "load_data_args",
+      "packing", "packing_length", "packing_num_proc", "packing_strategy", "lazy_tokenize", "use_hf", "hub_token", "ddp_timeout", "ddp_backend",
+      "ignore_args_error", "use_swift_lora", "use_ray", "ray_exp_name", "device_groups", "model", "model_type", "model_revision", "task_type",
+      "torch_dtype", "attn_impl", "experts_impl", "new_special_tokens", "num_labels", "problem_type", "rope_scaling", "max_model_len", "device_map",
+      "max_memory", "local_repo_path", "init_strategy", "dataset", "val_dataset", "cached_dataset", "cached_val_dataset", "split_dataset_ratio",
+      "data_seed", "dataset_num_proc", "load_from_cache_file", "dataset_shuffle", "val_dataset_shuffle", "streaming", "interleave_prob",
+      "stopping_strategy", "shuffle_buffer_size", "download_mode", "columns", "strict", "remove_unused_columns", "disable_auto_column_mapping",
+      "model_name", "model_author", "custom_dataset_info", "template", "system", "max_length", "truncation_strategy", "max_pixels", "agent_template",
+      "norm_bbox", "use_chat_template", "padding_side", "padding_free", "loss_scale", "is_binary_loss_scale", "sequence_parallel_size",
+      "template_backend", "response_prefix", "enable_thinking", "preserve_thinking", "add_non_thinking_prefix", "disable_ignore_empty_think",
+      "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "num_beams", "stream", "stop_words", "logprobs", "top_logprobs",
+      "structured_outputs_regex", "quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type",
+      "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"};
+  for (const char* name : {"infer", "score"}) {
+    const auto instance = find_command(name)->make();
+    for (const auto& flag : base) EXPECT_NO_THROW(instance->table.at(flag)) << name << " --" << flag;
+  }
+}
+
+TEST(Commands, ChecksAcrossOptions) {
+  const std::string model = testing::TempDir() + "apus-model";
+  fs::create_directories(model);
+  const auto wrong = [&](std::vector<std::string> arguments) -> std::string {
+    InferOptions options;
+    OptionTable table = OptionTable::of(options);
+    try {
+      table.parse(arguments);
+      options.resolve(table);
+      options.check();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.at.fault, Fault::Usage);
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(wrong({"--model", model}), "");
+  EXPECT_TRUE(has(wrong({}), "--model is needed"));
+  EXPECT_TRUE(has(wrong({"--model", "Qwen/Qwen3-0.6B"}), "hub names"));
+  EXPECT_TRUE(has(wrong({"--model", model, "--metric", "acc"}), "--val_dataset"));
+  EXPECT_TRUE(has(wrong({"--model", model, "--infer_backend", "vllm"}), "--infer_backend engine"));
+  EXPECT_TRUE(has(wrong({"--model", model, "--max_batch_size", "2"}), "--max_num_seqs"));
+  EXPECT_EQ(wrong({"--model", model, "--max_batch_size", "2", "--infer_backend", "transformers"}), "");
+}
+
+TEST(Commands, TextsAreReadFromFiles) {
+  const std::string folder = testing::TempDir();
+  write_file_atomic(folder + "system.txt", "from a file");
+  write_file_atomic(folder + "chat.jinja", "{{ messages }}");
+  InferOptions options;
+  OptionTable table = OptionTable::of(options);
+  table.parse({"--model", folder, "--system", folder + "system.txt", "--chat_template", folder + "chat.jinja"});
+  options.resolve(table);
+  EXPECT_EQ(options.system, "from a file");
+  EXPECT_EQ(options.chat_template, "{{ messages }}");
+  InferOptions typed;
+  OptionTable again = OptionTable::of(typed);
+  again.parse({"--model", folder, "--system", "a\\nb"});
+  typed.resolve(again);
+  EXPECT_EQ(typed.system, "a\nb");
+}
+
+TEST(ProgramRun, HelpIsInstant) {
+  for (const char* arguments : {" --help", " infer --help", " help score"}) {
+    double best = 1;
+    for (int attempt = 0; attempt < 5; ++attempt) {
+      const auto start = std::chrono::steady_clock::now();
+      const Result result = shell(program() + arguments);
+      best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+      EXPECT_EQ(result.code, 0) << result.out;
+      EXPECT_TRUE(has(result.out, "--help")) << result.out;
+    }
+#ifndef __SANITIZE_ADDRESS__
+    EXPECT_LT(best, 0.05) << arguments;
+#endif
+  }
+}
+
+TEST(ProgramRun, ExitCodesAndMessages) {
+  EXPECT_EQ(shell(program()).code, 2);
+  const Result unknown = shell(program() + " inver");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(has(unknown.out, "did you mean infer?")) << unknown.out;
+  const Result flag = shell(program() + " infer --modle x");
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_TRUE(has(flag.out, "did you mean --model?") && has(flag.out, "apus infer --help")) << flag.out;
+  EXPECT_EQ(shell(program() + " score --model /tmp --dataset /nowhere.yaml.jsonl --seed x").code, 2);
+  EXPECT_EQ(shell(program() + " infer /nowhere.yaml").code, 7);
+  EXPECT_EQ(shell("cat /dev/null | " + program() + " --help > /dev/full").code, 7);
+}
+
+TEST(ProgramRun, PrintConfigShowsWhatCounts) {
+  const std::string folder = testing::TempDir() + "apus-print";
+  fs::create_directories(folder);
+  write_file_atomic(folder + "/run.yaml", "model: " + folder + "\ntop_k: 7\n");
+  const Result result = shell(program() + " infer " + folder + "/run.yaml --top_k 9 --print-config");
+  EXPECT_EQ(result.code, 0) << result.out;
+  const Json config = parse_json(result.out, "output");
+  EXPECT_EQ(config["top_k"], 9);
+  EXPECT_EQ(config["model"], folder);
+}
+
+TEST(ProgramRun, ThroughLinksOfOtherNames) {
+  const fs::path folder = fs::path(testing::TempDir()) / "apus-links";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  fs::create_symlink(program(), folder / "swift");
+  fs::create_symlink(program(), folder / "megatron");
+  EXPECT_TRUE(has(shell((folder / "swift").string() + " --help").out, "swift COMMAND"));
+  EXPECT_TRUE(has(shell((folder / "swift").string() + " infer --help").out, "swift infer --model DIR"));
+  EXPECT_EQ(shell((folder / "megatron").string() + " infer --model x").code, 2) << "it has no such command";
+}
+
+}  // namespace
+}  // namespace apus

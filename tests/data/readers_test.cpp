@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every reader gives the rows that were written, with where they came from, from any place again.
+#include <gtest/gtest.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/files.h"
+#include "data/reader.h"
+#include "tests/data/data_test_tools.h"
+
+namespace apus {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path table(const std::string& name) { return fs::path(APUS_SOURCE_DIR) / "tests/data/tables" / name; }
+
+// Row by row; numbers by value, so that 3 and 3.0 are the same.
+void expect_table(const fs::path& path) {
+  const auto expected = read_rows(table("table.expected.jsonl"));
+  const auto rows = read_rows(path);
+  ASSERT_EQ(rows.size(), expected.size()) << path;
+  for (size_t i = 0; i < rows.size(); ++i) ASSERT_EQ(rows[i].value, expected[i].value) << path << " row " << i;
+  EXPECT_EQ(rows[5].origin.text(), path.string() + ", row 6");
+}
+
+class Tables : public testing::TestWithParam<const char*> {};
+TEST_P(Tables, HoldTheRowsThatWereWritten) { expect_table(table(GetParam())); }
+INSTANTIATE_TEST_SUITE_P(Formats, Tables,
+                         testing::Values("table_snappy.parquet", "table_gzip.parquet", "table_zstd.parquet", "table_lz4.parquet",
+                                         "table_delta_strings.parquet", "table_delta_lengths.parquet", "table.stream.arrow", "table.file.arrow"));
+
+// Reading on from a position gives what reading through gives.
+void expect_seekable(const fs::path& path) {
+  auto reader = open_reader(path);
+  std::vector<ReadPosition> positions;
+  std::vector<Row> rows;
+  for (Row row;;) {
+    positions.push_back(reader->position());
+    if (!reader->next(row)) break;
+    rows.push_back(row);
+  }
+  ASSERT_GT(rows.size(), 2u);
+  for (size_t i = 0; i < positions.size(); i += std::max<size_t>(1, positions.size() / 7)) {
+    auto again = open_reader(path);
+    again->seek(positions[i]);
+    Row row;
+    ASSERT_EQ(again->next(row), i < rows.size()) << path << " from " << i;
+    if (i == rows.size()) continue;
+    EXPECT_EQ(row.value, rows[i].value) << path << " from " << i;
+    EXPECT_EQ(row.origin.text(), rows[i].origin.text());
+  }
+}
+
+TEST_P(Tables, AreReadOnFromAnyPlace) { expect_seekable(table(GetParam())); }
+
+TEST(Readers, JsonLinesNameLinesAndGoOnAfterABadOne) {
+  TemporaryFolder dir;
+  const auto path = dir.write("a.jsonl", "\xef\xbb\xbf{\"a\": 1}\r\n\n{'a': True}\n[1]\n{\"a\": \"\xff\"}\n{\"a\": 2}");
+  auto reader = open_reader(path);
+  Row row;
+  ASSERT_TRUE(reader->next(row));
+  EXPECT_EQ(row.value["a"], 1);
+  EXPECT_EQ(row.origin.text(), path.string() + ", line 1");
+  EXPECT_NE(row_error(*reader).find("line 3: not valid JSON"), std::string::npos);
+  EXPECT_NE(row_error(*reader).find("line 4: a row must be a JSON object, this is array"), std::string::npos);
+  EXPECT_NE(row_error(*reader).find("line 5"), std::string::npos);
+  ASSERT_TRUE(reader->next(row));
+  EXPECT_EQ(row.origin.line, 6);
+  EXPECT_FALSE(reader->next(row));
+  expect_seekable(dir.write("b.jsonl", "{\"a\": 1}\n\n{\"a\": 2}\n{\"a\": 3}\n"));
+}
+
+TEST(Readers, JsonAsListInsideAnObjectAndOneAfterTheOther) {
+  TemporaryFolder dir;
+  const std::string rows = "{\"a\": \"x]},{\"},\n {\"a\": [1, {\"b\": \"\\\"\"}]}, {\"a\": 3}";
+  for (const std::string& text : {"[" + rows + "]", "{\"version\": [1], \"data\": [" + rows + "], \"end\": 1}", std::string("{\"a\": \"x]},{\"}\n\n{\"a\": [1, {\"b\": \"\\\"\"}]}{\"a\": 3}")}) {
+    const auto path = dir.write("a.json", text);
+    const auto read = read_rows(path);
+    ASSERT_EQ(read.size(), 3u) << text;
+    EXPECT_EQ(read[0].value["a"], "x]},{");
+    EXPECT_EQ(read[1].value["a"][1]["b"], "\"");
+    EXPECT_EQ(read[2].value["a"], 3);
+    expect_seekable(path);
+  }
+  EXPECT_EQ(read_rows(dir.write("one.json", "{\"data\": \"not rows\", \"b\": 1}")).size(), 1u);
+  EXPECT_EQ(read_rows(dir.write("none.json", " [] ")).size(), 0u);
+  EXPECT_THROW(read_rows(dir.write("cut.json", "[{\"a\": 1}, {\"a\": ")), Error);
+  EXPECT_THROW(read_rows(dir.write("cut2.json", "[{\"a\": 1}")), Error);
+}
+
+TEST(Readers, CsvWithQuotesNewlinesAndEmptyCells) {
+  TemporaryFolder dir;
+  const auto path = dir.write("a.csv", "query,response,n\r\n\"a, \"\"b\"\"\",\"two\nlines\",1\r\n,x,\r\n\r\nlast,y,3");
+  const auto rows = read_rows(path);
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].value["query"], "a, \"b\"");
+  EXPECT_EQ(rows[0].value["response"], "two\nlines");
+  EXPECT_EQ(rows[1].value["query"], "");
+  EXPECT_EQ(rows[1].value["n"], "");
+  EXPECT_EQ(rows[2].origin.line, 6);
+  EXPECT_NE(row_error(*open_reader(dir.write("b.csv", "a,b\n1,2,3\n"))).find("line 2: 3 fields, but the first line names 2 columns"), std::string::npos);
+  EXPECT_EQ(read_rows(dir.write("c.tsv", "a\tb\n1\t2\n")).at(0).value["b"], "2");
+}
+
+TEST(Readers, CompressedFilesByTheirFirstBytes) {
+  TemporaryFolder dir;
+  const std::string text = "one\ntwo\n\nthree\n";
+  std::string packed(1000, '\0');
+  z_stream z{};
+  ASSERT_EQ(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(packed.data());
+  z.avail_out = 1000;
+  ASSERT_EQ(deflate(&z, Z_FINISH), Z_STREAM_END);
+  packed.resize(z.total_out);
+  deflateEnd(&z);
+  EXPECT_EQ(read_rows(dir.write("a.txt.gz", packed)).size(), 3u);
+  EXPECT_EQ(read_rows(dir.write("two.txt.gz", packed + packed)).size(), 6u);  // members one after the other
+  expect_seekable(dir.write("a.txt.gz", packed));
+  EXPECT_THROW(read_rows(dir.write("cut.txt.gz", packed.substr(0, packed.size() - 6))), Error);
+  std::string frame(1000, '\0');
+  frame.resize(ZSTD_compress(frame.data(), frame.size(), text.data(), text.size(), 3));
+  EXPECT_EQ(read_rows(dir.write("a.txt.zst", frame)).at(2).value["text"], "three");
+  EXPECT_THROW(read_rows(dir.write("cut.txt.zst", frame.substr(0, frame.size() - 3))), Error);
+}
+
+TEST(Readers, SayWhatIsWrongWithAFile) {
+  TemporaryFolder dir;
+  EXPECT_NE(error_of([&] { open_reader(dir.path() / "missing.jsonl"); }).find("No such file"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_reader(dir.write("a.xlsx", "")); }).find("unknown kind of dataset file (.xlsx)"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_reader(dir.write("u.jsonl", std::string("\xff\xfe{\0", 4))); }).find("UTF-16"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_reader(dir.write("p.jsonl", "PAR1....")); }).find("Parquet"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_reader(dir.write("cut.parquet", "PAR1............")); }).find("downloaded completely"), std::string::npos);
+}
+
+TEST(Readers, DamagedTablesAreErrorsAndNothingElse) {
+  TemporaryFolder dir;
+  for (const char* name : {"table_snappy.parquet", "table_gzip.parquet", "table_delta_strings.parquet", "table.stream.arrow"}) {
+    const std::string whole = read_file(table(name));
+    for (size_t i = 0; i < 150; ++i) {
+      std::string damaged = whole;
+      for (size_t k = 0; k < 3; ++k) damaged[(i * 7919 + k * 104729) % damaged.size()] ^= static_cast<char>(1 + i * 31 + k);
+      try {
+        read_rows(dir.write(std::string("damaged") + fs::path(name).extension().string(), damaged));
+      } catch (const Error& error) {
+        EXPECT_NE(error.at.fault, Fault::Bug) << error.what();
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model whose next token is a hash of all tokens so far, which it reads back from the cache: a wrong slot, block table,
+// position or length gives another answer. Token kPoison makes the step fail.
+#pragma once
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <functional>
+
+#include "base/random.h"
+#include "models/model.h"
+
+namespace apus::testing_engine {
+
+constexpr int32_t kVocab = 97, kPoison = 96;
+
+inline int32_t next_token(const std::vector<int32_t>& tokens) {
+  uint64_t h = 1;
+  for (const int32_t t : tokens) h = mix(h, 0, static_cast<uint64_t>(t));
+  return static_cast<int32_t>(h % 90);
+}
+
+inline std::vector<int32_t> answer(std::vector<int32_t> tokens, int64_t count) {
+  std::vector<int32_t> out;
+  for (int64_t i = 0; i < count; ++i) {
+    out.push_back(next_token(tokens));
+    tokens.push_back(out.back());
+  }
+  return out;
+}
+
+class FakeModel : public Model {
+ public:
+  const ModelShape& shape() const override { return shape_; }
+  void begin(Step& s) const override {
+    if (on_step) on_step(s);
+  }
+  at::Tensor embed(const at::Tensor& id_T, const Step& s) const override {
+    for (int64_t i = 0; i < id_T.size(0); ++i)
+      require(id_T.data_ptr<int64_t>()[i] != kPoison, Fault::Device, "poison");
+    return id_T.to(at::kFloat).unsqueeze(1);
+  }
+  at::Tensor layer(int64_t, at::Tensor x_TD, const Step& s) const override {
+    at::Tensor cache = s.cache->k(0).view({-1}), out = at::empty_like(x_TD);
+    const int64_t size = s.cache->spec().block_size;
+    const auto* slot = s.slot.data_ptr<int64_t>();
+    const auto* position = s.position.data_ptr<int64_t>();
+    const auto* table = s.block_table.data_ptr<int32_t>();
+    const auto *cu_q = s.cu_q.data_ptr<int32_t>(), *cu_k = s.cu_k.data_ptr<int32_t>();
+    float* cell = cache.data_ptr<float>();
+    for (int64_t t = 0; t < x_TD.size(0); ++t) cell[slot[t]] = x_TD.data_ptr<float>()[t];
+    for (size_t i = 0; i < s.length_q.size(); ++i) {
+      const int64_t q = cu_q[i + 1] - cu_q[i], k = cu_k[i + 1] - cu_k[i];
+      require(q == s.length_q[i] && k == s.length_k[i] && q <= s.max_q && k <= s.max_k, Fault::Bug, "lengths");
+      std::vector<int32_t> tokens;
+      for (int64_t n = 0; n < k; ++n)
+        tokens.push_back(static_cast<int32_t>(cell[table[static_cast<int64_t>(i) * s.block_table.size(1) + n / size] * size + n % size]));
+      for (int64_t n = 0; n < q; ++n) {
+        require(position[cu_q[i] + n] == k - q + n, Fault::Bug, "position");
+        out.data_ptr<float>()[cu_q[i] + n] = static_cast<float>(next_token({tokens.begin(), tokens.begin() + (k - q + n + 1)}));
+      }
+    }
+    return out;
+  }
+  at::Tensor final_norm(const at::Tensor& x_TD) const override { return x_TD; }
+  at::Tensor head_weight() const override { return {}; }
+  at::Tensor head(const at::Tensor& x_TD, const Step& s) const override {
+    if (on_head) on_head(x_TD, s);
+    at::Tensor logits = at::zeros({x_TD.size(0), kVocab}, at::kFloat);
+    for (int64_t t = 0; t < x_TD.size(0); ++t) {
+      const auto best = static_cast<int64_t>(x_TD.data_ptr<float>()[t]);
+      logits[t][best] = 5;
+      logits[t][(best + 1) % 90] = 4;
+    }
+    return logits;
+  }
+  std::function<void(const Step&)> on_step;
+  std::function<void(const at::Tensor&, const Step&)> on_head;
+
+ private:
+  ModelShape shape_{.layers = 1, .hidden = 1, .heads = 1, .kv_heads = 1, .head_dim = 1, .vocab = kVocab, .max_positions = 256};
+};
+
+}  // namespace apus::testing_engine

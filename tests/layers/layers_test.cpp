@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// The architecture's rules, read from the sources: who may include whom, where the tensor library may appear, and where a
+// vendor may be named. docs/architecture.md explains them.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/files.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+using Sources = std::map<std::string, std::string>;  // path below src/ -> text
+
+// From the bottom to the top: a folder may include itself and those before it.
+const std::vector<std::string> kOrder = {"base", "text", "media", "hub", "tensor", "device", "ops", "devices", "dist", "nn", "data",
+                                         "models", "checkpoint", "parallel", "engine", "train", "algos", "serve", "advise", "cli", "run"};
+
+std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
+
+int level_of(const std::string& folder) {
+  const auto found = std::find(kOrder.begin(), kOrder.end(), folder);
+  return found == kOrder.end() ? -1 : static_cast<int>(found - kOrder.begin());
+}
+
+struct Include {
+  bool own;  // "..." rather than <...>
+  std::string path;
+};
+
+std::vector<Include> includes_of(const std::string& text) {
+  static const std::regex pattern(R"re((^|\n)[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[>"])re");
+  std::vector<Include> includes;
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) includes.push_back({(*it)[2] == "\"", (*it)[3]});
+  return includes;
+}
+
+// Comments, string literals and character literals become spaces: what remains is what the compiler acts on.
+std::string code_only(const std::string& text) {
+  static const std::regex raw(R"re(R"([^()\\ ]{0,16})\()re");
+  std::string out;
+  for (size_t i = 0; i < text.size();) {
+    std::smatch match;
+    size_t end = i + 1;
+    if (text.compare(i, 2, "//") == 0) {
+      end = text.find('\n', i);
+    } else if (text.compare(i, 2, "/*") == 0) {
+      end = text.find("*/", i + 2) + 2;
+    } else if (text.compare(i, 2, "R\"") == 0 && std::regex_search(text.begin() + static_cast<long>(i), text.end(), match, raw, std::regex_constants::match_continuous)) {
+      const std::string close = ")" + match[1].str() + "\"";
+      end = text.find(close, i) + close.size();
+    } else if (text[i] == '"' || (text[i] == '\'' && (i == 0 || !std::isalnum(static_cast<unsigned char>(text[i - 1]))))) {
+      while (end < text.size() && text[end] != text[i] && text[end] != '\n') end += text[end] == '\\' ? 2 : 1;
+      ++end;
+    } else {
+      out += text[i++];
+      continue;
+    }
+    i = std::min(end, text.size());
+    out += ' ';
+  }
+  return out;
+}
+
+// "kCudaStream_t" -> k, Cuda, Stream, t. A run of capitals is one word: CUDAGuard -> CUDA, Guard.
+std::vector<std::string> words_of(const std::string& code) {
+  static const std::regex pattern("[A-Z]+(?![a-z])|[A-Z]?[a-z]+");
+  std::vector<std::string> words;
+  for (std::sregex_iterator it(code.begin(), code.end(), pattern), end; it != end; ++it) {
+    words.push_back(it->str());
+    for (char& c : words.back()) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return words;
+}
+
+bool names_vendor(const std::string& word) {
+  static const std::regex pattern("(cuda|nccl|hccl|npu).*|ascend(c|cl)?|acl(rt|nn|op|mdl|prof)?");
+  return std::regex_match(word, pattern);
+}
+
+bool tensor_header(const std::string& path) { return path.starts_with("ATen/") || path.starts_with("c10/") || path.starts_with("torch/"); }
+
+// The folders and single files that cmake/Layers.cmake builds without a tensor library.
+struct HostRule {
+  std::set<std::string> folders, files;
+  bool holds(const std::string& path) const {
+    return files.count(path) || (folders.count(folder_of(path)) && path != "data/batch.cpp" && path != "data/batch.h");
+  }
+};
+
+std::set<std::string> cmake_list(const std::string& text, const std::string& name) {
+  std::smatch match;
+  std::set<std::string> items;
+  if (!std::regex_search(text, match, std::regex("set\\(" + name + "\\s+([^)]*)\\)"))) return items;
+  std::istringstream words(match[1]);
+  for (std::string word; words >> word;) items.insert(word);
+  return items;
+}
+
+// A file without a tensor library must not reach one through our own headers either.
+std::string path_to_tensor(const Sources& sources, const std::string& file, std::set<std::string>& seen) {
+  const auto found = sources.find(file);
+  if (found == sources.end() || !seen.insert(file).second) return "";
+  for (const auto& include : includes_of(found->second)) {
+    if (!include.own && tensor_header(include.path)) return file + " includes <" + include.path + ">";
+    if (!include.own) continue;
+    const std::string deeper = path_to_tensor(sources, include.path, seen);
+    if (!deeper.empty()) return file + " -> " + deeper;
+  }
+  return "";
+}
+
+std::vector<std::string> violations(const Sources& sources, const HostRule& host) {
+  std::vector<std::string> found;
+  for (const auto& [path, text] : sources) {
+    const std::string folder = folder_of(path);
+    const int level = level_of(folder);
+    if (level < 0) found.push_back(path + ": the folder " + folder + " is not in the table of layers");
+    for (const auto& include : includes_of(text)) {
+      if (!include.own) continue;
+      const int other = level_of(folder_of(include.path));
+      if (other < 0) found.push_back(path + ": \"" + include.path + "\" is not written from src/");
+      if (other > level) found.push_back(path + ": includes upward: " + include.path);
+      if (folder == "serve" && (folder_of(include.path) == "train" || folder_of(include.path) == "algos")) {
+        found.push_back(path + ": serving includes training: " + include.path);
+      }
+    }
+    if (host.holds(path)) {
+      std::set<std::string> seen;
+      const std::string way = path_to_tensor(sources, path, seen);
+      if (!way.empty()) found.push_back(path + ": must not know the tensor library: " + way);
+    }
+    if (folder == "devices" || folder == "advise") continue;
+    std::string code = code_only(text);
+    for (const auto& include : includes_of(text)) code += " " + include.path;
+    for (const auto& word : words_of(code)) {
+      if (names_vendor(word)) {
+        found.push_back(path + ": names a vendor: " + word);
+        break;
+      }
+    }
+  }
+  return found;
+}
+
+Sources read_sources(const fs::path& root) {
+  Sources sources;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    const auto kind = entry.path().extension();
+    if (entry.is_regular_file() && (kind == ".h" || kind == ".cpp" || kind == ".cu")) {
+      sources[fs::relative(entry.path(), root).generic_string()] = read_file(entry.path());
+    }
+  }
+  return sources;
+}
+
+HostRule read_rule() {
+  const std::string text = read_file(fs::path(APUS_SOURCE_DIR) / "cmake/Layers.cmake");
+  return {cmake_list(text, "APUS_HOST_FOLDERS"), cmake_list(text, "APUS_HOST_FILES")};
+}
+
+TEST(Layers, TheSourcesKeepTheRules) {
+  const Sources sources = read_sources(fs::path(APUS_SOURCE_DIR) / "src");
+  const HostRule rule = read_rule();
+  ASSERT_GT(sources.size(), 30u);
+  ASSERT_TRUE(rule.folders.count("base") && rule.files.count("engine/scheduler.cpp"));
+  for (const auto& violation : violations(sources, rule)) ADD_FAILURE() << violation;
+}
+
+TEST(Layers, FilesAreOfAReadableLength) {
+  for (const auto& [path, text] : read_sources(fs::path(APUS_SOURCE_DIR) / "src")) {
+    EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 500) << path << ": split it";
+    EXPECT_TRUE(text.starts_with("// SPDX-License-Identifier: Apache-2.0\n")) << path;
+  }
+}
+
+TEST(Layers, EveryKindOfViolationIsCaught) {
+  const HostRule rule{{"base", "text", "cli", "data"}, {"engine/scheduler.cpp"}};
+  const auto caught = [&](const std::string& path, const std::string& text) {
+    return violations({{path, text}, {"nn/module.h", "#include <ATen/core/Tensor.h>\n"}, {"engine/engine.h", "#include \"nn/module.h\"\n"}}, rule);
+  };
+  EXPECT_EQ(caught("base/a.cpp", "#include \"text/b.h\"\n").size(), 1u) << "upward";
+  EXPECT_EQ(caught("text/a.cpp", "#include \"base/b.h\"\n").size(), 0u) << "downward";
+  EXPECT_EQ(caught("ops/a.cpp", "#include \"devices/cpu/b.h\"\n").size(), 1u) << "an op includes a device";
+  EXPECT_EQ(caught("base/a.cpp", "  #  include <torch/library.h>\n").size(), 1u) << "tensor library in a torch-free folder";
+  EXPECT_EQ(caught("engine/scheduler.cpp", "#include <c10/core/Device.h>\n").size(), 1u) << "tensor library in a torch-free file";
+  EXPECT_EQ(caught("engine/scheduler.cpp", "#include \"engine/engine.h\"\n").size(), 1u) << "the same through two headers";
+  EXPECT_EQ(caught("engine/engine.cpp", "#include \"engine/engine.h\"\n").size(), 0u) << "others may";
+  EXPECT_EQ(caught("data/batch.cpp", "#include <ATen/core/Tensor.h>\n").size(), 0u) << "the one exception";
+  EXPECT_EQ(caught("serve/a.cpp", "#include \"train/trainer.h\"\n").size(), 1u) << "serving never includes training";
+  EXPECT_EQ(caught("misc/a.cpp", "").size(), 1u) << "a folder nobody knows";
+  EXPECT_EQ(caught("base/a.cpp", "#include \"b.h\"\n").size(), 1u) << "includes are written from src/";
+  for (const char* code : {"auto d = at::kCUDA;", "cudaMalloc(&p, n);", "int npu_count;", "torch::cuda::is_available();", "aclrtSetDevice(0);",
+                           "ncclComm_t c;", "class HcclComm {};", "#include <cuda_runtime.h>\n", "bool ascend = true;", "#ifdef USE_NPU\n"}) {
+    EXPECT_EQ(caught("nn/a.cpp", code).size(), 1u) << code;
+    EXPECT_EQ(caught("devices/x/a.cpp", code).size(), 0u) << code;
+  }
+  for (const char* fine : {"// as on CUDA\n", "/* npu\n hccl */ int a;", "say(\"--device npu\");", "auto s = R\"(cuda)\";", "int input, oracle, miracle, ascending;",
+                           "char c = '\"'; int x; // cuda \" \n", "int a = 1'000'000; say(\"npu\");"}) {
+    EXPECT_EQ(caught("nn/a.cpp", fine).size(), 0u) << fine;
+  }
+}
+
+}  // namespace
+}  // namespace apus

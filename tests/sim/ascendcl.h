@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The part of the Ascend runtime's C interface that the simulated NPU offers (and the simulated torch_npu calls). Numbers
+ * and names follow the vendor's documentation. */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef int aclError;
+enum { ACL_SUCCESS = 0, ACL_ERROR_INVALID_PARAM = 100000, ACL_ERROR_REPEAT_INITIALIZE = 100002, ACL_ERROR_RT_MEMORY_ALLOCATION = 207001 };
+
+aclError aclInit(const char* config_path);
+aclError aclFinalize(void);
+aclError aclrtGetDeviceCount(uint32_t* count);
+aclError aclrtSetDevice(int32_t device);
+aclError aclrtGetDevice(int32_t* device);
+aclError aclrtResetDevice(int32_t device);
+aclError aclrtSynchronizeDevice(void);
+aclError aclrtMalloc(void** pointer, size_t size, int policy);
+aclError aclrtFree(void* pointer);
+aclError aclrtGetMemInfo(int attribute, size_t* free, size_t* total);
+aclError aclrtGetVersion(int32_t* major, int32_t* minor, int32_t* patch);
+const char* aclrtGetSocName(void);
+const char* aclGetRecentErrMsg(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// A libtorch_npu.so without hardware: the PrivateUse1 backend over the simulated libascendcl. Its memory is host memory, so
+// every operator without a kernel of its own runs on a CPU tensor that shares the storage. What it is strict about is what
+// real devices are strict about: no f64, no mixing with CPU tensors, a memory limit with the vendor's message.
+#include <ATen/ATen.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/Resize.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/library.h>
+
+#include <cstring>
+#include <sstream>
+
+#include "ascendcl.h"
+
+namespace {
+
+constexpr auto kSim = c10::DeviceType::PrivateUse1;
+
+// ---- memory
+
+[[noreturn]] void out_of_memory(size_t wanted, int device) {
+  size_t free = 0, total = 0;
+  aclrtGetMemInfo(1, &free, &total);
+  std::ostringstream text;
+  const auto gib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
+  text.precision(2);
+  text << std::fixed << "NPU out of memory. Tried to allocate " << gib(wanted) << " GiB (NPU " << device << "; " << gib(total) << " GiB total capacity; "
+       << gib(total - free) << " GiB already allocated; " << gib(total - free) << " GiB current active; " << gib(free) << " GiB free; "
+       << gib(total - free) << " GiB reserved in total by PyTorch)";
+  throw c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text.str());
+}
+
+struct SimAllocator final : c10::Allocator {
+  c10::DataPtr allocate(size_t bytes) const override {
+    int32_t device = 0;
+    aclrtGetDevice(&device);
+    void* p = nullptr;
+    if (bytes > 0 && aclrtMalloc(&p, bytes, 0) != ACL_SUCCESS) out_of_memory(bytes, device);
+    return {p, p, &release, c10::Device(kSim, static_cast<c10::DeviceIndex>(device))};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  static void release(void* p) {
+    if (p) aclrtFree(p);
+  }
+} allocator;
+REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, &allocator);
+
+struct SimGuard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return kSim; }
+  c10::Device getDevice() const override {
+    int32_t device = 0;
+    aclrtGetDevice(&device);
+    return {kSim, static_cast<c10::DeviceIndex>(device)};
+  }
+  c10::Device exchangeDevice(c10::Device d) const override {
+    const c10::Device before = getDevice();
+    setDevice(d);
+    return before;
+  }
+  void setDevice(c10::Device d) const override {
+    TORCH_CHECK(aclrtSetDevice(std::max<int>(0, d.index())) == ACL_SUCCESS, "NPU error: invalid device id ", static_cast<int>(d.index()));
+  }
+  void uncheckedSetDevice(c10::Device d) const noexcept override { aclrtSetDevice(std::max<int>(0, d.index())); }
+  c10::Stream getStream(c10::Device d) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, d); }
+  c10::Stream getDefaultStream(c10::Device d) const override { return c10::Stream(c10::Stream::DEFAULT, d); }
+  c10::Stream exchangeStream(c10::Stream s) const noexcept override { return s; }
+  c10::DeviceIndex deviceCount() const noexcept override {
+    uint32_t count = 0;
+    aclrtGetDeviceCount(&count);
+    return static_cast<c10::DeviceIndex>(count);
+  }
+  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override { *event = &allocator; }
+  void block(void*, const c10::Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
+};
+C10_REGISTER_GUARD_IMPL(PrivateUse1, SimGuard);
+
+// ---- tensors that share storage across the two sides
+
+bool on_sim(const at::Tensor& t) { return t.defined() && t.device().type() == kSim; }
+
+at::Tensor host_alias(const at::Tensor& t) {
+  const auto& storage = t.storage();
+  // Not owned: the device tensor outlives the call. Resizable, so that out= kernels may grow it; noticed by the pointer.
+  c10::Storage shared(c10::Storage::use_byte_size_t(), storage.nbytes(), c10::DataPtr(storage.data_ptr().get(), c10::Device(c10::kCPU)),
+                      c10::GetAllocator(c10::kCPU), /*resizable=*/true);
+  at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(std::move(shared), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+  alias.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides());
+  alias.unsafeGetTensorImpl()->set_storage_offset(t.storage_offset());
+  return alias;
+}
+
+at::Tensor restrided(const at::Tensor& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
+  at::Tensor out = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(t.storage()), t.key_set(), t.dtype());
+  out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  out.unsafeGetTensorImpl()->set_storage_offset(offset);
+  return out;
+}
+
+void refuse_f64(at::ScalarType type) {
+  TORCH_CHECK(type != at::kDouble, "[ERROR] ERR01002 OPS invalid type: NPU does not support DT_DOUBLE");
+}
+
+at::Tensor empty(at::IntArrayRef size, c10::optional<at::ScalarType> type, c10::optional<at::Layout>, c10::optional<at::Device> device,
+                 c10::optional<bool>, c10::optional<at::MemoryFormat> format) {
+  const c10::OptionalDeviceGuard guard(device);
+  refuse_f64(type.value_or(at::kFloat));
+  return at::detail::empty_generic(size, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type.value_or(at::kFloat), format);
+}
+
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, c10::optional<at::ScalarType> type, c10::optional<at::Layout>,
+                         c10::optional<at::Device> device, c10::optional<bool>) {
+  const c10::OptionalDeviceGuard guard(device);
+  refuse_f64(type.value_or(at::kFloat));
+  return at::detail::empty_strided_generic(size, stride, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type.value_or(at::kFloat));
+}
+
+at::Tensor side_of_copy(const at::Tensor& t) { return on_sim(t) ? host_alias(t) : t; }
+
+at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
+  side_of_copy(target).copy_(side_of_copy(source));
+  return target;
+}
+
+const at::Tensor& grow(const at::Tensor& t, at::IntArrayRef size, c10::optional<at::MemoryFormat>) {
+  const size_t needed = at::detail::computeStorageNbytesContiguous(size, t.dtype().itemsize(), t.storage_offset());
+  if (t.storage().nbytes() < needed) {
+    const c10::DeviceGuard guard(t.device());
+    c10::DataPtr bigger = allocator.allocate(needed);
+    if (t.storage().nbytes()) std::memcpy(bigger.get(), t.storage().data_ptr().get(), t.storage().nbytes());
+    t.storage().unsafeGetStorageImpl()->set_data_ptr_noswap(std::move(bigger));
+    t.storage().unsafeGetStorageImpl()->set_nbytes(needed);
+  }
+  t.unsafeGetTensorImpl()->set_sizes_contiguous(size);
+  return t;
+}
+
+at::Tensor copy_and_resize(const at::Tensor& source, const at::Tensor& target) {
+  if (on_sim(target)) grow(target, source.sizes(), c10::nullopt);
+  else target.resize_(source.sizes());
+  return copy_from(source, target, false);
+}
+
+at::Scalar local_scalar(const at::Tensor& t) { return at::_local_scalar_dense(host_alias(t)); }
+
+at::Tensor as_strided(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride, c10::optional<int64_t> offset) {
+  return restrided(t, size, stride, offset.value_or(t.storage_offset()));
+}
+
+at::Tensor view(const at::Tensor& t, at::IntArrayRef size) {
+  const at::Tensor h = host_alias(t).view(size);
+  return restrided(t, h.sizes(), h.strides(), t.storage_offset());
+}
+
+at::Tensor reshape_alias(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride) { return restrided(t, size, stride, t.storage_offset()); }
+
+at::Tensor unfold(const at::Tensor& t, int64_t dim, int64_t size, int64_t step) {
+  const at::Tensor h = host_alias(t).unfold(dim, size, step);
+  return restrided(t, h.sizes(), h.strides(), h.storage_offset());
+}
+
+at::Tensor& set_storage(at::Tensor& t, at::Storage source, int64_t offset, at::IntArrayRef size, at::IntArrayRef stride) {
+  t.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(source));
+  t.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
+  t.unsafeGetTensorImpl()->set_storage_offset(offset);
+  return t;
+}
+
+at::Tensor& set_tensor(at::Tensor& t, const at::Tensor& source) {
+  return set_storage(t, source.storage(), source.storage_offset(), source.sizes(), source.strides());
+}
+
+bool compatible(const at::Tensor&, const at::Tensor&) { return true; }
+
+// ---- every other operator
+
+struct Swap {
+  at::Tensor device_side, host_side;
+  const void* data;  // of the host side before the call
+};
+
+struct Call {
+  std::vector<Swap> swaps;
+  c10::optional<c10::Device> device;
+  bool host_tensor = false;  // a CPU tensor with dimensions is among the arguments
+
+  at::Tensor to_host(const at::Tensor& t) {
+    if (!t.defined()) return t;
+    if (!on_sim(t)) {
+      host_tensor |= t.dim() > 0;
+      return t;
+    }
+    if (!device) device = t.device();
+    TORCH_CHECK(*device == t.device(), "Expected all tensors to be on the same device, but found at least two devices, npu:", int(device->index()), " and npu:",
+                int(t.device().index()), "!");
+    for (const auto& s : swaps)
+      if (s.device_side.is_same(t)) return s.host_side;
+    const at::Tensor h = host_alias(t);
+    swaps.push_back({t, h, h.storage().data_ptr().get()});
+    return h;
+  }
+
+  c10::IValue to_host(const c10::IValue& v) {
+    if (v.isTensor()) return to_host(v.toTensor());
+    if (v.isTensorList()) {
+      std::vector<at::Tensor> list;
+      for (const at::Tensor& t : v.toTensorVector()) list.push_back(to_host(t));
+      return list;
+    }
+    if (v.isOptionalTensorList()) {
+      c10::List<c10::optional<at::Tensor>> list;
+      for (const c10::optional<at::Tensor>& t : v.toOptionalTensorList()) list.push_back(t ? c10::optional<at::Tensor>(to_host(*t)) : c10::nullopt);
+      return list;
+    }
+    if (v.isDevice() && v.toDevice().type() == kSim) {
+      device = v.toDevice();
+      return c10::Device(c10::kCPU);
+    }
+    return v;
+  }
+
+  at::Tensor to_device(const at::Tensor& t) {
+    if (!t.defined() || t.device().type() != c10::kCPU) return t;
+    for (const auto& s : swaps) {
+      if (s.host_side.is_same(t)) return s.device_side;
+      if (t.storage().data_ptr().get() && t.storage().data_ptr().get() == s.data) return restrided(s.device_side, t.sizes(), t.strides(), t.storage_offset());
+    }
+    at::Tensor out = empty_strided(t.sizes(), t.strides(), t.scalar_type(), c10::nullopt, device, c10::nullopt);
+    host_alias(out).copy_(t);
+    return out;
+  }
+
+  c10::IValue to_device(const c10::IValue& v) {
+    if (v.isTensor()) return to_device(v.toTensor());
+    if (!v.isTensorList()) return v;
+    std::vector<at::Tensor> list;
+    for (const at::Tensor& t : v.toTensorVector()) list.push_back(to_device(t));
+    return list;
+  }
+
+  void bring_back_grown() {  // out= arguments that the kernel resized
+    for (const auto& s : swaps) {
+      if (s.host_side.storage().data_ptr().get() != s.data) {
+        grow(s.device_side, s.host_side.sizes(), c10::nullopt);
+        host_alias(s.device_side).copy_(s.host_side);
+      } else if (s.host_side.sizes() != s.device_side.sizes()) {
+        s.device_side.unsafeGetTensorImpl()->set_sizes_and_strides(s.host_side.sizes(), s.host_side.strides());
+      }
+    }
+  }
+};
+
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const size_t arguments = op.schema().arguments().size();
+  const size_t first = stack->size() - arguments;
+  Call call;
+  for (size_t i = first; i < stack->size(); ++i) (*stack)[i] = call.to_host((*stack)[i]);
+  TORCH_CHECK(!call.host_tensor || !call.device, "Expected all tensors to be on the same device, but found at least two devices, npu:",
+              call.device ? int(call.device->index()) : 0, " and cpu! (operator ", op.schema().name(), ")");
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  call.bring_back_grown();
+  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) (*stack)[i] = call.to_device((*stack)[i]);
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", empty);
+  m.impl("empty_strided", empty_strided);
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_and_resize);
+  m.impl("_local_scalar_dense", local_scalar);
+  m.impl("as_strided", as_strided);
+  m.impl("view", view);
+  m.impl("_reshape_alias", reshape_alias);
+  m.impl("unfold", unfold);
+  m.impl("resize_", grow);
+  m.impl("set_.source_Storage_storage_offset", set_storage);
+  m.impl("set_.source_Tensor", set_tensor);
+  m.impl("_has_compatible_shallow_copy_type", compatible);
+}
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>()); }
+
+}  // namespace
+
+// ---- the functions a host program looks up by their mangled names
+
+namespace torch_npu {
+__attribute__((visibility("default"))) void init_npu(c10::DeviceIndex device) {
+  aclInit(nullptr);
+  TORCH_CHECK(aclrtSetDevice(device) == ACL_SUCCESS, "NPU error: invalid device id ", static_cast<int>(device));
+}
+__attribute__((visibility("default"))) void finalize_npu() {}
+}  // namespace torch_npu
+
+namespace torch::npu {
+__attribute__((visibility("default"))) void synchronize(int64_t) { aclrtSynchronizeDevice(); }
+}  // namespace torch::npu
+
+namespace c10_npu {
+__attribute__((visibility("default"))) c10::DeviceIndex device_count() { return SimGuard().deviceCount(); }
+}  // namespace c10_npu

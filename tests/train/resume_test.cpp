@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// An interrupted run equals an uninterrupted one to the bit; checkpoints are whole whatever happens; and what does not fit
+// is named.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/equal.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <thread>
+
+#include "checkpoint/adapter.h"
+#include "tests/train/training.h"
+
+namespace apus {
+namespace {
+
+namespace fs = std::filesystem;
+using golden::Case;
+using golden::Folder;
+using golden::TestRun;
+
+struct Variant {
+  const char* name;
+  at::ScalarType type;
+  OptimizerSpec spec;
+  bool lora;
+};
+
+struct Started {
+  std::unique_ptr<TestRun> run;
+  Adapter adapter;
+};
+
+// `from`: a checkpoint to go on from.
+Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, int64_t save_steps = 3, double lr = 0) {
+  const Case c("train_qwen2");
+  Json hyper = c.json["runs"]["adamw_hf_trainer_groups"]["hyper"];
+  if (lr > 0) hyper["lr"] = lr;
+  Started s;
+  auto model = golden::owned_model(!v.lora && !from.empty() ? from : c.dir / "checkpoint", v.type);
+  if (v.lora) {
+    s.adapter = make_adapter(*model, {.r = 4, .alpha = 8, .dropout = 0.2, .target_modules = {"q_proj", "o_proj", "up_proj"}, .modules_to_save = {"norm"}, .init = v.name == std::string("pissa") ? "pissa" : "true"}, 3);
+    if (!from.empty()) restore_adapter(*model, s.adapter, from);
+  }
+  TrainerOptions options;
+  options.save = When::Steps, options.save_steps = save_steps, options.output_dir = out;
+  options.forward = {.recomputed_layers = 1, .neftune_alpha = 5};
+  options.exact = {{"rows", 10}};
+  auto batches = golden::train_batches(c);
+  s.run = std::make_unique<TestRun>(std::move(model), hyper, std::move(batches), options, v.spec);
+  auto* run = s.run.get();
+  if (v.lora)
+    run->save = [run, a = s.adapter](const fs::path& dir) { save_adapter(*run->model, a, dir, {}); };
+  else
+    run->save = [run, type = v.type](const fs::path& dir) {
+      save_weights(*run->model, dir, int64_t{1} << 30, type);
+      fs::copy_file(Case("train_qwen2").dir / "checkpoint/config.json", dir / "config.json");
+    };
+  if (!from.empty()) run->trainer->resume(read_state(from), true);
+  return s;
+}
+
+std::map<std::string, at::Tensor> weights(Model& model) {
+  std::map<std::string, at::Tensor> all;
+  model.visit([&](const std::string& name, Param& p) { all[name] = p.data.detach().clone(); });
+  return all;
+}
+
+class Resume : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(Resume, IsBitIdentical) {
+  Folder whole, again;
+  Started uninterrupted = start(GetParam(), whole.path);
+  const TrainResult first = uninterrupted.run->trainer->run();
+  Started resumed = start(GetParam(), again.path, whole.path / "checkpoint-6");
+  const TrainResult second = resumed.run->trainer->run();
+  const auto a = weights(*uninterrupted.run->model), b = weights(*resumed.run->model);
+  for (const auto& [name, value] : a) EXPECT_TRUE(at::equal(value, b.at(name))) << name;
+  ASSERT_EQ(first.log_history.size(), 10u);
+  ASSERT_EQ(second.log_history.size(), 10u);  // the first six come from the checkpoint
+  for (size_t i = 0; i < 10; ++i) EXPECT_EQ(first.log_history[i]["loss"], second.log_history[i]["loss"]) << i;
+  const auto x = uninterrupted.run->optimizer->state(), y = resumed.run->optimizer->state();
+  for (const auto& [name, value] : x) EXPECT_TRUE(at::equal(value, y.at(name))) << name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, Resume,
+                         ::testing::Values(Variant{"f32", at::kFloat, {}, false}, Variant{"bf16_master", at::kBFloat16, {}, false},
+                                           Variant{"bf16_stochastic", at::kBFloat16, {.rounding = Rounding::Stochastic}, false},
+                                           Variant{"eight_bit", at::kBFloat16, {.kind = "adamw_8bit"}, false}, Variant{"adafactor", at::kFloat, {.kind = "adafactor"}, false},
+                                           Variant{"sgd", at::kFloat, {.kind = "sgd", .arguments = {{"momentum", "0.9"}}}, false}, Variant{"muon", at::kFloat, {.muon = true}, false},
+                                           Variant{"lora", at::kFloat, {}, true}, Variant{"pissa", at::kFloat, {}, true}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ResumeChecks, NameWhatDiffers) {
+  Folder out, again;
+  const Variant v{"f32", at::kFloat, {}, false};
+  start(v, out.path).run->trainer->run();
+  const fs::path from = out.path / "checkpoint-6";
+  RunState saved = read_state(from);
+  saved.exact["rows"] = 11;
+  Started other = start(v, again.path);
+  try {
+    other.run->trainer->resume(saved, true);
+    FAIL() << "must be refused";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("rows: 11 there, 10 here"), std::string::npos) << e.what();
+  }
+  Started sgd = start({"sgd", at::kFloat, {.kind = "sgd"}, false}, again.path);
+  EXPECT_THROW(sgd.run->trainer->resume(read_state(from), true), Error);
+  fs::remove(from / "optimizer.safetensors");
+  EXPECT_THROW(read_state(from), Error);
+}
+
+TEST(Checkpoints, AreRotatedAndLinked) {
+  Folder out;
+  for (const int step : {5, 10, 15, 20}) {
+    FolderWriter w(out.path / str("checkpoint-", step));
+    write_file_atomic(w.dir() / "x", "x");
+    w.commit();
+  }
+  { FolderWriter abandoned(out.path / "checkpoint-25"); }
+  rotate_checkpoints(out.path, 2, {out.path / "checkpoint-5", out.path / "checkpoint-20"});
+  const auto left = list_checkpoints(out.path);
+  ASSERT_EQ(left.size(), 2u);
+  EXPECT_EQ(left[0].first, 5);
+  EXPECT_EQ(left[1].first, 20);
+  point_link(out.path, "last", out.path / "checkpoint-5");
+  point_link(out.path, "last", out.path / "checkpoint-20");
+  EXPECT_EQ(fs::read_symlink(out.path / "last"), "checkpoint-20");
+  EXPECT_EQ(std::distance(fs::directory_iterator(out.path), fs::directory_iterator()), 3);
+}
+
+TEST(Checkpoints, AFailedSaveDoesNotEndTheRun) {
+  Folder out;
+  Started s = start({"f32", at::kFloat, {}, false}, out.path);
+  auto good = s.run->save;
+  int calls = 0;
+  s.run->save = [&](const fs::path& dir) {
+    good(dir);
+    require(++calls != 2, Fault::Io, "No space left on device");
+  };
+  const TrainResult result = s.run->trainer->run();
+  EXPECT_EQ(result.step, 10);
+  std::vector<int64_t> steps;
+  for (const auto& [step, dir] : list_checkpoints(out.path)) steps.push_back(step);
+  EXPECT_EQ(steps, (std::vector<int64_t>{3, 9, 10}));
+  for (const auto& entry : fs::directory_iterator(out.path)) EXPECT_EQ(entry.path().filename().string().find("partial"), std::string::npos);
+}
+
+TEST(NanGuard, NamesTheLayerAndStops) {
+  Folder out;
+  Started s = start({"f32", at::kFloat, {}, false}, out.path);
+  at::Tensor bad;
+  s.run->model->visit([&](const std::string& name, Param& p) {
+    if (name == "model.layers.1.mlp.down_proj.weight") bad = p.data;
+  });
+  const auto before = weights(*s.run->model);
+  {
+    c10::AutoGradMode no_grad(false);
+    bad.fill_(3e38);
+  }
+  try {
+    s.run->trainer->run();
+    FAIL() << "must stop";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.at.fault, Fault::Model);
+    EXPECT_NE(std::string(e.what()).find("the output of layer 1 is not finite"), std::string::npos) << e.what();
+  }
+  const auto after = weights(*s.run->model);
+  EXPECT_TRUE(at::equal(before.at("model.norm.weight"), after.at("model.norm.weight")));  // nothing was updated
+}
+
+// The child of KilledAtAnyMoment: trains and saves at every step until it is killed.
+TEST(KillChild, Run) {
+  const char* dir = std::getenv("APUS_KILL_DIR");
+  if (!dir) GTEST_SKIP() << "run by Checkpoints.KilledAtAnyMoment";
+  const auto all = list_checkpoints(dir);
+  if (!all.empty() && all.back().first == 10) return;  // killed after its last save
+  Started s = start({"f32", at::kFloat, {}, false}, dir, all.empty() ? fs::path() : all.back().second, 1);
+  s.run->trainer->run();
+}
+
+TEST(Checkpoints, KilledAtAnyMoment) {
+  Folder out, whole;
+  int kills = 0;
+  for (int attempt = 0; attempt < 40; ++attempt) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      ::setenv("APUS_KILL_DIR", out.path.c_str(), 1);
+      ::setenv("LOG_LEVEL", "ERROR", 1);
+      const int null = ::open("/dev/null", O_WRONLY);
+      ::dup2(null, 1);
+      ::execl("/proc/self/exe", "heavy_tests", "--gtest_filter=KillChild.Run", nullptr);
+      ::_exit(127);
+    }
+    int status = 0;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(150 + attempt * 37);
+    pid_t done = 0;
+    while ((done = ::waitpid(child, &status, WNOHANG)) == 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    if (done == 0) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+      ++kills;
+    }
+    for (const auto& [step, dir] : list_checkpoints(out.path)) {
+      EXPECT_EQ(read_state(dir).step, step);
+      EXPECT_NO_THROW(golden::owned_model(dir));
+    }
+    if (done != 0) {
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+      break;
+    }
+  }
+  EXPECT_GT(kills, 0);
+  remove_leftovers(out.path);
+  const auto all = list_checkpoints(out.path);
+  ASSERT_FALSE(all.empty());
+  ASSERT_EQ(all.back().first, 10);
+  EXPECT_EQ(all.size(), 10u);
+  EXPECT_EQ(std::distance(fs::directory_iterator(out.path), fs::directory_iterator()), 10);
+  // Killed many times, and still the uninterrupted run to the bit.
+  Started reference = start({"f32", at::kFloat, {}, false}, whole.path);
+  reference.run->trainer->run();
+  auto last = golden::owned_model(all.back().second);
+  const auto a = weights(*reference.run->model), b = weights(*last);
+  for (const auto& [name, value] : a) EXPECT_TRUE(at::equal(value, b.at(name))) << name;
+}
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Golden batches as a source, and a trainer put together on them.
+#pragma once
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <unistd.h>
+
+#include <deque>
+
+#include "algos/sft.h"
+#include "device/device.h"
+#include "tests/models/golden_batch.h"
+#include "train/param_groups.h"
+#include "train/trainer.h"
+
+namespace apus::golden {
+
+inline Batch batch_of(const Packed& p) {
+  Batch b;
+  b.id_T = at::tensor(p.flat, at::kLong);
+  b.label_T = at::tensor(p.labels, at::kLong);
+  b.weight_T = at::ones({b.id_T.numel()});
+  b.step = packed_step(p.lengths, at::kCPU);
+  for (const int64_t label : p.labels) b.trained += label >= 0;
+  return b;
+}
+
+// The rows [first, first + count) of a padded batch.
+inline Packed rows_of(const Packed& p, size_t first, size_t count) {
+  Packed out;
+  size_t at = 0;
+  for (size_t r = 0; r < p.lengths.size(); at += static_cast<size_t>(p.lengths[r++])) {
+    if (r < first || r >= first + count) continue;
+    const auto length = static_cast<size_t>(p.lengths[r]);
+    out.lengths.push_back(p.lengths[r]);
+    out.flat.insert(out.flat.end(), p.flat.begin() + static_cast<long>(at), p.flat.begin() + static_cast<long>(at + length));
+    out.labels.insert(out.labels.end(), p.labels.begin() + static_cast<long>(at), p.labels.begin() + static_cast<long>(at + length));
+  }
+  return out;
+}
+
+class FixedSource final : public BatchSource {
+ public:
+  explicit FixedSource(std::vector<Packed> batches) : batches_(std::move(batches)) {}
+  void start(int64_t) override { at_ = 0; }
+  std::optional<Batch> next() override { return at_ < batches_.size() ? std::optional(batch_of(batches_[at_++])) : std::nullopt; }
+  int64_t size() const override { return static_cast<int64_t>(batches_.size()); }
+  Json position() const override { return at_; }
+  void restore(const Json& position) override { at_ = position.get<size_t>(); }
+
+ private:
+  std::vector<Packed> batches_;
+  size_t at_ = 0;
+};
+
+inline std::vector<Packed> train_batches(const Case& c, const std::string& prefix = "") {
+  std::vector<Packed> all;
+  for (int i = 0; c.has(str(prefix, "batch", i, "/input_ids")); ++i) all.push_back(unpad(c, str(prefix, "batch", i)));
+  return all;
+}
+
+inline std::vector<NamedParam> trainable(Model& model) {
+  std::vector<NamedParam> params;
+  model.visit([&](const std::string& name, Param& p) {
+    if (!p.trainable || !p.tied.empty()) return;
+    p.data.set_requires_grad(true);
+    params.push_back({name, p.data});
+  });
+  return params;
+}
+
+inline std::unique_ptr<Model> owned_model(const std::filesystem::path& dir, at::ScalarType type = at::kFloat) {
+  return load_model(dir, {.dtype = type, .device = at::kCPU, .own = [](const std::string&) { return true; }});
+}
+
+struct Folder {
+  Folder() : path(std::filesystem::temp_directory_path() / str("apus-train-test-", ::getpid(), "-", counter()++)) {
+    std::filesystem::remove_all(path), std::filesystem::create_directories(path);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  static int& counter() {
+    static int n = 0;
+    return n;
+  }
+  std::filesystem::path path;
+};
+
+// A run as golden.json's "hyper" describes it.
+struct TestRun {
+  TestRun(std::unique_ptr<Model> m, const Json& hyper, std::vector<Packed> batches, TrainerOptions options = {}, OptimizerSpec spec = {}, SftSpec sft = {})
+      : model(std::move(m)), source(std::move(batches)), algorithm(sft) {
+    spec.beta1 = hyper["betas"][0], spec.beta2 = hyper["betas"][1], spec.eps = hyper["eps"];
+    const double lr = hyper["lr"];
+    const bool all = hyper["no_decay"].get<std::string>().rfind("none", 0) == 0;
+    optimizer = make_optimizer(spec, make_groups(trainable(*model), {.lr = lr, .weight_decay = hyper["weight_decay"], .decay_all = all}));
+    options.gradient_accumulation_steps = hyper["grad_accum"];
+    options.max_grad_norm = hyper["max_grad_norm"];
+    if (options.max_steps < 0) options.max_steps = hyper["total_steps"];
+    options.logging_steps = 1;
+    if (options.output_dir.empty()) options.save = When::Never, options.output_dir = folder.path;
+    const int64_t total = hyper["total_steps"], warmup = hyper["warmup_steps"];
+    const std::string schedule = hyper["schedule"];
+    log = std::make_unique<RunLog>(RunLog::Options{.dir = folder.path, .events_dir = {}, .quiet = true});
+    comm = lone_comm();
+    trainer = std::make_unique<Trainer>(
+        TrainerParts{.algorithm = algorithm, .actors = {.policy = *model}, .optimizer = *optimizer,
+                     .schedule = [=](int64_t) { return make_schedule({.type = schedule, .base_lr = lr, .total_steps = total, .warmup_steps = warmup}, {}); },
+                     .base_lr = lr, .train = source, .data_ranks = *comm, .log = log.get(),
+                     .save_model = [this](const std::filesystem::path& dir) { save(dir); }},
+        options);
+  }
+  Folder folder;
+  std::unique_ptr<Model> model;
+  FixedSource source;
+  Sft algorithm;
+  std::unique_ptr<Optimizer> optimizer;
+  std::unique_ptr<RunLog> log;
+  std::unique_ptr<Comm> comm;
+  std::unique_ptr<Trainer> trainer;
+  std::function<void(const std::filesystem::path&)> save = [this](const std::filesystem::path& dir) { save_weights(*model, dir, int64_t{1} << 30, at::kFloat); };
+};
+
+}  // namespace apus::golden
