@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/sizes.h"
+#include "train/optim_names.h"
 #include "train/schedule.h"
 
 namespace apus {
@@ -112,7 +113,7 @@ void TrainOptions::fields(OptionTable& v) {
   v("lr_scheduler_kwargs", lr_scheduler_kwargs, "further settings of the schedule, e.g. '{\"min_lr_rate\": 0.1}'");
   v("warmup_ratio", warmup_ratio, "share of the run in which it rises from 0").at_least(0).at_most(0.999);
   v("warmup_steps", warmup_steps, "the same in updates").at_least(0);
-  v("optim", optim, "adamw_torch, adamw_8bit (moments in 8 bits), adafactor, sgd");
+  v("optim", optim, "adamw_torch, adamw_8bit (moments in 8 bits), adafactor, sgd").choices(optimizer_names());
   v("optim_args", optim_args, "its further settings: key=value,key=value");
   v("optimizer", optimizer, "muon: matrices by Muon, the rest by AdamW; lorap: LoRA+").choices({"default", "muon", "lorap"});
   v("weight_decay", weight_decay, "of all but biases and norms").at_least(0);
