@@ -128,7 +128,7 @@ TEST(Jinja, HostileTemplatesAreStopped) {
       "{{ 'a' * 2000000 }}",
       "{{ 'a' * 10 ** 18 }}",
       "{{ [0] * 10 ** 12 }}",
-      "{{ 10 ** 10 ** 10 ** 10 }}",
+      "{{ 10 ** 5000 }}",
       "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
       "{% set ns = namespace(s=1) %}{% for i in range(1000) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
       "{% set ns = namespace(s=[]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s + [1] %}{% endfor %}",
