@@ -112,18 +112,12 @@ void forward_sequence(const at::Tensor& q, const at::Tensor& k, const at::Tensor
   });
 }
 
-void check_heads(const at::Tensor& q, int64_t k_heads) {
-  require(q.dim() == 3 && k_heads > 0 && q.size(1) % k_heads == 0, Fault::Bug, "attention: ", q.size(1),
-          " query heads cannot share ", k_heads, " key heads");
-}
-
 at::Tensor zeros_like_queries(const at::Tensor& q, int64_t head_size) {
   return at::zeros({q.size(0), q.size(1), head_size}, q.options());
 }
 
 Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
              const at::Tensor& cu_k, int64_t, int64_t, double scale, bool causal, int64_t window) {
-  check_heads(q, k.size(1));
   at::Tensor out = zeros_like_queries(q, v.size(2));
   at::Tensor lse = at::full({q.size(1), q.size(0)}, minus_infinity, q.options().dtype(wide_type(q)));
   const Lengths queries(cu_q), keys(cu_k);
@@ -177,7 +171,6 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
 at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
                  const at::Tensor& cu_k, const at::Tensor& block_table, int64_t, int64_t, double scale, bool causal,
                  int64_t window) {
-  check_heads(q, k_cache.size(2));
   at::Tensor out = zeros_like_queries(q, v_cache.size(3));
   at::Tensor lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(wide_type(q)));
   const Lengths queries(cu_q), keys(cu_k);
@@ -196,7 +189,6 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
 
 Pair forward_shape(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&, const at::Tensor&,
                    int64_t, int64_t, double, bool, int64_t) {
-  check_heads(q, k.size(1));
   return {at::empty({q.size(0), q.size(1), v.size(2)}, q.options()),
           at::empty({q.size(1), q.size(0)}, q.options().dtype(wide_type(q)))};
 }
@@ -256,10 +248,19 @@ Pair attention_autograd(const at::Tensor& q, const at::Tensor& k, const at::Tens
   return attention_op().call(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window);
 }
 
+// Here and not in the kernels, so that every device's are spared the check and none forgets it.
+void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_t k_heads) {
+  require(q.dim() == 3 && k.dim() == v.dim() && k.size(-1) == q.size(-1), Fault::Bug, "attention: queries of ", q.dim(),
+          " dimensions and heads of ", q.size(-1), " against keys of ", k.dim(), " and ", k.size(-1));
+  require(k_heads > 0 && q.size(1) % k_heads == 0, Fault::Bug, "attention: ", q.size(1), " query heads cannot share ",
+          k_heads, " key heads");
+}
+
 }  // namespace
 
 at::Tensor attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
                      const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask) {
+  check(q_TNH, k_TKH, v_TKH, k_TKH.size(1));
   return std::get<0>(
       attention_op().call(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window));
 }
@@ -268,6 +269,7 @@ at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, c
                            const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
                            int64_t max_k, double scale, Mask mask) {
   static const auto op = handle<decltype(paged)>("apus::paged_attention");
+  check(q_TNH, k_cache, v_cache, k_cache.size(2));
   const BelowAutograd guard;
   return op.call(q_TNH, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, scale, mask.causal, mask.window);
 }

@@ -23,6 +23,13 @@ auto handle(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").template typed<Signature>();
 }
 
+// Calls the op's reference body, whatever kernel the device has registered: through the key of a backend that no tensor
+// here belongs to, for which CompositeExplicitAutograd stands in.
+template <class Signature, class... Args>
+auto call_reference(const c10::TypedOperatorHandle<Signature>& op, Args&&... args) {
+  return op.redispatch(c10::DispatchKeySet(c10::DispatchKey::IPU), std::forward<Args>(args)...);
+}
+
 inline bool requires_grad(const at::Tensor& t) { return t.defined() && t.requires_grad(); }
 inline bool requires_grad(const OptionalTensor& t) { return t.has_value() && requires_grad(*t); }
 

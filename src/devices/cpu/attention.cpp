@@ -29,6 +29,7 @@ std::vector<Piece> pieces_of(const int32_t* cu_q, int64_t sequences, int64_t at_
 template <class E, class KeysOf>
 void attend_all(const at::Tensor& q, const at::Tensor& out, float* lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
                 int64_t kv_heads, double scale, View view, const KeysOf& keys_of) {
+  require(scale > 0, Fault::Bug, "attention with scale ", scale, ": it must be above 0");
   const int64_t tokens = q.size(0), heads = q.size(1), h = q.size(2), group = heads / kv_heads, stride = q.stride(0);
   const int32_t *starts_q = data<int32_t>(cu_q), *starts_k = data<int32_t>(cu_k);
   const auto pieces = pieces_of(starts_q, cu_q.numel() - 1, queries_at_once(group));
@@ -51,10 +52,12 @@ void attend_all(const at::Tensor& q, const at::Tensor& out, float* lse, const at
 using Pair = std::tuple<at::Tensor, at::Tensor>;
 
 Pair attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q, const at::Tensor& cu_k,
-               int64_t, int64_t, double scale, bool causal, int64_t window) {
+               int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
+  if (!same_small_float(q_TNH, k_TKH, v_TKH))
+    return Reference<decltype(attention)>::call("apus::attention", q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, causal, window);
   const at::Tensor q = as_heads(q_TNH), k = as_heads(k_TKH), v = as_heads(v_TKH);
   const at::Tensor out = at::empty(q.sizes(), q.options()), lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
-  by_type(q, "attention", [&](auto e) {
+  by_type(q, [&](auto e) {
     using E = decltype(e);
     const int32_t* starts = data<int32_t>(cu_k);
     attend_all<E>(q, out, data<float>(lse), cu_q, cu_k, k.size(1), scale, {causal, window}, [&](int64_t s, int64_t g) {
@@ -66,11 +69,14 @@ Pair attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tenso
 }
 
 at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
-                           const at::Tensor& cu_k, const at::Tensor& block_table, int64_t, int64_t, double scale, bool causal,
-                           int64_t window) {
+                           const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q, int64_t max_k,
+                           double scale, bool causal, int64_t window) {
+  if (!same_small_float(q_TNH, k_cache, v_cache))
+    return Reference<decltype(paged_attention)>::call("apus::paged_attention", q_TNH, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k,
+                                                      scale, causal, window);
   const at::Tensor q = as_heads(q_TNH), out = at::empty(q.sizes(), q.options()), table = block_table.to(at::kInt).contiguous();
   require(k_cache.is_contiguous() && v_cache.is_contiguous(), Fault::Bug, "paged_attention: the cache must be contiguous");
-  by_type(q, "paged_attention", [&](auto e) {
+  by_type(q, [&](auto e) {
     using E = decltype(e);
     const int64_t page = k_cache.size(1), kv_heads = k_cache.size(2), h = q.size(2);
     attend_all<E>(q, out, nullptr, cu_q, cu_k, kv_heads, scale, {causal, window}, [&](int64_t s, int64_t g) {

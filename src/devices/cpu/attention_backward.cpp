@@ -178,15 +178,18 @@ void sum_groups(const float* partial, int64_t tokens, int64_t group, int64_t wid
 using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 Triple attention_backward(const at::Tensor& grad_TNH, const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH,
-                          const at::Tensor& out_TNH, const at::Tensor& lse_NT, const at::Tensor& cu_q, const at::Tensor& cu_k, int64_t,
-                          int64_t, double scale, bool causal, int64_t window) {
+                          const at::Tensor& out_TNH, const at::Tensor& lse_NT, const at::Tensor& cu_q, const at::Tensor& cu_k,
+                          int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
+  if (!same_small_float(q_TNH, k_TKH, v_TKH, grad_TNH, out_TNH))
+    return Reference<decltype(attention_backward)>::call("apus::attention_backward", grad_TNH, q_TNH, k_TKH, v_TKH, out_TNH, lse_NT, cu_q, cu_k,
+                                                         max_q, max_k, scale, causal, window);
   const at::Tensor grad = as_heads(grad_TNH), q = as_heads(q_TNH), k = as_heads(k_TKH), v = as_heads(v_TKH), out = as_heads(out_TNH);
   const at::Tensor lse = lse_NT.contiguous();
   const int64_t tokens = q.size(0), heads = q.size(1), h = q.size(2), keys = k.size(0), kv_heads = k.size(1), group = heads / kv_heads;
   const int64_t width = (h + kPanel - 1) / kPanel * kPanel;
   const at::Tensor dq = at::empty(q.sizes(), q.options()), dk = at::empty(k.sizes(), k.options()), dv = at::empty(v.sizes(), v.options());
   const at::Tensor partial = at::empty({2, heads, keys, width}, q.options().dtype(at::kFloat));
-  by_type(q, "attention_backward", [&](auto e) {
+  by_type(q, [&](auto e) {
     using E = decltype(e);
     const int32_t *starts_q = data<int32_t>(cu_q), *starts_k = data<int32_t>(cu_k);
     float *dk_partial = data<float>(partial), *dv_partial = dk_partial + heads * keys * width;

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
+#include <cstdlib>
 #include <mutex>
 
 #include "base/error.h"
@@ -22,7 +23,11 @@ class CpuKind final : public DeviceKind {
   c10::DeviceType type() const override { return c10::kCPU; }
   int priority() const override { return 0; }
   bool available(std::string*) override { return true; }
-  void open() override {}
+  void open() override {  // libtorch's own guess is one thread on some virtual machines
+    std::call_once(opened_, [] {
+      if (!std::getenv("OMP_NUM_THREADS") && !std::getenv("MKL_NUM_THREADS")) at::set_num_threads(cpu::usable_cores());
+    });
+  }
   int count() const override { return 1; }
   std::string label(int) const override { return cpu::processor_name(); }
   Memory memory(int) const override { return {cpu::memory_total(), cpu::memory_free(), cpu::peak_resident()}; }
@@ -54,6 +59,8 @@ class CpuKind final : public DeviceKind {
   std::vector<Check> checks() override { return {cpu::blas_check(), instruction_check(), threads_check(), pages_check()}; }
 
  private:
+  std::once_flag opened_;
+
   static std::string onednn_version() {  // from "Intel(R) MKL-DNN v2.6.3 (Git Hash ...)"
     const std::string all = at::get_mkldnn_version();
     const size_t v = all.find(" v");

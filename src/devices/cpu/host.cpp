@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -115,10 +116,18 @@ std::string processor_name() {
   return "processor of unknown model";
 }
 
+// Hardware threads of one core count once: arithmetic gains nothing from the second.
 int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
-  const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  std::set<std::string> distinct;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &set)) continue;
+    const std::string siblings = first_line(str("/sys/devices/system/cpu/cpu", cpu, "/topology/thread_siblings_list"));
+    distinct.insert(siblings.empty() ? std::to_string(cpu) : siblings);
+  }
+  const int cores = static_cast<int>(distinct.size());
   return std::max(1, std::min(cores, static_cast<int>(std::min(1e6, std::ceil(cpu_quota())))));
 }
 

@@ -48,7 +48,7 @@ struct RowKernels {
   void (*narrow)(int64_t n, const float* x, float scale, E* y);
 
   // One block of an online softmax in base 2. Row i sees columns [low[i], high[i]) of scores s[i][columns] (null: all); columns is
-  // a multiple of 32. Updates the running maximum, sum and output row (o, width h a multiple of 16), writes the probabilities.
+  // a multiple of 32, scale2 > 0. Updates the running maximum, sum and output row (o, width h a multiple of 16), writes the probabilities.
   void (*softmax_block)(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, float* s, int64_t lds,
                         float* maximum, float* sum, float* o, int64_t ldo, int64_t h, E* p, int64_t ldp);
   // Gradient block, transposed: rows are keys, columns queries. p = exp2(s * scale2 - lse2[column]) where column is in

@@ -9,8 +9,12 @@
 namespace apus::cpu {
 
 namespace {
+thread_local int configured_rows = 0;
+
 // Tiles 0-3: sums (2 rows of tiles by 2 columns), 4-5: rows of a, 6-7: halves of the panel.
 void configure(int rows) {
+  if (rows == configured_rows) return;
+  configured_rows = rows;
   struct alignas(64) Config {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
     uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -77,17 +81,17 @@ void one_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, 
 }
 }  // namespace
 
-void enter_amx() { configure(16); }
+void enter_amx() { configured_rows = 0; }  // another library may have used the tiles since
 void leave_amx() { _tile_release(); }
 
 void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add) {
   int64_t row = 0;
+  if (m >= 16) configure(16);
   for (; row + 32 <= m; row += 32) two_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add);
   if (row + 16 <= m) one_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add), row += 16;
   if (row == m) return;
   configure(static_cast<int>(m - row));
   one_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add);
-  configure(16);
 }
 
 }  // namespace apus::cpu

@@ -26,25 +26,21 @@ void softmax_block(int64_t rows, int64_t columns, const int32_t* low, const int3
       const Floats from = splat(static_cast<float>(low[i])), to = splat(static_cast<float>(high[i]));
       for (int64_t j = 0; j < columns; j += kWidth) {
         const Floats at = numbers + static_cast<float>(j);
-        const Floats x = (at >= from) & (at < to) ? load(row + j) * scale2 : splat(-kInfinity);
+        const Floats x = (at >= from) & (at < to) ? load(row + j) : splat(-kInfinity);
         store(row + j, x);
         top = vmax(top, x);
       }
     } else {
-      for (int64_t j = 0; j < columns; j += kWidth) {
-        const Floats x = load(row + j) * scale2;
-        store(row + j, x);
-        top = vmax(top, x);
-      }
+      for (int64_t j = 0; j < columns; j += kWidth) top = vmax(top, load(row + j));
     }
-    const float before = maximum[i], now = vmax(splat(before), splat(largest(top)))[0];
+    const float before = maximum[i], now = larger(before, largest(top) * scale2);
     if (now == -kInfinity) {  // nothing seen yet
       for (int64_t j = 0; j < columns; j += kWidth) store(out + j, Floats{});
       continue;
     }
     Floats added{};
     for (int64_t j = 0; j < columns; j += kWidth) {
-      const Floats e = exp2_of(load(row + j) - now);
+      const Floats e = exp2_of(load(row + j) * scale2 - now);
       added += e;
       store(out + j, e);
     }

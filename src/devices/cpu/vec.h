@@ -97,35 +97,57 @@ inline void store_some(E* p, Floats v, int64_t n) {
 }
 
 inline Floats vmax(Floats a, Floats b) { return a > b ? a : b; }
-inline float total(Floats v) {  // always in the same order
+inline float larger(float a, float b) { return a > b ? a : b; }
+// Over all lanes, always in the same order.
+template <class Combine>
+inline float fold(Floats v, const Combine& combine) {
   float all[kWidth];
   store(all, v);
   for (int half = kWidth / 2; half; half /= 2)
-    for (int i = 0; i < half; ++i) all[i] += all[i + half];
+    for (int i = 0; i < half; ++i) all[i] = combine(all[i], all[i + half]);
   return all[0];
 }
+inline float total(Floats v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps((__m512)v);
+#else
+  return fold(v, [](float a, float b) { return a + b; });
+#endif
+}
 inline float largest(Floats v) {
-  float all[kWidth], best = all[0] = v[0];
-  store(all, v);
-  for (int i = 0; i < kWidth; ++i) best = all[i] > best ? all[i] : best;
-  return best;
+#if defined(__AVX512F__)
+  return _mm512_reduce_max_ps((__m512)v);
+#else
+  return fold(v, larger);
+#endif
 }
 
-// 2^x, relative error 2e-7; 0 below -126 (so also for -inf). x <= 127.
-inline Floats exp2_of(Floats x) {
-  const Floats bounded = vmax(x, splat(-126.0f));
-  const Floats magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  const Floats n = (bounded + magic) - magic, f = bounded - n;
+// 2^f for |f| <= 0.5, relative error 2e-7.
+inline Floats exp2_fraction(Floats f) {
   Floats p = splat(1.535336188319500e-4f);
   p = p * f + 1.339887440266574e-3f;
   p = p * f + 9.618437357674640e-3f;
   p = p * f + 5.550332471162809e-2f;
   p = p * f + 2.402264791363012e-1f;
   p = p * f + 6.931472028550421e-1f;
-  p = p * f + 1.0f;
+  return p * f + 1.0f;
+}
+
+// 2^x; 0 below -126 (so also for -inf). x <= 127.
+inline Floats exp2_of(Floats x) {
+#if defined(__AVX512F__)
+  // Small results are masked, not computed: a denormal one costs the processor 150 cycles.
+  const __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-126.0f), _CMP_GE_OQ);
+  const Floats n = (Floats)_mm512_roundscale_ps((__m512)x, 8);
+  return (Floats)_mm512_maskz_scalef_ps(normal, (__m512)exp2_fraction(x - n), (__m512)n);
+#else
+  const Floats bounded = vmax(x, splat(-126.0f));
+  const Floats magic = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const Floats n = (bounded + magic) - magic;
   const Ints exponent = __builtin_convertvector(n, Ints);
-  const Floats y = (Floats)((Ints)p + (exponent << 23));
+  const Floats y = (Floats)((Ints)exp2_fraction(bounded - n) + (exponent << 23));
   return x < -126.0f ? Floats{} : y;
+#endif
 }
 constexpr float kLog2e = 1.44269504088896341f;
 inline Floats exp_of(Floats x) {

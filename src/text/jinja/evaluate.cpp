@@ -150,6 +150,9 @@ Args Interpreter::eval_args(const Expr& expr) {
     if (!more.is(Kind::Dict)) trouble("argument after ** must be a mapping, not ", type_name(more));
     for (const auto& [key, value] : more.as<DictObject>().items) {
       if (!key.is(Kind::String)) trouble("keywords must be strings");
+      if (std::any_of(args.keyword.begin(), args.keyword.end(), [&](const auto& k) { return k.first == key.bytes(); })) {
+        trouble("got multiple values for keyword argument '", key.bytes(), "'");
+      }
       args.keyword.emplace_back(key.bytes(), value);
     }
   }

@@ -69,8 +69,8 @@ Value truncate(In in, V value, A args) {
   const int64_t leeway = bound.given(3) ? to_index(bound[3], "truncate") : 5;
   if (size < count_points(end)) trouble("expected length >= ", count_points(end), ", got ", size);
   if (leeway < 0) trouble("expected leeway >= 0, got ", leeway);
-  if (!value.is(Kind::String)) trouble("object of type '", type_name(value), "' has no len()");
   if (length(value) <= size || length(value) - size <= leeway) return value;
+  if (!value.is(Kind::String)) trouble("'", type_name(value), "' object has no attribute 'rsplit'");
   std::string kept = value.bytes().substr(0, byte_offset(value.bytes(), size - count_points(end)));
   if (!(bound.has(1) && truthy(bound[1]))) {
     if (const size_t blank = kept.rfind(' '); blank != std::string::npos) kept.resize(blank);

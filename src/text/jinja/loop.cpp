@@ -42,10 +42,9 @@ bool Interpreter::pull(LoopObject& loop, Value& out) {
   const Expr* condition = loop.settled ? nullptr : loop.statement->exprs[2].get();
   for (;;) {
     heap.budget.work();
-    std::vector<Value>& items = loop.source ? loop.source->items : loop.items;
-    size_t& next = loop.source ? loop.source->next : loop.next;
-    if (next >= items.size()) return false;
-    Value item = items[next++];
+    Value item;
+    if (loop.source ? !loop.source->pull(heap, item) : loop.next >= loop.items.size()) return false;
+    if (!loop.source) item = loop.items[loop.next++];
     if (condition) {
       const ScopePtr scope = scope_;
       scope_ = std::make_shared<Scope>(Scope{loop.scope, {}});

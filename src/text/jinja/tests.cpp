@@ -58,7 +58,8 @@ constexpr TestEntry kTests[] = {
     {"number", [](In, V v, A) { return v.is_number(); }},
     {"sameas", [](In, V v, A args) { return identical(v, one(args, "sameas")); }},
     {"sequence", [](In, V v, A) {
-       return v.is_sequence() || v.is(Kind::String) || v.is(Kind::Dict) || v.is(Kind::Range);
+       return v.is_sequence() || v.is(Kind::String) || v.is(Kind::Dict) || v.is(Kind::Range) ||
+              v.is(Kind::Undefined);
      }},
     {"string", [](In, V v, A) { return v.is(Kind::String); }},
     {"undefined", [](In, V v, A) { return v.is(Kind::Undefined); }},
