@@ -4,6 +4,7 @@
 #include <cstring>
 #include <functional>
 #include <queue>
+#include <unordered_map>
 
 namespace apus {
 
@@ -24,6 +25,47 @@ void MergeTable::put(uint64_t key, uint64_t rank) {
   size_t i = mix(key) >> shift_;
   while (cells_[i] != kEmpty && cells_[i] >> 22 != key) i = (i + 1) & mask_;
   cells_[i] = key << 22 | rank;
+}
+
+bool MergeTable::ordered() const {
+  std::unordered_map<int32_t, uint64_t> made;
+  made.reserve(results_.size());
+  for (size_t rank = 0; rank < results_.size(); ++rank)
+    if (!made.emplace(results_[rank], rank).second) return false;
+  const auto before = [&](uint64_t id, uint64_t rank) {
+    const auto it = made.find(static_cast<int32_t>(id));
+    return it == made.end() || it->second < rank;
+  };
+  for (const uint64_t cell : cells_) {
+    if (cell == kEmpty) continue;
+    const uint64_t rank = cell & kMaxRules, left = cell >> 43, right = cell >> 22 & ((1u << 21) - 1);
+    if (!before(left, rank) || !before(right, rank)) return false;
+  }
+  return true;
+}
+
+void WholeCharacters::build(const Vocabulary& bytes, const MergeTable& rules) {
+  if (!rules.ordered()) return;
+  ids_.assign(0x10000, -1);
+  mixed_.assign(0x10000, false);
+  const auto lead = [](char c) { return !unicode::is_continuation(c); };
+  for (int32_t id = 0; id < bytes.size(); ++id) {
+    if (!bytes.has(id)) continue;
+    const std::string_view token = bytes[id];
+    const auto mark = [&](size_t i) { mixed_[static_cast<size_t>(static_cast<unsigned char>(token[i - 1])) << 8 | static_cast<unsigned char>(token[i])] = true; };
+    size_t first = 1, last = token.empty() ? 0 : token.size() - 1;  // first and last starts of characters within
+    while (first < token.size() && !lead(token[first])) ++first;
+    while (last > 0 && !lead(token[last])) --last;
+    const bool whole_end = !token.empty() && unicode::sequence(token.substr(last)) == static_cast<int>(token.size() - last);
+    if (first < token.size() && !lead(token[0])) mark(first);
+    if (last > 0 && !whole_end) mark(last);
+    if (!whole_end || last != 0 || token.size() < 2 || token.size() > 3 || bytes.find(token) != id) continue;
+    int32_t symbol[3];
+    for (size_t i = 0; i < token.size(); ++i) symbol[i] = bytes.find(token.substr(i, 1));
+    if (merge_few(rules, symbol, nullptr, token.size()) != 1 || symbol[0] != id) continue;
+    const char* p = token.data();
+    ids_[unicode::next_char(p)] = id;
+  }
 }
 
 size_t merge_few(const MergeTable& rules, int32_t* id, uint32_t* begin, size_t n) {

@@ -30,6 +30,8 @@ class MergeTable {
     }
   }
   int32_t result(uint32_t rank) const { return results_[rank]; }
+  // True if each rule comes after the rules that make its sides, and no two make the same token.
+  bool ordered() const;
   size_t size() const { return results_.size(); }
 
  private:
@@ -51,7 +53,33 @@ struct Symbols {
 void merge(const MergeTable& rules, Symbols& symbols);
 
 // The same for at most kFewSymbols, in place; returns how many are left. `begin` (of n + 1) may be null.
-constexpr size_t kFewSymbols = 96;
+constexpr size_t kFewSymbols = 128;
 size_t merge_few(const MergeTable& rules, int32_t* id, uint32_t* begin, size_t n);
+
+// Characters of several bytes that may be taken as one symbol from the start. Byte-level rules build a character from its
+// bytes before they use it (checked here: every rule comes after the rules that make its two sides), so starting with the
+// whole character gives the same result, unless some token takes in part of a character together with its neighbour. The
+// byte pairs at which that can happen are kept; at those the bytes stay apart.
+class WholeCharacters {
+ public:
+  void build(const Vocabulary& bytes, const MergeTable& rules);
+
+  // The symbol of the character at word[at, at + length), or -1 if its bytes must be taken one by one.
+  int32_t symbol(std::string_view word, size_t at, size_t length) const {
+    if (ids_.empty() || length > 3) return -1;
+    const auto byte = [&](size_t i) { return static_cast<unsigned char>(word[i]); };
+    const size_t c = length == 2 ? (byte(at) & 31u) << 6 | (byte(at + 1) & 63u)
+                                 : (byte(at) & 15u) << 12 | (byte(at + 1) & 63u) << 6 | (byte(at + 2) & 63u);
+    const int32_t id = ids_[c];
+    if (id < 0 || (at > 0 && mixed(byte(at - 1), byte(at)))) return -1;
+    const size_t end = at + length;
+    return end < word.size() && mixed(byte(end - 1), byte(end)) ? -1 : id;
+  }
+
+ private:
+  bool mixed(unsigned left, unsigned right) const { return mixed_[left << 8 | right]; }
+  std::vector<int32_t> ids_;  // by code point up to U+FFFF; empty if the rules do not allow the short cut
+  std::vector<bool> mixed_;   // last byte of a character, first byte of the next
+};
 
 }  // namespace apus
