@@ -32,16 +32,22 @@ ResultFile::ResultFile(Spec spec) : spec_(std::move(spec)) {
   if (spec_.resume) take_over();
 }
 
-void ResultFile::next_before() {
+ResultFile::Record ResultFile::read_record(const Json& record) {
+  require(record.is_object(), Fault::Data, "a result must be an object");
+  const auto response = record.find("response");
+  return {row_key(record), response != record.end() && response->is_string() ? response->get<std::string>() : "", json_text(record)};
+}
+
+void ResultFile::advance_before() {
   std::string line;
-  before_key_.reset();
-  if (before_->next(line)) before_key_ = row_key(parse_json(line, str(spec_.path, ":", before_->number())));
+  next_before_.reset();
+  if (before_->next(line)) next_before_ = read_record(parse_json(line, str(spec_.path, ":", before_->number())));
 }
 
 void ResultFile::take_over() {
   if (keep_whole_lines(spec_.path) > 0) {
     before_ = std::make_unique<LineReader>(spec_.path);
-    next_before();
+    advance_before();
   }
   if (!exists(journal_path())) return;
   keep_whole_lines(journal_path());
@@ -49,25 +55,25 @@ void ResultFile::take_over() {
   for (std::string line; reader.next(line);) {
     const Json entry = parse_json(line, str(journal_path(), ":", reader.number()));
     require(entry.is_object() && entry.contains("row") && entry.contains("record"), Fault::Data, journal_path(), ":", reader.number(), ": not a journal of results");
-    const Json& record = entry["record"];
-    journaled_[entry["row"].get<int64_t>()] = {row_key(record), json_text(record)};
+    journaled_[entry["row"].get<int64_t>()] = read_record(entry["record"]);
   }
 }
 
-bool ResultFile::finished_before(int64_t row, const std::string& key) {
-  if (before_key_ && *before_key_ == key) {
-    next_before();
+std::optional<std::string> ResultFile::finished_before(int64_t row, const std::string& key) {
+  if (next_before_ && next_before_->key == key) {
+    std::string response = next_before_->response;
+    advance_before();
     next_ = row + 1;
-    return true;
+    return response;
   }
   const auto it = journaled_.find(row);
-  if (it == journaled_.end() || it->second.first != key) return false;
-  ready_[row] = it->second.second;
-  return true;
+  if (it == journaled_.end() || it->second.key != key) return std::nullopt;
+  ready_[row] = it->second.text;
+  return it->second.response;
 }
 
 void ResultFile::begin() {
-  require(!before_key_, Fault::Usage, spec_.path, ", line ", before_ ? before_->number() : 0, ": this record is of no row of this run, or of another order of rows; "
+  require(!next_before_, Fault::Usage, spec_.path, ", line ", before_ ? before_->number() : 0, ": this record is of no row of this run, or of another order of rows; "
           "choose another --result_path, or --resume false to write it anew");
   before_.reset();
   file_ = std::make_unique<LineWriter>(spec_.path, spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);

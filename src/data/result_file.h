@@ -28,8 +28,8 @@ class ResultFile {  // path "-": standard output, and nothing to go on with
   };
   explicit ResultFile(Spec spec);
 
-  // First every row is offered, in order, with the key that its record will have. True: finished in an earlier run.
-  bool finished_before(int64_t row, const std::string& key);
+  // First every row is offered, in order, with the key that its record will have. What an earlier run answered, if it did.
+  std::optional<std::string> finished_before(int64_t row, const std::string& key);
   bool anything_before() const { return before_ || !journaled_.empty(); }
   void begin();  // then the new records can come. Fault::Usage when the file holds records of other rows
 
@@ -39,14 +39,18 @@ class ResultFile {  // path "-": standard output, and nothing to go on with
 
  private:
   void take_over();
-  void next_before();
+  void advance_before();
   void write_ready(bool all);
   std::string journal_path() const { return spec_.path + ".unfinished"; }
 
   Spec spec_;
   std::unique_ptr<LineReader> before_;            // the earlier run's file, while rows are compared with it
-  std::optional<std::string> before_key_;         // of its next record; nothing: no more
-  std::map<int64_t, std::pair<std::string, std::string>> journaled_;  // row -> key and record, of the earlier run
+  struct Record {
+    std::string key, response, text;
+  };
+  static Record read_record(const Json& record);
+  std::optional<Record> next_before_;             // its next record; nothing: no more
+  std::map<int64_t, Record> journaled_;           // of the earlier run, by row
   std::unique_ptr<LineWriter> file_, journal_;
   std::map<int64_t, std::optional<std::string>> ready_;  // finished, not yet written; nothing: left out
   int64_t next_ = 0;                              // rows before it are in the file, or come late

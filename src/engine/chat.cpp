@@ -66,19 +66,23 @@ std::string Chat::text(const ChatRequest& request) const {
   for (const auto& m : messages)
     require(m.is_object() && m.contains("role") && m["role"].is_string(), Fault::Data, "every message must be an object with a 'role'");
   if (spec_.system && messages[0]["role"] != "system") messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *spec_.system}});
-  const std::string text = template_ ? render(request, messages, !request.continue_final_message) : plain_text(messages);
-  return request.continue_final_message ? text : text + spec_.response_prefix;
+  const bool asks = !request.continue_final_message && !request.whole;
+  const std::string text = template_ ? render(request, messages, asks) : plain_text(messages);
+  return asks ? text + spec_.response_prefix : text;
 }
 
 std::vector<int32_t> Chat::prompt(const ChatRequest& request) const {
   // A template writes the special tokens itself; plain text gets those of the tokenizer.
-  std::vector<int32_t> ids = tokenizer_->encode(text(request), !template_);
+  return limited(tokenizer_->encode(text(request), !template_), spec_);
+}
+
+std::vector<int32_t> limited(std::vector<int32_t> ids, const ChatSpec& spec) {
   const auto length = static_cast<int64_t>(ids.size());
-  if (!spec_.max_length || length <= *spec_.max_length) return ids;
-  require(spec_.truncation != "delete", Fault::Data, "the prompt has ", length, " tokens, more than --max_length ", *spec_.max_length,
-          "; --truncation_strategy left or right cuts it");
-  if (spec_.truncation == "left") ids.erase(ids.begin(), ids.end() - *spec_.max_length);
-  else ids.resize(static_cast<size_t>(*spec_.max_length));
+  if (!spec.max_length || length <= *spec.max_length) return ids;
+  require(spec.truncation != "delete", Fault::Data, length, " tokens are more than --max_length ", *spec.max_length,
+          "; --truncation_strategy left or right cuts them");
+  if (spec.truncation == "left") ids.erase(ids.begin(), ids.end() - *spec.max_length);
+  else ids.resize(static_cast<size_t>(*spec.max_length));
   return ids;
 }
 

@@ -31,7 +31,11 @@ struct ChatRequest {
   const Json* documents = nullptr;
   const Json* kwargs = nullptr;           // over those of the spec
   bool continue_final_message = false;    // the answer goes on with the last message
+  bool whole = false;                     // the conversation as it is: no answer is asked for
 };
+
+// Cut to max_length as `truncation` says; Fault::Data when that is "delete".
+std::vector<int32_t> limited(std::vector<int32_t> ids, const ChatSpec& spec);
 
 class Chat {
  public:

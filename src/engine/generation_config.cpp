@@ -95,7 +95,6 @@ GenerationConfig read_generation_config(const std::filesystem::path& folder) {
   read("min_p", w.min_p, 0, 1);
   read("repetition_penalty", w.repetition_penalty, 1e-3, 1e3);
   read("top_k", w.top_k);
-  read("max_new_tokens", w.max_new_tokens);
   read("min_new_tokens", w.min_new_tokens);
   read("no_repeat_ngram_size", w.no_repeat_ngram_size);
   if (w.top_p && *w.top_p == 0) w.top_p.reset();  // written by some for "off"
@@ -116,7 +115,7 @@ Sampling resolve(const SamplingWishes& r, const SamplingWishes& c) {
   s.frequency_penalty = first_of(r.frequency_penalty, c.frequency_penalty, 0.0);
   s.no_repeat_ngram_size = std::max<int64_t>(first_of(r.no_repeat_ngram_size, c.no_repeat_ngram_size, int64_t{0}), 0);
   s.min_new_tokens = first_of(r.min_new_tokens, c.min_new_tokens, int64_t{0});
-  if (const int64_t most = first_of(r.max_new_tokens, c.max_new_tokens, int64_t{0}); most > 0) s.max_new_tokens = most;
+  if (const int64_t most = r.max_new_tokens.value_or(0); most > 0) s.max_new_tokens = most;
   return s;
 }
 
