@@ -14,7 +14,8 @@ namespace {
 
 using Status = CallReader::Status;
 
-constexpr std::string_view kBegin = "<｜tool▁call▁begin｜>", kSeparator = "<｜tool▁sep｜>", kEnd = "<｜tool▁call▁end｜>";
+constexpr std::string_view kBegin = "<｜tool▁call▁begin｜>", kSeparator = "<｜tool▁sep｜>",
+                           kEnd = "<｜tool▁call▁end｜>";
 constexpr std::string_view kAllBegin = "<｜tool▁calls▁begin｜>", kAllEnd = "<｜tool▁calls▁end｜>";
 
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -42,8 +43,9 @@ class JsonCall {
     if (scanner_.value_begins()) {
       begin_ = text_.size() - 1;
       const std::string& key = scanner_.member();
-      member_ = key == "name" && !name_ ? Member::Name
-                : (key == "arguments" || key == "parameters") && !has_arguments_ ? Member::Arguments : Member::Other;
+      member_ = key == "name" && !name_                                          ? Member::Name
+                : (key == "arguments" || key == "parameters") && !has_arguments_ ? Member::Arguments
+                                                                                 : Member::Other;
       if (member_ == Member::Arguments && c != '{' && c != '"' && c != 'n') return JsonScanner::Status::Bad;
     }
     if (scanner_.value_ended() && !end_member(sink)) return JsonScanner::Status::Bad;
@@ -57,7 +59,8 @@ class JsonCall {
   // After the object: what was not shown yet.
   void complete(CallSink& sink) {
     if (!shown_) sink.name(*name_);
-    if (shown_ < arguments_.size() || arguments_.empty()) sink.arguments(arguments_.empty() ? "{}" : std::string_view(arguments_).substr(shown_));
+    if (shown_ < arguments_.size() || arguments_.empty())
+      sink.arguments(arguments_.empty() ? "{}" : std::string_view(arguments_).substr(shown_));
     sink.done();
   }
 
@@ -273,7 +276,8 @@ class MistralReader : public CallReader {
         place_ = c == '[' ? Place::BeforeItem : Place::Name;
         if (c == '[') return Status::More;
         [[fallthrough]];
-      case Place::Name: return put_name(c, sink);
+      case Place::Name:
+        return put_name(c, sink);
       case Place::BeforeItem:
         if (is_blank(c)) return Status::More;
         if (c == ']' && !any_) return Status::Closed;
@@ -295,7 +299,9 @@ class MistralReader : public CallReader {
         return c == ']' ? Status::Closed : c == ',' || is_blank(c) ? Status::More : Status::Outside;
       case Place::Arguments: {
         const auto status = arguments_->put(c, sink);
-        return status == JsonScanner::Status::Bad ? Status::Bad : status == JsonScanner::Status::Done ? Status::Closed : Status::More;
+        return status == JsonScanner::Status::Bad    ? Status::Bad
+               : status == JsonScanner::Status::Done ? Status::Closed
+                                                     : Status::More;
       }
     }
     return Status::Bad;
@@ -331,24 +337,36 @@ class MistralReader : public CallReader {
 
 std::vector<std::string_view> call_markers(ToolFormat format) {
   switch (format) {
-    case ToolFormat::Hermes: return {"<tool_call>"};
-    case ToolFormat::Llama3: return {"<|python_tag|>", "{"};  // the brace only where the answer begins
-    case ToolFormat::QwenCoder: return {"<tool_call>", "<function="};
-    case ToolFormat::DeepSeek: return {kAllBegin, kBegin};
-    case ToolFormat::Mistral: return {"[TOOL_CALLS]"};
-    case ToolFormat::None: break;
+    case ToolFormat::Hermes:
+      return {"<tool_call>"};
+    case ToolFormat::Llama3:
+      return {"<|python_tag|>", "{"};  // the brace only where the answer begins
+    case ToolFormat::QwenCoder:
+      return {"<tool_call>", "<function="};
+    case ToolFormat::DeepSeek:
+      return {kAllBegin, kBegin};
+    case ToolFormat::Mistral:
+      return {"[TOOL_CALLS]"};
+    case ToolFormat::None:
+      break;
   }
   return {};
 }
 
 std::unique_ptr<CallReader> make_call_reader(ToolFormat format, std::string_view marker, const Json* tools) {
   switch (format) {
-    case ToolFormat::Hermes: return std::make_unique<HermesReader>();
-    case ToolFormat::Llama3: return std::make_unique<LlamaReader>(marker == "{");
-    case ToolFormat::QwenCoder: return std::make_unique<QwenCoderReader>(marker == "<function=", tools);
-    case ToolFormat::DeepSeek: return std::make_unique<DeepSeekReader>(marker == kBegin);
-    case ToolFormat::Mistral: return std::make_unique<MistralReader>();
-    case ToolFormat::None: break;
+    case ToolFormat::Hermes:
+      return std::make_unique<HermesReader>();
+    case ToolFormat::Llama3:
+      return std::make_unique<LlamaReader>(marker == "{");
+    case ToolFormat::QwenCoder:
+      return std::make_unique<QwenCoderReader>(marker == "<function=", tools);
+    case ToolFormat::DeepSeek:
+      return std::make_unique<DeepSeekReader>(marker == kBegin);
+    case ToolFormat::Mistral:
+      return std::make_unique<MistralReader>();
+    case ToolFormat::None:
+      break;
   }
   return nullptr;
 }

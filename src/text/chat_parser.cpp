@@ -37,9 +37,12 @@ struct ChatParser::State : CallSink {
     for (;;) {
       const size_t before = pending_.size();
       const Place was = place_;
-      if (place_ == Place::Reasoning) reason(end);
-      else if (place_ == Place::Call) call(end);
-      else content(end);
+      if (place_ == Place::Reasoning)
+        reason(end);
+      else if (place_ == Place::Call)
+        call(end);
+      else
+        content(end);
       if (pending_.size() == before && place_ == was) return;
     }
   }
@@ -61,20 +64,25 @@ struct ChatParser::State : CallSink {
 
   void emit(ChatDelta::Kind kind, std::string_view text) {
     if (text.empty()) return;
-    if (!out_.empty() && out_.back().kind == kind) out_.back().text += text;
-    else out_.push_back({kind, std::string(text), -1});
+    if (!out_.empty() && out_.back().kind == kind)
+      out_.back().text += text;
+    else
+      out_.push_back({kind, std::string(text), -1});
   }
 
   void add_event(ChatDelta::Kind kind, std::string_view text) {
     auto& list = options_.whole_calls ? held_ : out_;
-    const bool goes_on = !list.empty() && list.back().kind == ChatDelta::Kind::ToolArguments && list.back().kind == kind;
-    if (goes_on && list.back().call == calls_) list.back().text += text;
-    else list.push_back({kind, std::string(text), calls_});
+    const bool goes_on =
+        !list.empty() && list.back().kind == ChatDelta::Kind::ToolArguments && list.back().kind == kind;
+    if (goes_on && list.back().call == calls_)
+      list.back().text += text;
+    else
+      list.push_back({kind, std::string(text), calls_});
     if (!options_.whole_calls) shown_ = cursor_;
   }
 
-  // Newlines behind reasoning and calls, and before calls, belong to the format; the last ones are kept back until it is
-  // known what follows.
+  // Newlines behind reasoning and calls, and before calls, belong to the format; the last ones are kept back until it
+  // is known what follows.
   void say(std::string_view text) {
     if (skip_newlines_) {
       text.remove_prefix(std::min(text.find_first_not_of('\n'), text.size()));
@@ -95,7 +103,8 @@ struct ChatParser::State : CallSink {
     const auto look = [&](std::string_view marker, bool only_at_start) {
       if (only_at_start && !at_start) return;
       const size_t at = pending_.find(marker);
-      const bool counts = at != std::string::npos && (!only_at_start || all_blank(std::string_view(pending_).substr(0, at)));
+      const bool counts =
+          at != std::string::npos && (!only_at_start || all_blank(std::string_view(pending_).substr(0, at)));
       if (counts && at < first) {
         first = at;
         found = marker;
@@ -132,7 +141,8 @@ struct ChatParser::State : CallSink {
     reasoned_ = true;
     if (fresh_) {
       pending_.erase(0, std::min(pending_.find_first_not_of('\n'), pending_.size()));
-      if (options_.starts_in_reasoning && pending_.starts_with(kThink)) {  // opened by the prompt and once more by the model
+      if (options_.starts_in_reasoning &&
+          pending_.starts_with(kThink)) {  // opened by the prompt and once more by the model
         pending_.erase(0, kThink.size());
         return;
       }
@@ -140,7 +150,9 @@ struct ChatParser::State : CallSink {
       fresh_ = false;
     }
     const size_t close = pending_.find(kEndThink);
-    const size_t sure = close != std::string::npos ? close : end ? pending_.size() : pending_.size() - partial(pending_, kEndThink);
+    const size_t sure = close != std::string::npos ? close
+                        : end                      ? pending_.size()
+                                                   : pending_.size() - partial(pending_, kEndThink);
     std::string text = std::exchange(newlines_, {}) + pending_.substr(0, sure);
     const size_t last = text.find_last_not_of('\n') + 1;
     newlines_ = text.substr(last);
@@ -197,15 +209,15 @@ struct ChatParser::State : CallSink {
   const ChatParserOptions options_;
   const std::vector<std::string_view> markers_;
   Place place_ = Place::Content;
-  std::string pending_;           // not decided yet
-  std::string newlines_;          // at the end of what was decided, not shown yet
+  std::string pending_;                // not decided yet
+  std::string newlines_;               // at the end of what was decided, not shown yet
   std::vector<ChatDelta> out_, held_;  // held: of a call that is not complete
   std::unique_ptr<CallReader> reader_;
-  std::string_view marker_;       // with which the current section began
-  std::string before_call_;       // newlines in front of it
-  size_t cursor_ = 0;             // how much of the pending text the reader has seen
-  size_t shown_ = 0;              // how much of it is out already, as a call
-  int calls_ = -1;                // the current call's number
+  std::string_view marker_;  // with which the current section began
+  std::string before_call_;  // newlines in front of it
+  size_t cursor_ = 0;        // how much of the pending text the reader has seen
+  size_t shown_ = 0;         // how much of it is out already, as a call
+  int calls_ = -1;           // the current call's number
   bool spoke_ = false, reasoned_ = false, fresh_ = true, skip_newlines_ = false, committed_ = false;
 };
 

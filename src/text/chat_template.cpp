@@ -29,17 +29,23 @@ Json read_json(const fs::path& path) {
 
 // A token is given as text, or as {"content": text, ...}.
 void add_token(Json& tokens, const std::string& name, const Json& value) {
-  if (value.is_string() && !value.get_ref<const std::string&>().empty()) tokens[name] = value;
-  else if (value.is_object() && value.contains("content") && value["content"].is_string()) tokens[name] = value["content"];
+  if (value.is_string() && !value.get_ref<const std::string&>().empty())
+    tokens[name] = value;
+  else if (value.is_object() && value.contains("content") && value["content"].is_string())
+    tokens[name] = value["content"];
 }
 
 Json read_special_tokens(const fs::path& folder) {
   Json tokens = Json::object();
   if (folder.empty()) return tokens;
-  const Json config = read_json(folder / "tokenizer_config.json"), older = read_json(folder / "special_tokens_map.json");
-  for (const char* name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
-    if (config.contains(name)) add_token(tokens, name, config[name]);
-    else if (older.contains(name)) add_token(tokens, name, older[name]);
+  const Json config = read_json(folder / "tokenizer_config.json"),
+             older = read_json(folder / "special_tokens_map.json");
+  for (const char* name :
+       {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
+    if (config.contains(name))
+      add_token(tokens, name, config[name]);
+    else if (older.contains(name))
+      add_token(tokens, name, older[name]);
   }
   if (config.contains("extra_special_tokens") && config["extra_special_tokens"].is_object()) {
     for (const auto& [name, value] : config["extra_special_tokens"].items()) add_token(tokens, name, value);
@@ -62,15 +68,18 @@ std::map<std::string, std::string> texts_of(const Json& json, const fs::path& pa
   if (it == json.end() || it->is_null()) return out;
   if (it->is_string()) return {{kDefault, it->get<std::string>()}};
   const bool list = it->is_array() && std::all_of(it->begin(), it->end(), [](const Json& entry) {
-    return entry.is_object() && entry.contains("name") && entry["name"].is_string() && entry.contains("template") &&
-           entry["template"].is_string();
-  });
-  const bool object = it->is_object() && std::all_of(it->begin(), it->end(), [](const Json& text) { return text.is_string(); });
+                      return entry.is_object() && entry.contains("name") && entry["name"].is_string() &&
+                             entry.contains("template") && entry["template"].is_string();
+                    });
+  const bool object =
+      it->is_object() && std::all_of(it->begin(), it->end(), [](const Json& text) { return text.is_string(); });
   require(list || object, Fault::Model, path.string(),
           ": chat_template is neither a text nor a list of {\"name\", \"template\"}");
   for (const auto& [key, entry] : it->items()) {
-    if (list) out[entry["name"].get<std::string>()] = entry["template"].get<std::string>();
-    else out[key] = entry.get<std::string>();
+    if (list)
+      out[entry["name"].get<std::string>()] = entry["template"].get<std::string>();
+    else
+      out[key] = entry.get<std::string>();
   }
   return out;
 }
@@ -149,8 +158,10 @@ std::optional<ChatTemplate> ChatTemplate::find(const fs::path& folder) {
 ChatTemplate ChatTemplate::load(const fs::path& folder) {
   auto found = find(folder);
   require(found.has_value(), Fault::Model, folder.string(),
-          " has no chat template (chat_template.jinja, chat_template.json, or chat_template in tokenizer_config.json); give "
-          "one as a file, or one of the built-in ones: ", join(builtin_names()));
+          " has no chat template (chat_template.jinja, chat_template.json, or chat_template in tokenizer_config.json); "
+          "give "
+          "one as a file, or one of the built-in ones: ",
+          join(builtin_names()));
   return std::move(*found);
 }
 
@@ -163,7 +174,8 @@ ChatTemplate ChatTemplate::from_text(std::string_view text, std::string name, co
 
 ChatTemplate ChatTemplate::builtin(const std::string& name, const fs::path& folder) {
   const std::string_view text = builtin_template(name);
-  require(!text.empty(), Fault::Usage, "there is no built-in chat template '", name, "'; there are ", join(builtin_names()));
+  require(!text.empty(), Fault::Usage, "there is no built-in chat template '", name, "'; there are ",
+          join(builtin_names()));
   return from_text(text, name, folder);
 }
 
@@ -172,24 +184,29 @@ std::vector<std::string> ChatTemplate::builtin_names() { return builtin_template
 const JinjaTemplate& ChatTemplate::choose(const std::string& variant, bool with_tools) const {
   if (!variant.empty()) {
     const auto it = variants_.find(variant);
-    require(it != variants_.end(), Fault::Usage, "the checkpoint has no chat template named '", variant, "'; it has ", join(variants()));
+    require(it != variants_.end(), Fault::Usage, "the checkpoint has no chat template named '", variant, "'; it has ",
+            join(variants()));
     return it->second;
   }
   if (const auto it = variants_.find(kToolUse); with_tools && it != variants_.end()) return it->second;
   if (variants_.size() == 1) return variants_.begin()->second;
   const auto it = variants_.find(kDefault);
-  require(it != variants_.end(), Fault::Usage, "the checkpoint has several chat templates and none is the default; choose one of ",
-          join(variants()));
+  require(it != variants_.end(), Fault::Usage,
+          "the checkpoint has several chat templates and none is the default; choose one of ", join(variants()));
   return it->second;
 }
 
 Rendered ChatTemplate::render(const ChatInput& input, const RenderLimits& limits) const {
-  require(input.messages && input.messages->is_array(), Fault::Data, "messages must be a list of {\"role\", \"content\"}");
+  require(input.messages && input.messages->is_array(), Fault::Data,
+          "messages must be a list of {\"role\", \"content\"}");
   require(!input.continue_final_message || !input.add_generation_prompt, Fault::Usage,
-          "continue_final_message and add_generation_prompt exclude each other: the first goes on with the last message, the "
+          "continue_final_message and add_generation_prompt exclude each other: the first goes on with the last "
+          "message, the "
           "second starts a new one");
   const auto or_null = [](const Json* json) { return json ? *json : Json(); };
-  Json context = {{"messages", *input.messages}, {"tools", or_null(input.tools)}, {"documents", or_null(input.documents)},
+  Json context = {{"messages", *input.messages},
+                  {"tools", or_null(input.tools)},
+                  {"documents", or_null(input.documents)},
                   {"add_generation_prompt", input.add_generation_prompt}};
   context.update(*special_);
   if (input.kwargs && !input.kwargs->is_null()) {

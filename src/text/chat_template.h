@@ -46,7 +46,7 @@ class ChatTemplate {
 
   const std::string& text(const std::string& variant = "") const;
   std::vector<std::string> variants() const;
-  const Json& special_tokens() const;  // {"bos_token": "<s>", ...}: those that are set
+  const Json& special_tokens() const;                            // {"bos_token": "<s>", ...}: those that are set
   bool marks_generation(const std::string& variant = "") const;  // has `generation` blocks
 
  private:

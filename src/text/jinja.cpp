@@ -27,10 +27,11 @@ std::string source_line(std::string_view source, int line) {
   return std::string(text.substr(0, cut)) + (cut < text.size() ? "..." : "");
 }
 
-[[noreturn]] void fail_template(Fault fault, const std::string& name, std::string_view source, const jinja::Problem& problem,
-                                int line) {
+[[noreturn]] void fail_template(Fault fault, const std::string& name, std::string_view source,
+                                const jinja::Problem& problem, int line) {
   const int at = problem.line ? problem.line : line;
-  const std::string what = str("chat template ", name, ", line ", at, ": ", problem.message, "\n  in: ", source_line(source, at));
+  const std::string what =
+      str("chat template ", name, ", line ", at, ": ", problem.message, "\n  in: ", source_line(source, at));
   throw TemplateError(fault, what, problem.message, at, problem.raised);
 }
 
@@ -51,8 +52,10 @@ LocalTime LocalTime::now() {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(clock);
   std::tm parts{};
   localtime_r(&seconds, &parts);
-  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(clock.time_since_epoch()).count() % 1'000'000;
-  return {parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, static_cast<int>(micros)};
+  const auto micros =
+      std::chrono::duration_cast<std::chrono::microseconds>(clock.time_since_epoch()).count() % 1'000'000;
+  return {parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,           parts.tm_hour,
+          parts.tm_min,         parts.tm_sec,     static_cast<int>(micros)};
 }
 
 LocalTime LocalTime::parse(std::string_view iso) {
@@ -75,14 +78,15 @@ LocalTime LocalTime::parse(std::string_view iso) {
   }
   const bool leap = (time.year % 4 == 0 && time.year % 100 != 0) || time.year % 400 == 0;
   constexpr int kDays[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-  good = good && time.year > 0 && time.month >= 1 && time.month <= 12 && time.day >= 1 && time.hour < 24 && time.minute < 60 &&
-         time.second < 60 && time.day <= kDays[time.month - 1] + (leap && time.month == 2);
+  good = good && time.year > 0 && time.month >= 1 && time.month <= 12 && time.day >= 1 && time.hour < 24 &&
+         time.minute < 60 && time.second < 60 && time.day <= kDays[time.month - 1] + (leap && time.month == 2);
   require(good, Fault::Usage, "'", iso, "' is not a time; write it as 2025-07-04T12:34:56");
   return time;
 }
 
 JinjaTemplate JinjaTemplate::parse(std::string_view text, std::string name) {
-  require(text.size() <= kLongestTemplate, Fault::Model, "chat template ", name, " has ", text.size() >> 20, " MiB, more than 16");
+  require(text.size() <= kLongestTemplate, Fault::Model, "chat template ", name, " has ", text.size() >> 20,
+          " MiB, more than 16");
   try {
     return JinjaTemplate(jinja::parse_program(text, name));
   } catch (const jinja::Problem& problem) {
@@ -90,7 +94,8 @@ JinjaTemplate JinjaTemplate::parse(std::string_view text, std::string name) {
   }
 }
 
-Rendered JinjaTemplate::render(const Json& context, const std::optional<LocalTime>& now, const RenderLimits& limits) const {
+Rendered JinjaTemplate::render(const Json& context, const std::optional<LocalTime>& now,
+                               const RenderLimits& limits) const {
   jinja::Interpreter interpreter(*program_, limits, now ? *now : LocalTime::now());
   try {
     return interpreter.run(context);

@@ -25,12 +25,12 @@ struct LocalTime {
 };
 
 struct RenderLimits {
-  int64_t steps = 100'000'000;             // evaluated nodes and handled items
-  double seconds = 20;                     // wall clock
+  int64_t steps = 100'000'000;              // evaluated nodes and handled items
+  double seconds = 20;                      // wall clock
   int64_t memory_bytes = int64_t{1} << 29;  // values made while rendering, and the text
   int64_t output_bytes = int64_t{1} << 28;
-  int calls = 200;                         // nested macro calls and recursive loops
-  size_t stack_bytes = size_t{2} << 20;    // of the thread's own stack
+  int calls = 200;                       // nested macro calls and recursive loops
+  size_t stack_bytes = size_t{2} << 20;  // of the thread's own stack
 };
 
 // The text, and what the `generation` blocks cover: ascending byte ranges [begin, end) of it.
@@ -39,8 +39,8 @@ struct Rendered {
   std::vector<std::pair<size_t, size_t>> generation;
 };
 
-// A template that cannot be parsed (Fault::Model) or rendered (Fault::Data). what() is the whole story; `message` is the
-// bare sentence, which for raise_exception (`raised`) is the template author's own.
+// A template that cannot be parsed (Fault::Model) or rendered (Fault::Data). what() is the whole story; `message` is
+// the bare sentence, which for raise_exception (`raised`) is the template author's own.
 class TemplateError : public Error {
  public:
   TemplateError(At at, const std::string& what, std::string message, int line, bool raised)

@@ -20,7 +20,8 @@ Status JsonScanner::put(char c) {
   switch (state_) {
     case State::Text:
     case State::Escape:
-    case State::Hex: return put_text(c);
+    case State::Hex:
+      return put_text(c);
     case State::Plain:
       if (is_digit(c) || (c >= 'a' && c <= 'z') || c == '+' || c == '-' || c == '.' || c == 'E') {
         token_ += c;
@@ -30,14 +31,16 @@ Status JsonScanner::put(char c) {
       if (open_.empty()) return Status::Bad;  // a bare number has no end of its own; calls are objects
       end_value();
       return is_blank(c) ? Status::More : put_after(c);
-    default: break;
+    default:
+      break;
   }
   if (is_blank(c)) return Status::More;
   switch (state_) {
     case State::FirstItem:
       if (c == ']') return open_.pop_back(), end_value();
       [[fallthrough]];
-    case State::Value: return begin_value(c);
+    case State::Value:
+      return begin_value(c);
     case State::FirstKey:
       if (c == '}') return open_.pop_back(), end_value();
       [[fallthrough]];
@@ -51,7 +54,8 @@ Status JsonScanner::put(char c) {
       if (c != ':') return Status::Bad;
       state_ = State::Value;
       return Status::More;
-    default: return put_after(c);
+    default:
+      return put_after(c);
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows JSON character by character, as a model writes it: is what has come so far valid, where do members begin and end?
+// Follows JSON character by character, as a model writes it: is what has come so far valid, where do members begin and
+// end?
 #pragma once
 
 #include <string>
@@ -13,10 +14,12 @@ class JsonScanner {
   Status put(char c);
 
   size_t depth() const { return open_.size(); }
-  bool in_value() const { return state_ == State::Text || state_ == State::Escape || state_ == State::Hex || state_ == State::Plain; }
-  const std::string& member() const { return member_; }     // the key of the outermost object's current member
-  bool value_begins() const { return value_begins_; }  // the last character began the value of that member
-  bool value_ended() const { return value_ended_; }    // the last character ended it (or, of a number, stood behind it)
+  bool in_value() const {
+    return state_ == State::Text || state_ == State::Escape || state_ == State::Hex || state_ == State::Plain;
+  }
+  const std::string& member() const { return member_; }  // the key of the outermost object's current member
+  bool value_begins() const { return value_begins_; }    // the last character began the value of that member
+  bool value_ended() const { return value_ended_; }  // the last character ended it (or, of a number, stood behind it)
 
  private:
   enum class State { Value, FirstItem, Key, FirstKey, Colon, After, Text, Escape, Hex, Plain };

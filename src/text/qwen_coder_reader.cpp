@@ -64,7 +64,8 @@ Status QwenCoderReader::put(char c, CallSink& sink) {
         return Status::Bad;
       }
       return Status::More;
-    case Place::Value: return text_.ends_with(kEndParameter) ? put_parameter(sink) : Status::More;
+    case Place::Value:
+      return text_.ends_with(kEndParameter) ? put_parameter(sink) : Status::More;
     case Place::End:
       if (text_ == kEndCall) return Status::Closed;
       return spells(kEndCall) ? Status::More : Status::Outside;

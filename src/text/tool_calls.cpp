@@ -13,9 +13,12 @@ namespace apus {
 namespace {
 
 constexpr std::string_view kThink = "<think>", kEndThink = "</think>";
-constexpr std::array<std::pair<ToolFormat, const char*>, 6> kFormats = {
-    {{ToolFormat::None, "none"}, {ToolFormat::Hermes, "hermes"}, {ToolFormat::Llama3, "llama3"},
-     {ToolFormat::QwenCoder, "qwen3_coder"}, {ToolFormat::DeepSeek, "deepseek"}, {ToolFormat::Mistral, "mistral"}}};
+constexpr std::array<std::pair<ToolFormat, const char*>, 6> kFormats = {{{ToolFormat::None, "none"},
+                                                                         {ToolFormat::Hermes, "hermes"},
+                                                                         {ToolFormat::Llama3, "llama3"},
+                                                                         {ToolFormat::QwenCoder, "qwen3_coder"},
+                                                                         {ToolFormat::DeepSeek, "deepseek"},
+                                                                         {ToolFormat::Mistral, "mistral"}}};
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -44,7 +47,8 @@ ToolFormat guess_tool_format(std::string_view text) {
   if (has(text, "[TOOL_CALLS]")) return ToolFormat::Mistral;
   if (has(text, "<arg_key>")) return ToolFormat::None;  // GLM's calls, which begin like Hermes' but are not JSON
   if (has(text, "<tool_call>")) return ToolFormat::Hermes;
-  if (has(text, "<|python_tag|>") || (has(text, "<|start_header_id|>") && has(text, "\"parameters\":"))) return ToolFormat::Llama3;
+  if (has(text, "<|python_tag|>") || (has(text, "<|start_header_id|>") && has(text, "\"parameters\":")))
+    return ToolFormat::Llama3;
   return ToolFormat::None;
 }
 
@@ -62,10 +66,18 @@ ChatPieces parse_chat(std::string_view text, ChatParserOptions options) {
   for (const bool end : {false, true}) {
     for (ChatDelta& delta : end ? parser.finish() : parser.feed(text)) {
       switch (delta.kind) {
-        case ChatDelta::Kind::Content: out.content += delta.text; break;
-        case ChatDelta::Kind::Reasoning: out.reasoning += delta.text; break;
-        case ChatDelta::Kind::ToolName: out.calls.push_back({std::move(delta.text), ""}); break;
-        case ChatDelta::Kind::ToolArguments: out.calls.back().arguments += delta.text; break;
+        case ChatDelta::Kind::Content:
+          out.content += delta.text;
+          break;
+        case ChatDelta::Kind::Reasoning:
+          out.reasoning += delta.text;
+          break;
+        case ChatDelta::Kind::ToolName:
+          out.calls.push_back({std::move(delta.text), ""});
+          break;
+        case ChatDelta::Kind::ToolArguments:
+          out.calls.back().arguments += delta.text;
+          break;
       }
     }
   }

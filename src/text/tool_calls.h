@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a model says, taken apart: reasoning (<think>...</think>), tool calls in the format its template teaches, and the
-// rest as content; for whole texts, and for a stream without ever showing half a marker. Newlines around reasoning and
-// before calls belong to the format and are dropped.
+// What a model says, taken apart: reasoning (<think>...</think>), tool calls in the format its template teaches, and
+// the rest as content; for whole texts, and for a stream without ever showing half a marker. Newlines around reasoning
+// and before calls belong to the format and are dropped.
 #pragma once
 
 #include <memory>
@@ -22,18 +22,19 @@ enum class ToolFormat {
   Mistral,    // [TOOL_CALLS][{"name", "arguments"}] or [TOOL_CALLS]name[ARGS]{...}
 };
 
-const char* tool_format_name(ToolFormat format);                  // "none", "hermes", ...
-ToolFormat tool_format(std::string_view name);                    // Fault::Usage with the known ones
-ToolFormat guess_tool_format(std::string_view chat_template);     // by the markers in the template's text
-bool guess_reasoning(std::string_view chat_template);             // does it know <think>?
-bool opens_reasoning(std::string_view rendered_prompt);           // does the prompt end inside an open <think>?
+const char* tool_format_name(ToolFormat format);               // "none", "hermes", ...
+ToolFormat tool_format(std::string_view name);                 // Fault::Usage with the known ones
+ToolFormat guess_tool_format(std::string_view chat_template);  // by the markers in the template's text
+bool guess_reasoning(std::string_view chat_template);          // does it know <think>?
+bool opens_reasoning(std::string_view rendered_prompt);        // does the prompt end inside an open <think>?
 
 struct ToolCall {
   std::string name;
   std::string arguments;  // JSON text
 };
 
-// A piece of a message, in order. A tool call's first delta carries its name, the following ones parts of its arguments.
+// A piece of a message, in order. A tool call's first delta carries its name, the following ones parts of its
+// arguments.
 struct ChatDelta {
   enum class Kind { Content, Reasoning, ToolName, ToolArguments } kind;
   std::string text;
@@ -47,14 +48,14 @@ struct ChatPieces {
 
 struct ChatParserOptions {
   ToolFormat format = ToolFormat::None;
-  bool reasoning = true;            // split off <think>...</think>
+  bool reasoning = true;             // split off <think>...</think>
   bool starts_in_reasoning = false;  // the prompt ended with <think>
   bool whole_calls = false;          // show a call only when it is complete and valid, not while it grows
   const Json* tools = nullptr;       // what may be called: QwenCoder's parameters take their types from here
 };
 
-// Feed it the text as it comes; every delta is final. A malformed call comes back as content; one that turns out malformed
-// only after its first arguments were shown ends there, and the rest comes as content.
+// Feed it the text as it comes; every delta is final. A malformed call comes back as content; one that turns out
+// malformed only after its first arguments were shown ends there, and the rest comes as content.
 class ChatParser {
  public:
   explicit ChatParser(ChatParserOptions options);

@@ -19,7 +19,8 @@ class RealTemplates : public ::testing::Test {
  protected:
   void SetUp() override {
     root_ = golden_text::shared().value_or("");
-    if (root_.empty()) GTEST_SKIP() << "real chat templates are not part of the repository; APUS_GOLDEN names their folder";
+    if (root_.empty())
+      GTEST_SKIP() << "real chat templates are not part of the repository; APUS_GOLDEN names their folder";
     for (Json& row : golden_text::lines(root_ / "chat/conversations.jsonl")) {
       const std::string id = row["id"];
       conversations_[id] = std::move(row);
@@ -85,11 +86,29 @@ TEST_F(RealTemplates, MarkWhatTheAssistantSaid) {
   }
 }
 
+TEST_F(RealTemplates, AndTokenizersGiveTheIdsOfApplyChatTemplate) {
+  std::map<std::string, Json> cases;
+  for (Json& row : golden_text::lines(root_ / "chat/cases.jsonl")) {
+    const std::string id = row["id"];
+    cases[id] = std::move(row);
+  }
+  std::map<std::string, std::shared_ptr<const Tokenizer>> tokenizers;
+  for (const char* name : {"tiny-qwen3", "tiny-internvl3", "qwen3"}) tokenizers[name] = golden_text::tokenizer(name);
+  for (const Json& row : golden_text::lines(root_ / "chat/ids.jsonl")) {
+    const std::string text = render(cases.at(row["case"].get<std::string>())).text;
+    for (const auto& [name, tokenizer] : tokenizers) {
+      if (!tokenizer || !row.contains(name)) continue;
+      EXPECT_EQ(tokenizer->encode(text), row[name].get<std::vector<int32_t>>()) << row["case"] << " " << name;
+    }
+  }
+}
+
 // A folder that is gone after the test.
 class Folders : public ::testing::Test {
  protected:
   void SetUp() override {
-    dir_ = fs::path(::testing::TempDir()) / ("apus_chat_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    dir_ = fs::path(::testing::TempDir()) /
+           ("apus_chat_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
     fs::remove_all(dir_);
     fs::create_directories(dir_);
   }
@@ -98,7 +117,8 @@ class Folders : public ::testing::Test {
     fs::create_directories((dir_ / name).parent_path());
     std::ofstream(dir_ / name) << text;
   }
-  std::string render(const ChatTemplate& chat, Json messages, const Json* tools = nullptr, const std::string& variant = "") {
+  std::string render(const ChatTemplate& chat, Json messages, const Json* tools = nullptr,
+                     const std::string& variant = "") {
     ChatInput input;
     input.messages = &messages;
     input.tools = tools;
@@ -111,7 +131,8 @@ class Folders : public ::testing::Test {
 };
 
 TEST_F(Folders, NamedTemplatesAreChosenByTools) {
-  put("tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "pad_token": null, "chat_template": [
+  put("tokenizer_config.json",
+      R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "pad_token": null, "chat_template": [
       {"name": "default", "template": "D{{ bos_token }}{{ eos_token }}{{ pad_token is defined }}"},
       {"name": "tool_use", "template": "T"}, {"name": "rag", "template": "R"}]})");
   const ChatTemplate chat = ChatTemplate::load(dir_);
@@ -153,7 +174,8 @@ TEST_F(Folders, TheLastMessageIsContinued) {
   input.add_generation_prompt = true;
   EXPECT_THROW(keeps.render(input), Error);
   input.add_generation_prompt = false;
-  for (const Json& bad : {Json::array(), Json::array({{{"role", "user"}}}), Json::array({{{"role", "user"}, {"content", nullptr}}})}) {
+  for (const Json& bad :
+       {Json::array(), Json::array({{{"role", "user"}}}), Json::array({{{"role", "user"}, {"content", nullptr}}})}) {
     messages = bad;
     EXPECT_THROW(keeps.render(input), Error) << bad;
   }
@@ -171,19 +193,23 @@ TEST_F(Folders, OwnTemplatesSpeakTheirFormats) {
   const Rendered out = chatml.render(input);
   EXPECT_EQ(out.text,
             "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
-            "<think>\neasy\n</think>\n\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": 2.0}}\n</tool_call><|im_end|>\n"
+            "<think>\neasy\n</think>\n\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": "
+            "2.0}}\n</tool_call><|im_end|>\n"
             "<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n");
   ASSERT_EQ(out.generation.size(), 2u);
-  EXPECT_EQ(out.text.substr(out.generation[1].first, out.generation[1].second - out.generation[1].first), "4<|im_end|>");
+  EXPECT_EQ(out.text.substr(out.generation[1].first, out.generation[1].second - out.generation[1].first),
+            "4<|im_end|>");
   EXPECT_TRUE(chatml.marks_generation());
 
   input.add_generation_prompt = true;
   const auto llama = ChatTemplate::builtin("llama3", dir_);
-  EXPECT_EQ(llama.render(input).text,
-            "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
-            "<|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
-            "{\"name\": \"add\", \"parameters\": {\"a\": 2, \"b\": 2.0}}<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n\n4<|eot_id|>"
-            "<|start_header_id|>assistant<|end_header_id|>\n\n4<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
+  EXPECT_EQ(
+      llama.render(input).text,
+      "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+      "<|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+      "{\"name\": \"add\", \"parameters\": {\"a\": 2, \"b\": "
+      "2.0}}<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n\n4<|eot_id|>"
+      "<|start_header_id|>assistant<|end_header_id|>\n\n4<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
   input.tools = &tool_;
   EXPECT_NE(chatml.render(input).text.find("<tools>\n{\"name\": \"f\"}\n</tools>"), std::string::npos);
   for (const std::string& name : ChatTemplate::builtin_names()) {

@@ -35,7 +35,8 @@ TEST(Jinja, EveryConstructGivesWhatJinja2Gives) {
     const auto now = LocalTime::parse(row.value("now", "2025-07-04T12:34:56"));
     if (row.contains("expected")) {
       try {
-        EXPECT_EQ(JinjaTemplate::parse(text, "micro").render(row["context"], now).text, row["expected"].get<std::string>());
+        EXPECT_EQ(JinjaTemplate::parse(text, "micro").render(row["context"], now).text,
+                  row["expected"].get<std::string>());
       } catch (const TemplateError& error) {
         ADD_FAILURE() << error.what();
       }
@@ -58,29 +59,36 @@ TEST(Jinja, CornersOfJinja2) {
       {"{{ 1e16 }} {{ 1e15 }} {{ 0.00001 }} {{ 1e22 // 1 }}", "1e+16 1000000000000000.0 1e-05 1e+22"},
       {"{% for x in l %}{% if x == 3 %}{% continue %}{% endif %}{{ x }}{% else %}E{% endfor %}", "12"},
       {"{% for x in l %}{% continue %}{% else %}E{% endfor %}", "E"},
-      {"{% set g = l | map('string') %}{% for x in g %}{{ x }}{% break %}{% endfor %}{{ g | list }}{{ g | list }}", "3['1', '2'][]"},
+      {"{% set g = l | map('string') %}{% for x in g %}{{ x }}{% break %}{% endfor %}{{ g | list }}{{ g | list }}",
+       "3['1', '2'][]"},
       {"{% set ns = namespace(p=0) %}{% for x in [1, 1, 2] if x != ns.p %}{% set ns.p = x %}{{ x }}{% endfor %}", "12"},
       {"{% for x in l | map('string') %}{{ loop.revindex }}{{ loop.nextitem }};{% endfor %}", "31;22;1;"},
       {"{{ '%05.2f|%-4s|%x|%+d' % (3.14159, 'a', 255, 5) }}", "03.14|a   |ff|+5"},
-      {"{{ '{:>5}|{:^5}|{:,}|{:.1%}|{a[0]!r}'.format('a', 'b', 1234567, 0.256, a=['x']) }}", "    a|  b  |1,234,567|25.6%|'x'"},
-      {"{{ 2.675 | round(2) }} {{ 2.5 | round }} {{ 1250 | round(-2) }} {{ 2.1 | round(0, 'ceil') }}", "2.67 2.0 1200 3.0"},
+      {"{{ '{:>5}|{:^5}|{:,}|{:.1%}|{a[0]!r}'.format('a', 'b', 1234567, 0.256, a=['x']) }}",
+       "    a|  b  |1,234,567|25.6%|'x'"},
+      {"{{ 2.675 | round(2) }} {{ 2.5 | round }} {{ 1250 | round(-2) }} {{ 2.1 | round(0, 'ceil') }}",
+       "2.67 2.0 1200 3.0"},
       {"{{ 'ΑΣ ΑΣΑ'.lower() }} {{ 'ﬁ ŉ'.upper() }} {{ 'ǆ'.title() }}", "ας ασα FI ʼN ǅ"},
       {"{{ '<a>' | safe + '<' }} {{ ('<a>' | safe).replace('a', '<') }}", "<a>&lt; <&lt;>"},
       {"{{ d['items'] is defined }} {{ d.update is defined }} {{ d.x is defined }}", "True False False"},
       {"{{ {1: 'a', 1.0: 'b', true: 'c'} }} {{ l[::-1] }} {{ s[-3:] }} {{ s[::-2] }}", "{1: 'c'} [2, 1, 3] llo olh"},
-      {"{% macro m(a, b=a ~ '!') %}{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m('x') }}{{ m(1, 2, 3, z=4) }}", "x!(){}2(3,){'z': 4}"},
+      {"{% macro m(a, b=a ~ '!') %}{{ b }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ m('x') }}{{ m(1, 2, 3, z=4) }}",
+       "x!(){}2(3,){'z': 4}"},
       {"{% if n %}{{ s | no_such_filter }}{% endif %}fine", "fine"},
       {"{{ s is string == true }} {{ 1 in [1] in [true] }} {{ nope is sequence }}", "True False True"},
-      {"{{ ' a  b '.split() }} {{ 'a b c'.rsplit(None, 1) }} {{ 'a,b'.partition(',') }}", "['a', 'b'] ['a b', 'c'] ('a', ',', 'b')"},
+      {"{{ ' a  b '.split() }} {{ 'a b c'.rsplit(None, 1) }} {{ 'a,b'.partition(',') }}",
+       "['a', 'b'] ['a b', 'c'] ('a', ',', 'b')"},
       {"{% set x | upper %}a{{ s }}{% endset %}{{ x }}", "AHELLO"},
-      {"{{ [1, [2, {'k': ('v',)}]] | tojson(indent=1) }}", "[\n 1,\n [\n  2,\n  {\n   \"k\": [\n    \"v\"\n   ]\n  }\n ]\n]"},
+      {"{{ [1, [2, {'k': ('v',)}]] | tojson(indent=1) }}",
+       "[\n 1,\n [\n  2,\n  {\n   \"k\": [\n    \"v\"\n   ]\n  }\n ]\n]"},
       {"{{ range(10, 0, -3) | list }} {{ range(5)[1:3] }} {{ 3 in range(5) }}", "[10, 7, 4, 1] range(1, 3) True"},
   };
   for (const auto& [text, expected] : cases) EXPECT_EQ(render(text, context), expected) << text;
 }
 
 TEST(Jinja, LargeIntegersOfTheContextKeepTheirDigits) {
-  const Json context = parse_exact_json(R"({"a": 123456789012345678901234567890, "b": -18446744073709551617, "c": 1.0, "d": 18446744073709551615})");
+  const Json context = parse_exact_json(
+      R"({"a": 123456789012345678901234567890, "b": -18446744073709551617, "c": 1.0, "d": 18446744073709551615})");
   EXPECT_EQ(render("{{ a }} {{ b + 1 }} {{ c }} {{ [d] | tojson }}", context),
             "123456789012345678901234567890 -18446744073709551616 1.0 [18446744073709551615]");
   EXPECT_THROW(parse_exact_json("{\"a\": }"), Error);
@@ -88,7 +96,10 @@ TEST(Jinja, LargeIntegersOfTheContextKeepTheirDigits) {
 }
 
 TEST(Jinja, GenerationBlocksAreByteRanges) {
-  const auto out = JinjaTemplate::parse("é{% generation %}ü{{ 1 }}{% endgeneration %}x{% for i in [1, 2] %}{% generation %}{{ i }}{% endgeneration %}{% endfor %}", "test")
+  const auto out = JinjaTemplate::parse(
+                       "é{% generation %}ü{{ 1 }}{% endgeneration %}x{% for i in [1, 2] %}{% generation %}{{ i }}{% "
+                       "endgeneration %}{% endfor %}",
+                       "test")
                        .render(Json::object());
   EXPECT_EQ(out.text, "éü1x12");
   const std::vector<std::pair<size_t, size_t>> expected = {{2, 5}, {6, 7}, {7, 8}};
@@ -96,7 +107,8 @@ TEST(Jinja, GenerationBlocksAreByteRanges) {
 }
 
 TEST(Jinja, ErrorsTellLineAndConstruct) {
-  const TemplateError error = failure("line one\n{% if true %}\n  {{ messages[0].content + 1 }}\n{% endif %}", {{"messages", Json::array()}});
+  const TemplateError error =
+      failure("line one\n{% if true %}\n  {{ messages[0].content + 1 }}\n{% endif %}", {{"messages", Json::array()}});
   EXPECT_EQ(error.line, 3);
   EXPECT_EQ(error.message, "list object has no element 0");
   EXPECT_NE(std::string(error.what()).find("line 3"), std::string::npos);
@@ -132,7 +144,8 @@ TEST(Jinja, HostileTemplatesAreStopped) {
       "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
       "{% set ns = namespace(s=1) %}{% for i in range(1000) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}{{ ns.s }}",
       "{% set ns = namespace(s=[]) %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s + [1] %}{% endfor %}",
-      "{% set ns = namespace(g=[1]) %}{% for i in range(90000) %}{% set ns.g = ns.g | map('string') %}{% endfor %}{{ ns.g | list }}",
+      "{% set ns = namespace(g=[1]) %}{% for i in range(90000) %}{% set ns.g = ns.g | map('string') %}{% endfor %}{{ "
+      "ns.g | list }}",
       "{% for i in range(100001) %}{% endfor %}",
       "{{ '%1000000000d' % 1 }}",
       "{{ '{:>1000000000}'.format(1) }}",
@@ -140,7 +153,11 @@ TEST(Jinja, HostileTemplatesAreStopped) {
       "{{ ('a' * 100000).replace('', 'b' * 100) }}",
       "{{ ('\\n' * 100000) | indent(' ' * 1000, blank=true) }}",
       "{% for i in range(100000) %}{{ 'aaaaaaaaaaaaaaaaaaaa' }}{% endfor %}",
-      deep_parentheses, long_sum + " }}", long_filters + " }}", deep_ifs, "{{ " + std::string(5000, '[') + " }}",
+      deep_parentheses,
+      long_sum + " }}",
+      long_filters + " }}",
+      deep_ifs,
+      "{{ " + std::string(5000, '[') + " }}",
       "{{ " + std::string(5000, '-') + "1 }}",
   };
   for (const std::string& text : cases) {
@@ -152,14 +169,18 @@ TEST(Jinja, HostileTemplatesAreStopped) {
 
 TEST(Jinja, CyclesAndDeepNestsEndWell) {
   EXPECT_EQ(render("{% set ns = namespace(a=1) %}{% set ns.b = ns %}{{ ns.b.b.b.a }}"), "1");
-  EXPECT_EQ(render("{% set ns = namespace(a=1) %}{% set ns.b = [ns] %}{{ ns }}"), "<Namespace {'a': 1, 'b': [<Namespace {...}>]}>");
-  EXPECT_EQ(render("{% set ns = namespace(s=1) %}{% for i in range(50000) %}{% set ns.s = [ns.s] %}{% endfor %}ok"), "ok");
+  EXPECT_EQ(render("{% set ns = namespace(a=1) %}{% set ns.b = [ns] %}{{ ns }}"),
+            "<Namespace {'a': 1, 'b': [<Namespace {...}>]}>");
+  EXPECT_EQ(render("{% set ns = namespace(s=1) %}{% for i in range(50000) %}{% set ns.s = [ns.s] %}{% endfor %}ok"),
+            "ok");
 }
 
 TEST(Jinja, TimesAreWritten) {
-  EXPECT_EQ(render("{{ strftime_now('%Y-%m-%d %H:%M:%S %f %j %p %% %A') }}"), "2025-07-04 12:34:56 000000 185 PM % Friday");
+  EXPECT_EQ(render("{{ strftime_now('%Y-%m-%d %H:%M:%S %f %j %p %% %A') }}"),
+            "2025-07-04 12:34:56 000000 185 PM % Friday");
   EXPECT_EQ(LocalTime::parse("2024-02-29 01:02:03.25").microsecond, 250000);
-  for (const char* bad : {"", "2025", "2025-13-01", "2025-02-29", "2025-07-04T25:00:00", "2025-07-04X12:00", "2025-07-04T12:34:56."}) {
+  for (const char* bad :
+       {"", "2025", "2025-13-01", "2025-02-29", "2025-07-04T25:00:00", "2025-07-04X12:00", "2025-07-04T12:34:56."}) {
     EXPECT_THROW(LocalTime::parse(bad), Error) << bad;
   }
 }

@@ -11,13 +11,20 @@ namespace {
 
 const char* operator_sign(char op) {
   switch (op) {
-    case '+': return "+";
-    case '-': return "-";
-    case '*': return "*";
-    case '/': return "/";
-    case 'f': return "//";
-    case '%': return "%";
-    default: return "** or pow()";
+    case '+':
+      return "+";
+    case '-':
+      return "-";
+    case '*':
+      return "*";
+    case '/':
+      return "/";
+    case 'f':
+      return "//";
+    case '%':
+      return "%";
+    default:
+      return "** or pow()";
   }
 }
 
@@ -59,10 +66,14 @@ std::string slice_text(const Text& text, const Steps& steps) {
 
 bool number_member(const Value& base, const std::string& name, Value& out) {
   if (!base.is_number()) return false;
-  if (name == "real" || (name == "numerator" && base.is_integral())) out = base.is(Kind::Bool) ? Value(int64_t{base.boolean()}) : base;
-  else if (name == "imag") out = base.is(Kind::Float) ? Value(0.0) : Value(int64_t{0});
-  else if (name == "denominator" && base.is_integral()) out = int64_t{1};
-  else return false;
+  if (name == "real" || (name == "numerator" && base.is_integral()))
+    out = base.is(Kind::Bool) ? Value(int64_t{base.boolean()}) : base;
+  else if (name == "imag")
+    out = base.is(Kind::Float) ? Value(0.0) : Value(int64_t{0});
+  else if (name == "denominator" && base.is_integral())
+    out = int64_t{1};
+  else
+    return false;
   return true;
 }
 
@@ -103,11 +114,16 @@ bool Interpreter::attribute(const Value& base, const std::string& name, Value& o
   }
   if (base.is(Kind::Macro)) {
     const Stmt& definition = *base.as<MacroObject>().definition;
-    if (name == "name") out = heap.text(definition.name);
-    else if (name == "catch_kwargs") out = definition.uses_kwargs;
-    else if (name == "catch_varargs") out = definition.uses_varargs;
-    else if (name == "caller") out = definition.uses_caller;
-    else if (name != "arguments") return false;
+    if (name == "name")
+      out = heap.text(definition.name);
+    else if (name == "catch_kwargs")
+      out = definition.uses_kwargs;
+    else if (name == "catch_varargs")
+      out = definition.uses_varargs;
+    else if (name == "caller")
+      out = definition.uses_caller;
+    else if (name != "arguments")
+      return false;
     if (name == "arguments") {
       std::vector<Value> names;
       for (const std::string& parameter : definition.parameters) names.push_back(heap.text(parameter));
@@ -221,8 +237,10 @@ Value Interpreter::multiply(const Value& a, const Value& b) {
     trouble("unsupported operand type(s) for *: '", type_name(a), "' and '", type_name(b), "'");
   }
   if (!count.is_integral()) trouble("can't multiply sequence by non-int of type '", type_name(count), "'");
-  const int64_t times = count.is(Kind::BigInt) && big_negative(count) ? 0 : std::max<int64_t>(0, to_index(count, "repetition"));
-  const auto size = static_cast<int64_t>(sequence.is(Kind::String) ? sequence.bytes().size() : sequence.as<ListObject>().items.size() * sizeof(Value));
+  const int64_t times =
+      count.is(Kind::BigInt) && big_negative(count) ? 0 : std::max<int64_t>(0, to_index(count, "repetition"));
+  const auto size = static_cast<int64_t>(
+      sequence.is(Kind::String) ? sequence.bytes().size() : sequence.as<ListObject>().items.size() * sizeof(Value));
   if (size > 0 && times > heap.budget.limits.output_bytes / size) trouble("a repetition larger than the output may be");
   if (sequence.is(Kind::String)) {
     std::string out;

@@ -41,12 +41,18 @@ bool same_dicts(Heap& heap, const DictObject& a, const DictObject& b) {
 bool identical(const Value& a, const Value& b) {
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
-    case Kind::None: return true;
-    case Kind::Bool: return a.boolean() == b.boolean();
-    case Kind::Int: return a.integer() == b.integer();
-    case Kind::Float: return a.real() == b.real();
-    case Kind::String: return a.shared_text() == b.shared_text() || (a.bytes().size() < 2 && a.bytes() == b.bytes());
-    default: return a.object() == b.object();
+    case Kind::None:
+      return true;
+    case Kind::Bool:
+      return a.boolean() == b.boolean();
+    case Kind::Int:
+      return a.integer() == b.integer();
+    case Kind::Float:
+      return a.real() == b.real();
+    case Kind::String:
+      return a.shared_text() == b.shared_text() || (a.bytes().size() < 2 && a.bytes() == b.bytes());
+    default:
+      return a.object() == b.object();
   }
 }
 
@@ -55,7 +61,8 @@ bool equals(Heap& heap, const Value& a, const Value& b) {
   if (a.is_number() && b.is_number()) return compare_numbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
-    case Kind::Undefined: return true;
+    case Kind::Undefined:
+      return true;
     case Kind::String:
       if (a.bytes().size() != b.bytes().size()) return false;
       heap.budget.work(static_cast<int64_t>(a.bytes().size() >> 6));
@@ -83,7 +90,8 @@ bool equals(Heap& heap, const Value& a, const Value& b) {
     case Kind::Method:
       return a.as<MethodObject>().entry == b.as<MethodObject>().entry &&
              identical(a.as<MethodObject>().self, b.as<MethodObject>().self);
-    default: return identical(a, b);
+    default:
+      return identical(a, b);
   }
 }
 
@@ -105,13 +113,17 @@ int compare(Heap& heap, const Value& a, const Value& b, const char* sign) {
 
 size_t hash_of(Heap& heap, const Value& value) {
   switch (value.kind()) {
-    case Kind::Undefined: return 7;
-    case Kind::None: return 11;
+    case Kind::Undefined:
+      return 7;
+    case Kind::None:
+      return 11;
     case Kind::Bool:
     case Kind::Int:
     case Kind::BigInt:
-    case Kind::Float: return hash_number(value);
-    case Kind::String: return std::hash<std::string_view>()(value.bytes());
+    case Kind::Float:
+      return hash_number(value);
+    case Kind::String:
+      return std::hash<std::string_view>()(value.bytes());
     case Kind::Tuple: {
       heap.budget.check_stack();
       size_t hash = 17;
@@ -120,21 +132,25 @@ size_t hash_of(Heap& heap, const Value& value) {
     }
     case Kind::List:
     case Kind::Dict:
-    case Kind::View: trouble("unhashable type: '", type_name(value), "'");
-    default: return std::hash<Object*>()(value.object());
+    case Kind::View:
+      trouble("unhashable type: '", type_name(value), "'");
+    default:
+      return std::hash<Object*>()(value.object());
   }
 }
 
 bool contains(Heap& heap, const Value& container, const Value& item) {
   switch (container.kind()) {
-    case Kind::Undefined: return false;
+    case Kind::Undefined:
+      return false;
     case Kind::String:
       if (item.is(Kind::Undefined) || !item.is(Kind::String)) {
         trouble("'in <string>' requires string as left operand, not ", type_name(item));
       }
       heap.budget.work(static_cast<int64_t>(container.bytes().size() >> 6));
       return find_bytes(container.bytes(), item.bytes(), 0) != std::string::npos;
-    case Kind::Dict: return container.as<DictObject>().find(heap, item) != nullptr;
+    case Kind::Dict:
+      return container.as<DictObject>().find(heap, item) != nullptr;
     case Kind::List:
     case Kind::Tuple: {
       const auto& items = container.as<ListObject>().items;
@@ -149,7 +165,8 @@ bool contains(Heap& heap, const Value& container, const Value& item) {
     case Kind::Float:
     case Kind::Macro:
     case Kind::Function:
-    case Kind::Method: trouble("argument of type '", type_name(container), "' is not iterable");
+    case Kind::Method:
+      trouble("argument of type '", type_name(container), "' is not iterable");
     default:
       for (const Value& v : iterate(heap, container)) {
         if (identical(v, item) || equals(heap, v, item)) return true;

@@ -31,12 +31,18 @@ Value Interpreter::eval(const Expr& expr) {
   const auto part = [&](size_t i) { return eval(*expr.items[i]); };
   const auto optional_part = [&](size_t i) { return expr.items[i] ? eval(*expr.items[i]) : Value(); };
   switch (expr.kind) {
-    case Expr::Kind::Constant: return expr.value;
-    case Expr::Kind::Name: return lookup(expr);
-    case Expr::Kind::List: return heap.list(eval_all(expr));
-    case Expr::Kind::Tuple: return heap.tuple(eval_all(expr));
-    case Expr::Kind::Dict: return eval_dict(expr);
-    case Expr::Kind::Member: return member(part(0), expr.name);
+    case Expr::Kind::Constant:
+      return expr.value;
+    case Expr::Kind::Name:
+      return lookup(expr);
+    case Expr::Kind::List:
+      return heap.list(eval_all(expr));
+    case Expr::Kind::Tuple:
+      return heap.tuple(eval_all(expr));
+    case Expr::Kind::Dict:
+      return eval_dict(expr);
+    case Expr::Kind::Member:
+      return member(part(0), expr.name);
     case Expr::Kind::Item: {
       const Value base = part(0);
       return item(base, part(1));
@@ -45,7 +51,8 @@ Value Interpreter::eval(const Expr& expr) {
       const Value base = part(0), start = optional_part(1), stop = optional_part(2);
       return slice(base, start, stop, optional_part(3));
     }
-    case Expr::Kind::Call: return eval_call(expr);
+    case Expr::Kind::Call:
+      return eval_call(expr);
     case Expr::Kind::Filter: {
       const Value value = part(0);
       return apply(expr.filter, expr.name, value, eval_args(expr));
@@ -54,7 +61,8 @@ Value Interpreter::eval(const Expr& expr) {
       const Value value = part(0);
       return holds(expr.test, expr.name, value, eval_args(expr));
     }
-    case Expr::Kind::Not: return !truthy(part(0));
+    case Expr::Kind::Not:
+      return !truthy(part(0));
     case Expr::Kind::And: {
       Value left = part(0);
       return truthy(left) ? part(1) : left;
@@ -67,7 +75,8 @@ Value Interpreter::eval(const Expr& expr) {
       if (truthy(part(0))) return part(1);
       if (expr.items[2]) return part(2);
       return heap.undefined("the inline if-expression evaluated to false and no else section was defined.");
-    case Expr::Kind::Compare: return eval_compare(expr);
+    case Expr::Kind::Compare:
+      return eval_compare(expr);
     case Expr::Kind::Binary: {
       const Value left = part(0);
       return binary(expr.op, left, part(1));
@@ -80,8 +89,10 @@ Value Interpreter::eval(const Expr& expr) {
       if (!value.is_number()) trouble("bad operand type for unary ", sign, ": '", type_name(value), "'");
       return sign == '-' ? negate(heap, value) : value.is(Kind::Bool) ? Value(int64_t{value.boolean()}) : value;
     }
-    case Expr::Kind::Concat: return eval_concat(expr);
-    case Expr::Kind::Attribute: break;
+    case Expr::Kind::Concat:
+      return eval_concat(expr);
+    case Expr::Kind::Attribute:
+      break;
   }
   return {};
 }
@@ -148,7 +159,8 @@ Args Interpreter::eval_args(const Expr& expr) {
     if (!more.is(Kind::Dict)) trouble("argument after ** must be a mapping, not ", type_name(more));
     for (const auto& [key, value] : more.as<DictObject>().items) {
       if (!key.is(Kind::String)) trouble("keywords must be strings");
-      if (std::any_of(args.keyword.begin(), args.keyword.end(), [&](const auto& k) { return k.first == key.bytes(); })) {
+      if (std::any_of(args.keyword.begin(), args.keyword.end(),
+                      [&](const auto& k) { return k.first == key.bytes(); })) {
         trouble("got multiple values for keyword argument '", key.bytes(), "'");
       }
       args.keyword.emplace_back(key.bytes(), value);
@@ -177,24 +189,31 @@ Value Interpreter::eval_call(const Expr& expr) {
 Value Interpreter::call(const Value& callee, const Args& args) {
   heap.budget.check_stack();
   switch (callee.kind()) {
-    case Kind::Undefined: fail_undefined(callee);
-    case Kind::Macro: return call_macro(callee.as<MacroObject>(), args);
-    case Kind::Function: return callee.as<FunctionObject>().entry->call(*this, args);
-    case Kind::Method: return callee.as<MethodObject>().entry->call(*this, callee.as<MethodObject>().self, args);
-    case Kind::Loop: return recurse(callee.as<LoopObject>(), args);
+    case Kind::Undefined:
+      fail_undefined(callee);
+    case Kind::Macro:
+      return call_macro(callee.as<MacroObject>(), args);
+    case Kind::Function:
+      return callee.as<FunctionObject>().entry->call(*this, args);
+    case Kind::Method:
+      return callee.as<MethodObject>().entry->call(*this, callee.as<MethodObject>().self, args);
+    case Kind::Loop:
+      return recurse(callee.as<LoopObject>(), args);
     case Kind::Joiner: {
       auto& joiner = callee.as<JoinerObject>();
       if (joiner.used) return joiner.separator;
       joiner.used = true;
       return heap.text("");
     }
-    default: trouble("'", type_name(callee), "' object is not callable");
+    default:
+      trouble("'", type_name(callee), "' object is not callable");
   }
 }
 
 Value Interpreter::apply(const FilterEntry* filter, const std::string& name, const Value& value, const Args& args) {
   if (!filter) trouble("No filter named '", name, "'.");
-  if (!filter->takes_arguments && !(args.positional.empty() && args.keyword.empty())) trouble(name, "() takes no arguments");
+  if (!filter->takes_arguments && !(args.positional.empty() && args.keyword.empty()))
+    trouble(name, "() takes no arguments");
   return filter->apply(*this, value, args);
 }
 
@@ -202,7 +221,8 @@ bool Interpreter::holds(const TestEntry* test, const std::string& name, const Va
   if (!test) trouble("No test named '", name, "'.");
   const size_t given = args.positional.size();
   if (given != size_t{test->takes_argument} || !args.keyword.empty()) {
-    trouble("the test '", name, "' takes ", test->takes_argument ? "one argument" : "no arguments", ", ", given, " given");
+    trouble("the test '", name, "' takes ", test->takes_argument ? "one argument" : "no arguments", ", ", given,
+            " given");
   }
   return test->holds(*this, value, args);
 }

@@ -23,7 +23,7 @@ FilterTable value_filters();     // filters_value.cpp
 inline Value soft(In in, V value) { return value.is(Kind::String) ? value : in.text(to_text(in.heap, value)); }
 inline Value like(In in, V original, std::string bytes) { return in.heap.text(std::move(bytes), original.markup()); }
 std::vector<Value> attribute_parts(In in, V attribute);  // "a.b.0" as a path
-Value folded(In in, V value);                             // lower case, for orders that ignore case
-Value pretty(In in, V value, A args);                     // pprint
+Value folded(In in, V value);                            // lower case, for orders that ignore case
+Value pretty(In in, V value, A args);                    // pprint
 
 }  // namespace apus::jinja

@@ -51,10 +51,11 @@ Value select(In in, V value, A args) {
   }
   std::string test;
   if (args.positional.size() > used) test = name_of(args.positional[used++], "test");
-  return in.heap.generator(value, [&in, path, test, entry = find_test(test), rest = without_first(args, used)](Value& item) {
-    const Value subject = in.attribute_path(item, path);
-    return (test.empty() ? truthy(subject) : in.holds(entry, test, subject, rest)) == kKeep;
-  });
+  return in.heap.generator(value,
+                           [&in, path, test, entry = find_test(test), rest = without_first(args, used)](Value& item) {
+                             const Value subject = in.attribute_path(item, path);
+                             return (test.empty() ? truthy(subject) : in.holds(entry, test, subject, rest)) == kKeep;
+                           });
 }
 
 constexpr FilterEntry kFilters[] = {

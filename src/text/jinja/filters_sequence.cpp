@@ -16,7 +16,8 @@ std::vector<Value> attribute_parts(In in, V attribute) {
   for (;;) {
     const size_t dot = rest.find('.');
     const std::string_view part = rest.substr(0, dot);
-    const bool number = !part.empty() && part.size() < 18 && part.find_first_not_of("0123456789") == std::string_view::npos;
+    const bool number =
+        !part.empty() && part.size() < 18 && part.find_first_not_of("0123456789") == std::string_view::npos;
     parts.push_back(number ? parse_integer(in.heap, part, 10) : in.text(std::string(part)));
     if (dot == std::string_view::npos) return parts;
     rest.remove_prefix(dot + 1);
@@ -31,9 +32,11 @@ using Keyed = std::vector<std::pair<Value, Value>>;  // what to sort by, the ite
 
 void sort_by_key(In in, Keyed& items, bool reverse) {
   if (reverse) {  // Python keeps the order of equals also when it sorts backwards
-    std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) { return compare(in.heap, b.first, a.first, "<") < 0; });
+    std::stable_sort(items.begin(), items.end(),
+                     [&](const auto& a, const auto& b) { return compare(in.heap, b.first, a.first, "<") < 0; });
   } else {
-    std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) { return compare(in.heap, a.first, b.first, "<") < 0; });
+    std::stable_sort(items.begin(), items.end(),
+                     [&](const auto& a, const auto& b) { return compare(in.heap, a.first, b.first, "<") < 0; });
   }
 }
 
@@ -80,7 +83,8 @@ Value dictsort(In in, V value, A args) {
   Keyed items;
   for (const auto& [key, member] : value.as<DictObject>().items) {
     const Value& sorted_by = by == "key" ? key : member;
-    items.emplace_back(bound.has(0) && truthy(bound[0]) ? sorted_by : folded(in, sorted_by), in.heap.tuple({key, member}));
+    items.emplace_back(bound.has(0) && truthy(bound[0]) ? sorted_by : folded(in, sorted_by),
+                       in.heap.tuple({key, member}));
   }
   sort_by_key(in, items, bound.has(2) && truthy(bound[2]));
   return in.heap.list(second(std::move(items)));
@@ -109,7 +113,8 @@ Value extreme(In in, V value, A args, const char* name, bool largest) {
   for (const Value& item : iterate(in.heap, value)) {
     Value key = in.attribute_path(item, path);
     if (fold) key = folded(in, key);
-    const bool better = !any || (largest ? compare(in.heap, best_key, key, ">") < 0 : compare(in.heap, key, best_key, "<") < 0);
+    const bool better =
+        !any || (largest ? compare(in.heap, best_key, key, ">") < 0 : compare(in.heap, key, best_key, "<") < 0);
     if (!better) continue;
     best = item;
     best_key = key;
@@ -133,7 +138,8 @@ Value groupby(In in, V value, A args) {
   for (size_t i = 0; i < items.size();) {
     std::vector<Value> members;
     const size_t first = i;
-    for (; i < items.size() && equals(in.heap, items[first].first, items[i].first); ++i) members.push_back(items[i].second);
+    for (; i < items.size() && equals(in.heap, items[first].first, items[i].first); ++i)
+      members.push_back(items[i].second);
     if (i == first) members.push_back(items[i++].second);  // a key that is not even equal to itself
     const Value key = fold ? in.attribute_path(items[first].second, path, fallback) : items[first].first;
     const Value group = in.heap.tuple({key, in.heap.list(std::move(members))});
@@ -183,15 +189,19 @@ Value join(In in, V value, A args) {
   std::vector<Value> items = iterate(in.heap, value);
   for (Value& item : items) item = in.attribute_path(item, path);
   Value glue = bound.has(0) ? bound[0] : in.text("");
-  const bool escape = in.autoescape() && (glue.markup() || std::any_of(items.begin(), items.end(), [](V v) { return v.markup(); }));
-  const auto piece = [&](V v) { return escape && !v.markup() ? escape_html(to_text(in.heap, v)) : to_text(in.heap, v); };
+  const bool escape =
+      in.autoescape() && (glue.markup() || std::any_of(items.begin(), items.end(), [](V v) { return v.markup(); }));
+  const auto piece = [&](V v) {
+    return escape && !v.markup() ? escape_html(to_text(in.heap, v)) : to_text(in.heap, v);
+  };
   const std::string between = piece(glue);
   std::string out;
   for (size_t i = 0; i < items.size(); ++i) {
     if (i) out += between;
     out += piece(items[i]);
     in.heap.budget.work(1 + static_cast<int64_t>(between.size() >> 6));
-    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes)) trouble("a text larger than the output may be");
+    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes))
+      trouble("a text larger than the output may be");
   }
   return in.heap.text(std::move(out), escape);
 }
@@ -234,7 +244,8 @@ Value reverse(In in, V value, A) {
   std::vector<Value> all = iterate(in.heap, value);
   std::reverse(all.begin(), all.end());
   if (value.is(Kind::Iterator)) return in.heap.list(std::move(all));
-  if (!value.is(Kind::String)) return in.heap.iterator(std::move(all), value.is(Kind::List) ? "list_reverseiterator" : "reversed");
+  if (!value.is(Kind::String))
+    return in.heap.iterator(std::move(all), value.is(Kind::List) ? "list_reverseiterator" : "reversed");
   std::string out;
   for (const Value& point : all) out += point.bytes();
   return like(in, value, std::move(out));
@@ -251,10 +262,21 @@ Value choose(In in, V value, A) {
 Value size(In in, V value, A) { return value.is(Kind::Loop) ? in.member(value, "length") : Value(length(value)); }
 
 constexpr FilterEntry kFilters[] = {
-    {"batch", batch},       {"dictsort", dictsort}, {"first", first, false}, {"groupby", groupby}, {"items", items, false},
-    {"join", join},         {"last", last, false},         {"reverse", reverse, false}, {"slice", slice}, {"sort", sort},
-    {"sum", sum},           {"unique", unique},     {"random", choose, false},
-    {"count", size, false}, {"length", size, false},
+    {"batch", batch},
+    {"dictsort", dictsort},
+    {"first", first, false},
+    {"groupby", groupby},
+    {"items", items, false},
+    {"join", join},
+    {"last", last, false},
+    {"reverse", reverse, false},
+    {"slice", slice},
+    {"sort", sort},
+    {"sum", sum},
+    {"unique", unique},
+    {"random", choose, false},
+    {"count", size, false},
+    {"length", size, false},
     {"list", [](In in, V v, A) { return in.heap.list(iterate(in.heap, v)); }, false},
     {"max", [](In in, V v, A args) { return extreme(in, v, args, "max", true); }},
     {"min", [](In in, V v, A args) { return extreme(in, v, args, "min", false); }},

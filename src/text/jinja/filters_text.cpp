@@ -44,8 +44,10 @@ Value indent(In in, V value, A args) {
   if (!value.is(Kind::String)) trouble("unsupported operand type(s) for +=: '", type_name(value), "' and 'str'");
   std::string margin(4, ' ');
   if (bound.has(0)) {
-    if (bound[0].is(Kind::String)) margin = bound[0].bytes();
-    else margin = std::string(static_cast<size_t>(std::clamp<int64_t>(to_index(bound[0], "indent"), 0, 1 << 20)), ' ');
+    if (bound[0].is(Kind::String))
+      margin = bound[0].bytes();
+    else
+      margin = std::string(static_cast<size_t>(std::clamp<int64_t>(to_index(bound[0], "indent"), 0, 1 << 20)), ' ');
   }
   const bool first = bound.has(1) && truthy(bound[1]), blank = bound.has(2) && truthy(bound[2]);
   const std::string text = value.bytes() + "\n";
@@ -57,7 +59,8 @@ Value indent(In in, V value, A args) {
     out += line;
     ++number;
     in.heap.budget.work(static_cast<int64_t>(margin.size() >> 4));
-    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes)) trouble("a text larger than the output may be");
+    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes))
+      trouble("a text larger than the output may be");
   }
   return like(in, value, std::move(out));
 }
@@ -79,7 +82,8 @@ Value truncate(In in, V value, A args) {
 }
 
 // One line broken into lines of at most `width` characters, at blanks and, if allowed, after hyphens.
-void wrap_line(std::string_view line, int64_t width, bool break_long, bool break_hyphens, std::vector<std::string>& out) {
+void wrap_line(std::string_view line, int64_t width, bool break_long, bool break_hyphens,
+               std::vector<std::string>& out) {
   std::vector<std::u32string> chunks;  // runs of blanks, words, parts of hyphened words
   const std::u32string points = decode(line);
   for (size_t at = 0; at < points.size();) {
@@ -87,9 +91,12 @@ void wrap_line(std::string_view line, int64_t width, bool break_long, bool break
     if (is_space(points[at])) {
       while (end < points.size() && is_space(points[end])) ++end;
     } else {
-      const auto letter = [&](size_t i) { return i < points.size() && is_word(points[i]) && !(points[i] >= '0' && points[i] <= '9'); };
+      const auto letter = [&](size_t i) {
+        return i < points.size() && is_word(points[i]) && !(points[i] >= '0' && points[i] <= '9');
+      };
       while (end < points.size() && !is_space(points[end])) {
-        const bool hyphen = break_hyphens && points[end - 1] == '-' && end >= 2 && letter(end - 2) && letter(end) && letter(end + 1);
+        const bool hyphen =
+            break_hyphens && points[end - 1] == '-' && end >= 2 && letter(end - 2) && letter(end) && letter(end + 1);
         if (hyphen) break;
         ++end;
       }
@@ -150,10 +157,14 @@ Value wordcount(In in, V value, A) {
 std::string quote_url(std::string_view text, bool for_query) {
   std::string out;
   for (const char c : text) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || std::string_view("_.-~").find(c) != std::string_view::npos;
-    if (plain || (c == '/' && !for_query)) out += c;
-    else if (c == ' ' && for_query) out += '+';
-    else ((out += '%') += "0123456789ABCDEF"[static_cast<unsigned char>(c) >> 4]) += "0123456789ABCDEF"[c & 15];
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       std::string_view("_.-~").find(c) != std::string_view::npos;
+    if (plain || (c == '/' && !for_query))
+      out += c;
+    else if (c == ' ' && for_query)
+      out += '+';
+    else
+      ((out += '%') += "0123456789ABCDEF"[static_cast<unsigned char>(c) >> 4]) += "0123456789ABCDEF"[c & 15];
   }
   return out;
 }
@@ -191,8 +202,10 @@ Value striptags(In in, V value, A) {
       bare += text.substr(at);
       break;
     }
-    if (text[at] == '<') at = close + 1;
-    else bare += text[at++];
+    if (text[at] == '<')
+      at = close + 1;
+    else
+      bare += text[at++];
   }
   std::string out;
   for (std::string_view rest = bare; !(rest = strip_left(rest)).empty();) {
@@ -206,7 +219,8 @@ Value striptags(In in, V value, A) {
       {"&lt;", "<"}, {"&gt;", ">"}, {"&#34;", "\""}, {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}};
   std::string plain;
   for (size_t at = 0; at < out.size();) {
-    const auto* entity = std::find_if(std::begin(kEntities), std::end(kEntities), [&](const auto& e) { return out.compare(at, e.first.size(), e.first) == 0; });
+    const auto* entity = std::find_if(std::begin(kEntities), std::end(kEntities),
+                                      [&](const auto& e) { return out.compare(at, e.first.size(), e.first) == 0; });
     plain += entity == std::end(kEntities) ? std::string_view(out).substr(at, 1) : entity->second;
     at += entity == std::end(kEntities) ? 1 : entity->first.size();
   }
@@ -220,7 +234,8 @@ Value xmlattr(In in, V value, A args) {
   for (const auto& [key, member] : value.as<DictObject>().items) {
     if (member.is(Kind::None) || member.is(Kind::Undefined)) continue;
     const std::string name = to_text(in.heap, key);
-    if (name.find_first_of(" \t\n\r\f\v/>=") != std::string::npos) trouble("Invalid character in attribute name: '", name, "'");
+    if (name.find_first_of(" \t\n\r\f\v/>=") != std::string::npos)
+      trouble("Invalid character in attribute name: '", name, "'");
     if (!out.empty()) out += ' ';
     out += escape_html(name) + "=\"" + escaped(in, member).bytes() + "\"";
   }
@@ -240,7 +255,8 @@ Value filesizeformat(In in, V value, A args) {
   size_t i = 0;
   for (; i < 7 && bytes >= unit * base; ++i) unit *= base;
   char buffer[64];
-  std::snprintf(buffer, sizeof buffer, "%.1f %s%s", bytes / unit, binary && i == 0 ? "K" : kUnits[i], binary ? "iB" : "B");
+  std::snprintf(buffer, sizeof buffer, "%.1f %s%s", bytes / unit, binary && i == 0 ? "K" : kUnits[i],
+                binary ? "iB" : "B");
   return in.text(buffer);
 }
 
@@ -249,12 +265,14 @@ Value replace(In in, V value, A args) {
   const int64_t count = bound.given(2) ? to_index(bound[2], "replace") : -1;
   const Value from = in.text(to_text(in.heap, bound[0])), to = in.text(to_text(in.heap, bound[1]));
   if (!in.autoescape()) return replace_text(in, in.text(to_text(in.heap, value)), from, to, count);
-  return replace_text(in, bound[1].markup() && !value.markup() ? escaped(in, value) : soft(in, value), soft(in, bound[0]), soft(in, bound[1]), count);
+  return replace_text(in, bound[1].markup() && !value.markup() ? escaped(in, value) : soft(in, value),
+                      soft(in, bound[0]), soft(in, bound[1]), count);
 }
 
 constexpr FilterEntry kFilters[] = {
     {"capitalize", [](In in, V v, A) { return like(in, v, capitalize(soft(in, v).bytes())); }, false},
-    {"center", [](In in, V v, A args) {
+    {"center",
+     [](In in, V v, A args) {
        const Bound bound(args, "center", {"width"});
        return center_text(in, soft(in, v), bound.has(0) ? to_index(bound[0], "center") : 80, " ");
      }},
@@ -262,8 +280,10 @@ constexpr FilterEntry kFilters[] = {
     {"escape", [](In in, V v, A) { return escaped(in, v); }, false},
     {"filesizeformat", filesizeformat},
     {"forceescape", [](In in, V v, A) { return in.heap.text(escape_html(to_text(in.heap, v)), true); }, false},
-    {"format", [](In in, V v, A args) {
-       if (!args.positional.empty() && !args.keyword.empty()) trouble("can't handle positional and keyword arguments at the same time");
+    {"format",
+     [](In in, V v, A args) {
+       if (!args.positional.empty() && !args.keyword.empty())
+         trouble("can't handle positional and keyword arguments at the same time");
        if (args.keyword.empty()) return format_percent(in, soft(in, v), in.heap.tuple(args.positional));
        auto* dict = in.heap.make<DictObject>();
        for (const auto& [name, value] : args.keyword) dict->set(in.heap, in.text(name), value);
@@ -277,7 +297,8 @@ constexpr FilterEntry kFilters[] = {
     {"string", [](In in, V v, A) { return soft(in, v); }, false},
     {"striptags", striptags, false},
     {"title", title_words, false},
-    {"trim", [](In in, V v, A args) {
+    {"trim",
+     [](In in, V v, A args) {
        const Bound bound(args, "trim", {"chars"});
        const Value text = soft(in, v);
        if (!bound.given(0)) return like(in, v, std::string(strip_left(strip_right(text.bytes()))));

@@ -31,7 +31,9 @@ bool to_integer(In in, std::string_view text, int64_t base, Value& out) {
   std::string digits;
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    const int digit = c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10 : 99;
+    const int digit = c >= '0' && c <= '9'                     ? c - '0'
+                      : (c | 0x20) >= 'a' && (c | 0x20) <= 'z' ? (c | 0x20) - 'a' + 10
+                                                               : 99;
     if (c == '_' && i > 0 && i + 1 < text.size() && text[i - 1] != '_') continue;
     if (digit >= base) return false;
     digits += c;
@@ -107,12 +109,16 @@ Value tojson(In in, V value, A args) {
   if (bound.given(1)) {
     style.indented = true;
     style.item_separator = ",";
-    if (bound[1].is(Kind::String)) style.indent = bound[1].bytes();
-    else style.indent = std::string(static_cast<size_t>(std::clamp<int64_t>(to_index(bound[1], "tojson"), 0, 1 << 16)), ' ');
+    if (bound[1].is(Kind::String))
+      style.indent = bound[1].bytes();
+    else
+      style.indent =
+          std::string(static_cast<size_t>(std::clamp<int64_t>(to_index(bound[1], "tojson"), 0, 1 << 16)), ' ');
   }
   if (bound.given(2)) {
     const std::vector<Value> parts = iterate(in.heap, bound[2]);
-    if (parts.size() != 2 || !parts[0].is(Kind::String) || !parts[1].is(Kind::String)) trouble("separators must be two strings");
+    if (parts.size() != 2 || !parts[0].is(Kind::String) || !parts[1].is(Kind::String))
+      trouble("separators must be two strings");
     style.item_separator = parts[0].bytes();
     style.key_separator = parts[1].bytes();
   }
@@ -128,15 +134,9 @@ Value attr(In in, V value, A args) {
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"abs", absolute, false},
-    {"attr", attr},
-    {"d", fallback},
-    {"default", fallback},
-    {"float", to_float},
-    {"int", to_int},
-    {"pprint", pretty, false},
-    {"round", round_filter},
-    {"tojson", tojson},
+    {"abs", absolute, false},  {"attr", attr},          {"d", fallback},
+    {"default", fallback},     {"float", to_float},     {"int", to_int},
+    {"pprint", pretty, false}, {"round", round_filter}, {"tojson", tojson},
 };
 
 }  // namespace
@@ -155,11 +155,13 @@ Value with_sorted_keys(Heap& heap, V value) {
   }
   if (!value.is(Kind::Dict)) return value;
   auto* sorted = heap.make<DictObject>();
-  for (const auto& [key, item] : value.as<DictObject>().items) sorted->items.emplace_back(key, with_sorted_keys(heap, item));
+  for (const auto& [key, item] : value.as<DictObject>().items)
+    sorted->items.emplace_back(key, with_sorted_keys(heap, item));
   std::stable_sort(sorted->items.begin(), sorted->items.end(), [&](const auto& a, const auto& b) {
-    const bool comparable = (a.first.is_number() && b.first.is_number()) ||
-                            (a.first.kind() == b.first.kind() && a.first.is(Kind::String));
-    return comparable ? compare(heap, a.first, b.first, "<") < 0 : std::string_view(type_name(a.first)) < type_name(b.first);
+    const bool comparable =
+        (a.first.is_number() && b.first.is_number()) || (a.first.kind() == b.first.kind() && a.first.is(Kind::String));
+    return comparable ? compare(heap, a.first, b.first, "<") < 0
+                      : std::string_view(type_name(a.first)) < type_name(b.first);
   });
   return {Kind::Dict, sorted};
 }
@@ -185,7 +187,10 @@ std::string lay_out(Heap& heap, V value, int64_t indent, int64_t after) {
   const bool list = value.is(Kind::List);
   const auto& items = value.as<ListObject>().items;
   for (size_t i = 0; i < items.size(); ++i) {
-    out += (i ? newline : list ? "[" : "(") + lay_out(heap, items[i], indent + 1, i + 1 == items.size() ? after + 1 : 1);
+    out += (i      ? newline
+            : list ? "["
+                   : "(") +
+           lay_out(heap, items[i], indent + 1, i + 1 == items.size() ? after + 1 : 1);
   }
   return out + (list ? "]" : items.size() == 1 ? ",)" : ")");
 }

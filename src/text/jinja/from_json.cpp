@@ -26,15 +26,19 @@ Value from_json(Heap& heap, const Json& json) {
   heap.budget.work();
   heap.budget.check_stack();
   switch (json.type()) {
-    case Json::value_t::boolean: return json.get<bool>();
-    case Json::value_t::number_integer: return json.get<int64_t>();
+    case Json::value_t::boolean:
+      return json.get<bool>();
+    case Json::value_t::number_integer:
+      return json.get<int64_t>();
     case Json::value_t::number_unsigned: {
       const auto value = json.get<uint64_t>();
       if (value <= static_cast<uint64_t>(INT64_MAX)) return static_cast<int64_t>(value);
       return parse_integer(heap, std::to_string(value), 10);
     }
-    case Json::value_t::number_float: return json.get<double>();
-    case Json::value_t::string: return heap.text(valid_text(json.get_ref<const std::string&>()));
+    case Json::value_t::number_float:
+      return json.get<double>();
+    case Json::value_t::string:
+      return heap.text(valid_text(json.get_ref<const std::string&>()));
     case Json::value_t::array: {
       std::vector<Value> items;
       items.reserve(json.size());
@@ -48,12 +52,14 @@ Value from_json(Heap& heap, const Json& json) {
     }
     case Json::value_t::binary: {
       const auto& bytes = json.get_binary();
-      if (!bytes.has_subtype() || bytes.subtype() != kBigInteger || bytes.empty()) trouble("binary data in the context");
+      if (!bytes.has_subtype() || bytes.subtype() != kBigInteger || bytes.empty())
+        trouble("binary data in the context");
       const std::string digits(bytes.begin(), bytes.end());
       const bool negative = digits[0] == '-';
       return parse_integer(heap, std::string_view(digits).substr(negative), 10, negative);
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 

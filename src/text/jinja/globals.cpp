@@ -104,7 +104,8 @@ Value strftime_now(In in, A args) {
       continue;
     }
     std::string directive = {'%', format[++i]};
-    while (i + 1 < format.size() && directive.size() < 5 && std::string_view("-_0^#EO").find(format[i]) != std::string_view::npos) {
+    while (i + 1 < format.size() && directive.size() < 5 &&
+           std::string_view("-_0^#EO").find(format[i]) != std::string_view::npos) {
       directive += format[++i];
     }
     char piece[256];
@@ -121,7 +122,7 @@ Value strftime_now(In in, A args) {
 Value lipsum(In, A) { trouble("lipsum() makes random text, which no chat template needs; it is not supported"); }
 
 constexpr FunctionEntry kGlobals[] = {
-    {"range", range},   {"dict", dict},     {"namespace", make_namespace}, {"cycler", cycler},
+    {"range", range},   {"dict", dict},     {"namespace", make_namespace},        {"cycler", cycler},
     {"joiner", joiner}, {"lipsum", lipsum}, {"raise_exception", raise_exception}, {"strftime_now", strftime_now},
 };
 

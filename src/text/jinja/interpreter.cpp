@@ -62,22 +62,39 @@ Interpreter::Flow Interpreter::run_stmt(const Stmt& stmt) {
   heap.budget.check_stack();
   line_ = stmt.line;
   switch (stmt.kind) {
-    case Stmt::Kind::Output: run_output(stmt); break;
-    case Stmt::Kind::If: return run_if(stmt);
-    case Stmt::Kind::For: return run_loop(stmt, scope_, eval(*stmt.exprs[1]), 1);
-    case Stmt::Kind::Set: assign(*stmt.exprs[0], eval(*stmt.exprs[1])); break;
+    case Stmt::Kind::Output:
+      run_output(stmt);
+      break;
+    case Stmt::Kind::If:
+      return run_if(stmt);
+    case Stmt::Kind::For:
+      return run_loop(stmt, scope_, eval(*stmt.exprs[1]), 1);
+    case Stmt::Kind::Set:
+      assign(*stmt.exprs[0], eval(*stmt.exprs[1]));
+      break;
     case Stmt::Kind::SetBlock:
-    case Stmt::Kind::FilterBlock: run_filtered(stmt); break;
-    case Stmt::Kind::With: return run_with(stmt);
+    case Stmt::Kind::FilterBlock:
+      run_filtered(stmt);
+      break;
+    case Stmt::Kind::With:
+      return run_with(stmt);
     case Stmt::Kind::Macro: {
       const Value macro = make_macro(stmt);
-      if (scope_) scope_->set(stmt.symbol, macro);
-      else root_[static_cast<size_t>(stmt.symbol)] = macro;
+      if (scope_)
+        scope_->set(stmt.symbol, macro);
+      else
+        root_[static_cast<size_t>(stmt.symbol)] = macro;
       break;
     }
-    case Stmt::Kind::CallBlock: run_call_block(stmt); break;
-    case Stmt::Kind::Generation: run_generation(stmt); break;
-    case Stmt::Kind::Block: write(capture(stmt.bodies[0], std::make_shared<Scope>(Scope{stmt.flag ? scope_ : nullptr, {}}))); break;
+    case Stmt::Kind::CallBlock:
+      run_call_block(stmt);
+      break;
+    case Stmt::Kind::Generation:
+      run_generation(stmt);
+      break;
+    case Stmt::Kind::Block:
+      write(capture(stmt.bodies[0], std::make_shared<Scope>(Scope{stmt.flag ? scope_ : nullptr, {}})));
+      break;
     case Stmt::Kind::Autoescape: {
       const bool before = autoescape_;
       autoescape_ = truthy(eval(*stmt.exprs[0]));
@@ -85,9 +102,12 @@ Interpreter::Flow Interpreter::run_stmt(const Stmt& stmt) {
       autoescape_ = before;
       break;
     }
-    case Stmt::Kind::Break: return Flow::Break;
-    case Stmt::Kind::Continue: return Flow::Continue;
-    case Stmt::Kind::Impossible: trouble("'", stmt.name, "' needs other templates; a chat template stands alone");
+    case Stmt::Kind::Break:
+      return Flow::Break;
+    case Stmt::Kind::Continue:
+      return Flow::Continue;
+    case Stmt::Kind::Impossible:
+      trouble("'", stmt.name, "' needs other templates; a chat template stands alone");
   }
   return Flow::Normal;
 }
@@ -104,8 +124,10 @@ void Interpreter::run_output(const Stmt& stmt) {
 }
 
 void Interpreter::write(const Value& value) {
-  if (value.is(Kind::String) && (!autoescape_ || value.markup())) *out_ += value.bytes();
-  else *out_ += autoescape_ ? escape_html(to_text(heap, value)) : to_text(heap, value);
+  if (value.is(Kind::String) && (!autoescape_ || value.markup()))
+    *out_ += value.bytes();
+  else
+    *out_ += autoescape_ ? escape_html(to_text(heap, value)) : to_text(heap, value);
   if (out_->size() > static_cast<size_t>(heap.budget.limits.output_bytes)) {
     trouble("the text is larger than ", heap.budget.limits.output_bytes >> 20, " MiB");
   }
@@ -121,8 +143,10 @@ Value Interpreter::capture(const Body& body, ScopePtr scope) {
 void Interpreter::assign(const Expr& target, const Value& value) {
   switch (target.kind) {
     case Expr::Kind::Name:
-      if (scope_) scope_->set(target.symbol, value);
-      else root_[static_cast<size_t>(target.symbol)] = value;
+      if (scope_)
+        scope_->set(target.symbol, value);
+      else
+        root_[static_cast<size_t>(target.symbol)] = value;
       break;
     case Expr::Kind::Attribute: {
       const Value space = lookup(target);
@@ -151,8 +175,10 @@ void Interpreter::run_filtered(const Stmt& stmt) {
     text = eval(*filter);
     scope_ = outer;
   }
-  if (sets) assign(*stmt.exprs[0], text);
-  else write(text);
+  if (sets)
+    assign(*stmt.exprs[0], text);
+  else
+    write(text);
 }
 
 Interpreter::Flow Interpreter::run_with(const Stmt& stmt) {
@@ -205,11 +231,14 @@ Value Interpreter::call_macro(const MacroObject& macro, const Args& args) {
   };
   std::vector<std::optional<Value>> given(count);
   for (size_t i = 0; i < count; ++i) {
-    if (i < args.positional.size()) given[i] = args.positional[i];
-    else given[i] = take(definition.parameters[i]);
+    if (i < args.positional.size())
+      given[i] = args.positional[i];
+    else
+      given[i] = take(definition.parameters[i]);
   }
   const auto special = [&](const char* name, Value value) {
-    if (const auto it = program_.symbol_of.find(name); it != program_.symbol_of.end()) scope->set(it->second, std::move(value));
+    if (const auto it = program_.symbol_of.find(name); it != program_.symbol_of.end())
+      scope->set(it->second, std::move(value));
   };
   const bool explicit_caller =
       std::find(definition.parameters.begin(), definition.parameters.end(), "caller") != definition.parameters.end();

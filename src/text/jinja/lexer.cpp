@@ -28,7 +28,8 @@ std::string normal_newlines(std::string_view text) {
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 bool name_char(char c) {
-  return digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
+  return digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+         static_cast<unsigned char>(c) >= 0x80;
 }
 
 class Lexer {
@@ -55,7 +56,8 @@ class Lexer {
     while (at_ < text_.size() && is_space(point_at(text_, at_))) advance(at_ + point_size(text_, at_));
   }
 
-  // Data before the tag at `tag`, with the white space in front of the tag removed where `sign` or lstrip_blocks say so.
+  // Data before the tag at `tag`, with the white space in front of the tag removed where `sign` or lstrip_blocks say
+  // so.
   std::string_view trimmed(std::string_view data, char sign, bool variable) const {
     if (sign == '-') return strip_right(data);
     if (sign == '+' || variable) return data;
@@ -67,7 +69,8 @@ class Lexer {
 
   void read_data() {
     size_t tag = at_;
-    while (tag + 1 < text_.size() && !(text_[tag] == '{' && (text_[tag + 1] == '{' || text_[tag + 1] == '%' || text_[tag + 1] == '#'))) {
+    while (tag + 1 < text_.size() &&
+           !(text_[tag] == '{' && (text_[tag + 1] == '{' || text_[tag + 1] == '%' || text_[tag + 1] == '#'))) {
       ++tag;
     }
     if (tag + 1 >= text_.size()) {
@@ -80,15 +83,20 @@ class Lexer {
     const std::string_view data = trimmed(std::string_view(text_).substr(at_, tag - at_), sign, kind == '{');
     if (!data.empty()) add(Type::Data, data);
     advance(tag + 2 + (sign == '-' || sign == '+'));
-    if (kind == '#') read_comment();
-    else if (kind == '%' && begins_raw()) read_raw();
-    else read_tag(kind == '{');
+    if (kind == '#')
+      read_comment();
+    else if (kind == '%' && begins_raw())
+      read_raw();
+    else
+      read_tag(kind == '{');
   }
 
   // After an end tag: what `-` and trim_blocks swallow.
   void after_end(char sign, bool trim_newline) {
-    if (sign == '-') skip_space();
-    else if (sign != '+' && trim_newline && at_ < text_.size() && text_[at_] == '\n') advance(at_ + 1);
+    if (sign == '-')
+      skip_space();
+    else if (sign != '+' && trim_newline && at_ < text_.size() && text_[at_] == '\n')
+      advance(at_ + 1);
     if (sign != '-') line_start_ = at_ > 0 && text_[at_ - 1] == '\n';
   }
 
@@ -167,7 +175,8 @@ class Lexer {
     if (c == '\'' || c == '"') return read_string(c);
     if (name_char(c)) {
       size_t end = at_;
-      while (end < text_.size() && name_char(text_[end]) && !is_space(point_at(text_, end))) end += point_size(text_, end);
+      while (end < text_.size() && name_char(text_[end]) && !is_space(point_at(text_, end)))
+        end += point_size(text_, end);
       const std::string_view name = std::string_view(text_).substr(at_, end - at_);
       if (!all_are(name, Class::Identifier)) problem("Invalid character in identifier");
       add(Type::Name, name);
@@ -181,7 +190,10 @@ class Lexer {
     const auto fits = [&](size_t i) {
       if (i >= text_.size()) return false;
       const char c = text_[i];
-      const int value = digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
+      const int value = digit(c)               ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : 99;
       return value < base;
     };
     while (fits(at) || (at < text_.size() && text_[at] == '_' && fits(at + 1))) ++at;
@@ -210,7 +222,8 @@ class Lexer {
         end = tail;
       }
     }
-    if (type == Type::Integer && base == 10 && text_[at_] == '0') {  // a leading zero stands alone, unless all are zeros
+    if (type == Type::Integer && base == 10 &&
+        text_[at_] == '0') {  // a leading zero stands alone, unless all are zeros
       for (end = at_ + 1; end < text_.size() && text_[end] == '0'; ++end) {}
     }
     std::string spelling;
@@ -224,7 +237,9 @@ class Lexer {
   void read_string(char quote) {
     size_t end = at_ + 1;
     while (end < text_.size() && text_[end] != quote) end += text_[end] == '\\' ? 2 : 1;
-    if (end >= text_.size()) problem(str("unexpected char ", quote == '\'' ? "\"'\"" : "'\"'", " at ", count_points(std::string_view(text_).substr(0, at_))));
+    if (end >= text_.size())
+      problem(str("unexpected char ", quote == '\'' ? "\"'\"" : "'\"'", " at ",
+                  count_points(std::string_view(text_).substr(0, at_))));
     add(Type::String, unescape(std::string_view(text_).substr(at_ + 1, end - at_ - 1)));
     advance(end + 1);
   }
@@ -233,7 +248,8 @@ class Lexer {
     char32_t value = 0;
     for (size_t i = 0; i < digits; ++i, ++at) {
       const char c = at < text.size() ? static_cast<char>(text[at] | 0x20) : ' ';
-      if (!digit(c) && !(c >= 'a' && c <= 'f')) problem("truncated escape in a string: \\x wants 2 digits, \\u 4, \\U 8");
+      if (!digit(c) && !(c >= 'a' && c <= 'f'))
+        problem("truncated escape in a string: \\x wants 2 digits, \\u 4, \\U 8");
       value = value * 16 + static_cast<char32_t>(digit(c) ? c - '0' : c - 'a' + 10);
     }
     if (value > 0x10FFFF) problem("illegal Unicode character in a string");
@@ -279,9 +295,9 @@ class Lexer {
   }
 
   void read_operator() {
-    constexpr std::array<std::string_view, 26> kOperators = {
-        "**", "//", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}",
-        ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
+    constexpr std::array<std::string_view, 26> kOperators = {"**", "//", "==", "!=", ">=", "<=", "+", "-", "/",
+                                                             "*",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                                             ">",  "<",  "=",  ".",  ":",  "|",  ",", ";"};
     for (const std::string_view op : kOperators) {
       if (!looking_at(op)) continue;
       if (op == "(" || op == "[" || op == "{") brackets_ += op == "(" ? ')' : op == "[" ? ']' : '}';
@@ -308,16 +324,26 @@ class Lexer {
 
 std::string Token::describe() const {
   switch (type) {
-    case Type::Data: return "template data / text";
-    case Type::VariableBegin: return "begin of print statement";
-    case Type::VariableEnd: return "end of print statement";
-    case Type::BlockBegin: return "begin of statement block";
-    case Type::BlockEnd: return "end of statement block";
-    case Type::String: return "string";
-    case Type::Integer: return "integer";
-    case Type::Float: return "float";
-    case Type::End: return "end of template";
-    default: return text;
+    case Type::Data:
+      return "template data / text";
+    case Type::VariableBegin:
+      return "begin of print statement";
+    case Type::VariableEnd:
+      return "end of print statement";
+    case Type::BlockBegin:
+      return "begin of statement block";
+    case Type::BlockEnd:
+      return "end of statement block";
+    case Type::String:
+      return "string";
+    case Type::Integer:
+      return "integer";
+    case Type::Float:
+      return "float";
+    case Type::End:
+      return "end of template";
+    default:
+      return text;
   }
 }
 

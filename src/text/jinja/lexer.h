@@ -11,7 +11,19 @@
 namespace apus::jinja {
 
 struct Token {
-  enum class Type { Data, VariableBegin, VariableEnd, BlockBegin, BlockEnd, Name, String, Integer, Float, Operator, End };
+  enum class Type {
+    Data,
+    VariableBegin,
+    VariableEnd,
+    BlockBegin,
+    BlockEnd,
+    Name,
+    String,
+    Integer,
+    Float,
+    Operator,
+    End
+  };
   Type type;
   std::string text;  // of data, names and operators as written; of strings and numbers the value's spelling
   int line;

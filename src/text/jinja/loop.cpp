@@ -11,17 +11,22 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& stmt, const ScopePtr& outer,
   loop.statement = &stmt;
   loop.scope = outer;
   loop.depth = depth;
-  if (iterable.is(Kind::Iterator)) loop.source = &iterable.as<IteratorObject>();
-  else loop.items = iterate(heap, iterable);
+  if (iterable.is(Kind::Iterator))
+    loop.source = &iterable.as<IteratorObject>();
+  else
+    loop.items = iterate(heap, iterable);
   if (!stmt.exprs[2] && !loop.source) loop.length = static_cast<int64_t>(loop.items.size());
 
   const ScopePtr before = scope_;
   ScopePtr inner = std::make_shared<Scope>(Scope{outer, {}});
-  bool finished = false;  // a round to its end: Jinja runs the else part also when every round was left by break or continue
+  bool finished =
+      false;  // a round to its end: Jinja runs the else part also when every round was left by break or continue
   Flow flow = Flow::Normal;
   while (flow != Flow::Break && advance(loop)) {
-    if (inner.use_count() > 1) inner = std::make_shared<Scope>(Scope{outer, {}});  // a macro of the last round keeps it
-    else inner->variables.clear();
+    if (inner.use_count() > 1)
+      inner = std::make_shared<Scope>(Scope{outer, {}});  // a macro of the last round keeps it
+    else
+      inner->variables.clear();
     inner->set(stmt.symbol, Value(Kind::Loop, &loop));
     scope_ = inner;
     assign(*stmt.exprs[0], loop.current);
@@ -93,18 +98,30 @@ bool Interpreter::loop_member(LoopObject& loop, const std::string& name, Value& 
     }
     return loop.has_after;
   };
-  if (name == "index") out = loop.index0 + 1;
-  else if (name == "index0") out = loop.index0;
-  else if (name == "first") out = loop.index0 == 0;
-  else if (name == "last") out = !peek();
-  else if (name == "length") out = loop_length(loop);
-  else if (name == "revindex") out = loop_length(loop) - loop.index0;
-  else if (name == "revindex0") out = loop_length(loop) - loop.index0 - 1;
-  else if (name == "depth") out = loop.depth;
-  else if (name == "depth0") out = loop.depth - 1;
-  else if (name == "previtem") out = loop.index0 == 0 ? heap.undefined("there is no previous item") : loop.before;
-  else if (name == "nextitem") out = peek() ? loop.after : heap.undefined("there is no next item");
-  else return false;
+  if (name == "index")
+    out = loop.index0 + 1;
+  else if (name == "index0")
+    out = loop.index0;
+  else if (name == "first")
+    out = loop.index0 == 0;
+  else if (name == "last")
+    out = !peek();
+  else if (name == "length")
+    out = loop_length(loop);
+  else if (name == "revindex")
+    out = loop_length(loop) - loop.index0;
+  else if (name == "revindex0")
+    out = loop_length(loop) - loop.index0 - 1;
+  else if (name == "depth")
+    out = loop.depth;
+  else if (name == "depth0")
+    out = loop.depth - 1;
+  else if (name == "previtem")
+    out = loop.index0 == 0 ? heap.undefined("there is no previous item") : loop.before;
+  else if (name == "nextitem")
+    out = peek() ? loop.after : heap.undefined("there is no next item");
+  else
+    return false;
   return true;
 }
 

@@ -83,7 +83,8 @@ Value cycle(In, V self, A args) {
 Value has_changed(In in, V self, A args) {
   auto& loop = self.as<LoopObject>();
   bool same = loop.changed_once && loop.last_changed.size() == args.positional.size();
-  for (size_t i = 0; same && i < args.positional.size(); ++i) same = equals(in.heap, loop.last_changed[i], args.positional[i]);
+  for (size_t i = 0; same && i < args.positional.size(); ++i)
+    same = equals(in.heap, loop.last_changed[i], args.positional[i]);
   loop.changed_once = true;
   loop.last_changed = args.positional;
   return !same;
@@ -103,17 +104,22 @@ Value reset(In, V self, A args) {
   return {};
 }
 
-constexpr MethodEntry kDict[] = {
-    {"get", get}, {"items", view<ViewObject::Of::Items>}, {"keys", view<ViewObject::Of::Keys>},
-    {"values", view<ViewObject::Of::Values>}, {"copy", copy_dict}, {"fromkeys", from_keys}};
+constexpr MethodEntry kDict[] = {{"get", get},
+                                 {"items", view<ViewObject::Of::Items>},
+                                 {"keys", view<ViewObject::Of::Keys>},
+                                 {"values", view<ViewObject::Of::Values>},
+                                 {"copy", copy_dict},
+                                 {"fromkeys", from_keys}};
 constexpr MethodEntry kList[] = {
-    {"index", index_of}, {"count", count_of},
-    {"copy", [](In in, V self, A args) { no_arguments(args, "copy"); return in.heap.list(self.as<ListObject>().items); }}};
+    {"index", index_of}, {"count", count_of}, {"copy", [](In in, V self, A args) {
+                                                 no_arguments(args, "copy");
+                                                 return in.heap.list(self.as<ListObject>().items);
+                                               }}};
 constexpr MethodEntry kTuple[] = {{"index", index_of}, {"count", count_of}};
-constexpr MethodEntry kInteger[] = {
-    {"bit_length", bit_length}, {"conjugate", [](In, V self, A) { return self; }}};
+constexpr MethodEntry kInteger[] = {{"bit_length", bit_length}, {"conjugate", [](In, V self, A) { return self; }}};
 constexpr MethodEntry kReal[] = {
-    {"is_integer", [](In, V self, A) { return Value(std::isfinite(self.real()) && self.real() == std::floor(self.real())); }},
+    {"is_integer",
+     [](In, V self, A) { return Value(std::isfinite(self.real()) && self.real() == std::floor(self.real())); }},
     {"conjugate", [](In, V self, A) { return self; }}};
 constexpr MethodEntry kLoop[] = {{"cycle", cycle}, {"changed", has_changed}};
 constexpr MethodEntry kCycler[] = {{"next", next_item}, {"reset", reset}};
@@ -123,7 +129,8 @@ constexpr std::string_view kDictChanges[] = {"clear", "pop", "popitem", "setdefa
 
 template <size_t N>
 const MethodEntry* among(const MethodEntry (&methods)[N], std::string_view name) {
-  const auto* it = std::find_if(std::begin(methods), std::end(methods), [&](const MethodEntry& m) { return name == m.name; });
+  const auto* it =
+      std::find_if(std::begin(methods), std::end(methods), [&](const MethodEntry& m) { return name == m.name; });
   return it == std::end(methods) ? nullptr : it;
 }
 
@@ -131,23 +138,34 @@ const MethodEntry* among(const MethodEntry (&methods)[N], std::string_view name)
 
 const MethodEntry* find_method(const Value& self, std::string_view name) {
   switch (self.kind()) {
-    case Kind::String: return find_text_method(name);
-    case Kind::Dict: return among(kDict, name);
-    case Kind::List: return among(kList, name);
+    case Kind::String:
+      return find_text_method(name);
+    case Kind::Dict:
+      return among(kDict, name);
+    case Kind::List:
+      return among(kList, name);
     case Kind::Tuple:
-    case Kind::Range: return among(kTuple, name);
+    case Kind::Range:
+      return among(kTuple, name);
     case Kind::Bool:
     case Kind::Int:
-    case Kind::BigInt: return among(kInteger, name);
-    case Kind::Float: return among(kReal, name);
-    case Kind::Loop: return among(kLoop, name);
-    case Kind::Cycler: return among(kCycler, name);
-    default: return nullptr;
+    case Kind::BigInt:
+      return among(kInteger, name);
+    case Kind::Float:
+      return among(kReal, name);
+    case Kind::Loop:
+      return among(kLoop, name);
+    case Kind::Cycler:
+      return among(kCycler, name);
+    default:
+      return nullptr;
   }
 }
 
 bool mutates(const Value& self, std::string_view name) {
-  const auto among = [&](const auto& names) { return std::find(std::begin(names), std::end(names), name) != std::end(names); };
+  const auto among = [&](const auto& names) {
+    return std::find(std::begin(names), std::end(names), name) != std::end(names);
+  };
   return self.is(Kind::List) ? among(kListChanges) : self.is(Kind::Dict) && among(kDictChanges);
 }
 

@@ -104,7 +104,8 @@ template <bool kAtEnd>
 Value starts(In in, V self, A args) {
   const Bound bound(args, kAtEnd ? "endswith" : "startswith", {"affix", "start", "end"}, 1);
   Value text = self;
-  if (bound.given(1) || bound.given(2)) text = in.slice(self, bound.has(1) ? bound[1] : Value(), bound.has(2) ? bound[2] : Value(), {});
+  if (bound.given(1) || bound.given(2))
+    text = in.slice(self, bound.has(1) ? bound[1] : Value(), bound.has(2) ? bound[2] : Value(), {});
   const auto matches = [&](V affix) {
     if (!affix.is(Kind::String)) {
       trouble(kAtEnd ? "endswith" : "startswith", " first arg must be str or a tuple of str, not ", type_name(affix));
@@ -157,7 +158,8 @@ Value partition(In in, V self, A args) {
   const std::string& text = self.bytes();
   const size_t at = kLast ? text.rfind(separator) : find_bytes(text, separator, 0);
   const auto part = [&](std::string_view piece) { return like(in, self, std::string(piece)); };
-  if (at == std::string::npos) return kLast ? in.heap.tuple({part(""), part(""), self}) : in.heap.tuple({self, part(""), part("")});
+  if (at == std::string::npos)
+    return kLast ? in.heap.tuple({part(""), part(""), self}) : in.heap.tuple({self, part(""), part("")});
   return in.heap.tuple({part(text.substr(0, at)), part(separator), part(text.substr(at + separator.size()))});
 }
 
@@ -175,7 +177,8 @@ Value join(In in, V self, A args) {
     first = false;
     out += self.markup() && !item.markup() ? escape_html(item.bytes()) : item.bytes();
     in.heap.budget.work(static_cast<int64_t>((self.bytes().size() + item.bytes().size()) >> 6));
-    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes)) trouble("a text larger than the output may be");
+    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes))
+      trouble("a text larger than the output may be");
   }
   return like(in, self, std::move(out));
 }
@@ -220,7 +223,8 @@ Value expand_tabs(In in, V self, A args) {
       append_point(out, point);
       column = point == '\n' || point == '\r' ? 0 : column + 1;
     }
-    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes)) trouble("a text larger than the output may be");
+    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes))
+      trouble("a text larger than the output may be");
   }
   return like(in, self, std::move(out));
 }
@@ -239,8 +243,10 @@ Value remove_affix(In in, V self, A args) {
   const Bound bound(args, kSuffix ? "removesuffix" : "removeprefix", {"affix"}, 1);
   const std::string& affix = wanted_text(bound[0], "removeprefix");
   std::string text = self.bytes();
-  if (kSuffix && text.ends_with(affix)) text.resize(text.size() - affix.size());
-  else if (!kSuffix && text.starts_with(affix)) text.erase(0, affix.size());
+  if (kSuffix && text.ends_with(affix))
+    text.resize(text.size() - affix.size());
+  else if (!kSuffix && text.starts_with(affix))
+    text.erase(0, affix.size());
   return like(in, self, std::move(text));
 }
 
@@ -257,22 +263,51 @@ Value is_all(In, V self, A args) {
 }
 
 constexpr MethodEntry kMethods[] = {
-    {"capitalize", changed<capitalize>}, {"casefold", changed<case_fold>}, {"lower", changed<lower>},
-    {"upper", changed<upper>}, {"title", changed<title>}, {"swapcase", changed<swap_case>},
-    {"strip", strip<Side::Both>}, {"lstrip", strip<Side::Left>}, {"rstrip", strip<Side::Right>},
-    {"split", split<false>}, {"rsplit", split<true>}, {"splitlines", split_lines_method},
-    {"startswith", starts<false>}, {"endswith", starts<true>},
-    {"find", find<false, false>}, {"rfind", find<true, false>}, {"index", find<false, true>}, {"rindex", find<true, true>},
-    {"count", count}, {"replace", replace}, {"join", join},
-    {"partition", partition<false>}, {"rpartition", partition<true>},
-    {"removeprefix", remove_affix<false>}, {"removesuffix", remove_affix<true>},
-    {"ljust", justify<-1>}, {"center", justify<0>}, {"rjust", justify<1>}, {"zfill", zfill}, {"expandtabs", expand_tabs},
-    {"isalpha", is_all<Class::Alpha>}, {"isdigit", is_all<Class::Digit>}, {"isdecimal", is_all<Class::Decimal>},
-    {"isnumeric", is_all<Class::Numeric>}, {"isalnum", is_all<Class::Alnum>}, {"isspace", is_all<Class::Space>},
-    {"isupper", is_all<Class::Upper>}, {"islower", is_all<Class::Lower>}, {"istitle", is_all<Class::Title>},
-    {"isidentifier", is_all<Class::Identifier>}, {"isprintable", is_all<Class::Printable>}, {"isascii", is_all<Class::Ascii>},
+    {"capitalize", changed<capitalize>},
+    {"casefold", changed<case_fold>},
+    {"lower", changed<lower>},
+    {"upper", changed<upper>},
+    {"title", changed<title>},
+    {"swapcase", changed<swap_case>},
+    {"strip", strip<Side::Both>},
+    {"lstrip", strip<Side::Left>},
+    {"rstrip", strip<Side::Right>},
+    {"split", split<false>},
+    {"rsplit", split<true>},
+    {"splitlines", split_lines_method},
+    {"startswith", starts<false>},
+    {"endswith", starts<true>},
+    {"find", find<false, false>},
+    {"rfind", find<true, false>},
+    {"index", find<false, true>},
+    {"rindex", find<true, true>},
+    {"count", count},
+    {"replace", replace},
+    {"join", join},
+    {"partition", partition<false>},
+    {"rpartition", partition<true>},
+    {"removeprefix", remove_affix<false>},
+    {"removesuffix", remove_affix<true>},
+    {"ljust", justify<-1>},
+    {"center", justify<0>},
+    {"rjust", justify<1>},
+    {"zfill", zfill},
+    {"expandtabs", expand_tabs},
+    {"isalpha", is_all<Class::Alpha>},
+    {"isdigit", is_all<Class::Digit>},
+    {"isdecimal", is_all<Class::Decimal>},
+    {"isnumeric", is_all<Class::Numeric>},
+    {"isalnum", is_all<Class::Alnum>},
+    {"isspace", is_all<Class::Space>},
+    {"isupper", is_all<Class::Upper>},
+    {"islower", is_all<Class::Lower>},
+    {"istitle", is_all<Class::Title>},
+    {"isidentifier", is_all<Class::Identifier>},
+    {"isprintable", is_all<Class::Printable>},
+    {"isascii", is_all<Class::Ascii>},
     {"format", [](In in, V self, A args) { return format_braces(in, self, args, 0); }},
-    {"format_map", [](In in, V self, A args) {
+    {"format_map",
+     [](In in, V self, A args) {
        const Bound bound(args, "format_map", {"mapping"}, 1);
        if (!bound[0].is(Kind::Dict)) trouble("format_map() wants a mapping");
        Args named;
@@ -304,7 +339,8 @@ Value replace_text(Interpreter& in, const Value& self, const Value& from, const 
       out.append(text, at, size);
       at += size;
     }
-    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes)) trouble("a text larger than the output may be");
+    if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes))
+      trouble("a text larger than the output may be");
   }
   if (at < text.size()) out.append(text, at);
   return like(in, self, std::move(out));
@@ -327,7 +363,8 @@ Value center_text(Interpreter& in, const Value& self, int64_t width, std::string
 }
 
 const MethodEntry* find_text_method(std::string_view name) {
-  const auto* it = std::find_if(std::begin(kMethods), std::end(kMethods), [&](const MethodEntry& m) { return name == m.name; });
+  const auto* it =
+      std::find_if(std::begin(kMethods), std::end(kMethods), [&](const MethodEntry& m) { return name == m.name; });
   return it == std::end(kMethods) ? nullptr : it;
 }
 

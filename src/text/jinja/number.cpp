@@ -70,7 +70,8 @@ Value power(Heap& heap, const Value& a, const Value& b) {
       (b.is(Kind::BigInt) && big_negative(b))) {
     const double x = to_real(a), y = to_real(b);
     if (x == 0 && y < 0) trouble("0.0 cannot be raised to a negative power");
-    if (x < 0 && y != std::floor(y)) trouble("a negative number to a fractional power is complex, which is not supported");
+    if (x < 0 && y != std::floor(y))
+      trouble("a negative number to a fractional power is complex, which is not supported");
     const double result = std::pow(x, y);
     if (std::isinf(result) && std::isfinite(x) && std::isfinite(y)) trouble("(34, 'Numerical result out of range')");
     return result;
@@ -93,22 +94,32 @@ Value real_arithmetic(char op, double a, double b) {
     trouble(op == '/' ? "float division by zero" : op == 'f' ? "float floor division by zero" : "float modulo");
   }
   switch (op) {
-    case '+': return a + b;
-    case '-': return a - b;
-    case '*': return a * b;
-    case '/': return a / b;
-    case 'f': return floor_div(a, b);
-    default: return floor_mod(a, b);
+    case '+':
+      return a + b;
+    case '-':
+      return a - b;
+    case '*':
+      return a * b;
+    case '/':
+      return a / b;
+    case 'f':
+      return floor_div(a, b);
+    default:
+      return floor_mod(a, b);
   }
 }
 
 // Both fit 64 bits; false when the result does not.
 bool small_arithmetic(char op, int64_t a, int64_t b, int64_t& out) {
   switch (op) {
-    case '+': return !__builtin_add_overflow(a, b, &out);
-    case '-': return !__builtin_sub_overflow(a, b, &out);
-    case '*': return !__builtin_mul_overflow(a, b, &out);
-    default: break;
+    case '+':
+      return !__builtin_add_overflow(a, b, &out);
+    case '-':
+      return !__builtin_sub_overflow(a, b, &out);
+    case '*':
+      return !__builtin_mul_overflow(a, b, &out);
+    default:
+      break;
   }
   if (b == -1) return false;  // the one division that can overflow
   const int64_t rest = a % b, adjust = rest != 0 && (rest < 0) != (b < 0);
@@ -129,11 +140,16 @@ Value arithmetic(Heap& heap, char op, const Value& a, const Value& b) {
   if (!a.is(Kind::BigInt) && !b.is(Kind::BigInt) && small_arithmetic(op, small(a), small(b), out)) return out;
   const Big x = to_big(a), y = to_big(b);
   switch (op) {
-    case '+': return from_big(heap, x + y);
-    case '-': return from_big(heap, x - y);
-    case '*': return from_big(heap, x * y);
-    case 'f': return from_big(heap, floor_div(x, y));
-    default: return from_big(heap, x - floor_div(x, y) * y);
+    case '+':
+      return from_big(heap, x + y);
+    case '-':
+      return from_big(heap, x - y);
+    case '*':
+      return from_big(heap, x * y);
+    case 'f':
+      return from_big(heap, floor_div(x, y));
+    default:
+      return from_big(heap, x - floor_div(x, y) * y);
   }
 }
 
@@ -168,7 +184,9 @@ int compare_numbers(const Value& a, const Value& b) {
   return by_whole != 0 ? by_whole : whole < real ? 1 : 0;
 }
 
-bool big_is_odd(const Value& value) { return bit_test(value.as<BigObject>().value < 0 ? Big(-value.as<BigObject>().value) : value.as<BigObject>().value, 0); }
+bool big_is_odd(const Value& value) {
+  return bit_test(value.as<BigObject>().value < 0 ? Big(-value.as<BigObject>().value) : value.as<BigObject>().value, 0);
+}
 bool big_negative(const Value& value) { return value.as<BigObject>().value < 0; }
 
 size_t hash_number(const Value& value) {
@@ -211,7 +229,10 @@ std::string float_repr(double value) {
 std::string integer_text(const Value& value, int base) {
   const Big big = to_big(value);
   if (base == 10) return big.str();
-  std::string out = Big(big < 0 ? Big(-big) : big).str(0, base == 16 ? std::ios_base::hex : base == 8 ? std::ios_base::oct : std::ios_base::fmtflags(0));
+  std::string out = Big(big < 0 ? Big(-big) : big)
+                        .str(0, base == 16  ? std::ios_base::hex
+                                : base == 8 ? std::ios_base::oct
+                                            : std::ios_base::fmtflags(0));
   if (base == 2) {
     out.clear();
     const Big size = big < 0 ? Big(-big) : big;
@@ -219,7 +240,8 @@ std::string integer_text(const Value& value, int base) {
       out += bit_test(size, static_cast<unsigned>(bit)) ? '1' : '0';
     }
   }
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return (big < 0 ? "-" : "") + out;
 }
 
@@ -233,7 +255,10 @@ Value parse_integer(Heap& heap, std::string_view digits, int base, bool negative
   }
   Big big = 0;
   for (const char c : digits) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'z' ? c - 'a' + 10 : c >= 'A' && c <= 'Z' ? c - 'A' + 10 : 99;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'z' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'Z' ? c - 'A' + 10
+                                             : 99;
     if (digit >= base) trouble("not an integer: ", digits);
     big = big * base + digit;
   }
@@ -246,8 +271,10 @@ double parse_real(std::string_view text, bool& ok) {
   std::string plain;
   for (size_t i = 0; i < body.size(); ++i) {  // underscores only between digits
     const auto digit = [&](size_t at) { return at < body.size() && body[at] >= '0' && body[at] <= '9'; };
-    if (body[i] != '_') plain += body[i];
-    else if (i == 0 || !digit(i - 1) || !digit(i + 1)) return 0;
+    if (body[i] != '_')
+      plain += body[i];
+    else if (i == 0 || !digit(i - 1) || !digit(i + 1))
+      return 0;
   }
   bool negative = false;
   std::string_view rest = plain;

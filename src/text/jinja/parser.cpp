@@ -33,8 +33,9 @@ void Parser::unknown_tag(const std::string& name) {
     const bool elsewhere = std::any_of(awaited_.begin(), awaited_.end(), [&](const auto& tags) {
       return std::find(tags.begin(), tags.end(), name) != tags.end();
     });
-    message += elsewhere ? " You probably made a nesting mistake. Jinja is expecting this tag, but currently looking for "
-                         : " Jinja was looking for the following tags: ";
+    message += elsewhere
+                   ? " You probably made a nesting mistake. Jinja is expecting this tag, but currently looking for "
+                   : " Jinja was looking for the following tags: ";
     message += join(wanted, " or ") + ".";
   }
   if (!open_tags_.empty()) message += " The innermost block that needs to be closed is '" + open_tags_.back() + "'.";
@@ -66,7 +67,8 @@ Body Parser::body_until(const Words* ends) {
     } else {
       flush();
       expect(Type::BlockBegin, "", "begin of statement block");
-      if (ends && here().type == Type::Name && std::find(ends->begin(), ends->end(), here().text) != ends->end()) return body;
+      if (ends && here().type == Type::Name && std::find(ends->begin(), ends->end(), here().text) != ends->end())
+        return body;
       body.push_back(statement());
       expect(Type::BlockEnd, "", "end of statement block");
     }
@@ -94,15 +96,21 @@ std::unique_ptr<Stmt> Parser::statement() {
     std::string_view name;
     std::unique_ptr<Stmt> (Parser::*parse)();
   };
-  static constexpr Tag kTags[] = {
-      {"if", &Parser::parse_if},           {"for", &Parser::parse_for},
-      {"set", &Parser::parse_set},         {"with", &Parser::parse_with},
-      {"macro", &Parser::parse_macro},     {"call", &Parser::parse_call},
-      {"filter", &Parser::parse_filter_block}, {"block", &Parser::parse_block},
-      {"generation", &Parser::parse_generation}, {"autoescape", &Parser::parse_autoescape},
-      {"print", &Parser::parse_print},     {"include", &Parser::parse_impossible},
-      {"import", &Parser::parse_impossible}, {"from", &Parser::parse_impossible},
-      {"extends", &Parser::parse_impossible}};
+  static constexpr Tag kTags[] = {{"if", &Parser::parse_if},
+                                  {"for", &Parser::parse_for},
+                                  {"set", &Parser::parse_set},
+                                  {"with", &Parser::parse_with},
+                                  {"macro", &Parser::parse_macro},
+                                  {"call", &Parser::parse_call},
+                                  {"filter", &Parser::parse_filter_block},
+                                  {"block", &Parser::parse_block},
+                                  {"generation", &Parser::parse_generation},
+                                  {"autoescape", &Parser::parse_autoescape},
+                                  {"print", &Parser::parse_print},
+                                  {"include", &Parser::parse_impossible},
+                                  {"import", &Parser::parse_impossible},
+                                  {"from", &Parser::parse_impossible},
+                                  {"extends", &Parser::parse_impossible}};
   if (name == "break" || name == "continue") {
     auto stmt = make(name == "break" ? Stmt::Kind::Break : Stmt::Kind::Continue);
     next();
@@ -137,7 +145,8 @@ std::unique_ptr<Stmt> Parser::parse_for() {
   stmt->exprs.push_back(assign_target(false, "in"));
   const Expr& target = *stmt->exprs.back();
   const auto is_loop = [](const Expr& expr) { return expr.kind == Expr::Kind::Name && expr.name == "loop"; };
-  if (is_loop(target) || std::any_of(target.items.begin(), target.items.end(), [&](const auto& item) { return is_loop(*item); })) {
+  if (is_loop(target) ||
+      std::any_of(target.items.begin(), target.items.end(), [&](const auto& item) { return is_loop(*item); })) {
     problem("Can't assign to special loop variable in for-loop target");
   }
   expect(Type::Name, "in", "in");
@@ -146,8 +155,10 @@ std::unique_ptr<Stmt> Parser::parse_for() {
   stmt->flag = skip_name("recursive");
   stmt->symbol = program_.symbol("loop");
   stmt->bodies.push_back(statements({"endfor", "else"}, false));
-  if (next().text == "else") stmt->bodies.push_back(statements({"endfor"}, true));
-  else stmt->bodies.emplace_back();
+  if (next().text == "else")
+    stmt->bodies.push_back(statements({"endfor"}, true));
+  else
+    stmt->bodies.emplace_back();
   return stmt;
 }
 
@@ -185,8 +196,10 @@ void Parser::signature(Stmt& stmt) {
     if (!stmt.parameters.empty()) expect_op(",");
     stmt.parameters.push_back(expect_name());
     stmt.parameter_symbols.push_back(program_.symbol(stmt.parameters.back()));
-    if (skip_op("=")) stmt.defaults.push_back(expression());
-    else if (!stmt.defaults.empty()) problem("non-default argument follows default argument");
+    if (skip_op("="))
+      stmt.defaults.push_back(expression());
+    else if (!stmt.defaults.empty())
+      problem("non-default argument follows default argument");
   }
   expect_op(")");
 }

@@ -23,7 +23,8 @@ class Parser {
   std::unique_ptr<Stmt> statement();
   Body statements(Words ends, bool drop_end);
   Body body_until(const Words* ends);
-  std::unique_ptr<Stmt> parse_if(), parse_for(), parse_set(), parse_with(), parse_macro(), parse_call(), parse_filter_block();
+  std::unique_ptr<Stmt> parse_if(), parse_for(), parse_set(), parse_with(), parse_macro(), parse_call(),
+      parse_filter_block();
   std::unique_ptr<Stmt> parse_block(), parse_generation(), parse_autoescape(), parse_print(), parse_impossible();
   void signature(Stmt& stmt);
   ExprPtr assign_target(bool with_attribute, std::string_view end = {});
@@ -34,7 +35,8 @@ class Parser {
   ExprPtr expression(bool conditional = true);
   ExprPtr tuple(bool simple = false, bool conditional = true, std::string_view end = {}, bool parentheses = false,
                 bool with_attribute = false);
-  ExprPtr parse_or(), parse_and(), parse_not(), parse_compare(), parse_sum(), parse_concat(), parse_product(), parse_power();
+  ExprPtr parse_or(), parse_and(), parse_not(), parse_compare(), parse_sum(), parse_concat(), parse_product(),
+      parse_power();
   ExprPtr parse_unary(bool with_filter = true);
   ExprPtr primary(bool with_attribute = false);
   ExprPtr constant();

@@ -156,9 +156,12 @@ ExprPtr Parser::parse_power() {
 ExprPtr Parser::parse_unary(bool with_filter) {
   const Nest nest(*this);
   ExprPtr expr;
-  if (skip_op("-")) expr = make(Expr::Kind::Negative, parse_unary(false));
-  else if (skip_op("+")) expr = make(Expr::Kind::Positive, parse_unary(false));
-  else expr = primary();
+  if (skip_op("-"))
+    expr = make(Expr::Kind::Negative, parse_unary(false));
+  else if (skip_op("+"))
+    expr = make(Expr::Kind::Positive, parse_unary(false));
+  else
+    expr = primary();
   expr = postfix(std::move(expr));
   return with_filter ? filters_and_tests(std::move(expr)) : std::move(expr);
 }

@@ -23,13 +23,20 @@ std::string quoted(std::string_view text) {
   std::string out(1, quote);
   for (size_t at = 0; at < text.size(); at += point_size(text, at)) {
     const char32_t point = point_at(text, at);
-    if (point == static_cast<char32_t>(quote) || point == '\\') (out += '\\') += static_cast<char>(point);
-    else if (point == '\n') out += "\\n";
-    else if (point == '\r') out += "\\r";
-    else if (point == '\t') out += "\\t";
-    else if (point < 0x20 || point == 0x7F) hex_escape(out, "\\x%02x", point);
-    else if (point < 0x7F || is_printable(point)) out += text.substr(at, point_size(text, at));
-    else hex_escape(out, point < 0x100 ? "\\x%02x" : point < 0x10000 ? "\\u%04x" : "\\U%08x", point);
+    if (point == static_cast<char32_t>(quote) || point == '\\')
+      (out += '\\') += static_cast<char>(point);
+    else if (point == '\n')
+      out += "\\n";
+    else if (point == '\r')
+      out += "\\r";
+    else if (point == '\t')
+      out += "\\t";
+    else if (point < 0x20 || point == 0x7F)
+      hex_escape(out, "\\x%02x", point);
+    else if (point < 0x7F || is_printable(point))
+      out += text.substr(at, point_size(text, at));
+    else
+      hex_escape(out, point < 0x100 ? "\\x%02x" : point < 0x10000 ? "\\u%04x" : "\\U%08x", point);
   }
   return out + quote;
 }
@@ -40,16 +47,32 @@ class Printer {
 
   void print(const Value& value) {
     heap_.budget.work();
-    if (out_.size() > static_cast<size_t>(heap_.budget.limits.output_bytes)) trouble("a text larger than the output may be");
+    if (out_.size() > static_cast<size_t>(heap_.budget.limits.output_bytes))
+      trouble("a text larger than the output may be");
     switch (value.kind()) {
-      case Kind::Undefined: out_ += "Undefined"; break;
-      case Kind::None: out_ += "None"; break;
-      case Kind::Bool: out_ += value.boolean() ? "True" : "False"; break;
-      case Kind::Int: out_ += std::to_string(value.integer()); break;
-      case Kind::BigInt: out_ += integer_text(value); break;
-      case Kind::Float: out_ += float_repr(value.real()); break;
-      case Kind::String: out_ += value.markup() ? "Markup(" + quoted(value.bytes()) + ")" : quoted(value.bytes()); break;
-      default: print_object(value);
+      case Kind::Undefined:
+        out_ += "Undefined";
+        break;
+      case Kind::None:
+        out_ += "None";
+        break;
+      case Kind::Bool:
+        out_ += value.boolean() ? "True" : "False";
+        break;
+      case Kind::Int:
+        out_ += std::to_string(value.integer());
+        break;
+      case Kind::BigInt:
+        out_ += integer_text(value);
+        break;
+      case Kind::Float:
+        out_ += float_repr(value.real());
+        break;
+      case Kind::String:
+        out_ += value.markup() ? "Markup(" + quoted(value.bytes()) + ")" : quoted(value.bytes());
+        break;
+      default:
+        print_object(value);
     }
   }
   std::string take() { return std::move(out_); }
@@ -63,13 +86,17 @@ class Printer {
     }
     open_.push_back(value.object());
     switch (value.kind()) {
-      case Kind::List: print_items("[", value.as<ListObject>().items, "]"); break;
+      case Kind::List:
+        print_items("[", value.as<ListObject>().items, "]");
+        break;
       case Kind::Tuple: {
         const auto& items = value.as<ListObject>().items;
         print_items("(", items, items.size() == 1 ? ",)" : ")");
         break;
       }
-      case Kind::Dict: print_dict(value.as<DictObject>()); break;
+      case Kind::Dict:
+        print_dict(value.as<DictObject>());
+        break;
       case Kind::View:
         out_ += type_name(value);
         print_items("([", iterate(heap_, value), "])");
@@ -88,7 +115,8 @@ class Printer {
         out_ += str("<built-in method ", value.as<MethodObject>().entry->name, " of ",
                     type_name(value.as<MethodObject>().self), " object>");
         break;
-      default: out_ += str("<", type_name(value), " object>");
+      default:
+        out_ += str("<", type_name(value), " object>");
     }
     open_.pop_back();
   }
@@ -124,18 +152,34 @@ class JsonWriter {
 
   void write(const Value& value) {
     heap_.budget.work();
-    if (out_.size() > static_cast<size_t>(heap_.budget.limits.output_bytes)) trouble("a text larger than the output may be");
+    if (out_.size() > static_cast<size_t>(heap_.budget.limits.output_bytes))
+      trouble("a text larger than the output may be");
     switch (value.kind()) {
-      case Kind::None: out_ += "null"; break;
-      case Kind::Bool: out_ += value.boolean() ? "true" : "false"; break;
+      case Kind::None:
+        out_ += "null";
+        break;
+      case Kind::Bool:
+        out_ += value.boolean() ? "true" : "false";
+        break;
       case Kind::Int:
-      case Kind::BigInt: out_ += integer_text(value); break;
-      case Kind::Float: out_ += real(value.real()); break;
-      case Kind::String: write_string(value.bytes()); break;
+      case Kind::BigInt:
+        out_ += integer_text(value);
+        break;
+      case Kind::Float:
+        out_ += real(value.real());
+        break;
+      case Kind::String:
+        write_string(value.bytes());
+        break;
       case Kind::List:
-      case Kind::Tuple: write_list(value.as<ListObject>().items); break;
-      case Kind::Dict: write_dict(value.as<DictObject>()); break;
-      default: trouble("Object of type ", type_name(value), " is not JSON serializable");
+      case Kind::Tuple:
+        write_list(value.as<ListObject>().items);
+        break;
+      case Kind::Dict:
+        write_dict(value.as<DictObject>());
+        break;
+      default:
+        trouble("Object of type ", type_name(value), " is not JSON serializable");
     }
   }
   std::string take() { return std::move(out_); }
@@ -167,13 +211,19 @@ class JsonWriter {
 
   std::string key_text(const Value& key) const {
     switch (key.kind()) {
-      case Kind::String: return key.bytes();
+      case Kind::String:
+        return key.bytes();
       case Kind::Int:
-      case Kind::BigInt: return integer_text(key);
-      case Kind::Float: return real(key.real());
-      case Kind::Bool: return key.boolean() ? "true" : "false";
-      case Kind::None: return "null";
-      default: trouble("keys must be str, int, float, bool or None, not ", type_name(key));
+      case Kind::BigInt:
+        return integer_text(key);
+      case Kind::Float:
+        return real(key.real());
+      case Kind::Bool:
+        return key.boolean() ? "true" : "false";
+      case Kind::None:
+        return "null";
+      default:
+        trouble("keys must be str, int, float, bool or None, not ", type_name(key));
     }
   }
 
@@ -182,9 +232,8 @@ class JsonWriter {
     std::vector<const std::pair<Value, Value>*> members;
     for (const auto& member : dict.items) members.push_back(&member);
     if (style_.sort_keys) {
-      std::stable_sort(members.begin(), members.end(), [&](const auto* a, const auto* b) {
-        return compare(heap_, a->first, b->first, "<") < 0;
-      });
+      std::stable_sort(members.begin(), members.end(),
+                       [&](const auto* a, const auto* b) { return compare(heap_, a->first, b->first, "<") < 0; });
     }
     out_ += '{';
     ++depth_;
@@ -206,14 +255,29 @@ class JsonWriter {
     for (size_t at = 0; at < text.size(); at += point_size(text, at)) {
       const char32_t point = point_at(text, at);
       switch (point) {
-        case '"': out_ += "\\\""; break;
-        case '\\': out_ += "\\\\"; break;
-        case '\n': out_ += "\\n"; break;
-        case '\r': out_ += "\\r"; break;
-        case '\t': out_ += "\\t"; break;
-        case '\f': out_ += "\\f"; break;
-        case '\b': out_ += "\\b"; break;
-        default: write_point(text, at, point);
+        case '"':
+          out_ += "\\\"";
+          break;
+        case '\\':
+          out_ += "\\\\";
+          break;
+        case '\n':
+          out_ += "\\n";
+          break;
+        case '\r':
+          out_ += "\\r";
+          break;
+        case '\t':
+          out_ += "\\t";
+          break;
+        case '\f':
+          out_ += "\\f";
+          break;
+        case '\b':
+          out_ += "\\b";
+          break;
+        default:
+          write_point(text, at, point);
       }
     }
     out_ += '"';

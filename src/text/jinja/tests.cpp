@@ -16,7 +16,11 @@ using A = const Args&;
 int64_t remainder(In in, V value, V divisor) {
   const Value rest = in.binary('%', value, divisor);
   if (!rest.is_number()) return -1;  // a formatted text
-  return rest.is(Kind::Float) ? (rest.real() == 0 ? 0 : rest.real() == 1 ? 1 : -1) : rest.is(Kind::Int) ? rest.integer() : -1;
+  return rest.is(Kind::Float) ? (rest.real() == 0   ? 0
+                                 : rest.real() == 1 ? 1
+                                                    : -1)
+         : rest.is(Kind::Int) ? rest.integer()
+                              : -1;
 }
 
 template <int kFrom, int kTo>  // the signs of an order that pass
@@ -52,16 +56,27 @@ constexpr TestEntry kTests[] = {
     {"none", [](In, V v, A) { return v.is(Kind::None); }},
     {"number", [](In, V v, A) { return v.is_number(); }},
     {"sameas", [](In, V v, A args) { return identical(v, args.positional[0]); }, true},
-    {"sequence", [](In, V v, A) {
-       return v.is_sequence() || v.is(Kind::String) || v.is(Kind::Dict) || v.is(Kind::Range) ||
-              v.is(Kind::Undefined);
+    {"sequence",
+     [](In, V v, A) {
+       return v.is_sequence() || v.is(Kind::String) || v.is(Kind::Dict) || v.is(Kind::Range) || v.is(Kind::Undefined);
      }},
     {"string", [](In, V v, A) { return v.is(Kind::String); }},
     {"undefined", [](In, V v, A) { return v.is(Kind::Undefined); }},
-    {"==", same, true}, {"eq", same, true}, {"equalto", same, true}, {"!=", differs, true}, {"ne", differs, true},
-    {">", ordered<1, 1>, true}, {"gt", ordered<1, 1>, true}, {"greaterthan", ordered<1, 1>, true},
-    {"<", ordered<-1, -1>, true}, {"lt", ordered<-1, -1>, true}, {"lessthan", ordered<-1, -1>, true},
-    {">=", ordered<0, 1>, true}, {"ge", ordered<0, 1>, true}, {"<=", ordered<-1, 0>, true}, {"le", ordered<-1, 0>, true},
+    {"==", same, true},
+    {"eq", same, true},
+    {"equalto", same, true},
+    {"!=", differs, true},
+    {"ne", differs, true},
+    {">", ordered<1, 1>, true},
+    {"gt", ordered<1, 1>, true},
+    {"greaterthan", ordered<1, 1>, true},
+    {"<", ordered<-1, -1>, true},
+    {"lt", ordered<-1, -1>, true},
+    {"lessthan", ordered<-1, -1>, true},
+    {">=", ordered<0, 1>, true},
+    {"ge", ordered<0, 1>, true},
+    {"<=", ordered<-1, 0>, true},
+    {"le", ordered<-1, 0>, true},
 };
 
 }  // namespace

@@ -25,7 +25,8 @@ Budget::Budget(const RenderLimits& limits)
 
 void Budget::check() {
   next_check_ = steps_ + kCheckEvery;
-  if (steps_ > limits.steps) trouble("the template does more than ", limits.steps, " steps: is there a loop without end?");
+  if (steps_ > limits.steps)
+    trouble("the template does more than ", limits.steps, " steps: is there a loop without end?");
   if (std::chrono::steady_clock::now() > deadline_) trouble("the template takes longer than ", limits.seconds, " s");
 }
 
@@ -121,29 +122,47 @@ Value Heap::unsafe_member(const Value& base, std::string_view name) {
 
 const char* type_name(const Value& value) {
   switch (value.kind()) {
-    case Kind::Undefined: return "Undefined";
-    case Kind::None: return "NoneType";
-    case Kind::Bool: return "bool";
+    case Kind::Undefined:
+      return "Undefined";
+    case Kind::None:
+      return "NoneType";
+    case Kind::Bool:
+      return "bool";
     case Kind::Int:
-    case Kind::BigInt: return "int";
-    case Kind::Float: return "float";
-    case Kind::String: return value.markup() ? "Markup" : "str";
-    case Kind::List: return "list";
-    case Kind::Tuple: return value.as<ListObject>().group ? "_GroupTuple" : "tuple";
-    case Kind::Dict: return "dict";
+    case Kind::BigInt:
+      return "int";
+    case Kind::Float:
+      return "float";
+    case Kind::String:
+      return value.markup() ? "Markup" : "str";
+    case Kind::List:
+      return "list";
+    case Kind::Tuple:
+      return value.as<ListObject>().group ? "_GroupTuple" : "tuple";
+    case Kind::Dict:
+      return "dict";
     case Kind::View: {
       const auto of = value.as<ViewObject>().of;
       return of == ViewObject::Of::Keys ? "dict_keys" : of == ViewObject::Of::Values ? "dict_values" : "dict_items";
     }
-    case Kind::Range: return "range";
-    case Kind::Iterator: return value.as<IteratorObject>().type;
-    case Kind::Namespace: return "Namespace";
-    case Kind::Loop: return "LoopContext";
-    case Kind::Macro: return "Macro";
-    case Kind::Function: return "function";
-    case Kind::Method: return "builtin_function_or_method";
-    case Kind::Cycler: return "Cycler";
-    case Kind::Joiner: return "Joiner";
+    case Kind::Range:
+      return "range";
+    case Kind::Iterator:
+      return value.as<IteratorObject>().type;
+    case Kind::Namespace:
+      return "Namespace";
+    case Kind::Loop:
+      return "LoopContext";
+    case Kind::Macro:
+      return "Macro";
+    case Kind::Function:
+      return "function";
+    case Kind::Method:
+      return "builtin_function_or_method";
+    case Kind::Cycler:
+      return "Cycler";
+    case Kind::Joiner:
+      return "Joiner";
   }
   return "object";
 }
@@ -153,10 +172,13 @@ std::string object_type(const Value& value) {
   switch (value.kind()) {
     case Kind::Namespace:
     case Kind::Cycler:
-    case Kind::Joiner: return str("jinja2.utils.", type_name(value), " object");
+    case Kind::Joiner:
+      return str("jinja2.utils.", type_name(value), " object");
     case Kind::Loop:
-    case Kind::Macro: return str("jinja2.runtime.", type_name(value), " object");
-    default: return str(type_name(value), " object");
+    case Kind::Macro:
+      return str("jinja2.runtime.", type_name(value), " object");
+    default:
+      return str(type_name(value), " object");
   }
 }
 
@@ -176,17 +198,24 @@ void fail_undefined(const Value& value) { throw Problem{undefined_message(value)
 bool truthy(const Value& value) {
   switch (value.kind()) {
     case Kind::Undefined:
-    case Kind::None: return false;
-    case Kind::Bool: return value.boolean();
-    case Kind::Int: return value.integer() != 0;
-    case Kind::Float: return value.real() != 0;
-    case Kind::String: return !value.bytes().empty();
+    case Kind::None:
+      return false;
+    case Kind::Bool:
+      return value.boolean();
+    case Kind::Int:
+      return value.integer() != 0;
+    case Kind::Float:
+      return value.real() != 0;
+    case Kind::String:
+      return !value.bytes().empty();
     case Kind::List:
     case Kind::Tuple:
     case Kind::Dict:
     case Kind::View:
-    case Kind::Range: return length(value) != 0;
-    default: return true;
+    case Kind::Range:
+      return length(value) != 0;
+    default:
+      return true;
   }
 }
 
@@ -197,8 +226,10 @@ bool is_callable(const Value& value) {
     case Kind::Method:
     case Kind::Loop:
     case Kind::Joiner:
-    case Kind::Undefined: return true;
-    default: return false;
+    case Kind::Undefined:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -210,32 +241,40 @@ bool has_length(const Value& value) {
     case Kind::Tuple:
     case Kind::Dict:
     case Kind::View:
-    case Kind::Range: return true;
-    default: return false;
+    case Kind::Range:
+      return true;
+    default:
+      return false;
   }
 }
 
 int64_t length(const Value& value) {
   switch (value.kind()) {
-    case Kind::Undefined: return 0;
-    case Kind::String: return value.text().points();
+    case Kind::Undefined:
+      return 0;
+    case Kind::String:
+      return value.text().points();
     case Kind::List:
-    case Kind::Tuple: return static_cast<int64_t>(value.as<ListObject>().items.size());
-    case Kind::Dict: return static_cast<int64_t>(value.as<DictObject>().items.size());
-    case Kind::View: return static_cast<int64_t>(value.as<ViewObject>().dict->items.size());
-    case Kind::Range: return value.as<RangeObject>().size();
-    default: trouble("object of type '", type_name(value), "' has no len()");
+    case Kind::Tuple:
+      return static_cast<int64_t>(value.as<ListObject>().items.size());
+    case Kind::Dict:
+      return static_cast<int64_t>(value.as<DictObject>().items.size());
+    case Kind::View:
+      return static_cast<int64_t>(value.as<ViewObject>().dict->items.size());
+    case Kind::Range:
+      return value.as<RangeObject>().size();
+    default:
+      trouble("object of type '", type_name(value), "' has no len()");
   }
 }
 
-bool is_iterable(const Value& value) {
-  return has_length(value) || value.is(Kind::Iterator) || value.is(Kind::Loop);
-}
+bool is_iterable(const Value& value) { return has_length(value) || value.is(Kind::Iterator) || value.is(Kind::Loop); }
 
 std::vector<Value> iterate(Heap& heap, const Value& value) {
   std::vector<Value> out;
   switch (value.kind()) {
-    case Kind::Undefined: break;
+    case Kind::Undefined:
+      break;
     case Kind::String:
       heap.budget.work(length(value));
       heap.budget.take(length(value) * 16);
@@ -243,15 +282,19 @@ std::vector<Value> iterate(Heap& heap, const Value& value) {
       for (std::string& point : split_points(value.bytes())) out.push_back(heap.text(std::move(point), value.markup()));
       break;
     case Kind::List:
-    case Kind::Tuple: out = value.as<ListObject>().items; break;
+    case Kind::Tuple:
+      out = value.as<ListObject>().items;
+      break;
     case Kind::Dict:
       for (const auto& [key, member] : value.as<DictObject>().items) out.push_back(key);
       break;
     case Kind::View: {
       const auto& view = value.as<ViewObject>();
       for (const auto& [key, member] : view.dict->items) {
-        if (view.of == ViewObject::Of::Items) out.push_back(heap.tuple({key, member}));
-        else out.push_back(view.of == ViewObject::Of::Keys ? key : member);
+        if (view.of == ViewObject::Of::Items)
+          out.push_back(heap.tuple({key, member}));
+        else
+          out.push_back(view.of == ViewObject::Of::Keys ? key : member);
       }
       break;
     }
@@ -264,7 +307,8 @@ std::vector<Value> iterate(Heap& heap, const Value& value) {
       for (Value item; value.as<IteratorObject>().pull(heap, item);) out.push_back(std::move(item));
       break;
     }
-    default: trouble("'", type_name(value), "' object is not iterable");
+    default:
+      trouble("'", type_name(value), "' object is not iterable");
   }
   heap.budget.work(static_cast<int64_t>(out.size()));
   return out;

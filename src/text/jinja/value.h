@@ -17,7 +17,8 @@
 
 namespace apus::jinja {
 
-// What goes wrong while parsing or rendering; the engine adds the template's name and the line and throws TemplateError.
+// What goes wrong while parsing or rendering; the engine adds the template's name and the line and throws
+// TemplateError.
 struct Problem {
   std::string message;
   bool raised = false;  // by raise_exception
@@ -30,8 +31,26 @@ template <class... P>
 }
 
 enum class Kind : uint8_t {
-  Undefined, None, Bool, Int, BigInt, Float, String, List, Tuple, Dict, View, Range, Iterator, Namespace, Loop, Macro,
-  Function, Method, Cycler, Joiner
+  Undefined,
+  None,
+  Bool,
+  Int,
+  BigInt,
+  Float,
+  String,
+  List,
+  Tuple,
+  Dict,
+  View,
+  Range,
+  Iterator,
+  Namespace,
+  Loop,
+  Macro,
+  Function,
+  Method,
+  Cycler,
+  Joiner
 };
 
 // What one rendering may still use. Strings give their bytes back; objects live until the end.
@@ -80,9 +99,9 @@ struct Object {
 class Value {
  public:
   Value() : kind_(Kind::None) {}
-  Value(bool b) : kind_(Kind::Bool) { bool_ = b; }           // NOLINT: implicit
-  Value(int64_t i) : kind_(Kind::Int) { int_ = i; }          // NOLINT: implicit
-  Value(double d) : kind_(Kind::Float) { double_ = d; }      // NOLINT: implicit
+  Value(bool b) : kind_(Kind::Bool) { bool_ = b; }              // NOLINT: implicit
+  Value(int64_t i) : kind_(Kind::Int) { int_ = i; }             // NOLINT: implicit
+  Value(double d) : kind_(Kind::Float) { double_ = d; }         // NOLINT: implicit
   Value(std::shared_ptr<const Text> text, bool markup = false)  // NOLINT: implicit
       : kind_(Kind::String), markup_(markup), text_(std::move(text)) {}
   Value(Kind kind, Object* object) : kind_(kind) { object_ = object; }
@@ -99,7 +118,9 @@ class Value {
   const std::shared_ptr<const Text>& shared_text() const { return text_; }
   Object* object() const { return object_; }
   template <class T>
-  T& as() const { return *static_cast<T*>(object_); }
+  T& as() const {
+    return *static_cast<T*>(object_);
+  }
 
   bool is_integral() const { return kind_ == Kind::Int || kind_ == Kind::BigInt || kind_ == Kind::Bool; }
   bool is_number() const { return is_integral() || kind_ == Kind::Float; }
@@ -118,8 +139,8 @@ class Value {
 };
 
 struct UndefinedObject : Object {
-  std::string hint;     // the whole message, or empty
-  Value base, name;     // of what, which attribute or item
+  std::string hint;  // the whole message, or empty
+  Value base, name;  // of what, which attribute or item
   bool has_base = false, unsafe = false;
 };
 
@@ -153,7 +174,7 @@ struct RangeObject : Object {
 
 // What a Python generator would give: items made as they are asked for, once.
 struct IteratorObject : Object {
-  std::vector<Value> items;          // or those of `upstream`
+  std::vector<Value> items;  // or those of `upstream`
   IteratorObject* upstream = nullptr;
   size_t next = 0;
   std::function<bool(Value& item)> step;  // changes the item; false: leaves it out
@@ -233,40 +254,41 @@ class Heap {
   std::vector<std::unique_ptr<Object>> objects_;
 };
 
-const char* type_name(const Value& value);            // "str", "NoneType", ... as Python says
-std::string object_type(const Value& value);          // "str object", "None": as Jinja says
+const char* type_name(const Value& value);    // "str", "NoneType", ... as Python says
+std::string object_type(const Value& value);  // "str object", "None": as Jinja says
 std::string undefined_message(const Value& value);
 [[noreturn]] void fail_undefined(const Value& value);
 bool truthy(const Value& value);
 bool is_callable(const Value& value);
-bool identical(const Value& a, const Value& b);       // Python's `is`
+bool identical(const Value& a, const Value& b);  // Python's `is`
 bool equals(Heap& heap, const Value& a, const Value& b);
-int compare(Heap& heap, const Value& a, const Value& b, const char* sign);  // <0, 0, >0; sign names the operator; NaN: 2
-size_t hash_of(Heap& heap, const Value& value);       // fails for lists and dicts
+int compare(Heap& heap, const Value& a, const Value& b,
+            const char* sign);                   // <0, 0, >0; sign names the operator; NaN: 2
+size_t hash_of(Heap& heap, const Value& value);  // fails for lists and dicts
 bool contains(Heap& heap, const Value& container, const Value& item);
-int64_t length(const Value& value);                   // fails without one
+int64_t length(const Value& value);  // fails without one
 bool has_length(const Value& value);
 bool is_iterable(const Value& value);
 std::vector<Value> iterate(Heap& heap, const Value& value);  // all items; uses an iterator up
 int64_t to_index(const Value& value, const char* what);      // an integer that fits, for sizes and positions
 
 // number.cpp
-std::string float_repr(double value);                  // 1.0, 1e+16, nan
+std::string float_repr(double value);                                                       // 1.0, 1e+16, nan
 Value parse_integer(Heap& heap, std::string_view digits, int base, bool negative = false);  // fails when not one
-double parse_real(std::string_view text, bool& ok);    // as Python's float()
+double parse_real(std::string_view text, bool& ok);                                         // as Python's float()
 Value arithmetic(Heap& heap, char op, const Value& a, const Value& b);  // + - * / % ** (p) // (f), numbers only
 Value negate(Heap& heap, const Value& value);
-int compare_numbers(const Value& a, const Value& b);   // 2: unordered
+int compare_numbers(const Value& a, const Value& b);  // 2: unordered
 bool big_is_odd(const Value& value);
 double to_real(const Value& value);
 size_t hash_number(const Value& value);
 std::string integer_text(const Value& value, int base = 10);
-Value real_to_integer(Heap& heap, double value);       // towards zero
+Value real_to_integer(Heap& heap, double value);  // towards zero
 bool big_negative(const Value& value);
 
 // repr.cpp
-std::string to_text(Heap& heap, const Value& value);   // str()
-std::string repr(Heap& heap, const Value& value);      // repr()
+std::string to_text(Heap& heap, const Value& value);  // str()
+std::string repr(Heap& heap, const Value& value);     // repr()
 struct JsonStyle {
   bool ensure_ascii = false, sort_keys = false, indented = false;
   std::string indent, item_separator = ", ", key_separator = ": ";
