@@ -17,6 +17,20 @@ void add_channels(Loss& out, const Batch& batch, const at::Tensor& nll_T, const 
   }
 }
 
+// Sequences without a single wrong token, among those with anything to learn.
+Ratio whole_sequences(const Batch& batch, const at::Tensor& correct_T, const at::Tensor& trained_T) {
+  const at::Tensor wrong_T = trained_T.logical_and(correct_T.logical_not());
+  at::Tensor right = at::scalar_tensor(0.0, wrong_T.options().dtype(at::kFloat)), count = right.clone();
+  int64_t begin = 0;
+  for (const int32_t length : batch.step.length_q) {
+    const at::Tensor learns = trained_T.narrow(0, begin, length).any();
+    right = right.add(learns.logical_and(wrong_T.narrow(0, begin, length).any().logical_not()));
+    count = count.add(learns);
+    begin += length;
+  }
+  return {right, count};
+}
+
 }  // namespace
 
 Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
@@ -25,7 +39,10 @@ Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
                                        {.label_smoothing = spec_.label_smoothing, .dft = spec_.dft});
   const at::Tensor trained_T = batch.label_T.ge(0);
   Loss out{.sum = head.loss_sum, .metrics = {}};
-  out.metrics["token_acc"] = {head.correct_T.logical_and(trained_T).sum(), trained_T.sum()};
+  if (spec_.sequence_accuracy)
+    out.metrics["seq_acc"] = whole_sequences(batch, head.correct_T, trained_T);
+  else
+    out.metrics["token_acc"] = {head.correct_T.logical_and(trained_T).sum(), trained_T.sum()};
   if (spec_.channel_loss) add_channels(out, batch, head.nll_T, trained_T);
   return out;
 }

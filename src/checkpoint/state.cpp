@@ -20,19 +20,22 @@ Json parsed(const fs::path& path) { return parse_json(read_file(path), path.stri
 
 }  // namespace
 
-void write_state(const fs::path& dir, const RunState& state) {
+void write_state(const fs::path& dir, const RunState& state, bool with_optimizer) {
   write_file_atomic(dir / kTrainer, state.trainer.dump(2) + "\n");
   const Json own = {{"format", kFormat}, {"step", state.step}, {"epoch", state.epoch},         {"data", state.data},
                     {"exact", state.exact}, {"noted", state.noted}, {"optimizer", state.optimizer}};
   write_file_atomic(dir / kState, own.dump(2) + "\n");
+  if (!with_optimizer) return;
   std::vector<std::pair<std::string, at::Tensor>> tensors(state.optimizer_state.begin(), state.optimizer_state.end());
   write_safetensors(dir / kOptimizer, tensors, {{"format", "pt"}, {"optimizer", state.optimizer}});
 }
 
-RunState read_state(const fs::path& dir) {
-  for (const char* name : {kTrainer, kState, kOptimizer})
-    require(fs::exists(dir / name), Fault::Usage, dir.string(), " holds no ", name, ": it cannot be resumed. It was saved with --save_only_model true, ",
-            "or by another program; --resume_only_model true continues from its weights alone");
+RunState read_state(const fs::path& dir, bool with_optimizer) {
+  for (const char* name : {kTrainer, kState})
+    require(fs::exists(dir / name), Fault::Usage, dir.string(), " holds no ", name, ": it is no checkpoint of this program's training. ",
+            "--resume_only_model true --ignore_data_skip true begins anew from its weights");
+  require(!with_optimizer || fs::exists(dir / kOptimizer), Fault::Usage, dir.string(), " holds no ", kOptimizer, ": it was saved with --save_only_model true. ",
+          "--resume_only_model true goes on from its weights");
   const Json own = parsed(dir / kState);
   require(own.is_object() && own.value("format", int64_t{0}) == kFormat, Fault::Usage, (dir / kState).string(), " is of format ", own.value("format", int64_t{0}),
           "; this program reads ", kFormat);
@@ -40,6 +43,7 @@ RunState read_state(const fs::path& dir) {
   state.step = own.at("step"), state.epoch = own.at("epoch"), state.data = own.at("data"), state.exact = own.at("exact"), state.noted = own.at("noted");
   state.optimizer = own.at("optimizer");
   state.trainer = parsed(dir / kTrainer);
+  if (!with_optimizer) return state;
   const auto file = SafetensorsFile::open(dir / kOptimizer);
   for (const auto& [name, entry] : file->entries()) state.optimizer_state[name] = file->tensor(name);
   return state;

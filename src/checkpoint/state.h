@@ -51,10 +51,10 @@ struct RunState {
   std::map<std::string, at::Tensor> optimizer_state;
 };
 
-// trainer_state.json, apus_state.json, optimizer.safetensors.
-void write_state(const std::filesystem::path& dir, const RunState& state);
-// Fault::Usage when the folder holds no training state (it was saved with --save_only_model).
-RunState read_state(const std::filesystem::path& dir);
+// trainer_state.json, apus_state.json and, unless it is left out, optimizer.safetensors.
+void write_state(const std::filesystem::path& dir, const RunState& state, bool with_optimizer);
+// Fault::Usage when the folder does not hold the state that is asked for.
+RunState read_state(const std::filesystem::path& dir, bool with_optimizer = true);
 
 // "key: there X, here Y" for every key on either side that differs.
 std::vector<std::string> differences(const Json& there, const Json& here);

@@ -16,7 +16,7 @@ void InferOptions::fields(OptionTable& v) {
   v("result_path", result_path, "JSONL file of the answers").shown_default("<model>/infer_result/<time>.jsonl");
   v("resume", resume, "go on with the result file of an interrupted run; false: begin it anew");
   v("write_batch_size", write_batch_size, "rows between writes; -1: once, at the end").at_least(-1);
-  v("metric", metric, "compare the answers with the rows' own (the last assistant message): acc is exact equality").choices({"acc"});
+  v("metric", metric, "compare the answers with the rows' own (the last assistant message): acc is exact equality; rouge is rouge-1, -2, -l and bleu-4, Chinese by characters").choices({"acc", "rouge"});
   v("infer_backend", infer_backend, "engine: many rows at once, joining and leaving freely. pt: fixed batches of --max_batch_size")
       .choices({"engine", "pt", "transformers", "vllm", "sglang", "lmdeploy"});
   v("max_batch_size", max_batch_size, "rows of a batch with pt; 0 or less: all").shown_default("1");

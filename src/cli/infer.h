@@ -15,7 +15,7 @@ struct InferOptions : ModelOptions, TemplateOptions, GenerationOptions, EngineOp
   int64_t write_batch_size = 1000;          // rows between flushes; -1: at the end
   std::string infer_backend = "engine";     // "engine": continuous batching; "pt": one batch after the other
   std::optional<int64_t> max_batch_size;    // with "pt" (1 when absent); <= 0: all
-  std::optional<std::string> metric;        // "acc"
+  std::optional<std::string> metric;        // "acc" or "rouge"
 
   bool interactive() const { return val_dataset.empty(); }
   void fields(OptionTable& v);

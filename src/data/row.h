@@ -36,4 +36,7 @@ class RowError : public Error {
   const std::string raw;  // the row as it was read, where there is no Json of it
 };
 
+// JSON (or what Python prints for a list or dict) that stands as text in a cell; what is neither is a RowError.
+Json parsed_cell(const std::string& text, const Origin& origin, const std::string& key);
+
 }  // namespace apus

@@ -1,18 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/step.h"
 
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <c10/util/accumulate.h>
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
 
 namespace apus {
 
+namespace {
+// Zeros, not garbage: a block that is read before it is full must not hold NaN. On the host they cost nothing until they
+// are used: the system's fresh pages are zero.
+at::Tensor lazy_zeros(at::IntArrayRef shape, at::TensorOptions options) {
+  if (!options.device().is_cpu()) return at::zeros(shape, options);
+  const auto bytes = static_cast<size_t>(c10::multiply_integers(shape)) * options.dtype().itemsize();
+  void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  require(pages != MAP_FAILED, Fault::Device, "no memory for the cache of keys and values: ", bytes >> 20, " MiB: ", std::strerror(errno));
+  ::madvise(pages, bytes, MADV_HUGEPAGE);
+  return at::from_blob(pages, shape, [bytes](void* p) { ::munmap(p, bytes); }, options);
+}
+}  // namespace
+
 KvCache::KvCache(Spec spec, at::TensorOptions options) : spec_(spec) {
-  // Zeros, not garbage: a block that is read before it is full must not hold NaN.
+  const std::vector<int64_t> shape{spec.blocks, spec.block_size, spec.kv_heads, spec.head_dim};
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
-    k_.push_back(at::zeros({spec.blocks, spec.block_size, spec.kv_heads, spec.head_dim}, options));
-    v_.push_back(at::zeros({spec.blocks, spec.block_size, spec.kv_heads, spec.head_dim}, options));
+    k_.push_back(lazy_zeros(shape, options));
+    v_.push_back(lazy_zeros(shape, options));
   }
 }
 

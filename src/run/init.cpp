@@ -18,6 +18,7 @@
 #include "checkpoint/weights.h"
 #include "models/presets.h"
 #include "run/runner.h"
+#include "text/builtin_templates.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -50,6 +51,7 @@ at::Tensor initial(const DiskShape& t, uint64_t seed, double deviation) {
 void copy_tokenizer(const InitOptions& o, const fs::path& dir) {
   if (o.tokenizer.empty()) {
     for (const auto& name : asset_names("tokenizer/")) write_file_atomic(dir / fs::path(name).filename(), asset(name));
+    write_file_atomic(dir / "chat_template.jinja", builtin_template("chatml"));
     return;
   }
   const fs::path from = o.tokenizer;

@@ -8,40 +8,16 @@
 namespace apus {
 
 namespace {
-struct Row {
-  DiskType type;
-  const char* name;
-  int64_t size;
-  at::ScalarType torch;
-};
-constexpr std::array<Row, 12> kTypes{{{DiskType::F64, "F64", 8, at::kDouble},
-                                      {DiskType::F32, "F32", 4, at::kFloat},
-                                      {DiskType::F16, "F16", 2, at::kHalf},
-                                      {DiskType::BF16, "BF16", 2, at::kBFloat16},
-                                      {DiskType::I64, "I64", 8, at::kLong},
-                                      {DiskType::I32, "I32", 4, at::kInt},
-                                      {DiskType::I16, "I16", 2, at::kShort},
-                                      {DiskType::I8, "I8", 1, at::kChar},
-                                      {DiskType::U8, "U8", 1, at::kByte},
-                                      {DiskType::Bool, "BOOL", 1, at::kBool},
-                                      {DiskType::F8E4M3, "F8_E4M3", 1, at::kBFloat16},
-                                      {DiskType::F8E5M2, "F8_E5M2", 1, at::kBFloat16}}};
-const Row& row(DiskType type) { return kTypes[static_cast<size_t>(type)]; }
+// In the order of DiskType; the f8 kinds become bf16.
+constexpr std::array<at::ScalarType, 12> kTorch{at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,     at::kInt,
+                                                at::kShort,  at::kChar,  at::kByte, at::kBool,     at::kBFloat16, at::kBFloat16};
 }  // namespace
 
-std::optional<DiskType> disk_type(std::string_view name) {
-  for (const auto& r : kTypes)
-    if (name == r.name) return r.type;
-  return std::nullopt;
-}
-
-const char* disk_name(DiskType type) { return row(type).name; }
-int64_t disk_size(DiskType type) { return row(type).size; }
-at::ScalarType torch_type(DiskType type) { return row(type).torch; }
+at::ScalarType torch_type(DiskType type) { return kTorch[static_cast<size_t>(type)]; }
 
 DiskType disk_type_of(at::ScalarType type) {
-  for (const auto& r : kTypes)
-    if (type == r.torch) return r.type;
+  for (size_t i = 0; i < kTorch.size(); ++i)
+    if (type == kTorch[i]) return static_cast<DiskType>(i);
   fail(Fault::Usage, "tensors of type ", c10::toString(type), " cannot be written to safetensors");
 }
 

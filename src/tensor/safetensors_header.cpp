@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The header of a safetensors file: 8 bytes of length, then JSON {name: {dtype, shape, data_offsets}, __metadata__: {..}}.
 // Parsed as events, so that duplicate names are seen and nothing but the header's own entries is ever allocated.
+#include "tensor/safetensors_header.h"
+
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
-#include "tensor/safetensors.h"
 
 namespace apus {
 

@@ -38,9 +38,12 @@ class Bpe final : public TokenModel {
 
   void encode_word(std::string_view word, TokenOut& out) const;
   void apply_merges(std::string_view word, TokenOut& out) const;
+  void apply_merges_to_many(std::string_view word, size_t n, TokenOut& out) const;
   // Calls emit(id, begin, end) for the symbols a word begins as.
   template <class Emit>
   void symbols(std::string_view word, Emit&& emit) const;
+  template <class Emit>
+  void decorated_symbols(std::string_view word, Emit&& emit) const;
   bool stays_whole(int32_t id) const;
 
   bool bytes_;
@@ -52,8 +55,8 @@ class Bpe final : public TokenModel {
   MergeTable merges_;
   std::array<int32_t, 256> single_;         // ids of one-byte symbols; -1 for none
   std::array<int32_t, 256> fallback_;       // ids of <0x00> ... <0xFF>
+  WholeCharacters characters_;              // if simple_
   bool simple_ = false;                     // bytes_, every byte has its symbol
-  bool at_most_bytes_ = false;              // a word never has more symbols than bytes
   bool words_apart_ = true;                 // no merge reaches over the front of a ▁ that follows something else
   // Whether the merges lead from a token's own text to that token. Found out when first asked; all threads find the same.
   enum : uint8_t { kUnasked, kWhole, kSplit };
@@ -147,7 +150,7 @@ void Bpe::prepare() {
     fallback_[at] = find(byte_token(static_cast<unsigned char>(b)));
     if (single_[at] < 0) simple_ = false;
   }
-  at_most_bytes_ = simple_ || (!bytes_ && prefix_.empty() && suffix_.empty());
+  if (simple_) characters_.build(vocabulary_, merges_);
   whole_ = std::make_unique<std::atomic<uint8_t>[]>(static_cast<size_t>(vocabulary_.size()) + 1);
 }
 
@@ -199,25 +202,25 @@ bool Bpe::stays_whole(int32_t id) const {
 }
 
 void Bpe::apply_merges(std::string_view word, TokenOut& out) const {
-  if (word.size() <= kFewSymbols && at_most_bytes_) {
-    int32_t id[kFewSymbols];
-    uint32_t begin[kFewSymbols + 1];
-    size_t n = 0;
-    begin[0] = 0;
-    if (simple_) {
-      for (; n < word.size(); ++n) id[n] = single_[static_cast<unsigned char>(word[n])], begin[n + 1] = static_cast<uint32_t>(n + 1);
-    } else {
-      symbols(word, [&](int32_t symbol, size_t, size_t to) { id[n] = symbol, begin[++n] = static_cast<uint32_t>(to); });
-    }
-    n = merge_few(merges_, id, out.spans ? begin : nullptr, n);
-    if (!out.spans) out.ids.insert(out.ids.end(), id, id + n);
-    else
-      for (size_t i = 0; i < n; ++i) out.add(id[i], begin[i], begin[i + 1]);
-    return;
-  }
+  int32_t id[kFewSymbols];
+  uint32_t begin[kFewSymbols + 1];
+  size_t n = 0;
+  begin[0] = 0;
+  symbols(word, [&](int32_t symbol, size_t, size_t to) {
+    if (n < kFewSymbols) id[n] = symbol, begin[n + 1] = static_cast<uint32_t>(to);
+    ++n;
+  });
+  if (n > kFewSymbols) return apply_merges_to_many(word, n, out);
+  n = merge_few(merges_, id, out.spans ? begin : nullptr, n);
+  if (!out.spans) out.ids.insert(out.ids.end(), id, id + n);
+  else
+    for (size_t i = 0; i < n; ++i) out.add(id[i], begin[i], begin[i + 1]);
+}
+
+void Bpe::apply_merges_to_many(std::string_view word, size_t n, TokenOut& out) const {
   Symbols row;
-  row.id.reserve(word.size());
-  row.begin.reserve(word.size() + 1);
+  row.id.reserve(n);
+  row.begin.reserve(n + 1);
   row.begin.push_back(0);
   symbols(word, [&](int32_t symbol, size_t, size_t to) {
     row.id.push_back(symbol);
@@ -229,6 +232,21 @@ void Bpe::apply_merges(std::string_view word, TokenOut& out) const {
 
 template <class Emit>
 void Bpe::symbols(std::string_view word, Emit&& emit) const {
+  if (!simple_) return decorated_symbols(word, emit);
+  for (size_t i = 0; i < word.size();) {
+    const auto lead = static_cast<unsigned char>(word[i]);
+    const size_t length = std::min<size_t>(static_cast<size_t>(unicode::utf8_length(lead)), word.size() - i);
+    if (const int32_t whole = length > 1 ? characters_.symbol(word, i, length) : -1; whole >= 0) {
+      emit(whole, i, i + length);
+      i += length;
+      continue;
+    }
+    for (const size_t end = i + length; i < end; ++i) emit(single_[static_cast<unsigned char>(word[i])], i, i + 1);
+  }
+}
+
+template <class Emit>
+void Bpe::decorated_symbols(std::string_view word, Emit&& emit) const {
   size_t unknown_from = 0, unknown_to = 0;  // an unknown symbol that waits for its neighbour, if not empty
   const auto flush = [&] {
     if (unknown_to > unknown_from) emit(unknown_, unknown_from, unknown_to);

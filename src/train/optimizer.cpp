@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "train/dither.h"
+#include "train/optim_names.h"
 
 namespace apus {
 
@@ -101,11 +102,6 @@ std::map<std::string, std::string> parse_optim_args(const std::string& text) {
     out[part.substr(0, equals)] = part.substr(equals + 1);
   }
   return out;
-}
-
-const std::vector<std::string>& optimizer_names() {
-  static const std::vector<std::string> names = {"adamw_torch", "adamw_torch_fused", "adamw", "adamw_8bit", "adamw_bnb_8bit", "paged_adamw_8bit", "sgd", "adafactor"};
-  return names;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {

@@ -92,7 +92,6 @@ class Optimizer {
 };
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, std::vector<ParamGroup> groups);
-const std::vector<std::string>& optimizer_names();
 std::map<std::string, std::string> parse_optim_args(const std::string& text);  // "a=1,b=2"; also JSON-free spaces
 
 // The subclasses, one file each.

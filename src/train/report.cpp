@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "device/device.h"
 #include "train/trainer.h"
@@ -114,10 +113,7 @@ void Trainer::save(bool must) {
     try {
       FolderWriter folder(target);
       p_.save_model(folder.dir());
-      if (o_.save_only_model)
-        write_file_atomic(folder.dir() / "trainer_state.json", trainer_json().dump(2) + "\n");
-      else
-        write_full_state(folder.dir());
+      write_progress(folder.dir());
       folder.commit();
     } catch (const Error& e) {
       if (must || e.at.fault != Fault::Io) throw;
@@ -138,10 +134,10 @@ void Trainer::save(bool must) {
   p_.data_ranks.barrier();
 }
 
-void Trainer::write_full_state(const fs::path& dir) const {
+void Trainer::write_progress(const fs::path& dir) const {
   RunState s = state();
-  s.optimizer_state = p_.optimizer.state();
-  write_state(dir, s);
+  if (!o_.save_only_model) s.optimizer_state = p_.optimizer.state();
+  write_state(dir, s, !o_.save_only_model);
 }
 
 }  // namespace apus

@@ -26,11 +26,14 @@ int64_t Trainer::steps_per_epoch() const {
   return (p_.train.size() + o_.gradient_accumulation_steps - 1) / o_.gradient_accumulation_steps;
 }
 
-void Trainer::resume(const RunState& saved, bool skip_data) {
-  for (const std::string& change : check_resume(saved, state())) log_warning("resumed with another setting: ", change);
+void Trainer::resume(const RunState& saved, Resume what) {
+  RunState mine = state();
+  if (!what.data) mine.exact = saved.exact;
+  if (!what.optimizer) mine.optimizer = saved.optimizer;
+  for (const std::string& change : check_resume(saved, mine)) log_warning("resumed with another setting: ", change);
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step, ", and this run ends at step ", max_steps_,
           ": raise --num_train_epochs or --max_steps to go on");
-  p_.optimizer.load(saved.optimizer_state, saved.trainer.value("optimizer_steps", saved.step));
+  if (what.optimizer) p_.optimizer.load(saved.optimizer_state, saved.trainer.value("optimizer_steps", saved.step));
   step_ = first_step_ = saved.step;
   last_saved_ = last_evaluated_ = step_;
   result_.log_history = saved.trainer.value("log_history", Json::array());
@@ -38,7 +41,7 @@ void Trainer::resume(const RunState& saved, bool skip_data) {
   if (const auto path = saved.trainer.find("best_model_checkpoint"); path != saved.trainer.end() && path->is_string())
     result_.best_checkpoint = path->get<std::string>();
   if (p_.log) p_.log->replay(result_.log_history);
-  if (!skip_data) return;
+  if (!what.data) return;
   epoch_ = saved.epoch;
   micro_in_epoch_ = saved.trainer.value("micro_batches_in_epoch", int64_t{0});
   p_.train.start(epoch_);

@@ -77,8 +77,12 @@ struct TrainResult {
 class Trainer {
  public:
   Trainer(TrainerParts parts, TrainerOptions options);
-  // Goes on from a checkpoint's state (its weights are loaded already). skip_data false: the data starts anew.
-  void resume(const RunState& state, bool skip_data);
+  // Goes on from a checkpoint's state (its weights are loaded already).
+  struct Resume {
+    bool optimizer = true;  // its state; false: the weights alone go on
+    bool data = true;       // from the place where it stopped; false: from the beginning
+  };
+  void resume(const RunState& state, Resume what);
   TrainResult run();
   int64_t max_steps() const { return max_steps_; }
 
@@ -103,7 +107,7 @@ class Trainer {
   void log_training();
   void evaluate();
   void save(bool must);
-  void write_full_state(const std::filesystem::path& dir) const;
+  void write_progress(const std::filesystem::path& dir) const;
   RunState state() const;
   Json trainer_json() const;
   void report(Json values);

@@ -45,7 +45,8 @@ TEST(Commands, EveryOneExplainsItself) {
     const std::string help = command_help(*command, "apus", 80);
     EXPECT_FALSE(command->info.summary.empty());
     EXPECT_FALSE(command->info.examples.empty()) << command->info.name;
-    for (const auto& option : command->make()->table.options()) {
+    const auto instance = command->make();
+    for (const auto& option : instance->table.options()) {
       if (option->is_hidden) continue;
       EXPECT_TRUE(has(help, "--" + option->name)) << command->info.name;
       EXPECT_TRUE(!option->help.empty() || !option->refusal.empty() || !option->no_effect.empty()) << command->info.name << " " << option->name;

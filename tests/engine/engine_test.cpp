@@ -330,7 +330,7 @@ TEST(CacheSize, FollowsMemoryContextAndSeats) {
   EXPECT_EQ(cache_size(s, 4096, 10, 10000, 9000, false).max_model_len, 4096);
   EXPECT_EQ(cache_size(s, 8192, 10, 10000, 9000, false).max_model_len, 6400) << "less than one context fits";
   EXPECT_EQ(cache_size(s, 160, 10, 10000, 9000, false).blocks, 40) << "never more than all seats can fill";
-  EXPECT_EQ(cache_size(s, 4096, 10, 10000, 4000, false).blocks, -10);
+  EXPECT_EQ(cache_size(s, 4096, 10, 10000, 4000, false).blocks, -100);
   EXPECT_EQ(cache_size({.block_size = 16, .max_sequences = 256, .cache_bytes = 70}, 4096, 10, 1, 1, false).blocks, 7);
   const int64_t huge = int64_t{1} << 40;
   EXPECT_EQ(cache_size({.block_size = 16, .max_sequences = 256}, 32768, 1 << 20, huge, huge, true).blocks, 2048) << "host: 2 GiB, or one context";

@@ -92,6 +92,11 @@ bool Interpreter::attribute(const Value& base, const std::string& name, Value& o
     out = base.as<ListObject>().items[name == "list"];
     return true;
   }
+  if (base.is(Kind::Range) && (name == "start" || name == "stop" || name == "step")) {
+    const auto& range = base.as<RangeObject>();
+    out = name == "start" ? range.start : name == "stop" ? range.stop : range.step;
+    return true;
+  }
   if (base.is(Kind::Cycler) && name == "current") {
     out = base.as<CyclerObject>().items[base.as<CyclerObject>().position];
     return true;

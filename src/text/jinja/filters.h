@@ -24,6 +24,6 @@ inline Value soft(In in, V value) { return value.is(Kind::String) ? value : in.t
 inline Value like(In in, V original, std::string bytes) { return in.heap.text(std::move(bytes), original.markup()); }
 std::vector<Value> attribute_parts(In in, V attribute);  // "a.b.0" as a path
 Value folded(In in, V value);                             // lower case, for orders that ignore case
-std::string pretty(Heap& heap, V value, int64_t indent, int64_t width, int64_t after);  // pprint's layout
+Value pretty(In in, V value, A args);                     // pprint
 
 }  // namespace apus::jinja

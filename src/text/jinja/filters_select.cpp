@@ -23,24 +23,26 @@ std::string name_of(V value, const char* what) {
 }
 
 Value map(In in, V value, A args) {
-  std::vector<Value> out;
   if (!truthy(value)) return in.heap.iterator({});
   if (args.positional.empty()) {
     const Bound bound(args, "map", {"attribute", "default"});
     if (!bound.has(0)) trouble("map requires a filter argument");
     const auto path = attribute_parts(in, bound[0]);
-    for (const Value& item : iterate(in.heap, value)) out.push_back(in.attribute_path(item, path, bound.given(1) ? &bound[1] : nullptr));
-    return in.heap.iterator(std::move(out));
+    return in.heap.generator(value, [&in, path, fallback = bound[1], has_fallback = bound.given(1)](Value& item) {
+      item = in.attribute_path(item, path, has_fallback ? &fallback : nullptr);
+      return true;
+    });
   }
   const std::string name = name_of(args.positional[0], "filter");
-  const Args rest = without_first(args, 1);
-  for (const Value& item : iterate(in.heap, value)) out.push_back(in.apply_filter(name, item, rest));
-  return in.heap.iterator(std::move(out));
+  return in.heap.generator(value, [&in, name, filter = find_filter(name), rest = without_first(args, 1)](Value& item) {
+    item = in.apply(filter, name, item, rest);
+    return true;
+  });
 }
 
 template <bool kKeep, bool kByAttribute>
 Value select(In in, V value, A args) {
-  std::vector<Value> out, path;
+  std::vector<Value> path;
   if (!truthy(value)) return in.heap.iterator({});
   size_t used = 0;
   if (kByAttribute) {
@@ -49,13 +51,10 @@ Value select(In in, V value, A args) {
   }
   std::string test;
   if (args.positional.size() > used) test = name_of(args.positional[used++], "test");
-  const Args rest = without_first(args, used);
-  for (const Value& item : iterate(in.heap, value)) {
+  return in.heap.generator(value, [&in, path, test, entry = find_test(test), rest = without_first(args, used)](Value& item) {
     const Value subject = in.attribute_path(item, path);
-    const bool holds = test.empty() ? truthy(subject) : in.apply_test(test, subject, rest);
-    if (holds == kKeep) out.push_back(item);
-  }
-  return in.heap.iterator(std::move(out));
+    return (test.empty() ? truthy(subject) : in.holds(entry, test, subject, rest)) == kKeep;
+  });
 }
 
 constexpr FilterEntry kFilters[] = {

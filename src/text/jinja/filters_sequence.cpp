@@ -91,15 +91,13 @@ Value unique(In in, V value, A args) {
   const bool fold = !(bound.has(0) && truthy(bound[0]));
   const auto path = attribute_parts(in, bound.given(1) ? bound[1] : Value());
   auto* seen = in.heap.make<DictObject>();
-  std::vector<Value> out;
-  for (const Value& item : iterate(in.heap, value)) {
+  return in.heap.generator(value, [&in, path, fold, seen](Value& item) {
     Value key = in.attribute_path(item, path);
     if (fold) key = folded(in, key);
-    if (seen->find(in.heap, key)) continue;
+    if (seen->find(in.heap, key)) return false;
     seen->set(in.heap, key, true);
-    out.push_back(item);
-  }
-  return in.heap.iterator(std::move(out));
+    return true;
+  });
 }
 
 Value extreme(In in, V value, A args, const char* name, bool largest) {
@@ -217,8 +215,8 @@ Value items(In in, V value, A) {
 
 Value first(In in, V value, A) {
   if (value.is(Kind::Iterator)) {  // takes only one from a generator
-    auto& iterator = value.as<IteratorObject>();
-    if (iterator.next < iterator.items.size()) return iterator.items[iterator.next++];
+    Value item;
+    if (value.as<IteratorObject>().pull(in.heap, item)) return item;
     return in.heap.undefined("No first item, sequence was empty.");
   }
   if (value.is_sequence() && length(value) > 0) return value.as<ListObject>().items.front();
@@ -250,13 +248,14 @@ Value choose(In in, V value, A) {
   return all.empty() ? in.heap.undefined("No random item, sequence was empty.") : all[in.random() % all.size()];
 }
 
+Value size(In in, V value, A) { return value.is(Kind::Loop) ? in.member(value, "length") : Value(length(value)); }
+
 constexpr FilterEntry kFilters[] = {
-    {"batch", batch},       {"dictsort", dictsort}, {"first", first}, {"groupby", groupby}, {"items", items},
-    {"join", join},         {"last", last},         {"reverse", reverse}, {"slice", slice}, {"sort", sort},
-    {"sum", sum},           {"unique", unique},     {"random", choose},
-    {"count", [](In, V v, A) { return Value(length(v)); }},
-    {"length", [](In, V v, A) { return Value(length(v)); }},
-    {"list", [](In in, V v, A) { return in.heap.list(iterate(in.heap, v)); }},
+    {"batch", batch},       {"dictsort", dictsort}, {"first", first, false}, {"groupby", groupby}, {"items", items, false},
+    {"join", join},         {"last", last, false},         {"reverse", reverse, false}, {"slice", slice}, {"sort", sort},
+    {"sum", sum},           {"unique", unique},     {"random", choose, false},
+    {"count", size, false}, {"length", size, false},
+    {"list", [](In in, V v, A) { return in.heap.list(iterate(in.heap, v)); }, false},
     {"max", [](In in, V v, A args) { return extreme(in, v, args, "max", true); }},
     {"min", [](In in, V v, A args) { return extreme(in, v, args, "min", false); }},
 };

@@ -128,13 +128,13 @@ Value attr(In in, V value, A args) {
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"abs", absolute},
+    {"abs", absolute, false},
     {"attr", attr},
     {"d", fallback},
     {"default", fallback},
     {"float", to_float},
     {"int", to_int},
-    {"pprint", [](In in, V v, A) { return in.text(pretty(in.heap, v, 0, 80, 0)); }},
+    {"pprint", pretty, false},
     {"round", round_filter},
     {"tojson", tojson},
 };
@@ -143,41 +143,55 @@ constexpr FilterEntry kFilters[] = {
 
 FilterTable value_filters() { return {std::begin(kFilters), std::end(kFilters)}; }
 
-// pprint's layout: what does not fit a line is broken after its commas, dictionaries are sorted by key.
-std::string pretty(Heap& heap, V value, int64_t indent, int64_t width, int64_t after) {
+namespace {
+
+Value with_sorted_keys(Heap& heap, V value) {
   heap.budget.check_stack();
-  Value shown = value;
-  if (value.is(Kind::Dict)) {
-    auto* sorted = heap.make<DictObject>();
-    sorted->items = value.as<DictObject>().items;
-    std::stable_sort(sorted->items.begin(), sorted->items.end(), [&](const auto& a, const auto& b) {
-      const bool comparable = (a.first.is_number() && b.first.is_number()) || a.first.kind() == b.first.kind();
-      return comparable ? compare(heap, a.first, b.first, "<") < 0 : std::string_view(type_name(a.first)) < type_name(b.first);
-    });
-    shown = {Kind::Dict, sorted};
+  heap.budget.work();
+  if (value.is_sequence()) {
+    std::vector<Value> items = value.as<ListObject>().items;
+    for (Value& item : items) item = with_sorted_keys(heap, item);
+    return value.is(Kind::List) ? heap.list(std::move(items)) : heap.tuple(std::move(items));
   }
-  const std::string flat = repr(heap, shown);
-  if (count_points(flat) <= width - indent - after) return flat;
-  if (shown.is(Kind::Dict)) {
-    std::string out = "{";
-    const auto& items = shown.as<DictObject>().items;
+  if (!value.is(Kind::Dict)) return value;
+  auto* sorted = heap.make<DictObject>();
+  for (const auto& [key, item] : value.as<DictObject>().items) sorted->items.emplace_back(key, with_sorted_keys(heap, item));
+  std::stable_sort(sorted->items.begin(), sorted->items.end(), [&](const auto& a, const auto& b) {
+    const bool comparable = (a.first.is_number() && b.first.is_number()) ||
+                            (a.first.kind() == b.first.kind() && a.first.is(Kind::String));
+    return comparable ? compare(heap, a.first, b.first, "<") < 0 : std::string_view(type_name(a.first)) < type_name(b.first);
+  });
+  return {Kind::Dict, sorted};
+}
+
+// What does not fit a line is broken after its commas.
+std::string lay_out(Heap& heap, V value, int64_t indent, int64_t after) {
+  constexpr int64_t kWidth = 80;
+  heap.budget.check_stack();
+  const std::string flat = repr(heap, value);
+  const bool breakable = (value.is_sequence() && !value.as<ListObject>().items.empty()) || value.is(Kind::Dict);
+  if (!breakable || count_points(flat) <= kWidth - indent - after) return flat;
+  const std::string newline = ",\n" + std::string(static_cast<size_t>(indent) + 1, ' ');
+  std::string out;
+  if (value.is(Kind::Dict)) {
+    const auto& items = value.as<DictObject>().items;
     for (size_t i = 0; i < items.size(); ++i) {
-      const std::string key = repr(heap, items[i].first);
-      const int64_t at = indent + 1 + count_points(key) + 2;
-      if (i) out += ",\n" + std::string(static_cast<size_t>(indent) + 1, ' ');
-      out += key + ": " + pretty(heap, items[i].second, at, width, i + 1 == items.size() ? after + 1 : 1);
+      const std::string key = repr(heap, items[i].first) + ": ";
+      out += (i ? newline : "{") + key +
+             lay_out(heap, items[i].second, indent + 1 + count_points(key), i + 1 == items.size() ? after + 1 : 1);
     }
     return out + "}";
   }
-  if (!shown.is_sequence() || shown.as<ListObject>().items.empty()) return flat;
-  const bool list = shown.is(Kind::List);
-  const auto& items = shown.as<ListObject>().items;
-  std::string out = list ? "[" : "(";
+  const bool list = value.is(Kind::List);
+  const auto& items = value.as<ListObject>().items;
   for (size_t i = 0; i < items.size(); ++i) {
-    if (i) out += ",\n" + std::string(static_cast<size_t>(indent) + 1, ' ');
-    out += pretty(heap, items[i], indent + 1, width, i + 1 == items.size() ? after + 1 : 1);
+    out += (i ? newline : list ? "[" : "(") + lay_out(heap, items[i], indent + 1, i + 1 == items.size() ? after + 1 : 1);
   }
   return out + (list ? "]" : items.size() == 1 ? ",)" : ")");
 }
+
+}  // namespace
+
+Value pretty(In in, V value, A) { return in.text(lay_out(in.heap, with_sorted_keys(in.heap, value), 0, 0)); }
 
 }  // namespace apus::jinja

@@ -89,6 +89,7 @@ std::string format_real(double value, Spec spec) {
 }
 
 std::string format_integer(Heap& heap, const Value& value, Spec spec) {
+  if (spec.type == 's') trouble("Unknown format code 's' for object of type 'int'");
   if (std::string_view("eEfFgG%").find(spec.type) != std::string_view::npos && spec.type) return format_real(to_real(value), spec);
   if (spec.precision >= 0) trouble("Precision not allowed in integer format specifier");
   if (spec.type == 'c') {
@@ -156,7 +157,7 @@ std::string format_value(Heap& heap, const Value& value, std::string_view spec_t
   if (value.is(Kind::Undefined)) fail_undefined(value);
   Spec spec = parse_spec(spec_text);
   if (value.is(Kind::Float)) return format_real(value.real(), spec);
-  if (value.is_integral() && !(value.is(Kind::Bool) && spec.type == 's')) return format_integer(heap, value, spec);
+  if (value.is_integral()) return format_integer(heap, value, spec);
   if (!value.is(Kind::String)) trouble("unsupported format string passed to ", type_name(value), ".__format__");
   if (spec.type && spec.type != 's') trouble("Unknown format code '", spec.type, "' for object of type 'str'");
   if (spec.zero && !spec.align) spec.fill = "0";

@@ -17,10 +17,9 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& stmt, const ScopePtr& outer,
 
   const ScopePtr before = scope_;
   ScopePtr inner = std::make_shared<Scope>(Scope{outer, {}});
-  bool any = false;
+  bool finished = false;  // a round to its end: Jinja runs the else part also when every round was left by break or continue
   Flow flow = Flow::Normal;
   while (flow != Flow::Break && advance(loop)) {
-    any = true;
     if (inner.use_count() > 1) inner = std::make_shared<Scope>(Scope{outer, {}});  // a macro of the last round keeps it
     else inner->variables.clear();
     inner->set(stmt.symbol, Value(Kind::Loop, &loop));
@@ -28,9 +27,10 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& stmt, const ScopePtr& outer,
     assign(*stmt.exprs[0], loop.current);
     flow = run_body(stmt.bodies[0]);
     scope_ = before;
+    finished = finished || flow == Flow::Normal;
   }
   loop.items = {};  // a macro may still hold the loop; nobody needs its items
-  if (any || stmt.bodies[1].empty()) return Flow::Normal;
+  if (finished || stmt.bodies[1].empty()) return Flow::Normal;
   scope_ = std::make_shared<Scope>(Scope{outer, {}});
   flow = run_body(stmt.bodies[1]);
   scope_ = before;
@@ -42,10 +42,9 @@ bool Interpreter::pull(LoopObject& loop, Value& out) {
   const Expr* condition = loop.settled ? nullptr : loop.statement->exprs[2].get();
   for (;;) {
     heap.budget.work();
-    std::vector<Value>& items = loop.source ? loop.source->items : loop.items;
-    size_t& next = loop.source ? loop.source->next : loop.next;
-    if (next >= items.size()) return false;
-    Value item = items[next++];
+    Value item;
+    if (loop.source ? !loop.source->pull(heap, item) : loop.next >= loop.items.size()) return false;
+    if (!loop.source) item = loop.items[loop.next++];
     if (condition) {
       const ScopePtr scope = scope_;
       scope_ = std::make_shared<Scope>(Scope{loop.scope, {}});

@@ -17,6 +17,10 @@ const std::string& wanted_text(V value, const char* method) {
   return value.bytes();
 }
 
+void no_arguments(A args) {
+  if (!args.positional.empty() || !args.keyword.empty()) trouble("the method takes no arguments");
+}
+
 enum class Side { Left, Right, Both };
 
 template <Side kSide>
@@ -241,10 +245,16 @@ Value remove_affix(In in, V self, A args) {
 }
 
 template <std::string (*kChange)(std::string_view)>
-Value changed(In in, V self, A) { return like(in, self, kChange(self.bytes())); }
+Value changed(In in, V self, A args) {
+  no_arguments(args);
+  return like(in, self, kChange(self.bytes()));
+}
 
 template <Class kClass>
-Value is_all(In, V self, A) { return all_are(self.bytes(), kClass); }
+Value is_all(In, V self, A args) {
+  no_arguments(args);
+  return all_are(self.bytes(), kClass);
+}
 
 constexpr MethodEntry kMethods[] = {
     {"capitalize", changed<capitalize>}, {"casefold", changed<case_fold>}, {"lower", changed<lower>},

@@ -135,6 +135,11 @@ std::unique_ptr<Stmt> Parser::parse_for() {
   auto stmt = make(Stmt::Kind::For);
   next();
   stmt->exprs.push_back(assign_target(false, "in"));
+  const Expr& target = *stmt->exprs.back();
+  const auto is_loop = [](const Expr& expr) { return expr.kind == Expr::Kind::Name && expr.name == "loop"; };
+  if (is_loop(target) || std::any_of(target.items.begin(), target.items.end(), [&](const auto& item) { return is_loop(*item); })) {
+    problem("Can't assign to special loop variable in for-loop target");
+  }
   expect(Type::Name, "in", "in");
   stmt->exprs.push_back(tuple(false, false, "recursive"));
   stmt->exprs.push_back(skip_name("if") ? expression() : nullptr);
@@ -220,6 +225,7 @@ std::unique_ptr<Stmt> Parser::parse_block() {
   auto stmt = make(Stmt::Kind::Block);
   next();
   stmt->name = expect_name();
+  if (!blocks_.insert(stmt->name).second) problem(str("block '", stmt->name, "' defined twice"));
   stmt->flag = skip_name("scoped");
   if (skip_name("required")) problem("a required block needs a template that extends this one");
   if (here().op("-")) problem("Block names in Jinja have to be valid Python identifiers and may not contain hyphens");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <set>
 
 #include "text/jinja/ast.h"
 #include "text/jinja/lexer.h"
@@ -64,6 +65,7 @@ class Parser {
   std::vector<Token> tokens_;
   size_t at_ = 0;
   int depth_ = 0;
+  std::set<std::string> blocks_;
   std::vector<std::string> open_tags_;
   std::vector<std::vector<std::string>> awaited_;
 };

@@ -145,7 +145,11 @@ bool is_title_text(const std::u32string& points) {
 
 bool is_identifier(const std::u32string& points) {
   if (points.empty() || !(points[0] == '_' || is_letter(points[0]))) return false;
-  return std::all_of(points.begin(), points.end(), is_word);
+  return std::all_of(points.begin(), points.end(), [](char32_t p) {
+    const auto c = category(p);
+    return p == '_' || is_letter(p) || is_decimal(p) || c == UTF8PROC_CATEGORY_NL || c == UTF8PROC_CATEGORY_MN ||
+           c == UTF8PROC_CATEGORY_MC || c == UTF8PROC_CATEGORY_PC || p == 0xB7;
+  });
 }
 
 }  // namespace

@@ -74,6 +74,24 @@ Value Heap::iterator(std::vector<Value> items, const char* type) {
   return {Kind::Iterator, object};
 }
 
+Value Heap::generator(const Value& source, std::function<bool(Value& item)> step) {
+  const bool chained = source.is(Kind::Iterator);
+  const Value made = iterator(chained ? std::vector<Value>() : iterate(*this, source));
+  auto& object = made.as<IteratorObject>();
+  if (chained) object.upstream = &source.as<IteratorObject>();
+  object.step = std::move(step);
+  return made;
+}
+
+bool IteratorObject::pull(Heap& heap, Value& out) {
+  heap.budget.check_stack();
+  for (;;) {
+    if (upstream ? !upstream->pull(heap, out) : next >= items.size()) return false;
+    if (!upstream) out = items[next++];
+    if (!step || step(out)) return true;
+  }
+}
+
 Value Heap::undefined(std::string hint) {
   auto* object = make<UndefinedObject>();
   object->hint = std::move(hint);
@@ -243,9 +261,7 @@ std::vector<Value> iterate(Heap& heap, const Value& value) {
       break;
     }
     case Kind::Iterator: {
-      auto& iterator = value.as<IteratorObject>();
-      out.assign(iterator.items.begin() + static_cast<std::ptrdiff_t>(iterator.next), iterator.items.end());
-      iterator.next = iterator.items.size();
+      for (Value item; value.as<IteratorObject>().pull(heap, item);) out.push_back(std::move(item));
       break;
     }
     default: trouble("'", type_name(value), "' object is not iterable");

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -150,10 +151,14 @@ struct RangeObject : Object {
   int64_t size() const;
 };
 
-struct IteratorObject : Object {  // what a generator would give
-  std::vector<Value> items;
+// What a Python generator would give: items made as they are asked for, once.
+struct IteratorObject : Object {
+  std::vector<Value> items;          // or those of `upstream`
+  IteratorObject* upstream = nullptr;
   size_t next = 0;
+  std::function<bool(Value& item)> step;  // changes the item; false: leaves it out
   const char* type = "generator";
+  bool pull(Heap& heap, Value& out);
 };
 
 struct NamespaceObject : Object {
@@ -215,6 +220,7 @@ class Heap {
   Value list(std::vector<Value> items) { return sequence(Kind::List, std::move(items)); }
   Value tuple(std::vector<Value> items) { return sequence(Kind::Tuple, std::move(items)); }
   Value iterator(std::vector<Value> items, const char* type = "generator");
+  Value generator(const Value& source, std::function<bool(Value& item)> step);
   Value undefined(std::string hint);
   Value undefined_name(std::string_view name);
   Value undefined_member(const Value& base, const Value& name);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast a checkpoint trains and in how much memory: steps over one sequence of random tokens.
+// Usage: train_bench MODEL_DIR lora|full LENGTH [--steps 3] [--dtype bfloat16] [--recompute true] [--optim adamw_torch]
+//        [--master float32|stochastic] [--dropout 0] [--device cpu]            prints one JSON object
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "algos/sft.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "checkpoint/adapter.h"
+#include "checkpoint/weights.h"
+#include "device/device.h"
+#include "ops/ops.h"
+#include "tensor/dtype.h"
+#include "train/param_groups.h"
+#include "train/trainable.h"
+
+namespace {
+using namespace apus;
+
+double peak_gib() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / (1 << 20);
+}
+
+Batch random_batch(int64_t length, int64_t vocab, uint64_t seed) {
+  Random random(seed);
+  std::vector<int64_t> ids(static_cast<size_t>(length)), labels(ids.size(), -100);
+  for (auto& id : ids) id = static_cast<int64_t>(random.below(static_cast<uint64_t>(vocab)));
+  for (size_t i = 0; i + 1 < ids.size(); ++i) labels[i] = ids[i + 1];
+  Batch b;
+  b.id_T = at::tensor(ids, at::kLong), b.label_T = at::tensor(labels, at::kLong), b.weight_T = at::ones({length});
+  b.step = packed_step({static_cast<int32_t>(length)}, at::kCPU);
+  b.trained = length - 1;
+  return b;
+}
+
+int run(int argc, char** argv) {
+  require(argc >= 4, Fault::Usage, "train_bench MODEL_DIR lora|full LENGTH [--option value ...]");
+  std::map<std::string, std::string> o = {{"--steps", "3"}, {"--dtype", "bfloat16"}, {"--recompute", "true"}, {"--optim", "adamw_torch"}, {"--master", "float32"}, {"--dropout", "0"}, {"--device", "cpu"}};
+  for (int i = 4; i + 1 < argc; i += 2) o[argv[i]] = argv[i + 1];
+  const bool lora = std::string(argv[2]) == "lora";
+  const int64_t length = std::stoll(argv[3]), steps = std::stoll(o["--steps"]);
+  const DeviceChoice device = open_device(o["--device"]);
+  const Stopwatch start;
+  auto model = make_model(read_model_config(argv[1]));
+  load_weights(*model, TensorFolder(argv[1]), {.dtype = *parse_float_type(o["--dtype"]), .device = device.device, .own = [&](const std::string&) { return !lora; }});
+  if (lora) make_adapter(*model, {.r = 8, .alpha = 32, .dropout = std::stod(o["--dropout"]), .target_modules = all_linear_suffixes(linear_modules(*model))}, 1);
+  const auto params = trainable_params(*model);
+  const auto optimizer = make_optimizer({.kind = o["--optim"], .rounding = o["--master"] == "stochastic" ? Rounding::Stochastic : Rounding::Master, .arguments = {}},
+                                        make_groups(params, {.lr = 1e-5, .weight_decay = 0.1, .lr_by_prefix = {}}));
+  Sft sft({});
+  Actors actors{.policy = *model};
+  const Forward forward{.recomputed_layers = o["--recompute"] == "true" ? model->shape().layers : 0, .watch = {}};
+  Json times = Json::array();
+  double first_step = 0, best = 1e30;
+  for (int64_t step = 0; step < steps; ++step) {
+    Batch batch = random_batch(length, model->shape().vocab, static_cast<uint64_t>(step)).to(device.device);
+    batch.step.dropout_seed = static_cast<uint64_t>(step) + 1;
+    const Stopwatch watch;
+    const Loss loss = sft.loss(actors, batch, forward);
+    const double value = loss.sum.item<double>() / static_cast<double>(batch.trained), t1 = watch.seconds();
+    (loss.sum / static_cast<double>(batch.trained)).backward();
+    device.kind->synchronize(0);
+    const double t2 = watch.seconds();
+    const double norm = std::sqrt(ops::sum_of_squares(optimizer->gradients()));
+    optimizer->step(1, std::min(1.0, 1 / (norm + 1e-6)));
+    optimizer->zero_grad();
+    device.kind->synchronize(0);
+    const double t3 = watch.seconds();
+    if (step == 0) first_step = start.seconds();
+    best = std::min(best, t3);
+    times.push_back({{"loss", value}, {"forward_s", t1}, {"backward_s", t2 - t1}, {"optimizer_s", t3 - t2}});
+  }
+  const Json out = {{"tuner", argv[2]}, {"length", length}, {"tokens_per_s", static_cast<double>(length) / best}, {"peak_gib", peak_gib()}, {"first_step_done_s", first_step}, {"options", o}, {"steps", times}};
+  std::puts(out.dump(1).c_str());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/merge.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/nearest.h"
+#include "checkpoint/adapter_config.h"
+#include "checkpoint/side_files.h"
+#include "checkpoint/state.h"
+#include "tensor/safetensors.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kHead = "lm_head.weight";
+
+// One adapter's changes, by the base's tensor names.
+class Changes {
+ public:
+  Changes(const MergePart& part, const TensorFolder& base) : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)) {
+    const fs::path path = part.adapter / "adapter_model.safetensors";
+    require(fs::exists(path), Fault::Model, part.adapter.string(), " holds no adapter_model.safetensors");
+    file_ = SafetensorsFile::open(path);
+    std::vector<std::string> strangers;
+    for (const auto& [name, entry] : file_->entries()) {
+      const auto [target, what] = meaning(name, base);
+      if (target.empty()) strangers.push_back(name);
+      parts_[target][what] = name;
+    }
+    if (strangers.size() > 8) strangers.resize(8), strangers.push_back("...");
+    require(strangers.empty(), Fault::Model, "the adapter ", dir_.string(), " was made for another model (its base: ", config_.base_model, "): nothing in it is called ",
+            join(strangers, ", "));
+    for (const auto& [target, parts] : parts_) check(target, parts, base);
+  }
+
+  bool has(const std::string& target) const { return parts_.count(target) > 0; }
+  bool replaces(const std::string& target) const { return has(target) && parts_.at(target).count("weight"); }
+  std::vector<std::string> targets() const {
+    std::vector<std::string> all;
+    for (const auto& [target, parts] : parts_) all.push_back(target);
+    return all;
+  }
+
+  // weight * (merged - W) for the rows [first, first + count) of W, which come as f32.
+  at::Tensor change(const std::string& target, const at::Tensor& rows, int64_t first) const {
+    const auto& parts = parts_.at(target);
+    const auto tensor = [&](const char* what) { return file_->tensor(parts.at(what)).to(at::kFloat); };
+    if (parts.count("weight")) return (tensor("weight").narrow(0, first, rows.size(0)) - rows) * weight_;
+    const bool embedding = parts.count("embedding_A");
+    const at::Tensor a = tensor(embedding ? "embedding_A" : "A"), b = tensor(embedding ? "embedding_B" : "B");
+    const at::Tensor delta = embedding ? a.narrow(1, first, rows.size(0)).t().mm(b.t()) : b.narrow(0, first, rows.size(0)).mm(a);
+    const std::string module = target.substr(0, target.rfind('.'));
+    const double rank = static_cast<double>(a.size(0)), alpha = config_.alpha_of(module);
+    const at::Tensor scaled = delta * (alpha / (config_.rslora ? std::sqrt(rank) : rank));
+    if (!parts.count("magnitude")) return scaled * weight_;
+    const at::Tensor sum = rows + scaled;
+    return (sum * (tensor("magnitude").narrow(0, first, rows.size(0)) / sum.norm(2, 1)).unsqueeze(1) - rows) * weight_;
+  }
+
+ private:
+  // (base tensor, what the adapter's tensor is to it); an empty target when the base has no such tensor.
+  static std::pair<std::string, std::string> meaning(const std::string& name, const TensorFolder& base) {
+    std::string rest = name;
+    const std::string prefix = "base_model.model.";
+    if (rest.rfind(prefix, 0) == 0) rest.erase(0, prefix.size());
+    std::string what = rest.substr(rest.rfind('.') + 1);
+    for (const auto& [ending, meant] : {std::pair{".lora_A.weight", "A"}, {".lora_B.weight", "B"}, {".lora_magnitude_vector", "magnitude"}, {".lora_magnitude_vector.weight", "magnitude"},
+                                        {".lora_embedding_A", "embedding_A"}, {".lora_embedding_B", "embedding_B"}})
+      if (rest.ends_with(ending)) rest = rest.substr(0, rest.size() - std::string(ending).size()) + ".weight", what = meant;
+    if (what == "bias") what = "weight";  // replaced whole, like modules_to_save
+    if (base.find(rest) || rest == kHead) return {rest, what};
+    const std::string bare = "model.";
+    if (rest.rfind(bare, 0) == 0 && base.find(rest.substr(bare.size()))) return {rest.substr(bare.size()), what};
+    return {"", what};
+  }
+
+  void check(const std::string& target, const std::map<std::string, std::string>& parts, const TensorFolder& base) const {
+    const TensorEntry* entry = base.find(target);
+    if (!entry) return;  // the head of a tied model
+    const auto shape = [&](const char* what) { return parts.count(what) ? file_->entries().at(parts.at(what)).shape : std::vector<int64_t>(); };
+    bool fits = true;
+    if (parts.count("weight")) {
+      fits = shape("weight") == entry->shape;
+    } else {
+      const bool embedding = parts.count("embedding_A");
+      const auto a = shape(embedding ? "embedding_A" : "A"), b = shape(embedding ? "embedding_B" : "B");
+      fits = a.size() == 2 && b.size() == 2 && entry->shape.size() == 2 && a[0] == b[1] && (embedding ? b[0] == entry->shape[1] && a[1] == entry->shape[0] : b[0] == entry->shape[0] && a[1] == entry->shape[1]);
+    }
+    require(fits, Fault::Model, "the adapter ", dir_.string(), " was made for another model (its base: ", config_.base_model, "): its factors for ", target, " do not fit a tensor of that shape");
+  }
+
+  fs::path dir_;
+  double weight_;
+  LoraConfig config_;
+  std::shared_ptr<SafetensorsFile> file_;
+  std::map<std::string, std::map<std::string, std::string>> parts_;  // base tensor -> what -> name in the file
+};
+
+struct Planned {
+  std::string name, source;  // source: the base's tensor it is made from
+  at::ScalarType type;
+  std::vector<int64_t> shape;
+  int64_t bytes() const {
+    int64_t n = static_cast<int64_t>(c10::elementSize(type));
+    for (const int64_t d : shape) n *= d;
+    return n;
+  }
+};
+
+// Rows are merged a few at a time, so that f32 copies stay small beside the tensor itself.
+at::Tensor merged_tensor(const Planned& t, const at::Tensor& source, const std::vector<Changes>& changes) {
+  at::Tensor out = at::empty(t.shape, at::TensorOptions().dtype(t.type));
+  const int64_t width = t.shape.size() < 2 ? 1 : source.numel() / std::max<int64_t>(1, t.shape[0]);
+  const int64_t step = std::max<int64_t>(1, (int64_t{1} << 22) / std::max<int64_t>(1, width));
+  for (int64_t first = 0; first < t.shape[0]; first += step) {
+    const int64_t count = std::min(step, t.shape[0] - first);
+    const at::Tensor rows = source.narrow(0, first, count).to(at::kFloat);
+    at::Tensor sum = rows;
+    for (const Changes& c : changes)
+      if (c.has(t.name)) sum = sum + c.change(t.name, rows, first);
+    out.narrow(0, first, count).copy_(sum);
+  }
+  return out;
+}
+
+bool is_float(at::ScalarType t) { return t == at::kFloat || t == at::kBFloat16 || t == at::kHalf || t == at::kDouble; }
+
+std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& changes, const MergeSpec& spec, bool& untied) {
+  std::vector<Planned> all;
+  const auto add = [&](const std::string& name, const std::string& source) {
+    const TensorEntry& entry = *base.find(source);
+    const at::ScalarType type = torch_type(entry.type);
+    all.push_back({name, source, spec.dtype && is_float(type) ? *spec.dtype : type, entry.shape});
+  };
+  for (const std::string& name : base.names()) add(name, name);
+  // A tied model has no head on disk. Once the head or the embedding is replaced alone, they are two tensors.
+  const std::string embedding = base.find("model.embed_tokens.weight") ? "model.embed_tokens.weight" : "embed_tokens.weight";
+  const bool apart = std::any_of(changes.begin(), changes.end(), [&](const Changes& c) { return c.has(kHead) || c.has(embedding); });
+  untied = !base.find(kHead) && apart && base.find(embedding);
+  if (untied) add(kHead, embedding);
+  return all;
+}
+
+}  // namespace
+
+MergeReport merge_adapters(const MergeSpec& spec) {
+  at::NoGradGuard no_grad;
+  require(!spec.parts.empty(), Fault::Usage, "no adapter to merge: give --adapters DIR");
+  const TensorFolder base(spec.base);
+  std::vector<Changes> changes;
+  for (const MergePart& part : spec.parts) changes.emplace_back(part, base);
+  bool untied = false;
+  const auto tensors = plan(base, changes, spec, untied);
+
+  FolderWriter folder(spec.output);
+  std::vector<std::vector<const Planned*>> shards(1);
+  MergeReport report;
+  int64_t in_shard = 0;
+  for (const Planned& t : tensors) {
+    if (in_shard > 0 && in_shard + t.bytes() > spec.max_shard) shards.emplace_back(), in_shard = 0;
+    shards.back().push_back(&t);
+    in_shard += t.bytes(), report.bytes += t.bytes();
+  }
+  Json index = {{"metadata", {{"total_size", report.bytes}}}, {"weight_map", Json::object()}};
+  for (size_t i = 0; i < shards.size(); ++i) {
+    char name[64] = "model.safetensors";
+    if (shards.size() > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
+    std::vector<SafetensorsWriter::Spec> specs;
+    for (const Planned* t : shards[i]) specs.push_back({t->name, t->type, t->shape}), index["weight_map"][t->name] = name;
+    SafetensorsWriter writer(folder.dir() / name, specs);
+    for (const Planned* t : shards[i]) {
+      const at::Tensor source = base.tensor(t->source);
+      const bool changed = std::any_of(changes.begin(), changes.end(), [&](const Changes& c) { return c.has(t->name); });
+      writer.add(t->name, changed ? merged_tensor(*t, source, changes) : source.to(t->type));
+      base.forget(t->source);
+      report.changed += changed;
+      spec.progress(++report.tensors, static_cast<int64_t>(tensors.size()));
+    }
+    writer.commit();
+  }
+  report.shards = static_cast<int64_t>(shards.size());
+  if (shards.size() > 1) write_file_atomic(folder.dir() / "model.safetensors.index.json", index.dump(2) + "\n");
+  Json config = parse_json(read_file(spec.base / "config.json", 16 << 20), (spec.base / "config.json").string(), Fault::Model);
+  if (untied) config["tie_word_embeddings"] = false;
+  if (spec.dtype) config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] = float_type_name(*spec.dtype);
+  write_file_atomic(folder.dir() / "config.json", config.dump(2) + "\n");
+  copy_side_files(spec.base, folder.dir());
+  folder.commit();
+  return report;
+}
+
+}  // namespace apus

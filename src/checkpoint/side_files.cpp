@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/side_files.h"
+
+#include <set>
+#include <string>
+
+#include "base/error.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_side_file(const fs::path& path) {
+  static const std::set<std::string> endings = {".json", ".txt", ".model", ".jinja", ".py", ".tiktoken"};
+  static const std::set<std::string> others = {"config.json",        "trainer_state.json",     "apus_state.json", "args.json",
+                                               "adapter_config.json", "additional_config.json", "training_args.json"};
+  const std::string name = path.filename();
+  if (name.empty() || name[0] == '.' || others.count(name) || name.ends_with(".index.json")) return false;
+  return name == "LICENSE" || endings.count(path.extension());
+}
+
+}  // namespace
+
+void copy_side_files(const fs::path& from, const fs::path& to) {
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(from, code)) {
+    if (!entry.is_regular_file(code) || !is_side_file(entry.path())) continue;
+    // Hub caches hold links: the target's bytes are copied.
+    fs::copy_file(entry.path(), to / entry.path().filename(), fs::copy_options::overwrite_existing, code);
+    require(!code, Fault::Io, "cannot copy ", entry.path().string(), " to ", to.string(), ": ", code.message());
+  }
+}
+
+}  // namespace apus

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `apus export` and `apus merge-lora`; their body is run/export.cpp.
+#pragma once
+
+#include "cli/option_groups.h"
+
+namespace apus {
+
+struct ExportOptions : RunOptions {
+  std::string model;                      // empty: the adapter's base_model_name_or_path
+  std::vector<std::string> adapters;
+  std::vector<double> adapter_weights;    // empty: 1 each
+  std::string output_dir;                 // empty: <adapter>-merged
+  std::optional<std::string> torch_dtype;
+  std::string max_shard_size = "5GB";
+  int64_t max_shard_bytes = 0;
+  bool merge_lora = false, exist_ok = false;
+  void fields(OptionTable& v);
+  void resolve(OptionTable& v);
+  void check() const;
+};
+
+struct MergeLoraOptions : ExportOptions {
+  MergeLoraOptions() { merge_lora = true; }
+  void fields(OptionTable& v) { ExportOptions::fields(v); }
+};
+
+}  // namespace apus

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/tokenize.h"
+
+#include <filesystem>
+
+#include "base/files.h"
+#include "base/lines.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "cli/command.h"
+#include "text/unicode.h"
+
+namespace apus {
+
+namespace {
+
+const Json* member(const Json& row, const char* name) {
+  const auto found = row.find(name);
+  return found == row.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool flag(const Json& row, const char* name, bool otherwise) {
+  const Json* value = member(row, name);
+  require(!value || value->is_boolean(), Fault::Data, name, " must be true or false");
+  return value ? value->get<bool>() : otherwise;
+}
+
+// The folder whose template and special tokens count.
+std::filesystem::path folder_of(const std::string& tokenizer) {
+  std::error_code code;
+  return std::filesystem::is_directory(tokenizer, code) ? std::filesystem::path(tokenizer) : std::filesystem::path(tokenizer).parent_path();
+}
+
+std::vector<int32_t> ids_of(const Json& value) {
+  require(value.is_array(), Fault::Data, "ids must be a list of whole numbers");
+  std::vector<int32_t> ids;
+  for (const auto& item : value) {
+    const bool fits = item.is_number_integer() && item >= 0 && item <= INT32_MAX;
+    require(fits, Fault::Data, "ids: ", json_text(item), " is no token id");
+    ids.push_back(item.get<int32_t>());
+  }
+  return ids;
+}
+
+}  // namespace
+
+void TokenizeOptions::fields(OptionTable& v) {
+  v.group("Rows and results");
+  v("dataset", dataset, "files of rows: {\"text\"}, {\"ids\"} or {\"messages\", \"tools\", ...}; - reads standard input").required().alias("val_dataset");
+  v("result_path", result_path, "JSONL file of {\"text\", \"ids\", \"pieces\", \"tokens\"} or {\"error\"}, one per row").shown_default("standard output");
+  v.group("Tokens");
+  v("tokenizer", tokenizer, "folder of a checkpoint, or a tokenizer.json").alias("model");
+  v("add_special_tokens", add_special_tokens, "put the tokenizer's own tokens (BOS, EOS) around the text of text rows");
+  v("skip_special_tokens", skip_special_tokens, "leave special tokens out of the text of ids rows");
+  v.group("Conversations");
+  v("chat_template", chat_template, "Jinja chat template: a file, or its text").shown_default("the checkpoint's");
+  v("chat_template_kwargs", chat_template_kwargs, "further variables for the template; a row's own come first");
+  v("add_generation_prompt", add_generation_prompt, "end with the beginning of an answer, where a row does not say");
+  v("render_only", render_only, "only the text, no ids; needs no tokenizer when --chat_template is given");
+  RunOptions::fields(v);
+}
+
+void TokenizeOptions::resolve(OptionTable&) {
+  if (!chat_template.empty() && chat_template.find('{') == std::string::npos) chat_template = read_file(chat_template, 16 << 20);
+}
+
+void TokenizeOptions::check() const {
+  require(!tokenizer.empty() || (render_only && !chat_template.empty()), Fault::Usage,
+          "--tokenizer is needed: a checkpoint's folder, or a tokenizer.json (without one: --render_only true --chat_template FILE)");
+  require(chat_template_kwargs.is_null() || chat_template_kwargs.is_object(), Fault::Usage, "--chat_template_kwargs must be a JSON object");
+}
+
+RowTokenizer::RowTokenizer(const TokenizeOptions& options) : options_(options) {
+  if (!options.render_only) tokenizer_ = Tokenizer::load(options.tokenizer);
+}
+
+std::string RowTokenizer::rendered(const Json& row) {
+  if (!template_) {
+    const auto folder = options_.tokenizer.empty() ? std::filesystem::path() : folder_of(options_.tokenizer);
+    template_ = options_.chat_template.empty() ? ChatTemplate::load(folder) : ChatTemplate::from_text(options_.chat_template, "--chat_template", folder);
+  }
+  ChatInput input;
+  input.messages = &row.at("messages");
+  input.tools = member(row, "tools");
+  input.documents = member(row, "documents");
+  input.add_generation_prompt = flag(row, "add_generation_prompt", options_.add_generation_prompt);
+  input.continue_final_message = flag(row, "continue_final_message", false);
+  Json kwargs = options_.chat_template_kwargs.is_null() ? Json::object() : options_.chat_template_kwargs;
+  if (const Json* own = member(row, "chat_template_kwargs")) {
+    require(own->is_object(), Fault::Data, "chat_template_kwargs must be an object");
+    for (const auto& [name, value] : own->items()) kwargs[name] = value;
+  }
+  input.kwargs = &kwargs;
+  if (const Json* now = member(row, "now")) {
+    require(now->is_string(), Fault::Data, "now must be a time like 2025-07-04T12:34:56");
+    input.now = LocalTime::parse(now->get<std::string>());
+  }
+  return template_->render(input).text;
+}
+
+// The pre-tokenizer's pieces; added tokens, which are cut out of the text before it, stand for themselves.
+std::vector<std::string> RowTokenizer::pieces(const std::string& text) const {
+  std::vector<std::string> pieces;
+  size_t plain = 0;
+  const auto take = [&](size_t end) {
+    if (end <= plain) return;
+    for (auto& piece : tokenizer_->pre_tokenize(std::string_view(text).substr(plain, end - plain))) pieces.push_back(std::move(piece));
+  };
+  for (const auto& token : tokenizer_->encode_offsets(text)) {
+    if (!tokenizer_->is_added(token.id)) continue;
+    take(token.begin);
+    pieces.push_back(text.substr(token.begin, token.end - token.begin));
+    plain = token.end;
+  }
+  take(text.size());
+  return pieces;
+}
+
+Json RowTokenizer::of_text(const std::string& text, const std::vector<int32_t>& ids) {
+  tokens_ += static_cast<int64_t>(ids.size());
+  Json tokens = Json::array();
+  for (const int32_t id : ids) tokens.push_back(tokenizer_->piece(id));
+  return {{"text", text}, {"ids", ids}, {"pieces", pieces(text)}, {"tokens", std::move(tokens)}};
+}
+
+Json RowTokenizer::answer(const Json& row) {
+  require(row.is_object(), Fault::Data, "a row must be an object");
+  if (row.contains("messages")) {
+    std::string text = rendered(row);
+    if (options_.render_only) return {{"text", std::move(text)}};
+    return of_text(text, tokenizer_->encode(text));
+  }
+  if (const Json* text = member(row, "text")) {
+    require(text->is_string(), Fault::Data, "text must be a string");
+    const auto value = text->get<std::string>();
+    if (options_.render_only) return {{"text", value}};
+    return of_text(value, tokenizer_->encode(value, options_.add_special_tokens));
+  }
+  const Json* ids = member(row, "ids");
+  require(ids, Fault::Data, "a row needs text, ids or messages");
+  require(tokenizer_ != nullptr, Fault::Data, "ids cannot be read without a tokenizer: leave out --render_only");
+  const auto values = ids_of(*ids);
+  return of_text(tokenizer_->decode(values, options_.skip_special_tokens), values);
+}
+
+Json RowTokenizer::row(const std::string& line) {
+  try {
+    return answer(parse_exact_json(unicode::lossy(line)));
+  } catch (const TemplateError& error) {
+    ++errors_;
+    return {{"error", error.raised ? error.message : error.what()}};
+  } catch (const Error& error) {
+    if (error.at.fault == Fault::Io || error.at.fault == Fault::Bug) throw;
+    ++errors_;
+    return {{"error", error.what()}};
+  }
+}
+
+namespace {
+
+int run(const TokenizeOptions& options) {
+  RowTokenizer tokenizer(options);
+  StopFlag stop;
+  LineWriter out(options.result_path);
+  Progress progress("tokenize", 0);
+  int64_t rows = 0;
+  std::string line;
+  for (const auto& path : options.dataset) {
+    LineReader in(path);
+    while (in.next(line)) {
+      stop.throw_if_raised();  // what is done is written as `out` ends
+      if (line.find_first_not_of(" \t") == std::string::npos) continue;
+      out.write(json_text(tokenizer.row(line)));
+      progress.advance();
+      ++rows;
+    }
+  }
+  out.close();
+  progress.finish();
+  if (tokenizer.errors()) log_warning(tokenizer.errors(), " of ", rows, " rows gave an error");
+  if (!options.render_only) log_info(tokenizer.tokens(), " tokens in ", rows, " rows");
+  return 0;
+}
+
+const RegisterCommand<TokenizeOptions> command({.name = "tokenize", .group = "Data",
+    .summary = "show what the model will see: rendered prompts, token ids and pieces; or the text of ids",
+    .examples = {"tokenize --tokenizer DIR --dataset rows.jsonl --result_path tokens.jsonl",
+                 "tokenize --tokenizer DIR --dataset chats.jsonl --render_only true --add_generation_prompt true"}}, run);
+
+}  // namespace
+}  // namespace apus

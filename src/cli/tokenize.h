@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// `apus tokenize`: shows what the model will see of texts and conversations, and what ids mean.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/option_groups.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace apus {
+
+struct TokenizeOptions : RunOptions {
+  std::string tokenizer;                // folder of a checkpoint, or a tokenizer.json
+  std::string chat_template;            // a Jinja file, or the template itself; empty: the checkpoint's
+  std::vector<std::string> dataset;
+  std::string result_path;
+  bool add_special_tokens = false, skip_special_tokens = false, render_only = false;
+  bool add_generation_prompt = false;   // where a row does not say
+  Json chat_template_kwargs;            // below those of a row
+
+  void fields(OptionTable& v);
+  void resolve(OptionTable& v);
+  void check() const;
+};
+
+// One row in, one object out. A row that cannot be done gives {"error"}; only what concerns every row throws.
+class RowTokenizer {
+ public:
+  explicit RowTokenizer(const TokenizeOptions& options);
+  Json row(const std::string& line);  // of JSON
+  int64_t tokens() const { return tokens_; }
+  int64_t errors() const { return errors_; }
+
+ private:
+  Json answer(const Json& row);
+  std::string rendered(const Json& row);
+  Json of_text(const std::string& text, const std::vector<int32_t>& ids);
+  std::vector<std::string> pieces(const std::string& text) const;
+  const TokenizeOptions& options_;
+  std::shared_ptr<const Tokenizer> tokenizer_;  // null: only rendering
+  std::optional<ChatTemplate> template_;        // read for the first conversation
+  int64_t tokens_ = 0, errors_ = 0;
+};
+
+}  // namespace apus

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Groups of options of the training commands: data, tuner, trainer.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+
+namespace apus {
+
+struct DataOptions {
+  std::vector<std::string> dataset, val_dataset;       // paths, folders, globs, [hf::|ms::]id[:subset][#count]
+  std::vector<std::string> cached_dataset, cached_val_dataset;
+  double split_dataset_ratio = 0;
+  int64_t data_seed = 42;
+  bool dataset_shuffle = true, val_dataset_shuffle = false, train_dataloader_shuffle = true;
+  bool streaming = false, strict = false, disable_auto_column_mapping = false;
+  std::vector<double> interleave_prob;
+  std::string stopping_strategy = "first_exhausted";
+  int64_t shuffle_buffer_size = 1000;
+  Json columns;
+  std::vector<std::string> model_name, model_author;
+  bool packing = false;
+  std::optional<int64_t> packing_length;
+  std::string packing_strategy = "binpack";
+  std::string loss_scale = "default";
+  bool add_non_thinking_prefix = true, disable_ignore_empty_think = false;
+  bool use_hf = false;
+  std::optional<std::string> hub_token;
+  int64_t dataset_num_proc = 1;
+  void fields(OptionTable& v);
+  void check() const;
+};
+
+struct TunerOptions {
+  std::string tuner_type = "lora";                     // lora, full
+  std::vector<std::string> adapters;                   // to train on from
+  std::vector<std::string> target_modules = {"all-linear"};
+  std::optional<std::string> target_regex;
+  std::vector<std::string> modules_to_save;
+  std::string init_weights = "true";
+  int64_t lora_rank = 8;
+  double lora_alpha = 32, lora_dropout = 0.05;
+  std::string lora_bias = "none";
+  std::optional<std::string> lora_dtype;
+  bool use_rslora = false, use_dora = false;
+  std::optional<double> lorap_lr_ratio;
+  std::vector<std::string> freeze_parameters, trainable_parameters;
+  std::optional<std::string> freeze_parameters_regex, trainable_parameters_regex;
+  double freeze_parameters_ratio = 0;
+  bool lora() const { return tuner_type == "lora"; }
+  void fields(OptionTable& v);
+  void check() const;
+};
+
+struct TrainOptions {
+  std::optional<std::string> output_dir;
+  bool add_version = true;
+  int64_t per_device_train_batch_size = 1, per_device_eval_batch_size = 1;
+  std::optional<int64_t> gradient_accumulation_steps;
+  double num_train_epochs = 3;
+  int64_t max_steps = -1;
+  std::optional<double> max_epochs, learning_rate;
+  std::string lr_scheduler_type = "cosine";
+  Json lr_scheduler_kwargs;
+  double warmup_ratio = 0;
+  int64_t warmup_steps = 0;
+  double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_epsilon = 1e-8, max_grad_norm = 1;
+  std::string optim = "adamw_torch";
+  std::optional<std::string> optim_args, optimizer;
+  std::string master_weights = "float32";              // float32, stochastic, none
+  bool gradient_checkpointing = true;
+  Json gradient_checkpointing_kwargs;                  // "layers": only the first n
+  std::string save_strategy = "steps";
+  std::optional<std::string> eval_strategy;
+  double save_steps = 500;
+  std::optional<double> eval_steps;
+  std::optional<int64_t> save_total_limit, early_stop_interval;
+  bool save_only_model = false, create_checkpoint_symlink = false, eval_on_start = false;
+  int64_t logging_steps = 5;
+  bool logging_first_step = true;
+  std::vector<std::string> report_to = {"tensorboard"};
+  std::optional<std::string> logging_dir, metric_for_best_model;
+  std::optional<bool> greater_is_better;
+  std::string resume_from_checkpoint;
+  bool resume_only_model = false, ignore_data_skip = false;
+  double neftune_noise_alpha = 0, router_aux_loss_coef = 0, label_smoothing_factor = 0;
+  bool enable_dft_loss = false, enable_channel_loss = false;
+  std::string acc_strategy = "token";
+  std::vector<std::string> callbacks;
+  std::string max_shard_size = "5GB";
+  int64_t max_shard_bytes = 0;                         // from max_shard_size
+  int64_t max_bad_steps = 10;
+  bool load_args = false, load_data_args = false;
+  void fields(OptionTable& v);
+  void resolve(OptionTable& v);
+  void check() const;
+};
+
+}  // namespace apus

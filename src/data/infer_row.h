@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row of a dataset as a question: the messages up to the answer, the answer it brings as a label, and the record that the
+// result will be written as.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/reader.h"
+#include "data/row.h"
+
+namespace apus {
+
+struct Question {
+  Json row;                          // canonical, messages without the answer
+  std::optional<std::string> label;  // the answer the row brought
+
+  // {"response", "labels", "logprobs", messages with the answer, the row's other columns}
+  Json record(const std::string& response, Json logprobs) const;
+  std::string key() const;  // row_key() of any of its records
+};
+
+// Rows that have messages in roles a template knows are taken as they are, others are made canonical. RowError.
+Question make_question(const Row& row);
+
+// Rows of several files one after the other; "-" is standard input, JSON lines. A bad row is RowError, and the next call
+// goes on behind it.
+class Questions {
+ public:
+  Questions(std::vector<std::string> paths, std::optional<int64_t> limit);
+  ~Questions();
+  Questions(const Questions&) = delete;
+  Questions& operator=(const Questions&) = delete;
+
+  std::optional<Question> next();
+  int64_t index() const { return index_; }  // of the row that next() gave last, or failed at: bad ones count too
+  void rewind();                            // from the first row on
+  int64_t count();                          // all rows, by reading them; then from the first row on
+
+ private:
+  bool read(Row& row);
+  std::vector<std::string> paths_;
+  int64_t limit_, index_ = -1;
+  size_t opened_ = 0;                  // of the paths
+  std::unique_ptr<RowReader> reader_;
+  std::string spooled_;                // standard input, kept in a file so that it can be read again
+};
+
+}  // namespace apus

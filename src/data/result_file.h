@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answers to the rows of a dataset, one JSON object a line, in the rows' order although they are finished in any order.
+// A run that ends early loses nothing: what is finished stands in the file, or, while an earlier row is unfinished, in a
+// journal beside it (<path>.unfinished). The same run started again finds both and goes on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/json.h"
+#include "base/lines.h"
+
+namespace apus {
+
+// What a record's row was before it was answered: response, labels, logprobs and the last message taken away.
+std::string row_key(const Json& record);
+
+class ResultFile {  // path "-": standard output, and nothing to go on with
+ public:
+  struct Spec {
+    std::string path;
+    bool resume = true;
+    int64_t write_every = 1000;  // rows that may be held back from the file; below 1: all of them, until the end
+    double seconds = 2;          // and for how long
+  };
+  explicit ResultFile(Spec spec);
+
+  // First every row is offered, in order, with the key that its record will have. What an earlier run answered, if it did.
+  std::optional<std::string> finished_before(int64_t row, const std::string& key);
+  bool anything_before() const { return before_ || !journaled_.empty(); }
+  void begin();  // then the new records can come. Fault::Usage when the file holds records of other rows
+
+  void add(int64_t row, const Json& record);
+  void leave_out(int64_t row);  // there will be no record of it
+  void close();                 // after the last row: everything is written, the journal goes
+
+ private:
+  void take_over();
+  void advance_before();
+  void write_ready(bool all);
+  std::string journal_path() const { return spec_.path + ".unfinished"; }
+
+  Spec spec_;
+  std::unique_ptr<LineReader> before_;            // the earlier run's file, while rows are compared with it
+  struct Record {
+    std::string key, response, text;
+  };
+  static Record read_record(const Json& record);
+  std::optional<Record> next_before_;             // its next record; nothing: no more
+  std::map<int64_t, Record> journaled_;           // of the earlier run, by row
+  std::unique_ptr<LineWriter> file_, journal_;
+  std::map<int64_t, std::optional<std::string>> ready_;  // finished, not yet written; nothing: left out
+  int64_t next_ = 0;                              // rows before it are in the file, or come late
+  double written_at_ = 0;
+};
+
+}  // namespace apus

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/answer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace apus {
+
+std::string StopStrings::push(const std::string& text) {
+  if (found_) return {};
+  held_ += text;
+  // The one that is complete first, whichever pieces the text comes in; of two that end together the longer.
+  size_t begin = 0, end = std::string::npos;
+  for (const auto& stop : stops_) {
+    const size_t i = stop.empty() ? std::string::npos : held_.find(stop);
+    if (i == std::string::npos || i + stop.size() > end || (i + stop.size() == end && i > begin)) continue;
+    begin = i;
+    end = i + stop.size();
+  }
+  if (end != std::string::npos) {
+    found_ = true;
+    held_.resize(keep_ ? end : begin);
+    return std::exchange(held_, {});
+  }
+  size_t keep = 0;  // the longest end that begins a stop string
+  for (const auto& stop : stops_)
+    for (size_t n = std::min(held_.size(), stop.empty() ? 0 : stop.size() - 1); n > keep; --n)
+      if (held_.compare(held_.size() - n, n, stop, 0, n) == 0) keep = n;
+  std::string shown = held_.substr(0, held_.size() - keep);
+  held_.erase(0, held_.size() - keep);
+  return shown;
+}
+
+std::string StopStrings::flush() { return found_ ? std::string() : std::exchange(held_, {}); }
+
+std::string Answer::push(const EngineEvent& event) {
+  if (finish_ != Finish::None) return {};
+  std::string shown;
+  for (const auto& token : event.tokens) {
+    tokens_.push_back(token);
+    const bool ends = event.finish == Finish::Stop && &token == &event.tokens.back() &&
+                      std::find(spec_.stop_ids.begin(), spec_.stop_ids.end(), token.id) != spec_.stop_ids.end();
+    if (!ends) shown += stops_.push(decoder_.push(token.id));
+    if (stops_.found()) break;
+  }
+  if (event.finish != Finish::None && !stops_.found()) {
+    shown += stops_.push(decoder_.flush());
+    shown += stops_.flush();
+  }
+  finish_ = stops_.found() ? Finish::Stop : event.finish;
+  error_ = event.error;
+  text_ += shown;
+  return shown;
+}
+
+const char* finish_name(Finish finish) {
+  switch (finish) {
+    case Finish::Stop: return "stop";
+    case Finish::Length: return "length";
+    case Finish::Cancelled: return "cancelled";
+    case Finish::Failed: return "error";
+    case Finish::None: break;
+  }
+  return "";
+}
+
+}  // namespace apus

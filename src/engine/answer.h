@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of an answer while it is made: whole characters only, stop strings found across tokens, and nothing shown that
+// may yet turn out to be the beginning of one. No tensor library.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/api.h"
+#include "text/tokenizer.h"
+
+namespace apus {
+
+// Finds the first of some strings in a text that comes in pieces. Pure text, so it has its own tests.
+class StopStrings {
+ public:
+  explicit StopStrings(std::vector<std::string> stops, bool keep = false) : stops_(std::move(stops)), keep_(keep) {}
+
+  // What can be shown now: everything up to a stop string (with it when `keep`), less an end that may begin one.
+  std::string push(const std::string& text);
+  std::string flush();  // the end of the text: nothing is held back any more
+  bool found() const { return found_; }
+
+ private:
+  std::vector<std::string> stops_;
+  bool keep_, found_ = false;
+  std::string held_;
+};
+
+class Answer {
+ public:
+  struct Spec {
+    std::vector<int32_t> stop_ids;    // not part of the text
+    std::vector<std::string> stops;
+    bool keep_stop = false;           // a stop string stays in the text
+    bool skip_special = true;
+  };
+  Answer(std::shared_ptr<const Tokenizer> tokenizer, Spec spec)
+      : tokenizer_(std::move(tokenizer)), decoder_(tokenizer_, spec.skip_special), stops_(spec.stops, spec.keep_stop), spec_(std::move(spec)) {}
+
+  // New text. When it ends by a stop string, finish() is Stop and the caller cancels the request.
+  std::string push(const EngineEvent& event);
+  Finish finish() const { return finish_; }
+  const std::string& text() const { return text_; }           // all of it so far
+  const std::vector<TokenOut>& tokens() const { return tokens_; }  // the stop token included
+  const std::string& error() const { return error_; }
+
+ private:
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  StreamDecoder decoder_;
+  StopStrings stops_;
+  Spec spec_;
+  std::string text_, error_;
+  std::vector<TokenOut> tokens_;
+  Finish finish_ = Finish::None;
+};
+
+const char* finish_name(Finish finish);  // "stop", "length", ... as OpenAI's finish_reason
+
+}  // namespace apus

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// From messages to the ids that the model sees, and which tokens end its answer. No tensor library.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace apus {
+
+struct ChatSpec {
+  std::string chat_template;              // Jinja text; empty: the checkpoint's
+  bool use_template = true;               // false: the messages' text as it is
+  std::optional<std::string> system;      // for messages that bring none
+  std::optional<bool> enable_thinking;
+  std::string response_prefix;            // every answer begins with it
+  std::shared_ptr<const Json> kwargs;     // for the template; may be null
+  std::optional<int64_t> max_length;      // of a prompt in tokens
+  std::string truncation = "delete";      // left, right, or delete: a longer prompt is an error
+};
+
+struct ChatRequest {
+  const Json* messages = nullptr;
+  const Json* tools = nullptr;
+  const Json* documents = nullptr;
+  const Json* kwargs = nullptr;           // over those of the spec
+  bool continue_final_message = false;    // the answer goes on with the last message
+  bool whole = false;                     // the conversation as it is: no answer is asked for
+};
+
+// Cut to max_length as `truncation` says; Fault::Data when that is "delete".
+std::vector<int32_t> limited(std::vector<int32_t> ids, const ChatSpec& spec);
+
+class Chat {
+ public:
+  Chat(const std::filesystem::path& folder, std::shared_ptr<const Tokenizer> tokenizer, ChatSpec spec);
+
+  std::string text(const ChatRequest& request) const;
+  std::vector<int32_t> prompt(const ChatRequest& request) const;  // Fault::Data when it is longer than max_length
+  // The tokens that end a turn in this template, beside the checkpoint's eos: what stands behind an assistant's text.
+  const std::vector<int32_t>& turn_ends() const { return turn_ends_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const ChatSpec& spec() const { return spec_; }
+
+ private:
+  std::string render(const ChatRequest& request, const Json& messages, bool generation_prompt) const;
+  std::string plain_text(const Json& messages) const;
+  std::vector<int32_t> find_turn_ends() const;
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  ChatSpec spec_;
+  std::optional<ChatTemplate> template_;
+  std::vector<int32_t> turn_ends_;
+};
+
+}  // namespace apus

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus infer as a chat: the answer appears while it is made, the history goes with every question.
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "base/line_editor.h"
+#include "base/lines.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "run/infer.h"
+
+namespace apus {
+
+namespace {
+
+class ChatRun {
+ public:
+  ChatRun(const InferOptions& o, Inference& in, const std::string& result_path) : o_(o), in_(in), sampling_(infer_sampling(o, in)) {
+    if (!result_path.empty()) results_ = std::make_unique<LineWriter>(result_path, LineWriter::Mode::Append);
+  }
+  int run();
+
+ private:
+  // One answer under way; the engine may still hold it when it is given up.
+  struct Turn {
+    Turn(std::shared_ptr<const Tokenizer> tokenizer, Answer::Spec spec) : answer(std::move(tokenizer), std::move(spec)) {}
+    std::mutex mutex;
+    std::condition_variable changed;
+    Answer answer;
+    std::string unseen;
+    bool given_up = false;
+  };
+  std::optional<std::string> read_input();
+  bool command(const std::string& line);  // true: it was one, nothing to answer
+  void ask(const std::string& line);
+  void stream(const std::shared_ptr<Turn>& turn, int64_t request);
+  void keep(const std::shared_ptr<Turn>& turn);
+
+  const InferOptions& o_;
+  Inference& in_;
+  Sampling sampling_;
+  std::unique_ptr<LineWriter> results_;
+  LineEditor editor_;
+  Json messages_ = Json::array();
+  bool many_lines_ = false, system_next_ = false, ended_ = false;
+  int64_t turns_ = 0;
+};
+
+std::optional<std::string> ChatRun::read_input() {
+  const std::string mode = std::string(many_lines_ ? "M" : "") + (system_next_ ? "S" : "");
+  std::string prompt = mode.empty() ? "<<< " : "<<<[" + mode + "] ", text;
+  for (;;) {
+    auto line = editor_.read(prompt);
+    if (!line) return std::nullopt;
+    editor_.remember(*line);
+    if (!many_lines_) return line;
+    // A line that is a command stands alone; everything else goes on to a line that ends with #.
+    if (text.empty() && (*line == "single-line" || *line == "exit" || *line == "quit" || *line == "clear" || *line == "reset-system")) return line;
+    const bool last = line->ends_with('#');
+    if (last) line->pop_back();
+    text += (text.empty() ? "" : "\n") + *line;
+    if (last) return text;
+    prompt.clear();
+  }
+}
+
+bool ChatRun::command(const std::string& line) {
+  if (line == "exit" || line == "quit") return ended_ = true;
+  if (line == "multi-line" || line == "single-line") {
+    many_lines_ = line == "multi-line";
+    std::printf("%s\n", many_lines_ ? "Input goes over several lines now, to one that ends with #. single-line goes back." : "One line is one question again.");
+    return true;
+  }
+  if (line == "clear") {
+    const bool system = !messages_.empty() && messages_[0]["role"] == "system";
+    messages_.erase(messages_.begin() + (system ? 1 : 0), messages_.end());
+    std::printf("The conversation is forgotten.\n");
+    return true;
+  }
+  if (line == "reset-system") {
+    system_next_ = true;
+    return true;
+  }
+  return false;
+}
+
+void ChatRun::ask(const std::string& line) {
+  const bool tool = line.starts_with("tool:");
+  messages_.push_back({{"role", tool ? "tool" : "user"}, {"content", tool ? line.substr(5) : line}});
+  const auto turn = std::make_shared<Turn>(in_.tokenizer, answer_spec(o_, in_));
+  EngineRequest request;
+  try {
+    request.prompt = in_.chat->prompt({.messages = &messages_});
+    request.sampling = sampling_;
+    request.sampling.seed += static_cast<uint64_t>(turns_++);
+    request.sink = [turn](const EngineEvent& e) {
+      const std::lock_guard lock(turn->mutex);
+      if (turn->given_up) return;
+      turn->unseen += turn->answer.push(e);
+      turn->changed.notify_one();
+    };
+    stream(turn, in_.engine->submit(std::move(request)));
+  } catch (const Error& e) {
+    if (e.at.fault != Fault::Data && e.at.fault != Fault::Usage) throw;
+    log_error(e.what());
+    messages_.erase(messages_.size() - 1);
+    return;
+  }
+  keep(turn);
+}
+
+// Ctrl-C ends this answer, not the chat.
+void ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
+  const StopFlag stop;
+  const bool shown_at_once = o_.stream.value_or(true);
+  std::string all = o_.response_prefix;
+  if (shown_at_once) std::fwrite(all.data(), 1, all.size(), stdout);
+  for (bool over = false; !over;) {
+    std::unique_lock lock(turn->mutex);
+    turn->changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return !turn->unseen.empty() || turn->answer.finish() != Finish::None; });
+    const std::string text = std::exchange(turn->unseen, {});
+    over = turn->answer.finish() != Finish::None || stop.raised();
+    if (over) turn->given_up = true;
+    lock.unlock();
+    all += text;
+    if (shown_at_once) std::fwrite(text.data(), 1, text.size(), stdout), std::fflush(stdout);
+  }
+  in_.engine->cancel(request);  // after a stop string or Ctrl-C there is something to cancel
+  if (!shown_at_once) std::fwrite(all.data(), 1, all.size(), stdout);
+  std::printf("\n%s\n", std::string(50, '-').c_str());
+  std::fflush(stdout);
+}
+
+void ChatRun::keep(const std::shared_ptr<Turn>& turn) {
+  const Answer& answer = turn->answer;
+  if (answer.finish() == Finish::Failed) {
+    log_error("no answer: ", answer.error());
+    messages_.erase(messages_.size() - 1);
+    return;
+  }
+  const std::string response = o_.response_prefix + answer.text();
+  messages_.push_back({{"role", "assistant"}, {"content", response}});
+  if (!results_) return;
+  const Json logprobs = o_.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs) : Json();
+  results_->write(json_text({{"response", response}, {"labels", nullptr}, {"logprobs", logprobs}, {"messages", messages_}}));
+  results_->flush();
+}
+
+int ChatRun::run() {
+  std::printf("Commands: exit or quit, clear (forget the conversation), reset-system, multi-line, single-line; \"tool:\" before a tool's answer.\n");
+  while (!ended_) {
+    const auto line = read_input();
+    if (!line) break;
+    if (system_next_) {
+      system_next_ = false;
+      messages_ = Json::array();
+      if (*line != "default-system") messages_.push_back({{"role", "system"}, {"content", *line}});
+      std::printf("%s\n", *line == "default-system" ? "The template's own system prompt is back." : "A new system prompt; the conversation begins anew.");
+      continue;
+    }
+    if (line->empty() || command(*line)) continue;
+    ask(*line);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int infer_chat(const InferOptions& options, Inference& inference, const std::string& result_path) { return ChatRun(options, inference, result_path).run(); }
+
+}  // namespace apus

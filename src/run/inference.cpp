@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/inference.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "checkpoint/weights.h"
+#include "tensor/dtype.h"
+
+namespace apus {
+
+LoadedModel load_for_inference(const ModelOptions& o) {
+  const Stopwatch watch;
+  LoadedModel loaded;
+  Json config = read_model_config(o.model);
+  if (o.model_type) config["model_type"] = *o.model_type;
+  loaded.model = make_model(config);
+  loaded.device = open_device(o.device);
+  std::string note;
+  loaded.dtype = choose_dtype(o.torch_dtype.value_or(""), config, loaded.device.device, &note);
+  if (!note.empty()) log_info(note);
+  const TensorFolder source(o.model);
+  load_weights(*loaded.model, source, {.dtype = loaded.dtype, .device = loaded.device.device});
+  loaded.model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
+  loaded.max_positions = loaded.model->shape().max_positions;
+  log_info(o.model, ": ", config["model_type"].get<std::string>(), ", ", bytes_text(source.bytes()), ", ", float_type_name(loaded.dtype), " on ",
+           loaded.device.name(), ", loaded in ", duration_text(watch.seconds()));
+  return loaded;
+}
+
+EngineSpec engine_spec(const EngineOptions& e, const ModelOptions& m) {
+  EngineSpec spec;
+  spec.max_step_tokens = e.max_batched_tokens;
+  spec.max_sequences = e.max_num_seqs;
+  spec.max_model_len = m.max_model_len.value_or(0);
+  spec.memory_fraction = e.memory_utilization;
+  if (e.kv_cache_gb) spec.cache_bytes = static_cast<int64_t>(*e.kv_cache_gb * static_cast<double>(int64_t{1} << 30));
+  spec.prefix_caching = e.enable_prefix_caching;
+  return spec;
+}
+
+ChatSpec chat_spec(const TemplateOptions& t) {
+  ChatSpec spec;
+  spec.chat_template = t.chat_template;
+  spec.use_template = t.use_chat_template;
+  spec.system = t.system;
+  spec.enable_thinking = t.enable_thinking;
+  spec.response_prefix = t.response_prefix;
+  if (t.chat_template_kwargs.is_object()) spec.kwargs = std::make_shared<Json>(t.chat_template_kwargs);
+  spec.max_length = t.max_length;
+  spec.truncation = t.truncation_strategy;
+  return spec;
+}
+
+SamplingWishes sampling_wishes(const GenerationOptions& g) {
+  SamplingWishes w;
+  w.temperature = g.temperature;
+  w.top_p = g.top_p;
+  w.min_p = g.min_p;
+  w.top_k = g.top_k;
+  w.repetition_penalty = g.repetition_penalty;
+  w.presence_penalty = g.presence_penalty;
+  w.frequency_penalty = g.frequency_penalty;
+  w.max_new_tokens = g.max_new_tokens.value_or(std::numeric_limits<int32_t>::max());  // the engine cuts it to the context
+  return w;
+}
+
+Inference open_inference(const ModelOptions& model, const TemplateOptions& prompt, const EngineOptions& engine) {
+  Inference in;
+  in.tokenizer = Tokenizer::load(model.model);
+  in.generation = read_generation_config(model.model);
+  in.chat = std::make_unique<Chat>(model.model, in.tokenizer, chat_spec(prompt));
+  in.stop_ids = in.generation.eos;
+  if (const auto eos = in.tokenizer->eos()) in.stop_ids.push_back(*eos);
+  in.stop_ids.insert(in.stop_ids.end(), in.chat->turn_ends().begin(), in.chat->turn_ends().end());
+  std::sort(in.stop_ids.begin(), in.stop_ids.end());
+  in.stop_ids.erase(std::unique(in.stop_ids.begin(), in.stop_ids.end()), in.stop_ids.end());
+  in.loaded = load_for_inference(model);
+  const EngineSpec spec = engine_spec(engine, model);
+  if (spec.max_model_len > in.loaded.max_positions)
+    log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions, " positions that the checkpoint was made for");
+  in.engine = std::make_unique<Engine>(*in.loaded.model, in.loaded.options(), spec);
+  return in;
+}
+
+}  // namespace apus

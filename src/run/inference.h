@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the options of a command to a checkpoint that answers: model, tokenizer, chat, engine. Shared by the commands that
+// generate or score.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cli/option_groups.h"
+#include "device/device.h"
+#include "engine/chat.h"
+#include "engine/engine.h"
+#include "engine/generation_config.h"
+#include "models/model.h"
+
+namespace apus {
+
+struct LoadedModel {
+  DeviceChoice device;
+  at::ScalarType dtype = at::kFloat;
+  std::unique_ptr<Model> model;
+  int64_t max_positions = 0;
+  at::TensorOptions options() const { return at::TensorOptions().dtype(dtype).device(device.device); }
+};
+LoadedModel load_for_inference(const ModelOptions& options);
+
+EngineSpec engine_spec(const EngineOptions& engine, const ModelOptions& model);
+ChatSpec chat_spec(const TemplateOptions& options);
+SamplingWishes sampling_wishes(const GenerationOptions& options);
+
+// A checkpoint that answers.
+struct Inference {
+  LoadedModel loaded;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  GenerationConfig generation;
+  std::unique_ptr<Chat> chat;
+  std::vector<int32_t> stop_ids;     // the checkpoint's eos, the tokenizer's, and what ends a turn
+  std::unique_ptr<Engine> engine;    // last: it uses the model
+};
+Inference open_inference(const ModelOptions& model, const TemplateOptions& prompt, const EngineOptions& engine);
+
+}  // namespace apus

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus score: log-probabilities, loss and perplexity of given texts; logits and hidden states for those who ask.
+#include "cli/score.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/logsumexp.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "base/lines.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "run/inference.h"
+#include "run/runner.h"
+#include "tensor/safetensors.h"
+
+namespace apus {
+
+namespace {
+
+constexpr int64_t kChunk = 64;   // tokens whose logits exist at once
+constexpr int32_t kIgnored = -100;
+
+struct ScoreRow {
+  std::vector<int32_t> ids, labels;  // labels[i] is for ids[i]; kIgnored: not counted
+  std::string error;
+};
+
+// Rows in any of their three forms to ids. The tokenizer is opened when the first row needs it.
+class RowEncoder {
+ public:
+  RowEncoder(const ScoreOptions& o, int64_t vocab, int64_t longest) : o_(o), vocab_(vocab), longest_(longest) {}
+
+  ScoreRow operator()(const Json& row) {
+    ScoreRow out;
+    require(row.is_object(), Fault::Data, "a row must be an object");
+    if (row.contains("input_ids")) {
+      out.ids = id_list(row["input_ids"], "input_ids");
+    } else if (row.contains("text")) {
+      require(row["text"].is_string(), Fault::Data, "'text' must be a text");
+      out.ids = limited(tokenizer().encode(row["text"].get_ref<const std::string&>(), true), chat_spec(o_));
+    } else {
+      require(row.contains("messages"), Fault::Data, "a row needs 'input_ids', 'text' or 'messages'");
+      out.ids = chat().prompt({.messages = &row["messages"], .tools = row.contains("tools") ? &row["tools"] : nullptr, .whole = true});
+    }
+    require(!out.ids.empty(), Fault::Data, "the row has no tokens");
+    const auto length = static_cast<int64_t>(out.ids.size());
+    require(length <= longest_, Fault::Data, "the row has ", length, " tokens, more than the context of ", longest_, "; --max_model_len raises it if the model allows");
+    out.labels = row.contains("labels") ? label_list(row["labels"], out.ids.size()) : out.ids;
+    out.labels[0] = kIgnored;  // nothing comes before it
+    return out;
+  }
+
+ private:
+  int32_t token(const Json& id, const char* key) const {
+    require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocab_, Fault::Data, "'", key, "' holds ", id.dump(),
+            ", which is no token of the vocabulary of ", vocab_);
+    return id.get<int32_t>();
+  }
+  std::vector<int32_t> id_list(const Json& list, const char* key) const {
+    require(list.is_array(), Fault::Data, "'", key, "' must be a list of token ids");
+    std::vector<int32_t> out;
+    for (const auto& id : list) out.push_back(token(id, key));
+    return out;
+  }
+  std::vector<int32_t> label_list(const Json& list, size_t length) const {
+    require(list.is_array() && list.size() == length, Fault::Data, "'labels' must be a list as long as the ids (", length, ")");
+    std::vector<int32_t> out;
+    for (const auto& id : list) out.push_back(id.is_number_integer() && id.get<int64_t>() < 0 ? kIgnored : token(id, "labels"));
+    return out;
+  }
+  const Tokenizer& tokenizer() {
+    if (!tokenizer_) tokenizer_ = Tokenizer::load(o_.model);
+    return *tokenizer_;
+  }
+  const Chat& chat() {
+    tokenizer();
+    if (!chat_) chat_ = std::make_unique<Chat>(o_.model, tokenizer_, chat_spec(o_));
+    return *chat_;
+  }
+  const ScoreOptions& o_;
+  const int64_t vocab_, longest_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::unique_ptr<Chat> chat_;
+};
+
+std::vector<ScoreRow> read_rows(const ScoreOptions& o, RowEncoder& encode) {
+  std::vector<ScoreRow> rows;
+  const auto add = [&](const std::function<Json()>& read, const std::string& where) {
+    try {
+      rows.push_back(encode(read()));
+    } catch (const Error& e) {
+      if (o.strict || (e.at.fault != Fault::Data && e.at.fault != Fault::Usage)) throw Error(e.at, where + ": " + e.what());
+      log_warning(where, ": ", e.what());
+      rows.push_back({.error = e.what()});
+    }
+  };
+  for (const auto& path : o.dataset) {
+    LineReader reader(path);
+    for (std::string line; reader.next(line);) {
+      if (line.find_first_not_of(" \t") == std::string::npos) continue;
+      add([&] { return parse_json(line, "the row"); }, str(path, ", line ", reader.number()));
+    }
+  }
+  return rows;
+}
+
+class Scorer {
+ public:
+  Scorer(const ScoreOptions& o, const LoadedModel& loaded) : o_(o), loaded_(loaded), out_(o.result_path) {}
+  void run(const std::vector<ScoreRow>& rows);
+
+ private:
+  void open_dump(const std::vector<ScoreRow>& rows);
+  void forward(const std::vector<ScoreRow>& rows, const std::vector<size_t>& batch);
+  std::vector<double> logprobs(const at::Tensor& hidden_TD, const std::vector<int32_t>& labels) const;
+  void write(size_t index, const ScoreRow& row, const std::vector<double>& logprob);
+
+  const ScoreOptions& o_;
+  const LoadedModel& loaded_;
+  LineWriter out_;
+  std::unique_ptr<SafetensorsWriter> dump_;
+  double loss_sum_ = 0;
+  int64_t tokens_ = 0, labels_ = 0, scored_ = 0;
+};
+
+void Scorer::open_dump(const std::vector<ScoreRow>& rows) {
+  const ModelShape& shape = loaded_.model->shape();
+  std::vector<SafetensorsWriter::Spec> specs;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].error.empty()) continue;
+    const auto length = static_cast<int64_t>(rows[i].ids.size());
+    specs.push_back({str("logits.", i), at::kFloat, {length, shape.vocab}});
+    specs.push_back({str("hidden.", i), at::kFloat, {length, shape.hidden}});
+  }
+  dump_ = std::make_unique<SafetensorsWriter>(o_.dump_logits, specs);
+}
+
+// log p(labels[t]) for every t whose label counts, from the hidden state before it; nan elsewhere.
+std::vector<double> Scorer::logprobs(const at::Tensor& hidden_TD, const std::vector<int32_t>& labels) const {
+  std::vector<double> out(labels.size(), std::nan(""));
+  const auto length = static_cast<int64_t>(labels.size());
+  for (int64_t begin = 0; begin + 1 < length; begin += kChunk) {
+    const int64_t count = std::min(kChunk, length - 1 - begin);
+    std::vector<int64_t> label(labels.begin() + begin + 1, labels.begin() + begin + 1 + count);
+    if (std::all_of(label.begin(), label.end(), [](int64_t l) { return l < 0; })) continue;
+    for (auto& l : label) l = std::max<int64_t>(l, 0);
+    const at::Tensor logits = loaded_.model->head(hidden_TD.narrow(0, begin, count), Step{}).to(at::kFloat);
+    const at::Tensor wanted = at::tensor(label, at::kLong).to(logits.device()).unsqueeze(1);
+    const at::Tensor p = (at::gather(logits, 1, wanted).squeeze(1) - at::logsumexp(logits, {1})).to(at::kCPU);
+    for (int64_t i = 0; i < count; ++i)
+      if (labels[static_cast<size_t>(begin + 1 + i)] >= 0) out[static_cast<size_t>(begin + 1 + i)] = p.data_ptr<float>()[i];
+  }
+  return out;
+}
+
+void Scorer::forward(const std::vector<ScoreRow>& rows, const std::vector<size_t>& batch) {
+  std::vector<int32_t> lengths;
+  std::vector<int64_t> ids;
+  for (const size_t i : batch) {
+    lengths.push_back(static_cast<int32_t>(rows[i].ids.size()));
+    ids.insert(ids.end(), rows[i].ids.begin(), rows[i].ids.end());
+  }
+  const at::Device device = loaded_.device.device;
+  Step step = packed_step(lengths, device);
+  const at::Tensor hidden_TD = loaded_.model->forward(at::tensor(ids, at::kLong).to(device), step);
+  int64_t begin = 0;
+  for (size_t b = 0; b < batch.size(); ++b) {
+    const at::Tensor own_TD = hidden_TD.narrow(0, begin, lengths[b]);
+    begin += lengths[b];
+    write(batch[b], rows[batch[b]], logprobs(own_TD, rows[batch[b]].labels));
+    if (!dump_) continue;
+    dump_->add(str("logits.", batch[b]), loaded_.model->head(own_TD, Step{}).to(at::kCPU, at::kFloat).contiguous());
+    dump_->add(str("hidden.", batch[b]), own_TD.to(at::kCPU, at::kFloat).contiguous());
+  }
+}
+
+void Scorer::write(size_t index, const ScoreRow& row, const std::vector<double>& logprob) {
+  Json list = Json::array();
+  double loss = 0;
+  int64_t count = 0;
+  for (const double p : logprob) {
+    list.push_back(std::isnan(p) ? Json() : Json(p));
+    if (std::isnan(p)) continue;
+    loss -= p;
+    ++count;
+  }
+  const double mean = count > 0 ? loss / static_cast<double>(count) : 0;
+  out_.write(json_text({{"row", index}, {"num_tokens", row.ids.size()}, {"num_labels", count}, {"loss", count > 0 ? Json(mean) : Json()},
+                        {"perplexity", count > 0 ? Json(std::exp(mean)) : Json()}, {"input_ids", row.ids}, {"logprobs", std::move(list)}}));
+  out_.flush();
+  loss_sum_ += loss;
+  labels_ += count;
+  tokens_ += static_cast<int64_t>(row.ids.size());
+  ++scored_;
+}
+
+void Scorer::run(const std::vector<ScoreRow>& rows) {
+  const c10::InferenceMode inference;
+  const StopFlag stop;
+  if (!o_.dump_logits.empty()) open_dump(rows);
+  Progress progress("score", static_cast<int64_t>(rows.size()));
+  for (size_t next = 0; next < rows.size();) {
+    stop.throw_if_raised();
+    std::vector<size_t> batch;
+    int64_t tokens = 0;
+    for (; next < rows.size() && rows[next].error.empty(); ++next) {
+      tokens += static_cast<int64_t>(rows[next].ids.size());
+      if (!batch.empty() && (!o_.packed || tokens > o_.max_batched_tokens)) break;
+      batch.push_back(next);
+    }
+    if (!batch.empty()) forward(rows, batch);
+    progress.advance(static_cast<int64_t>(batch.size()));
+    for (; next < rows.size() && !rows[next].error.empty(); ++next) {
+      out_.write(json_text({{"row", next}, {"error", rows[next].error}}));
+      progress.advance();
+    }
+  }
+  progress.finish();
+  out_.close();
+  if (dump_) dump_->commit();
+  const double loss = labels_ > 0 ? loss_sum_ / static_cast<double>(labels_) : 0;
+  const Json summary = {{"num_rows", scored_}, {"num_tokens", tokens_}, {"num_labels", labels_}, {"loss", labels_ > 0 ? Json(loss) : Json()},
+                        {"perplexity", labels_ > 0 ? Json(std::exp(loss)) : Json()}};
+  const bool to_stdout = !o_.result_path.empty() && o_.result_path != "-";
+  std::fprintf(to_stdout ? stdout : stderr, "%s\n", json_text(summary).c_str());
+  require(scored_ > 0 || rows.empty(), Fault::Data, "none of the ", rows.size(), " rows could be scored");
+}
+
+int run_score(const ScoreOptions& o) {
+  const LoadedModel loaded = load_for_inference(o);
+  RowEncoder encode(o, loaded.model->shape().vocab, o.max_model_len.value_or(loaded.max_positions));
+  const auto rows = read_rows(o, encode);
+  Scorer(o, loaded).run(rows);
+  return 0;
+}
+
+const RegisterRunner<ScoreOptions> score("score", run_score);
+
+}  // namespace
+}  // namespace apus

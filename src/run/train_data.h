@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of a training run as micro-batches, from the options of apus sft and apus pt.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "cli/sft.h"
+#include "train/source.h"
+
+namespace apus {
+
+struct TrainData {
+  std::unique_ptr<BatchSource> train, eval;  // eval: null when there are no rows for it
+  Json exact;                                // what a resumed run must find unchanged
+  std::string train_text, eval_text;         // "Dataset Token Length: ...", for the log and its last object
+};
+
+// `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`.
+TrainData open_train_data(const SftOptions& options, const std::filesystem::path& model_dir, const std::filesystem::path& run_dir);
+
+}  // namespace apus

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/tuned_model.h"
+
+#include <set>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "checkpoint/side_files.h"
+#include "checkpoint/weights.h"
+#include "tensor/dtype.h"
+#include "train/trainable.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+LoraConfig lora_config(const SftOptions& o, Module& model) {
+  LoraConfig c;
+  c.base_model = fs::absolute(o.model).lexically_normal();
+  c.r = o.lora_rank, c.alpha = o.lora_alpha, c.dropout = o.lora_dropout, c.rslora = o.use_rslora, c.dora = o.use_dora;
+  c.bias = o.lora_bias, c.init = o.init_weights;
+  for (const std::string& word : o.target_modules) {
+    if (word != "all-linear") {
+      c.target_modules.push_back(word);
+      continue;
+    }
+    const auto all = all_linear_suffixes(linear_modules(model));
+    c.target_modules.insert(c.target_modules.end(), all.begin(), all.end());
+  }
+  if (o.target_regex) c.target_regex = *o.target_regex, c.target_modules.clear();
+  for (const std::string& word : o.modules_to_save) {
+    std::set<std::string> meant;
+    model.visit_modules([&](const std::string& name, Module&) {
+      const std::string last = name.substr(name.rfind('.') + 1);
+      if ((word == "all-norm" && (last == "norm" || last.ends_with("norm"))) || (word == "all-embedding" && last == "embed_tokens")) meant.insert(last);
+    });
+    if (meant.empty()) meant.insert(word);
+    c.modules_to_save.insert(c.modules_to_save.end(), meant.begin(), meant.end());
+  }
+  return c;
+}
+
+void attach_adapter(TunedModel& out, const SftOptions& o) {
+  const at::ScalarType wide = o.lora_dtype ? *parse_float_type(*o.lora_dtype) : at::kFloat;
+  if (!o.adapters.empty() && o.resume_from_checkpoint.empty()) {
+    out.adapter = load_adapter(*out.model, o.adapters[0], "default", o.lora_dropout);
+    log_info("training goes on from the adapter ", o.adapters[0], " (rank ", out.adapter->config.r, ")");
+    return;
+  }
+  out.adapter = make_adapter(*out.model, lora_config(o, *out.model), static_cast<uint64_t>(o.seed), wide);
+  if (!o.resume_from_checkpoint.empty()) restore_adapter(*out.model, *out.adapter, o.resume_from_checkpoint);
+}
+
+}  // namespace
+
+TunedModel load_tuned_model(const SftOptions& o, const DeviceChoice& device) {
+  check_lora_init(o.init_weights);  // before gigabytes are read
+  TunedModel out;
+  const bool resumed = !o.resume_from_checkpoint.empty();
+  out.base = resumed && !o.lora() ? fs::path(o.resume_from_checkpoint) : fs::path(o.model);
+  require(!resumed || o.lora() == is_adapter_dir(o.resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ", o.resume_from_checkpoint,
+          o.lora() ? " holds a whole model, not an adapter; was it trained with --tuner_type full?" : " holds an adapter; was it trained with --tuner_type lora?");
+  const Json config = read_model_config(out.base);
+  std::string note;
+  out.dtype = choose_dtype(o.torch_dtype.value_or(""), config, device.device, &note);
+  if (!note.empty()) log_warning(note);
+  if (out.dtype == at::kHalf) {  // gradients of f16 weights underflow without loss scaling
+    out.dtype = kind_of(device.device).supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
+    log_warning("float16 weights are trained as ", float_type_name(out.dtype));
+  }
+  out.model = make_model(config);
+  if (!o.lora())
+    choose_trainable(*out.model, {.ratio = o.freeze_parameters_ratio, .frozen = o.freeze_parameters, .trained = o.trainable_parameters,
+                                  .frozen_regex = o.freeze_parameters_regex, .trained_regex = o.trainable_parameters_regex});
+  std::set<std::string> trained;
+  if (!o.lora())
+    out.model->visit([&](const std::string& name, Param& p) {
+      if (p.trainable) trained.insert(name);
+    });
+  load_weights(*out.model, TensorFolder(out.base), {.dtype = out.dtype, .device = device.device, .own = [&](const std::string& name) { return trained.count(name) > 0; }});
+  if (o.lora()) attach_adapter(out, o);
+  return out;
+}
+
+void TunedModel::save(const fs::path& dir, const SftOptions& o) const {
+  write_file_atomic(dir / "args.json", o.all.dump(2) + "\n");
+  if (adapter) {
+    const Json additional = {{"lora_dtype", o.lora_dtype ? Json(*o.lora_dtype) : Json()}, {"lorap_lr_ratio", o.lorap_lr_ratio ? Json(*o.lorap_lr_ratio) : Json()}, {"lorap_emb_lr", 1e-6}};
+    return save_adapter(*model, *adapter, dir, additional);
+  }
+  save_weights(*model, dir, o.max_shard_bytes, dtype);
+  Json config = read_model_config(base);
+  config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] = float_type_name(dtype);
+  write_file_atomic(dir / "config.json", config.dump(2) + "\n");
+  copy_side_files(base, dir);
+}
+
+}  // namespace apus

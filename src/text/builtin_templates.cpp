@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Written for this project after the formats that models were trained on. What the assistant says stands in
+// `generation` blocks, so that training knows what to learn.
+#include "text/builtin_templates.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace apus {
+
+namespace {
+
+// Text of a message: a string, a list of text parts, or nothing.
+constexpr std::string_view kTextOf = R"({%- macro text_of(content) -%}
+  {%- if content is string -%}
+    {{- content -}}
+  {%- elif content is not none and content is defined -%}
+    {%- for part in content -%}
+      {%- if part is string -%}
+        {{- part -}}
+      {%- elif part.text is string -%}
+        {{- part.text -}}
+      {%- else -%}
+        {{- raise_exception('this chat template takes text only, not a part of type ' ~ part.type) -}}
+      {%- endif -%}
+    {%- endfor -%}
+  {%- endif -%}
+{%- endmacro -%}
+)";
+
+// <|im_start|>role\n...<|im_end|>\n; tools as JSON lines in the system message, calls and results between tags.
+constexpr std::string_view kChatml = R"({%- set first_is_system = messages and messages[0].role == 'system' -%}
+{%- if tools or first_is_system -%}
+  {{- '<|im_start|>system\n' -}}
+  {%- if first_is_system -%}
+    {{- text_of(messages[0].content) -}}
+  {%- endif -%}
+  {%- if tools -%}
+    {{- '\n\n' if first_is_system -}}
+    {{- '# Tools\n\nYou may call functions to help the user. These are the functions, one JSON object per line:\n<tools>\n' -}}
+    {%- for tool in tools -%}
+      {{- tool | tojson ~ '\n' -}}
+    {%- endfor -%}
+    {{- '</tools>\n\nTo call a function, write its name and its arguments as JSON between these tags:\n<tool_call>\n{"name": "...", "arguments": {...}}\n</tool_call>' -}}
+  {%- endif -%}
+  {{- '<|im_end|>\n' -}}
+{%- endif -%}
+{%- for message in messages -%}
+  {%- if message.role == 'assistant' -%}
+    {{- '<|im_start|>assistant\n' -}}
+    {%- generation -%}
+      {%- if message.reasoning_content is string and message.reasoning_content -%}
+        {{- '<think>\n' ~ message.reasoning_content.strip('\n') ~ '\n</think>\n\n' -}}
+      {%- endif -%}
+      {%- set said = text_of(message.content) -%}
+      {{- said -}}
+      {%- for call in message.tool_calls or [] -%}
+        {%- set function = call.function or call -%}
+        {{- '\n' if said or not loop.first -}}
+        {{- '<tool_call>\n{"name": ' ~ function.name | tojson ~ ', "arguments": ' -}}
+        {{- function.arguments if function.arguments is string else function.arguments | tojson -}}
+        {{- '}\n</tool_call>' -}}
+      {%- endfor -%}
+      {{- '<|im_end|>' -}}
+    {%- endgeneration -%}
+    {{- '\n' -}}
+  {%- elif message.role == 'tool' -%}
+    {{- '<|im_start|>user' if loop.first or loop.previtem.role != 'tool' -}}
+    {{- '\n<tool_response>\n' ~ text_of(message.content) ~ '\n</tool_response>' -}}
+    {{- '<|im_end|>\n' if loop.last or loop.nextitem.role != 'tool' -}}
+  {%- elif not (loop.first and first_is_system) -%}
+    {{- '<|im_start|>' ~ message.role ~ '\n' ~ text_of(message.content) ~ '<|im_end|>\n' -}}
+  {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+  {{- '<|im_start|>assistant\n' -}}
+  {{- '<think>\n\n</think>\n\n' if enable_thinking is defined and enable_thinking is false -}}
+{%- endif -%}
+)";
+
+// <|start_header_id|>role<|end_header_id|>\n\n...<|eot_id|>; a tool call is the whole message, as JSON.
+constexpr std::string_view kLlama3 = R"({%- set first_is_system = messages and messages[0].role == 'system' -%}
+{{- bos_token -}}
+{%- if tools or first_is_system -%}
+  {{- '<|start_header_id|>system<|end_header_id|>\n\n' -}}
+  {%- if first_is_system -%}
+    {{- text_of(messages[0].content) | trim -}}
+  {%- endif -%}
+  {%- if tools -%}
+    {{- '\n\n' if first_is_system -}}
+    {{- 'You may call these functions:\n\n' -}}
+    {%- for tool in tools -%}
+      {{- tool | tojson(indent=4) ~ '\n\n' -}}
+    {%- endfor -%}
+    {{- 'To call one, answer with nothing but a JSON object {"name": the function, "parameters": {argument: value}}.' -}}
+  {%- endif -%}
+  {{- '<|eot_id|>' -}}
+{%- endif -%}
+{%- for message in messages -%}
+  {%- if message.role == 'assistant' -%}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' -}}
+    {%- generation -%}
+      {%- if message.tool_calls -%}
+        {%- if message.tool_calls | length > 1 -%}
+          {{- raise_exception('this chat template takes one tool call per message') -}}
+        {%- endif -%}
+        {%- set function = message.tool_calls[0].function or message.tool_calls[0] -%}
+        {{- '{"name": ' ~ function.name | tojson ~ ', "parameters": ' -}}
+        {{- function.arguments if function.arguments is string else function.arguments | tojson -}}
+        {{- '}' -}}
+      {%- else -%}
+        {{- text_of(message.content) | trim -}}
+      {%- endif -%}
+      {{- '<|eot_id|>' -}}
+    {%- endgeneration -%}
+  {%- elif message.role == 'tool' or message.role == 'ipython' -%}
+    {{- '<|start_header_id|>ipython<|end_header_id|>\n\n' ~ text_of(message.content) | trim ~ '<|eot_id|>' -}}
+  {%- elif not (loop.first and first_is_system) -%}
+    {{- '<|start_header_id|>' ~ message.role ~ '<|end_header_id|>\n\n' ~ text_of(message.content) | trim ~ '<|eot_id|>' -}}
+  {%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+  {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' -}}
+{%- endif -%}
+)";
+
+// No marks at all, for base models: the messages' texts with a blank line between.
+constexpr std::string_view kPlain = R"({%- for message in messages -%}
+  {{- '\n\n' if not loop.first -}}
+  {%- if message.role == 'assistant' -%}
+    {%- generation -%}
+      {{- text_of(message.content) ~ eos_token -}}
+    {%- endgeneration -%}
+  {%- else -%}
+    {{- text_of(message.content) -}}
+  {%- endif -%}
+{%- endfor -%}
+{{- '\n\n' if add_generation_prompt and messages -}}
+)";
+
+struct Builtin {
+  std::string_view name;
+  std::string text;
+};
+
+const std::vector<Builtin>& builtins() {
+  static const std::vector<Builtin> all = {{"chatml", std::string(kTextOf) + std::string(kChatml)},
+                                           {"llama3", std::string(kTextOf) + std::string(kLlama3)},
+                                           {"plain", std::string(kTextOf) + std::string(kPlain)}};
+  return all;
+}
+
+}  // namespace
+
+std::string_view builtin_template(std::string_view name) {
+  const auto& all = builtins();
+  const auto it = std::find_if(all.begin(), all.end(), [&](const Builtin& one) { return one.name == name; });
+  return it == all.end() ? std::string_view() : std::string_view(it->text);
+}
+
+std::vector<std::string> builtin_template_names() {
+  std::vector<std::string> out;
+  for (const Builtin& one : builtins()) out.emplace_back(one.name);
+  return out;
+}
+
+}  // namespace apus

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The project's own chat templates, for checkpoints that bring none.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace apus {
+
+std::string_view builtin_template(std::string_view name);  // empty: there is none of that name
+std::vector<std::string> builtin_template_names();
+
+}  // namespace apus

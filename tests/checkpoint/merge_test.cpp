@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streamed merging against PEFT's merged weights; several adapters; shards; an untied head; what does not fit.
+#include "checkpoint/merge.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+
+#include "checkpoint/adapter.h"
+#include "tests/train/training.h"
+
+namespace apus {
+namespace {
+
+namespace fs = std::filesystem;
+using golden::Case;
+using golden::Folder;
+
+// A base like the golden one, in f32.
+fs::path f32_base(const Case& c, const Folder& folder) {
+  const auto model = golden::owned_model(c.dir / "checkpoint");
+  save_weights(*model, folder.path / "base", int64_t{1} << 30, at::kFloat);
+  fs::copy_file(c.dir / "checkpoint/config.json", folder.path / "base/config.json");
+  write_file_atomic(folder.path / "base/tokenizer_config.json", "{}");
+  write_file_atomic(folder.path / "base/trainer_state.json", "{}");
+  return folder.path / "base";
+}
+
+double max_abs(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>(); }
+
+TEST(Merge, EqualsPeft) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  const fs::path base = f32_base(c, folder);
+  for (const std::string name : {"lora", "rslora", "dora"}) {
+    const MergeReport report = merge_adapters({.base = base, .parts = {{c.dir / ("adapter_" + name)}}, .output = folder.path / name});
+    EXPECT_EQ(report.changed, 14);
+    const TensorFolder merged(folder.path / name);
+    for (const auto& [tensor, sums] : c.json["adapters"][name]["merged_weight_sums"].items()) {
+      EXPECT_NEAR(merged.tensor(tensor).to(at::kDouble).square().sum().item<double>(), sums["sum_sq"].get<double>(), 2e-3) << tensor;
+      const std::string key = name + "/merged/" + tensor;
+      if (c.has(key)) EXPECT_LT(max_abs(merged.tensor(tensor), c.tensor(key)), 1e-5) << key;
+    }
+    EXPECT_TRUE(fs::exists(folder.path / name / "tokenizer_config.json"));
+    EXPECT_FALSE(fs::exists(folder.path / name / "trainer_state.json"));
+  }
+}
+
+TEST(Merge, RoundsOnceAndShards) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  const MergeReport report = merge_adapters({.base = c.dir / "checkpoint", .parts = {{c.dir / "adapter_lora"}}, .output = folder.path / "out", .max_shard = 50'000});
+  EXPECT_GT(report.shards, 2);
+  const TensorFolder merged(folder.path / "out"), base(c.dir / "checkpoint");
+  EXPECT_EQ(merged.names().size(), base.names().size());
+  const at::Tensor exact = c.tensor("lora/merged/model.layers.0.mlp.down_proj.weight"), mine = merged.tensor("model.layers.0.mlp.down_proj.weight");
+  EXPECT_EQ(mine.scalar_type(), at::kBFloat16);
+  // bf16 keeps 8 bits: half a unit in the last place, and never two roundings.
+  EXPECT_LE(((mine.to(at::kFloat) - exact).abs() / exact.abs().clamp_min(1e-30)).max().item<double>(), 1.0 / 256 * 1.01);
+  EXPECT_LT((mine != exact.to(at::kBFloat16)).sum().item<int64_t>(), 3);  // f32 sums in another order may fall on the other side
+  EXPECT_NO_THROW(golden::owned_model(folder.path / "out"));
+}
+
+TEST(Merge, SeveralAdaptersWithWeights) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  const fs::path base = f32_base(c, folder);
+  const auto merged = [&](const std::string& name, std::vector<MergePart> parts) {
+    merge_adapters({.base = base, .parts = std::move(parts), .output = folder.path / name});
+    return TensorFolder(folder.path / name).tensor("model.layers.1.self_attn.q_proj.weight").clone();
+  };
+  const at::Tensor w = TensorFolder(base).tensor("model.layers.1.self_attn.q_proj.weight").clone();
+  const at::Tensor a = merged("a", {{c.dir / "adapter_lora"}}), b = merged("b", {{c.dir / "adapter_dora"}});
+  const at::Tensor both = merged("both", {{c.dir / "adapter_lora", 0.25}, {c.dir / "adapter_dora", -0.5}});
+  EXPECT_LT(max_abs(both, w + (a - w) * 0.25 - (b - w) * 0.5), 1e-5);
+  EXPECT_LT(max_abs(merged("none", {{c.dir / "adapter_lora", 0.0}}), w), 1e-7);
+}
+
+TEST(Merge, ModulesToSaveAndTheUntiedHead) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  auto model = golden::owned_model(c.dir / "checkpoint");
+  Adapter adapter = make_adapter(*model, {.r = 2, .alpha = 4, .target_modules = {"q_proj"}, .modules_to_save = {"embed_tokens", "norm"}, .init = "false"}, 1);
+  {
+    c10::AutoGradMode no_grad(false);
+    model->visit([](const std::string& name, Param& p) {
+      if (name == "model.embed_tokens.weight" || name == "model.norm.weight") p.data.mul_(1.5);
+    });
+  }
+  save_adapter(*model, adapter, folder.path, {});
+  merge_adapters({.base = c.dir / "checkpoint", .parts = {{folder.path}}, .output = folder.path / "out", .dtype = at::kFloat});
+  auto merged = golden::owned_model(folder.path / "out");
+  EXPECT_EQ(Json::parse(read_file(folder.path / "out/config.json"))["tie_word_embeddings"], false);
+  c10::AutoGradMode no_grad(false);
+  const golden::Packed p = golden::unpad(c, "right");
+  Step s = packed_step(p.lengths, at::kCPU), t = s;
+  const at::Tensor ids = golden::ids_tensor(p.flat, at::kCPU);
+  EXPECT_LT(max_abs(model->head(model->forward(ids, s), s), merged->head(merged->forward(ids, t), t)), 3e-4);
+}
+
+TEST(Merge, RefusesAnotherBase) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  try {
+    merge_adapters({.base = Case("qwen2_untied_sharded").dir / "checkpoint", .parts = {{c.dir / "adapter_lora"}}, .output = folder.path / "out"});
+    FAIL() << "must be refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.at.fault, Fault::Model);
+    EXPECT_NE(std::string(e.what()).find("another model"), std::string::npos) << e.what();
+  }
+  EXPECT_FALSE(fs::exists(folder.path / "out"));
+  auto other = golden::owned_model(Case("qwen2_untied_sharded").dir / "checkpoint");
+  EXPECT_THROW(load_adapter(*other, c.dir / "adapter_lora"), Error);
+}
+
+}  // namespace
+}  // namespace apus

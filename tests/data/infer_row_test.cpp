@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Questions from rows, and what their records look like; text metrics.
+#include "data/infer_row.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "data/result_file.h"
+#include "data/text_metrics.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+Question question(const char* text) { return make_question({.value = Json::parse(text), .origin = {}}); }
+
+TEST(Question, TheAnswerOfARowIsItsLabel) {
+  const auto q = question(R"({"id": 7, "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  EXPECT_EQ(q.label, "b");
+  EXPECT_EQ(q.row.dump(), R"({"id":7,"messages":[{"role":"user","content":"a"}]})");
+  EXPECT_EQ(q.record("c", nullptr).dump(),
+            R"({"response":"c","labels":"b","logprobs":null,"id":7,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"c"}]})");
+  EXPECT_EQ(q.key(), row_key(q.record("whatever", Json::array())));
+}
+
+TEST(Question, OtherShapes) {
+  const auto q = question(R"({"query": "a", "response": "b", "system": "s", "history": [["x", "y"]]})");
+  EXPECT_EQ(q.label, "b");
+  EXPECT_EQ(q.row["messages"].dump(),
+            R"([{"role":"system","content":"s"},{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"a"}])");
+  EXPECT_EQ(question(R"({"query": "a"})").label, std::nullopt);
+  const auto tools = question(R"({"messages": [{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r"}]})");
+  EXPECT_EQ(tools.row["messages"].size(), 3u) << "taken as it stands";
+  EXPECT_EQ(question(R"({"conversations": [{"from":"human","value":"a"},{"from":"gpt","value":"b"}]})").label, "b");
+}
+
+TEST(Question, BadRows) {
+  EXPECT_THROW(question(R"([1])"), RowError);
+  EXPECT_THROW(question(R"({"x": 1})"), RowError);
+  EXPECT_THROW(question(R"({"messages": [{"role": "assistant", "content": "b"}]})"), RowError);
+  EXPECT_THROW(question(R"({"messages": [{"role": "user", "content": "a"}], "images": ["x.png"]})"), RowError);
+}
+
+TEST(Questions, SeveralFilesTwiceAndBadRows) {
+  const fs::path dir = fs::temp_directory_path() / str("apus-questions-", ::getpid());
+  fs::create_directories(dir);
+  write_file_atomic(dir / "a.jsonl", "{\"query\": \"0\"}\nbroken\n{\"query\": \"2\"}\n");
+  write_file_atomic(dir / "b.jsonl", "{\"query\": \"3\"}\n\n{\"query\": \"4\"}\n");
+  Questions all({(dir / "a.jsonl").string(), (dir / "b.jsonl").string()}, std::nullopt);
+  EXPECT_EQ(all.count(), 5);
+  for (int pass = 0; pass < 2; ++pass, all.rewind()) {
+    std::vector<int64_t> good, bad;
+    for (;;) {
+      try {
+        const auto q = all.next();
+        if (!q) break;
+        EXPECT_EQ(q->row["messages"][0]["content"], std::to_string(all.index()));
+        good.push_back(all.index());
+      } catch (const RowError&) {
+        bad.push_back(all.index());
+      }
+    }
+    EXPECT_EQ(good, (std::vector<int64_t>{0, 2, 3, 4}));
+    EXPECT_EQ(bad, (std::vector<int64_t>{1}));
+  }
+  Questions some({(dir / "a.jsonl").string(), (dir / "b.jsonl").string()}, 4);
+  EXPECT_EQ(some.count(), 4);
+  fs::remove_all(dir);
+}
+
+TEST(TextMetrics, Words) {
+  EXPECT_EQ(words_of("Hi, it's 3.5 \u4f60\u597d caf\u00e9"), (std::vector<std::string>{"Hi", ",", "it", "'", "s", "3", ".", "5", "\u4f60", "\u597d", "caf\u00e9"}));
+}
+
+TEST(TextMetrics, RougeByHand) {
+  const auto same = rouge("the cat sat", "the cat sat");
+  EXPECT_NEAR(same.rouge1, 1, 1e-6);
+  EXPECT_NEAR(same.rouge2, 1, 1e-6);
+  EXPECT_NEAR(same.rouge_l, 1, 1e-6);
+  // 3 of 4 and 3 of 5 words; 1 of 3 and 1 of 4 pairs; common in order: "the cat mat".
+  const auto r = rouge("the cat red mat", "the cat on a mat");
+  EXPECT_NEAR(r.rouge1, 2 * 0.75 * 0.6 / 1.35, 1e-6);
+  EXPECT_NEAR(r.rouge2, 2 * (1.0 / 3) * 0.25 / (1.0 / 3 + 0.25), 1e-6);
+  const double beta = 0.75 / 0.6;
+  EXPECT_NEAR(r.rouge_l, (1 + beta * beta) * 0.6 * 0.75 / (0.6 + beta * beta * 0.75), 1e-6);
+  EXPECT_EQ(rouge("", "a").rouge1, 0);
+  EXPECT_EQ(rouge("b", "a").rouge_l, 0);
+}
+
+TEST(TextMetrics, BleuByHand) {
+  EXPECT_NEAR(bleu4("abcdef", "abcdef"), 1, 1e-12);
+  EXPECT_EQ(bleu4("xyz", "abc"), 0);
+  // "abxd" against "abcd": 3/4, 1/3, none of 2 -> 1/(2*2), none of 1 -> 1/(4*1); equal lengths.
+  EXPECT_NEAR(bleu4("abxd", "abcd"), std::exp((std::log(0.75) + std::log(1.0 / 3) + std::log(0.25) + std::log(0.25)) / 4), 1e-12);
+  // Shorter than the reference: exp(1 - 6/5).
+  EXPECT_NEAR(bleu4("abcde", "abcdef"), std::exp(1 - 6.0 / 5), 1e-12);
+  TextMetrics m;
+  m.add("a b", "a b");
+  m.add("x", "y");
+  EXPECT_NEAR(m.result()[0].second, 50, 1e-5);
+  EXPECT_EQ(m.result()[3].first, "bleu-4");
+}
+
+}  // namespace
+}  // namespace apus

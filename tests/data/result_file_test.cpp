@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// Results in order, whatever order they are finished in and whenever the run is cut off.
+#include "data/result_file.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/random.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+class ResultFileTest : public ::testing::Test {
+ protected:
+  ResultFileTest() : dir(fs::temp_directory_path() / str("apus-results-", ::getpid())), path((dir / "out.jsonl").string()) { fs::create_directories(dir); }
+  ~ResultFileTest() override { fs::remove_all(dir); }
+
+  static Json row(int64_t i) { return {{"messages", Json::array({{{"role", "user"}, {"content", str("q", i / 2)}}})}, {"n", i / 2}}; }  // in pairs alike
+  static std::string key(int64_t i) {
+    Json r = row(i);
+    r["messages"].push_back(nullptr);
+    return row_key(r);
+  }
+  static Json record(int64_t i, const std::string& answer = "a") {
+    Json r = {{"response", answer}, {"labels", nullptr}, {"logprobs", nullptr}};
+    r.update(row(i));
+    r["messages"].push_back({{"role", "assistant"}, {"content", answer}});
+    return r;
+  }
+  std::vector<int64_t> written() const {
+    std::vector<int64_t> out;
+    std::istringstream in(read_file(path));
+    for (std::string line; std::getline(in, line);) out.push_back(Json::parse(line)["n"].get<int64_t>());
+    return out;
+  }
+  fs::path dir;
+  std::string path;
+};
+
+TEST_F(ResultFileTest, KeysForgetTheAnswer) {
+  EXPECT_EQ(row_key(record(3, "x")), row_key(record(3, "y")));
+  EXPECT_NE(row_key(record(3)), row_key(record(5)));
+}
+
+TEST_F(ResultFileTest, WritesInOrderWhatComesInAnyOrder) {
+  ResultFile f({.path = path, .write_every = 1});
+  f.begin();
+  for (const int64_t i : {4, 2, 0}) f.add(i, record(i));
+  EXPECT_EQ(written(), (std::vector<int64_t>{0}));
+  f.leave_out(1);
+  EXPECT_EQ(written(), (std::vector<int64_t>{0, 1}));
+  f.add(3, record(3));
+  f.close();
+  EXPECT_EQ(written(), (std::vector<int64_t>{0, 1, 1, 2}));
+  EXPECT_FALSE(fs::exists(path + ".unfinished"));
+}
+
+TEST_F(ResultFileTest, HoldsBackAsManyAsItIsTold) {
+  ResultFile f({.path = path, .write_every = 3, .seconds = 1000});
+  f.begin();
+  f.add(0, record(0));
+  f.add(1, record(1));
+  EXPECT_TRUE(written().empty());
+  f.add(2, record(2));
+  EXPECT_EQ(written().size(), 3u);
+}
+
+TEST_F(ResultFileTest, OtherRowsAreNotMixedIn) {
+  write_file_atomic(path, json_text(record(100)) + "\n");
+  ResultFile f({.path = path});
+  for (int64_t i = 0; i < 4; ++i) EXPECT_FALSE(f.finished_before(i, key(i)));
+  EXPECT_THROW(f.begin(), Error);
+  EXPECT_EQ(written(), (std::vector<int64_t>{50}));
+  ResultFile anew({.path = path, .resume = false});
+  anew.begin();
+  anew.add(0, record(0));
+  anew.close();
+  EXPECT_EQ(written(), (std::vector<int64_t>{0}));
+}
+
+TEST_F(ResultFileTest, ATornLineIsDroppedAndDoneAgain) {
+  write_file_atomic(path, json_text(record(0)) + "\n" + json_text(record(1)).substr(0, 20));
+  ResultFile f({.path = path});
+  EXPECT_EQ(f.finished_before(0, key(0)), "a");
+  EXPECT_FALSE(f.finished_before(1, key(1)));
+  f.begin();
+  f.add(1, record(1));
+  f.close();
+  EXPECT_EQ(written(), (std::vector<int64_t>{0, 0}));
+}
+
+// Runs that are cut off after any number of rows, finished in random order within a window, until all is done: every row
+// once, in order, and none that was finished is done again.
+TEST_F(ResultFileTest, CutOffAnywhereAndGoneOnWith) {
+  constexpr int64_t kRows = 30;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    Random random(seed);
+    fs::remove(path);
+    std::vector<int> times(kRows);
+    for (int run = 0;; ++run) {
+      ASSERT_LT(run, 200);
+      auto f = std::make_unique<ResultFile>(ResultFile::Spec{.path = path, .write_every = static_cast<int64_t>(1 + random.below(5)), .seconds = random.below(2) ? 0.0 : 1000});
+      std::vector<int64_t> open;
+      for (int64_t i = 0; i < kRows; ++i)
+        if (!f->finished_before(i, key(i))) open.push_back(i);
+      f->begin();
+      bool cut = false;
+      while (!open.empty() && !(cut = random.below(8) == 0)) {
+        const auto which = static_cast<std::ptrdiff_t>(random.below(std::min<uint64_t>(open.size(), 6)));
+        const int64_t i = open[static_cast<size_t>(which)];
+        open.erase(open.begin() + which);
+        ++times[static_cast<size_t>(i)];
+        i / 2 % 7 == 3 ? f->leave_out(i) : f->add(i, record(i));
+      }
+      if (cut) continue;  // what is in its memory is lost
+      f->close();
+      break;
+    }
+    std::vector<int64_t> wanted;
+    for (int64_t i = 0; i < kRows; ++i) {
+      if (i / 2 % 7 == 3) continue;
+      wanted.push_back(i / 2);
+      ASSERT_EQ(times[static_cast<size_t>(i)], 1) << "seed " << seed << " row " << i;
+    }
+    ASSERT_EQ(written(), wanted) << seed;
+    ASSERT_FALSE(fs::exists(path + ".unfinished"));
+  }
+}
+
+}  // namespace
+}  // namespace apus

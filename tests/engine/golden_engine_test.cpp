@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine on the golden checkpoints: greedy answers are transformers' own, whatever the batch, the chunks, the blocks,
+// preemption and the prefix cache do.
+#include <gtest/gtest.h>
+
+
+#include "engine/engine.h"
+#include "engine/generate.h"
+#include "tests/models/golden_batch.h"
+
+namespace apus {
+namespace {
+
+class GoldenEngine : public ::testing::TestWithParam<const char*> {
+ protected:
+  GoldenEngine() : c(GetParam()), device(golden::device()) {
+    model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = device, .own = [](const std::string&) { return true; }});
+    const auto rows = golden::unpad(c, "gen");
+    const at::Tensor ids = c.tensor("gen/new_ids");
+    for (size_t r = 0; r < rows.ids.size(); ++r) {
+      prompts.emplace_back(rows.ids[r].begin(), rows.ids[r].end());
+      const auto* row = ids.data_ptr<int64_t>() + static_cast<int64_t>(r) * ids.size(1);
+      wanted.emplace_back(row, row + ids.size(1));
+    }
+    greedy.max_new_tokens = ids.size(1);
+  }
+  std::unique_ptr<Engine> engine(EngineSpec spec) const {
+    return std::make_unique<Engine>(*model, at::TensorOptions().dtype(at::kFloat).device(device), spec);
+  }
+  int64_t bytes(int64_t blocks, int64_t block_size) const {
+    const auto& s = model->shape();
+    return blocks * KvCache::bytes_per_block({s.layers, 0, block_size, s.kv_heads, s.head_dim}, 4);
+  }
+  void expect_golden(Engine& e) const {
+    const auto got = generate(e, prompts, greedy);
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_EQ(got[i].error, "");
+      EXPECT_EQ(got[i].ids(), wanted[i]) << "row " << i;
+    }
+  }
+  golden::Case c;
+  c10::Device device;
+  std::unique_ptr<Model> model;
+  std::vector<std::vector<int32_t>> prompts, wanted;
+  Sampling greedy{.temperature = 0, .ignore_eos = true};
+};
+
+TEST_P(GoldenEngine, GreedyInOneBatch) {
+  const auto e = engine({.cache_bytes = bytes(64, 16)});
+  expect_golden(*e);
+  expect_golden(*e);  // the second time from the prefix cache
+}
+
+TEST_P(GoldenEngine, GreedyInSmallChunks) {
+  const auto e = engine({.block_size = 4, .max_step_tokens = 3, .max_sequences = 3, .cache_bytes = bytes(64, 4)});
+  expect_golden(*e);
+}
+
+TEST_P(GoldenEngine, GreedyOneByOne) {
+  const auto e = engine({.max_sequences = 1, .cache_bytes = bytes(64, 16), .prefix_caching = false});
+  expect_golden(*e);
+}
+
+TEST_P(GoldenEngine, GreedyWithPreemption) {
+  // Blocks for all prompts, and for any one answer alone, but not for all answers.
+  size_t longest = 0, together = 0;
+  for (const auto& p : prompts) longest = std::max(longest, p.size()), together += p.size() / 2 + 1;
+  const auto blocks = static_cast<int64_t>(std::max(together, (longest + wanted[0].size()) / 2)) + 2;
+  const auto e = engine({.block_size = 2, .max_step_tokens = 8, .max_sequences = 8, .cache_bytes = bytes(blocks, 2), .prefix_caching = false});
+  expect_golden(*e);
+  e->sleep();  // the statistics after all of it
+  EXPECT_GT(e->stats().preemptions, 0);
+}
+
+TEST_P(GoldenEngine, LogProbsAreThoseOfTheGoldenLogits) {
+  const auto e = engine({.cache_bytes = bytes(64, 16)});
+  Sampling s = greedy;
+  s.top_logprobs = 3;
+  const auto got = generate(*e, prompts, s);
+  for (size_t r = 0; r < prompts.size(); ++r)
+    for (size_t n = 0; n < wanted[r].size(); ++n) {
+      const at::Tensor logits = c.tensor("gen/step_logits")[static_cast<int64_t>(n)][static_cast<int64_t>(r)];
+      const at::Tensor expected = logits.log_softmax(-1);
+      ASSERT_EQ(got[r].tokens[n].top.size(), 3u);
+      EXPECT_NEAR(got[r].tokens[n].logprob, expected[wanted[r][n]].item<double>(), 6e-4);
+      for (const auto& [id, logprob] : got[r].tokens[n].top) EXPECT_NEAR(logprob, expected[id].item<double>(), 6e-4);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Text, GoldenEngine,
+                         ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen2_sliding", "qwen3", "qwen3_yarn", "qwen3_moe_norm",
+                                           "qwen3_moe_nonorm", "llama3"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// config.json with one thing changed at random: a model or a clear error, never a crash, a hang or endless memory.
+#include <nlohmann/json.hpp>
+
+#include "base/random.h"
+#include "models/presets.h"
+#include "tests/golden.h"
+
+namespace apus {
+namespace {
+
+Json strange_value(Random& random) {
+  static const std::vector<Json> values{nullptr, true,  0,     -1,   1,      3,    7,       1e300, -0.5, 1e-320, 65537, 4096, int64_t{1} << 41, INT64_MIN, "",
+                                        "yarn",  "x",   Json::array(), Json::array({1, "a"}), Json::object(), Json{{"rope_type", "llama3"}}};
+  return values[random.below(values.size())];
+}
+
+TEST(ModelConfig, AnyOneStrangeValueGivesAModelOrAnError) {
+  Random random(7);
+  int models = 0, errors = 0;
+  for (const char* preset : {"tiny", "tiny-moe", "llama3.2-1b", "mistral-7b"}) {
+    const Json plain = preset_config(preset);
+    std::vector<std::string> keys{"layer_types", "sliding_window", "rope_parameters", "head_dim", "max_window_layers"};
+    for (const auto& [key, value] : plain.items()) keys.push_back(key);
+    for (const auto& key : keys) {
+      for (int round = 0; round < 12; ++round) {
+        Json config = plain;
+        config[key] = strange_value(random);
+        if (config.contains("use_sliding_window")) config["use_sliding_window"] = true;
+        try {
+          make_model(config);
+          ++models;
+        } catch (const Error& e) {
+          EXPECT_EQ(e.at.fault, Fault::Model) << key << " = " << config[key] << ": " << e.what();
+          ++errors;
+        }
+      }
+    }
+  }
+  EXPECT_GT(models, 100);
+  EXPECT_GT(errors, 100);
+}
+
+}  // namespace
+}  // namespace apus
