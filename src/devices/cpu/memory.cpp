@@ -121,12 +121,20 @@ Heap& heap() {
 // No `override`: whether allocate is const differs between versions of libtorch, and copy_data is not in all of them.
 class KeepingAllocator final : public c10::Allocator {
  public:
-  explicit KeepingAllocator(c10::Allocator* small) : small_(small) {}
+  explicit KeepingAllocator(c10::Allocator* small) : small_(small) { small_deleter() = small->raw_deleter(); }
   c10::DataPtr allocate(size_t bytes) const { return get(bytes); }
   c10::DataPtr allocate(size_t bytes) { return get(bytes); }
   void copy_data(void* to, const void* from, size_t bytes) const { std::memcpy(to, from, bytes); }
+  // For users without a DataPtr, such as the scratch memory of libtorch's oneDNN.
+  c10::DeleterFnPtr raw_deleter() const {
+    return [](void* p) { heap().owns(p) ? heap().give(p) : small_deleter()(p); };
+  }
 
  private:
+  static c10::DeleterFnPtr& small_deleter() {
+    static c10::DeleterFnPtr deleter = nullptr;
+    return deleter;
+  }
   c10::DataPtr get(size_t bytes) const {
     void* data = bytes >= kLarge ? heap().take(bytes) : nullptr;
     return data ? c10::DataPtr{data, data, [](void* p) { heap().give(p); }, c10::Device(c10::kCPU)} : small_->allocate(bytes);
