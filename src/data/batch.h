@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/sample.h"
 #include "nn/step.h"
 
 namespace apus {
@@ -21,5 +22,8 @@ struct Batch {
 
   Batch to(at::Device device) const;
 };
+
+// Samples one behind the other, on the host. The last token of a sample has no label, and the first one is none.
+Batch collate(const std::vector<Sample>& samples);
 
 }  // namespace apus

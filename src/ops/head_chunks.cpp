@@ -30,10 +30,11 @@ at::Tensor LabelledTokens::spread(const at::Tensor& x) const {
   return at::zeros(sizes, x.options()).index_copy_(0, row_, x);
 }
 
-// 32 MB of f32 logits keep a processor's caches and memory at peace; an accelerator wants more rows per matmul.
-int64_t LabelledTokens::default_chunk(int64_t vocabulary) const {
+// 32 MB of f32 logits keep a processor's caches and memory at peace; an accelerator wants more rows per matmul. A run
+// also reads and writes the head's gradient once, which few rows do not repay.
+int64_t LabelledTokens::default_chunk(int64_t vocabulary, bool head_gradient) const {
   const int64_t bytes = int64_t{hidden.is_cpu() ? 32 : 256} << 20;
-  return std::max<int64_t>(16, bytes / (4 * std::max<int64_t>(1, vocabulary)));
+  return std::max<int64_t>(head_gradient ? 128 : 16, bytes / (4 * std::max<int64_t>(1, vocabulary)));
 }
 
 at::Tensor chunk_logits(const LabelledTokens& tokens, const at::Tensor& head_VD, int64_t begin, int64_t n) {
@@ -53,8 +54,13 @@ void HeadGradients::add(int64_t begin, const at::Tensor& dlogits_nV) {
   const at::Tensor x = tokens_.hidden.narrow(0, begin, d.size(0));
   if (d.scalar_type() == head_sum_.scalar_type()) {
     head_sum_.addmm_(d.t(), x);
-  } else {
-    head_sum_.add_(matmul(d.t(), x));
+    return;
+  }
+  // A part of the vocabulary at a time: the product of all of it would be as large as the head.
+  const int64_t part = int64_t{1} << 14, vocabulary = d.size(1);
+  for (int64_t v = 0; v < vocabulary; v += part) {
+    const int64_t n = std::min(part, vocabulary - v);
+    head_sum_.narrow(0, v, n).add_(matmul(d.narrow(1, v, n).t(), x));
   }
 }
 

@@ -20,15 +20,15 @@ class LabelledTokens {
 
   // Calls fn(begin, n) for runs of at most `chunk` tokens; 0: as many as keep the f32 logits of one run small.
   template <class Fn>
-  void for_chunks(int64_t vocabulary, int64_t chunk, Fn&& fn) const {
-    const int64_t step = chunk > 0 ? chunk : default_chunk(vocabulary);
+  void for_chunks(int64_t vocabulary, int64_t chunk, bool head_gradient, Fn&& fn) const {
+    const int64_t step = chunk > 0 ? chunk : default_chunk(vocabulary, head_gradient);
     for (int64_t begin = 0; begin < count(); begin += step) fn(begin, std::min(step, count() - begin));
   }
 
   at::Tensor hidden, label;  // [count, D], int64 [count]
 
  private:
-  int64_t default_chunk(int64_t vocabulary) const;
+  int64_t default_chunk(int64_t vocabulary, bool head_gradient) const;
   int64_t total_;
   at::Tensor row_;  // undefined: all tokens
 };

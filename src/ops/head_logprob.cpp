@@ -24,7 +24,7 @@ Triple forward(const at::Tensor& hidden, const at::Tensor& head, const at::Tenso
   const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
   at::Tensor logprob = at::empty({tokens.count()}, wide), lse = at::empty({tokens.count()}, wide), entropy;
   if (need_entropy) entropy = at::empty({tokens.count()}, wide);
-  tokens.for_chunks(head.size(0), chunk, [&](int64_t begin, int64_t n) {
+  tokens.for_chunks(head.size(0), chunk, /*head_gradient=*/false, [&](int64_t begin, int64_t n) {
     const at::Tensor logits = chunk_logits(tokens, head, begin, n).div_(temperature);
     const at::Tensor sum = at::logsumexp(logits, -1);
     logprob.narrow(0, begin, n).copy_(logits.gather(1, tokens.label.narrow(0, begin, n).unsqueeze(1)).squeeze(1) - sum);
@@ -48,7 +48,7 @@ Pair backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_ent
   const at::Tensor lse_n1 = pick(lse), entropy_n1 = pick(entropy), into_logprob = pick(grad_logprob),
                    into_entropy = pick(grad_entropy);
   HeadGradients gradients(tokens, head, need_hidden, need_head);
-  tokens.for_chunks(head.size(0), chunk, [&](int64_t begin, int64_t n) {
+  tokens.for_chunks(head.size(0), chunk, need_head, [&](int64_t begin, int64_t n) {
     const auto part = [&](const at::Tensor& x) { return x.narrow(0, begin, n); };
     at::Tensor d = chunk_logits(tokens, head, begin, n).div_(temperature).sub_(part(lse_n1));  // log p
     if (into_entropy.defined()) {

@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
-#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -22,13 +21,14 @@ namespace {
 
 using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-// From logits to d loss / d logits, in place: factor * (softmax - (1 - smoothing) onehot - smoothing / V).
-at::Tensor logit_gradient(at::Tensor logits_nV, const at::Tensor& lse_n, const at::Tensor& label_n,
+// From exp(logit - largest), whose sums over the vocabulary are `sum`, to d loss / d logit, in place:
+// factor * (softmax - (1 - smoothing) onehot - smoothing / V).
+at::Tensor logit_gradient(at::Tensor power_nV, const at::Tensor& sum_n, const at::Tensor& label_n,
                           const at::Tensor& factor_n, double smoothing) {
   const at::Tensor factor = factor_n.unsqueeze(1);
-  logits_nV.sub_(lse_n.unsqueeze(1)).exp_();
-  if (smoothing > 0) logits_nV.sub_(smoothing / static_cast<double>(logits_nV.size(1)));
-  return logits_nV.mul_(factor).scatter_add_(1, label_n.unsqueeze(1), factor * (smoothing - 1));
+  power_nV.mul_(factor / sum_n.unsqueeze(1));
+  if (smoothing > 0) power_nV.sub_(factor * (smoothing / static_cast<double>(power_nV.size(1))));
+  return power_nV.scatter_add_(1, label_n.unsqueeze(1), factor * (smoothing - 1));
 }
 
 Results forward(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label, const OptionalTensor& weight,
@@ -40,18 +40,20 @@ Results forward(const at::Tensor& hidden, const at::Tensor& head, const at::Tens
   at::Tensor loss_sum = at::zeros({}, wide), nll = at::empty({tokens.count()}, wide);
   at::Tensor correct = at::empty({tokens.count()}, label.options().dtype(at::kBool));
   HeadGradients gradients(tokens, head, need_hidden, need_head);
-  tokens.for_chunks(head.size(0), chunk, [&](int64_t begin, int64_t n) {
+  tokens.for_chunks(head.size(0), chunk, need_head, [&](int64_t begin, int64_t n) {
     const at::Tensor logits = chunk_logits(tokens, head, begin, n), y = tokens.label.narrow(0, begin, n);
-    const at::Tensor lse = at::logsumexp(logits, -1);
-    const at::Tensor chunk_nll = lse - logits.gather(1, y.unsqueeze(1)).squeeze(1);
+    const auto [largest, best] = logits.max(-1);
+    const at::Tensor picked = logits.gather(1, y.unsqueeze(1)).squeeze(1);
+    const at::Tensor mean = smoothing > 0 ? logits.mean(-1) : at::Tensor();
+    const at::Tensor power = logits.sub_(largest.unsqueeze(1)).exp_(), sum = power.sum(-1), lse = largest + sum.log();
+    const at::Tensor chunk_nll = lse - picked;
     nll.narrow(0, begin, n).copy_(chunk_nll);
-    correct.narrow(0, begin, n).copy_(logits.argmax(-1) == y);
+    correct.narrow(0, begin, n).copy_(best == y);
     at::Tensor factor = token_weight.narrow(0, begin, n);
     if (dft) factor = factor * at::exp(-chunk_nll);
-    const at::Tensor loss =
-        smoothing > 0 ? chunk_nll * (1 - smoothing) + (lse - logits.mean(-1)) * smoothing : chunk_nll;
+    const at::Tensor loss = smoothing > 0 ? chunk_nll * (1 - smoothing) + (lse - mean) * smoothing : chunk_nll;
     loss_sum.add_((loss * factor).sum());
-    if (gradients.needed()) gradients.add(begin, logit_gradient(logits, lse, y, factor, smoothing));
+    if (gradients.needed()) gradients.add(begin, logit_gradient(power, sum, y, factor, smoothing));
   });
   return {loss_sum, tokens.spread(nll), tokens.spread(correct), gradients.hidden(), gradients.head()};
 }

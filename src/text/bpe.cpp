@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/bpe.h"
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <queue>
@@ -13,6 +14,8 @@ void MergeTable::reserve(size_t rules) {
   cells_.assign(cells, kEmpty);
   mask_ = cells - 1;
   shift_ = 64 - std::countr_zero(cells);
+  filter_.assign(std::max<size_t>(1, cells / 8), 0);
+  filter_shift_ = 64 - std::countr_zero(filter_.size() * 64);
   results_.reserve(rules);
 }
 
@@ -22,7 +25,9 @@ void MergeTable::add(int32_t left, int32_t right, int32_t result) {
 }
 
 void MergeTable::put(uint64_t key, uint64_t rank) {
-  size_t i = mix(key) >> shift_;
+  const uint64_t hash = mix(key);
+  filter_[hash >> filter_shift_ >> 6] |= uint64_t{1} << (hash >> filter_shift_ & 63);
+  size_t i = hash >> shift_;
   while (cells_[i] != kEmpty && cells_[i] >> 22 != key) i = (i + 1) & mask_;
   cells_[i] = key << 22 | rank;
 }
@@ -69,23 +74,27 @@ void WholeCharacters::build(const Vocabulary& bytes, const MergeTable& rules) {
 }
 
 size_t merge_few(const MergeTable& rules, int32_t* id, uint32_t* begin, size_t n) {
-  uint32_t rank[kFewSymbols];  // of merging i and i + 1
-  for (size_t i = 0; i + 1 < n; ++i) rank[i] = rules.rank(id[i], id[i + 1]);
+  // Of merging i and i + 1. Rank and place fit one word, so that finding the least needs no branches.
+  static_assert(MergeTable::kMaxRules < (size_t{1} << 22) && kFewSymbols <= 128);
+  constexpr uint32_t kNever = ~0u << 7;
+  uint32_t rank[kFewSymbols];
+  const auto look = [&](size_t i) {
+    const uint32_t found = rules.rank(id[i], id[i + 1]);
+    rank[i] = found == MergeTable::kNone ? kNever : found << 7;
+  };
+  for (size_t i = 0; i + 1 < n; ++i) look(i);
   while (n > 1) {
-    size_t at = 0;
-    uint32_t best = rank[0];
-    for (size_t i = 1; i + 1 < n; ++i)
-      if (rank[i] < best) best = rank[i], at = i;
-    if (best == MergeTable::kNone) break;
-    id[at] = rules.result(best);
+    uint32_t best = kNever;
+    for (uint32_t i = 0; i + 1 < n; ++i) best = std::min(best, rank[i] | i);
+    if (best >= kNever) break;
+    const size_t at = best & 127;
+    id[at] = rules.result(best >> 7);
     --n;
-    std::memmove(id + at + 1, id + at + 2, (n - at - 1) * sizeof *id);
+    for (size_t i = at + 1; i < n; ++i) id[i] = id[i + 1];
+    for (size_t i = at + 1; i + 1 < n; ++i) rank[i] = rank[i + 1];
     if (begin) std::memmove(begin + at + 1, begin + at + 2, (n - at) * sizeof *begin);
-    if (at + 1 < n) {
-      std::memmove(rank + at + 1, rank + at + 2, (n - at - 2) * sizeof *rank);
-      rank[at] = rules.rank(id[at], id[at + 1]);
-    }
-    if (at > 0) rank[at - 1] = rules.rank(id[at - 1], id[at]);
+    if (at + 1 < n) look(at);
+    if (at > 0) look(at - 1);
   }
   return n;
 }

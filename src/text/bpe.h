@@ -22,8 +22,9 @@ class MergeTable {
 
   // The rank of merging two ids, kNone if they do not merge.
   uint32_t rank(int32_t left, int32_t right) const {
-    const uint64_t key = static_cast<uint64_t>(left) << 21 | static_cast<uint64_t>(right);
-    for (size_t i = mix(key) >> shift_;; i = (i + 1) & mask_) {
+    const uint64_t key = static_cast<uint64_t>(left) << 21 | static_cast<uint64_t>(right), hash = mix(key);
+    if (!(filter_[hash >> filter_shift_ >> 6] >> (hash >> filter_shift_ & 63) & 1)) return kNone;
+    for (size_t i = hash >> shift_;; i = (i + 1) & mask_) {
       const uint64_t cell = cells_[i];
       if (cell >> 22 == key) return static_cast<uint32_t>(cell & kMaxRules);
       if (cell == kEmpty) return kNone;
@@ -38,6 +39,8 @@ class MergeTable {
   static constexpr uint64_t kEmpty = ~uint64_t{0};
   void put(uint64_t key, uint64_t rank);
   std::vector<uint64_t> cells_ = std::vector<uint64_t>(2, kEmpty);
+  std::vector<uint64_t> filter_ = std::vector<uint64_t>(1, 0);  // one bit a cell, eight times as many: most pairs have no rule
+  int filter_shift_ = 58;
   std::vector<int32_t> results_;
   size_t mask_ = 1;
   int shift_ = 63;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a model says, taken apart: reasoning (<think>...</think>), tool calls in the format its template teaches, and the
-// rest as content; for whole texts, and for a stream without ever showing half a marker.
+// rest as content; for whole texts, and for a stream without ever showing half a marker. Newlines around reasoning and
+// before calls belong to the format and are dropped.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/json.h"
 
 namespace apus {
 
@@ -46,9 +49,12 @@ struct ChatParserOptions {
   ToolFormat format = ToolFormat::None;
   bool reasoning = true;            // split off <think>...</think>
   bool starts_in_reasoning = false;  // the prompt ended with <think>
+  bool whole_calls = false;          // show a call only when it is complete and valid, not while it grows
+  const Json* tools = nullptr;       // what may be called: QwenCoder's parameters take their types from here
 };
 
-// Feed it the text as it comes; every delta is final. A call that turns out malformed comes back as content.
+// Feed it the text as it comes; every delta is final. A malformed call comes back as content; one that turns out malformed
+// only after its first arguments were shown ends there, and the rest comes as content.
 class ChatParser {
  public:
   explicit ChatParser(ChatParserOptions options);
@@ -61,6 +67,7 @@ class ChatParser {
   std::unique_ptr<State> state_;
 };
 
-ChatPieces parse_chat(std::string_view text, const ChatParserOptions& options);
+// A whole text at once; calls that are not complete and valid stay in the content.
+ChatPieces parse_chat(std::string_view text, ChatParserOptions options);
 
 }  // namespace apus

@@ -38,11 +38,11 @@ inline const DeviceChoice& device() {
   return choice;
 }
 
-// Types the device computes with; the finite differences need f64.
+// Types the device computes with. On the processor that is also f16, which models there avoid but the ops must know.
 inline std::vector<at::ScalarType> dtypes() {
   std::vector<at::ScalarType> out;
-  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16})
-    if (device().kind->supports(type)) out.push_back(type);
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
+    if (device().device.is_cpu() || device().kind->supports(type)) out.push_back(type);
   return out;
 }
 

@@ -16,6 +16,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "text/jinja.h"
 #include "text/tokenizer.h"
 
 namespace apus::golden_text {
@@ -41,7 +42,7 @@ inline std::vector<Json> lines(const fs::path& path) {
   std::vector<Json> rows;
   std::istringstream in(read_file(path));
   for (std::string line; std::getline(in, line);)
-    if (!line.empty()) rows.push_back(Json::parse(line));
+    if (!line.empty()) rows.push_back(parse_exact_json(line));
   return rows;
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 
@@ -11,6 +12,7 @@
 #include "device/device.h"
 #include "devices/cpu/host.h"
 #include "devices/cpu/isa.h"
+#include "devices/cpu/memory.h"
 #include "tensor/compat.h"
 
 namespace apus {
@@ -26,12 +28,16 @@ class CpuKind final : public DeviceKind {
   void open() override {  // libtorch's own guess is one thread on some virtual machines
     std::call_once(opened_, [] {
       if (!std::getenv("OMP_NUM_THREADS") && !std::getenv("MKL_NUM_THREADS")) at::set_num_threads(cpu::default_threads());
+      cpu::keep_large_tensors();
     });
   }
   int count() const override { return 1; }
   std::string label(int) const override { return cpu::processor_name(); }
-  Memory memory(int) const override { return {cpu::memory_total(), cpu::memory_free(), cpu::peak_resident()}; }
+  Memory memory(int) const override {
+    return {cpu::memory_total(), std::min(cpu::memory_total(), cpu::memory_free() + cpu::heap_use().kept), cpu::peak_resident()};
+  }
   void reset_peak(int) override { cpu::reset_peak_resident(); }
+  void release_cached() override { cpu::release_kept(); }
   void synchronize(int) const override {}
   void seed(uint64_t seed) override {
     at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);

@@ -118,16 +118,14 @@ inline void adamw(int64_t n, float* param, const float* grad, float* m, float* v
 
 template <class E>
 double sum_of_squares(int64_t n, const E* x) {
+  using Doubles = double __attribute__((vector_size(8 * kWidth)));
+  Doubles squares{};
+  by_vectors(n, [&](int64_t j, auto whole) {
+    const Doubles v = __builtin_convertvector(get<whole>(x, j, n), Doubles);
+    squares += v * v;
+  });
   double sum = 0;
-  for (int64_t begin = 0; begin < n; begin += 4096) {
-    const int64_t count = n - begin < 4096 ? n - begin : 4096;
-    Floats squares{};
-    by_vectors(count, [&](int64_t j, auto whole) {
-      const Floats v = get<whole>(x + begin, j, count);
-      squares += v * v;
-    });
-    sum += total(squares);
-  }
+  for (int i = 0; i < kWidth; ++i) sum += squares[i];
   return sum;
 }
 

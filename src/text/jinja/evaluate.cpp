@@ -48,13 +48,11 @@ Value Interpreter::eval(const Expr& expr) {
     case Expr::Kind::Call: return eval_call(expr);
     case Expr::Kind::Filter: {
       const Value value = part(0);
-      if (!expr.filter) trouble("No filter named '", expr.name, "' found.");
-      return expr.filter->apply(*this, value, eval_args(expr));
+      return apply(expr.filter, expr.name, value, eval_args(expr));
     }
     case Expr::Kind::Test: {
       const Value value = part(0);
-      if (!expr.test) trouble("No test named '", expr.name, "' found.");
-      return expr.test->holds(*this, value, eval_args(expr));
+      return holds(expr.test, expr.name, value, eval_args(expr));
     }
     case Expr::Kind::Not: return !truthy(part(0));
     case Expr::Kind::And: {
@@ -194,15 +192,18 @@ Value Interpreter::call(const Value& callee, const Args& args) {
   }
 }
 
-Value Interpreter::apply_filter(const std::string& name, const Value& value, const Args& args) {
-  const FilterEntry* filter = find_filter(name);
+Value Interpreter::apply(const FilterEntry* filter, const std::string& name, const Value& value, const Args& args) {
   if (!filter) trouble("No filter named '", name, "'.");
+  if (!filter->takes_arguments && !(args.positional.empty() && args.keyword.empty())) trouble(name, "() takes no arguments");
   return filter->apply(*this, value, args);
 }
 
-bool Interpreter::apply_test(const std::string& name, const Value& value, const Args& args) {
-  const TestEntry* test = find_test(name);
+bool Interpreter::holds(const TestEntry* test, const std::string& name, const Value& value, const Args& args) {
   if (!test) trouble("No test named '", name, "'.");
+  const size_t given = args.positional.size();
+  if (given != size_t{test->takes_argument} || !args.keyword.empty()) {
+    trouble("the test '", name, "' takes ", test->takes_argument ? "one argument" : "no arguments", ", ", given, " given");
+  }
   return test->holds(*this, value, args);
 }
 

@@ -34,8 +34,8 @@ Value map(In in, V value, A args) {
     });
   }
   const std::string name = name_of(args.positional[0], "filter");
-  return in.heap.generator(value, [&in, name, rest = without_first(args, 1)](Value& item) {
-    item = in.apply_filter(name, item, rest);
+  return in.heap.generator(value, [&in, name, filter = find_filter(name), rest = without_first(args, 1)](Value& item) {
+    item = in.apply(filter, name, item, rest);
     return true;
   });
 }
@@ -51,9 +51,9 @@ Value select(In in, V value, A args) {
   }
   std::string test;
   if (args.positional.size() > used) test = name_of(args.positional[used++], "test");
-  return in.heap.generator(value, [&in, path, test, rest = without_first(args, used)](Value& item) {
+  return in.heap.generator(value, [&in, path, test, entry = find_test(test), rest = without_first(args, used)](Value& item) {
     const Value subject = in.attribute_path(item, path);
-    return (test.empty() ? truthy(subject) : in.apply_test(test, subject, rest)) == kKeep;
+    return (test.empty() ? truthy(subject) : in.holds(entry, test, subject, rest)) == kKeep;
   });
 }
 

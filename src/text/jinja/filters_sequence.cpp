@@ -251,11 +251,11 @@ Value choose(In in, V value, A) {
 Value size(In in, V value, A) { return value.is(Kind::Loop) ? in.member(value, "length") : Value(length(value)); }
 
 constexpr FilterEntry kFilters[] = {
-    {"batch", batch},       {"dictsort", dictsort}, {"first", first}, {"groupby", groupby}, {"items", items},
-    {"join", join},         {"last", last},         {"reverse", reverse}, {"slice", slice}, {"sort", sort},
-    {"sum", sum},           {"unique", unique},     {"random", choose},
-    {"count", size}, {"length", size},
-    {"list", [](In in, V v, A) { return in.heap.list(iterate(in.heap, v)); }},
+    {"batch", batch},       {"dictsort", dictsort}, {"first", first, false}, {"groupby", groupby}, {"items", items, false},
+    {"join", join},         {"last", last, false},         {"reverse", reverse, false}, {"slice", slice}, {"sort", sort},
+    {"sum", sum},           {"unique", unique},     {"random", choose, false},
+    {"count", size, false}, {"length", size, false},
+    {"list", [](In in, V v, A) { return in.heap.list(iterate(in.heap, v)); }, false},
     {"max", [](In in, V v, A args) { return extreme(in, v, args, "max", true); }},
     {"min", [](In in, V v, A args) { return extreme(in, v, args, "min", false); }},
 };

@@ -231,7 +231,7 @@ Value xmlattr(In in, V value, A args) {
 Value filesizeformat(In in, V value, A args) {
   const Bound bound(args, "filesizeformat", {"binary"});
   const bool binary = bound.has(0) && truthy(bound[0]);
-  const Value number = in.apply_filter("float", value, {});
+  const Value number = in.apply(find_filter("float"), "float", value, {});
   const double bytes = to_real(number), base = binary ? 1024 : 1000;
   if (bytes == 1) return in.text("1 Byte");
   if (bytes < base) return in.text(integer_text(real_to_integer(in.heap, bytes)) + " Bytes");
@@ -253,15 +253,15 @@ Value replace(In in, V value, A args) {
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"capitalize", [](In in, V v, A) { return like(in, v, capitalize(soft(in, v).bytes())); }},
+    {"capitalize", [](In in, V v, A) { return like(in, v, capitalize(soft(in, v).bytes())); }, false},
     {"center", [](In in, V v, A args) {
        const Bound bound(args, "center", {"width"});
        return center_text(in, soft(in, v), bound.has(0) ? to_index(bound[0], "center") : 80, " ");
      }},
-    {"e", [](In in, V v, A) { return escaped(in, v); }},
-    {"escape", [](In in, V v, A) { return escaped(in, v); }},
+    {"e", [](In in, V v, A) { return escaped(in, v); }, false},
+    {"escape", [](In in, V v, A) { return escaped(in, v); }, false},
     {"filesizeformat", filesizeformat},
-    {"forceescape", [](In in, V v, A) { return in.heap.text(escape_html(to_text(in.heap, v)), true); }},
+    {"forceescape", [](In in, V v, A) { return in.heap.text(escape_html(to_text(in.heap, v)), true); }, false},
     {"format", [](In in, V v, A args) {
        if (!args.positional.empty() && !args.keyword.empty()) trouble("can't handle positional and keyword arguments at the same time");
        if (args.keyword.empty()) return format_percent(in, soft(in, v), in.heap.tuple(args.positional));
@@ -270,13 +270,13 @@ constexpr FilterEntry kFilters[] = {
        return format_percent(in, soft(in, v), {Kind::Dict, dict});
      }},
     {"indent", indent},
-    {"lower", [](In in, V v, A) { return like(in, v, lower(soft(in, v).bytes())); }},
-    {"upper", [](In in, V v, A) { return like(in, v, upper(soft(in, v).bytes())); }},
+    {"lower", [](In in, V v, A) { return like(in, v, lower(soft(in, v).bytes())); }, false},
+    {"upper", [](In in, V v, A) { return like(in, v, upper(soft(in, v).bytes())); }, false},
     {"replace", replace},
-    {"safe", [](In in, V v, A) { return in.heap.text(to_text(in.heap, v), true); }},
-    {"string", [](In in, V v, A) { return soft(in, v); }},
-    {"striptags", striptags},
-    {"title", title_words},
+    {"safe", [](In in, V v, A) { return in.heap.text(to_text(in.heap, v), true); }, false},
+    {"string", [](In in, V v, A) { return soft(in, v); }, false},
+    {"striptags", striptags, false},
+    {"title", title_words, false},
     {"trim", [](In in, V v, A args) {
        const Bound bound(args, "trim", {"chars"});
        const Value text = soft(in, v);
@@ -286,8 +286,8 @@ constexpr FilterEntry kFilters[] = {
        return like(in, v, std::string(strip_left(strip_right(text.bytes(), set), set)));
      }},
     {"truncate", truncate},
-    {"urlencode", urlencode},
-    {"wordcount", wordcount},
+    {"urlencode", urlencode, false},
+    {"wordcount", wordcount, false},
     {"wordwrap", wordwrap},
     {"xmlattr", xmlattr},
 };

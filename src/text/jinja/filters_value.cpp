@@ -128,13 +128,13 @@ Value attr(In in, V value, A args) {
 }
 
 constexpr FilterEntry kFilters[] = {
-    {"abs", absolute},
+    {"abs", absolute, false},
     {"attr", attr},
     {"d", fallback},
     {"default", fallback},
     {"float", to_float},
     {"int", to_int},
-    {"pprint", pretty},
+    {"pprint", pretty, false},
     {"round", round_filter},
     {"tojson", tojson},
 };

@@ -45,11 +45,13 @@ struct LoopObject : Object {
 struct FilterEntry {
   const char* name;
   Value (*apply)(Interpreter&, const Value&, const Args&);
+  bool takes_arguments = true;
 };
 
 struct TestEntry {
   const char* name;
   bool (*holds)(Interpreter&, const Value&, const Args&);
+  bool takes_argument = false;
 };
 
 const FilterEntry* find_filter(std::string_view name);
@@ -84,8 +86,8 @@ class Interpreter {
   Value item(const Value& base, const Value& key);
   Value slice(const Value& base, const Value& start, const Value& stop, const Value& step);
   Value binary(char op, const Value& a, const Value& b);
-  Value apply_filter(const std::string& name, const Value& value, const Args& args);
-  bool apply_test(const std::string& name, const Value& value, const Args& args);
+  Value apply(const FilterEntry* filter, const std::string& name, const Value& value, const Args& args);
+  bool holds(const TestEntry* test, const std::string& name, const Value& value, const Args& args);
   Value attribute_path(Value value, const std::vector<Value>& path, const Value* fallback = nullptr);
   Value text(std::string bytes) { return heap.text(std::move(bytes)); }
   bool autoescape() const { return autoescape_; }

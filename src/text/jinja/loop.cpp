@@ -17,10 +17,9 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& stmt, const ScopePtr& outer,
 
   const ScopePtr before = scope_;
   ScopePtr inner = std::make_shared<Scope>(Scope{outer, {}});
-  bool any = false;
+  bool finished = false;  // a round to its end: Jinja runs the else part also when every round was left by break or continue
   Flow flow = Flow::Normal;
   while (flow != Flow::Break && advance(loop)) {
-    any = true;
     if (inner.use_count() > 1) inner = std::make_shared<Scope>(Scope{outer, {}});  // a macro of the last round keeps it
     else inner->variables.clear();
     inner->set(stmt.symbol, Value(Kind::Loop, &loop));
@@ -28,9 +27,10 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& stmt, const ScopePtr& outer,
     assign(*stmt.exprs[0], loop.current);
     flow = run_body(stmt.bodies[0]);
     scope_ = before;
+    finished = finished || flow == Flow::Normal;
   }
   loop.items = {};  // a macro may still hold the loop; nobody needs its items
-  if (any || stmt.bodies[1].empty()) return Flow::Normal;
+  if (finished || stmt.bodies[1].empty()) return Flow::Normal;
   scope_ = std::make_shared<Scope>(Scope{outer, {}});
   flow = run_body(stmt.bodies[1]);
   scope_ = before;

@@ -13,11 +13,6 @@ using In = Interpreter&;
 using V = const Value&;
 using A = const Args&;
 
-const Value& one(A args, const char* test) {
-  if (args.positional.size() != 1 || !args.keyword.empty()) trouble("the test '", test, "' wants one argument");
-  return args.positional[0];
-}
-
 int64_t remainder(In in, V value, V divisor) {
   const Value rest = in.binary('%', value, divisor);
   if (!rest.is_number()) return -1;  // a formatted text
@@ -27,19 +22,19 @@ int64_t remainder(In in, V value, V divisor) {
 template <int kFrom, int kTo>  // the signs of an order that pass
 bool ordered(In in, V value, A args) {
   const char* sign = kFrom == 1 ? ">" : kTo == -1 ? "<" : kFrom == 0 ? ">=" : "<=";
-  const int order = compare(in.heap, value, one(args, sign), sign);
+  const int order = compare(in.heap, value, args.positional[0], sign);
   const int direction = order < 0 ? -1 : order > 0;
   return order != 2 && direction >= kFrom && direction <= kTo;
 }
 
-bool same(In in, V value, A args) { return equals(in.heap, value, one(args, "eq")); }
-bool differs(In in, V value, A args) { return !equals(in.heap, value, one(args, "ne")); }
+bool same(In in, V value, A args) { return equals(in.heap, value, args.positional[0]); }
+bool differs(In in, V value, A args) { return !equals(in.heap, value, args.positional[0]); }
 
 constexpr TestEntry kTests[] = {
     {"boolean", [](In, V v, A) { return v.is(Kind::Bool); }},
     {"callable", [](In, V v, A) { return is_callable(v); }},
     {"defined", [](In, V v, A) { return !v.is(Kind::Undefined); }},
-    {"divisibleby", [](In in, V v, A args) { return remainder(in, v, one(args, "divisibleby")) == 0; }},
+    {"divisibleby", [](In in, V v, A args) { return remainder(in, v, args.positional[0]) == 0; }, true},
     {"escaped", [](In, V v, A) { return v.is(Kind::String) && v.markup(); }},
     {"even", [](In in, V v, A) { return remainder(in, v, int64_t{2}) == 0; }},
     {"odd", [](In in, V v, A) { return remainder(in, v, int64_t{2}) == 1; }},
@@ -48,7 +43,7 @@ constexpr TestEntry kTests[] = {
     {"filter", [](In, V v, A) { return v.is(Kind::String) && find_filter(v.bytes()) != nullptr; }},
     {"test", [](In, V v, A) { return v.is(Kind::String) && find_test(v.bytes()) != nullptr; }},
     {"float", [](In, V v, A) { return v.is(Kind::Float); }},
-    {"in", [](In in, V v, A args) { return contains(in.heap, one(args, "in"), v); }},
+    {"in", [](In in, V v, A args) { return contains(in.heap, args.positional[0], v); }, true},
     {"integer", [](In, V v, A) { return v.is(Kind::Int) || v.is(Kind::BigInt); }},
     {"iterable", [](In, V v, A) { return is_iterable(v); }},
     {"lower", [](In in, V v, A) { return all_are(to_text(in.heap, v), Class::Lower); }},
@@ -56,17 +51,17 @@ constexpr TestEntry kTests[] = {
     {"mapping", [](In, V v, A) { return v.is(Kind::Dict); }},
     {"none", [](In, V v, A) { return v.is(Kind::None); }},
     {"number", [](In, V v, A) { return v.is_number(); }},
-    {"sameas", [](In, V v, A args) { return identical(v, one(args, "sameas")); }},
+    {"sameas", [](In, V v, A args) { return identical(v, args.positional[0]); }, true},
     {"sequence", [](In, V v, A) {
        return v.is_sequence() || v.is(Kind::String) || v.is(Kind::Dict) || v.is(Kind::Range) ||
               v.is(Kind::Undefined);
      }},
     {"string", [](In, V v, A) { return v.is(Kind::String); }},
     {"undefined", [](In, V v, A) { return v.is(Kind::Undefined); }},
-    {"==", same}, {"eq", same}, {"equalto", same}, {"!=", differs}, {"ne", differs},
-    {">", ordered<1, 1>}, {"gt", ordered<1, 1>}, {"greaterthan", ordered<1, 1>},
-    {"<", ordered<-1, -1>}, {"lt", ordered<-1, -1>}, {"lessthan", ordered<-1, -1>},
-    {">=", ordered<0, 1>}, {"ge", ordered<0, 1>}, {"<=", ordered<-1, 0>}, {"le", ordered<-1, 0>},
+    {"==", same, true}, {"eq", same, true}, {"equalto", same, true}, {"!=", differs, true}, {"ne", differs, true},
+    {">", ordered<1, 1>, true}, {"gt", ordered<1, 1>, true}, {"greaterthan", ordered<1, 1>, true},
+    {"<", ordered<-1, -1>, true}, {"lt", ordered<-1, -1>, true}, {"lessthan", ordered<-1, -1>, true},
+    {">=", ordered<0, 1>, true}, {"ge", ordered<0, 1>, true}, {"<=", ordered<-1, 0>, true}, {"le", ordered<-1, 0>, true},
 };
 
 }  // namespace

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a dataset is like once it is encoded: how many tokens, how long, how much of it is learnt.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "data/sample_store.h"
+
+namespace apus {
+
+struct LengthReport {
+  int64_t rows = 0, rejected = 0, tokens = 0, trained = 0, shortest = 0, longest = 0;
+  double mean = 0, deviation = 0;
+  std::vector<int64_t> edges;           // of the histogram: counts[i] are the samples of edges[i] <= length < edges[i + 1]
+  std::vector<int64_t> counts;
+  std::vector<std::pair<int64_t, int64_t>> longest_rows;  // sample and its length, the longest first
+};
+
+LengthReport length_report(const SampleStore& samples, int64_t rejected = 0);
+std::string length_line(const LengthReport& report);   // "Dataset Token Length: 12.50±3.20, min=..., max=..., size=..."
+std::string report_text(const LengthReport& report, int width = 80);  // the line, a histogram, shares; several lines
+Json report_json(const LengthReport& report);          // the same for a plot
+
+}  // namespace apus

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hub/http.h"
+
+#include <curl/curl.h>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+#include <mutex>
+
+#include "base/error.h"
+
+namespace apus {
+
+namespace {
+
+// What the callbacks of one transfer share.
+struct Transfer {
+  const HttpRequest& request;
+  HttpReply reply;
+  CURL* curl = nullptr;
+  bool asked = false, accepted = true;
+  std::exception_ptr failure;
+};
+
+size_t on_header(char* data, size_t size, size_t count, void* user) {
+  auto& t = *static_cast<Transfer*>(user);
+  std::string line(data, size * count);
+  while (!line.empty() && (line.back() == '\r' || line.back() == '\n')) line.pop_back();
+  const size_t colon = line.find(':');
+  if (colon == std::string::npos) return size * count;
+  std::string name = line.substr(0, colon);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  const size_t begin = std::min(line.find_first_not_of(' ', colon + 1), line.size());
+  long redirects = 0;
+  curl_easy_getinfo(t.curl, CURLINFO_REDIRECT_COUNT, &redirects);
+  t.reply.headers[name] = line.substr(begin);
+  if (redirects == 0) t.reply.first[name] = line.substr(begin);
+  return size * count;
+}
+
+size_t on_body(char* data, size_t size, size_t count, void* user) {
+  auto& t = *static_cast<Transfer*>(user);
+  const size_t bytes = size * count;
+  try {
+    if (!t.asked) {
+      t.asked = true;
+      long status = 0;
+      curl_easy_getinfo(t.curl, CURLINFO_RESPONSE_CODE, &status);
+      t.reply.status = static_cast<int>(status);
+      t.accepted = !t.request.accept || t.request.accept(t.reply);
+    }
+    if (t.accepted && t.request.sink) {
+      t.request.sink(data, bytes);
+    } else {
+      if (static_cast<int64_t>(t.reply.body.size() + bytes) > t.request.body_limit) return 0;
+      t.reply.body.append(data, bytes);
+    }
+  } catch (...) {
+    t.failure = std::current_exception();
+    return 0;
+  }
+  return bytes;
+}
+
+void start_curl() {
+  static std::once_flag once;
+  std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
+}
+
+}  // namespace
+
+HttpReply http_request(const HttpRequest& request) {
+  start_curl();
+  Transfer t{request, {}, nullptr, false, true, nullptr};
+  const std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
+  require(curl != nullptr, Fault::Io, "libcurl cannot start");
+  t.curl = curl.get();
+  std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(nullptr, curl_slist_free_all);
+  for (const auto& header : request.headers) headers.reset(curl_slist_append(headers.release(), header.c_str()));
+  const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(curl.get(), option, value); };
+  char error[CURL_ERROR_SIZE] = "";
+  set(CURLOPT_ERRORBUFFER, error);
+  set(CURLOPT_URL, request.url.c_str());
+  set(CURLOPT_HTTPHEADER, headers.get());
+  set(CURLOPT_USERAGENT, "apus");
+  set(CURLOPT_NOBODY, request.head_only ? 1L : 0L);
+  set(CURLOPT_FOLLOWLOCATION, request.follow ? 1L : 0L);
+  set(CURLOPT_MAXREDIRS, 8L);
+#if LIBCURL_VERSION_NUM >= 0x075500
+  set(CURLOPT_PROTOCOLS_STR, "http,https");
+  set(CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+#endif
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_CONNECTTIMEOUT, 15L);
+  set(CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes a second, over...
+  set(CURLOPT_LOW_SPEED_TIME, 60L);
+  const std::string range = std::to_string(request.from) + "-";  // CURLOPT_RESUME_FROM would give up where ranges are ignored
+  if (request.from > 0) set(CURLOPT_RANGE, range.c_str());
+  set(CURLOPT_HEADERFUNCTION, on_header);
+  set(CURLOPT_HEADERDATA, &t);
+  set(CURLOPT_WRITEFUNCTION, on_body);
+  set(CURLOPT_WRITEDATA, &t);
+  const CURLcode code = curl_easy_perform(curl.get());
+  if (t.failure) std::rethrow_exception(t.failure);
+  long status = 0;
+  curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
+  t.reply.status = static_cast<int>(status);
+  if (code != CURLE_OK) t.reply.error = *error ? error : curl_easy_strerror(code);
+  return std::move(t.reply);
+}
+
+std::string url_escaped(const std::string& path) {
+  std::string out;
+  for (const char c : path) {
+    static const char hex[] = "0123456789ABCDEF";
+    const auto b = static_cast<unsigned char>(c);
+    if (std::isalnum(b) || c == '-' || c == '_' || c == '.' || c == '~' || c == '/') {
+      out += c;
+    } else {
+      out += '%';
+      out += hex[b >> 4];
+      out += hex[b & 15];
+    }
+  }
+  return out;
+}
+
+}  // namespace apus

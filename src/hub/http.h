@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The few HTTP requests that hubs need, over libcurl: with redirects, proxies from the environment, limits and time-outs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace apus {
+
+struct HttpReply {
+  int status = 0;                              // 0: no answer came
+  std::string error;                           // why none came
+  std::map<std::string, std::string> headers;  // of all answers on the way, names in lower case, the last one wins...
+  std::map<std::string, std::string> first;    // ...and those of the first answer alone (hubs describe a file there)
+  std::string body;
+};
+
+struct HttpRequest {
+  std::string url;
+  std::vector<std::string> headers;
+  bool head_only = false;
+  bool follow = true;
+  int64_t body_limit = 256 << 20;
+  int64_t from = 0;                                       // first byte wanted
+  std::function<bool(const HttpReply&)> accept;            // asked once when the headers of the last answer are there
+  std::function<void(const char*, size_t)> sink;           // takes the body instead of `body`
+};
+
+HttpReply http_request(const HttpRequest& request);
+std::string url_escaped(const std::string& path);  // each part; slashes stay
+
+}  // namespace apus

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both hubs have in common: lists of files, and bringing those that are missing.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "hub/download.h"
+#include "hub/http.h"
+#include "hub/hub.h"
+
+namespace apus {
+
+struct RepoFile {
+  std::string path;      // inside the repository
+  int64_t size = -1;
+  std::string sha256;
+  std::string blob;      // HuggingFace: the name of its content (etag)
+};
+
+// A name from a server that stays inside the folder it is put into.
+bool safe_path(const std::string& path);
+bool wanted(const std::string& path, const HubOptions& options);
+
+// A reply's JSON. Anything but a good answer is Fault::Io with words for the usual reasons.
+std::string good_body(const HttpReply& reply, const std::string& what, const HubOptions& options);
+
+std::filesystem::path fetch_huggingface(const std::string& id, RepoKind repo, const HubOptions& options);
+std::filesystem::path fetch_modelscope(const std::string& id, RepoKind repo, const HubOptions& options);
+
+}  // namespace apus

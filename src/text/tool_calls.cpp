@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The formats' names, how to tell them from a chat template, and the parsing of whole texts.
+#include "text/tool_calls.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace apus {
+
+namespace {
+
+constexpr std::string_view kThink = "<think>", kEndThink = "</think>";
+constexpr std::array<std::pair<ToolFormat, const char*>, 6> kFormats = {
+    {{ToolFormat::None, "none"}, {ToolFormat::Hermes, "hermes"}, {ToolFormat::Llama3, "llama3"},
+     {ToolFormat::QwenCoder, "qwen3_coder"}, {ToolFormat::DeepSeek, "deepseek"}, {ToolFormat::Mistral, "mistral"}}};
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+}  // namespace
+
+const char* tool_format_name(ToolFormat format) {
+  for (const auto& [known, name] : kFormats) {
+    if (known == format) return name;
+  }
+  return "none";
+}
+
+ToolFormat tool_format(std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& [format, known] : kFormats) {
+    if (name == known) return format;
+    names.emplace_back(known);
+  }
+  fail(Fault::Usage, "'", name, "' is not a format of tool calls; there are ", join(names));
+}
+
+ToolFormat guess_tool_format(std::string_view text) {
+  if (has(text, "<function=") && has(text, "<parameter=")) return ToolFormat::QwenCoder;
+  if (has(text, "tool▁call▁begin")) return ToolFormat::DeepSeek;
+  if (has(text, "[TOOL_CALLS]")) return ToolFormat::Mistral;
+  if (has(text, "<arg_key>")) return ToolFormat::None;  // GLM's calls, which begin like Hermes' but are not JSON
+  if (has(text, "<tool_call>")) return ToolFormat::Hermes;
+  if (has(text, "<|python_tag|>") || (has(text, "<|start_header_id|>") && has(text, "\"parameters\":"))) return ToolFormat::Llama3;
+  return ToolFormat::None;
+}
+
+bool guess_reasoning(std::string_view text) { return has(text, kThink) || has(text, kEndThink); }
+
+bool opens_reasoning(std::string_view prompt) {
+  while (!prompt.empty() && is_blank(prompt.back())) prompt.remove_suffix(1);
+  return prompt.ends_with(kThink);
+}
+
+ChatPieces parse_chat(std::string_view text, ChatParserOptions options) {
+  options.whole_calls = true;
+  ChatParser parser(options);
+  ChatPieces out;
+  for (const bool end : {false, true}) {
+    for (ChatDelta& delta : end ? parser.finish() : parser.feed(text)) {
+      switch (delta.kind) {
+        case ChatDelta::Kind::Content: out.content += delta.text; break;
+        case ChatDelta::Kind::Reasoning: out.reasoning += delta.text; break;
+        case ChatDelta::Kind::ToolName: out.calls.push_back({std::move(delta.text), ""}); break;
+        case ChatDelta::Kind::ToolArguments: out.calls.back().arguments += delta.text; break;
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace apus

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// A hub on 127.0.0.1 for tests: answers from a table, understands ranges, and misbehaves as told.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace apus {
+
+struct FakeAnswer {
+  int status = 200;
+  std::string body;
+  std::map<std::string, std::string> headers;
+};
+
+class FakeHub {
+ public:
+  FakeHub() : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    socklen_t size = sizeof address;
+    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
+    port_ = ntohs(address.sin_port);
+    ::listen(listener_, 16);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~FakeHub() {
+    stopping_ = true;
+    ::shutdown(listener_, SHUT_RDWR);
+    ::close(listener_);
+    thread_.join();
+  }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  void put(const std::string& path, FakeAnswer answer) {  // path with query
+    const std::lock_guard lock(mutex_);
+    answers_[path] = std::move(answer);
+  }
+  void remove(const std::string& path) {
+    const std::lock_guard lock(mutex_);
+    answers_.erase(path);
+  }
+  void cut_after(size_t bytes) { cut_ = bytes; }  // the next body breaks off there
+  void ignore_ranges() { ignore_ranges_ = true; }
+  void refuse_all(bool refuse) { refuse_ = refuse; }
+  std::vector<std::string> requests() {  // "GET /path range=... auth=..."
+    const std::lock_guard lock(mutex_);
+    return requests_;
+  }
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    requests_.clear();
+  }
+
+ private:
+  void serve() {
+    while (!stopping_) {
+      const int client = ::accept(listener_, nullptr, nullptr);
+      if (client < 0) return;
+      answer(client);
+      ::close(client);
+    }
+  }
+  static std::string header(const std::string& request, const std::string& name) {
+    const size_t at = request.find("\r\n" + name + ": ");
+    if (at == std::string::npos) return "";
+    const size_t begin = at + name.size() + 4;
+    return request.substr(begin, request.find("\r\n", begin) - begin);
+  }
+  void answer(int client) {
+    std::string request;
+    char block[4096];
+    while (request.find("\r\n\r\n") == std::string::npos) {
+      const ssize_t got = ::recv(client, block, sizeof block, 0);
+      if (got <= 0) return;
+      request.append(block, static_cast<size_t>(got));
+    }
+    const size_t space = request.find(' ');
+    const std::string method = request.substr(0, space), path = request.substr(space + 1, request.find(' ', space + 1) - space - 1);
+    const std::string range = header(request, "Range");
+    FakeAnswer reply{404, "{\"error\":\"none\"}", {}};
+    {
+      const std::lock_guard lock(mutex_);
+      requests_.push_back(method + " " + path + (range.empty() ? "" : " range=" + range) + (header(request, "Authorization").empty() ? "" : " auth=" + header(request, "Authorization")));
+      if (const auto it = answers_.find(path); it != answers_.end()) reply = it->second;
+    }
+    if (refuse_) reply = {503, "busy", {}};
+    size_t from = 0;
+    if (reply.status == 200 && range.starts_with("bytes=") && !ignore_ranges_) {
+      from = std::stoul(range.substr(6));
+      reply.status = from < reply.body.size() ? 206 : 416;
+      reply.headers["Content-Range"] = "bytes " + std::to_string(from) + "-" + std::to_string(reply.body.size() - 1) + "/" + std::to_string(reply.body.size());
+    }
+    std::string body = reply.status == 416 ? "" : reply.body.substr(std::min(from, reply.body.size()));
+    std::string head = "HTTP/1.1 " + std::to_string(reply.status) + " X\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
+    for (const auto& [name, value] : reply.headers) head += name + ": " + value + "\r\n";
+    if (method == "HEAD") body.clear();
+    if (const size_t cut = cut_; cut > 0 && body.size() > cut) {
+      body.resize(cut);
+      cut_ = 0;
+    }
+    head += "\r\n" + body;
+    ::send(client, head.data(), head.size(), MSG_NOSIGNAL);
+  }
+
+  int listener_, port_ = 0;
+  std::atomic<bool> stopping_{false}, refuse_{false}, ignore_ranges_{false};
+  std::atomic<size_t> cut_{0};
+  std::mutex mutex_;
+  std::map<std::string, FakeAnswer> answers_;
+  std::vector<std::string> requests_;
+  std::thread thread_;
+};
+
+}  // namespace apus

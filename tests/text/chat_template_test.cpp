@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Chat templates: real ones against transformers (with APUS_GOLDEN), the project's own, and how they are found.
+#include "text/chat_template.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/text/text_golden.h"
+#include "text/jinja/strings.h"
+
+namespace apus {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RealTemplates : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = golden_text::shared().value_or("");
+    if (root_.empty()) GTEST_SKIP() << "real chat templates are not part of the repository; APUS_GOLDEN names their folder";
+    for (Json& row : golden_text::lines(root_ / "chat/conversations.jsonl")) {
+      const std::string id = row["id"];
+      conversations_[id] = std::move(row);
+    }
+  }
+
+  Rendered render(const Json& row) {
+    const std::string name = row["template"];
+    auto it = templates_.find(name);
+    if (it == templates_.end()) {
+      it = templates_.emplace(name, ChatTemplate::from_text(read_file(root_ / "templates" / name), name)).first;
+    }
+    const Json& conversation = conversations_.at(row["conv"].get<std::string>());
+    ChatInput input;
+    input.messages = &conversation["messages"];
+    if (conversation.contains("tools")) input.tools = &conversation["tools"];
+    if (conversation.contains("documents")) input.documents = &conversation["documents"];
+    input.kwargs = &row["kwargs"];
+    input.add_generation_prompt = row["add_generation_prompt"];
+    input.continue_final_message = row.value("continue_final_message", false);
+    input.now = LocalTime::parse(row.value("now", "2025-07-04T12:34:56"));
+    return it->second.render(input);
+  }
+
+  fs::path root_;
+  std::map<std::string, Json> conversations_;
+  std::map<std::string, ChatTemplate> templates_;
+};
+
+TEST_F(RealTemplates, RenderAsTransformersRendersThem) {
+  for (const Json& row : golden_text::lines(root_ / "chat/cases.jsonl")) {
+    SCOPED_TRACE(row["id"].get<std::string>());
+    if (row.contains("expected")) {
+      try {
+        EXPECT_EQ(render(row).text, row["expected"].get<std::string>());
+      } catch (const Error& error) {
+        ADD_FAILURE() << error.what();
+      }
+      continue;
+    }
+    try {
+      ADD_FAILURE() << "should fail, but gives " << render(row).text;
+    } catch (const TemplateError& error) {
+      EXPECT_EQ(error.raised, row["error"]["raised_by_template"].get<bool>());
+      EXPECT_TRUE(!error.raised || error.message == row["error"]["message"].get<std::string>()) << error.message;
+    }
+  }
+}
+
+TEST_F(RealTemplates, MarkWhatTheAssistantSaid) {
+  for (const Json& row : golden_text::lines(root_ / "chat/masks.jsonl")) {
+    SCOPED_TRACE(row["id"].get<std::string>());
+    if (row.contains("error")) {
+      EXPECT_THROW(render(row), TemplateError);
+      continue;
+    }
+    const Rendered out = render(row);
+    EXPECT_EQ(out.text, row["expected"].get<std::string>());
+    Json spans = Json::array();  // the file counts code points
+    const auto points = [&](size_t bytes) { return jinja::count_points(std::string_view(out.text).substr(0, bytes)); };
+    for (const auto& [begin, end] : out.generation) spans.push_back({points(begin), points(end)});
+    EXPECT_EQ(spans, row["spans"]);
+  }
+}
+
+// A folder that is gone after the test.
+class Folders : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = fs::path(::testing::TempDir()) / ("apus_chat_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()));
+    fs::remove_all(dir_);
+    fs::create_directories(dir_);
+  }
+  void TearDown() override { fs::remove_all(dir_); }
+  void put(const std::string& name, const std::string& text) {
+    fs::create_directories((dir_ / name).parent_path());
+    std::ofstream(dir_ / name) << text;
+  }
+  std::string render(const ChatTemplate& chat, Json messages, const Json* tools = nullptr, const std::string& variant = "") {
+    ChatInput input;
+    input.messages = &messages;
+    input.tools = tools;
+    input.variant = variant;
+    return chat.render(input).text;
+  }
+  fs::path dir_;
+  const Json one_ = Json::array({{{"role", "user"}, {"content", "hi"}}});
+  const Json tool_ = Json::array({{{"name", "f"}}});
+};
+
+TEST_F(Folders, NamedTemplatesAreChosenByTools) {
+  put("tokenizer_config.json", R"({"bos_token": {"content": "<s>"}, "eos_token": "</s>", "pad_token": null, "chat_template": [
+      {"name": "default", "template": "D{{ bos_token }}{{ eos_token }}{{ pad_token is defined }}"},
+      {"name": "tool_use", "template": "T"}, {"name": "rag", "template": "R"}]})");
+  const ChatTemplate chat = ChatTemplate::load(dir_);
+  EXPECT_EQ(render(chat, one_), "D<s></s>False");
+  EXPECT_EQ(render(chat, one_, &tool_), "T");
+  EXPECT_EQ(render(chat, one_, &tool_, "rag"), "R");
+  EXPECT_THROW(render(chat, one_, nullptr, "nope"), Error);
+  EXPECT_EQ(chat.variants(), (std::vector<std::string>{"default", "rag", "tool_use"}));
+}
+
+TEST_F(Folders, FilesComeBeforeTheConfiguration) {
+  EXPECT_FALSE(ChatTemplate::find(dir_).has_value());
+  EXPECT_THROW(ChatTemplate::load(dir_), Error);
+  put("tokenizer_config.json", R"({"chat_template": "config"})");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_), "config");
+  put("chat_template.json", R"({"chat_template": "json"})");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_), "json");
+  put("chat_template.jinja", "file");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_), "file");
+  put("additional_chat_templates/tool_use.jinja", "tools");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_, &tool_), "tools");
+  put("chat_template.jinja", "{% if %}");
+  EXPECT_THROW(ChatTemplate::load(dir_), TemplateError);
+  put("tokenizer_config.json", "[1]");
+  EXPECT_THROW(ChatTemplate::load(dir_), Error);
+}
+
+TEST_F(Folders, TheLastMessageIsContinued) {
+  const auto keeps = ChatTemplate::from_text("{% for m in messages %}<{{ m.content }}>{% endfor %}", "keeps");
+  const auto trims = ChatTemplate::from_text("{% for m in messages %}<{{ m.content | trim }}>{% endfor %}", "trims");
+  const auto drops = ChatTemplate::from_text("nothing", "drops");
+  Json messages = Json::array({{{"role", "user"}, {"content", "hi"}}, {{"role", "assistant"}, {"content", "Sure  "}}});
+  ChatInput input;
+  input.messages = &messages;
+  input.continue_final_message = true;
+  EXPECT_EQ(keeps.render(input).text, "<hi><Sure  ");
+  EXPECT_EQ(trims.render(input).text, "<hi><Sure");
+  EXPECT_THROW(drops.render(input), Error);
+  input.add_generation_prompt = true;
+  EXPECT_THROW(keeps.render(input), Error);
+  input.add_generation_prompt = false;
+  for (const Json& bad : {Json::array(), Json::array({{{"role", "user"}}}), Json::array({{{"role", "user"}, {"content", nullptr}}})}) {
+    messages = bad;
+    EXPECT_THROW(keeps.render(input), Error) << bad;
+  }
+}
+
+TEST_F(Folders, OwnTemplatesSpeakTheirFormats) {
+  put("tokenizer_config.json", R"({"bos_token": "<|begin_of_text|>", "eos_token": "<|im_end|>"})");
+  const Json messages = parse_exact_json(R"([
+    {"role": "system", "content": "Be brief."}, {"role": "user", "content": [{"type": "text", "text": "2+2?"}]},
+    {"role": "assistant", "content": "", "reasoning_content": "easy", "tool_calls": [{"type": "function", "function": {"name": "add", "arguments": {"a": 2, "b": 2.0}}}]},
+    {"role": "tool", "content": "4"}, {"role": "assistant", "content": "4"}])");
+  ChatInput input;
+  input.messages = &messages;
+  const auto chatml = ChatTemplate::builtin("chatml", dir_);
+  const Rendered out = chatml.render(input);
+  EXPECT_EQ(out.text,
+            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
+            "<think>\neasy\n</think>\n\n<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2, \"b\": 2.0}}\n</tool_call><|im_end|>\n"
+            "<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>\n<|im_start|>assistant\n4<|im_end|>\n");
+  ASSERT_EQ(out.generation.size(), 2u);
+  EXPECT_EQ(out.text.substr(out.generation[1].first, out.generation[1].second - out.generation[1].first), "4<|im_end|>");
+  EXPECT_TRUE(chatml.marks_generation());
+
+  input.add_generation_prompt = true;
+  const auto llama = ChatTemplate::builtin("llama3", dir_);
+  EXPECT_EQ(llama.render(input).text,
+            "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.<|eot_id|>"
+            "<|start_header_id|>user<|end_header_id|>\n\n2+2?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+            "{\"name\": \"add\", \"parameters\": {\"a\": 2, \"b\": 2.0}}<|eot_id|><|start_header_id|>ipython<|end_header_id|>\n\n4<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n4<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n");
+  input.tools = &tool_;
+  EXPECT_NE(chatml.render(input).text.find("<tools>\n{\"name\": \"f\"}\n</tools>"), std::string::npos);
+  for (const std::string& name : ChatTemplate::builtin_names()) {
+    const Json image = Json::array({{{"role", "user"}, {"content", {{{"type", "image"}}}}}});
+    EXPECT_THROW(render(ChatTemplate::builtin(name), image), TemplateError) << name;
+    EXPECT_NO_THROW(render(ChatTemplate::builtin(name), Json::array())) << name;
+  }
+  EXPECT_THROW(ChatTemplate::builtin("nope"), Error);
+}
+
+}  // namespace
+}  // namespace apus
