@@ -202,14 +202,19 @@ std::optional<std::string> LineEditor::edit(const std::string& prompt) {
   };
   draw();
   for (;;) {
-    char bytes[256];
-    const ssize_t count = ::read(STDIN_FILENO, bytes, raw.on() ? sizeof bytes : 1);
-    if (count < 0 && errno == EINTR) continue;
-    const auto result = count <= 0 ? EditBuffer::Result::End : buffer.feed({bytes, static_cast<size_t>(count)});
-    if (result == EditBuffer::Result::Going) {
-      draw();
-      continue;
+    if (typed_.empty()) {
+      char bytes[256];
+      const ssize_t count = ::read(STDIN_FILENO, bytes, raw.on() ? sizeof bytes : 1);
+      if (count < 0 && errno == EINTR) continue;
+      if (count <= 0) return std::nullopt;
+      typed_.assign(bytes, static_cast<size_t>(count));
     }
+    auto result = EditBuffer::Result::Going;
+    size_t used = 0;  // what was pasted behind the end of this line belongs to the next
+    while (used < typed_.size() && result == EditBuffer::Result::Going) result = buffer.feed({&typed_[used++], 1});
+    typed_.erase(0, used);
+    draw();
+    if (result == EditBuffer::Result::Going) continue;
     put("\r\n");
     if (result == EditBuffer::Result::End) return std::nullopt;
     return buffer.text();

@@ -57,6 +57,7 @@ class LineEditor {
  private:
   std::optional<std::string> edit(const std::string& prompt);
   std::vector<std::string> history_;
+  std::string typed_;  // read, not yet used
   bool terminal_;
 };
 
