@@ -43,13 +43,13 @@ LengthReport length_report(const SampleStore& samples, int64_t rejected) {
     r.trained += samples.trained(i);
     squares += static_cast<double>(length) * static_cast<double>(length);
     ++r.counts[static_cast<size_t>(length / width)];
-    r.longest_rows.push_back({i, length});
+    r.longest_rows.push_back({i, length, {}});
   }
   r.mean = static_cast<double>(r.tokens) / static_cast<double>(r.rows);
   r.deviation = std::sqrt(std::max(0.0, squares / static_cast<double>(r.rows) - r.mean * r.mean));
   const size_t shown = std::min<size_t>(5, r.longest_rows.size());
   std::partial_sort(r.longest_rows.begin(), r.longest_rows.begin() + static_cast<long>(shown), r.longest_rows.end(),
-                    [](const auto& a, const auto& b) { return a.second != b.second ? a.second > b.second : a.first < b.first; });
+                    [](const auto& a, const auto& b) { return a.length != b.length ? a.length > b.length : a.sample < b.sample; });
   r.longest_rows.resize(shown);
   return r;
 }
@@ -70,12 +70,14 @@ std::string report_text(const LengthReport& r, int width) {
     std::snprintf(head, sizeof head, "\n%8lld - %-8lld%8lld ", static_cast<long long>(r.edges[i]), static_cast<long long>(r.edges[i + 1] - 1), static_cast<long long>(r.counts[i]));
     out += head + std::string(static_cast<size_t>(r.counts[i] * room / most), '#');
   }
+  out += "\nlongest:";
+  for (const auto& row : r.longest_rows) out += str("\n", row.length > 99999999 ? "" : std::string(8 - std::to_string(row.length).size(), ' '), row.length, "  ", row.where.empty() ? str("sample ", row.sample) : row.where);
   return out;
 }
 
 Json report_json(const LengthReport& r) {
   Json longest = Json::array();
-  for (const auto& [sample, length] : r.longest_rows) longest.push_back({{"sample", sample}, {"length", length}});
+  for (const auto& row : r.longest_rows) longest.push_back({{"sample", row.sample}, {"length", row.length}, {"where", row.where}});
   return {{"rows", r.rows}, {"rejected", r.rejected}, {"tokens", r.tokens}, {"trained_tokens", r.trained}, {"mean", r.mean}, {"std", r.deviation},
           {"min", r.shortest}, {"max", r.longest}, {"histogram", {{"edges", r.edges}, {"counts", r.counts}}}, {"longest", std::move(longest)}};
 }

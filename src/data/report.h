@@ -16,7 +16,11 @@ struct LengthReport {
   double mean = 0, deviation = 0;
   std::vector<int64_t> edges;           // of the histogram: counts[i] are the samples of edges[i] <= length < edges[i + 1]
   std::vector<int64_t> counts;
-  std::vector<std::pair<int64_t, int64_t>> longest_rows;  // sample and its length, the longest first
+  struct Long {
+    int64_t sample, length;
+    std::string where;                  // file and line, where known
+  };
+  std::vector<Long> longest_rows;       // the longest first
 };
 
 LengthReport length_report(const SampleStore& samples, int64_t rejected = 0);

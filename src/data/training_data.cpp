@@ -110,13 +110,14 @@ void TrainingDataOptions::check() const {
   require(ahead > 0, Fault::Usage, "at least one micro-batch must be made in advance");
 }
 
-SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const Encoder& encoder, RejectLog& rejects, int64_t threads, const std::string& title) {
+SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const Encoder& encoder, RejectLog& rejects,
+                        int64_t threads, const std::string& title, std::vector<int64_t>* row_of) {
   SampleStore out;
   Progress progress(title, static_cast<int64_t>(numbers.size()));
   constexpr size_t kChunk = 256;
   // Rounds of one chunk per thread; the samples are kept in the rows' order whatever the number of threads.
   for (size_t begin = 0; begin < numbers.size(); begin += kChunk * static_cast<size_t>(threads)) {
-    std::vector<std::vector<Sample>> made(static_cast<size_t>(threads));
+    std::vector<std::vector<std::pair<int64_t, Sample>>> made(static_cast<size_t>(threads));  // with their rows
     std::vector<std::exception_ptr> failed(static_cast<size_t>(threads));
     const auto work = [&](size_t t) {
       try {
@@ -124,7 +125,7 @@ SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& number
         for (size_t i = first; i < end; ++i, progress.advance()) {
           const Row row = rows.row(numbers[i]);
           try {
-            for (auto& sample : encoder.encode(row)) made[t].push_back(std::move(sample));
+            for (auto& sample : encoder.encode(row)) made[t].emplace_back(numbers[i], std::move(sample));
           } catch (const RowError& error) {
             rejects.add(error, &row.value);
           }
@@ -139,7 +140,10 @@ SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& number
     for (auto& helper : helpers) helper.join();
     for (size_t t = 0; t < static_cast<size_t>(threads); ++t) {
       if (failed[t]) std::rethrow_exception(failed[t]);
-      for (const Sample& sample : made[t]) out.add(sample);
+      for (const auto& [number, sample] : made[t]) {
+        out.add(sample);
+        if (row_of) row_of->push_back(number);
+      }
     }
   }
   return out;
@@ -166,10 +170,12 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
       require(encoder.options().truncation != Truncation::Split, Fault::Usage, "--truncation_strategy split needs all rows encoded beforehand: --lazy_tokenize false");
       data.train = lazy_source(data.rows, data.train_rows, encoder, rejects, options.batches);
     } else {
-      const auto samples = std::make_shared<SampleStore>(encode_rows(*data.rows, data.train_rows, encoder, rejects, options.threads, "Encoding rows"));
+      std::vector<int64_t> row_of;
+      const auto samples = std::make_shared<SampleStore>(encode_rows(*data.rows, data.train_rows, encoder, rejects, options.threads, "Encoding rows", &row_of));
       rejects.summarize();
       require(samples->size() > 0, Fault::Data, "no row is left to train on: all were left out for the reasons above");
       data.report = length_report(*samples, rejects.count());
+      for (auto& row : data.report->longest_rows) row.where = data.rows->origin(row_of[static_cast<size_t>(row.sample)]).text();
       data.first = samples->get(0);
       data.train = source_of(samples, options.batches);
     }

@@ -40,7 +40,8 @@ struct TrainingData {
 // `encoder` and `rejects` must outlive what comes out. Throws when nothing is left to train on.
 TrainingData prepare_training_data(const TrainingDataOptions& options, const Encoder& encoder, RejectLog& rejects);
 
-// The samples of rows, in order; rows that give none are recorded.
-SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const Encoder& encoder, RejectLog& rejects, int64_t threads, const std::string& title);
+// The samples of rows, in order; rows that give none are recorded. `row_of`: the row of each sample.
+SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const Encoder& encoder, RejectLog& rejects,
+                        int64_t threads, const std::string& title, std::vector<int64_t>* row_of = nullptr);
 
 }  // namespace apus

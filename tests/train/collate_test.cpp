@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samples one behind the other: labels are the next tokens, never across two samples.
+#include <gtest/gtest.h>
+
+#include "data/batch.h"
+
+namespace apus {
+namespace {
+
+TEST(Collate, ShiftsLabelsWithinSamples) {
+  Sample a{.ids = {1, 2, 3}, .trained = {0, 0, 1}, .channel = "x"};
+  Sample b{.ids = {4, 5}, .trained = {0, 1}, .weights = {1.0f, 0.5f}};
+  Sample c{.ids = {6, 7, 8}, .trained = {0, 1, 1}, .weights = {0.0f, 0.0f, 2.0f}};
+  const Batch batch = collate({a, b, c});
+  const auto as = [](const at::Tensor& t) {
+    const auto* p = t.data_ptr<int64_t>();
+    return std::vector<int64_t>(p, p + t.numel());
+  };
+  EXPECT_EQ(as(batch.id_T), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8}));
+  EXPECT_EQ(as(batch.label_T), (std::vector<int64_t>{-100, 3, -100, 5, -100, 7, 8, -100}));
+  const auto* w = batch.weight_T.data_ptr<float>();
+  EXPECT_EQ(std::vector<float>(w, w + 8), (std::vector<float>{0, 1, 0, 0.5f, 0, 0, 2, 0}));
+  EXPECT_EQ(as(batch.step.position), (std::vector<int64_t>{0, 1, 2, 0, 1, 0, 1, 2}));
+  EXPECT_EQ(batch.step.length_q, (std::vector<int32_t>{3, 2, 3}));
+  EXPECT_EQ(batch.trained, 4);  // a weight of 0 still counts as a label
+  EXPECT_EQ(batch.channels, (std::vector<std::string>{"x", "", ""}));
+}
+
+TEST(Collate, WithoutChannels) { EXPECT_TRUE(collate({Sample{.ids = {1, 2}, .trained = {0, 1}}}).channels.empty()); }
+
+}  // namespace
+}  // namespace apus
