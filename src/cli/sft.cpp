@@ -24,6 +24,8 @@ void SftOptions::fields(OptionTable& v) {
   v.at("use_hf").target = &use_hf, v.at("use_hf").help = "hub ids mean HuggingFace rather than ModelScope";
   v.at("hub_token").target = &hub_token, v.at("hub_token").help = "for private datasets; else the environment's";
   TemplateOptions::fields(v);
+  v.at("preserve_thinking").refusal.clear();
+  v.at("preserve_thinking").target = &preserve_thinking, v.at("preserve_thinking").help = "keep the thoughts of earlier turns";
   v.at("truncation_strategy").choices({"delete", "left", "right", "split"});
   v.at("max_length").help = "longest row in tokens";
   v.at("truncation_strategy").help = "for longer rows: leave them out, cut them, or (plain text) split them into several";
@@ -43,8 +45,8 @@ void take_saved_args(SftOptions& o, OptionTable& v) {
   const std::vector<std::string> model_flags = {"tuner_type", "task_type", "model", "model_type", "torch_dtype", "max_model_len", "chat_template", "system", "truncation_strategy",
                                                 "use_chat_template", "response_prefix", "chat_template_kwargs", "enable_thinking"};
   const std::vector<std::string> data_flags = {"dataset", "val_dataset", "cached_dataset", "cached_val_dataset", "split_dataset_ratio", "data_seed", "dataset_shuffle", "val_dataset_shuffle",
-                                               "streaming", "columns", "interleave_prob", "stopping_strategy", "shuffle_buffer_size", "model_name", "model_author", "packing",
-                                               "packing_length", "packing_strategy", "max_length", "loss_scale"};
+                                               "streaming", "columns", "interleave_prob", "stopping_strategy", "shuffle_buffer_size", "packing",
+                                               "packing_length", "packing_strategy", "max_length", "loss_scale", "strict"};
   const auto take = [&](const std::vector<std::string>& names) {
     for (const std::string& name : names)
       if (saved.contains(name) && !saved[name].is_null() && !v.given(name)) v.set(name, saved[name]);

@@ -36,16 +36,17 @@ void DataOptions::fields(OptionTable& v) {
   v("loss_scale", loss_scale, "which tokens are learnt: default (answers), last_round, all; with +name: ignore_empty_think, hermes, react, ...");
   v("add_non_thinking_prefix", add_non_thinking_prefix, "models that can think get the empty thought before answers without one");
   v("disable_ignore_empty_think", disable_ignore_empty_think, "learn the empty thought too");
-  v("model_name", model_name, "replaces {{NAME}} in self-cognition rows");
-  v("model_author", model_author, "replaces {{AUTHOR}} in self-cognition rows");
+  v("is_binary_loss_scale", is_binary_loss_scale, "weights 0 and 1 count as labels alone").shown_default("when there are no others");
+  v("lazy_tokenize", lazy_tokenize, "encode rows when they are needed instead of all beforehand").shown_default("false");
+  v("group_by_length", group_by_length, "rows of like length share a micro-batch");
   v("dataset_num_proc", dataset_num_proc, "threads that tokenise").at_least(1);
-  v.no_effect({"lazy_tokenize", "packing_num_proc"}, "rows are tokenised ahead of training on another thread, always");
+  v.no_effect({"packing_num_proc"}, "packing takes no time worth sharing");
   v.no_effect({"load_from_cache_file", "download_mode"}, "rows are read anew; --cached_dataset keeps prepared ones");
   v.no_effect({"remove_unused_columns"}, "columns without a meaning are ignored");
-  v.no_effect({"group_by_length"}, "there is no padding, so lengths need not match");
   v.no_effect({"dataloader_num_workers", "dataloader_prefetch_factor", "dataloader_pin_memory", "dataloader_persistent_workers", "dataloader_drop_last"},
               "data is prepared on threads of the program itself");
-  v.no_effect({"is_binary_loss_scale", "use_logits_to_keep"}, "logits are computed only where a token is learnt");
+  v.no_effect({"use_logits_to_keep"}, "logits are computed only where a token is learnt");
+  v.refuse({"model_name", "model_author"}, "replace {{NAME}} and {{AUTHOR}} in the rows themselves");
   v.refuse({"custom_dataset_info"}, "give the files to --dataset and rename columns with --columns");
 }
 

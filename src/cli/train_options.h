@@ -21,12 +21,12 @@ struct DataOptions {
   std::string stopping_strategy = "first_exhausted";
   int64_t shuffle_buffer_size = 1000;
   Json columns;
-  std::vector<std::string> model_name, model_author;
   bool packing = false;
   std::optional<int64_t> packing_length;
   std::string packing_strategy = "binpack";
   std::string loss_scale = "default";
-  bool add_non_thinking_prefix = true, disable_ignore_empty_think = false;
+  bool add_non_thinking_prefix = true, disable_ignore_empty_think = false, group_by_length = false;
+  std::optional<bool> is_binary_loss_scale, lazy_tokenize, preserve_thinking;
   bool use_hf = false;
   std::optional<std::string> hub_token;
   int64_t dataset_num_proc = 1;
