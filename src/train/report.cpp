@@ -67,7 +67,7 @@ void Trainer::evaluate() {
   const bool better = std::isfinite(value) && (!result_.best_metric || (o_.greater_is_better ? value > *result_.best_metric : value < *result_.best_metric));
   evaluations_without_gain_ = better ? 0 : evaluations_without_gain_ + 1;
   if (!better) return;
-  result_.best_metric = value;
+  result_.best_metric = value, result_.best_step = step_;
   result_.best_checkpoint = o_.output_dir / str("checkpoint-", step_);  // dropped at the end if it was never saved
 }
 
@@ -85,7 +85,7 @@ RunState Trainer::state() const {
 
 Json Trainer::trainer_json() const {
   const auto path = [](const std::optional<fs::path>& p) { return p ? Json(p->string()) : Json(); };
-  return {{"best_global_step", nullptr},
+  return {{"best_global_step", result_.best_step ? Json(*result_.best_step) : Json()},
           {"best_metric", result_.best_metric ? Json(*result_.best_metric) : Json()},
           {"best_model_checkpoint", path(result_.best_checkpoint)},
           {"epoch", epoch_now()},

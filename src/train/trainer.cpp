@@ -40,6 +40,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
   if (const auto best = saved.trainer.find("best_metric"); best != saved.trainer.end() && best->is_number()) result_.best_metric = best->get<double>();
   if (const auto path = saved.trainer.find("best_model_checkpoint"); path != saved.trainer.end() && path->is_string())
     result_.best_checkpoint = path->get<std::string>();
+  if (const auto best = saved.trainer.find("best_global_step"); best != saved.trainer.end() && best->is_number()) result_.best_step = best->get<int64_t>();
   if (p_.log) p_.log->replay(result_.log_history);
   if (!what.data) return;
   epoch_ = saved.epoch;

@@ -70,6 +70,7 @@ struct TrainResult {
   bool stopped_early = false, interrupted = false;
   std::optional<std::filesystem::path> last_checkpoint, best_checkpoint;
   std::optional<double> best_metric;
+  std::optional<int64_t> best_step;
   Json log_history = Json::array();
   int64_t bad_steps = 0;
 };
