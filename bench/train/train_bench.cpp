@@ -46,18 +46,32 @@ Batch random_batch(int64_t length, int64_t vocab, uint64_t seed) {
 
 int run(int argc, char** argv) {
   require(argc >= 4, Fault::Usage, "train_bench MODEL_DIR lora|full LENGTH [--option value ...]");
-  std::map<std::string, std::string> o = {{"--steps", "3"}, {"--dtype", "bfloat16"}, {"--recompute", "true"}, {"--optim", "adamw_torch"}, {"--master", "float32"}, {"--dropout", "0"}, {"--device", "cpu"}};
+  std::map<std::string, std::string> o = {{"--steps", "3"},           {"--dtype", "bfloat16"}, {"--recompute", "true"},
+                                          {"--optim", "adamw_torch"}, {"--master", "float32"}, {"--dropout", "0"},
+                                          {"--device", "cpu"}};
   for (int i = 4; i + 1 < argc; i += 2) o[argv[i]] = argv[i + 1];
   const bool lora = std::string(argv[2]) == "lora";
   const int64_t length = std::stoll(argv[3]), steps = std::stoll(o["--steps"]);
   const DeviceChoice device = open_device(o["--device"]);
   const Stopwatch start;
   auto model = make_model(read_model_config(argv[1]));
-  load_weights(*model, TensorFolder(argv[1]), {.dtype = *parse_float_type(o["--dtype"]), .device = device.device, .own = [&](const std::string&) { return !lora; }});
-  if (lora) make_adapter(*model, {.r = 8, .alpha = 32, .dropout = std::stod(o["--dropout"]), .target_modules = all_linear_suffixes(linear_modules(*model))}, 1);
+  load_weights(*model, TensorFolder(argv[1]),
+               {.dtype = *parse_float_type(o["--dtype"]), .device = device.device, .own = [&](const std::string&) {
+                  return !lora;
+                }});
+  if (lora)
+    make_adapter(*model,
+                 {.r = 8,
+                  .alpha = 32,
+                  .dropout = std::stod(o["--dropout"]),
+                  .target_modules = all_linear_suffixes(linear_modules(*model))},
+                 1);
   const auto params = trainable_params(*model);
-  const auto optimizer = make_optimizer({.kind = o["--optim"], .rounding = o["--master"] == "stochastic" ? Rounding::Stochastic : Rounding::Master, .arguments = {}},
-                                        make_groups(params, {.lr = 1e-5, .weight_decay = 0.1, .lr_by_prefix = {}}));
+  const auto optimizer =
+      make_optimizer({.kind = o["--optim"],
+                      .rounding = o["--master"] == "stochastic" ? Rounding::Stochastic : Rounding::Master,
+                      .arguments = {}},
+                     make_groups(params, {.lr = 1e-5, .weight_decay = 0.1, .lr_by_prefix = {}}));
   Sft sft({});
   Actors actors{.policy = *model};
   const Forward forward{.recomputed_layers = o["--recompute"] == "true" ? model->shape().layers : 0, .watch = {}};
@@ -81,7 +95,13 @@ int run(int argc, char** argv) {
     best = std::min(best, t3);
     times.push_back({{"loss", value}, {"forward_s", t1}, {"backward_s", t2 - t1}, {"optimizer_s", t3 - t2}});
   }
-  const Json out = {{"tuner", argv[2]}, {"length", length}, {"tokens_per_s", static_cast<double>(length) / best}, {"peak_gib", peak_gib()}, {"first_step_done_s", first_step}, {"options", o}, {"steps", times}};
+  const Json out = {{"tuner", argv[2]},
+                    {"length", length},
+                    {"tokens_per_s", static_cast<double>(length) / best},
+                    {"peak_gib", peak_gib()},
+                    {"first_step_done_s", first_step},
+                    {"options", o},
+                    {"steps", times}};
   std::puts(out.dump(1).c_str());
   return 0;
 }

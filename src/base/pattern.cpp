@@ -16,7 +16,8 @@ struct Pattern::Code {
     if (code) return;
     PCRE2_UCHAR text[256];
     pcre2_get_error_message(error, text, sizeof text);
-    fail(Fault::Usage, where, ": '", expression, "' is no valid regular expression: ", reinterpret_cast<const char*>(text), " at character ", at + 1);
+    fail(Fault::Usage, where, ": '", expression,
+         "' is no valid regular expression: ", reinterpret_cast<const char*>(text), " at character ", at + 1);
   }
   ~Code() { pcre2_code_free(code); }
   Code(const Code&) = delete;
@@ -25,7 +26,8 @@ struct Pattern::Code {
   std::string where;
 };
 
-Pattern::Pattern(const std::string& expression, const std::string& where) : code_(std::make_shared<Code>(expression, where)) {}
+Pattern::Pattern(const std::string& expression, const std::string& where)
+    : code_(std::make_shared<Code>(expression, where)) {}
 
 bool Pattern::run(const std::string& name, unsigned options) const {
   struct Free {
@@ -35,8 +37,10 @@ bool Pattern::run(const std::string& name, unsigned options) const {
   const std::unique_ptr<pcre2_match_data, Free> data(pcre2_match_data_create_from_pattern(code_->code, nullptr));
   const std::unique_ptr<pcre2_match_context, Free> context(pcre2_match_context_create(nullptr));
   pcre2_set_match_limit(context.get(), 1'000'000);  // an expression that explodes is an error, not a hang
-  const int found = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, options, data.get(), context.get());
-  require(found >= 0 || found == PCRE2_ERROR_NOMATCH, Fault::Usage, code_->where, ": the regular expression needs too many steps on '", name, "'");
+  const int found = pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(name.data()), name.size(), 0, options,
+                                data.get(), context.get());
+  require(found >= 0 || found == PCRE2_ERROR_NOMATCH, Fault::Usage, code_->where,
+          ": the regular expression needs too many steps on '", name, "'");
   return found >= 0;
 }
 

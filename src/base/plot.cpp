@@ -21,7 +21,8 @@ std::string number(double value) {
 
 std::string escaped(const std::string& text) {
   std::string out;
-  for (const char c : text) out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
+  for (const char c : text)
+    out += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : c == '"' ? "&quot;" : std::string(1, c);
   return out;
 }
 
@@ -46,23 +47,29 @@ struct Range {
 class Canvas {
  public:
   Canvas(const std::string& title, const std::string& x_label, Range x, Range y) : x_(x), y_(y) {
-    svg_ = str("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth, "\" height=\"", kHeight, "\" viewBox=\"0 0 ", kWidth, " ", kHeight,
-               "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
+    svg_ =
+        str("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", kWidth, "\" height=\"", kHeight, "\" viewBox=\"0 0 ",
+            kWidth, " ", kHeight,
+            "\" font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n");
     text(kWidth / 2, 25, "middle", title, 16);
     text((kLeft + kWidth - kRight) / 2, kHeight - 12, "middle", x_label);
     ticks();
   }
   double px(double x) const { return kLeft + (x - x_.low) / (x_.high - x_.low) * (kWidth - kLeft - kRight); }
-  double py(double y) const { return kHeight - kBottom - (y - y_.low) / (y_.high - y_.low) * (kHeight - kTop - kBottom); }
+  double py(double y) const {
+    return kHeight - kBottom - (y - y_.low) / (y_.high - y_.low) * (kHeight - kTop - kBottom);
+  }
   void text(double x, double y, const char* anchor, const std::string& words, int size = 12) {
-    svg_ += str("<text x=\"", number(x), "\" y=\"", number(y), "\" text-anchor=\"", anchor, "\" font-size=\"", size, "\">", escaped(words), "</text>\n");
+    svg_ += str("<text x=\"", number(x), "\" y=\"", number(y), "\" text-anchor=\"", anchor, "\" font-size=\"", size,
+                "\">", escaped(words), "</text>\n");
   }
   void add(const std::string& element) { svg_ += element; }
   std::string done() { return svg_ + "</svg>\n"; }
 
  private:
   void line(double x1, double y1, double x2, double y2, const char* color) {
-    add(str("<line x1=\"", number(x1), "\" y1=\"", number(y1), "\" x2=\"", number(x2), "\" y2=\"", number(y2), "\" stroke=\"", color, "\"/>\n"));
+    add(str("<line x1=\"", number(x1), "\" y1=\"", number(y1), "\" x2=\"", number(x2), "\" y2=\"", number(y2),
+            "\" stroke=\"", color, "\"/>\n"));
   }
   void ticks() {
     const double dx = x_.step(), dy = y_.step(), bottom = kHeight - kBottom;
@@ -85,7 +92,9 @@ class Canvas {
 
 std::string plot_svg(const std::string& title, const std::string& x_label, const std::vector<PlotLine>& lines) {
   Range x, y;
-  const auto finite = [](const std::pair<double, double>& p) { return std::isfinite(p.first) && std::isfinite(p.second); };
+  const auto finite = [](const std::pair<double, double>& p) {
+    return std::isfinite(p.first) && std::isfinite(p.second);
+  };
   for (const PlotLine& l : lines)
     for (const auto& p : l.points)
       if (finite(p)) x.take(p.first), y.take(p.second);
@@ -96,22 +105,27 @@ std::string plot_svg(const std::string& title, const std::string& x_label, const
     const std::pair<double, double>* last = nullptr;
     int count = 0;
     for (const auto& p : l.points)
-      if (finite(p)) points += str(count++ ? " " : "", number(canvas.px(p.first)), ",", number(canvas.py(p.second))), last = &p;
+      if (finite(p))
+        points += str(count++ ? " " : "", number(canvas.px(p.first)), ",", number(canvas.py(p.second))), last = &p;
     if (count == 1)
-      canvas.add(str("<circle cx=\"", number(canvas.px(last->first)), "\" cy=\"", number(canvas.py(last->second)), "\" r=\"3\" fill=\"", l.color, "\"/>\n"));
+      canvas.add(str("<circle cx=\"", number(canvas.px(last->first)), "\" cy=\"", number(canvas.py(last->second)),
+                     "\" r=\"3\" fill=\"", l.color, "\"/>\n"));
     else if (count > 1)
-      canvas.add(str("<polyline fill=\"none\" stroke=\"", l.color, "\" stroke-width=\"1.5\" points=\"", points, "\"/>\n"));
+      canvas.add(
+          str("<polyline fill=\"none\" stroke=\"", l.color, "\" stroke-width=\"1.5\" points=\"", points, "\"/>\n"));
   }
   if (lines.size() > 1)
     for (size_t i = 0; i < lines.size(); ++i) {
       const double at = kTop + 16 + 18 * static_cast<double>(i);
-      canvas.add(str("<rect x=\"", kWidth - 160, "\" y=\"", at - 8, "\" width=\"14\" height=\"4\" fill=\"", lines[i].color, "\"/>\n"));
+      canvas.add(str("<rect x=\"", kWidth - 160, "\" y=\"", at - 8, "\" width=\"14\" height=\"4\" fill=\"",
+                     lines[i].color, "\"/>\n"));
       canvas.text(kWidth - 140, at, "start", lines[i].name);
     }
   return canvas.done();
 }
 
-std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values, int bins) {
+std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values,
+                          int bins) {
   Range x, y;
   for (const double v : values)
     if (std::isfinite(v)) x.take(v);
@@ -126,9 +140,11 @@ std::string histogram_svg(const std::string& title, const std::string& x_label, 
   y.low = 0;
   Canvas canvas(title, x_label, x, y);
   for (int i = 0; i < bins; ++i) {
-    const double left = canvas.px(x.low + i * width), right = canvas.px(x.low + (i + 1) * width), top = canvas.py(static_cast<double>(counts[static_cast<size_t>(i)]));
-    canvas.add(str("<rect x=\"", number(left), "\" y=\"", number(top), "\" width=\"", number(std::max(0.0, right - left - 1)), "\" height=\"",
-                   number(canvas.py(0) - top), "\" fill=\"#FF7043\"/>\n"));
+    const double left = canvas.px(x.low + i * width), right = canvas.px(x.low + (i + 1) * width),
+                 top = canvas.py(static_cast<double>(counts[static_cast<size_t>(i)]));
+    canvas.add(str("<rect x=\"", number(left), "\" y=\"", number(top), "\" width=\"",
+                   number(std::max(0.0, right - left - 1)), "\" height=\"", number(canvas.py(0) - top),
+                   "\" fill=\"#FF7043\"/>\n"));
   }
   return canvas.done();
 }

@@ -18,9 +18,11 @@ struct PlotLine {
 std::string plot_svg(const std::string& title, const std::string& x_label, const std::vector<PlotLine>& lines);
 
 // Counts of `values` in `bins` equal bins.
-std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values, int bins = 40);
+std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values,
+                          int bins = 40);
 
 // Exponential moving average without the bias of its start: s_t = w s_{t-1} + (1 - w) y_t, over 1 - w^t.
-std::vector<std::pair<double, double>> smoothed(const std::vector<std::pair<double, double>>& points, double weight = 0.9);
+std::vector<std::pair<double, double>> smoothed(const std::vector<std::pair<double, double>>& points,
+                                                double weight = 0.9);
 
 }  // namespace apus

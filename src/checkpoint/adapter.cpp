@@ -32,7 +32,8 @@ Lora* lora_of(Linear& layer, const std::string& adapter) {
   return found == layer.adapters().end() ? nullptr : dynamic_cast<Lora*>(found->second);
 }
 
-void each_lora(Module& model, const std::string& adapter, const std::function<void(const std::string&, Linear&, Lora&)>& f) {
+void each_lora(Module& model, const std::string& adapter,
+               const std::function<void(const std::string&, Linear&, Lora&)>& f) {
   each_linear(model, [&](const std::string& name, Linear& layer) {
     if (Lora* lora = lora_of(layer, adapter)) f(name, layer, *lora);
   });
@@ -47,10 +48,18 @@ std::vector<std::string> attach(Model& model, const LoraConfig& config, const st
   each_linear(model, [&](const std::string& module, Linear& layer) {
     ++id;
     if (!config.targets(module) || config.saves(module)) return;
-    require(module != "lm_head", Fault::Usage, "the head cannot carry LoRA factors (its logits are never made whole); train it with --modules_to_save lm_head");
+    require(module != "lm_head", Fault::Usage,
+            "the head cannot carry LoRA factors (its logits are never made whole); train it with --modules_to_save "
+            "lm_head");
     const auto& spec = layer.spec();
-    layer.attach(name, std::make_unique<Lora>(Lora::Spec{.in = spec.in, .out = spec.out, .rank = config.rank_of(module), .alpha = config.alpha_of(module),
-                                                         .dropout = config.dropout, .rank_stabilised = config.rslora, .dora = config.dora, .id = id},
+    layer.attach(name, std::make_unique<Lora>(Lora::Spec{.in = spec.in,
+                                                         .out = spec.out,
+                                                         .rank = config.rank_of(module),
+                                                         .alpha = config.alpha_of(module),
+                                                         .dropout = config.dropout,
+                                                         .rank_stabilised = config.rslora,
+                                                         .dora = config.dora,
+                                                         .id = id},
                                               layer.bias()));
     attached.push_back(module);
   });
@@ -67,8 +76,11 @@ std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config
     names.push_back(name), params.push_back(&p);
   });
   for (const std::string& wanted : config.modules_to_save) {
-    const bool found = std::any_of(names.begin(), names.end(), [&](const std::string& n) { return LoraConfig{.modules_to_save = {wanted}}.saves(module_of(n)); });
-    require(found, Fault::Usage, "--modules_to_save ", wanted, ": the model has no module of that name with parameters");
+    const bool found = std::any_of(names.begin(), names.end(), [&](const std::string& n) {
+      return LoraConfig{.modules_to_save = {wanted}}.saves(module_of(n));
+    });
+    require(found, Fault::Usage, "--modules_to_save ", wanted,
+            ": the model has no module of that name with parameters");
   }
   for (Param* p : params) {
     p->data = p->data.detach().clone();
@@ -81,7 +93,9 @@ void freeze(Model& model) {
   model.visit([](const std::string&, Param& p) { p.trainable = false; });
 }
 
-at::TensorOptions options_like(Linear& layer, at::ScalarType type) { return layer.weight().data.options().dtype(type).requires_grad(false); }
+at::TensorOptions options_like(Linear& layer, at::ScalarType type) {
+  return layer.weight().data.options().dtype(type).requires_grad(false);
+}
 
 }  // namespace
 
@@ -95,12 +109,15 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
   at::NoGradGuard no_grad;
   check_lora_init(config.init);
   const bool changes = init_changes_weight(config.init);
-  require(!changes || !config.dora, Fault::Usage, "--init_weights ", config.init, " with DoRA is not available; use --init_weights true");
-  require(config.bias == "none" || config.bias == "all", Fault::Usage, "--lora_bias ", config.bias, " is not available; possible: none, all");
+  require(!changes || !config.dora, Fault::Usage, "--init_weights ", config.init,
+          " with DoRA is not available; use --init_weights true");
+  require(config.bias == "none" || config.bias == "all", Fault::Usage, "--lora_bias ", config.bias,
+          " is not available; possible: none, all");
   freeze(model);
   Adapter adapter{.name = name, .config = std::move(config), .saved_params = {}, .taken_out = {}};
   const auto attached = attach(model, adapter.config, name);
-  require(!attached.empty(), Fault::Usage, "no linear layer of this model is meant by target_modules ", adapter.config.target_regex.empty() ? join(adapter.config.target_modules) : adapter.config.target_regex,
+  require(!attached.empty(), Fault::Usage, "no linear layer of this model is meant by target_modules ",
+          adapter.config.target_regex.empty() ? join(adapter.config.target_modules) : adapter.config.target_regex,
           "; the model has ", join(all_linear_suffixes(linear_modules(model))));
   each_lora(model, name, [&](const std::string& module, Linear& layer, Lora& lora) {
     if (changes) layer.weight().data = layer.weight().data.clone(), layer.weight().mapped = false;
@@ -115,7 +132,8 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   at::NoGradGuard no_grad;
   Adapter adapter{.name = name, .config = read_adapter_config(dir), .saved_params = {}, .taken_out = {}};
   adapter.config.dropout = dropout;
-  require(fs::exists(dir / kWeights), Fault::Model, dir.string(), " holds no ", kWeights, "; adapters in pickles (adapter_model.bin) are not read");
+  require(fs::exists(dir / kWeights), Fault::Model, dir.string(), " holds no ", kWeights,
+          "; adapters in pickles (adapter_model.bin) are not read");
   const auto file = SafetensorsFile::open(dir / kWeights);
   freeze(model);
   attach(model, adapter.config, name);
@@ -124,10 +142,15 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   // What the model expects, by the file's names.
   std::map<std::string, std::pair<Param*, at::TensorOptions>> expected;
   each_lora(model, name, [&](const std::string& module, Linear& layer, Lora& lora) {
-    lora.visit([&](const std::string& n, Param& p) { expected[n] = {&p, options_like(layer, at::kFloat)}; }, kPrefix + module);
+    lora.visit(
+        [&](const std::string& n, Param& p) {
+          expected[n] = {&p, options_like(layer, at::kFloat)};
+        },
+        kPrefix + module);
   });
   model.visit([&](const std::string& n, Param& p) {
-    if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end()) expected[kPrefix + n] = {&p, p.data.options()};
+    if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
+      expected[kPrefix + n] = {&p, p.data.options()};
   });
   std::vector<std::string> wrong;
   for (const auto& [n, want] : expected) {
@@ -135,13 +158,15 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     if (found == file->entries().end())
       wrong.push_back(n + " is missing in the adapter");
     else if (found->second.shape != want.first->full)
-      wrong.push_back(apus::str(n, " is ", at::IntArrayRef(found->second.shape), " in the adapter, the model needs ", at::IntArrayRef(want.first->full)));
+      wrong.push_back(apus::str(n, " is ", at::IntArrayRef(found->second.shape), " in the adapter, the model needs ",
+                                at::IntArrayRef(want.first->full)));
   }
   for (const auto& [n, entry] : file->entries())
     if (!expected.count(n)) wrong.push_back(n + " has no place in this model");
   const size_t total = wrong.size();
   if (wrong.size() > 8) wrong.resize(8), wrong.push_back(str("and ", total - 8, " more"));
-  require(wrong.empty(), Fault::Model, "the adapter ", dir.string(), " was made for another model (its base: ", adapter.config.base_model, "): ", join(wrong, "; "));
+  require(wrong.empty(), Fault::Model, "the adapter ", dir.string(),
+          " was made for another model (its base: ", adapter.config.base_model, "): ", join(wrong, "; "));
   for (auto& [n, want] : expected) want.first->data = file->tensor(n).to(want.second).clone();
   return adapter;
 }
@@ -154,12 +179,15 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
     // A converted PiSSA adapter holds the trained factors first, the taken-out ones behind.
     if (!adapter.taken_out.empty() && name.ends_with("lora_A.weight")) saved = saved.narrow(0, 0, p.full[0]);
     if (!adapter.taken_out.empty() && name.ends_with("lora_B.weight")) saved = saved.narrow(1, 0, p.full[1]);
-    require(saved.sizes() == at::IntArrayRef(p.full), Fault::Usage, dir.string(), ": ", name, " has another shape than this run's; was --lora_rank changed?");
+    require(saved.sizes() == at::IntArrayRef(p.full), Fault::Usage, dir.string(), ": ", name,
+            " has another shape than this run's; was --lora_rank changed?");
     p.data = saved.to(p.data.options()).clone();
   };
-  each_lora(model, adapter.name, [&](const std::string& module, Linear&, Lora& lora) { lora.visit(put, kPrefix + module); });
+  each_lora(model, adapter.name,
+            [&](const std::string& module, Linear&, Lora& lora) { lora.visit(put, kPrefix + module); });
   model.visit([&](const std::string& n, Param& p) {
-    if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end()) put(kPrefix + n, p);
+    if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
+      put(kPrefix + n, p);
   });
 }
 
@@ -173,8 +201,10 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
         [&](const std::string& n, Param& p) {
           at::Tensor value = p.data.detach();
           // W - s B0 A0 + s B A = W + s [B, B0] [A; -A0]
-          if (taken != adapter.taken_out.end() && n.ends_with("lora_A.weight")) value = at::cat({value, taken->second.first.neg()}, 0);
-          if (taken != adapter.taken_out.end() && n.ends_with("lora_B.weight")) value = at::cat({value, taken->second.second}, 1);
+          if (taken != adapter.taken_out.end() && n.ends_with("lora_A.weight"))
+            value = at::cat({value, taken->second.first.neg()}, 0);
+          if (taken != adapter.taken_out.end() && n.ends_with("lora_B.weight"))
+            value = at::cat({value, taken->second.second}, 1);
           tensors.emplace_back(n, value);
         },
         kPrefix + module);
@@ -186,7 +216,8 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
     for (auto& [key, alpha] : config.alpha_pattern) alpha *= grow;
   }
   model.visit([&](const std::string& n, Param& p) {
-    if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end()) tensors.emplace_back(kPrefix + n, p.data.detach());
+    if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
+      tensors.emplace_back(kPrefix + n, p.data.detach());
   });
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   write_safetensors(dir / kWeights, tensors);

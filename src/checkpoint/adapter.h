@@ -19,16 +19,20 @@ std::vector<std::string> linear_modules(Module& model);  // names, in order
 struct Adapter {
   std::string name = "default";
   LoraConfig config;
-  std::vector<std::string> saved_params;         // full names of base parameters trained whole
-  // PiSSA and OLoRA change the base: the factors that were taken out of it, so that the saved adapter fits the plain base.
+  std::vector<std::string> saved_params;  // full names of base parameters trained whole
+  // PiSSA and OLoRA change the base: the factors that were taken out of it, so that the saved adapter fits the plain
+  // base.
   std::map<std::string, std::pair<at::Tensor, at::Tensor>> taken_out;  // module -> (A, B) at the start
 };
 
 // A fresh adapter on all modules that the config means, with first values by config.init. `wide` is the factors' type.
-Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarType wide = at::kFloat, const std::string& name = "default");
+Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarType wide = at::kFloat,
+                     const std::string& name = "default");
 
-// An adapter folder onto the model. Names and shapes are compared with the model's first; all that does not fit is named at once.
-Adapter load_adapter(Model& model, const std::filesystem::path& dir, const std::string& name = "default", double dropout = 0);
+// An adapter folder onto the model. Names and shapes are compared with the model's first; all that does not fit is
+// named at once.
+Adapter load_adapter(Model& model, const std::filesystem::path& dir, const std::string& name = "default",
+                     double dropout = 0);
 
 // Puts the values of a folder that save_adapter() wrote for this very adapter back (resume; PiSSA included).
 void restore_adapter(Model& model, Adapter& adapter, const std::filesystem::path& dir);

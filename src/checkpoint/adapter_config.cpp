@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 namespace {
 
 bool ends_with_part(const std::string& module, const std::string& suffix) {
-  return module == suffix || (module.size() > suffix.size() && module.ends_with(suffix) && module[module.size() - suffix.size() - 1] == '.');
+  return module == suffix || (module.size() > suffix.size() && module.ends_with(suffix) &&
+                              module[module.size() - suffix.size() - 1] == '.');
 }
 
 bool any_suffix(const std::string& module, const std::vector<std::string>& suffixes) {
@@ -27,13 +28,16 @@ int64_t layer_of(const std::string& module) {
   for (size_t at = 0; (at = module.find('.', at)) != std::string::npos; ++at) {
     const size_t end = module.find('.', at + 1);
     const std::string part = module.substr(at + 1, end == std::string::npos ? end : end - at - 1);
-    if (!part.empty() && part.size() < 9 && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); })) return std::stoll(part);
+    if (!part.empty() && part.size() < 9 &&
+        std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); }))
+      return std::stoll(part);
   }
   return -1;
 }
 
 template <class Value>
-Value by_pattern(const std::vector<std::pair<std::string, Value>>& patterns, const std::string& module, Value otherwise) {
+Value by_pattern(const std::vector<std::pair<std::string, Value>>& patterns, const std::string& module,
+                 Value otherwise) {
   for (const auto& [key, value] : patterns)
     if (Pattern("(.*\\.)?(" + key + ")$", "rank_pattern or alpha_pattern").begins(module)) return value;
   return otherwise;
@@ -73,10 +77,12 @@ struct Reader {
   }
   void refuse_features() const {
     const std::string type = value<std::string>("peft_type", "");
-    require(type == "LORA", Fault::Model, where, ": peft_type is '", type, "'; only LORA adapters (with rsLoRA and DoRA) can be used");
+    require(type == "LORA", Fault::Model, where, ": peft_type is '", type,
+            "'; only LORA adapters (with rsLoRA and DoRA) can be used");
     for (const char* key : {"use_qalora", "lora_bias", "fan_in_fan_out"})
       require(!value<bool>(key, false), Fault::Model, where, ": ", key, " is not supported");
-    for (const char* key : {"target_parameters", "trainable_token_indices", "layer_replication", "alora_invocation_tokens"})
+    for (const char* key :
+         {"target_parameters", "trainable_token_indices", "layer_replication", "alora_invocation_tokens"})
       require(!has(key) || json[key].empty(), Fault::Model, where, ": ", key, " is not supported");
   }
 };
@@ -88,7 +94,8 @@ bool LoraConfig::targets(const std::string& module) const {
   if (any_suffix(module, exclude_modules)) return false;
   if (!target_regex.empty()) return Pattern(target_regex, "target_modules").matches(module);
   if (!any_suffix(module, target_modules)) return false;
-  return layers_to_transform.empty() || std::find(layers_to_transform.begin(), layers_to_transform.end(), layer_of(module)) != layers_to_transform.end();
+  return layers_to_transform.empty() || std::find(layers_to_transform.begin(), layers_to_transform.end(),
+                                                  layer_of(module)) != layers_to_transform.end();
 }
 
 bool LoraConfig::saves(const std::string& module) const { return any_suffix(module, modules_to_save); }
@@ -99,27 +106,33 @@ bool is_adapter_dir(const fs::path& dir) { return fs::exists(dir / "adapter_conf
 
 LoraConfig read_adapter_config(const fs::path& dir) {
   const fs::path path = dir / "adapter_config.json";
-  require(fs::exists(path), Fault::Usage, dir.string(), " is no adapter: it holds no adapter_config.json", fs::exists(dir / "config.json") ? ". It is a whole model: give it with --model" : "");
+  require(fs::exists(path), Fault::Usage, dir.string(), " is no adapter: it holds no adapter_config.json",
+          fs::exists(dir / "config.json") ? ". It is a whole model: give it with --model" : "");
   const Json json = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
   require(json.is_object(), Fault::Model, path.string(), " must hold an object");
   const Reader in{json, path.string()};
   in.refuse_features();
   LoraConfig c;
   c.base_model = in.value<std::string>("base_model_name_or_path", "");
-  c.r = in.value<int64_t>("r", 8), c.alpha = in.value<double>("lora_alpha", 8), c.dropout = in.value<double>("lora_dropout", 0);
+  c.r = in.value<int64_t>("r", 8), c.alpha = in.value<double>("lora_alpha", 8),
+  c.dropout = in.value<double>("lora_dropout", 0);
   c.rslora = in.value<bool>("use_rslora", false), c.dora = in.value<bool>("use_dora", false);
   c.bias = in.value<std::string>("bias", "none");
   in.names("target_modules", c.target_modules, c.target_regex);
   in.names("exclude_modules", c.exclude_modules, c.exclude_regex);
   c.modules_to_save = in.value<std::vector<std::string>>("modules_to_save", {});
   if (in.has("layers_to_transform"))
-    c.layers_to_transform = json["layers_to_transform"].is_number() ? std::vector<int64_t>{json["layers_to_transform"].get<int64_t>()}
-                                                                    : in.value<std::vector<int64_t>>("layers_to_transform", {});
+    c.layers_to_transform = json["layers_to_transform"].is_number()
+                                ? std::vector<int64_t>{json["layers_to_transform"].get<int64_t>()}
+                                : in.value<std::vector<int64_t>>("layers_to_transform", {});
   c.rank_pattern = in.patterns<int64_t>("rank_pattern"), c.alpha_pattern = in.patterns<double>("alpha_pattern");
-  if (in.has("init_lora_weights")) c.init = json["init_lora_weights"].is_string() ? json["init_lora_weights"].get<std::string>() : json["init_lora_weights"].dump();
+  if (in.has("init_lora_weights"))
+    c.init = json["init_lora_weights"].is_string() ? json["init_lora_weights"].get<std::string>()
+                                                   : json["init_lora_weights"].dump();
   c.task_type = in.value<std::string>("task_type", "");
   require(c.r > 0, Fault::Model, path.string(), ": the rank r must be above 0");
-  require(!c.target_modules.empty() || !c.target_regex.empty(), Fault::Model, path.string(), ": target_modules is missing");
+  require(!c.target_modules.empty() || !c.target_regex.empty(), Fault::Model, path.string(),
+          ": target_modules is missing");
   return c;
 }
 
@@ -129,7 +142,9 @@ Json adapter_config_json(const LoraConfig& c) {
   };
   Json ranks = Json::object(), alphas = Json::object();
   for (const auto& [name, rank] : c.rank_pattern) ranks[name] = rank;
-  const auto number = [](double v) { return v == static_cast<double>(static_cast<int64_t>(v)) ? Json(static_cast<int64_t>(v)) : Json(v); };
+  const auto number = [](double v) {
+    return v == static_cast<double>(static_cast<int64_t>(v)) ? Json(static_cast<int64_t>(v)) : Json(v);
+  };
   for (const auto& [name, alpha] : c.alpha_pattern) alphas[name] = number(alpha);
   std::vector<std::string> targets = c.target_modules;
   std::sort(targets.begin(), targets.end());
@@ -145,7 +160,9 @@ Json adapter_config_json(const LoraConfig& c) {
           {"exclude_modules", list(c.exclude_modules, c.exclude_regex)},
           {"fan_in_fan_out", false},
           {"inference_mode", true},
-          {"init_lora_weights", c.init == "true" ? Json(true) : c.init == "false" ? Json(false) : Json(c.init)},
+          {"init_lora_weights", c.init == "true"    ? Json(true)
+                                : c.init == "false" ? Json(false)
+                                                    : Json(c.init)},
           {"layer_replication", nullptr},
           {"layers_pattern", nullptr},
           {"layers_to_transform", c.layers_to_transform.empty() ? Json() : Json(c.layers_to_transform)},

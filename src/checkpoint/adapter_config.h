@@ -14,20 +14,20 @@
 namespace apus {
 
 struct LoraConfig {
-  std::string base_model;                    // base_model_name_or_path
+  std::string base_model;  // base_model_name_or_path
   int64_t r = 8;
   double alpha = 32, dropout = 0;
   bool rslora = false, dora = false;
-  std::string bias = "none";                 // none, all, lora_only
-  std::vector<std::string> target_modules;   // suffixes or whole names
-  std::string target_regex;                  // wins over the list; the whole name must match
+  std::string bias = "none";                // none, all, lora_only
+  std::vector<std::string> target_modules;  // suffixes or whole names
+  std::string target_regex;                 // wins over the list; the whole name must match
   std::vector<std::string> exclude_modules;
   std::string exclude_regex;
-  std::vector<std::string> modules_to_save;  // suffixes of modules trained whole
-  std::vector<int64_t> layers_to_transform;  // empty: all
-  std::vector<std::pair<std::string, int64_t>> rank_pattern;   // name or expression -> rank; the first that fits
+  std::vector<std::string> modules_to_save;                   // suffixes of modules trained whole
+  std::vector<int64_t> layers_to_transform;                   // empty: all
+  std::vector<std::pair<std::string, int64_t>> rank_pattern;  // name or expression -> rank; the first that fits
   std::vector<std::pair<std::string, double>> alpha_pattern;
-  std::string init = "true";                 // init_lora_weights
+  std::string init = "true";  // init_lora_weights
   std::string task_type = "CAUSAL_LM";
 
   bool targets(const std::string& module) const;

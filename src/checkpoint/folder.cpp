@@ -23,13 +23,16 @@ constexpr const char* kDoomed = ".removed-";
 void sync_path(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   require(descriptor >= 0, Fault::Io, "cannot open ", path.string(), ": ", std::strerror(errno));
-  const bool synced = ::fsync(descriptor) == 0 || errno == EINVAL || errno == EROFS;  // some filesystems cannot sync folders
+  const bool synced =
+      ::fsync(descriptor) == 0 || errno == EINVAL || errno == EROFS;  // some filesystems cannot sync folders
   const int error = errno;
   ::close(descriptor);
   require(synced, Fault::Io, "cannot sync ", path.string(), ": ", std::strerror(error));
 }
 
-fs::path hidden(const fs::path& target, const char* mark) { return target.parent_path() / str(".", target.filename().string(), mark, ::getpid()); }
+fs::path hidden(const fs::path& target, const char* mark) {
+  return target.parent_path() / str(".", target.filename().string(), mark, ::getpid());
+}
 
 // Out of sight first: a removal that is cut short must not leave half a checkpoint under its name.
 void remove_folder(const fs::path& dir) {
@@ -41,7 +44,8 @@ void remove_folder(const fs::path& dir) {
 
 }  // namespace
 
-FolderWriter::FolderWriter(const fs::path& target) : target_(fs::absolute(target)), partial_(hidden(target_, kPartial)) {
+FolderWriter::FolderWriter(const fs::path& target)
+    : target_(fs::absolute(target)), partial_(hidden(target_, kPartial)) {
   std::error_code code;
   fs::remove_all(partial_, code);
   fs::create_directories(partial_, code);
@@ -74,7 +78,9 @@ std::vector<std::pair<int64_t, fs::path>> list_checkpoints(const fs::path& run_d
   for (const auto& entry : fs::directory_iterator(run_dir, code)) {
     const std::string name = entry.path().filename();
     const std::string digits = name.rfind(prefix, 0) == 0 ? name.substr(prefix.size()) : "";
-    if (digits.empty() || digits.size() > 18 || !std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c); })) continue;
+    if (digits.empty() || digits.size() > 18 ||
+        !std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c); }))
+      continue;
     if (entry.is_directory() && !entry.is_symlink()) found.emplace_back(std::stoll(digits), entry.path());
   }
   std::sort(found.begin(), found.end());
@@ -102,7 +108,8 @@ void rotate_checkpoints(const fs::path& run_dir, int64_t limit, const std::vecto
   auto left = static_cast<int64_t>(all.size());
   for (const auto& [step, dir] : all) {
     if (left <= limit) return;
-    const bool kept = std::any_of(keep.begin(), keep.end(), [&, path = dir](const fs::path& k) { return k.filename() == path.filename(); });
+    const bool kept = std::any_of(keep.begin(), keep.end(),
+                                  [&, path = dir](const fs::path& k) { return k.filename() == path.filename(); });
     if (kept) continue;
     remove_folder(dir);
     --left;

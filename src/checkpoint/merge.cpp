@@ -30,7 +30,8 @@ constexpr const char* kHead = "lm_head.weight";
 // One adapter's changes, by the base's tensor names.
 class Changes {
  public:
-  Changes(const MergePart& part, const TensorFolder& base) : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)) {
+  Changes(const MergePart& part, const TensorFolder& base)
+      : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)) {
     const fs::path path = part.adapter / "adapter_model.safetensors";
     require(fs::exists(path), Fault::Model, part.adapter.string(), " holds no adapter_model.safetensors");
     file_ = SafetensorsFile::open(path);
@@ -41,7 +42,8 @@ class Changes {
       parts_[target][what] = name;
     }
     if (strangers.size() > 8) strangers.resize(8), strangers.push_back("...");
-    require(strangers.empty(), Fault::Model, "the adapter ", dir_.string(), " was made for another model (its base: ", config_.base_model, "): nothing in it is called ",
+    require(strangers.empty(), Fault::Model, "the adapter ", dir_.string(),
+            " was made for another model (its base: ", config_.base_model, "): nothing in it is called ",
             join(strangers, ", "));
     for (const auto& [target, parts] : parts_) check(target, parts, base);
   }
@@ -61,7 +63,8 @@ class Changes {
     if (parts.count("weight")) return (tensor("weight").narrow(0, first, rows.size(0)) - rows) * weight_;
     const bool embedding = parts.count("embedding_A");
     const at::Tensor a = tensor(embedding ? "embedding_A" : "A"), b = tensor(embedding ? "embedding_B" : "B");
-    const at::Tensor delta = embedding ? a.narrow(1, first, rows.size(0)).t().mm(b.t()) : b.narrow(0, first, rows.size(0)).mm(a);
+    const at::Tensor delta =
+        embedding ? a.narrow(1, first, rows.size(0)).t().mm(b.t()) : b.narrow(0, first, rows.size(0)).mm(a);
     const std::string module = target.substr(0, target.rfind('.'));
     const double rank = static_cast<double>(a.size(0)), alpha = config_.alpha_of(module);
     const at::Tensor scaled = delta * (alpha / (config_.rslora ? std::sqrt(rank) : rank));
@@ -77,9 +80,14 @@ class Changes {
     const std::string prefix = "base_model.model.";
     if (rest.rfind(prefix, 0) == 0) rest.erase(0, prefix.size());
     std::string what = rest.substr(rest.rfind('.') + 1);
-    for (const auto& [ending, meant] : {std::pair{".lora_A.weight", "A"}, {".lora_B.weight", "B"}, {".lora_magnitude_vector", "magnitude"}, {".lora_magnitude_vector.weight", "magnitude"},
-                                        {".lora_embedding_A", "embedding_A"}, {".lora_embedding_B", "embedding_B"}})
-      if (rest.ends_with(ending)) rest = rest.substr(0, rest.size() - std::string(ending).size()) + ".weight", what = meant;
+    for (const auto& [ending, meant] : {std::pair{".lora_A.weight", "A"},
+                                        {".lora_B.weight", "B"},
+                                        {".lora_magnitude_vector", "magnitude"},
+                                        {".lora_magnitude_vector.weight", "magnitude"},
+                                        {".lora_embedding_A", "embedding_A"},
+                                        {".lora_embedding_B", "embedding_B"}})
+      if (rest.ends_with(ending))
+        rest = rest.substr(0, rest.size() - std::string(ending).size()) + ".weight", what = meant;
     if (what == "bias") what = "weight";  // replaced whole, like modules_to_save
     if (base.find(rest) || rest == kHead) return {rest, what};
     const std::string bare = "model.";
@@ -87,19 +95,26 @@ class Changes {
     return {"", what};
   }
 
-  void check(const std::string& target, const std::map<std::string, std::string>& parts, const TensorFolder& base) const {
+  void check(const std::string& target, const std::map<std::string, std::string>& parts,
+             const TensorFolder& base) const {
     const TensorEntry* entry = base.find(target);
     if (!entry) return;  // the head of a tied model
-    const auto shape = [&](const char* what) { return parts.count(what) ? file_->entries().at(parts.at(what)).shape : std::vector<int64_t>(); };
+    const auto shape = [&](const char* what) {
+      return parts.count(what) ? file_->entries().at(parts.at(what)).shape : std::vector<int64_t>();
+    };
     bool fits = true;
     if (parts.count("weight")) {
       fits = shape("weight") == entry->shape;
     } else {
       const bool embedding = parts.count("embedding_A");
       const auto a = shape(embedding ? "embedding_A" : "A"), b = shape(embedding ? "embedding_B" : "B");
-      fits = a.size() == 2 && b.size() == 2 && entry->shape.size() == 2 && a[0] == b[1] && (embedding ? b[0] == entry->shape[1] && a[1] == entry->shape[0] : b[0] == entry->shape[0] && a[1] == entry->shape[1]);
+      fits = a.size() == 2 && b.size() == 2 && entry->shape.size() == 2 && a[0] == b[1] &&
+             (embedding ? b[0] == entry->shape[1] && a[1] == entry->shape[0]
+                        : b[0] == entry->shape[0] && a[1] == entry->shape[1]);
     }
-    require(fits, Fault::Model, "the adapter ", dir_.string(), " was made for another model (its base: ", config_.base_model, "): its factors for ", target, " do not fit a tensor of that shape");
+    require(fits, Fault::Model, "the adapter ", dir_.string(),
+            " was made for another model (its base: ", config_.base_model, "): its factors for ", target,
+            " do not fit a tensor of that shape");
   }
 
   fs::path dir_;
@@ -138,7 +153,8 @@ at::Tensor merged_tensor(const Planned& t, const at::Tensor& source, const std::
 
 bool is_float(at::ScalarType t) { return t == at::kFloat || t == at::kBFloat16 || t == at::kHalf || t == at::kDouble; }
 
-std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& changes, const MergeSpec& spec, bool& untied) {
+std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& changes, const MergeSpec& spec,
+                          bool& untied) {
   std::vector<Planned> all;
   const auto add = [&](const std::string& name, const std::string& source) {
     const TensorEntry& entry = *base.find(source);
@@ -147,8 +163,10 @@ std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& 
   };
   for (const std::string& name : base.names()) add(name, name);
   // A tied model has no head on disk. Once the head or the embedding is replaced alone, they are two tensors.
-  const std::string embedding = base.find("model.embed_tokens.weight") ? "model.embed_tokens.weight" : "embed_tokens.weight";
-  const bool apart = std::any_of(changes.begin(), changes.end(), [&](const Changes& c) { return c.has(kHead) || c.has(embedding); });
+  const std::string embedding =
+      base.find("model.embed_tokens.weight") ? "model.embed_tokens.weight" : "embed_tokens.weight";
+  const bool apart =
+      std::any_of(changes.begin(), changes.end(), [&](const Changes& c) { return c.has(kHead) || c.has(embedding); });
   untied = !base.find(kHead) && apart && base.find(embedding);
   if (untied) add(kHead, embedding);
   return all;
@@ -179,11 +197,13 @@ MergeReport merge_adapters(const MergeSpec& spec) {
     char name[64] = "model.safetensors";
     if (shards.size() > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
     std::vector<SafetensorsWriter::Spec> specs;
-    for (const Planned* t : shards[i]) specs.push_back({t->name, t->type, t->shape}), index["weight_map"][t->name] = name;
+    for (const Planned* t : shards[i])
+      specs.push_back({t->name, t->type, t->shape}), index["weight_map"][t->name] = name;
     SafetensorsWriter writer(folder.dir() / name, specs);
     for (const Planned* t : shards[i]) {
       const at::Tensor source = base.tensor(t->source);
-      const bool changed = std::any_of(changes.begin(), changes.end(), [&](const Changes& c) { return c.has(t->name); });
+      const bool changed =
+          std::any_of(changes.begin(), changes.end(), [&](const Changes& c) { return c.has(t->name); });
       writer.add(t->name, changed ? merged_tensor(*t, source, changes) : source.to(t->type));
       base.forget(t->source);
       report.changed += changed;
@@ -193,9 +213,12 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   }
   report.shards = static_cast<int64_t>(shards.size());
   if (shards.size() > 1) write_file_atomic(folder.dir() / "model.safetensors.index.json", index.dump(2) + "\n");
-  Json config = parse_json(read_file(spec.base / "config.json", 16 << 20), (spec.base / "config.json").string(), Fault::Model);
+  Json config =
+      parse_json(read_file(spec.base / "config.json", 16 << 20), (spec.base / "config.json").string(), Fault::Model);
   if (untied) config["tie_word_embeddings"] = false;
-  if (spec.dtype) config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] = float_type_name(*spec.dtype);
+  if (spec.dtype)
+    config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
+        float_type_name(*spec.dtype);
   write_file_atomic(folder.dir() / "config.json", config.dump(2) + "\n");
   copy_side_files(spec.base, folder.dir());
   folder.commit();

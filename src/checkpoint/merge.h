@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adapters folded into a model's files, tensor by tensor: memory is one tensor, whatever the model's size. No model code is
-// needed: an adapter's names say which tensors it changes.
+// Adapters folded into a model's files, tensor by tensor: memory is one tensor, whatever the model's size. No model
+// code is needed: an adapter's names say which tensors it changes.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -21,9 +21,9 @@ struct MergePart {
 struct MergeSpec {
   std::filesystem::path base;
   std::vector<MergePart> parts;
-  std::filesystem::path output;                // made whole or not at all
+  std::filesystem::path output;  // made whole or not at all
   int64_t max_shard = 5'000'000'000;
-  std::optional<at::ScalarType> dtype;         // of the result; absent: every tensor keeps the base's
+  std::optional<at::ScalarType> dtype;  // of the result; absent: every tensor keeps the base's
   std::function<void(int64_t done, int64_t of)> progress = [](int64_t, int64_t) {};
 };
 

@@ -22,7 +22,7 @@ Json parsed(const fs::path& path) { return parse_json(read_file(path), path.stri
 
 void write_state(const fs::path& dir, const RunState& state, bool with_optimizer) {
   write_file_atomic(dir / kTrainer, state.trainer.dump(2) + "\n");
-  const Json own = {{"format", kFormat}, {"step", state.step}, {"epoch", state.epoch},         {"data", state.data},
+  const Json own = {{"format", kFormat},    {"step", state.step},   {"epoch", state.epoch},        {"data", state.data},
                     {"exact", state.exact}, {"noted", state.noted}, {"optimizer", state.optimizer}};
   write_file_atomic(dir / kState, own.dump(2) + "\n");
   if (!with_optimizer) return;
@@ -32,15 +32,17 @@ void write_state(const fs::path& dir, const RunState& state, bool with_optimizer
 
 RunState read_state(const fs::path& dir, bool with_optimizer) {
   for (const char* name : {kTrainer, kState})
-    require(fs::exists(dir / name), Fault::Usage, dir.string(), " holds no ", name, ": it is no checkpoint of this program's training. ",
+    require(fs::exists(dir / name), Fault::Usage, dir.string(), " holds no ", name,
+            ": it is no checkpoint of this program's training. ",
             "--resume_only_model true --ignore_data_skip true begins anew from its weights");
-  require(!with_optimizer || fs::exists(dir / kOptimizer), Fault::Usage, dir.string(), " holds no ", kOptimizer, ": it was saved with --save_only_model true. ",
-          "--resume_only_model true goes on from its weights");
+  require(!with_optimizer || fs::exists(dir / kOptimizer), Fault::Usage, dir.string(), " holds no ", kOptimizer,
+          ": it was saved with --save_only_model true. ", "--resume_only_model true goes on from its weights");
   const Json own = parsed(dir / kState);
-  require(own.is_object() && own.value("format", int64_t{0}) == kFormat, Fault::Usage, (dir / kState).string(), " is of format ", own.value("format", int64_t{0}),
-          "; this program reads ", kFormat);
+  require(own.is_object() && own.value("format", int64_t{0}) == kFormat, Fault::Usage, (dir / kState).string(),
+          " is of format ", own.value("format", int64_t{0}), "; this program reads ", kFormat);
   RunState state;
-  state.step = own.at("step"), state.epoch = own.at("epoch"), state.data = own.at("data"), state.exact = own.at("exact"), state.noted = own.at("noted");
+  state.step = own.at("step"), state.epoch = own.at("epoch"), state.data = own.at("data"),
+  state.exact = own.at("exact"), state.noted = own.at("noted");
   state.optimizer = own.at("optimizer");
   state.trainer = parsed(dir / kTrainer);
   if (!with_optimizer) return state;
@@ -51,19 +53,24 @@ RunState read_state(const fs::path& dir, bool with_optimizer) {
 
 std::vector<std::string> differences(const Json& there, const Json& here) {
   std::vector<std::string> found;
-  const auto shown = [](const Json& object, const std::string& key) { return object.is_object() && object.contains(key) ? object[key].dump() : std::string("nothing"); };
+  const auto shown = [](const Json& object, const std::string& key) {
+    return object.is_object() && object.contains(key) ? object[key].dump() : std::string("nothing");
+  };
   Json keys = there.is_object() ? there : Json::object();
   if (here.is_object())
     for (const auto& [key, value] : here.items()) keys[key] = value;
   for (const auto& [key, value] : keys.items())
-    if (shown(there, key) != shown(here, key)) found.push_back(str(key, ": ", shown(there, key), " there, ", shown(here, key), " here"));
+    if (shown(there, key) != shown(here, key))
+      found.push_back(str(key, ": ", shown(there, key), " there, ", shown(here, key), " here"));
   return found;
 }
 
 std::vector<std::string> check_resume(const RunState& saved, const RunState& mine) {
   auto wrong = differences(saved.exact, mine.exact);
-  if (saved.optimizer != mine.optimizer) wrong.push_back(str("optimizer: ", saved.optimizer, " there, ", mine.optimizer, " here"));
-  require(wrong.empty(), Fault::Usage, "this run cannot go on from the checkpoint as it would have: ", join(wrong, "; "),
+  if (saved.optimizer != mine.optimizer)
+    wrong.push_back(str("optimizer: ", saved.optimizer, " there, ", mine.optimizer, " here"));
+  require(wrong.empty(), Fault::Usage,
+          "this run cannot go on from the checkpoint as it would have: ", join(wrong, "; "),
           ". Give the flags of the first run, or --resume_only_model true to take its weights alone");
   return differences(saved.noted, mine.noted);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoint folders of a training run: written beside, synced and renamed, so that a folder named checkpoint-N is always
-// complete; and the part of them that a resumed run needs beside the weights.
+// Checkpoint folders of a training run: written beside, synced and renamed, so that a folder named checkpoint-N is
+// always complete; and the part of them that a resumed run needs beside the weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +24,7 @@ class FolderWriter {
   FolderWriter(const FolderWriter&) = delete;
   FolderWriter& operator=(const FolderWriter&) = delete;
   const std::filesystem::path& dir() const { return partial_; }  // write here
-  void commit();  // replaces an older folder of that name
+  void commit();                                                 // replaces an older folder of that name
 
  private:
   std::filesystem::path target_, partial_;
@@ -36,18 +36,19 @@ std::vector<std::pair<int64_t, std::filesystem::path>> list_checkpoints(const st
 // Removes what killed processes left half-written, and folders whose removal was cut short.
 void remove_leftovers(const std::filesystem::path& run_dir);
 // Keeps the newest `limit` checkpoints; those of `keep` count and are never removed. limit 0: all stay.
-void rotate_checkpoints(const std::filesystem::path& run_dir, int64_t limit, const std::vector<std::filesystem::path>& keep);
+void rotate_checkpoints(const std::filesystem::path& run_dir, int64_t limit,
+                        const std::vector<std::filesystem::path>& keep);
 // run_dir/name -> target, replaced atomically.
 void point_link(const std::filesystem::path& run_dir, const std::string& name, const std::filesystem::path& target);
 
 struct RunState {
-  int64_t step = 0;                 // optimizer steps done
-  int64_t epoch = 0;                // the one the next batch belongs to
-  Json data;                        // the source's position
-  Json trainer;                     // trainer_state.json, with HuggingFace's keys
-  Json exact;                       // settings that must be the same for the run to go on as it would have
-  Json noted;                       // settings that may change; a change is said
-  std::string optimizer;            // its kind
+  int64_t step = 0;       // optimizer steps done
+  int64_t epoch = 0;      // the one the next batch belongs to
+  Json data;              // the source's position
+  Json trainer;           // trainer_state.json, with HuggingFace's keys
+  Json exact;             // settings that must be the same for the run to go on as it would have
+  Json noted;             // settings that may change; a change is said
+  std::string optimizer;  // its kind
   std::map<std::string, at::Tensor> optimizer_state;
 };
 

@@ -18,16 +18,23 @@ void ExportOptions::fields(OptionTable& v) {
   v("model", model, "folder of the base").shown_default("what the adapter names");
   v("adapter_weights", adapter_weights, "shares of the adapters' changes").shown_default("1 each");
   v("output_dir", output_dir, "folder to write").alias("merged_dir").shown_default("<adapter>-merged");
-  v("torch_dtype", torch_dtype, "number format of the result").choices({"float32", "bfloat16", "float16"}).shown_default("the base's");
+  v("torch_dtype", torch_dtype, "number format of the result")
+      .choices({"float32", "bfloat16", "float16"})
+      .shown_default("the base's");
   v("max_shard_size", max_shard_size, "largest weight file: 500MB, 5GB, ...");
   v("exist_ok", exist_ok, "replace the folder when it is there");
-  v.no_effect({"device_map", "max_memory", "device"}, "tensors are merged one at a time on the processor; no device is filled");
+  v.no_effect({"device_map", "max_memory", "device"},
+              "tensors are merged one at a time on the processor; no device is filled");
   v.no_effect({"safe_serialization"}, "weights are always written as safetensors");
-  v.no_effect({"load_args", "load_data_args", "check_model", "use_hf", "hub_token", "model_type", "task_type", "template", "system", "tuner_backend", "tuner_type", "attn_impl"},
+  v.no_effect({"load_args", "load_data_args", "check_model", "use_hf", "hub_token", "model_type", "task_type",
+               "template", "system", "tuner_backend", "tuner_type", "attn_impl"},
               "merging needs the files of base and adapter only");
-  v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size"}, "quantised export is not available; merged weights are float32, bfloat16 or float16");
-  v.refuse({"to_ollama", "to_mcore", "to_hf", "mcore_model", "mcore_adapter"}, "the result is a HuggingFace folder, which the tools of those formats convert");
-  v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "commit_message"}, "upload the finished folder with the hub's own client");
+  v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size"},
+           "quantised export is not available; merged weights are float32, bfloat16 or float16");
+  v.refuse({"to_ollama", "to_mcore", "to_hf", "mcore_model", "mcore_adapter"},
+           "the result is a HuggingFace folder, which the tools of those formats convert");
+  v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "commit_message"},
+           "upload the finished folder with the hub's own client");
   RunOptions::fields(v);
 }
 
@@ -36,8 +43,11 @@ void ExportOptions::resolve(OptionTable&) {
   if (adapters.empty()) return;
   const fs::path first = fs::path(adapters[0]).lexically_normal();
   if (model.empty() && fs::exists(first / "adapter_config.json")) {
-    const Json config = parse_json(read_file(first / "adapter_config.json", 16 << 20), (first / "adapter_config.json").string());
-    if (config.is_object() && config.contains("base_model_name_or_path") && config["base_model_name_or_path"].is_string()) model = config["base_model_name_or_path"].get<std::string>();
+    const Json config =
+        parse_json(read_file(first / "adapter_config.json", 16 << 20), (first / "adapter_config.json").string());
+    if (config.is_object() && config.contains("base_model_name_or_path") &&
+        config["base_model_name_or_path"].is_string())
+      model = config["base_model_name_or_path"].get<std::string>();
     if (!fs::exists(model) && fs::exists(first / model)) model = (first / model).lexically_normal();
   }
   std::string name = first.string();
@@ -47,25 +57,40 @@ void ExportOptions::resolve(OptionTable&) {
 
 void ExportOptions::check() const {
   require(merge_lora, Fault::Usage, "what shall be exported? --merge_lora true folds --adapters into the model");
-  require(!adapters.empty(), Fault::Usage, "--adapters is needed: the folder of an adapter (a checkpoint of a LoRA run)");
+  require(!adapters.empty(), Fault::Usage,
+          "--adapters is needed: the folder of an adapter (a checkpoint of a LoRA run)");
   for (const std::string& dir : adapters)
-    require(fs::exists(fs::path(dir) / "adapter_config.json"), Fault::Usage, "--adapters ", dir, " is no adapter: it holds no adapter_config.json",
+    require(fs::exists(fs::path(dir) / "adapter_config.json"), Fault::Usage, "--adapters ", dir,
+            " is no adapter: it holds no adapter_config.json",
             fs::exists(fs::path(dir) / "config.json") ? ". It is a whole model: give it with --model" : "");
-  require(!model.empty() && fs::is_directory(model), Fault::Usage, "the base model '", model, "' is not a folder here; give it with --model");
-  require(adapter_weights.empty() || adapter_weights.size() == adapters.size(), Fault::Usage, "--adapter_weights needs one number for each of the ", adapters.size(), " adapters");
-  require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir, " is there already; choose another, or give --exist_ok true to replace it");
-  require(!fs::exists(output_dir) || !fs::equivalent(output_dir, model), Fault::Usage, "--output_dir ", output_dir, " is the base itself");
+  require(!model.empty() && fs::is_directory(model), Fault::Usage, "the base model '", model,
+          "' is not a folder here; give it with --model");
+  require(adapter_weights.empty() || adapter_weights.size() == adapters.size(), Fault::Usage,
+          "--adapter_weights needs one number for each of the ", adapters.size(), " adapters");
+  require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir,
+          " is there already; choose another, or give --exist_ok true to replace it");
+  require(!fs::exists(output_dir) || !fs::equivalent(output_dir, model), Fault::Usage, "--output_dir ", output_dir,
+          " is the base itself");
 }
 
 namespace {
 int run_export(const ExportOptions& options) { return run_heavy("export", &options); }
-int run_merge(const MergeLoraOptions& options) { return run_heavy("export", static_cast<const ExportOptions*>(&options)); }
-const RegisterCommand<ExportOptions> command({.name = "export", .group = "Model",
-    .summary = "write a model in another form: adapters merged",
-    .examples = {"export --adapters out/v0-.../checkpoint-500 --merge_lora true"}}, run_export);
-const RegisterCommand<MergeLoraOptions> merge({.name = "merge-lora", .group = "Model",
-    .summary = "fold LoRA adapters into a model's weights",
-    .examples = {"merge-lora --adapters out/v0-.../checkpoint-500 --output_dir merged", "merge-lora --model DIR --adapters A B --adapter_weights 0.7 0.3"}}, run_merge);
+int run_merge(const MergeLoraOptions& options) {
+  return run_heavy("export", static_cast<const ExportOptions*>(&options));
+}
+const RegisterCommand<ExportOptions> command(
+    {.name = "export",
+     .group = "Model",
+     .summary = "write a model in another form: adapters merged",
+     .examples = {"export --adapters out/v0-.../checkpoint-500 --merge_lora true"}},
+    run_export);
+const RegisterCommand<MergeLoraOptions> merge(
+    {.name = "merge-lora",
+     .group = "Model",
+     .summary = "fold LoRA adapters into a model's weights",
+     .examples = {"merge-lora --adapters out/v0-.../checkpoint-500 --output_dir merged",
+                  "merge-lora --model DIR --adapters A B --adapter_weights 0.7 0.3"}},
+    run_merge);
 }  // namespace
 
 }  // namespace apus

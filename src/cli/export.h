@@ -7,10 +7,10 @@
 namespace apus {
 
 struct ExportOptions : RunOptions {
-  std::string model;                      // empty: the adapter's base_model_name_or_path
+  std::string model;  // empty: the adapter's base_model_name_or_path
   std::vector<std::string> adapters;
-  std::vector<double> adapter_weights;    // empty: 1 each
-  std::string output_dir;                 // empty: <adapter>-merged
+  std::vector<double> adapter_weights;  // empty: 1 each
+  std::string output_dir;               // empty: <adapter>-merged
   std::optional<std::string> torch_dtype;
   std::string max_shard_size = "5GB";
   int64_t max_shard_bytes = 0;

@@ -24,11 +24,17 @@ void SftOptions::fields(OptionTable& v) {
   v.at("use_hf").target = &use_hf, v.at("use_hf").help = "hub ids mean HuggingFace rather than ModelScope";
   v.at("hub_token").target = &hub_token, v.at("hub_token").help = "for private datasets; else the environment's";
   TemplateOptions::fields(v);
+  v.at("preserve_thinking").refusal.clear();
+  v.at("preserve_thinking").target = &preserve_thinking,
+  v.at("preserve_thinking").help = "keep the thoughts of earlier turns";
   v.at("truncation_strategy").choices({"delete", "left", "right", "split"});
   v.at("max_length").help = "longest row in tokens";
-  v.at("truncation_strategy").help = "for longer rows: leave them out, cut them, or (plain text) split them into several";
+  v.at("truncation_strategy").help =
+      "for longer rows: leave them out, cut them, or (plain text) split them into several";
   TrainOptions::fields(v);
-  v.no_effect({"max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "num_beams", "stream", "stop_words", "logprobs", "top_logprobs"}, "nothing is generated while training");
+  v.no_effect({"max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "num_beams", "stream",
+               "stop_words", "logprobs", "top_logprobs"},
+              "nothing is generated while training");
   RunOptions::fields(v);
 }
 
@@ -36,15 +42,36 @@ namespace {
 
 // Settings of the checkpoint that is gone on from, where the user gave none (--load_args).
 void take_saved_args(SftOptions& o, OptionTable& v) {
-  const fs::path from = !o.resume_from_checkpoint.empty() ? fs::path(o.resume_from_checkpoint) : !o.adapters.empty() ? fs::path(o.adapters[0]) : fs::path(o.model);
+  const fs::path from = !o.resume_from_checkpoint.empty() ? fs::path(o.resume_from_checkpoint)
+                        : !o.adapters.empty()             ? fs::path(o.adapters[0])
+                                                          : fs::path(o.model);
   const fs::path file = from / "args.json";
   require(fs::exists(file), Fault::Usage, "--load_args true: ", file.string(), " does not exist");
   const Json saved = parse_json(read_file(file, 64 << 20), file.string());
-  const std::vector<std::string> model_flags = {"tuner_type", "task_type", "model", "model_type", "torch_dtype", "max_model_len", "chat_template", "system", "truncation_strategy",
-                                                "use_chat_template", "response_prefix", "chat_template_kwargs", "enable_thinking"};
-  const std::vector<std::string> data_flags = {"dataset", "val_dataset", "cached_dataset", "cached_val_dataset", "split_dataset_ratio", "data_seed", "dataset_shuffle", "val_dataset_shuffle",
-                                               "streaming", "columns", "interleave_prob", "stopping_strategy", "shuffle_buffer_size", "model_name", "model_author", "packing",
-                                               "packing_length", "packing_strategy", "max_length", "loss_scale"};
+  const std::vector<std::string> model_flags = {"tuner_type",        "task_type",       "model",
+                                                "model_type",        "torch_dtype",     "max_model_len",
+                                                "chat_template",     "system",          "truncation_strategy",
+                                                "use_chat_template", "response_prefix", "chat_template_kwargs",
+                                                "enable_thinking"};
+  const std::vector<std::string> data_flags = {"dataset",
+                                               "val_dataset",
+                                               "cached_dataset",
+                                               "cached_val_dataset",
+                                               "split_dataset_ratio",
+                                               "data_seed",
+                                               "dataset_shuffle",
+                                               "val_dataset_shuffle",
+                                               "streaming",
+                                               "columns",
+                                               "interleave_prob",
+                                               "stopping_strategy",
+                                               "shuffle_buffer_size",
+                                               "packing",
+                                               "packing_length",
+                                               "packing_strategy",
+                                               "max_length",
+                                               "loss_scale",
+                                               "strict"};
   const auto take = [&](const std::vector<std::string>& names) {
     for (const std::string& name : names)
       if (saved.contains(name) && !saved[name].is_null() && !v.given(name)) v.set(name, saved[name]);
@@ -69,10 +96,14 @@ void SftOptions::check() const {
   DataOptions::check();
   TunerOptions::check();
   TrainOptions::check();
-  require(!streaming || max_steps > 0 || max_epochs, Fault::Usage, "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
-  require(truncation_strategy != "split" || command == "pt", Fault::Usage, "--truncation_strategy split cuts plain text and belongs to apus pt; use delete, left or right");
-  require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage, "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
-  require(!packing || max_length || packing_length, Fault::Usage, "--packing true needs --max_length or --packing_length: how many tokens a pack holds");
+  require(!streaming || max_steps > 0 || max_epochs, Fault::Usage,
+          "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
+  require(truncation_strategy != "split" || command == "pt", Fault::Usage,
+          "--truncation_strategy split cuts plain text and belongs to apus pt; use delete, left or right");
+  require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
+          "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
+  require(!packing || max_length || packing_length, Fault::Usage,
+          "--packing true needs --max_length or --packing_length: how many tokens a pack holds");
 }
 
 PtOptions::PtOptions() {
@@ -86,13 +117,21 @@ void PtOptions::fields(OptionTable& v) { SftOptions::fields(v); }
 namespace {
 int run_sft(const SftOptions& options) { return run_heavy("sft", &options); }
 int run_pt(const PtOptions& options) { return run_heavy("sft", static_cast<const SftOptions*>(&options)); }
-const RegisterCommand<SftOptions> sft({.name = "sft", .group = "Train",
-    .summary = "fine-tune a model on conversations: LoRA or all weights",
-    .examples = {"sft --model DIR --dataset rows.jsonl --output_dir out", "sft --model DIR --dataset rows.jsonl --tuner_type full --learning_rate 1e-5 --num_train_epochs 1",
-                 "sft --model DIR --dataset rows.jsonl --resume_from_checkpoint out/v0-.../checkpoint-500"}}, run_sft);
-const RegisterCommand<PtOptions> pt({.name = "pt", .group = "Train",
-    .summary = "go on pre-training a model on plain text",
-    .examples = {"pt --model DIR --dataset texts.jsonl --packing true --max_length 2048 --tuner_type full --output_dir out"}}, run_pt);
+const RegisterCommand<SftOptions> sft(
+    {.name = "sft",
+     .group = "Train",
+     .summary = "fine-tune a model on conversations: LoRA or all weights",
+     .examples = {"sft --model DIR --dataset rows.jsonl --output_dir out",
+                  "sft --model DIR --dataset rows.jsonl --tuner_type full --learning_rate 1e-5 --num_train_epochs 1",
+                  "sft --model DIR --dataset rows.jsonl --resume_from_checkpoint out/v0-.../checkpoint-500"}},
+    run_sft);
+const RegisterCommand<PtOptions> pt(
+    {.name = "pt",
+     .group = "Train",
+     .summary = "go on pre-training a model on plain text",
+     .examples =
+         {"pt --model DIR --dataset texts.jsonl --packing true --max_length 2048 --tuner_type full --output_dir out"}},
+    run_pt);
 }  // namespace
 
 }  // namespace apus

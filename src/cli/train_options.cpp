@@ -14,9 +14,14 @@ namespace apus {
 
 void DataOptions::fields(OptionTable& v) {
   v.group("Data");
-  v("dataset", dataset, "training rows: files (.jsonl .json .csv .txt .parquet .arrow, also .gz .zst), folders, globs, or hub ids; #N takes N rows");
+  v("dataset", dataset,
+    "training rows: files (.jsonl .json .csv .txt .parquet .arrow, also .gz .zst), folders, globs, or hub ids; #N "
+    "takes N rows");
   v("val_dataset", val_dataset, "rows for evaluation, in the same words");
-  v("split_dataset_ratio", split_dataset_ratio, "share of the training rows kept for evaluation when there is no --val_dataset").at_least(0).at_most(0.999);
+  v("split_dataset_ratio", split_dataset_ratio,
+    "share of the training rows kept for evaluation when there is no --val_dataset")
+      .at_least(0)
+      .at_most(0.999);
   v("cached_dataset", cached_dataset, "folders made by apus export --to_cached_dataset true");
   v("cached_val_dataset", cached_val_dataset, "the same, for evaluation");
   v("columns", columns, "rename columns: '{\"their\": \"ours\"}'");
@@ -29,72 +34,121 @@ void DataOptions::fields(OptionTable& v) {
   v("streaming", streaming, "read rows as they are needed, for data larger than memory; needs --max_steps");
   v("shuffle_buffer_size", shuffle_buffer_size, "rows among which a stream is shuffled").at_least(1);
   v("interleave_prob", interleave_prob, "mix several datasets with these probabilities instead of one after the other");
-  v("stopping_strategy", stopping_strategy, "the mix ends with the first dataset that is used up, or when all are").choices({"first_exhausted", "all_exhausted"});
+  v("stopping_strategy", stopping_strategy, "the mix ends with the first dataset that is used up, or when all are")
+      .choices({"first_exhausted", "all_exhausted"});
   v("packing", packing, "fill sequences up to --packing_length with whole rows");
   v("packing_length", packing_length, "tokens of a pack").at_least(1).shown_default("--max_length");
   v("packing_strategy", packing_strategy, "binpack: best fit; sequential: in order").choices({"binpack", "sequential"});
-  v("loss_scale", loss_scale, "which tokens are learnt: default (answers), last_round, all; with +name: ignore_empty_think, hermes, react, ...");
-  v("add_non_thinking_prefix", add_non_thinking_prefix, "models that can think get the empty thought before answers without one");
+  v("loss_scale", loss_scale,
+    "which tokens are learnt: default (answers), last_round, all; with +name: ignore_empty_think, hermes, react, ...");
+  v("add_non_thinking_prefix", add_non_thinking_prefix,
+    "models that can think get the empty thought before answers without one");
   v("disable_ignore_empty_think", disable_ignore_empty_think, "learn the empty thought too");
-  v("model_name", model_name, "replaces {{NAME}} in self-cognition rows");
-  v("model_author", model_author, "replaces {{AUTHOR}} in self-cognition rows");
+  v("is_binary_loss_scale", is_binary_loss_scale, "weights 0 and 1 count as labels alone")
+      .shown_default("when there are no others");
+  v("lazy_tokenize", lazy_tokenize, "encode rows when they are needed instead of all beforehand")
+      .shown_default("false");
+  v("group_by_length", group_by_length, "rows of like length share a micro-batch");
   v("dataset_num_proc", dataset_num_proc, "threads that tokenise").at_least(1);
-  v.no_effect({"lazy_tokenize", "packing_num_proc"}, "rows are tokenised ahead of training on another thread, always");
+  v.no_effect({"packing_num_proc"}, "packing takes no time worth sharing");
   v.no_effect({"load_from_cache_file", "download_mode"}, "rows are read anew; --cached_dataset keeps prepared ones");
   v.no_effect({"remove_unused_columns"}, "columns without a meaning are ignored");
-  v.no_effect({"group_by_length"}, "there is no padding, so lengths need not match");
-  v.no_effect({"dataloader_num_workers", "dataloader_prefetch_factor", "dataloader_pin_memory", "dataloader_persistent_workers", "dataloader_drop_last"},
+  v.no_effect({"dataloader_num_workers", "dataloader_prefetch_factor", "dataloader_pin_memory",
+               "dataloader_persistent_workers", "dataloader_drop_last"},
               "data is prepared on threads of the program itself");
-  v.no_effect({"is_binary_loss_scale", "use_logits_to_keep"}, "logits are computed only where a token is learnt");
+  v.no_effect({"use_logits_to_keep"}, "logits are computed only where a token is learnt");
+  v.refuse({"model_name", "model_author"}, "replace {{NAME}} and {{AUTHOR}} in the rows themselves");
   v.refuse({"custom_dataset_info"}, "give the files to --dataset and rename columns with --columns");
 }
 
 void DataOptions::check() const {
-  require(!dataset.empty() || !cached_dataset.empty(), Fault::Usage, "--dataset is needed: files, folders or hub ids of the training rows");
-  require(interleave_prob.empty() || interleave_prob.size() == dataset.size(), Fault::Usage, "--interleave_prob needs one number for each of the ", dataset.size(),
-          " datasets, it has ", interleave_prob.size());
+  require(!dataset.empty() || !cached_dataset.empty(), Fault::Usage,
+          "--dataset is needed: files, folders or hub ids of the training rows");
+  require(interleave_prob.empty() || interleave_prob.size() == dataset.size(), Fault::Usage,
+          "--interleave_prob needs one number for each of the ", dataset.size(), " datasets, it has ",
+          interleave_prob.size());
 }
 
 void TunerOptions::fields(OptionTable& v) {
   v.group("Tuner");
-  v("tuner_type", tuner_type, "train low-rank factors beside the weights, or the weights themselves").choices({"lora", "full"}).alias("train_type", "its old name").alias("sft_type", "its old name");
+  v("tuner_type", tuner_type, "train low-rank factors beside the weights, or the weights themselves")
+      .choices({"lora", "full"})
+      .alias("train_type", "its old name")
+      .alias("sft_type", "its old name");
   v("adapters", adapters, "an adapter to train on from").alias("lora");
   v("target_modules", target_modules, "layers with factors: last parts of their names, or all-linear");
   v("target_regex", target_regex, "instead: an expression that whole names must match");
   v("modules_to_save", modules_to_save, "modules trained whole beside the factors: embed_tokens, lm_head, norm, ...");
   v("lora_rank", lora_rank, "rank of the factors").at_least(1);
   v("lora_alpha", lora_alpha, "their scale is alpha / rank").above(0);
-  v("lora_dropout", lora_dropout, "share of inputs dropped before the factors").at_least(0).at_most(0.99).alias("lora_dropout_p", "its old name");
+  v("lora_dropout", lora_dropout, "share of inputs dropped before the factors")
+      .at_least(0)
+      .at_most(0.99)
+      .alias("lora_dropout_p", "its old name");
   v("lora_bias", lora_bias, "train the layers' biases too").choices({"none", "all"});
   v("lora_dtype", lora_dtype, "number format of the factors").choices({"float32", "bfloat16"}).shown_default("float32");
-  v("init_weights", init_weights, "first values: true, false, gaussian, pissa, pissa_niter_N, olora").alias("init_lora_weights");
+  v("init_weights", init_weights, "first values: true, false, gaussian, pissa, pissa_niter_N, olora")
+      .alias("init_lora_weights");
   v("use_rslora", use_rslora, "scale by alpha / sqrt(rank)");
   v("use_dora", use_dora, "train the lengths of the weight's rows too (DoRA)");
   v("lorap_lr_ratio", lorap_lr_ratio, "LoRA+: B factors learn this many times faster; 10 to 16 is usual").above(0);
   v("freeze_parameters", freeze_parameters, "full: parameters whose names begin so stay as they are");
   v("freeze_parameters_regex", freeze_parameters_regex, "full: the same, by an expression found in the name");
-  v("freeze_parameters_ratio", freeze_parameters_ratio, "full: freeze this share of all parameters, from the embedding up").at_least(0).at_most(1);
+  v("freeze_parameters_ratio", freeze_parameters_ratio,
+    "full: freeze this share of all parameters, from the embedding up")
+      .at_least(0)
+      .at_most(1);
   v("trainable_parameters", trainable_parameters, "full: exceptions from the freezing, by the beginning of the name");
   v("trainable_parameters_regex", trainable_parameters_regex, "full: the same, by an expression");
   v.no_effect({"tuner_backend"}, "adapters are made by the program itself, in PEFT's format");
   v.no_effect({"freeze_llm", "freeze_vit", "freeze_aligner"}, "these are settings of multimodal models");
   v.refuse({"use_swift_lora", "target_parameters"}, "adapters have factors on linear layers, in PEFT's format");
-  v.refuse({"lora_ga_batch_size", "lora_ga_iters", "lora_ga_max_length", "lora_ga_direction", "lora_ga_scale", "lora_ga_stable_gamma"}, "use --init_weights pissa or olora");
-  v.refuse({"fourier_n_frequency", "fourier_scaling", "boft_block_size", "boft_block_num", "boft_n_butterfly_factor", "boft_dropout", "vera_rank", "vera_projection_prng_key",
-            "vera_dropout", "vera_d_initial", "adapter_act", "adapter_length", "adalora_target_r", "adalora_init_r", "adalora_tinit", "adalora_tfinal", "adalora_deltaT",
-            "adalora_beta1", "adalora_beta2", "adalora_orth_reg_weight", "llamapro_num_new_blocks", "llamapro_num_groups", "reft_rank", "reft_intervention_type"},
+  v.refuse({"lora_ga_batch_size", "lora_ga_iters", "lora_ga_max_length", "lora_ga_direction", "lora_ga_scale",
+            "lora_ga_stable_gamma"},
+           "use --init_weights pissa or olora");
+  v.refuse({"fourier_n_frequency",
+            "fourier_scaling",
+            "boft_block_size",
+            "boft_block_num",
+            "boft_n_butterfly_factor",
+            "boft_dropout",
+            "vera_rank",
+            "vera_projection_prng_key",
+            "vera_dropout",
+            "vera_d_initial",
+            "adapter_act",
+            "adapter_length",
+            "adalora_target_r",
+            "adalora_init_r",
+            "adalora_tinit",
+            "adalora_tfinal",
+            "adalora_deltaT",
+            "adalora_beta1",
+            "adalora_beta2",
+            "adalora_orth_reg_weight",
+            "llamapro_num_new_blocks",
+            "llamapro_num_groups",
+            "reft_rank",
+            "reft_intervention_type"},
            "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio) and full are available");
 }
 
 void TunerOptions::check() const {
-  require(adapters.size() <= 1, Fault::Usage, "--adapters: one adapter can be trained on from; merge the others first (apus merge-lora)");
-  const bool freezes = !freeze_parameters.empty() || freeze_parameters_regex || freeze_parameters_ratio > 0 || !trainable_parameters.empty() || trainable_parameters_regex;
-  require(!lora() || !freezes, Fault::Usage, "--freeze_parameters, --trainable_parameters and their kin belong to --tuner_type full; with lora the base is frozen, ",
+  require(adapters.size() <= 1, Fault::Usage,
+          "--adapters: one adapter can be trained on from; merge the others first (apus merge-lora)");
+  const bool freezes = !freeze_parameters.empty() || freeze_parameters_regex || freeze_parameters_ratio > 0 ||
+                       !trainable_parameters.empty() || trainable_parameters_regex;
+  require(!lora() || !freezes, Fault::Usage,
+          "--freeze_parameters, --trainable_parameters and their kin belong to --tuner_type full; with lora the base "
+          "is frozen, ",
           "and --modules_to_save names what is trained whole");
-  require(lora() || adapters.empty(), Fault::Usage, "--adapters with --tuner_type full: merge the adapter into the model first (apus merge-lora)");
-  require(lora() || (!use_dora && !use_rslora && !lorap_lr_ratio), Fault::Usage, "--use_dora, --use_rslora and --lorap_lr_ratio belong to --tuner_type lora");
+  require(lora() || adapters.empty(), Fault::Usage,
+          "--adapters with --tuner_type full: merge the adapter into the model first (apus merge-lora)");
+  require(lora() || (!use_dora && !use_rslora && !lorap_lr_ratio), Fault::Usage,
+          "--use_dora, --use_rslora and --lorap_lr_ratio belong to --tuner_type lora");
   for (const std::string& word : target_modules)
-    require(word != "all-embedding" && word != "all-router", Fault::Usage, "--target_modules ", word, " is not available: factors go on linear layers; ",
+    require(word != "all-embedding" && word != "all-router", Fault::Usage, "--target_modules ", word,
+            " is not available: factors go on linear layers; ",
             "embeddings can be trained whole with --modules_to_save embed_tokens");
 }
 
@@ -105,9 +159,15 @@ void TrainOptions::fields(OptionTable& v) {
   v("num_train_epochs", num_train_epochs, "passes over the data").above(0);
   v("max_steps", max_steps, "updates; above 0 it wins over epochs").at_least(-1);
   v("max_epochs", max_epochs, "ends a streamed run after so many passes").above(0);
-  v("per_device_train_batch_size", per_device_train_batch_size, "rows (packs, with --packing) of a micro-batch").at_least(1).alias("batch_size", "its old name");
-  v("per_device_eval_batch_size", per_device_eval_batch_size, "the same, for evaluation").at_least(1).alias("eval_batch_size", "its old name");
-  v("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches of an update").at_least(1).shown_default("so that an update sees 16 rows");
+  v("per_device_train_batch_size", per_device_train_batch_size, "rows (packs, with --packing) of a micro-batch")
+      .at_least(1)
+      .alias("batch_size", "its old name");
+  v("per_device_eval_batch_size", per_device_eval_batch_size, "the same, for evaluation")
+      .at_least(1)
+      .alias("eval_batch_size", "its old name");
+  v("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches of an update")
+      .at_least(1)
+      .shown_default("so that an update sees 16 rows");
   v("learning_rate", learning_rate, "the highest").at_least(0).shown_default("1e-5 for full, 1e-4 for lora");
   v("lr_scheduler_type", lr_scheduler_type, "how it changes over the run").choices(schedule_names());
   v("lr_scheduler_kwargs", lr_scheduler_kwargs, "further settings of the schedule, e.g. '{\"min_lr_rate\": 0.1}'");
@@ -115,21 +175,28 @@ void TrainOptions::fields(OptionTable& v) {
   v("warmup_steps", warmup_steps, "the same in updates").at_least(0);
   v("optim", optim, "adamw_torch, adamw_8bit (moments in 8 bits), adafactor, sgd").choices(optimizer_names());
   v("optim_args", optim_args, "its further settings: key=value,key=value");
-  v("optimizer", optimizer, "muon: matrices by Muon, the rest by AdamW; lorap: LoRA+").choices({"default", "muon", "lorap"});
+  v("optimizer", optimizer, "muon: matrices by Muon, the rest by AdamW; lorap: LoRA+")
+      .choices({"default", "muon", "lorap"});
   v("weight_decay", weight_decay, "of all but biases and norms").at_least(0);
   v("adam_beta1", adam_beta1, "decay of the first moment").at_least(0).at_most(0.9999999);
   v("adam_beta2", adam_beta2, "decay of the second moment").at_least(0).at_most(0.9999999);
   v("adam_epsilon", adam_epsilon, "added to its root").above(0);
   v("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0: not at all").at_least(0);
-  v("master_weights", master_weights, "full bfloat16: keep a float32 copy of the weights; or round stochastically (4 bytes a weight less); or none")
+  v("master_weights", master_weights,
+    "full bfloat16: keep a float32 copy of the weights; or round stochastically (4 bytes a weight less); or none")
       .choices({"float32", "stochastic", "none"});
-  v("gradient_checkpointing", gradient_checkpointing, "recompute layers in the backward pass instead of keeping their activations");
+  v("gradient_checkpointing", gradient_checkpointing,
+    "recompute layers in the backward pass instead of keeping their activations");
   v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs, "{\"layers\": N}: only the first N layers");
   v("neftune_noise_alpha", neftune_noise_alpha, "noise on the embeddings").at_least(0);
-  v("label_smoothing_factor", label_smoothing_factor, "share of each target spread over the vocabulary").at_least(0).at_most(0.999);
+  v("label_smoothing_factor", label_smoothing_factor, "share of each target spread over the vocabulary")
+      .at_least(0)
+      .at_most(0.999);
   v("enable_dft_loss", enable_dft_loss, "weigh each token by its own probability");
   v("enable_channel_loss", enable_channel_loss, "log the loss of each row's channel");
-  v("router_aux_loss_coef", router_aux_loss_coef, "mixture of experts: weight of the loss that keeps experts busy alike").at_least(0);
+  v("router_aux_loss_coef", router_aux_loss_coef,
+    "mixture of experts: weight of the loss that keeps experts busy alike")
+      .at_least(0);
   v("acc_strategy", acc_strategy, "accuracy of tokens, or of whole sequences").choices({"token", "seq"});
   v("max_bad_steps", max_bad_steps, "updates in a row without finite gradients that end the run").at_least(1);
 
@@ -140,7 +207,9 @@ void TrainOptions::fields(OptionTable& v) {
   v("save_only_model", save_only_model, "without the optimizer's state: smaller, cannot be resumed");
   v("max_shard_size", max_shard_size, "largest weight file");
   v("create_checkpoint_symlink", create_checkpoint_symlink, "links best and last in the run's folder");
-  v("eval_strategy", eval_strategy, "when to evaluate").choices({"no", "steps", "epoch"}).shown_default("as saving, when there are rows for it");
+  v("eval_strategy", eval_strategy, "when to evaluate")
+      .choices({"no", "steps", "epoch"})
+      .shown_default("as saving, when there are rows for it");
   v("eval_steps", eval_steps, "updates between; below 1: a share of the run").above(0).shown_default("--save_steps");
   v("eval_on_start", eval_on_start, "evaluate before the first update");
   v("metric_for_best_model", metric_for_best_model, "the value that decides").shown_default("loss");
@@ -153,44 +222,58 @@ void TrainOptions::fields(OptionTable& v) {
   v("callbacks", callbacks, "early_stop, graceful_exit");
   v("resume_from_checkpoint", resume_from_checkpoint, "checkpoint folder to go on from");
   v("resume_only_model", resume_only_model, "take its weights, not the optimizer's state");
-  v("ignore_data_skip", ignore_data_skip, "begin the data anew instead of where it stopped; with --resume_only_model also at step 0");
+  v("ignore_data_skip", ignore_data_skip,
+    "begin the data anew instead of where it stopped; with --resume_only_model also at step 0");
   v("load_args", load_args, "take settings that are not given from the checkpoint's args.json");
   v("load_data_args", load_data_args, "the data settings too");
   v.no_effect({"safe_serialization"}, "weights are always written as safetensors");
   v.no_effect({"average_tokens_across_devices"}, "the loss is always divided by the tokens of all devices");
-  v.no_effect({"deepspeed", "fsdp", "zero_hpz_partition_size", "deepspeed_autotp_size"}, "on one device there is nothing to shard");
-  v.no_effect({"ddp_timeout", "ddp_backend", "ddp_find_unused_parameters", "save_on_each_node"}, "there is one process");
+  v.no_effect({"deepspeed", "fsdp", "zero_hpz_partition_size", "deepspeed_autotp_size"},
+              "on one device there is nothing to shard");
+  v.no_effect({"ddp_timeout", "ddp_backend", "ddp_find_unused_parameters", "save_on_each_node"},
+              "there is one process");
   v.no_effect({"full_determinism"}, "runs on the processor are deterministic");
   v.no_effect({"use_liger_kernel"}, "losses and norms are fused already");
   v.no_effect({"vit_lr", "aligner_lr", "vit_gradient_checkpointing"}, "these are settings of multimodal models");
   v.no_effect({"bf16", "fp16"}, "--torch_dtype decides the number format");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo"}, "upload the finished folder with the hub's own client");
-  v.refuse({"predict_with_generate", "eval_use_evalscope", "eval_dataset", "eval_dataset_args", "eval_limit", "eval_generation_config"},
+  v.refuse({"predict_with_generate", "eval_use_evalscope", "eval_dataset", "eval_dataset_args", "eval_limit",
+            "eval_generation_config"},
            "evaluation during training is by loss and accuracy; apus infer --val_dataset answers rows afterwards");
   v.refuse({"loss_type", "eval_metric", "mrl_dims"}, "this command trains causal language models by cross-entropy");
-  v.refuse({"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale", "galore_proj_type", "galore_optim_per_parameter", "galore_with_embedding",
-            "lisa_activated_layers", "lisa_step_interval"}, "small memory: --tuner_type lora, or full with --optim adamw_8bit --master_weights stochastic");
+  v.refuse({"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale",
+            "galore_proj_type", "galore_optim_per_parameter", "galore_with_embedding", "lisa_activated_layers",
+            "lisa_step_interval"},
+           "small memory: --tuner_type lora, or full with --optim adamw_8bit --master_weights stochastic");
   v.refuse({"use_flash_ckpt"}, "checkpoints are written atomically as they are");
-  v.refuse({"swanlab_token", "swanlab_project", "swanlab_workspace", "swanlab_exp_name", "swanlab_mode"}, "logs go to logging.jsonl, TensorBoard files and plots");
+  v.refuse({"swanlab_token", "swanlab_project", "swanlab_workspace", "swanlab_exp_name", "swanlab_mode"},
+           "logs go to logging.jsonl, TensorBoard files and plots");
 }
 
 void TrainOptions::resolve(OptionTable&) { max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size"); }
 
 void TrainOptions::check() const {
   for (const std::string& to : report_to)
-    require(to == "tensorboard" || to == "none" || to == "all", Fault::Usage, "--report_to ", to, " is not available; possible: tensorboard, none. logging.jsonl is always written");
+    require(to == "tensorboard" || to == "none" || to == "all", Fault::Usage, "--report_to ", to,
+            " is not available; possible: tensorboard, none. logging.jsonl is always written");
   for (const std::string& name : callbacks)
-    require(name == "early_stop" || name == "graceful_exit", Fault::Usage, "--callbacks ", name, " is not available; possible: early_stop, graceful_exit (which is always on)");
+    require(name == "early_stop" || name == "graceful_exit", Fault::Usage, "--callbacks ", name,
+            " is not available; possible: early_stop, graceful_exit (which is always on)");
   require(warmup_ratio == 0 || warmup_steps == 0, Fault::Usage, "give --warmup_ratio or --warmup_steps, not both");
-  require(!ignore_data_skip || !resume_from_checkpoint.empty(), Fault::Usage, "--ignore_data_skip belongs to --resume_from_checkpoint");
-  require(!resume_only_model || !resume_from_checkpoint.empty(), Fault::Usage, "--resume_only_model belongs to --resume_from_checkpoint");
+  require(!ignore_data_skip || !resume_from_checkpoint.empty(), Fault::Usage,
+          "--ignore_data_skip belongs to --resume_from_checkpoint");
+  require(!resume_only_model || !resume_from_checkpoint.empty(), Fault::Usage,
+          "--resume_only_model belongs to --resume_from_checkpoint");
   std::error_code code;
-  require(resume_from_checkpoint.empty() || std::filesystem::is_directory(resume_from_checkpoint, code), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint, " is not a folder here");
+  require(resume_from_checkpoint.empty() || std::filesystem::is_directory(resume_from_checkpoint, code), Fault::Usage,
+          "--resume_from_checkpoint ", resume_from_checkpoint, " is not a folder here");
   for (const double steps : {save_steps, eval_steps.value_or(1)})
-    require(steps < 1 || steps == static_cast<double>(static_cast<int64_t>(steps)), Fault::Usage, "--save_steps and --eval_steps are whole numbers, or shares of the run below 1; ", steps, " is neither");
+    require(steps < 1 || steps == static_cast<double>(static_cast<int64_t>(steps)), Fault::Usage,
+            "--save_steps and --eval_steps are whole numbers, or shares of the run below 1; ", steps, " is neither");
   if (gradient_checkpointing_kwargs.is_object())
     for (const auto& [key, value] : gradient_checkpointing_kwargs.items())
-      require(key == "use_reentrant" || (key == "layers" && value.is_number_integer()), Fault::Usage, "--gradient_checkpointing_kwargs: '", key, "' is not known; possible: {\"layers\": N}");
+      require(key == "use_reentrant" || (key == "layers" && value.is_number_integer()), Fault::Usage,
+              "--gradient_checkpointing_kwargs: '", key, "' is not known; possible: {\"layers\": N}");
 }
 
 }  // namespace apus

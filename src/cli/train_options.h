@@ -11,7 +11,7 @@
 namespace apus {
 
 struct DataOptions {
-  std::vector<std::string> dataset, val_dataset;       // paths, folders, globs, [hf::|ms::]id[:subset][#count]
+  std::vector<std::string> dataset, val_dataset;  // paths, folders, globs, [hf::|ms::]id[:subset][#count]
   std::vector<std::string> cached_dataset, cached_val_dataset;
   double split_dataset_ratio = 0;
   int64_t data_seed = 42;
@@ -21,12 +21,12 @@ struct DataOptions {
   std::string stopping_strategy = "first_exhausted";
   int64_t shuffle_buffer_size = 1000;
   Json columns;
-  std::vector<std::string> model_name, model_author;
   bool packing = false;
   std::optional<int64_t> packing_length;
   std::string packing_strategy = "binpack";
   std::string loss_scale = "default";
-  bool add_non_thinking_prefix = true, disable_ignore_empty_think = false;
+  bool add_non_thinking_prefix = true, disable_ignore_empty_think = false, group_by_length = false;
+  std::optional<bool> is_binary_loss_scale, lazy_tokenize, preserve_thinking;
   bool use_hf = false;
   std::optional<std::string> hub_token;
   int64_t dataset_num_proc = 1;
@@ -35,8 +35,8 @@ struct DataOptions {
 };
 
 struct TunerOptions {
-  std::string tuner_type = "lora";                     // lora, full
-  std::vector<std::string> adapters;                   // to train on from
+  std::string tuner_type = "lora";    // lora, full
+  std::vector<std::string> adapters;  // to train on from
   std::vector<std::string> target_modules = {"all-linear"};
   std::optional<std::string> target_regex;
   std::vector<std::string> modules_to_save;
@@ -70,9 +70,9 @@ struct TrainOptions {
   double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_epsilon = 1e-8, max_grad_norm = 1;
   std::string optim = "adamw_torch";
   std::optional<std::string> optim_args, optimizer;
-  std::string master_weights = "float32";              // float32, stochastic, none
+  std::string master_weights = "float32";  // float32, stochastic, none
   bool gradient_checkpointing = true;
-  Json gradient_checkpointing_kwargs;                  // "layers": only the first n
+  Json gradient_checkpointing_kwargs;  // "layers": only the first n
   std::string save_strategy = "steps";
   std::optional<std::string> eval_strategy;
   double save_steps = 500;
@@ -91,7 +91,7 @@ struct TrainOptions {
   std::string acc_strategy = "token";
   std::vector<std::string> callbacks;
   std::string max_shard_size = "5GB";
-  int64_t max_shard_bytes = 0;                         // from max_shard_size
+  int64_t max_shard_bytes = 0;  // from max_shard_size
   int64_t max_bad_steps = 10;
   bool load_args = false, load_data_args = false;
   void fields(OptionTable& v);

@@ -25,11 +25,11 @@ struct Dropout {
   double factor() const { return 1 / (1 - p); }
 };
 
-// y + scale * dropout(x) A' B', added into y in place (y is a fresh product that nothing else holds). Of the forward pass
-// only x and [T, r] are kept; the dropout mask is made again from its seed.
+// y + scale * dropout(x) A' B', added into y in place (y is a fresh product that nothing else holds). Of the forward
+// pass only x and [T, r] are kept; the dropout mask is made again from its seed.
 struct LowRank : torch::autograd::Function<LowRank> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_TO, const at::Tensor& x_TI, const at::Tensor& a_RI, const at::Tensor& b_OR, double scale, double p,
-                            int64_t seed) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_TO, const at::Tensor& x_TI,
+                            const at::Tensor& a_RI, const at::Tensor& b_OR, double scale, double p, int64_t seed) {
     const Dropout drop{p, static_cast<uint64_t>(seed)};
     const at::Tensor h_TR = drop(x_TI).mm(a_RI.to(x_TI.scalar_type()).t());
     ctx->save_for_backward({x_TI, a_RI, b_OR, h_TR});
@@ -65,7 +65,10 @@ Dropout dropout_of(const Lora::Spec& spec, const Step& s) {
 }  // namespace
 
 Lora::Lora(Spec spec, const Param* bias)
-    : spec_(spec), bias_(bias), a_(param("lora_A.weight", {spec.rank, spec.in})), b_(param("lora_B.weight", {spec.out, spec.rank})) {
+    : spec_(spec),
+      bias_(bias),
+      a_(param("lora_A.weight", {spec.rank, spec.in})),
+      b_(param("lora_B.weight", {spec.out, spec.rank})) {
   require(spec.rank > 0, Fault::Usage, "the LoRA rank must be above 0, it is ", spec.rank);
   if (spec.dora) magnitude_ = &param("lora_magnitude_vector", {spec.out});
 }
@@ -73,14 +76,16 @@ Lora::Lora(Spec spec, const Param* bias)
 at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const {
   if (spec_.dora) return apply_dora(x_TI, y_TO, weight, s);
   const Dropout drop = dropout_of(spec_, s);
-  if (at::GradMode::is_enabled()) return LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed));
+  if (at::GradMode::is_enabled())
+    return LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed));
   const auto type = x_TI.scalar_type();
   return at::addmm(y_TO, drop(x_TI).mm(a_.data.to(type).t()), b_.data.to(type).t(), 1, spec_.scale() * drop.factor());
 }
 
-// y = bias + m / |W'| * (W x + s B A x). The length |W'| counts as constant in the gradient. With dropout, PEFT feeds the
-// dropped x to both products and adds the difference to the plain one.
-at::Tensor Lora::apply_dora(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const {
+// y = bias + m / |W'| * (W x + s B A x). The length |W'| counts as constant in the gradient. With dropout, PEFT feeds
+// the dropped x to both products and adds the difference to the plain one.
+at::Tensor Lora::apply_dora(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
+                            const Step& s) const {
   const Dropout drop = dropout_of(spec_, s);
   const auto type = x_TI.scalar_type();
   const at::Tensor norm_O = changed_row_norms(weight, a_.data, b_.data, spec_.scale());
@@ -106,7 +111,8 @@ at::Tensor changed_row_norms(const at::Tensor& weight, const at::Tensor& a, cons
   const int64_t rows = std::max<int64_t>(1, (int64_t{1} << 20) / weight.size(1));  // 4 MB at a time
   for (int64_t at = 0; at < weight.size(0); at += rows) {
     const int64_t count = std::min(rows, weight.size(0) - at);
-    const at::Tensor part = at::addmm(weight.detach().narrow(0, at, count).to(at::kFloat), wide_b.narrow(0, at, count), wide_a, 1, scale);
+    const at::Tensor part =
+        at::addmm(weight.detach().narrow(0, at, count).to(at::kFloat), wide_b.narrow(0, at, count), wide_a, 1, scale);
     norms.narrow(0, at, count).copy_(part.norm(2, 1));
   }
   return norms;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Low-rank changes of linear layers: LoRA, rsLoRA, DoRA. W' = W + s B A, with s = alpha / r or alpha / sqrt(r); DoRA scales
-// each row of W' to a trained length.
+// Low-rank changes of linear layers: LoRA, rsLoRA, DoRA. W' = W + s B A, with s = alpha / r or alpha / sqrt(r); DoRA
+// scales each row of W' to a trained length.
 #pragma once
 
 #include <cmath>
@@ -18,11 +18,14 @@ class Lora final : public Delta {
     double alpha = 1, dropout = 0;
     bool rank_stabilised = false, dora = false;
     uint64_t id = 0;  // keeps the dropout masks of layers apart
-    double scale() const { return alpha / (rank_stabilised ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank)); }
+    double scale() const {
+      return alpha / (rank_stabilised ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
+    }
   };
   Lora(Spec spec, const Param* bias);  // bias: of the layer it changes (DoRA leaves it alone), null when there is none
 
-  at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const override;
+  at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
+                   const Step& s) const override;
   at::Tensor merged(const at::Tensor& weight) const override;
 
   const Spec& spec() const { return spec_; }
@@ -34,15 +37,16 @@ class Lora final : public Delta {
   at::Tensor apply_dora(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const;
   Spec spec_;
   const Param* bias_;
-  Param &a_, &b_;  // [r, in], [out, r]
+  Param &a_, &b_;               // [r, in], [out, r]
   Param* magnitude_ = nullptr;  // [out]
 };
 
 // The lengths of the rows of weight + scale * b a, f32 [out], without making that matrix.
 at::Tensor changed_row_norms(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b, double scale);
 
-// First values. "true"/"kaiming", "gaussian", "pissa", "pissa_niter_N", "olora"; "false": B random as well. PiSSA and OLoRA
-// take the main part of the weight into the factors and subtract it from the weight: `layer`'s weight is changed in place.
+// First values. "true"/"kaiming", "gaussian", "pissa", "pissa_niter_N", "olora"; "false": B random as well. PiSSA and
+// OLoRA take the main part of the weight into the factors and subtract it from the weight: `layer`'s weight is changed
+// in place.
 void init_lora(Lora& lora, Linear& layer, const std::string& how, uint64_t seed, at::TensorOptions options);
 bool init_changes_weight(const std::string& how);
 void check_lora_init(const std::string& how);  // Fault::Usage for what is not known

@@ -35,7 +35,8 @@ Factors principal(const at::Tensor& weight, int64_t rank, int64_t iterations, ui
   } else {
     const int64_t width = std::min(rank + 8, std::min(weight.size(0), weight.size(1)));
     at::Tensor q = std::get<0>(at::linalg_qr(weight.mm(normal_noise({weight.size(1), width}, 0, 1, seed))));
-    for (int64_t i = 0; i < iterations; ++i) q = std::get<0>(at::linalg_qr(weight.mm(std::get<0>(at::linalg_qr(weight.t().mm(q))))));
+    for (int64_t i = 0; i < iterations; ++i)
+      q = std::get<0>(at::linalg_qr(weight.mm(std::get<0>(at::linalg_qr(weight.t().mm(q))))));
     at::Tensor inner;
     std::tie(inner, s, v) = at::linalg_svd(q.t().mm(weight), false);
     u = q.mm(inner).narrow(1, 0, rank), s = s.narrow(0, 0, rank), v = v.narrow(0, 0, rank);
@@ -74,7 +75,8 @@ void init_lora(Lora& lora, Linear& layer, const std::string& how, uint64_t seed,
   const uint64_t seed_a = mix(seed, spec.id, 1), seed_b = mix(seed, spec.id, 2);
   Factors f;
   if (init_changes_weight(how)) {
-    require(spec.rank <= std::min(spec.in, spec.out), Fault::Usage, "--init_weights ", how, ": the rank ", spec.rank, " exceeds the layer's ", std::min(spec.in, spec.out));
+    require(spec.rank <= std::min(spec.in, spec.out), Fault::Usage, "--init_weights ", how, ": the rank ", spec.rank,
+            " exceeds the layer's ", std::min(spec.in, spec.out));
     const at::Tensor weight = layer.weight().data.to(at::kCPU, at::kFloat);
     if (how == "olora") {
       const auto [q, r] = at::linalg_qr(weight);
@@ -86,12 +88,15 @@ void init_lora(Lora& lora, Linear& layer, const std::string& how, uint64_t seed,
       f.a = f.a / std::sqrt(spec.scale()), f.b = f.b / std::sqrt(spec.scale());  // scale * b a is what was taken out
     }
   } else {
-    f.a = how == "gaussian" ? normal_noise({spec.rank, spec.in}, 0, 1 / static_cast<double>(spec.rank), seed_a) : kaiming({spec.rank, spec.in}, seed_a);
+    f.a = how == "gaussian" ? normal_noise({spec.rank, spec.in}, 0, 1 / static_cast<double>(spec.rank), seed_a)
+                            : kaiming({spec.rank, spec.in}, seed_a);
     f.b = how == "false" ? kaiming({spec.out, spec.rank}, seed_b) : at::zeros({spec.out, spec.rank});
   }
   lora.a().data = f.a.to(options).contiguous();
   lora.b().data = f.b.to(options).contiguous();
-  if (lora.magnitude()) lora.magnitude()->data = changed_row_norms(layer.weight().data, lora.a().data, lora.b().data, spec.scale()).to(options);
+  if (lora.magnitude())
+    lora.magnitude()->data =
+        changed_row_norms(layer.weight().data, lora.a().data, lora.b().data, spec.scale()).to(options);
 }
 
 }  // namespace apus

@@ -7,8 +7,8 @@
 
 namespace apus {
 
-// model.layer(i, x_TD, s), keeping only x_TD. Gradients of the layer's parameters are added to them directly. `s` and the
-// model must outlive the backward pass.
+// model.layer(i, x_TD, s), keeping only x_TD. Gradients of the layer's parameters are added to them directly. `s` and
+// the model must outlive the backward pass.
 at::Tensor recomputed_layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s);
 
 }  // namespace apus

@@ -14,15 +14,17 @@ namespace {
 
 int run_export(const ExportOptions& o) {
   MergeSpec spec{.base = o.model, .parts = {}, .output = o.output_dir, .max_shard = o.max_shard_bytes, .dtype = {}};
-  for (size_t i = 0; i < o.adapters.size(); ++i) spec.parts.push_back({o.adapters[i], o.adapter_weights.empty() ? 1 : o.adapter_weights[i]});
+  for (size_t i = 0; i < o.adapters.size(); ++i)
+    spec.parts.push_back({o.adapters[i], o.adapter_weights.empty() ? 1 : o.adapter_weights[i]});
   if (o.torch_dtype) spec.dtype = parse_float_type(*o.torch_dtype);
   Progress progress("Merge", 0, {.unit = "tensor"});
   spec.progress = [&](int64_t done, int64_t of) { progress.set_total(of), progress.set(done); };
   const Stopwatch watch;
   const MergeReport report = merge_adapters(spec);
   progress.finish();
-  log_info("Successfully merged into ", o.output_dir, ": ", report.tensors, " tensors (", report.changed, " changed) in ", report.shards, report.shards == 1 ? " file, " : " files, ",
-           bytes_text(report.bytes), " in ", duration_text(watch.seconds()));
+  log_info("Successfully merged into ", o.output_dir, ": ", report.tensors, " tensors (", report.changed,
+           " changed) in ", report.shards, report.shards == 1 ? " file, " : " files, ", bytes_text(report.bytes),
+           " in ", duration_text(watch.seconds()));
   return 0;
 }
 

@@ -18,6 +18,7 @@ struct TrainData {
 };
 
 // `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`.
-TrainData open_train_data(const SftOptions& options, const std::filesystem::path& model_dir, const std::filesystem::path& run_dir);
+TrainData open_train_data(const SftOptions& options, const std::filesystem::path& model_dir,
+                          const std::filesystem::path& run_dir);
 
 }  // namespace apus

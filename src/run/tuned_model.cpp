@@ -34,7 +34,9 @@ LoraConfig lora_config(const SftOptions& o, Module& model) {
     std::set<std::string> meant;
     model.visit_modules([&](const std::string& name, Module&) {
       const std::string last = name.substr(name.rfind('.') + 1);
-      if ((word == "all-norm" && (last == "norm" || last.ends_with("norm"))) || (word == "all-embedding" && last == "embed_tokens")) meant.insert(last);
+      if ((word == "all-norm" && (last == "norm" || last.ends_with("norm"))) ||
+          (word == "all-embedding" && last == "embed_tokens"))
+        meant.insert(last);
     });
     if (meant.empty()) meant.insert(word);
     c.modules_to_save.insert(c.modules_to_save.end(), meant.begin(), meant.end());
@@ -60,8 +62,10 @@ TunedModel load_tuned_model(const SftOptions& o, const DeviceChoice& device) {
   TunedModel out;
   const bool resumed = !o.resume_from_checkpoint.empty();
   out.base = resumed && !o.lora() ? fs::path(o.resume_from_checkpoint) : fs::path(o.model);
-  require(!resumed || o.lora() == is_adapter_dir(o.resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ", o.resume_from_checkpoint,
-          o.lora() ? " holds a whole model, not an adapter; was it trained with --tuner_type full?" : " holds an adapter; was it trained with --tuner_type lora?");
+  require(!resumed || o.lora() == is_adapter_dir(o.resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ",
+          o.resume_from_checkpoint,
+          o.lora() ? " holds a whole model, not an adapter; was it trained with --tuner_type full?"
+                   : " holds an adapter; was it trained with --tuner_type lora?");
   const Json config = read_model_config(out.base);
   std::string note;
   out.dtype = choose_dtype(o.torch_dtype.value_or(""), config, device.device, &note);
@@ -72,14 +76,20 @@ TunedModel load_tuned_model(const SftOptions& o, const DeviceChoice& device) {
   }
   out.model = make_model(config);
   if (!o.lora())
-    choose_trainable(*out.model, {.ratio = o.freeze_parameters_ratio, .frozen = o.freeze_parameters, .trained = o.trainable_parameters,
-                                  .frozen_regex = o.freeze_parameters_regex, .trained_regex = o.trainable_parameters_regex});
+    choose_trainable(*out.model, {.ratio = o.freeze_parameters_ratio,
+                                  .frozen = o.freeze_parameters,
+                                  .trained = o.trainable_parameters,
+                                  .frozen_regex = o.freeze_parameters_regex,
+                                  .trained_regex = o.trainable_parameters_regex});
   std::set<std::string> trained;
   if (!o.lora())
     out.model->visit([&](const std::string& name, Param& p) {
       if (p.trainable) trained.insert(name);
     });
-  load_weights(*out.model, TensorFolder(out.base), {.dtype = out.dtype, .device = device.device, .own = [&](const std::string& name) { return trained.count(name) > 0; }});
+  load_weights(*out.model, TensorFolder(out.base),
+               {.dtype = out.dtype, .device = device.device, .own = [&](const std::string& name) {
+                  return trained.count(name) > 0;
+                }});
   if (o.lora()) attach_adapter(out, o);
   return out;
 }
@@ -87,12 +97,15 @@ TunedModel load_tuned_model(const SftOptions& o, const DeviceChoice& device) {
 void TunedModel::save(const fs::path& dir, const SftOptions& o) const {
   write_file_atomic(dir / "args.json", o.all.dump(2) + "\n");
   if (adapter) {
-    const Json additional = {{"lora_dtype", o.lora_dtype ? Json(*o.lora_dtype) : Json()}, {"lorap_lr_ratio", o.lorap_lr_ratio ? Json(*o.lorap_lr_ratio) : Json()}, {"lorap_emb_lr", 1e-6}};
+    const Json additional = {{"lora_dtype", o.lora_dtype ? Json(*o.lora_dtype) : Json()},
+                             {"lorap_lr_ratio", o.lorap_lr_ratio ? Json(*o.lorap_lr_ratio) : Json()},
+                             {"lorap_emb_lr", 1e-6}};
     return save_adapter(*model, *adapter, dir, additional);
   }
   save_weights(*model, dir, o.max_shard_bytes, dtype);
   Json config = read_model_config(base);
-  config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] = float_type_name(dtype);
+  config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
+      float_type_name(dtype);
   write_file_atomic(dir / "config.json", config.dump(2) + "\n");
   copy_side_files(base, dir);
 }

@@ -17,7 +17,7 @@ struct TunedModel {
   std::unique_ptr<Model> model;
   std::optional<Adapter> adapter;  // of a LoRA run
   at::ScalarType dtype = at::kFloat;
-  std::filesystem::path base;      // the folder of the weights and side files
+  std::filesystem::path base;  // the folder of the weights and side files
 
   void save(const std::filesystem::path& dir, const SftOptions& options) const;
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/noise.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -24,8 +24,10 @@ inline uint32_t hash(uint32_t x) {
 
 // out = in where 16 hashed bits reach the threshold, else 0. Two elements share a hash.
 template <class Bits>
-__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void mask_pairs(const Bits* in, Bits* out, int64_t begin, int64_t end, uint32_t seed,
-                                                                                           uint32_t threshold) {
+__attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) void mask_pairs(const Bits* in, Bits* out,
+                                                                                             int64_t begin, int64_t end,
+                                                                                             uint32_t seed,
+                                                                                             uint32_t threshold) {
   for (int64_t i = begin; i < end; ++i) {
     const uint32_t h = hash(static_cast<uint32_t>(i) + seed);
     out[2 * i] = (h & 0xffff) >= threshold ? in[2 * i] : Bits{0};
@@ -39,7 +41,8 @@ at::Tensor dropped_host(const at::Tensor& x, uint32_t seed, uint32_t threshold) 
   const auto* in = static_cast<const Bits*>(x.data_ptr());
   auto* to = static_cast<Bits*>(out.data_ptr());
   const int64_t n = x.numel();
-  at::parallel_for(0, n / 2, 1 << 15, [&](int64_t begin, int64_t end) { mask_pairs<Bits>(in, to, begin, end, seed, threshold); });
+  at::parallel_for(0, n / 2, 1 << 15,
+                   [&](int64_t begin, int64_t end) { mask_pairs<Bits>(in, to, begin, end, seed, threshold); });
   if (n % 2) to[n - 1] = (hash(static_cast<uint32_t>(n / 2) + seed) & 0xffff) >= threshold ? in[n - 1] : Bits{0};
   return out;
 }
@@ -57,7 +60,8 @@ at::Tensor dropped(const at::Tensor& x, double p, uint64_t seed) {
   require(p >= 0 && p < 1, Fault::Bug, "dropout probability ", p);
   const auto threshold = static_cast<uint32_t>(p * 65536 + 0.5);
   const auto small_seed = static_cast<uint32_t>(mix(seed, 0, 0));
-  if (x.is_cpu() && x.scalar_type() == at::kBFloat16) return dropped_host<uint16_t>(x.contiguous(), small_seed, threshold);
+  if (x.is_cpu() && x.scalar_type() == at::kBFloat16)
+    return dropped_host<uint16_t>(x.contiguous(), small_seed, threshold);
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return dropped_host<uint32_t>(x.contiguous(), small_seed, threshold);
   return x * at::empty_like(x).bernoulli_(1 - p, seeded(x.device(), seed));
 }
@@ -67,7 +71,8 @@ at::Tensor uniform_noise(at::IntArrayRef shape, double low, double high, uint64_
   float* to = out.data_ptr<float>();
   at::parallel_for(0, out.numel(), 1 << 14, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
-      to[i] = static_cast<float>(low + (high - low) * static_cast<double>(mix(seed, 0, static_cast<uint64_t>(i)) >> 11) * 0x1.0p-53);
+      to[i] = static_cast<float>(
+          low + (high - low) * static_cast<double>(mix(seed, 0, static_cast<uint64_t>(i)) >> 11) * 0x1.0p-53);
   });
   return out.to(device);
 }

@@ -13,6 +13,6 @@ namespace apus {
 at::Tensor dropped(const at::Tensor& x, double p, uint64_t seed);
 
 at::Tensor uniform_noise(at::IntArrayRef shape, double low, double high, uint64_t seed, at::Device device);  // f32
-at::Tensor normal_noise(at::IntArrayRef shape, double mean, double deviation, uint64_t seed);                 // f32, on the host
+at::Tensor normal_noise(at::IntArrayRef shape, double mean, double deviation, uint64_t seed);  // f32, on the host
 
 }  // namespace apus

@@ -17,9 +17,11 @@ double rms(const at::Tensor& x) { return std::sqrt(x.square().mean().item<double
 
 class Adafactor final : public Optimizer {
  public:
-  Adafactor(const OptimizerSpec& spec, std::vector<ParamGroup> groups) : Optimizer("adafactor", std::move(groups), spec.rounding) {
+  Adafactor(const OptimizerSpec& spec, std::vector<ParamGroup> groups)
+      : Optimizer("adafactor", std::move(groups), spec.rounding) {
     OptimArguments a("adafactor", spec.arguments);
-    eps_ = a.number("eps1", 1e-30), scale_eps_ = a.number("eps2", 1e-3), clip_ = a.number("clip_threshold", 1), decay_ = a.number("decay_rate", -0.8);
+    eps_ = a.number("eps1", 1e-30), scale_eps_ = a.number("eps2", 1e-3), clip_ = a.number("clip_threshold", 1),
+    decay_ = a.number("decay_rate", -0.8);
     beta1_ = a.number("beta1", 0), scale_parameter_ = a.flag("scale_parameter", false);
     a.done();
   }
@@ -67,6 +69,8 @@ class Adafactor final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adafactor(const OptimizerSpec& spec, std::vector<ParamGroup> groups) { return std::make_unique<Adafactor>(spec, std::move(groups)); }
+std::unique_ptr<Optimizer> make_adafactor(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {
+  return std::make_unique<Adafactor>(spec, std::move(groups));
+}
 
 }  // namespace apus

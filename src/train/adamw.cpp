@@ -17,7 +17,8 @@ namespace {
 constexpr int64_t kBlock = 256;  // elements that share a scale in the 8-bit moments
 
 // An 8-bit moment: value = map(code) * scale of its block. The maps spend most codes near zero: squares with a sign for
-// the first moment, fourth powers for the second (whose root divides), rounded in proportion so that slow decay is not lost.
+// the first moment, fourth powers for the second (whose root divides), rounded in proportion so that slow decay is not
+// lost.
 struct Moment8 {
   at::Tensor code, scale;  // [n] int8 or uint8; [ceil(n / kBlock)] f32
   bool is_signed;
@@ -39,7 +40,8 @@ struct Moment8 {
     } else {
       // The threshold decides, but a positive value never becomes zero: it divides.
       const at::Tensor least = x.gt(0);
-      code.copy_(x.clamp_(0, 1).sqrt_().sqrt_().mul_(255).add_(threshold).floor_().clamp_(0, 255).max(least.to(at::kFloat)));
+      code.copy_(
+          x.clamp_(0, 1).sqrt_().sqrt_().mul_(255).add_(threshold).floor_().clamp_(0, 255).max(least.to(at::kFloat)));
     }
   }
 
@@ -55,7 +57,11 @@ struct Moment8 {
 class AdamW final : public Optimizer {
  public:
   AdamW(const OptimizerSpec& spec, std::vector<ParamGroup> groups, bool states_8bit)
-      : Optimizer(states_8bit ? "adamw_8bit" : "adamw", std::move(groups), spec.rounding), beta1_(spec.beta1), beta2_(spec.beta2), eps_(spec.eps), small_(states_8bit) {}
+      : Optimizer(states_8bit ? "adamw_8bit" : "adamw", std::move(groups), spec.rounding),
+        beta1_(spec.beta1),
+        beta2_(spec.beta2),
+        eps_(spec.eps),
+        small_(states_8bit) {}
 
  private:
   void init(Slot& slot) const override {
@@ -74,10 +80,17 @@ class AdamW final : public Optimizer {
   }
 
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
-    if (small_ || (rounding_ == Rounding::Stochastic && param.scalar_type() != at::kFloat)) return chunked(slot, param, grad, u);
+    if (small_ || (rounding_ == Rounding::Stochastic && param.scalar_type() != at::kFloat))
+      return chunked(slot, param, grad, u);
     at::Tensor master = keeps_master(param) ? slot.state.at("master") : at::Tensor();
     ops::adamw(param, grad, slot.state.at("exp_avg"), slot.state.at("exp_avg_sq"), master,
-               {.lr = u.lr, .beta1 = beta1_, .beta2 = beta2_, .eps = eps_, .weight_decay = u.weight_decay, .step = u.step, .grad_scale = u.grad_scale});
+               {.lr = u.lr,
+                .beta1 = beta1_,
+                .beta2 = beta2_,
+                .eps = eps_,
+                .weight_decay = u.weight_decay,
+                .step = u.step,
+                .grad_scale = u.grad_scale});
   }
 
   // The same arithmetic as ops::adamw, over chunks of kDitherChunk elements.
@@ -85,14 +98,18 @@ class AdamW final : public Optimizer {
     require(param.is_contiguous(), Fault::Bug, slot.param->name, " is not contiguous");
     const at::Tensor flat_grad = grad.contiguous().view(-1);
     at::Tensor flat = param.view(-1), master = keeps_master(param) ? slot.state.at("master").view(-1) : at::Tensor();
-    const double correction1 = 1 - std::pow(beta1_, static_cast<double>(u.step)), correction2 = std::sqrt(1 - std::pow(beta2_, static_cast<double>(u.step)));
+    const double correction1 = 1 - std::pow(beta1_, static_cast<double>(u.step)),
+                 correction2 = std::sqrt(1 - std::pow(beta2_, static_cast<double>(u.step)));
     for (int64_t at = 0, chunk = 0; at < flat.numel(); at += kDitherChunk, ++chunk) {
       const int64_t count = std::min(kDitherChunk, flat.numel() - at);
       const auto part = [&](const at::Tensor& t) { return t.view(-1).narrow(0, at, count); };
       const auto blocks = [&](const at::Tensor& t) { return t.narrow(0, at / kBlock, (count + kBlock - 1) / kBlock); };
-      Moment8 m8{small_ ? part(slot.state.at("exp_avg")) : at::Tensor(), small_ ? blocks(slot.state.at("exp_avg_scale")) : at::Tensor(), true};
-      Moment8 v8{small_ ? part(slot.state.at("exp_avg_sq")) : at::Tensor(), small_ ? blocks(slot.state.at("exp_avg_sq_scale")) : at::Tensor(), false};
-      at::Tensor m = small_ ? m8.read() : part(slot.state.at("exp_avg")), v = small_ ? v8.read() : part(slot.state.at("exp_avg_sq"));
+      Moment8 m8{small_ ? part(slot.state.at("exp_avg")) : at::Tensor(),
+                 small_ ? blocks(slot.state.at("exp_avg_scale")) : at::Tensor(), true};
+      Moment8 v8{small_ ? part(slot.state.at("exp_avg_sq")) : at::Tensor(),
+                 small_ ? blocks(slot.state.at("exp_avg_sq_scale")) : at::Tensor(), false};
+      at::Tensor m = small_ ? m8.read() : part(slot.state.at("exp_avg")),
+                 v = small_ ? v8.read() : part(slot.state.at("exp_avg_sq"));
       const at::Tensor g = part(flat_grad).to(at::kFloat) * u.grad_scale;
       m.mul_(beta1_).add_(g, 1 - beta1_);
       v.mul_(beta2_).addcmul_(g, g, 1 - beta2_);
@@ -118,7 +135,9 @@ class AdamW final : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_adamw(const OptimizerSpec& spec, std::vector<ParamGroup> groups, bool states_8bit) {
-  for (const auto& [key, value] : spec.arguments) fail(Fault::Usage, "--optim_args: AdamW has no '", key, "'; its numbers are --adam_beta1, --adam_beta2, --adam_epsilon");
+  for (const auto& [key, value] : spec.arguments)
+    fail(Fault::Usage, "--optim_args: AdamW has no '", key,
+         "'; its numbers are --adam_beta1, --adam_beta2, --adam_epsilon");
   return std::make_unique<AdamW>(spec, std::move(groups), states_8bit);
 }
 

@@ -17,7 +17,8 @@ namespace apus {
 class Generator;  // engine/api.h
 
 struct Ratio {
-  at::Tensor sum, count;  // scalars, detached; what is shown is the quotient of the sums over everything since the last line
+  at::Tensor sum,
+      count;  // scalars, detached; what is shown is the quotient of the sums over everything since the last line
 };
 
 // Never a mean: the trainer divides the sum by the count of all micro-batches and ranks of the step.

@@ -19,19 +19,23 @@ at::Tensor spread(at::Device device) {
   static std::map<std::string, at::Tensor> made;
   const std::lock_guard guard(lock);
   at::Tensor& base = made[device.str()];
-  if (!base.defined()) base = (at::arange(kDitherChunk, at::kDouble) * 0.6180339887498949).frac().to(at::kFloat).to(device);
+  if (!base.defined())
+    base = (at::arange(kDitherChunk, at::kDouble) * 0.6180339887498949).frac().to(at::kFloat).to(device);
   return base;
 }
 
 }  // namespace
 
 at::Tensor dither(int64_t count, int64_t stream, int64_t chunk, int64_t step, at::Device device) {
-  const double shift = static_cast<double>(step) * 0.7548776662466927 + static_cast<double>(stream) * 0.5698402909980532 + static_cast<double>(chunk) * 0.4142135623730951;
+  const double shift = static_cast<double>(step) * 0.7548776662466927 +
+                       static_cast<double>(stream) * 0.5698402909980532 +
+                       static_cast<double>(chunk) * 0.4142135623730951;
   return (spread(device).narrow(0, 0, count) + (shift - std::floor(shift))).frac_();
 }
 
 void round_stochastic_(at::Tensor& target, const at::Tensor& source, int64_t stream, int64_t step) {
-  require(target.scalar_type() == at::kBFloat16 && target.is_contiguous(), Fault::Bug, "stochastic rounding is for contiguous bf16 parameters");
+  require(target.scalar_type() == at::kBFloat16 && target.is_contiguous(), Fault::Bug,
+          "stochastic rounding is for contiguous bf16 parameters");
   const at::Tensor from = source.contiguous().view(-1);
   at::Tensor to = target.view(-1);
   for (int64_t at = 0, chunk = 0; at < to.numel(); at += kDitherChunk, ++chunk) {

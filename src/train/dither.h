@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rounding up or down in proportion without a random generator: the threshold of element i at step k is a point of an
-// evenly spread sequence, frac(i * phi + k * psi). It costs two additions, is the same on every device, and needs no state
-// in checkpoints.
+// evenly spread sequence, frac(i * phi + k * psi). It costs two additions, is the same on every device, and needs no
+// state in checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>

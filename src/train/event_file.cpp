@@ -74,7 +74,8 @@ EventFile::EventFile(const std::filesystem::path& dir) {
   make_writable_dir(dir);
   char host[256] = "localhost";
   ::gethostname(host, sizeof host - 1);
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
   path_ = dir / str("events.out.tfevents.", seconds, ".", host, ".", ::getpid(), ".0");
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   require(descriptor_ >= 0, Fault::Io, "cannot create ", path_.string(), ": ", std::strerror(errno));
@@ -108,7 +109,8 @@ void EventFile::record(std::string_view event) {
   little_endian(out, masked(event));
   // One write: a reader that follows the file never sees half a record of a living process.
   const ssize_t done = ::write(descriptor_, out.data(), out.size());
-  require(done == static_cast<ssize_t>(out.size()), Fault::Io, "cannot write ", path_.string(), ": ", std::strerror(errno));
+  require(done == static_cast<ssize_t>(out.size()), Fault::Io, "cannot write ", path_.string(), ": ",
+          std::strerror(errno));
 }
 
 }  // namespace apus

@@ -16,11 +16,13 @@ namespace {
 
 // The magnitude depends on the length of the sequence that a token belongs to.
 at::Tensor neftune_noise(const at::Tensor& x_TD, const Step& s, double alpha) {
-  const at::Tensor noise = uniform_noise(x_TD.sizes(), -1, 1, mix(s.dropout_seed, stream_named("neftune"), 0), x_TD.device());
+  const at::Tensor noise =
+      uniform_noise(x_TD.sizes(), -1, 1, mix(s.dropout_seed, stream_named("neftune"), 0), x_TD.device());
   at::Tensor size = at::empty({x_TD.size(0), 1}, at::TensorOptions().dtype(at::kFloat));
   float* p = size.data_ptr<float>();
   for (const int32_t length : s.length_q)
-    for (int32_t i = 0; i < length; ++i) *p++ = static_cast<float>(alpha / std::sqrt(static_cast<double>(length) * static_cast<double>(x_TD.size(1))));
+    for (int32_t i = 0; i < length; ++i)
+      *p++ = static_cast<float>(alpha / std::sqrt(static_cast<double>(length) * static_cast<double>(x_TD.size(1))));
   return (noise * size.to(x_TD.device())).to(x_TD.scalar_type());
 }
 

@@ -13,7 +13,8 @@ namespace apus {
 struct Forward {
   int64_t recomputed_layers = 0;  // the first so many layers run again in the backward pass
   double neftune_alpha = 0;       // noise U(-1, 1) * alpha / sqrt(tokens of the sequence * hidden)
-  // Called with each part's name and output ("embedding", "layer 3", "final norm"); to look for values that are not finite.
+  // Called with each part's name and output ("embedding", "layer 3", "final norm"); to look for values that are not
+  // finite.
   std::function<void(const std::string& part, const at::Tensor& output)> watch;
 
   at::Tensor hidden(const Model& model, Batch& batch) const;  // [T, D], after the final norm

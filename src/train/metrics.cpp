@@ -50,7 +50,8 @@ Json Metrics::take(Comm& ranks, const std::string& prefix) {
   for (const std::string& name : union_of(names, ranks)) {
     const auto found = sums_.find(name);
     const bool here = found != sums_.end();
-    at::Tensor both = at::tensor({here ? found->second.sum.item<double>() : 0.0, here ? found->second.count.item<double>() : 0.0}, at::kDouble);
+    at::Tensor both = at::tensor(
+        {here ? found->second.sum.item<double>() : 0.0, here ? found->second.count.item<double>() : 0.0}, at::kDouble);
     ranks.all_reduce(both)->wait();
     const double count = both[1].item<double>();
     if (count > 0) out[prefix + name] = both[0].item<double>() / count;

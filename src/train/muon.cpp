@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Muon: the momentum of a matrix is made orthogonal by five Newton-Schulz steps before it is applied, scaled so that its
-// size is that of an AdamW update (0.2 sqrt(max(rows, columns))). Embeddings, the head and vectors take AdamW.
+// Muon: the momentum of a matrix is made orthogonal by five Newton-Schulz steps before it is applied, scaled so that
+// its size is that of an AdamW update (0.2 sqrt(max(rows, columns))). Embeddings, the head and vectors take AdamW.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/zeros_like.h>
@@ -31,14 +31,17 @@ class Muon final : public Optimizer {
   Muon(const OptimizerSpec& spec, std::vector<ParamGroup> groups)
       : Optimizer("muon", std::move(groups), spec.rounding), beta1_(spec.beta1), beta2_(spec.beta2), eps_(spec.eps) {
     OptimArguments a("muon", spec.arguments);
-    momentum_ = a.number("momentum", 0.95), nesterov_ = a.flag("nesterov", true), iterations_ = static_cast<int64_t>(a.number("ns_steps", 5));
+    momentum_ = a.number("momentum", 0.95), nesterov_ = a.flag("nesterov", true),
+    iterations_ = static_cast<int64_t>(a.number("ns_steps", 5));
     a.done();
-    require(rounding_ != Rounding::Stochastic, Fault::Usage, "--optimizer muon keeps f32 master weights; stochastic rounding is for AdamW, SGD and Adafactor");
+    require(rounding_ != Rounding::Stochastic, Fault::Usage,
+            "--optimizer muon keeps f32 master weights; stochastic rounding is for AdamW, SGD and Adafactor");
   }
 
  private:
   static bool by_muon(const NamedParam& p) {
-    return p.tensor.dim() == 2 && p.name.find("embed_tokens") == std::string::npos && p.name.find("lm_head") == std::string::npos;
+    return p.tensor.dim() == 2 && p.name.find("embed_tokens") == std::string::npos &&
+           p.name.find("lm_head") == std::string::npos;
   }
   void init(Slot& slot) const override {
     const at::Tensor& p = slot.param->tensor;
@@ -54,7 +57,13 @@ class Muon final : public Optimizer {
     if (!by_muon(*slot.param)) {
       at::Tensor master = keeps_master(param) ? slot.state.at("master") : at::Tensor();
       return ops::adamw(param, grad, slot.state.at("exp_avg"), slot.state.at("exp_avg_sq"), master,
-                        {.lr = u.lr, .beta1 = beta1_, .beta2 = beta2_, .eps = eps_, .weight_decay = u.weight_decay, .step = u.step, .grad_scale = u.grad_scale});
+                        {.lr = u.lr,
+                         .beta1 = beta1_,
+                         .beta2 = beta2_,
+                         .eps = eps_,
+                         .weight_decay = u.weight_decay,
+                         .step = u.step,
+                         .grad_scale = u.grad_scale});
     }
     change_in_f32(slot, param, u, [&](at::Tensor& p) {
       const at::Tensor g = grad.to(at::kFloat) * u.grad_scale;
@@ -71,6 +80,8 @@ class Muon final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_muon(const OptimizerSpec& spec, std::vector<ParamGroup> groups) { return std::make_unique<Muon>(spec, std::move(groups)); }
+std::unique_ptr<Optimizer> make_muon(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {
+  return std::make_unique<Muon>(spec, std::move(groups));
+}
 
 }  // namespace apus

@@ -13,7 +13,8 @@ namespace apus {
 
 class OptimArguments {
  public:
-  OptimArguments(std::string optimizer, const std::map<std::string, std::string>& given) : optimizer_(std::move(optimizer)), given_(given) {}
+  OptimArguments(std::string optimizer, const std::map<std::string, std::string>& given)
+      : optimizer_(std::move(optimizer)), given_(given) {}
   double number(const char* key, double fallback) {
     const std::string* text = find(key);
     if (!text) return fallback;
@@ -25,12 +26,14 @@ class OptimArguments {
   bool flag(const char* key, bool fallback) {
     const std::string* text = find(key);
     if (!text) return fallback;
-    require(*text == "true" || *text == "True" || *text == "false" || *text == "False", Fault::Usage, "--optim_args: ", key, "=", *text, " must be true or false");
+    require(*text == "true" || *text == "True" || *text == "false" || *text == "False", Fault::Usage,
+            "--optim_args: ", key, "=", *text, " must be true or false");
     return (*text)[0] == 't' || (*text)[0] == 'T';
   }
   void done() const {
     for (const auto& [key, value] : given_)
-      require(std::find(known_.begin(), known_.end(), key) != known_.end(), Fault::Usage, "--optim_args: ", optimizer_, " has no '", key, "'; it takes ", join(known_));
+      require(std::find(known_.begin(), known_.end(), key) != known_.end(), Fault::Usage, "--optim_args: ", optimizer_,
+              " has no '", key, "'; it takes ", join(known_));
   }
 
  private:

@@ -21,7 +21,9 @@ Optimizer::Optimizer(std::string kind, std::vector<ParamGroup> groups, Rounding 
       slots_.push_back({.param = &param, .group = &group, .index = static_cast<int64_t>(slots_.size()), .state = {}});
 }
 
-bool Optimizer::keeps_master(const at::Tensor& param) const { return rounding_ == Rounding::Master && param.scalar_type() != at::kFloat; }
+bool Optimizer::keeps_master(const at::Tensor& param) const {
+  return rounding_ == Rounding::Master && param.scalar_type() != at::kFloat;
+}
 
 Optimizer::Slot& Optimizer::ready(size_t i) {
   Slot& slot = slots_[i];
@@ -39,11 +41,13 @@ void Optimizer::step(double lr_factor, double grad_scale) {
     const at::Tensor& grad = slots_[i].param->tensor.grad();
     if (!grad.defined()) continue;
     Slot& slot = ready(i);
-    update(slot, slot.param->tensor.detach(), grad, {slot.group->lr * lr_factor, slot.group->weight_decay, grad_scale, steps_});
+    update(slot, slot.param->tensor.detach(), grad,
+           {slot.group->lr * lr_factor, slot.group->weight_decay, grad_scale, steps_});
   }
 }
 
-void Optimizer::change_in_f32(Slot& slot, at::Tensor param, const Update& u, const std::function<void(at::Tensor&)>& change) const {
+void Optimizer::change_in_f32(Slot& slot, at::Tensor param, const Update& u,
+                              const std::function<void(at::Tensor&)>& change) const {
   if (param.scalar_type() == at::kFloat) return change(param);
   at::Tensor wide = keeps_master(param) ? slot.state.at("master") : param.to(at::kFloat);
   change(wide);
@@ -80,13 +84,16 @@ void Optimizer::load(const std::map<std::string, at::Tensor>& saved, int64_t ste
     if (found == saved.end())
       wrong.push_back(name + " is not in the checkpoint");
     else if (found->second.sizes() != tensor.sizes() || found->second.scalar_type() != tensor.scalar_type())
-      wrong.push_back(apus::str(name, " is ", found->second.sizes(), " ", found->second.scalar_type(), " there and ", tensor.sizes(), " ", tensor.scalar_type(), " here"));
+      wrong.push_back(apus::str(name, " is ", found->second.sizes(), " ", found->second.scalar_type(), " there and ",
+                                tensor.sizes(), " ", tensor.scalar_type(), " here"));
   }
   for (const auto& [name, tensor] : saved)
     if (!mine.count(name)) wrong.push_back(name + " is only in the checkpoint");
   if (wrong.size() > 8) wrong.resize(8), wrong.push_back("...");
-  require(wrong.empty(), Fault::Usage, "the optimizer state of the checkpoint does not fit this run (optimizer, tuner, dtype or trainable parameters ",
-          "were changed?): ", join(wrong, "; "), ". Keep the flags of the first run, or give --resume_only_model true");
+  require(
+      wrong.empty(), Fault::Usage,
+      "the optimizer state of the checkpoint does not fit this run (optimizer, tuner, dtype or trainable parameters ",
+      "were changed?): ", join(wrong, "; "), ". Keep the flags of the first run, or give --resume_only_model true");
   for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(saved.at(name));
   steps_ = steps;
 }
@@ -98,7 +105,8 @@ std::map<std::string, std::string> parse_optim_args(const std::string& text) {
     part.erase(std::remove(part.begin(), part.end(), ' '), part.end());
     if (part.empty()) continue;
     const size_t equals = part.find('=');
-    require(equals != std::string::npos && equals > 0, Fault::Usage, "--optim_args: '", part, "' is not of the form key=value");
+    require(equals != std::string::npos && equals > 0, Fault::Usage, "--optim_args: '", part,
+            "' is not of the form key=value");
     out[part.substr(0, equals)] = part.substr(equals + 1);
   }
   return out;
@@ -107,7 +115,8 @@ std::map<std::string, std::string> parse_optim_args(const std::string& text) {
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {
   const auto is = [&](const char* a) { return spec.kind == a; };
   const auto& known = optimizer_names();
-  require(std::find(known.begin(), known.end(), spec.kind) != known.end(), Fault::Usage, "--optim ", spec.kind, " is not available; possible: ", join(known));
+  require(std::find(known.begin(), known.end(), spec.kind) != known.end(), Fault::Usage, "--optim ", spec.kind,
+          " is not available; possible: ", join(known));
   if (spec.muon) return make_muon(spec, std::move(groups));
   if (is("sgd")) return make_sgd(spec, std::move(groups));
   if (is("adafactor")) return make_adafactor(spec, std::move(groups));

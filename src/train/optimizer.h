@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers. The base class owns the parameters, their groups and the state; a subclass is the update of one parameter.
+// Optimizers. The base class owns the parameters, their groups and the state; a subclass is the update of one
+// parameter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -47,13 +48,15 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // One update of every parameter that has a gradient. The groups' learning rates are multiplied by lr_factor, the gradients
-  // by grad_scale (clipping).
+  // One update of every parameter that has a gradient. The groups' learning rates are multiplied by lr_factor, the
+  // gradients by grad_scale (clipping).
   void step(double lr_factor, double grad_scale);
   void zero_grad();
   std::vector<at::Tensor> gradients() const;
   const std::vector<ParamGroup>& groups() const { return groups_; }
-  double lr(double lr_factor) const { return groups_.empty() ? 0 : groups_.front().lr * lr_factor; }  // what the log shows
+  double lr(double lr_factor) const {
+    return groups_.empty() ? 0 : groups_.front().lr * lr_factor;
+  }  // what the log shows
 
   // The state as named tensors ("<parameter>/<what>"), for checkpoints. load() wants exactly these names and shapes and
   // throws Fault::Usage naming what differs.
@@ -66,7 +69,7 @@ class Optimizer {
   struct Slot {
     const NamedParam* param = nullptr;
     const ParamGroup* group = nullptr;
-    int64_t index = 0;                         // among all parameters
+    int64_t index = 0;                        // among all parameters
     std::map<std::string, at::Tensor> state;  // created by init(), once
   };
   struct Update {
@@ -79,7 +82,8 @@ class Optimizer {
 
   bool keeps_master(const at::Tensor& param) const;
   // Calls change(f32 parameter) and puts the result back by the rounding in force.
-  void change_in_f32(Slot& slot, at::Tensor param, const Update& u, const std::function<void(at::Tensor&)>& change) const;
+  void change_in_f32(Slot& slot, at::Tensor param, const Update& u,
+                     const std::function<void(at::Tensor&)>& change) const;
 
   Rounding rounding_;
 

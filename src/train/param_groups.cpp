@@ -26,7 +26,8 @@ double lr_of(const NamedParam& p, const GroupRules& rules) {
 
 bool decays(const std::string& parameter_name) {
   std::string name = parameter_name;
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   if (contains(name, "bias") || contains(name, "layernorm") || contains(name, "rmsnorm")) return false;
   std::istringstream parts(name);
   for (std::string part; std::getline(parts, part, '.');)
@@ -40,7 +41,9 @@ std::vector<ParamGroup> make_groups(const std::vector<NamedParam>& params, const
     const double lr = lr_of(p, rules), decay = rules.decay_all || decays(p.name) ? rules.weight_decay : 0;
     const auto same = [&](const ParamGroup& g) { return g.lr == lr && g.weight_decay == decay; };
     auto group = std::find_if(groups.begin(), groups.end(), same);
-    if (group == groups.end()) group = groups.insert(group, {.name = str("lr ", lr, ", decay ", decay), .lr = lr, .weight_decay = decay, .params = {}});
+    if (group == groups.end())
+      group = groups.insert(group,
+                            {.name = str("lr ", lr, ", decay ", decay), .lr = lr, .weight_decay = decay, .params = {}});
     group->params.push_back(p);
   }
   // The group with the base rate comes first: its rate is what the log shows.

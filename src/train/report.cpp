@@ -24,7 +24,8 @@ void Trainer::report(Json values) {
   values["global_step/max_steps"] = str(step_, "/", max_steps_);
   values["elapsed_time"] = spoken_time(seconds);
   values["remaining_time"] = spoken_time(seconds / done * static_cast<double>(max_steps_ - step_));
-  values["memory(GiB)"] = rounded(static_cast<double>(kind_of(p_.device).memory(std::max<int>(0, p_.device.index())).peak) / (1 << 30), 2);
+  values["memory(GiB)"] =
+      rounded(static_cast<double>(kind_of(p_.device).memory(std::max<int>(0, p_.device.index())).peak) / (1 << 30), 2);
   values["train_speed(s/it)"] = rounded(seconds / done, 6);
   p_.log->log(step_, values);
 }
@@ -50,7 +51,8 @@ void Trainer::evaluate() {
   for (auto batch = p_.eval->next(); batch; batch = p_.eval->next(), ++batches) {
     Batch here = batch->to(p_.device);
     const Loss part = p_.algorithm.loss(p_.actors, here, Forward{});
-    loss += part.sum.item<double>(), count += p_.algorithm.count(here), sequences += static_cast<double>(here.step.length_q.size());
+    loss += part.sum.item<double>(), count += p_.algorithm.count(here),
+        sequences += static_cast<double>(here.step.length_q.size());
     metrics.add(part.metrics);
   }
   loss = summed(loss), count = summed(count), sequences = summed(sequences);
@@ -58,16 +60,20 @@ void Trainer::evaluate() {
   line.update(metrics.take(p_.data_ranks, "eval_"));
   if (p_.evaluate_more) line.update(p_.evaluate_more());
   const double seconds = watch.seconds();
-  line["eval_runtime"] = rounded(seconds, 4), line["eval_samples_per_second"] = rounded(sequences / seconds, 3), line["eval_steps_per_second"] = rounded(batches / seconds, 3);
+  line["eval_runtime"] = rounded(seconds, 4), line["eval_samples_per_second"] = rounded(sequences / seconds, 3),
+  line["eval_steps_per_second"] = rounded(batches / seconds, 3);
   last_evaluated_ = step_;
   report(line);
 
-  require(line.contains(o_.metric_for_best_model), Fault::Usage, "--metric_for_best_model ", o_.metric_for_best_model, " is not among the values of the evaluation: ", line.dump());
+  require(line.contains(o_.metric_for_best_model), Fault::Usage, "--metric_for_best_model ", o_.metric_for_best_model,
+          " is not among the values of the evaluation: ", line.dump());
   const double value = line[o_.metric_for_best_model].get<double>();
-  const bool better = std::isfinite(value) && (!result_.best_metric || (o_.greater_is_better ? value > *result_.best_metric : value < *result_.best_metric));
+  const bool better =
+      std::isfinite(value) &&
+      (!result_.best_metric || (o_.greater_is_better ? value > *result_.best_metric : value < *result_.best_metric));
   evaluations_without_gain_ = better ? 0 : evaluations_without_gain_ + 1;
   if (!better) return;
-  result_.best_metric = value;
+  result_.best_metric = value, result_.best_step = step_;
   result_.best_checkpoint = o_.output_dir / str("checkpoint-", step_);  // dropped at the end if it was never saved
 }
 
@@ -85,7 +91,7 @@ RunState Trainer::state() const {
 
 Json Trainer::trainer_json() const {
   const auto path = [](const std::optional<fs::path>& p) { return p ? Json(p->string()) : Json(); };
-  return {{"best_global_step", nullptr},
+  return {{"best_global_step", result_.best_step ? Json(*result_.best_step) : Json()},
           {"best_metric", result_.best_metric ? Json(*result_.best_metric) : Json()},
           {"best_model_checkpoint", path(result_.best_checkpoint)},
           {"epoch", epoch_now()},
@@ -117,7 +123,8 @@ void Trainer::save(bool must) {
       folder.commit();
     } catch (const Error& e) {
       if (must || e.at.fault != Fault::Io) throw;
-      log_warning("no checkpoint at step ", step_, ": ", e.what(), ". Training goes on; earlier checkpoints are untouched");
+      log_warning("no checkpoint at step ", step_, ": ", e.what(),
+                  ". Training goes on; earlier checkpoints are untouched");
       p_.data_ranks.barrier();
       return;
     }
@@ -128,7 +135,8 @@ void Trainer::save(bool must) {
     rotate_checkpoints(o_.output_dir, o_.save_total_limit, keep);
     if (o_.create_checkpoint_symlink) {
       point_link(o_.output_dir, "last", target);
-      if (result_.best_checkpoint && fs::exists(*result_.best_checkpoint)) point_link(o_.output_dir, "best", *result_.best_checkpoint);
+      if (result_.best_checkpoint && fs::exists(*result_.best_checkpoint))
+        point_link(o_.output_dir, "best", *result_.best_checkpoint);
     }
   }
   p_.data_ranks.barrier();

@@ -55,7 +55,9 @@ double rounded(double value, int digits) {
 
 namespace {
 
-std::string tag_of(const std::string& key) { return key.rfind("eval_", 0) == 0 ? "eval/" + key.substr(5) : "train/" + key; }
+std::string tag_of(const std::string& key) {
+  return key.rfind("eval_", 0) == 0 ? "eval/" + key.substr(5) : "train/" + key;
+}
 
 std::string file_name_of(std::string tag) {
   for (char& c : tag)
@@ -101,7 +103,8 @@ void RunLog::append(const Json& line) {
   const ssize_t done = ::write(descriptor, text.data(), text.size());
   const int error = errno;
   ::close(descriptor);
-  require(done == static_cast<ssize_t>(text.size()), Fault::Io, "cannot write ", file().string(), ": ", std::strerror(error));
+  require(done == static_cast<ssize_t>(text.size()), Fault::Io, "cannot write ", file().string(), ": ",
+          std::strerror(error));
 }
 
 void RunLog::log(int64_t step, const Json& values) {
@@ -120,7 +123,8 @@ void RunLog::log(int64_t step, const Json& values) {
 void RunLog::replay(const Json& log_history) {
   for (const Json& entry : log_history)
     for (const auto& [key, value] : entry.items())
-      if (value.is_number() && key != "step") series_[tag_of(key)].emplace_back(entry.value("step", 0.0), value.get<double>());
+      if (value.is_number() && key != "step")
+        series_[tag_of(key)].emplace_back(entry.value("step", 0.0), value.get<double>());
 }
 
 void RunLog::finish(const Json& summary) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The visible side of a training run: its folder, logging.jsonl, TensorBoard events, plots and the log lines of its steps.
+// The visible side of a training run: its folder, logging.jsonl, TensorBoard events, plots and the log lines of its
+// steps.
 #pragma once
 
 #include <filesystem>
@@ -24,18 +25,18 @@ double rounded(double value, int digits = 8);
 class RunLog {
  public:
   struct Options {
-    std::filesystem::path dir;          // the run's folder
-    std::filesystem::path events_dir;   // empty: no TensorBoard file
-    bool quiet = false;                 // no log lines
+    std::filesystem::path dir;         // the run's folder
+    std::filesystem::path events_dir;  // empty: no TensorBoard file
+    bool quiet = false;                // no log lines
   };
   explicit RunLog(Options options);
 
-  // A line of values at `step`; keys starting with "eval_" belong to the evaluation. Text values are shown and written, but
-  // not plotted.
+  // A line of values at `step`; keys starting with "eval_" belong to the evaluation. Text values are shown and written,
+  // but not plotted.
   void log(int64_t step, const Json& values);
-  void finish(const Json& summary);                  // last object of logging.jsonl, and the plots
-  void plots() const;                                // images/*.svg from all points so far
-  void replay(const Json& log_history);              // points of an earlier part of this run, for the plots
+  void finish(const Json& summary);      // last object of logging.jsonl, and the plots
+  void plots() const;                    // images/*.svg from all points so far
+  void replay(const Json& log_history);  // points of an earlier part of this run, for the plots
   std::filesystem::path images_dir() const { return options_.dir / "images"; }
   std::filesystem::path file() const { return options_.dir / "logging.jsonl"; }
 

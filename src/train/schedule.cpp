@@ -19,7 +19,8 @@ constexpr double kPi = std::numbers::pi;
 class Arguments {
  public:
   Arguments(const std::string& schedule, const Json& kwargs) : schedule_(schedule), given_(kwargs) {
-    require(given_.is_null() || given_.is_object(), Fault::Usage, "--lr_scheduler_kwargs must be a JSON object, e.g. '{\"num_cycles\": 2}'");
+    require(given_.is_null() || given_.is_object(), Fault::Usage,
+            "--lr_scheduler_kwargs must be a JSON object, e.g. '{\"num_cycles\": 2}'");
   }
   bool has(const char* key) {
     known_.push_back(key);
@@ -33,15 +34,16 @@ class Arguments {
   std::string text(const char* key, const std::string& fallback, const std::vector<std::string>& allowed) {
     if (!has(key)) return fallback;
     const std::string value = given_[key].is_string() ? given_[key].get<std::string>() : given_[key].dump();
-    require(std::find(allowed.begin(), allowed.end(), value) != allowed.end(), Fault::Usage, "--lr_scheduler_kwargs: ", key, " is ", value,
-            "; possible: ", join(allowed));
+    require(std::find(allowed.begin(), allowed.end(), value) != allowed.end(), Fault::Usage,
+            "--lr_scheduler_kwargs: ", key, " is ", value, "; possible: ", join(allowed));
     return value;
   }
   void done() const {
     if (!given_.is_object()) return;
     for (const auto& [key, value] : given_.items())
-      require(std::find(known_.begin(), known_.end(), key) != known_.end(), Fault::Usage, "--lr_scheduler_kwargs: the schedule ", schedule_,
-              " has no '", key, "'", known_.empty() ? "; it takes none" : "; it takes " + join(known_));
+      require(std::find(known_.begin(), known_.end(), key) != known_.end(), Fault::Usage,
+              "--lr_scheduler_kwargs: the schedule ", schedule_, " has no '", key, "'",
+              known_.empty() ? "; it takes none" : "; it takes " + join(known_));
   }
 
  private:
@@ -65,7 +67,8 @@ double cosine(double cycles, double progress) { return 0.5 * (1 + std::cos(kPi *
 
 double min_rate(const ScheduleSpec& s, Arguments& a) {
   const bool rate = a.has("min_lr_rate"), absolute = a.has("min_lr");
-  require(rate != absolute, Fault::Usage, "--lr_scheduler_type ", s.type, " needs --lr_scheduler_kwargs with one of min_lr (a learning rate) ",
+  require(rate != absolute, Fault::Usage, "--lr_scheduler_type ", s.type,
+          " needs --lr_scheduler_kwargs with one of min_lr (a learning rate) ",
           "and min_lr_rate (a share of --learning_rate), e.g. '{\"min_lr_rate\": 0.1}'");
   if (rate) return a.number("min_lr_rate", 0);
   require(s.base_lr > 0, Fault::Usage, "min_lr needs a --learning_rate above 0");
@@ -73,7 +76,8 @@ double min_rate(const ScheduleSpec& s, Arguments& a) {
 }
 
 Schedule cosine_warmup_with_min_lr(const ScheduleSpec& s, Arguments& a) {
-  const double cycles = a.number("num_cycles", 0.5), least = min_rate(s, a), first = a.has("warmup_lr_rate") ? a.number("warmup_lr_rate", 0) : -1;
+  const double cycles = a.number("num_cycles", 0.5), least = min_rate(s, a),
+               first = a.has("warmup_lr_rate") ? a.number("warmup_lr_rate", 0) : -1;
   const auto warmup = static_cast<double>(s.warmup_steps), total = static_cast<double>(s.total_steps);
   return [=](int64_t step) {
     const auto at = static_cast<double>(step);
@@ -84,7 +88,8 @@ Schedule cosine_warmup_with_min_lr(const ScheduleSpec& s, Arguments& a) {
 
 Schedule polynomial(const ScheduleSpec& s, Arguments& a) {
   const double end = a.number("lr_end", 1e-7), power = a.number("power", 1), first = s.base_lr;
-  require(first > end, Fault::Usage, "polynomial: lr_end (", end, ") must be smaller than --learning_rate (", first, ")");
+  require(first > end, Fault::Usage, "polynomial: lr_end (", end, ") must be smaller than --learning_rate (", first,
+          ")");
   const auto warmup = static_cast<double>(s.warmup_steps), total = static_cast<double>(s.total_steps);
   return [=](int64_t step) {
     const auto at = static_cast<double>(step);
@@ -113,7 +118,8 @@ Schedule warmup_stable_decay(const ScheduleSpec& s, Arguments& a) {
   const auto warmup = static_cast<double>(s.warmup_steps), total = static_cast<double>(s.total_steps);
   const double falling = a.number("num_decay_steps", std::ceil(total * 0.1));
   const double stable = a.number("num_stable_steps", total - warmup - falling);
-  require(falling >= 0 && stable >= 0, Fault::Usage, s.type, ": ", warmup, " warm-up and ", falling, " decay steps do not fit in ", total, " steps");
+  require(falling >= 0 && stable >= 0, Fault::Usage, s.type, ": ", warmup, " warm-up and ", falling,
+          " decay steps do not fit in ", total, " steps");
   const auto scaled = [least](double factor) { return std::max(0.0, factor * (1 - least) + least); };
   return [=](int64_t step) {
     const auto at = static_cast<double>(step);
@@ -133,8 +139,10 @@ using Make = Schedule (*)(const ScheduleSpec&, Arguments&);
 const std::map<std::string, Make>& makers() {
   static const std::map<std::string, Make> all = {
       {"constant", [](const ScheduleSpec&, Arguments&) -> Schedule { return [](int64_t) { return 1.0; }; }},
-      {"constant_with_warmup", [](const ScheduleSpec& s, Arguments&) { return after_warmup(s, [](double) { return 1.0; }); }},
-      {"linear", [](const ScheduleSpec& s, Arguments&) { return after_warmup(s, [](double p) { return std::max(0.0, 1 - p); }); }},
+      {"constant_with_warmup",
+       [](const ScheduleSpec& s, Arguments&) { return after_warmup(s, [](double) { return 1.0; }); }},
+      {"linear", [](const ScheduleSpec& s,
+                    Arguments&) { return after_warmup(s, [](double p) { return std::max(0.0, 1 - p); }); }},
       {"cosine",
        [](const ScheduleSpec& s, Arguments& a) {
          const double cycles = a.number("num_cycles", 0.5);
@@ -174,7 +182,8 @@ const std::vector<std::string>& schedule_names() {
 
 Schedule make_schedule(const ScheduleSpec& spec, const Json& kwargs) {
   const auto maker = makers().find(spec.type);
-  require(maker != makers().end(), Fault::Usage, "--lr_scheduler_type ", spec.type, " is not known; possible: ", join(schedule_names()));
+  require(maker != makers().end(), Fault::Usage, "--lr_scheduler_type ", spec.type,
+          " is not known; possible: ", join(schedule_names()));
   require(spec.warmup_steps >= 0 && spec.total_steps >= 0, Fault::Usage, "warm-up and total steps cannot be negative");
   Arguments arguments(spec.type, kwargs);
   Schedule made = maker->second(spec, arguments);

@@ -15,13 +15,15 @@ class Sgd final : public Optimizer {
     OptimArguments a("sgd", spec.arguments);
     momentum_ = a.number("momentum", 0), dampening_ = a.number("dampening", 0), nesterov_ = a.flag("nesterov", false);
     a.done();
-    require(!nesterov_ || (momentum_ > 0 && dampening_ == 0), Fault::Usage, "--optim_args: nesterov needs a momentum above 0 and no dampening");
+    require(!nesterov_ || (momentum_ > 0 && dampening_ == 0), Fault::Usage,
+            "--optim_args: nesterov needs a momentum above 0 and no dampening");
   }
 
  private:
   void init(Slot& slot) const override {
     const at::Tensor& p = slot.param->tensor;
-    if (momentum_ > 0) slot.state["momentum_buffer"] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
+    if (momentum_ > 0)
+      slot.state["momentum_buffer"] = at::zeros_like(p, p.options().dtype(at::kFloat).requires_grad(false));
   }
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
     change_in_f32(slot, param, u, [&](at::Tensor& p) {
@@ -41,6 +43,8 @@ class Sgd final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sgd(const OptimizerSpec& spec, std::vector<ParamGroup> groups) { return std::make_unique<Sgd>(spec, std::move(groups)); }
+std::unique_ptr<Optimizer> make_sgd(const OptimizerSpec& spec, std::vector<ParamGroup> groups) {
+  return std::make_unique<Sgd>(spec, std::move(groups));
+}
 
 }  // namespace apus

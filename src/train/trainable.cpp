@@ -17,19 +17,24 @@ int64_t numel(const Param& p) {
 }
 
 // Sets `value` on every parameter that the rule means.
-void mark(Module& model, const char* flag, const std::string& rule, bool value, const std::function<bool(const std::string&)>& means) {
+void mark(Module& model, const char* flag, const std::string& rule, bool value,
+          const std::function<bool(const std::string&)>& means) {
   bool any = false;
   model.visit([&](const std::string& name, Param& p) {
     if (means(name)) any = true, p.trainable = value;
   });
-  require(any, Fault::Usage, flag, " ", rule, " means no parameter of this model; names are like model.layers.0.mlp.up_proj.weight");
+  require(any, Fault::Usage, flag, " ", rule,
+          " means no parameter of this model; names are like model.layers.0.mlp.up_proj.weight");
 }
 
-void mark_all(Module& model, const char* flag, const std::vector<std::string>& prefixes, const std::optional<std::string>& regex, bool value) {
-  for (const std::string& prefix : prefixes) mark(model, flag, prefix, value, [&](const std::string& name) { return name.rfind(prefix, 0) == 0; });
+void mark_all(Module& model, const char* flag, const std::vector<std::string>& prefixes,
+              const std::optional<std::string>& regex, bool value) {
+  for (const std::string& prefix : prefixes)
+    mark(model, flag, prefix, value, [&](const std::string& name) { return name.rfind(prefix, 0) == 0; });
   if (!regex) return;
   const Pattern pattern(*regex, str(flag, "_regex"));
-  mark(model, str(flag, "_regex").c_str(), *regex, value, [&](const std::string& name) { return pattern.found_in(name); });
+  mark(model, str(flag, "_regex").c_str(), *regex, value,
+       [&](const std::string& name) { return pattern.found_in(name); });
 }
 
 }  // namespace
@@ -70,7 +75,8 @@ ParamCount count_params(Module& model) {
 std::string param_info(const std::string& title, const ParamCount& count) {
   char text[128];
   const auto millions = [](int64_t n) { return static_cast<double>(n) / 1e6; };
-  std::snprintf(text, sizeof text, "%.4fM Params (%.4fM Trainable [%.4f%%]), 0.0000M Buffers.", millions(count.all), millions(count.trainable),
+  std::snprintf(text, sizeof text, "%.4fM Params (%.4fM Trainable [%.4f%%]), 0.0000M Buffers.", millions(count.all),
+                millions(count.trainable),
                 100.0 * static_cast<double>(count.trainable) / static_cast<double>(std::max<int64_t>(1, count.all)));
   return title + ": " + text;
 }

@@ -15,10 +15,12 @@ Trainer::Trainer(TrainerParts parts, TrainerOptions options) : p_(std::move(part
     max_steps_ = o_.max_steps;
   } else {
     require(p_.train.size() >= 0, Fault::Usage, "the length of a streamed dataset is not known: give --max_steps");
-    require(p_.train.size() > 0, Fault::Data, "the training dataset is empty: every row was rejected, or there was none");
+    require(p_.train.size() > 0, Fault::Data,
+            "the training dataset is empty: every row was rejected, or there was none");
     max_steps_ = static_cast<int64_t>(std::ceil(o_.num_train_epochs * static_cast<double>(steps_per_epoch())));
   }
-  require(max_steps_ > 0, Fault::Usage, "--num_train_epochs ", o_.num_train_epochs, " and --max_steps ", o_.max_steps, " leave nothing to train");
+  require(max_steps_ > 0, Fault::Usage, "--num_train_epochs ", o_.num_train_epochs, " and --max_steps ", o_.max_steps,
+          " leave nothing to train");
   schedule_ = p_.schedule(max_steps_);
 }
 
@@ -31,15 +33,18 @@ void Trainer::resume(const RunState& saved, Resume what) {
   if (!what.data) mine.exact = saved.exact;
   if (!what.optimizer) mine.optimizer = saved.optimizer;
   for (const std::string& change : check_resume(saved, mine)) log_warning("resumed with another setting: ", change);
-  require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step, ", and this run ends at step ", max_steps_,
-          ": raise --num_train_epochs or --max_steps to go on");
+  require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
+          ", and this run ends at step ", max_steps_, ": raise --num_train_epochs or --max_steps to go on");
   if (what.optimizer) p_.optimizer.load(saved.optimizer_state, saved.trainer.value("optimizer_steps", saved.step));
   step_ = first_step_ = saved.step;
   last_saved_ = last_evaluated_ = step_;
   result_.log_history = saved.trainer.value("log_history", Json::array());
-  if (const auto best = saved.trainer.find("best_metric"); best != saved.trainer.end() && best->is_number()) result_.best_metric = best->get<double>();
+  if (const auto best = saved.trainer.find("best_metric"); best != saved.trainer.end() && best->is_number())
+    result_.best_metric = best->get<double>();
   if (const auto path = saved.trainer.find("best_model_checkpoint"); path != saved.trainer.end() && path->is_string())
     result_.best_checkpoint = path->get<std::string>();
+  if (const auto best = saved.trainer.find("best_global_step"); best != saved.trainer.end() && best->is_number())
+    result_.best_step = best->get<int64_t>();
   if (p_.log) p_.log->replay(result_.log_history);
   if (!what.data) return;
   epoch_ = saved.epoch;
@@ -50,7 +55,8 @@ void Trainer::resume(const RunState& saved, Resume what) {
 
 double Trainer::epoch_now() const {
   const int64_t size = p_.train.size();
-  return static_cast<double>(epoch_) + (size > 0 ? static_cast<double>(micro_in_epoch_) / static_cast<double>(size) : 0);
+  return static_cast<double>(epoch_) +
+         (size > 0 ? static_cast<double>(micro_in_epoch_) / static_cast<double>(size) : 0);
 }
 
 // False at the epoch's end, on all ranks together; a rank that runs out a little earlier than others goes on with none.
@@ -86,11 +92,13 @@ TrainResult Trainer::run() {
   }
   if (o_.eval != When::Never && p_.eval && last_evaluated_ != step_ && !result_.interrupted) evaluate();
   if ((o_.save != When::Never || result_.interrupted) && last_saved_ != step_) save(true);
-  if (result_.best_checkpoint && !std::filesystem::exists(*result_.best_checkpoint)) result_.best_checkpoint.reset();  // evaluated, never saved
+  if (result_.best_checkpoint && !std::filesystem::exists(*result_.best_checkpoint))
+    result_.best_checkpoint.reset();  // evaluated, never saved
   progress_->finish();
   if (p_.log) {
     const double seconds = watch_.seconds(), done = static_cast<double>(step_ - first_step_);
-    log_info("trained ", step_ - first_step_, " steps in ", spoken_time(seconds), done > 0 ? str(", ", rounded(seconds / done, 3), " s a step") : "");
+    log_info("trained ", step_ - first_step_, " steps in ", spoken_time(seconds),
+             done > 0 ? str(", ", rounded(seconds / done, 3), " s a step") : "");
     p_.log->plots();
   }
   result_.step = step_;
@@ -105,7 +113,9 @@ bool Trainer::after_step(const StepResult& r, bool epoch_ended) {
     if (r.updated) loss_since_log_ += r.loss, ++logged_steps_, last_norm_ = r.grad_norm;
     if ((step_ == 1 && o_.logging_first_step) || step_ % o_.logging_steps == 0 || step_ == max_steps_) log_training();
   }
-  const auto due = [&](When when, int64_t every) { return when == When::Epoch ? epoch_ended : when == When::Steps && !epoch_ended && step_ % every == 0; };
+  const auto due = [&](When when, int64_t every) {
+    return when == When::Epoch ? epoch_ended : when == When::Steps && !epoch_ended && step_ % every == 0;
+  };
   if (p_.eval && due(o_.eval, o_.eval_steps) && last_evaluated_ != step_) evaluate();
   if (due(o_.save, o_.save_steps) && last_saved_ != step_) save(false);
   if (p_.stop && summed(p_.stop->raised() ? 1 : 0) > 0) {
@@ -113,7 +123,8 @@ bool Trainer::after_step(const StepResult& r, bool epoch_ended) {
     return result_.interrupted = true;
   }
   if (o_.early_stop_interval > 0 && evaluations_without_gain_ >= o_.early_stop_interval) {
-    log_info(o_.metric_for_best_model, " did not improve in ", evaluations_without_gain_, " evaluations: stopping early after step ", step_);
+    log_info(o_.metric_for_best_model, " did not improve in ", evaluations_without_gain_,
+             " evaluations: stopping early after step ", step_);
     return result_.stopped_early = true;
   }
   return false;

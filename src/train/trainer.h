@@ -26,26 +26,26 @@ namespace apus {
 enum class When { Never, Steps, Epoch };
 
 struct TrainerOptions {
-  int64_t max_steps = -1;                    // > 0 wins over epochs
+  int64_t max_steps = -1;  // > 0 wins over epochs
   double num_train_epochs = 3;
   int64_t gradient_accumulation_steps = 1;
-  double max_grad_norm = 1;                  // 0: no clipping
+  double max_grad_norm = 1;  // 0: no clipping
   int64_t logging_steps = 5;
   bool logging_first_step = true;
   When save = When::Steps, eval = When::Never;
   int64_t save_steps = 500, eval_steps = 500;
   bool eval_on_start = false;
-  int64_t save_total_limit = 0;              // 0: all
+  int64_t save_total_limit = 0;  // 0: all
   bool save_only_model = false, create_checkpoint_symlink = false;
   std::string metric_for_best_model = "eval_loss";
   bool greater_is_better = false;
-  int64_t early_stop_interval = 0;           // > 0: evaluations without improvement that end the run
-  int64_t max_bad_steps = 10;                // updates in a row without finite gradients that end the run
+  int64_t early_stop_interval = 0;  // > 0: evaluations without improvement that end the run
+  int64_t max_bad_steps = 10;       // updates in a row without finite gradients that end the run
   double router_aux_loss_coef = 0;
   uint64_t seed = 42;
   Forward forward;
   std::filesystem::path output_dir;
-  Json exact, noted;                         // see RunState
+  Json exact, noted;  // see RunState
 };
 
 // What the trainer is given to work with. References outlive it.
@@ -57,11 +57,11 @@ struct TrainerParts {
   double base_lr;
   BatchSource& train;
   BatchSource* eval = nullptr;
-  Comm& data_ranks;                                 // sums over data-parallel ranks
-  RunLog* log = nullptr;                            // on the first rank
+  Comm& data_ranks;       // sums over data-parallel ranks
+  RunLog* log = nullptr;  // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
   std::function<void(const std::filesystem::path& dir)> save_model;  // weights or adapter, configs
-  std::function<Json()> evaluate_more;              // by generation; eval_* values, may be empty
+  std::function<Json()> evaluate_more;                               // by generation; eval_* values, may be empty
   const StopFlag* stop = nullptr;
 };
 
@@ -70,6 +70,7 @@ struct TrainResult {
   bool stopped_early = false, interrupted = false;
   std::optional<std::filesystem::path> last_checkpoint, best_checkpoint;
   std::optional<double> best_metric;
+  std::optional<int64_t> best_step;
   Json log_history = Json::array();
   int64_t bad_steps = 0;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One update of the weights: micro-batches, gradients over all ranks, clipping, and what happens when a number is not finite.
+// One update of the weights: micro-batches, gradients over all ranks, clipping, and what happens when a number is not
+// finite.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
@@ -29,9 +30,11 @@ double Trainer::summed(double value) const {
   return t.item<double>();
 }
 
-// Seeds are a function of (seed, step, rank, micro-batch): a resumed run draws the same masks without any saved generator.
+// Seeds are a function of (seed, step, rank, micro-batch): a resumed run draws the same masks without any saved
+// generator.
 void Trainer::prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const {
-  const uint64_t stream = static_cast<uint64_t>(step_) * static_cast<uint64_t>(p_.data_ranks.size()) + static_cast<uint64_t>(p_.data_ranks.rank());
+  const uint64_t stream = static_cast<uint64_t>(step_) * static_cast<uint64_t>(p_.data_ranks.size()) +
+                          static_cast<uint64_t>(p_.data_ranks.rank());
   batch.step.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, stream, micro));
   if (o_.router_aux_loss_coef > 0 && p_.actors.policy.shape().experts > 0) {
     router->scale = o_.router_aux_loss_coef * share;
@@ -93,9 +96,12 @@ Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
   } else {
     ++bad_in_a_row_, ++result_.bad_steps;
     const std::string where = find_not_finite(batches);
-    log_warning("step ", step_ + 1, ": ", where, "; this update is left out (", bad_in_a_row_, " in a row, ", o_.max_bad_steps, " end the run)");
-    require(bad_in_a_row_ < o_.max_bad_steps, Fault::Model, "training diverged: ", bad_in_a_row_, " updates in a row had no finite gradient; ", where, ". Last good checkpoint: ",
-            result_.last_checkpoint ? result_.last_checkpoint->string() : "none", ". Lower --learning_rate, add --warmup_ratio, or train in float32");
+    log_warning("step ", step_ + 1, ": ", where, "; this update is left out (", bad_in_a_row_, " in a row, ",
+                o_.max_bad_steps, " end the run)");
+    require(bad_in_a_row_ < o_.max_bad_steps, Fault::Model, "training diverged: ", bad_in_a_row_,
+            " updates in a row had no finite gradient; ", where,
+            ". Last good checkpoint: ", result_.last_checkpoint ? result_.last_checkpoint->string() : "none",
+            ". Lower --learning_rate, add --warmup_ratio, or train in float32");
   }
   p_.optimizer.zero_grad();
   return out;
@@ -116,13 +122,18 @@ std::string Trainer::find_not_finite(std::vector<Batch>& batches) {
       if (first.empty() && !all_finite(x)) first = part;
     };
     const Loss loss = p_.algorithm.loss(p_.actors, batches[i], forward);
-    if (!first.empty()) return str("the output of ", first, " is not finite (micro-batch ", i + 1, " of ", batches.size(), ")");
-    if (!all_finite(loss.sum)) return str("the loss is not finite, though the final hidden states are (micro-batch ", i + 1, " of ", batches.size(), ")");
+    if (!first.empty())
+      return str("the output of ", first, " is not finite (micro-batch ", i + 1, " of ", batches.size(), ")");
+    if (!all_finite(loss.sum))
+      return str("the loss is not finite, though the final hidden states are (micro-batch ", i + 1, " of ",
+                 batches.size(), ")");
   }
   for (const ParamGroup& group : p_.optimizer.groups())
-    for (const NamedParam& p : group.params)  // the last one in the order of computation is where the backward pass met it first
+    for (const NamedParam& p :
+         group.params)  // the last one in the order of computation is where the backward pass met it first
       if (p.tensor.grad().defined() && !all_finite(p.tensor.grad())) bad_gradient = p.name;
-  return bad_gradient.empty() ? "the sum of the gradients is too large for its type" : "the gradient of " + bad_gradient + " is not finite, though the forward pass is";
+  return bad_gradient.empty() ? "the sum of the gradients is too large for its type"
+                              : "the gradient of " + bad_gradient + " is not finite, though the forward pass is";
 }
 
 }  // namespace apus

@@ -25,18 +25,23 @@ fs::path f32_base(const Case& c, const Folder& folder) {
   return folder.path / "base";
 }
 
-double max_abs(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>(); }
+double max_abs(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>();
+}
 
 TEST(Merge, EqualsPeft) {
   const Case c("lora_qwen2");
   Folder folder;
   const fs::path base = f32_base(c, folder);
   for (const std::string name : {"lora", "rslora", "dora"}) {
-    const MergeReport report = merge_adapters({.base = base, .parts = {{c.dir / ("adapter_" + name)}}, .output = folder.path / name});
+    const MergeReport report =
+        merge_adapters({.base = base, .parts = {{c.dir / ("adapter_" + name)}}, .output = folder.path / name});
     EXPECT_EQ(report.changed, 14);
     const TensorFolder merged(folder.path / name);
     for (const auto& [tensor, sums] : c.json["adapters"][name]["merged_weight_sums"].items()) {
-      EXPECT_NEAR(merged.tensor(tensor).to(at::kDouble).square().sum().item<double>(), sums["sum_sq"].get<double>(), 2e-3) << tensor;
+      EXPECT_NEAR(merged.tensor(tensor).to(at::kDouble).square().sum().item<double>(), sums["sum_sq"].get<double>(),
+                  2e-3)
+          << tensor;
       const std::string key = name + "/merged/" + tensor;
       if (c.has(key)) EXPECT_LT(max_abs(merged.tensor(tensor), c.tensor(key)), 1e-5) << key;
     }
@@ -48,15 +53,21 @@ TEST(Merge, EqualsPeft) {
 TEST(Merge, RoundsOnceAndShards) {
   const Case c("lora_qwen2");
   Folder folder;
-  const MergeReport report = merge_adapters({.base = c.dir / "checkpoint", .parts = {{c.dir / "adapter_lora"}}, .output = folder.path / "out", .max_shard = 50'000});
+  const MergeReport report = merge_adapters({.base = c.dir / "checkpoint",
+                                             .parts = {{c.dir / "adapter_lora"}},
+                                             .output = folder.path / "out",
+                                             .max_shard = 50'000});
   EXPECT_GT(report.shards, 2);
   const TensorFolder merged(folder.path / "out"), base(c.dir / "checkpoint");
   EXPECT_EQ(merged.names().size(), base.names().size());
-  const at::Tensor exact = c.tensor("lora/merged/model.layers.0.mlp.down_proj.weight"), mine = merged.tensor("model.layers.0.mlp.down_proj.weight");
+  const at::Tensor exact = c.tensor("lora/merged/model.layers.0.mlp.down_proj.weight"),
+                   mine = merged.tensor("model.layers.0.mlp.down_proj.weight");
   EXPECT_EQ(mine.scalar_type(), at::kBFloat16);
   // bf16 keeps 8 bits: half a unit in the last place, and never two roundings.
-  EXPECT_LE(((mine.to(at::kFloat) - exact).abs() / exact.abs().clamp_min(1e-30)).max().item<double>(), 1.0 / 256 * 1.01);
-  EXPECT_LT((mine != exact.to(at::kBFloat16)).sum().item<int64_t>(), 3);  // f32 sums in another order may fall on the other side
+  EXPECT_LE(((mine.to(at::kFloat) - exact).abs() / exact.abs().clamp_min(1e-30)).max().item<double>(),
+            1.0 / 256 * 1.01);
+  EXPECT_LT((mine != exact.to(at::kBFloat16)).sum().item<int64_t>(),
+            3);  // f32 sums in another order may fall on the other side
   EXPECT_NO_THROW(golden::owned_model(folder.path / "out"));
 }
 
@@ -79,7 +90,10 @@ TEST(Merge, ModulesToSaveAndTheUntiedHead) {
   const Case c("lora_qwen2");
   Folder folder;
   auto model = golden::owned_model(c.dir / "checkpoint");
-  Adapter adapter = make_adapter(*model, {.r = 2, .alpha = 4, .target_modules = {"q_proj"}, .modules_to_save = {"embed_tokens", "norm"}, .init = "false"}, 1);
+  Adapter adapter = make_adapter(
+      *model,
+      {.r = 2, .alpha = 4, .target_modules = {"q_proj"}, .modules_to_save = {"embed_tokens", "norm"}, .init = "false"},
+      1);
   {
     c10::AutoGradMode no_grad(false);
     model->visit([](const std::string& name, Param& p) {
@@ -87,7 +101,8 @@ TEST(Merge, ModulesToSaveAndTheUntiedHead) {
     });
   }
   save_adapter(*model, adapter, folder.path, {});
-  merge_adapters({.base = c.dir / "checkpoint", .parts = {{folder.path}}, .output = folder.path / "out", .dtype = at::kFloat});
+  merge_adapters(
+      {.base = c.dir / "checkpoint", .parts = {{folder.path}}, .output = folder.path / "out", .dtype = at::kFloat});
   auto merged = golden::owned_model(folder.path / "out");
   EXPECT_EQ(Json::parse(read_file(folder.path / "out/config.json"))["tie_word_embeddings"], false);
   c10::AutoGradMode no_grad(false);
@@ -101,7 +116,9 @@ TEST(Merge, RefusesAnotherBase) {
   const Case c("lora_qwen2");
   Folder folder;
   try {
-    merge_adapters({.base = Case("qwen2_untied_sharded").dir / "checkpoint", .parts = {{c.dir / "adapter_lora"}}, .output = folder.path / "out"});
+    merge_adapters({.base = Case("qwen2_untied_sharded").dir / "checkpoint",
+                    .parts = {{c.dir / "adapter_lora"}},
+                    .output = folder.path / "out"});
     FAIL() << "must be refused";
   } catch (const Error& e) {
     EXPECT_EQ(e.at.fault, Fault::Model);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRA, rsLoRA and DoRA against PEFT: logits, loss, gradients, merged weights; and what dropout and first values must hold.
+// LoRA, rsLoRA and DoRA against PEFT: logits, loss, gradients, merged weights; and what dropout and first values must
+// hold.
 #include "nn/lora.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/index_select.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
 
 #include "base/random.h"
 #include "checkpoint/adapter.h"
@@ -23,7 +24,10 @@ double max_abs(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().
 
 class GoldenAdapter : public ::testing::TestWithParam<const char*> {
  protected:
-  GoldenAdapter() : c("lora_qwen2"), json(c.json["adapters"][GetParam()]), model(load_model(c.dir / "checkpoint", {.dtype = at::kFloat})) {
+  GoldenAdapter()
+      : c("lora_qwen2"),
+        json(c.json["adapters"][GetParam()]),
+        model(load_model(c.dir / "checkpoint", {.dtype = at::kFloat})) {
     adapter = load_adapter(*model, c.dir / json["dir"].get<std::string>());
   }
   Case c;
@@ -37,14 +41,17 @@ TEST_P(GoldenAdapter, LogitsLossAndGradients) {
   std::map<std::string, Param*> params;
   model->visit_modules([&](const std::string& name, Module& m) {
     if (auto* linear = dynamic_cast<Linear*>(&m))
-      for (const auto& [adapter_name, delta] : linear->adapters()) delta->visit([&](const std::string& n, Param& q) { params[n] = &q; }, "base_model.model." + name);
+      for (const auto& [adapter_name, delta] : linear->adapters())
+        delta->visit([&](const std::string& n, Param& q) { params[n] = &q; }, "base_model.model." + name);
   });
   for (auto& [name, param] : params) param->data.set_requires_grad(true);
   Step step = packed_step(p.lengths, at::kCPU);
   const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, at::kCPU), step);
-  const at::Tensor expected = at::index_select(c.tensor(str(GetParam(), "/logits")).reshape({-1, model->shape().vocab}), 0, golden::ids_tensor(p.place, at::kCPU));
+  const at::Tensor expected = at::index_select(c.tensor(str(GetParam(), "/logits")).reshape({-1, model->shape().vocab}),
+                                               0, golden::ids_tensor(p.place, at::kCPU));
   EXPECT_LT(max_abs(model->head(hidden, step).detach(), expected), 3e-4);
-  const auto loss = ops::head_loss(hidden, model->head_weight(), golden::ids_tensor(p.labels, at::kCPU), at::ones({hidden.size(0)}), {});
+  const auto loss = ops::head_loss(hidden, model->head_weight(), golden::ids_tensor(p.labels, at::kCPU),
+                                   at::ones({hidden.size(0)}), {});
   double count = 0, sum = 0;
   for (const int64_t label : p.labels) count += label >= 0;
   EXPECT_NEAR(loss.loss_sum.item<double>() / count, json["loss"].get<double>(), 2e-5);
@@ -55,7 +62,8 @@ TEST_P(GoldenAdapter, LogitsLossAndGradients) {
     const double mine = grad.norm().item<double>(), theirs = norm.get<double>();
     EXPECT_NEAR(mine, theirs, 1e-3 * theirs) << name;
     sum += mine * mine;
-    if (const std::string key = str(GetParam(), "/grad/", name); c.has(key)) EXPECT_LT((grad - c.tensor(key)).norm().item<double>(), 1e-3 * theirs) << name;
+    if (const std::string key = str(GetParam(), "/grad/", name); c.has(key))
+      EXPECT_LT((grad - c.tensor(key)).norm().item<double>(), 1e-3 * theirs) << name;
   }
   EXPECT_NEAR(std::sqrt(sum), json["total_grad_norm"].get<double>(), 1e-3 * std::sqrt(sum));
 }
@@ -67,26 +75,31 @@ TEST_P(GoldenAdapter, MergedWeights) {
       if (n != key) return;
       EXPECT_NEAR(p.data.to(at::kDouble).sum().item<double>(), sums["sum"].get<double>(), 2e-3) << n;
       EXPECT_NEAR(p.data.to(at::kDouble).square().sum().item<double>(), sums["sum_sq"].get<double>(), 2e-3) << n;
-      if (const std::string tensor = str(GetParam(), "/merged/", n); c.has(tensor)) EXPECT_LT(max_abs(p.data, c.tensor(tensor)), 1e-5) << n;
+      if (const std::string tensor = str(GetParam(), "/merged/", n); c.has(tensor))
+        EXPECT_LT(max_abs(p.data, c.tensor(tensor)), 1e-5) << n;
     });
   c10::AutoGradMode no_grad(false);
   const golden::Packed p = golden::unpad(c, "right");
   Step step = packed_step(p.lengths, at::kCPU);
   const at::Tensor logits = model->head(model->forward(golden::ids_tensor(p.flat, at::kCPU), step), step);
-  EXPECT_LT(max_abs(logits, at::index_select(c.tensor(str(GetParam(), "/logits")).reshape({-1, model->shape().vocab}), 0, golden::ids_tensor(p.place, at::kCPU))), 3e-4);
+  EXPECT_LT(max_abs(logits, at::index_select(c.tensor(str(GetParam(), "/logits")).reshape({-1, model->shape().vocab}),
+                                             0, golden::ids_tensor(p.place, at::kCPU))),
+            3e-4);
 }
 
 TEST_P(GoldenAdapter, SavedFilesEqualPefts) {
   const auto dir = std::filesystem::temp_directory_path() / str("apus-adapter-", ::getpid(), "-", GetParam());
   std::filesystem::create_directories(dir);
   save_adapter(*model, adapter, dir, {});
-  const auto mine = SafetensorsFile::open(dir / "adapter_model.safetensors"), theirs = SafetensorsFile::open(c.dir / json["dir"].get<std::string>() / "adapter_model.safetensors");
+  const auto mine = SafetensorsFile::open(dir / "adapter_model.safetensors"),
+             theirs = SafetensorsFile::open(c.dir / json["dir"].get<std::string>() / "adapter_model.safetensors");
   ASSERT_EQ(mine->entries().size(), theirs->entries().size());
   for (const auto& [name, entry] : theirs->entries()) {
     ASSERT_TRUE(mine->entries().count(name)) << name;
     EXPECT_EQ(max_abs(mine->tensor(name), theirs->tensor(name)), 0) << name;
   }
-  EXPECT_EQ(Json::parse(read_file(dir / "adapter_config.json")), Json::parse(read_file(c.dir / json["dir"].get<std::string>() / "adapter_config.json")));
+  EXPECT_EQ(Json::parse(read_file(dir / "adapter_config.json")),
+            Json::parse(read_file(c.dir / json["dir"].get<std::string>() / "adapter_config.json")));
   std::filesystem::remove_all(dir);
 }
 
@@ -96,12 +109,15 @@ TEST(LoraInit, PissaAndOloraLeaveTheModelAsItWas) {
   const Case c("lora_qwen2");
   const golden::Packed p = golden::unpad(c, "right");
   c10::AutoGradMode no_grad(false);
-  const at::Tensor expected = at::index_select(c.tensor("right/base_logits").reshape({-1, 320}), 0, golden::ids_tensor(p.place, at::kCPU));
+  const at::Tensor expected =
+      at::index_select(c.tensor("right/base_logits").reshape({-1, 320}), 0, golden::ids_tensor(p.place, at::kCPU));
   for (const char* how : {"true", "gaussian", "pissa", "pissa_niter_4", "olora"}) {
     auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat});
-    const Adapter adapter = make_adapter(*model, {.r = 4, .alpha = 16, .target_modules = {"q_proj", "down_proj"}, .init = how}, 7);
+    const Adapter adapter =
+        make_adapter(*model, {.r = 4, .alpha = 16, .target_modules = {"q_proj", "down_proj"}, .init = how}, 7);
     Step step = packed_step(p.lengths, at::kCPU);
-    EXPECT_LT(max_abs(model->head(model->forward(golden::ids_tensor(p.flat, at::kCPU), step), step), expected), 3e-4) << how;
+    EXPECT_LT(max_abs(model->head(model->forward(golden::ids_tensor(p.flat, at::kCPU), step), step), expected), 3e-4)
+        << how;
     // What is saved fits the plain base: at the start, the base itself.
     const auto dir = std::filesystem::temp_directory_path() / str("apus-init-", ::getpid());
     std::filesystem::create_directories(dir);
@@ -109,7 +125,8 @@ TEST(LoraInit, PissaAndOloraLeaveTheModelAsItWas) {
     auto plain = load_model(c.dir / "checkpoint", {.dtype = at::kFloat});
     load_adapter(*plain, dir);
     Step again = packed_step(p.lengths, at::kCPU);
-    EXPECT_LT(max_abs(plain->head(plain->forward(golden::ids_tensor(p.flat, at::kCPU), again), again), expected), 3e-4) << how;
+    EXPECT_LT(max_abs(plain->head(plain->forward(golden::ids_tensor(p.flat, at::kCPU), again), again), expected), 3e-4)
+        << how;
     std::filesystem::remove_all(dir);
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What must not change the loss and the gradients: how a step is cut into micro-batches, the order of sequences in a pack,
-// and whether layers are kept or recomputed. In f32; sums in another order differ by rounding only.
+// What must not change the loss and the gradients: how a step is cut into micro-batches, the order of sequences in a
+// pack, and whether layers are kept or recomputed. In f32; sums in another order differ by rounding only.
 #include <ATen/TensorOperators.h>
 
 #include <numeric>
@@ -44,7 +44,8 @@ Gradients gradients(Model& model, const std::vector<Packed>& parts, const Forwar
 double distance(const Gradients& a, const Gradients& b) {
   EXPECT_EQ(a.of.size(), b.of.size());
   double worst = std::fabs(a.loss - b.loss);
-  for (const auto& [name, grad] : a.of) worst = std::max(worst, (grad - b.of.at(name)).norm().item<double>() / std::max(1e-6, grad.norm().item<double>()));
+  for (const auto& [name, grad] : a.of)
+    worst = std::max(worst, (grad - b.of.at(name)).norm().item<double>() / std::max(1e-6, grad.norm().item<double>()));
   return worst;
 }
 
@@ -54,7 +55,8 @@ TEST(Invariance, MicroBatchSplitAndPackingOrder) {
   const Packed whole = golden::train_batches(c)[0];
   const Gradients reference = gradients(*model, {whole}, {});
   const auto row = [&](size_t i) { return golden::rows_of(whole, i, 1); };
-  EXPECT_LT(distance(reference, gradients(*model, {golden::rows_of(whole, 0, 2), golden::rows_of(whole, 2, 2)}, {})), 1e-5);
+  EXPECT_LT(distance(reference, gradients(*model, {golden::rows_of(whole, 0, 2), golden::rows_of(whole, 2, 2)}, {})),
+            1e-5);
   EXPECT_LT(distance(reference, gradients(*model, {row(0), row(1), row(2), row(3)}, {})), 1e-5);
   Packed shuffled;
   for (const size_t i : {2, 0, 3, 1}) {
@@ -71,13 +73,16 @@ TEST(Invariance, RecomputeIsExact) {
   const auto model = golden::owned_model(c.dir / "checkpoint");
   const Packed whole = golden::train_batches(c)[0];
   const Gradients reference = gradients(*model, {whole}, {});
-  for (const int64_t layers : {1, 2}) EXPECT_EQ(distance(reference, gradients(*model, {whole}, {.recomputed_layers = layers})), 0);
+  for (const int64_t layers : {1, 2})
+    EXPECT_EQ(distance(reference, gradients(*model, {whole}, {.recomputed_layers = layers})), 0);
 }
 
 TEST(Invariance, RecomputeIsExactWithDropoutAndNoiseAndFrozenEmbeddings) {
   const Case c("lora_qwen2");
   const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat});
-  make_adapter(*model, {.r = 4, .alpha = 8, .dropout = 0.3, .target_modules = {"q_proj", "v_proj", "down_proj"}, .init = "false"}, 5);
+  make_adapter(
+      *model,
+      {.r = 4, .alpha = 8, .dropout = 0.3, .target_modules = {"q_proj", "v_proj", "down_proj"}, .init = "false"}, 5);
   const Packed whole = golden::train_batches(c, "train/")[0];
   const Gradients reference = gradients(*model, {whole}, {.neftune_alpha = 5}, 99);
   EXPECT_EQ(reference.of.size(), 12u);
@@ -91,8 +96,9 @@ TEST(Invariance, RouterLossWithRecompute) {
   const Case c("qwen3_moe_norm");
   const auto& numbers = c.json.at("cases").at("right");
   for (const int64_t layers : {0, 8}) {
-    Json hyper = {{"betas", {0.9, 0.95}}, {"eps", 1e-8}, {"grad_accum", 1}, {"lr", 0.0}, {"max_grad_norm", 1.0}, {"no_decay", "none"},
-                  {"schedule", "constant"}, {"total_steps", 1}, {"warmup_steps", 0}, {"weight_decay", 0.0}};
+    Json hyper = {{"betas", {0.9, 0.95}}, {"eps", 1e-8},        {"grad_accum", 1},        {"lr", 0.0},
+                  {"max_grad_norm", 1.0}, {"no_decay", "none"}, {"schedule", "constant"}, {"total_steps", 1},
+                  {"warmup_steps", 0},    {"weight_decay", 0.0}};
     TrainerOptions options;
     options.router_aux_loss_coef = numbers.at("router_aux_loss_coef");
     options.forward.recomputed_layers = layers;

@@ -34,8 +34,10 @@ inline Packed rows_of(const Packed& p, size_t first, size_t count) {
     if (r < first || r >= first + count) continue;
     const auto length = static_cast<size_t>(p.lengths[r]);
     out.lengths.push_back(p.lengths[r]);
-    out.flat.insert(out.flat.end(), p.flat.begin() + static_cast<long>(at), p.flat.begin() + static_cast<long>(at + length));
-    out.labels.insert(out.labels.end(), p.labels.begin() + static_cast<long>(at), p.labels.begin() + static_cast<long>(at + length));
+    out.flat.insert(out.flat.end(), p.flat.begin() + static_cast<long>(at),
+                    p.flat.begin() + static_cast<long>(at + length));
+    out.labels.insert(out.labels.end(), p.labels.begin() + static_cast<long>(at),
+                      p.labels.begin() + static_cast<long>(at + length));
   }
   return out;
 }
@@ -44,7 +46,9 @@ class FixedSource final : public BatchSource {
  public:
   explicit FixedSource(std::vector<Packed> batches) : batches_(std::move(batches)) {}
   void start(int64_t) override { at_ = 0; }
-  std::optional<Batch> next() override { return at_ < batches_.size() ? std::optional(batch_of(batches_[at_++])) : std::nullopt; }
+  std::optional<Batch> next() override {
+    return at_ < batches_.size() ? std::optional(batch_of(batches_[at_++])) : std::nullopt;
+  }
   int64_t size() const override { return static_cast<int64_t>(batches_.size()); }
   Json position() const override { return at_; }
   void restore(const Json& position) override { at_ = position.get<size_t>(); }
@@ -88,12 +92,14 @@ struct Folder {
 
 // A run as golden.json's "hyper" describes it.
 struct TestRun {
-  TestRun(std::unique_ptr<Model> m, const Json& hyper, std::vector<Packed> batches, TrainerOptions options = {}, OptimizerSpec spec = {}, SftSpec sft = {})
+  TestRun(std::unique_ptr<Model> m, const Json& hyper, std::vector<Packed> batches, TrainerOptions options = {},
+          OptimizerSpec spec = {}, SftSpec sft = {})
       : model(std::move(m)), source(std::move(batches)), algorithm(sft) {
     spec.beta1 = hyper["betas"][0], spec.beta2 = hyper["betas"][1], spec.eps = hyper["eps"];
     const double lr = hyper["lr"];
     const bool all = hyper["no_decay"].get<std::string>().rfind("none", 0) == 0;
-    optimizer = make_optimizer(spec, make_groups(trainable(*model), {.lr = lr, .weight_decay = hyper["weight_decay"], .decay_all = all}));
+    optimizer = make_optimizer(
+        spec, make_groups(trainable(*model), {.lr = lr, .weight_decay = hyper["weight_decay"], .decay_all = all}));
     options.gradient_accumulation_steps = hyper["grad_accum"];
     options.max_grad_norm = hyper["max_grad_norm"];
     if (options.max_steps < 0) options.max_steps = hyper["total_steps"];
@@ -104,9 +110,18 @@ struct TestRun {
     log = std::make_unique<RunLog>(RunLog::Options{.dir = folder.path, .events_dir = {}, .quiet = true});
     comm = lone_comm();
     trainer = std::make_unique<Trainer>(
-        TrainerParts{.algorithm = algorithm, .actors = {.policy = *model}, .optimizer = *optimizer,
-                     .schedule = [=](int64_t) { return make_schedule({.type = schedule, .base_lr = lr, .total_steps = total, .warmup_steps = warmup}, {}); },
-                     .base_lr = lr, .train = source, .data_ranks = *comm, .log = log.get(),
+        TrainerParts{.algorithm = algorithm,
+                     .actors = {.policy = *model},
+                     .optimizer = *optimizer,
+                     .schedule =
+                         [=](int64_t) {
+                           return make_schedule(
+                               {.type = schedule, .base_lr = lr, .total_steps = total, .warmup_steps = warmup}, {});
+                         },
+                     .base_lr = lr,
+                     .train = source,
+                     .data_ranks = *comm,
+                     .log = log.get(),
                      .save_model = [this](const std::filesystem::path& dir) { save(dir); }},
         options);
   }
@@ -118,7 +133,9 @@ struct TestRun {
   std::unique_ptr<RunLog> log;
   std::unique_ptr<Comm> comm;
   std::unique_ptr<Trainer> trainer;
-  std::function<void(const std::filesystem::path&)> save = [this](const std::filesystem::path& dir) { save_weights(*model, dir, int64_t{1} << 30, at::kFloat); };
+  std::function<void(const std::filesystem::path&)> save = [this](const std::filesystem::path& dir) {
+    save_weights(*model, dir, int64_t{1} << 30, at::kFloat);
+  };
 };
 
 }  // namespace apus::golden

@@ -16,7 +16,8 @@ void expect_steps(const Json& golden, const Json& history, double loss_tolerance
   for (size_t i = 0; i < golden.size(); ++i) {
     EXPECT_NEAR(history[i]["loss"].get<double>(), golden[i]["loss"].get<double>(), loss_tolerance) << "step " << i;
     EXPECT_NEAR(history[i]["learning_rate"].get<double>(), golden[i]["lr"].get<double>(), 1e-9) << "step " << i;
-    EXPECT_NEAR(history[i]["grad_norm"].get<double>() / golden[i]["grad_norm"].get<double>(), 1, norm_tolerance) << "step " << i;
+    EXPECT_NEAR(history[i]["grad_norm"].get<double>() / golden[i]["grad_norm"].get<double>(), 1, norm_tolerance)
+        << "step " << i;
   }
 }
 
@@ -43,7 +44,8 @@ TEST_P(FullTraining, FollowsTransformers) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Runs, FullTraining, ::testing::Values("adamw_decay_all", "adamw_hf_trainer_groups", "adamw_accum2_num_items"));
+INSTANTIATE_TEST_SUITE_P(Runs, FullTraining,
+                         ::testing::Values("adamw_decay_all", "adamw_hf_trainer_groups", "adamw_accum2_num_items"));
 
 TEST(LoraTraining, FollowsPeft) {
   const Case c("lora_qwen2");
@@ -71,9 +73,12 @@ TEST(LowPrecision, Bf16FollowsTheF32Run) {
   const Json& golden = c.json["runs"]["adamw_decay_all"];
   for (const Rounding rounding : {Rounding::Master, Rounding::Stochastic})
     for (const char* kind : {"adamw_torch", "adamw_8bit"}) {
-      TestRun run(golden::owned_model(c.dir / "checkpoint", at::kBFloat16), golden["hyper"], golden::train_batches(c), {}, {.kind = kind, .rounding = rounding});
+      TestRun run(golden::owned_model(c.dir / "checkpoint", at::kBFloat16), golden["hyper"], golden::train_batches(c),
+                  {}, {.kind = kind, .rounding = rounding});
       const TrainResult result = run.trainer->run();
-      for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(result.log_history[i]["loss"].get<double>(), golden["steps"][i]["loss"].get<double>(), 0.12) << kind << " step " << i;
+      for (size_t i = 0; i < 10; ++i)
+        EXPECT_NEAR(result.log_history[i]["loss"].get<double>(), golden["steps"][i]["loss"].get<double>(), 0.12)
+            << kind << " step " << i;
     }
 }
 

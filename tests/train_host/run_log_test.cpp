@@ -20,7 +20,9 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Folder {
-  Folder() : path(fs::temp_directory_path() / str("apus-run-log-", ::getpid())) { fs::remove_all(path), fs::create_directories(path); }
+  Folder() : path(fs::temp_directory_path() / str("apus-run-log-", ::getpid())) {
+    fs::remove_all(path), fs::create_directories(path);
+  }
   ~Folder() { fs::remove_all(path); }
   fs::path path;
 };
@@ -74,7 +76,8 @@ TEST(RunLog, WritesLinesEventsAndPlots) {
   EXPECT_EQ(run.filename().string().substr(0, 3), "v0-");
   EXPECT_EQ(make_version_dir(folder.path).filename().string().substr(0, 3), "v1-");
   RunLog log({.dir = run, .events_dir = run / "runs", .quiet = true});
-  for (int step = 1; step <= 5; ++step) log.log(step, {{"loss", 3.0 / step}, {"learning_rate", 1e-5 / 3}, {"global_step/max_steps", str(step, "/5")}});
+  for (int step = 1; step <= 5; ++step)
+    log.log(step, {{"loss", 3.0 / step}, {"learning_rate", 1e-5 / 3}, {"global_step/max_steps", str(step, "/5")}});
   log.log(5, {{"eval_loss", NAN}});
   log.finish({{"global_step", 5}});
   std::ifstream lines(log.file());

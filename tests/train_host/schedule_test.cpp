@@ -18,7 +18,8 @@ TEST(Schedule, EqualsHuggingFace) {
   for (const auto& [name, entry] : golden.items()) {
     const double base = entry["base_lr"];
     const Json kwargs = entry["kwargs"].value("scheduler_specific_kwargs", Json());
-    const Schedule factor = make_schedule({.type = name, .base_lr = base, .total_steps = entry["total"], .warmup_steps = entry["warmup"]}, kwargs);
+    const Schedule factor = make_schedule(
+        {.type = name, .base_lr = base, .total_steps = entry["total"], .warmup_steps = entry["warmup"]}, kwargs);
     for (size_t i = 0; i < entry["lr"].size(); ++i)
       EXPECT_NEAR(base * factor(static_cast<int64_t>(i)), entry["lr"][i].get<double>(), 1e-12) << name << " step " << i;
   }

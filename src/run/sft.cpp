@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus sft and apus pt: options -> model, data, optimizer -> the trainer, and what is said before and after.
+#include "cli/sft.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "algos/sft.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "run/runner.h"
+#include "run/train_data.h"
+#include "run/tuned_model.h"
+#include "tensor/dtype.h"
+#include "train/param_groups.h"
+#include "train/trainable.h"
+#include "train/trainer.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path run_folder(const SftOptions& o) {
+  const fs::path model = fs::path(o.model).lexically_normal();
+  const std::string name = model.filename().empty() ? model.parent_path().filename() : model.filename();
+  const fs::path root =
+      fs::absolute(o.output_dir ? fs::path(*o.output_dir) : fs::path("output") / name).lexically_normal();
+  if (o.add_version) return make_version_dir(root);
+  make_writable_dir(root);
+  remove_leftovers(root);
+  return root;
+}
+
+When when(const std::string& strategy) {
+  return strategy == "steps" ? When::Steps : strategy == "epoch" ? When::Epoch : When::Never;
+}
+
+int64_t interval(double steps, int64_t total) {
+  return steps >= 1 ? static_cast<int64_t>(steps)
+                    : std::max<int64_t>(1, static_cast<int64_t>(std::ceil(steps * static_cast<double>(total))));
+}
+
+std::string metric_name(const SftOptions& o) {
+  const std::string name = o.metric_for_best_model.value_or("loss");
+  return name.rfind("eval_", 0) == 0 ? name : "eval_" + name;
+}
+
+OptimizerSpec optimizer_spec(const SftOptions& o) {
+  return {.kind = o.optim,
+          .muon = o.optimizer.value_or("") == "muon",
+          .beta1 = o.adam_beta1,
+          .beta2 = o.adam_beta2,
+          .eps = o.adam_epsilon,
+          .rounding = o.master_weights == "float32"      ? Rounding::Master
+                      : o.master_weights == "stochastic" ? Rounding::Stochastic
+                                                         : Rounding::Nearest,
+          .arguments = parse_optim_args(o.optim_args.value_or(""))};
+}
+
+// The share-of-the-run forms of --save_steps need the number of steps, which needs the data.
+int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t accumulation) {
+  if (o.max_steps > 0 || train.size() <= 0) return std::max<int64_t>(1, o.max_steps);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(
+                                  o.max_epochs.value_or(o.num_train_epochs) *
+                                  std::ceil(static_cast<double>(train.size()) / static_cast<double>(accumulation)))));
+}
+
+TrainerOptions trainer_options(const SftOptions& o, const TrainData& data, const Model& model, const fs::path& run_dir,
+                               int64_t ranks) {
+  TrainerOptions t;
+  t.max_steps = o.max_steps, t.num_train_epochs = o.max_epochs.value_or(o.num_train_epochs);
+  t.gradient_accumulation_steps = o.accumulation(ranks);
+  t.max_grad_norm = o.max_grad_norm;
+  t.logging_steps = o.logging_steps, t.logging_first_step = o.logging_first_step;
+  const int64_t steps = planned_steps(o, *data.train, t.gradient_accumulation_steps);
+  t.save = when(o.save_strategy), t.save_steps = interval(o.save_steps, steps);
+  t.eval = data.eval ? when(o.eval_strategy.value_or(o.save_strategy)) : When::Never;
+  t.eval_steps = interval(o.eval_steps.value_or(o.save_steps), steps), t.eval_on_start = o.eval_on_start;
+  t.save_total_limit = o.save_total_limit.value_or(0), t.save_only_model = o.save_only_model,
+  t.create_checkpoint_symlink = o.create_checkpoint_symlink;
+  t.metric_for_best_model = metric_name(o);
+  t.greater_is_better = o.greater_is_better.value_or(t.metric_for_best_model.find("loss") == std::string::npos);
+  const bool early = std::find(o.callbacks.begin(), o.callbacks.end(), "early_stop") != o.callbacks.end();
+  t.early_stop_interval = o.early_stop_interval.value_or(early ? 3 : 0);
+  t.max_bad_steps = o.max_bad_steps, t.router_aux_loss_coef = o.router_aux_loss_coef,
+  t.seed = static_cast<uint64_t>(o.seed);
+  const Json& kwargs = o.gradient_checkpointing_kwargs;
+  const int64_t layers =
+      kwargs.is_object() && kwargs.contains("layers") ? kwargs["layers"].get<int64_t>() : model.shape().layers;
+  t.forward = {
+      .recomputed_layers = o.gradient_checkpointing ? layers : 0, .neftune_alpha = o.neftune_noise_alpha, .watch = {}};
+  t.output_dir = run_dir;
+  t.exact = data.exact;
+  t.exact["tuner_type"] = o.tuner_type, t.exact["per_device_train_batch_size"] = o.per_device_train_batch_size;
+  if (o.lora())
+    t.exact["lora_rank"] = o.lora_rank, t.exact["init_weights"] = o.init_weights, t.exact["use_dora"] = o.use_dora;
+  t.noted = {{"lr_scheduler_type", o.lr_scheduler_type},
+             {"weight_decay", o.weight_decay},
+             {"lora_dropout", o.lora_dropout},
+             {"neftune_noise_alpha", o.neftune_noise_alpha}};
+  return t;
+}
+
+Json summary(const TrainResult& r, const TrainData& data, const std::string& parameters, const std::string& best_name) {
+  const auto path = [](const std::optional<fs::path>& p) { return p ? Json(p->string()) : Json(); };
+  Json out = {{"model_parameter_info", parameters}, {"train_dataset", data.train_text}};
+  if (data.eval) out["val_dataset"] = data.eval_text;
+  out["last_model_checkpoint"] = path(r.last_checkpoint), out["best_model_checkpoint"] = path(r.best_checkpoint);
+  out["best_metric"] = r.best_metric ? Json(*r.best_metric) : Json();
+  out["metric_for_best_model"] = best_name;
+  out["global_step"] = r.step, out["log_history"] = r.log_history, out["skipped_updates"] = r.bad_steps;
+  return out;
+}
+
+void say_result(const TrainResult& r, const RunLog& log) {
+  const auto shown = [](const std::optional<fs::path>& p) { return p ? p->string() : std::string("None"); };
+  log_info("last_model_checkpoint: ", shown(r.last_checkpoint));
+  log_info("best_model_checkpoint: ", shown(r.best_checkpoint));
+  log_info("images_dir: ", log.images_dir().string());
+}
+
+void check_before_loading(const SftOptions& o, const OptimizerSpec& spec) {
+  // What can be known without the model is checked without it.
+  make_schedule({.type = o.lr_scheduler_type, .base_lr = o.lr(), .total_steps = 1000, .warmup_steps = 0},
+                o.lr_scheduler_kwargs);
+  make_optimizer(spec, {});
+  if (!o.resume_from_checkpoint.empty() && !(o.resume_only_model && o.ignore_data_skip))
+    read_state(o.resume_from_checkpoint, !o.resume_only_model);
+}
+
+int run_sft(const SftOptions& o) {
+  const OptimizerSpec spec = optimizer_spec(o);
+  check_before_loading(o, spec);
+  const DeviceChoice device = open_device(o.device);
+  const fs::path run_dir = run_folder(o);
+  write_file_atomic(run_dir / "args.json", o.all.dump(2) + "\n");
+  if (!o.config_file.empty())
+    fs::copy_file(o.config_file, run_dir / fs::path(o.config_file).filename(), fs::copy_options::overwrite_existing);
+  log_info("Global seed set to ", o.seed);
+
+  // Tokenising begins before the weights are read: both take a while.
+  TrainData data = open_train_data(o, o.model, run_dir);
+  TunedModel tuned = load_tuned_model(o, device);
+  const auto params = trainable_params(*tuned.model);
+  const std::string parameters =
+      param_info(tuned.adapter ? "PeftModelForCausalLM" : "ModelForCausalLM", count_params(*tuned.model));
+  log_info("model_parameter_info: ", parameters);
+
+  const auto optimizer = make_optimizer(spec, make_groups(params, {.lr = o.lr(),
+                                                                   .weight_decay = o.weight_decay,
+                                                                   .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
+                                                                   .lr_by_prefix = {}}));
+  const bool events = std::find(o.report_to.begin(), o.report_to.end(), "none") == o.report_to.end();
+  RunLog log({.dir = run_dir,
+              .events_dir = !events         ? fs::path()
+                            : o.logging_dir ? fs::path(*o.logging_dir)
+                                            : run_dir / "runs"});
+  log_info("The logging file will be saved in: ", log.file().string());
+  Sft algorithm({.label_smoothing = o.label_smoothing_factor,
+                 .dft = o.enable_dft_loss,
+                 .channel_loss = o.enable_channel_loss,
+                 .sequence_accuracy = o.acc_strategy == "seq"});
+  const auto comm = lone_comm();
+  const StopFlag stop;
+  const auto schedule = [&](int64_t steps) {
+    return make_schedule({.type = o.lr_scheduler_type,
+                          .base_lr = o.lr(),
+                          .total_steps = steps,
+                          .warmup_steps = warmup_length(o.warmup_steps, o.warmup_ratio, steps)},
+                         o.lr_scheduler_kwargs);
+  };
+  Trainer trainer({.algorithm = algorithm,
+                   .actors = {.policy = *tuned.model},
+                   .optimizer = *optimizer,
+                   .schedule = schedule,
+                   .base_lr = o.lr(),
+                   .train = *data.train,
+                   .eval = data.eval.get(),
+                   .data_ranks = *comm,
+                   .log = &log,
+                   .device = device.device,
+                   .save_model = [&](const fs::path& dir) { tuned.save(dir, o); },
+                   .evaluate_more = {},
+                   .stop = &stop},
+                  trainer_options(o, data, *tuned.model, run_dir, comm->size()));
+  if (!o.resume_from_checkpoint.empty() && !(o.resume_only_model && o.ignore_data_skip)) {
+    trainer.resume(read_state(o.resume_from_checkpoint, !o.resume_only_model),
+                   {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
+    log_info("resumed from ", o.resume_from_checkpoint);
+  }
+  const TrainResult result = trainer.run();
+  log.finish(summary(result, data, parameters, metric_name(o)));
+  say_result(result, log);
+  if (result.interrupted) throw Interrupted(stop.signal());
+  return 0;
+}
+
+const RegisterRunner<SftOptions> runner("sft", run_sft);
+
+}  // namespace
+}  // namespace apus

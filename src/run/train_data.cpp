@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/train_data.h"
+
+#include <cstdlib>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/plot.h"
+#include "data/training_data.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+// Samples as the trainer's batches; `keep` holds what the source refers to.
+class CollatedSource final : public BatchSource {
+ public:
+  CollatedSource(std::unique_ptr<SampleSource> samples, std::shared_ptr<void> keep)
+      : keep_(std::move(keep)), samples_(std::move(samples)) {}
+  void start(int64_t epoch) override { samples_->start(epoch); }
+  std::optional<Batch> next() override {
+    const auto samples = samples_->next();
+    return samples ? std::optional(collate(*samples)) : std::nullopt;
+  }
+  int64_t size() const override { return samples_->size(); }
+  Json position() const override { return samples_->position(); }
+  void restore(const Json& position) override { samples_->restore(position); }
+
+ private:
+  std::shared_ptr<void> keep_;
+  std::unique_ptr<SampleSource> samples_;  // goes before what it refers to
+};
+
+EncodeOptions encode_options(const SftOptions& o) {
+  EncodeOptions e;
+  e.use_chat_template = o.use_chat_template, e.system = o.system;
+  e.max_length = o.max_length.value_or(0), e.truncation = truncation_named(o.truncation_strategy);
+  e.loss_scale = o.loss_scale, e.binary_loss_scale = o.is_binary_loss_scale;
+  e.add_non_thinking_prefix = o.add_non_thinking_prefix, e.ignore_empty_think = !o.disable_ignore_empty_think,
+  e.preserve_thinking = o.preserve_thinking;
+  e.chat_template_kwargs = o.chat_template_kwargs.is_object() ? o.chat_template_kwargs : Json::object();
+  if (o.enable_thinking) e.chat_template_kwargs["enable_thinking"] = *o.enable_thinking;
+  const char* root = std::getenv("ROOT_IMAGE_DIR");
+  e.media_root = root ? root : "";
+  return e;
+}
+
+std::optional<ChatTemplate> chat_template(const SftOptions& o, const fs::path& model_dir) {
+  if (!o.use_chat_template) return std::nullopt;
+  if (!o.chat_template.empty()) return ChatTemplate::from_text(o.chat_template, "--chat_template", model_dir);
+  return ChatTemplate::load(model_dir);
+}
+
+TrainingDataOptions data_options(const SftOptions& o) {
+  TrainingDataOptions d;
+  d.datasets.train = o.dataset, d.datasets.validation = o.val_dataset;
+  d.datasets.split_ratio = o.streaming || !o.val_dataset.empty() ? 0 : o.split_dataset_ratio;
+  if (d.datasets.split_ratio != o.split_dataset_ratio)
+    log_info("--split_dataset_ratio is not used: ", o.streaming ? "rows are streamed" : "there is a --val_dataset");
+  d.datasets.shuffle = o.dataset_shuffle, d.datasets.shuffle_validation = o.val_dataset_shuffle;
+  d.datasets.interleave = o.interleave_prob, d.datasets.stopping = stopping_named(o.stopping_strategy),
+  d.datasets.seed = static_cast<uint64_t>(o.data_seed);
+  d.datasets.normalize = {.columns = parse_columns(o.columns),
+                          .auto_mapping = !o.disable_auto_column_mapping,
+                          .seed = static_cast<uint64_t>(o.data_seed)};
+  d.cached = o.cached_dataset, d.cached_validation = o.cached_val_dataset;
+  d.streaming = o.streaming, d.lazy = o.lazy_tokenize.value_or(false), d.shuffle_buffer = o.shuffle_buffer_size,
+  d.threads = o.dataset_num_proc;
+  d.batches = {.batch_size = o.per_device_train_batch_size,
+               .packing = o.packing,
+               .packing_length = o.packing_length.value_or(o.max_length.value_or(0)),
+               .strategy = packing_named(o.packing_strategy),
+               .group_by_length = o.group_by_length,
+               .shuffle = o.train_dataloader_shuffle,
+               .seed = static_cast<uint64_t>(o.data_seed)};
+  d.validation_batch_size = o.per_device_eval_batch_size;
+  return d;
+}
+
+void plot_lengths(const LengthReport& report, const fs::path& run_dir) {
+  PlotLine line{.name = "rows", .points = {}};
+  for (size_t i = 0; i < report.counts.size(); ++i) {
+    line.points.emplace_back(static_cast<double>(report.edges[i]), static_cast<double>(report.counts[i]));
+    line.points.emplace_back(static_cast<double>(report.edges[i + 1]), static_cast<double>(report.counts[i]));
+  }
+  make_writable_dir(run_dir / "images");
+  write_file_atomic(run_dir / "images/dataset_length.svg", plot_svg("rows by length", "tokens", {line}));
+}
+
+// What sources refer to, for as long as they live.
+struct Keep {
+  Keep(RejectLog::Spec spec, Encoder e) : rejects(std::move(spec)), encoder(std::move(e)) {}
+  RejectLog rejects;
+  Encoder encoder;
+};
+
+}  // namespace
+
+TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir) {
+  const auto tokenizer = Tokenizer::load(model_dir);
+  auto keep = std::make_shared<Keep>(RejectLog::Spec{.file = run_dir / "rejected.jsonl", .strict = o.strict},
+                                     Encoder(tokenizer, chat_template(o, model_dir), encode_options(o)));
+  keep->encoder.on_remark(
+      [log = &keep->rejects](const Origin& origin, const std::string& text) { log->remark(origin, text); });
+  TrainingData data = prepare_training_data(data_options(o), keep->encoder, keep->rejects);
+
+  if (data.first) log_info(sample_dump(*data.first, *tokenizer));
+  TrainData out;
+  if (data.report) {
+    log_info(report_text(*data.report));
+    plot_lengths(*data.report, run_dir);
+    out.train_text = length_line(*data.report);
+  }
+  if (data.validation_report) out.eval_text = length_line(*data.validation_report);
+  if (o.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.val_dataset.empty())
+    save_rows(*data.rows, data.validation_rows, run_dir / "val_dataset.jsonl");
+  out.exact = {{"dataset", o.dataset},
+               {"cached_dataset", o.cached_dataset},
+               {"samples", data.report ? data.report->rows : -1},
+               {"data_seed", o.data_seed},
+               {"streaming", o.streaming},
+               {"packing", o.packing},
+               {"packing_length", o.packing_length.value_or(o.max_length.value_or(0))},
+               {"train_dataloader_shuffle", o.train_dataloader_shuffle},
+               {"encoding", keep->encoder.fingerprint()}};
+  out.train = std::make_unique<CollatedSource>(std::move(data.train), keep);
+  if (data.validation) out.eval = std::make_unique<CollatedSource>(std::move(data.validation), keep);
+  return out;
+}
+
+}  // namespace apus
