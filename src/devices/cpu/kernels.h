@@ -33,6 +33,11 @@ struct RowStatistics {
   int64_t best;
 };
 
+// With log p = x * scale - lse: p * (by_p + by_log_p * log p) + constant.
+struct LogitGradient {
+  float scale, lse, by_p, by_log_p, constant;
+};
+
 // Loops over rows of elements of type E (bf16 or f32); all statistics and sums in f32.
 template <class E>
 struct RowKernels {
@@ -65,6 +70,7 @@ struct RowKernels {
   // One head: the first 2r of h elements turn by cos, sin (sign -1: back); the rest is copied. y may be x.
   void (*rope)(int64_t h, int64_t r, const E* x, const float* cos, const float* sin, float sign, E* y);
   double (*sum_of_squares)(int64_t n, const E* x);
+  void (*logit_gradient)(int64_t n, const float* x, const LogitGradient& g, E* out);
 };
 
 struct Kernels {

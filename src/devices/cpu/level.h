@@ -12,7 +12,7 @@ namespace {
 template <class E>
 constexpr RowKernels<E> row_table() {
   return {multiply<E>, pack_columns<E>, pack_rows<E>, finish<E>, widen<E>, narrow<E>, softmax_block<E>, softmax_gradient<E>,
-          rms_norm<E>, rms_norm_gradient<E>, swiglu<E>, swiglu_gradient<E>, rope<E>, sum_of_squares<E>};
+          rms_norm<E>, rms_norm_gradient<E>, swiglu<E>, swiglu_gradient<E>, rope<E>, sum_of_squares<E>, logit_gradient<E>};
 }
 
 constexpr Kernels kTable{row_table<bf16>(), row_table<float>(), row_statistics, adamw, nullptr, nullptr};

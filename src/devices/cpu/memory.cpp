@@ -118,36 +118,40 @@ Heap& heap() {
   return *forever;
 }
 
+// The allocator that was there before: small blocks are still its own.
+c10::Allocator& before() {
+  static c10::Allocator* const allocator = c10::GetCPUAllocator();
+  return *allocator;
+}
+
+void free_block(void* p) {
+  if (heap().owns(p))
+    heap().give(p);
+  else
+    before().raw_deleter()(p);
+}
+
 // No `override`: whether allocate is const differs between versions of libtorch, and copy_data is not in all of them.
 class KeepingAllocator final : public c10::Allocator {
  public:
-  explicit KeepingAllocator(c10::Allocator* small) : small_(small) { small_deleter() = small->raw_deleter(); }
   c10::DataPtr allocate(size_t bytes) const { return get(bytes); }
   c10::DataPtr allocate(size_t bytes) { return get(bytes); }
+  c10::DeleterFnPtr raw_deleter() const { return free_block; }
   void copy_data(void* to, const void* from, size_t bytes) const { std::memcpy(to, from, bytes); }
-  // For users without a DataPtr, such as the scratch memory of libtorch's oneDNN.
-  c10::DeleterFnPtr raw_deleter() const {
-    return [](void* p) { heap().owns(p) ? heap().give(p) : small_deleter()(p); };
-  }
 
  private:
-  static c10::DeleterFnPtr& small_deleter() {
-    static c10::DeleterFnPtr deleter = nullptr;
-    return deleter;
-  }
-  c10::DataPtr get(size_t bytes) const {
+  static c10::DataPtr get(size_t bytes) {
     void* data = bytes >= kLarge ? heap().take(bytes) : nullptr;
-    return data ? c10::DataPtr{data, data, [](void* p) { heap().give(p); }, c10::Device(c10::kCPU)} : small_->allocate(bytes);
+    return data ? c10::DataPtr{data, data, free_block, c10::Device(c10::kCPU)} : before().allocate(bytes);
   }
-  c10::Allocator* small_;
 };
 }  // namespace
 
 bool keep_large_tensors() {
   static const bool installed = [] {
     // Twice the memory: room to find a hole even when the heap is nearly full and scattered.
-    if (!heap().reserve(round_up(2 * static_cast<size_t>(memory_total()), kHuge))) return false;
-    c10::SetCPUAllocator(new KeepingAllocator(c10::GetCPUAllocator()), /*priority=*/100);
+    if (!before().raw_deleter() || !heap().reserve(round_up(2 * static_cast<size_t>(memory_total()), kHuge))) return false;
+    c10::SetCPUAllocator(new KeepingAllocator, /*priority=*/100);
     return true;
   }();
   return installed;

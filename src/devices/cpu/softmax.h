@@ -98,5 +98,16 @@ inline void row_statistics(int64_t n, const float* x, float scale, RowStatistics
   *out = {shift, total(sum), total(sum_x), total(sum_px), out->best};
 }
 
+template <class E>
+void logit_gradient(int64_t n, const float* x, const LogitGradient& g, E* out) {
+  const auto gradient = [&](Floats v) {
+    const Floats log_p = v * g.scale - g.lse;
+    return exp_of(log_p) * (log_p * g.by_log_p + g.by_p) + g.constant;
+  };
+  int64_t j = 0;
+  for (; j + kWidth <= n; j += kWidth) store(out + j, gradient(load(x + j)));
+  if (j < n) store_some(out + j, gradient(load_some(x + j, n - j)), n - j);
+}
+
 }  // namespace
 }  // namespace apus::cpu
