@@ -192,7 +192,7 @@ struct ChatParser::State : CallSink {
       pending_.erase(0, cursor_);
     } else if (shown_ > 0) {  // a part of the call is out: it ends there
       pending_.erase(0, shown_);
-    } else if (status == CallReader::Status::Bad) {
+    } else if (status == CallReader::Status::Bad || !marker_.empty()) {
       if (!held_.empty()) --calls_;
       newlines_ = std::exchange(before_call_, {});
       say(std::string_view(pending_).substr(0, marker_.size()));

@@ -27,7 +27,7 @@ TemplateError failure(const std::string& text, const Json& context = Json::objec
 }
 
 TEST(Jinja, EveryConstructGivesWhatJinja2Gives) {
-  const auto rows = golden_text::lines(golden_text::own() / "jinja_micro.jsonl");
+  const auto rows = golden_text::lines(golden_text::shared().value_or(golden_text::own()) / "jinja_micro.jsonl");
   ASSERT_GT(rows.size(), 200u);
   for (const Json& row : rows) {
     const std::string text = row["template"];

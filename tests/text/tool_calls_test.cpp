@@ -161,6 +161,7 @@ TEST(ToolCalls, DeepSeek) {
       options, "C[] R[] f({\"a\": 1}) g({})");
   const std::string bad = "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>oops";
   expect_pieces(bad, options, "C[" + bad + "] R[]");
+  expect_pieces("<｜tool▁calls▁begin｜> no", options, "C[<｜tool▁calls▁begin｜> no] R[]");
 }
 
 TEST(ToolCalls, Mistral) {

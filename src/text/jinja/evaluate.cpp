@@ -145,11 +145,12 @@ Value Interpreter::eval_compare(const Expr& expr) {
 Args Interpreter::eval_args(const Expr& expr) {
   Args args;
   for (size_t i = 1; i < expr.items.size(); ++i) args.positional.push_back(eval(*expr.items[i]));
-  for (const auto& [name, value] : expr.keywords) {
-    if (std::any_of(args.keyword.begin(), args.keyword.end(), [&name = name](const auto& k) { return k.first == name; })) {
+  for (const auto& keyword : expr.keywords) {
+    const std::string& name = keyword.first;
+    if (std::any_of(args.keyword.begin(), args.keyword.end(), [&](const auto& k) { return k.first == name; })) {
       trouble("keyword argument repeated: ", name);
     }
-    args.keyword.emplace_back(name, eval(*value));
+    args.keyword.emplace_back(name, eval(*keyword.second));
   }
   if (expr.star) {
     for (Value& value : iterate(heap, eval(*expr.star))) args.positional.push_back(std::move(value));
@@ -159,10 +160,11 @@ Args Interpreter::eval_args(const Expr& expr) {
     if (!more.is(Kind::Dict)) trouble("argument after ** must be a mapping, not ", type_name(more));
     for (const auto& [key, value] : more.as<DictObject>().items) {
       if (!key.is(Kind::String)) trouble("keywords must be strings");
-      if (std::any_of(args.keyword.begin(), args.keyword.end(), [&key = key](const auto& k) { return k.first == key.bytes(); })) {
-        trouble("got multiple values for keyword argument '", key.bytes(), "'");
+      const std::string& name = key.bytes();
+      if (std::any_of(args.keyword.begin(), args.keyword.end(), [&](const auto& k) { return k.first == name; })) {
+        trouble("got multiple values for keyword argument '", name, "'");
       }
-      args.keyword.emplace_back(key.bytes(), value);
+      args.keyword.emplace_back(name, value);
     }
   }
   return args;

@@ -32,8 +32,10 @@ class Percent {
         placeholder(text);
       }
     }
-    const bool all_used =
-        next_ >= items_.size() || values_.is(Kind::Dict) || (values_.is(Kind::List) && next_ == 0 && named_);
+    // As Python: what can be subscripted may be left over, for it could have been a mapping.
+    const bool subscripted =
+        values_.is(Kind::Dict) || values_.is(Kind::List) || values_.is(Kind::Range) || values_.is(Kind::Undefined);
+    const bool all_used = next_ >= items_.size() || subscripted;
     if (!all_used) trouble("not all arguments converted during string formatting");
     return in_.heap.text(std::move(out_), format_.markup());
   }
@@ -59,7 +61,7 @@ class Percent {
       const Value* found = values_.as<DictObject>().find(in_.heap, key);
       if (!found) trouble("KeyError: '", key.bytes(), "'");
       named = *found;
-      has_named = named_ = true;
+      has_named = true;
       at_ = close + 1;
     }
     FormatSpec spec;
@@ -153,7 +155,6 @@ class Percent {
   const Value& values_;
   std::vector<Value> items_;
   size_t next_ = 0, at_ = 0;
-  bool named_ = false;
   std::string out_;
 };
 
