@@ -6,9 +6,10 @@
 
 namespace apus {
 
-struct InferOptions : ModelOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
+struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
   std::vector<std::string> val_dataset;     // files of rows, "-" is standard input; none: a chat
   std::optional<int64_t> val_dataset_sample;  // only the first n rows
+  bool load_data_args = false;              // the rows that the training run kept for validation
   bool strict = false;                      // stop at the first bad row
   std::string result_path;                  // empty: chosen by the run and said
   bool resume = true;

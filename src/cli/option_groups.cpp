@@ -3,7 +3,9 @@
 
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/files.h"
+#include "checkpoint/adapter_config.h"
 
 namespace apus {
 
@@ -45,6 +47,30 @@ void ModelOptions::check() const {
   std::error_code code;
   require(std::filesystem::is_directory(model, code), Fault::Usage, "--model ", model, " is not a folder here",
           is_file(model) ? "; give the folder that holds the file" : "; hub names are not downloaded by this command: download it first");
+}
+
+void AdapterOptions::fields(OptionTable& v) {
+  v("adapters", adapters, "folder of a LoRA adapter (PEFT), such as a checkpoint of a training run").alias("lora", "its name in some scripts");
+  v("load_args", load_args, "what is not given here is taken from the args.json of the training run");
+}
+
+void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
+  if (adapters.size() > 1) fail(Fault::Usage, "--adapters: one adapter at a time here; `apus export --merge_lora true` folds several into one model");
+  if (!adapters.empty()) {
+    std::string& dir = adapters.front();
+    if (const size_t equals = dir.find('='); equals != std::string::npos && !std::filesystem::exists(dir)) dir = dir.substr(equals + 1);  // name=folder
+    require(is_adapter_dir(dir), Fault::Usage, "--adapters ", dir, " holds no adapter_config.json");
+  }
+  const std::filesystem::path made_by = std::filesystem::path(adapters.empty() ? model.model : adapters.front()) / "args.json";
+  if (load_args && !made_by.parent_path().empty() && is_file(made_by.string())) {
+    const Json args = Json::parse(text_of_file(made_by.string()), nullptr, /*allow_exceptions=*/false);
+    require(args.is_object(), Fault::Usage, made_by.string(), " holds no JSON object; --load_args false does without it");
+    for (const char* key : {"model", "model_type", "torch_dtype", "max_model_len", "chat_template", "system", "use_chat_template", "enable_thinking"}) {
+      const bool of_base = std::string(key) == "model" || std::string(key) == "torch_dtype";
+      if (args.contains(key) && !args[key].is_null() && !v.given(key) && !(of_base && adapters.empty())) v.set(key, args[key]);
+    }
+  }
+  if (model.model.empty() && !adapters.empty()) model.model = read_adapter_config(adapters.front()).base_model;
 }
 
 void RunOptions::fields(OptionTable& v) {

@@ -23,6 +23,16 @@ struct ModelOptions {
   void check() const;
 };
 
+// A LoRA adapter on the model, and what the run that made it wrote down.
+struct AdapterOptions {
+  std::vector<std::string> adapters;  // one PEFT folder, or none
+  bool load_args = true;              // take from its args.json what was not given here
+  void fields(OptionTable& v);
+  // Fills `model` and the prompt's options from args.json and adapter_config.json.
+  void resolve(OptionTable& v, ModelOptions& model);
+  std::string adapter() const { return adapters.empty() ? "" : adapters.front(); }
+};
+
 struct RunOptions {  // what every command has
   int64_t seed = 42;
   bool ignore_args_error = false;

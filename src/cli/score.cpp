@@ -8,7 +8,8 @@ namespace apus {
 
 void ScoreOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
-  v.refuse({"adapters", "lora", "load_args", "load_data_args"}, "adapters are not loaded by this command yet: merge them into the model first");
+  AdapterOptions::fields(v);
+  v.refuse({"load_data_args"}, "give the rows to --dataset");
   v.group("Rows and results");
   v("dataset", dataset, "files of rows: {\"input_ids\", \"labels\"?}, {\"text\"} or {\"messages\"}; - reads standard input").required().alias("val_dataset");
   v("result_path", result_path, "JSONL file of log-probabilities, one object per row").shown_default("standard output");
@@ -23,7 +24,10 @@ void ScoreOptions::fields(OptionTable& v) {
   RunOptions::fields(v);
 }
 
-void ScoreOptions::resolve(OptionTable& v) { TemplateOptions::resolve(v); }
+void ScoreOptions::resolve(OptionTable& v) {
+  AdapterOptions::resolve(v, *this);
+  TemplateOptions::resolve(v);
+}
 
 void ScoreOptions::check() const { ModelOptions::check(); }
 

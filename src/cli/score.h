@@ -6,7 +6,7 @@
 
 namespace apus {
 
-struct ScoreOptions : ModelOptions, TemplateOptions, RunOptions {
+struct ScoreOptions : ModelOptions, AdapterOptions, TemplateOptions, RunOptions {
   std::vector<std::string> dataset;  // rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input
   std::string result_path;           // empty or "-": standard output
   std::string dump_logits;           // safetensors file; empty: none

@@ -51,21 +51,17 @@ void Linear::detach(const std::string& adapter) {
   if (adapters_.erase(adapter)) drop_child(adapter);
 }
 
-at::Tensor Linear::pack(Param& weight) {
-  const at::Tensor packed = ops::pack_linear(weight.data);
-  if (packed.defined()) release_plain(weight);
-  return packed;
-}
-
-void Linear::release_plain(Param& weight) {
-  if (weight.mapped)
-    forget_mapped(weight.data.data_ptr(), static_cast<int64_t>(weight.data.nbytes()));
-  else if (weight.tied.empty())
-    weight.data = at::Tensor();  // a converted copy: the packed form replaces it
+void Linear::release_plain() {
+  if (weight_.mapped)
+    forget_mapped(weight_.data.data_ptr(), static_cast<int64_t>(weight_.data.nbytes()));
+  else if (weight_.tied.empty() && adapters_.empty())
+    weight_.data = at::Tensor();  // a converted copy: the packed form replaces it, unless an adapter looks at the weight (DoRA)
 }
 
 void Linear::prepare_inference() {
-  if (!packed_.defined() && !grouped_) packed_ = pack(weight_);
+  if (packed_.defined() || grouped_) return;
+  packed_ = ops::pack_linear(weight_.data);
+  if (packed_.defined()) release_plain();
 }
 
 }  // namespace apus

@@ -42,11 +42,10 @@ class Linear : public Module {
 
   // Packs the weight for the device (undefined when that gains nothing), and lets go of the plain one.
   void prepare_inference() override;
-  static void release_plain(Param& weight);
 
  private:
   friend class LinearGroup;
-  static at::Tensor pack(Param& weight);
+  void release_plain();
   at::Tensor with_adapters(const at::Tensor& x_TI, at::Tensor y_TO, const Step& s) const;
 
   Spec spec_;

@@ -36,7 +36,7 @@ void LinearGroup::prepare_inference() {
   for (Linear* member : members_) {
     biases.push_back(member->bias_ ? member->bias_->data : at::zeros({member->spec_.out}, weights[0].options()));
     member->grouped_ = true;
-    Linear::release_plain(member->weight_);
+    member->release_plain();
   }
   if (any_bias) bias_ = at::cat(biases, 0);
 }

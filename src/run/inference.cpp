@@ -7,12 +7,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 #include "tensor/dtype.h"
 
 namespace apus {
 
-LoadedModel load_for_inference(const ModelOptions& o) {
+LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter) {
   const Stopwatch watch;
   LoadedModel loaded;
   Json config = read_model_config(o.model);
@@ -24,9 +25,10 @@ LoadedModel load_for_inference(const ModelOptions& o) {
   if (!note.empty()) log_info(note);
   const TensorFolder source(o.model);
   load_weights(*loaded.model, source, {.dtype = loaded.dtype, .device = loaded.device.device});
+  if (!adapter.empty()) load_adapter(*loaded.model, adapter);
   loaded.model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
   loaded.max_positions = loaded.model->shape().max_positions;
-  log_info(o.model, ": ", config["model_type"].get<std::string>(), ", ", bytes_text(source.bytes()), ", ", float_type_name(loaded.dtype), " on ",
+  log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", config["model_type"].get<std::string>(), ", ", bytes_text(source.bytes()), ", ", float_type_name(loaded.dtype), " on ",
            loaded.device.name(), ", loaded in ", duration_text(watch.seconds()));
   return loaded;
 }
@@ -68,7 +70,7 @@ SamplingWishes sampling_wishes(const GenerationOptions& g) {
   return w;
 }
 
-Inference open_inference(const ModelOptions& model, const TemplateOptions& prompt, const EngineOptions& engine) {
+Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine) {
   Inference in;
   in.tokenizer = Tokenizer::load(model.model);
   in.generation = read_generation_config(model.model);
@@ -78,7 +80,7 @@ Inference open_inference(const ModelOptions& model, const TemplateOptions& promp
   in.stop_ids.insert(in.stop_ids.end(), in.chat->turn_ends().begin(), in.chat->turn_ends().end());
   std::sort(in.stop_ids.begin(), in.stop_ids.end());
   in.stop_ids.erase(std::unique(in.stop_ids.begin(), in.stop_ids.end()), in.stop_ids.end());
-  in.loaded = load_for_inference(model);
+  in.loaded = load_for_inference(model, adapter);
   const EngineSpec spec = engine_spec(engine, model);
   if (spec.max_model_len > in.loaded.max_positions)
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions, " positions that the checkpoint was made for");

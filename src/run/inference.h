@@ -22,7 +22,8 @@ struct LoadedModel {
   int64_t max_positions = 0;
   at::TensorOptions options() const { return at::TensorOptions().dtype(dtype).device(device.device); }
 };
-LoadedModel load_for_inference(const ModelOptions& options);
+// `adapter`: a PEFT folder, or empty.
+LoadedModel load_for_inference(const ModelOptions& options, const std::string& adapter);
 
 EngineSpec engine_spec(const EngineOptions& engine, const ModelOptions& model);
 ChatSpec chat_spec(const TemplateOptions& options);
@@ -37,6 +38,6 @@ struct Inference {
   std::vector<int32_t> stop_ids;     // the checkpoint's eos, the tokenizer's, and what ends a turn
   std::unique_ptr<Engine> engine;    // last: it uses the model
 };
-Inference open_inference(const ModelOptions& model, const TemplateOptions& prompt, const EngineOptions& engine);
+Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine);
 
 }  // namespace apus
