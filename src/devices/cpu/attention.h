@@ -149,12 +149,12 @@ class Attend {
     E* probs = reinterpret_cast<E*>(scratch(kProbs, kQueryTile * kKeyBlock));
     const E* q = x_.q + head * x_.head_stride + row * x_.row_stride;
     for (int64_t p = 0; p < panels; ++p)
-      kernel.multiply(rows, x_.h, q, x_.row_stride, keys_t + p * panel_size<E>(x_.h), scores + p * kPanel, kKeyBlock, false);
+      kernel.multiply(rows, x_.h, q, x_.row_stride, keys_t + p * panel_size<E>(x_.h), scores + p * kPanel, kKeyBlock, false, nullptr);
     const int64_t at = head * x_.rows + row;
     kernel.softmax_block(rows, panels * kPanel, low, high, scale2_, scores, kKeyBlock, s.maximum + at, s.sum + at, s.o + at * width_,
                          width_, width_, probs, kKeyBlock);
     for (int64_t d = 0; d < width_; d += kPanel)
-      kernel.multiply(rows, n, probs, kKeyBlock, values + d * padded_depth<E>(n), s.o + at * width_ + d, width_, true);
+      kernel.multiply(rows, n, probs, kKeyBlock, values + d * padded_depth<E>(n), s.o + at * width_ + d, width_, true, nullptr);
   }
 
   void finish(const SoftmaxState& s) {

@@ -116,8 +116,8 @@ class HeadGradient {
     E *probs = elements(kProbs, kBlock * kBlock), *ds = elements(kDs, kBlock * kBlock), *ds_panel = elements(kDsPanels, kBlock * kPanel);
     const int64_t panels = (m + kPanel - 1) / kPanel;
     for (int64_t p = 0; p < panels; ++p) {
-      kernel.multiply(n, x_.h, keys.data, keys.stride, q_t_ + (i + p * kPanel) * depth_, scores + p * kPanel, kBlock, false);
-      kernel.multiply(n, x_.h, values.data, values.stride, grad_t_ + (i + p * kPanel) * depth_, dp + p * kPanel, kBlock, false);
+      kernel.multiply(n, x_.h, keys.data, keys.stride, q_t_ + (i + p * kPanel) * depth_, scores + p * kPanel, kBlock, false, nullptr);
+      kernel.multiply(n, x_.h, values.data, values.stride, grad_t_ + (i + p * kPanel) * depth_, dp + p * kPanel, kBlock, false, nullptr);
     }
     int32_t low[kBlock], high[kBlock];  // the queries that see each key
     for (int64_t r = 0; r < n; ++r) {
@@ -128,14 +128,14 @@ class HeadGradient {
     kernel.softmax_gradient(n, panels * kPanel, low, high, scale_ * 1.44269504088896341f, scores, dp, kBlock, lse2_ + i, delta_ + i, probs, ds,
                             kBlock);
     for (int64_t d = 0; d < width_; d += kPanel) {
-      kernel.multiply(n, m, probs, kBlock, grad_ + i * width_ + d * kBlock, dv + d, width_, true);
-      kernel.multiply(n, m, ds, kBlock, q_ + i * width_ + d * kBlock, dk + d, width_, true);
+      kernel.multiply(n, m, probs, kBlock, grad_ + i * width_ + d * kBlock, dv + d, width_, true, nullptr);
+      kernel.multiply(n, m, ds, kBlock, q_ + i * width_ + d * kBlock, dk + d, width_, true, nullptr);
     }
     const E* rows[kBlock];
     for (int64_t r = 0; r < n; ++r) rows[r] = ds + r * kBlock;
     for (int64_t p = 0; p < panels; ++p) {
       kernel.pack_rows(rows, n, kPanel, ds_panel);
-      kernel.multiply(width_, n, k_t, kBlock, ds_panel, dq_t_ + (i + p * kPanel) * width_, kPanel, true);
+      kernel.multiply(width_, n, k_t, kBlock, ds_panel, dq_t_ + (i + p * kPanel) * width_, kPanel, true, nullptr);
       for (int64_t r = 0; r < n; ++r) rows[r] += kPanel;
     }
   }

@@ -42,8 +42,8 @@ struct LogitGradient {
 template <class E>
 struct RowKernels {
   // c[m][32] = (add ? c : 0) + a[m][k] * panel. a is row-major, readable and finite up to padded_depth(k). The order in which k
-  // is summed depends on nothing else than k.
-  void (*multiply)(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add);
+  // is summed depends on nothing else than k. next: the panel that will be read after this one, when panels come from memory.
+  void (*multiply)(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add, const E* next);
   // Panels from rows: B's columns are the n <= 32 rows (each k long), or its k rows are the rows (each n <= 32 wide).
   void (*pack_columns)(const E* const* rows, int64_t n, int64_t k, E* panel);
   void (*pack_rows)(const E* const* rows, int64_t k, int64_t n, E* panel);
@@ -107,7 +107,8 @@ class Multiplying {
 };
 
 extern const Kernels kGenericKernels, kAvx2Kernels, kAvx512Kernels;
-void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add);
+void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add,
+                  const bf16* next);
 void enter_amx();
 void leave_amx();
 

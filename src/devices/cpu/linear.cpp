@@ -64,9 +64,11 @@ void multiply(const E* x, int64_t ldx, int64_t m, int64_t k, const E* packed, co
       const int64_t row = item % row_blocks * block, rows = std::min(block, m - row);
       const int64_t first = item / row_blocks * chunk, last = std::min(first + chunk, panels);
       for (int64_t d = 0; d < depth; d += depth_block)
-        for (int64_t p = first; p < last; ++p)
-          kernel.multiply(rows, std::min(depth_block, depth - d), x + row * ldx + d, ldx, packed + p * panel_size<E>(k) + d * kPanel,
-                          sums + (p - first) * block * kPanel, kPanel, d > 0);
+        for (int64_t p = first; p < last; ++p) {
+          const E* panel = packed + p * panel_size<E>(k) + d * kPanel;
+          kernel.multiply(rows, std::min(depth_block, depth - d), x + row * ldx + d, ldx, panel, sums + (p - first) * block * kPanel, kPanel,
+                          d > 0, panel + panel_size<E>(k));
+        }
       for (int64_t p = first; p < last; ++p)
         kernel.finish(rows, std::min(kPanel, n - p * kPanel), sums + (p - first) * block * kPanel, kPanel,
                       bias ? bias + p * kPanel : nullptr, y + row * n + p * kPanel, n);

@@ -103,7 +103,7 @@ class Logits {
       const int64_t count = std::min(kPanel, columns(block) - c);
       for (int64_t i = 0; i < count; ++i) rows[i] = head_row(block * kVocabularyBlock + c + i);
       row_kernels<E>().pack_columns(rows, count, width_, panel);
-      row_kernels<E>().multiply(n_, width_, hidden, stride, panel, block_at(block) + c, kVocabularyBlock, false);
+      row_kernels<E>().multiply(n_, width_, hidden, stride, panel, block_at(block) + c, kVocabularyBlock, false, nullptr);
     }
     for (int64_t i = 0; i < n_; ++i) kernels().row_statistics(columns(block), block_at(block) + i * kVocabularyBlock, scale_, parts + i);
   }
@@ -149,7 +149,7 @@ class Logits {
     for (int64_t w = 0; w < width_; w += kPanel) {
       const int64_t count = std::min(kPanel, width_ - w);
       row_kernels<E>().pack_rows(rows, n, count, panel);
-      row_kernels<E>().multiply(n_, n, d, kVocabularyBlock, panel, sums + w, width_, true);
+      row_kernels<E>().multiply(n_, n, d, kVocabularyBlock, panel, sums + w, width_, true, nullptr);
       for (int64_t i = 0; i < n; ++i) rows[i] += kPanel;
     }
   }
@@ -160,7 +160,7 @@ class Logits {
     for (int64_t c = 0; c < columns(block); c += kPanel) {
       for (int64_t i = 0; i < n_; ++i) rows[i] = d + i * kVocabularyBlock + c;
       row_kernels<E>().pack_rows(rows.data(), n_, kPanel, panel);
-      row_kernels<E>().multiply(width_, n_, transposed, padded_depth<E>(n_), panel, d_head + (block * kVocabularyBlock + c) * width_, kPanel, true);
+      row_kernels<E>().multiply(width_, n_, transposed, padded_depth<E>(n_), panel, d_head + (block * kVocabularyBlock + c) * width_, kPanel, true, nullptr);
     }
   }
 

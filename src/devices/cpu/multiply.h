@@ -3,6 +3,9 @@
 // chain of additions over k in rising order, whatever the number of rows: that is what makes results independent of the batch.
 #pragma once
 
+#if defined(__AVX512BF16__)
+#include "devices/cpu/ahead.h"
+#endif
 #include "devices/cpu/vec.h"
 
 namespace apus::cpu {
@@ -15,18 +18,18 @@ constexpr int kTileRows16 = 12;
 
 // One register tile: R rows, all 32 columns; k a multiple of 32.
 template <int R>
-void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add) {
+void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
   __m512 sum[R][2];
 #pragma GCC unroll 12
   for (int r = 0; r < R; ++r)
     for (int h = 0; h < 2; ++h) sum[r][h] = add ? _mm512_loadu_ps(c + r * ldc + 16 * h) : _mm512_setzero_ps();
   for (int64_t block = 0; block < k; block += 32, b += 1024) {
+    ahead.fetch();
     const bf16* row[(R + 2) / 3];
     for (int i = 0; i < (R + 2) / 3; ++i) row[i] = a + 3 * i * lda + block;
 #pragma GCC unroll 4
     for (int pair = 0; pair < 16; ++pair) {
       const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b + 32 * pair), b1 = (__m512bh)_mm512_loadu_si512(b + 512 + 32 * pair);
-      if constexpr (R <= 4) _mm_prefetch(b + 4096 + 32 * pair, _MM_HINT_T0), _mm_prefetch(b + 4608 + 32 * pair, _MM_HINT_T0);
 #pragma GCC unroll 12
       for (int r = 0; r < R; ++r) {
         int32_t two;
@@ -44,9 +47,14 @@ void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_
 #else
 constexpr int kTileRows16 = 4;
 
-// Without bf16 arithmetic: both halves of each pair widen to f32 by a shift or a mask. Columns [0, kTileColumns) from `b`.
+// The hardware's own prefetching has to do.
+struct Ahead {
+  Ahead(const bf16*, const bf16*, int64_t, int64_t, int64_t) {}
+};
+
+// Without bf16 arithmetic: both halves of each pair widen to f32 by a shift or a mask.
 template <int R>
-void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add) {
+void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead) {
   for (int64_t column = 0; column < kPanel; column += kTileColumns) {
     Floats sum[R][2];
     for (int r = 0; r < R; ++r)
@@ -95,19 +103,22 @@ void tile(int64_t k, const float* a, int64_t lda, const float* b, float* c, int6
   }
 }
 
-template <class E, int R>
-void tile_of(int64_t rows, int64_t k, const E* a, int64_t lda, const E* b, float* c, int64_t ldc, bool add) {
-  if (rows == R) return tile<R>(k, a, lda, b, c, ldc, add);
-  if constexpr (R > 1) tile_of<E, R - 1>(rows, k, a, lda, b, c, ldc, add);
+template <int R, class E, class... Ask>
+void tile_of(int64_t rows, int64_t k, const E* a, int64_t lda, const E* b, float* c, int64_t ldc, bool add, Ask... ahead) {
+  if (rows == R) return tile<R>(k, a, lda, b, c, ldc, add, ahead...);
+  if constexpr (R > 1) tile_of<R - 1>(rows, k, a, lda, b, c, ldc, add, ahead...);
 }
 
 template <class E>
-void multiply(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add) {
+void multiply(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add, const E* next) {
   constexpr int kMost = sizeof(E) == 2 ? kTileRows16 : kTileRows32;
   const int64_t depth = padded_depth<E>(k), tiles = (m + kMost - 1) / kMost;
   for (int64_t t = 0, row = 0; t < tiles; ++t) {  // rows shared out evenly: 13 are 7 and 6, not 12 and 1
     const int64_t rows = (m - row + tiles - t - 1) / (tiles - t);
-    tile_of<E, kMost>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add);
+    if constexpr (sizeof(E) == 2)
+      tile_of<kMost>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add, Ahead(panel, next, depth, t, tiles));
+    else
+      tile_of<kMost>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add);
     row += rows;
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of bf16 panels on AMX tiles: two tiles of 16 rows by two of 16 columns. Rows of a tile do not touch each other, so a
 // row's result is the same in a tile of one row and of sixteen.
+#include "devices/cpu/ahead.h"
 #include "devices/cpu/kernels.h"
 
 #if defined(__AMX_BF16__)
@@ -27,7 +28,7 @@ void configure(int rows) {
 }
 
 // 32 rows.
-void two_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add) {
+void two_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
   float* low = c + 16 * ldc;
   const int64_t stride = 4 * ldc;
   if (add) {
@@ -43,6 +44,7 @@ void two_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, 
   }
   const bf16* a_low = a + 16 * lda;
   for (int64_t i = 0; i < k; i += 32, b += 1024) {
+    ahead.fetch();
     _tile_loadd(4, a + i, 2 * lda);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -58,8 +60,8 @@ void two_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, 
   _tile_stored(3, low + 16, stride);
 }
 
-// As many rows as are configured, at most 16. Here the panel usually comes from memory: it is asked for 8 KB ahead.
-void one_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add) {
+// As many rows as are configured, at most 16.
+void one_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
   const int64_t stride = 4 * ldc;
   if (add) {
     _tile_loadd(0, c, stride);
@@ -69,7 +71,7 @@ void one_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, 
     _tile_zero(1);
   }
   for (int64_t i = 0; i < k; i += 32, b += 1024) {
-    for (int line = 0; line < 32; ++line) _mm_prefetch(b + 4096 + 32 * line, _MM_HINT_T0);
+    ahead.fetch();
     _tile_loadd(4, a + i, 2 * lda);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
@@ -84,14 +86,16 @@ void one_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, 
 void enter_amx() { configured_rows = 0; }  // another library may have used the tiles since
 void leave_amx() { _tile_release(); }
 
-void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add) {
-  int64_t row = 0;
+void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add, const bf16* next) {
+  int64_t row = 0, pass = 0;
+  const int64_t passes = m / 32 + (m % 32 > 16) + (m % 32 > 0);
+  const auto ahead = [&] { return Ahead(panel, next, k, pass++, passes); };
   if (m >= 16) configure(16);
-  for (; row + 32 <= m; row += 32) two_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add);
-  if (row + 16 <= m) one_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add), row += 16;
+  for (; row + 32 <= m; row += 32) two_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead());
+  if (row + 16 <= m) one_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead()), row += 16;
   if (row == m) return;
   configure(static_cast<int>(m - row));
-  one_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add);
+  one_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead());
 }
 
 }  // namespace apus::cpu

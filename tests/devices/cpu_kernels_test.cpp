@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processor's kernels on every instruction set path that this machine has: odd sizes against the reference bodies in f64,
+// and bit for bit what must not depend on the rest of the batch, on chunking or on threads.
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randperm.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "device/device.h"
+#include "devices/cpu/isa.h"
+#include "devices/cpu/memory.h"
+#include "devices/cpu/tensors.h"
+#include "ops/ops.h"
+#include "tensor/compat.h"
+
+namespace apus::cpu {
+namespace {
+
+using Pair = std::tuple<at::Tensor, at::Tensor>;
+using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+// ||a - b|| / ||b||
+double error(const at::Tensor& a, const at::Tensor& b) {
+  return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / (b.to(at::kDouble).norm() + 1e-30)).item<double>();
+}
+// Of one rounding to the type and of sums in f32.
+double tolerance(at::ScalarType type) { return type == at::kFloat ? 2e-6 : 6e-3; }
+
+template <class Signature>
+auto op(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
+}
+
+class Kernels : public ::testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    open_device("cpu").kind->seed(11);
+    if (GetParam() > machine_isa()) GTEST_SKIP() << "this machine has no " << isa_name(GetParam());
+    before_ = cap_isa(GetParam());
+  }
+  void TearDown() override {
+    if (GetParam() <= machine_isa()) cap_isa(before_);
+  }
+  Isa before_ = Isa::Generic;
+};
+
+const at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16};
+
+TEST_P(Kernels, PackedLinearMultiplies) {
+  const int64_t shapes[][3] = {{1, 1, 1}, {1, 64, 32}, {3, 33, 31}, {7, 100, 65}, {16, 896, 128}, {17, 31, 33}, {45, 520, 97}, {300, 1100, 70}};
+  for (const auto type : kTypes)
+    for (const auto& [m, k, n] : shapes) {
+      const at::Tensor x = at::randn({m, k}).to(type), w = at::randn({n, k}).to(type), b = at::randn({n}).to(type);
+      const at::Tensor expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
+      const at::Tensor packed = ops::pack_linear(w);
+      ASSERT_TRUE(packed.defined());
+      EXPECT_LT(error(ops::packed_linear(x, packed, {}, n), expected), tolerance(type)) << m << " " << k << " " << n;
+      EXPECT_LT(error(ops::packed_linear(x, packed, b, n), expected + b.to(at::kDouble)), tolerance(type)) << m << " " << k << " " << n;
+      const at::Tensor wide = at::cat({x, x}, 1), slice = wide.narrow(1, k, k);  // rows that lie apart
+      EXPECT_TRUE(ops::packed_linear(slice, packed, b, n).equal(ops::packed_linear(x, packed, b, n)));
+    }
+}
+
+TEST_P(Kernels, PackedLinearRowsDoNotSeeEachOther) {
+  for (const auto type : kTypes) {
+    const int64_t k = 1100, n = 100;  // more than one block of k
+    const at::Tensor x = at::randn({300, k}).to(type), w = at::randn({n, k}).to(type), b = at::randn({n}).to(type);
+    const at::Tensor packed = ops::pack_linear(w), all = ops::packed_linear(x, packed, b, n);
+    for (const int64_t m : {1, 2, 7, 12, 13, 16, 17, 31, 32, 33, 64, 257})
+      EXPECT_TRUE(ops::packed_linear(x.narrow(0, 300 - m, m), packed, b, n).equal(all.narrow(0, 300 - m, m))) << m << " rows";
+    const int threads = at::get_num_threads();
+    at::set_num_threads(threads == 1 ? 2 : 1);
+    EXPECT_TRUE(ops::packed_linear(x, packed, b, n).equal(all));
+    at::set_num_threads(threads);
+  }
+}
+
+// Sequences in pages scattered over a cache; unused places hold NaN, which must never be looked at.
+struct Paged {
+  at::Tensor k_cache, v_cache, table;
+  Paged(const at::Tensor& k, const at::Tensor& v, const std::vector<int32_t>& cu, int64_t page) {
+    const int64_t sequences = static_cast<int64_t>(cu.size()) - 1;
+    int64_t most = 1;
+    for (int64_t s = 0; s < sequences; ++s) most = std::max<int64_t>(most, (cu[s + 1] - cu[s] + page - 1) / page);
+    const at::Tensor order = at::randperm(sequences * most, at::kInt);
+    table = order.view({sequences, most});
+    k_cache = at::empty({sequences * most, page, k.size(1), k.size(2)}, k.options()).fill_(NAN);
+    v_cache = k_cache.clone();
+    at::Tensor slot = at::empty({k.size(0)}, at::kLong);
+    for (int64_t s = 0; s < sequences; ++s)
+      for (int64_t i = 0; i < cu[s + 1] - cu[s]; ++i)
+        slot[cu[s] + i] = table[s][i / page].item<int64_t>() * page + i % page;
+    ops::store_kv(k, v, k_cache, v_cache, slot);
+  }
+};
+
+at::Tensor ints(const std::vector<int32_t>& v) { return at::tensor(v, at::kInt); }
+
+TEST_P(Kernels, AttentionAndItsGradient) {
+  const std::vector<int32_t> cu_q = {0, 3, 130, 131, 331}, cu_k = {0, 3, 300, 301, 501};
+  for (const auto type : kTypes)
+    for (const int64_t h : {16, 64, 80})
+      for (const ops::Mask mask : {ops::Mask{true, 0}, ops::Mask{true, 50}, ops::Mask{false, 0}}) {
+        const at::Tensor q = at::randn({331, 6, h}).to(type), k = at::randn({501, 2, h}).to(type), v = at::randn({501, 2, h}).to(type);
+        const at::Tensor grad = at::randn({331, 6, h}).to(type);
+        using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
+        using Backward = Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                                const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
+        const auto run = [&](at::ScalarType t) {
+          const auto as = [&](const at::Tensor& x) { return x.to(t); };
+          const auto [out, lse] = op<Forward>("apus::attention").call(as(q), as(k), as(v), ints(cu_q), ints(cu_k), 200, 297, 0.2, mask.causal, mask.window);
+          const auto [dq, dk, dv] = op<Backward>("apus::attention_backward").call(as(grad), as(q), as(k), as(v), out, lse, ints(cu_q), ints(cu_k), 200, 297, 0.2, mask.causal, mask.window);
+          return std::vector<at::Tensor>{out, lse, dq, dk, dv};
+        };
+        const auto got = run(type), expected = run(at::kDouble);
+        for (size_t i = 0; i < got.size(); ++i)
+          EXPECT_LT(error(got[i], expected[i]), tolerance(type) * (i < 2 ? 1 : 2)) << "result " << i << " head size " << h << " window " << mask.window;
+      }
+}
+
+TEST_P(Kernels, PagedAttentionIsAttention) {
+  for (const auto type : kTypes) {
+    const std::vector<int32_t> cu = {0, 5, 1205, 1206};
+    const at::Tensor q = at::randn({1206, 4, 64}).to(type), k = at::randn({1206, 2, 64}).to(type), v = at::randn({1206, 2, 64}).to(type);
+    const Paged cache(k, v, cu, 7);
+    const at::Tensor plain = ops::attention(q, k, v, ints(cu), ints(cu), 1200, 1200, 0.125, {});
+    EXPECT_TRUE(ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 1200, 1200, 0.125, {}).equal(plain));
+    EXPECT_LT(error(plain, ops::attention(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), ints(cu), ints(cu), 1200, 1200, 0.125, {})), tolerance(type));
+  }
+}
+
+// The same keys give the same bits for a query that comes alone, with its neighbours, or among other sequences.
+TEST_P(Kernels, PagedAttentionDoesNotDependOnTheBatch) {
+  for (const auto type : kTypes)
+    for (const int64_t window : {0, 200}) {
+      const std::vector<int32_t> cu = {0, 700, 1300};
+      const at::Tensor q = at::randn({1300, 6, 64}).to(type), k = at::randn({1300, 2, 64}).to(type), v = at::randn({1300, 2, 64}).to(type);
+      const Paged cache(k, v, cu, 16);
+      const ops::Mask mask{true, window};
+      const at::Tensor all = ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 700, 700, 0.125, mask);
+      for (const auto& [end, rows] : std::vector<std::pair<int32_t, int32_t>>{{1, 1}, {33, 1}, {129, 1}, {600, 1}, {600, 5}, {600, 70}, {600, 333}, {513, 2}}) {
+        const at::Tensor alone = ops::paged_attention(q.narrow(0, 700 + end - rows, rows), cache.k_cache, cache.v_cache, ints({0, rows}), ints({0, end}),
+                                                      cache.table.narrow(0, 1, 1), rows, end, 0.125, mask);
+        EXPECT_TRUE(alone.equal(all.narrow(0, 700 + end - rows, rows))) << rows << " queries up to key " << end << ", window " << window;
+      }
+    }
+}
+
+TEST_P(Kernels, RowsOfOddLength) {
+  for (const auto type : kTypes)
+    for (const int64_t d : {1, 15, 64, 97, 896}) {
+      const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
+      const at::Tensor both = at::randn({37, 2 * d}).to(type), x = both.narrow(1, 0, d), y = both.narrow(1, d, d), w = at::randn({d}).to(type);
+      EXPECT_LT(error(ops::rms_norm(x, w, 1e-6), ops::rms_norm(wide(x), wide(w), 1e-6)), tolerance(type)) << d;
+      const auto [sum, normal] = ops::add_rms_norm(x, y, w, 1e-6);
+      EXPECT_TRUE(sum.equal((x + y)));
+      EXPECT_LT(error(normal, ops::rms_norm(wide(sum), wide(w), 1e-6)), tolerance(type)) << d;
+      EXPECT_LT(error(ops::swiglu(x, y), ops::swiglu(wide(x), wide(y))), tolerance(type)) << d;
+      using NormBackward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, double, bool);
+      const auto backward = op<NormBackward>("apus::rms_norm_backward");
+      const auto [dx, dw] = backward.call(y, x, w, 1e-6, true);
+      const auto [dx64, dw64] = backward.call(wide(y), wide(x), wide(w), 1e-6, true);
+      if (d > 1) {  // with one element it is nearly zero
+        EXPECT_LT(error(dx, dx64), 4 * tolerance(type)) << d;
+      }
+      EXPECT_LT(error(dw, dw64), tolerance(type)) << d;
+      const auto gate = op<Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&)>("apus::swiglu_backward");
+      const auto [dg, du] = gate.call(x, y, x);
+      const auto [dg64, du64] = gate.call(wide(x), wide(y), wide(x));
+      EXPECT_LT(error(dg, dg64), tolerance(type)) << d;
+      EXPECT_LT(error(du, du64), tolerance(type)) << d;
+    }
+}
+
+TEST_P(Kernels, RopeOfPartOfAHeadAndBack) {
+  for (const auto type : kTypes)
+    for (const auto& [h, r] : std::vector<std::pair<int64_t, int64_t>>{{64, 32}, {80, 20}, {10, 3}}) {
+      const at::Tensor q = at::randn({19, 5, h}).to(type), k = at::randn({19, 2, h}).to(type), angle = at::randn({19, r});
+      const auto rope = op<Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, bool)>("apus::rope");
+      const auto [tq, tk] = rope.call(q, k, angle.cos(), angle.sin(), false);
+      const auto [q64, k64] = rope.call(q.to(at::kDouble), k.to(at::kDouble), angle.cos(), angle.sin(), false);
+      EXPECT_LT(error(tq, q64), tolerance(type));
+      EXPECT_LT(error(tk, k64), tolerance(type));
+      EXPECT_LT(error(std::get<0>(rope.call(tq, tk, angle.cos(), angle.sin(), true)), q), 2 * tolerance(type));
+    }
+}
+
+TEST_P(Kernels, HeadLossAndLogprobOfAnOddVocabulary) {
+  for (const auto type : kTypes) {
+    const int64_t t = 77, d = 64, v = 2500;
+    const at::Tensor hidden = at::randn({t, d}).to(type), head = (at::randn({v, d}) * 0.3).to(type), weight = at::randn({t}).abs();
+    at::Tensor label = at::randint(0, v, {t}, at::kLong);
+    label[3] = label[76] = -100;
+    using Loss = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&,
+                                                                                       double, bool, bool, bool, int64_t);
+    const auto loss = op<Loss>("apus::head_loss");
+    for (const int64_t chunk : {0, 32})
+      for (const bool dft : {false, true}) {
+        const auto [sum, nll, correct, dh, dw] = loss.call(hidden, head, label, weight, dft ? 0.0 : 0.1, dft, true, true, chunk);
+        const auto [sum64, nll64, correct64, dh64, dw64] = loss.call(hidden.to(at::kDouble), head.to(at::kDouble), label, weight, dft ? 0.0 : 0.1, dft, true, true, 0);
+        EXPECT_LT(error(sum, sum64), 2e-6);
+        EXPECT_LT(error(nll, nll64), 2e-6);
+        EXPECT_TRUE(correct.equal(correct64));
+        EXPECT_LT(error(dh, dh64), tolerance(type)) << "chunk " << chunk;
+        EXPECT_LT(error(dw, dw64), tolerance(type)) << "chunk " << chunk;
+      }
+    const ops::HeadLogprob got = ops::head_logprob(hidden, head, label, 0.7, true), expected = ops::head_logprob(hidden.to(at::kDouble), head.to(at::kDouble), label, 0.7, true);
+    EXPECT_LT(error(got.logprob_T, expected.logprob_T), 2e-6);
+    EXPECT_LT(error(got.entropy_T, expected.entropy_T), 2e-5);
+  }
+}
+
+TEST_P(Kernels, AdamwInEveryMixOfTypes) {
+  for (const auto param_type : kTypes)
+    for (const auto state_type : kTypes)
+      for (const bool with_master : {false, true}) {
+        const int64_t n = 5001;
+        at::Tensor p = at::randn({n}).to(param_type), m = (at::randn({n}) * 0.1).to(state_type), v = at::randn({n}).abs().to(state_type), master;
+        const at::Tensor g = at::randn({n}).to(param_type);
+        if (with_master) master = p.to(at::kFloat);
+        at::Tensor p64 = p.to(at::kDouble), m64 = m.to(at::kDouble), v64 = v.to(at::kDouble), none;
+        const ops::AdamwStep step{0.01, 0.9, 0.99, 1e-8, 0.1, 3, 0.5};
+        ops::adamw(p, g, m, v, master, step);
+        ops::adamw(p64, g.to(at::kDouble), m64, v64, none, step);
+        EXPECT_LT(error(p, p64), tolerance(param_type));
+        EXPECT_LT(error(m, m64), tolerance(state_type));
+        EXPECT_LT(error(v, v64), tolerance(state_type));
+        if (with_master) {
+          EXPECT_LT(error(master, p64), 2e-6);
+        }
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, Kernels, ::testing::Values(Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx), [](const auto& info) { return std::string(isa_name(info.param)); });
+
+TEST(Isa, UnknownNameIsRefused) {
+  EXPECT_EQ(parse_isa("avx2"), Isa::Avx2);
+  EXPECT_THROW(parse_isa("sse9"), Error);
+}
+
+TEST(Heap, LargeTensorsComeBackAndNeighboursJoin) {
+  open_device("cpu");
+  ASSERT_TRUE(keep_large_tensors());
+  const int64_t before = heap_use().used;
+  void* first = nullptr;
+  {
+    const at::Tensor a = at::empty({4 << 20}, at::kByte), b = at::empty({4 << 20}, at::kByte);
+    EXPECT_EQ(heap_use().used - before, 8 << 20);
+    first = std::min(a.data_ptr(), b.data_ptr());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(first) % 4096, 0u);
+  }
+  EXPECT_EQ(heap_use().used, before);
+  const at::Tensor joined = at::empty({8 << 20}, at::kByte);
+  EXPECT_EQ(joined.data_ptr(), first);
+  joined.fill_(1);
+  release_kept();  // must not touch what is in use
+  EXPECT_EQ(joined.sum().item<int64_t>(), 8 << 20);
+}
+
+}  // namespace
+}  // namespace apus::cpu
