@@ -14,10 +14,11 @@
 #include "checkpoint/weights.h"
 #include "device/device.h"
 #include "tensor/safetensors.h"
+#include "tests/paths.h"
 
 namespace apus::golden {
 
-inline std::filesystem::path models() { return std::filesystem::path(APUS_SOURCE_DIR) / "tests/data/models"; }
+inline std::filesystem::path models() { return test::source_dir() / "tests/data/models"; }
 
 inline c10::Device device() {
   const char* wanted = std::getenv("APUS_TEST_DEVICE");

@@ -2,6 +2,11 @@
 // The tests' main.
 #include <gtest/gtest.h>
 
+#include "tests/paths.h"
+
+std::filesystem::path apus::test::source_dir() { return APUS_SOURCE_DIR; }
+std::filesystem::path apus::test::binary_dir() { return APUS_BINARY_DIR; }
+
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -14,6 +14,7 @@
 #include "cli/infer.h"
 #include "cli/init.h"
 #include "cli/score.h"
+#include "tests/paths.h"
 
 namespace apus {
 namespace {
@@ -35,7 +36,7 @@ Result shell(const std::string& command) {
   return result;
 }
 
-std::string program() { return std::string(APUS_BINARY_DIR) + "/apus"; }
+std::string program() { return test::binary_dir() / "apus"; }
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(Commands, EveryOneExplainsItself) {

@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "tests/paths.h"
 
 namespace apus {
 namespace {
@@ -24,7 +25,7 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 // The golden tensors are few: they are read here without the tensor library.
 class Golden : public ::testing::Test {
  protected:
-  Golden() : bytes_(read_file(APUS_SOURCE_DIR "/tests/data/models/extras/golden.safetensors")) {
+  Golden() : bytes_(read_file(test::source_dir() / "tests/data/models/extras/golden.safetensors")) {
     uint64_t length = 0;
     std::memcpy(&length, bytes_.data(), 8);
     header_ = Json::parse(bytes_.substr(8, length));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "tests/paths.h"
 
 namespace apus {
 namespace {
@@ -161,12 +162,12 @@ Sources read_sources(const fs::path& root) {
 }
 
 HostRule read_rule() {
-  const std::string text = read_file(fs::path(APUS_SOURCE_DIR) / "cmake/Layers.cmake");
+  const std::string text = read_file(test::source_dir() / "cmake/Layers.cmake");
   return {cmake_list(text, "APUS_HOST_FOLDERS"), cmake_list(text, "APUS_HOST_FILES")};
 }
 
 TEST(Layers, TheSourcesKeepTheRules) {
-  const Sources sources = read_sources(fs::path(APUS_SOURCE_DIR) / "src");
+  const Sources sources = read_sources(test::source_dir() / "src");
   const HostRule rule = read_rule();
   ASSERT_GT(sources.size(), 30u);
   ASSERT_TRUE(rule.folders.count("base") && rule.files.count("engine/scheduler.cpp"));
@@ -174,7 +175,7 @@ TEST(Layers, TheSourcesKeepTheRules) {
 }
 
 TEST(Layers, FilesAreOfAReadableLength) {
-  for (const auto& [path, text] : read_sources(fs::path(APUS_SOURCE_DIR) / "src")) {
+  for (const auto& [path, text] : read_sources(test::source_dir() / "src")) {
     EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 500) << path << ": split it";
     EXPECT_TRUE(text.starts_with("// SPDX-License-Identifier: Apache-2.0\n")) << path;
   }

@@ -18,12 +18,13 @@
 #include "base/json.h"
 #include "text/jinja.h"
 #include "text/tokenizer.h"
+#include "tests/paths.h"
 
 namespace apus::golden_text {
 
 namespace fs = std::filesystem;
 
-inline fs::path own() { return fs::path(APUS_SOURCE_DIR) / "tests/data/text"; }
+inline fs::path own() { return test::source_dir() / "tests/data/text"; }
 
 inline std::optional<fs::path> shared() {
   const char* root = std::getenv("APUS_GOLDEN");

@@ -9,12 +9,13 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "tests/paths.h"
 
 namespace apus {
 namespace {
 
 TEST(Schedule, EqualsHuggingFace) {
-  const Json golden = Json::parse(read_file(std::string(APUS_SOURCE_DIR) + "/tests/data/train/lr_schedules.json"));
+  const Json golden = Json::parse(read_file(test::source_dir() / "tests/data/train/lr_schedules.json"));
   for (const auto& [name, entry] : golden.items()) {
     const double base = entry["base_lr"];
     const Json kwargs = entry["kwargs"].value("scheduler_specific_kwargs", Json());
