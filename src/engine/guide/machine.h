@@ -20,8 +20,8 @@ namespace apus::guide {
 // What was found so far. Forgotten as a whole when it has grown too large; who still uses it holds it.
 class Tables {
  public:
-  static constexpr size_t kMaxThreads = 4000;     // of one state: more means a pattern too ambiguous to follow
-  static constexpr int64_t kMaxWork = 4'000'000;  // steps for one token mask
+  static constexpr size_t kMaxThreads = 2000;     // of one state: more means a pattern too ambiguous to follow
+  static constexpr int64_t kMaxWork = 1'000'000;  // steps for one token mask
   static constexpr size_t kMaxStateBytes = 24u << 20, kMaxMaskBytes = 8u << 20, kMaxBytesAtOnce = 96u << 20;
 
   Tables(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const Vocabulary> vocabulary);

@@ -12,13 +12,15 @@ namespace apus::guide {
 
 namespace {
 
+constexpr size_t kSignificant = 15;  // decimal digits that a double holds
+
 std::string digits(size_t n) { return n == 0 ? "" : n == 1 ? "[0-9]" : str("[0-9]{", n, "}"); }
 std::string range(char low, char high) { return low == high ? std::string(1, low) : str("[", low, "-", high, "]"); }
 std::string any_of(const std::vector<std::string>& ways) {
   if (ways.size() == 1) return ways[0];
-  std::string all = "(?:";
-  for (const auto& w : ways) all += (all.size() > 3 ? "|" : "") + w;
-  return all + ")";
+  std::string all;
+  for (const auto& w : ways) all += '|' + w;
+  return "(?:" + all.substr(1) + ")";
 }
 
 // Digits as many as in s, and not less (more) than it.
@@ -67,89 +69,97 @@ Decimal decimal(double value, const std::string& where) {
   const std::string all(text, end);
   const size_t point = all.find('.');
   Decimal d{std::stoull(all.substr(0, point)), point == std::string::npos ? "" : all.substr(point + 1)};
-  require(d.fraction.size() < static_cast<size_t>(kFractionDigits), Fault::Usage, where,
-          ": a bound of numbers with more than ", kFractionDigits - 1, " digits behind the point is not supported");
+  const size_t most = kSignificant - std::to_string(d.whole).size();
+  require(d.fraction.size() < most, Fault::Usage, where, ": a bound with so many digits is not supported: ", all);
   return d;
 }
 
 std::string up_to(size_t n) { return str("[0-9]{0,", n, "}"); }
 
-// What may stand behind a whole part that equals the bound's: "" or ".digits".
-std::string fraction_above(const std::string& f, bool included) {
-  std::vector<std::string> ways;
-  if (f.empty()) {
-    if (included) return str("(?:\\.[0-9]{1,", kFractionDigits, "})?");
-    ways.push_back(str("\\.[0-9]{0,", kFractionDigits - 1, "}[1-9]"));
-    return ways[0];
-  }
-  for (size_t i = 0; i < f.size(); ++i)
-    if (f[i] < '9')
-      ways.push_back("\\." + f.substr(0, i) + range(static_cast<char>(f[i] + 1), '9') +
-                     up_to(static_cast<size_t>(kFractionDigits) - i - 1));
-  const size_t rest = static_cast<size_t>(kFractionDigits) - f.size();
-  ways.push_back("\\." + f + (included ? up_to(rest) : up_to(rest - 1) + "[1-9]"));
-  return any_of(ways);
-}
-std::string fraction_below(const std::string& f, bool included) {
-  std::vector<std::string> ways;
-  if (f.empty()) return included ? str("(?:\\.0{1,", kFractionDigits, "})?") : "";
-  ways.push_back("");
-  for (size_t i = 0; i < f.size(); ++i) {
-    if (i > 0) ways.push_back("\\." + f.substr(0, i));
-    if (f[i] > '0')
-      ways.push_back("\\." + f.substr(0, i) + range('0', static_cast<char>(f[i] - 1)) +
-                     up_to(static_cast<size_t>(kFractionDigits) - i - 1));
-  }
-  if (included) ways.push_back(str("\\.", f, "0{0,", static_cast<size_t>(kFractionDigits) - f.size(), "}"));
-  return any_of(ways);
-}
+// The numbers between two bounds that have at most `places` digits behind the point: few enough that a double tells the
+// numbers near a bound from it.
+class Fractions {
+ public:
+  explicit Fractions(size_t places) : places_(places) {}
 
-// Fractions between two: digit by digit while they are the same.
-std::string fraction_between(std::string low, bool low_in, std::string high, bool high_in) {
-  const size_t size = std::max(low.size(), high.size());
-  low.resize(size, '0');
-  high.resize(size, '0');
-  std::vector<std::string> ways;
-  if (low == high) {
-    if (low_in && high_in) ways.push_back((size ? "\\." : "") + low);
-    return ways.empty() ? "" : ways[0];
-  }
-  const auto left = [&](size_t used) { return up_to(static_cast<size_t>(kFractionDigits) - used); };
-  size_t same = 0;
-  while (low[same] == high[same]) ++same;
-  const std::string head = "\\." + low.substr(0, same);
-  if (high[same] - low[same] > 1)
-    ways.push_back(head + range(static_cast<char>(low[same] + 1), static_cast<char>(high[same] - 1)) + left(same + 1));
-  for (size_t i = same + 1; i < size; ++i) {
-    if (low[i] < '9')
-      ways.push_back("\\." + low.substr(0, i) + range(static_cast<char>(low[i] + 1), '9') + left(i + 1));
-    if (high[i] > '0')
-      ways.push_back("\\." + high.substr(0, i) + range('0', static_cast<char>(high[i] - 1)) + left(i + 1));
-  }
-  ways.push_back("\\." + low + (low_in ? left(size) : left(size + 1) + "[1-9]"));
-  if (high_in) ways.push_back("\\." + high + str("0{0,", static_cast<size_t>(kFractionDigits) - size, "}"));
-  if (low_in && low.find_first_not_of('0') == std::string::npos) ways.push_back("");
-  return any_of(ways);
-}
 
-// Numbers without sign from low to high; high null: without end.
-std::vector<std::string> magnitudes(const Decimal& low, bool low_in, const Decimal* high, bool high_in) {
-  const uint64_t most = 999'999'999'999'999;
-  std::vector<std::string> ways;
-  const std::string any = str("(?:\\.[0-9]{1,", kFractionDigits, "})?");
-  if (high && high->whole == low.whole) {
-    const std::string f = fraction_between(low.fraction, low_in, high->fraction, high_in);
-    const bool one = low.fraction == high->fraction;
-    if (!f.empty() || (one && low_in && high_in)) ways.push_back(std::to_string(low.whole) + f);
+  // What may stand behind a whole part that equals the bound's: "" or ".digits".
+  std::string above(const std::string& f, bool included) const {
+    std::vector<std::string> ways;
+    if (f.empty()) return included ? any() : "\\." + not_zero(places_);
+    for (size_t i = 0; i < f.size(); ++i)
+      if (f[i] < '9')
+        ways.push_back("\\." + f.substr(0, i) + range(static_cast<char>(f[i] + 1), '9') +
+                       up_to(places_ - i - 1));
+    const size_t rest = places_ - f.size();
+    ways.push_back("\\." + f + (included ? up_to(rest) : not_zero(rest)));
+    return any_of(ways);
+  }
+  std::string below(const std::string& f, bool included) const {
+    std::vector<std::string> ways;
+    if (f.empty()) return included ? str("(?:\\.0{1,", places_, "})?") : "";
+    ways.push_back("");
+    for (size_t i = 0; i < f.size(); ++i) {
+      if (i > 0) ways.push_back("\\." + f.substr(0, i));
+      if (f[i] > '0')
+        ways.push_back("\\." + f.substr(0, i) + range('0', static_cast<char>(f[i] - 1)) +
+                       up_to(places_ - i - 1));
+    }
+    if (included) ways.push_back(str("\\.", f, "0{0,", places_ - f.size(), "}"));
+    return any_of(ways);
+  }
+
+  // Fractions between two: digit by digit while they are the same.
+  std::string between(std::string low, bool low_in, std::string high, bool high_in) const {
+    const size_t size = std::max(low.size(), high.size());
+    low.resize(size, '0');
+    high.resize(size, '0');
+    std::vector<std::string> ways;
+    if (low == high) {
+      if (low_in && high_in) ways.push_back((size ? "\\." : "") + low);
+      return ways.empty() ? "" : ways[0];
+    }
+    const auto left = [&](size_t used) { return up_to(places_ - used); };
+    size_t same = 0;
+    while (low[same] == high[same]) ++same;
+    const std::string head = "\\." + low.substr(0, same);
+    if (high[same] - low[same] > 1)
+      ways.push_back(head + range(static_cast<char>(low[same] + 1), static_cast<char>(high[same] - 1)) + left(same + 1));
+    for (size_t i = same + 1; i < size; ++i) {
+      if (low[i] < '9')
+        ways.push_back("\\." + low.substr(0, i) + range(static_cast<char>(low[i] + 1), '9') + left(i + 1));
+      if (high[i] > '0')
+        ways.push_back("\\." + high.substr(0, i) + range('0', static_cast<char>(high[i] - 1)) + left(i + 1));
+    }
+    ways.push_back("\\." + low + (low_in ? left(size) : not_zero(places_ - size)));
+    if (high_in) ways.push_back("\\." + high + str("0{0,", places_ - size, "}"));
+    if (low_in && low.find_first_not_of('0') == std::string::npos) ways.push_back("");
+    return any_of(ways);
+  }
+
+  // Numbers without sign from low to high; high null: without end.
+  std::vector<std::string> magnitudes(const Decimal& low, bool low_in, const Decimal* high, bool high_in) const {
+    const uint64_t most = 999'999'999'999'999;
+    std::vector<std::string> ways;
+    if (high && high->whole == low.whole) {
+      const std::string f = between(low.fraction, low_in, high->fraction, high_in);
+      const bool one = low.fraction == high->fraction;
+      if (!f.empty() || (one && low_in && high_in)) ways.push_back(std::to_string(low.whole) + f);
+      return ways;
+    }
+    ways.push_back(std::to_string(low.whole) + above(low.fraction, low_in));
+    const uint64_t last = high ? high->whole : most + 1;
+    if (last > low.whole + 1) ways.push_back(naturals(low.whole + 1, last - 1) + any());
+    if (high && (high_in || !high->fraction.empty()))
+      ways.push_back(std::to_string(high->whole) + below(high->fraction, high_in));
     return ways;
   }
-  ways.push_back(std::to_string(low.whole) + fraction_above(low.fraction, low_in));
-  const uint64_t last = high ? high->whole : most + 1;
-  if (last > low.whole + 1) ways.push_back(naturals(low.whole + 1, last - 1) + any);
-  if (high && (high_in || !high->fraction.empty()))
-    ways.push_back(std::to_string(high->whole) + fraction_below(high->fraction, high_in));
-  return ways;
-}
+
+ private:
+  std::string any() const { return str("(?:\\.[0-9]{1,", places_, "})?"); }
+  std::string not_zero(size_t most) const { return str("0{0,", most - 1, "}[1-9][0-9]{0,3}"); }
+  const size_t places_;
+};
 
 }  // namespace
 
@@ -167,17 +177,14 @@ std::string number_pattern(const Bound* min, const Bound* max, const std::string
   const bool low_in = min && min->included, high_in = max && max->included;
   if (low > high || (low == high && !(low_in && high_in))) return "[^\\s\\S]";
   std::vector<std::string> ways;
-  const Decimal zero;
-  if (high > 0 || (high == 0 && high_in)) {
-    const Decimal from = low > 0 ? decimal(low, where) : zero;
-    const Decimal to = max ? decimal(high, where) : zero;
-    for (auto& w : magnitudes(from, low > 0 || low < 0 || low_in || !min, max ? &to : nullptr, high_in)) ways.push_back(w);
-  }
-  if (low < 0) {
-    const Decimal from = high < 0 ? decimal(high, where) : zero;
-    const Decimal to = min ? decimal(low, where) : zero;
-    for (auto& w : magnitudes(from, high < 0 && high_in, min ? &to : nullptr, low_in)) ways.push_back("-" + w);
-  }
+  const Decimal zero, least = min ? decimal(low, where) : zero, most = max ? decimal(high, where) : zero;
+  const size_t whole = std::to_string(std::max(least.whole, most.whole)).size();
+  const Fractions numbers(std::max(std::min<size_t>(12, kSignificant - whole), std::max(least.fraction.size(), most.fraction.size()) + 1));
+  if (high > 0 || (high == 0 && high_in))
+    ways = numbers.magnitudes(low > 0 ? least : zero, low != 0 || low_in, max ? &most : nullptr, high_in);
+  if (low < 0)
+    for (const auto& w : numbers.magnitudes(high < 0 ? most : zero, high < 0 && high_in, min ? &least : nullptr, low_in))
+      ways.push_back("-" + w);
   return ways.empty() ? "[^\\s\\S]" : any_of(ways);
 }
 

@@ -14,9 +14,7 @@ struct Bound {
   double value;
   bool included = true;
 };
-// Numbers without exponent, of at most kFractionDigits digits behind the point. Fault::Usage when a bound is too large or
-// too fine to be told apart in decimal digits.
-constexpr int kFractionDigits = 12;
+// Numbers without exponent. Fault::Usage when a bound has too many digits for a double to tell its neighbours from it.
 std::string number_pattern(const Bound* min, const Bound* max, const std::string& where);
 
 }  // namespace apus::guide

@@ -108,7 +108,10 @@ class Parser {
       } else if (eat("?")) {
         max = 1;
       } else if (eat("{")) {
-        const bool counted = number(min) && (max = min, !eat(",") || (max = kUnlimited, number(max), true)) && eat("}");
+        bool counted = number(min);
+        max = min;
+        if (counted && eat(",") && !number(max)) max = kUnlimited;
+        counted = counted && eat("}");
         if (!counted) {  // not a count: the brace is a character
           at_ = begin;
           return e;
