@@ -16,7 +16,7 @@ Tables::Tables(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const Voc
     : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)) {
   find_classes();
   states_.emplace_back();  // kDead
-  states_[kDead].next.assign(byte_of_class_.size(), kDead);
+  next_.assign(byte_of_class_.size(), kDead);
   frames_.push_back({0, Grammar::kReturn, 0, 0});
 }
 
@@ -108,14 +108,15 @@ uint32_t Tables::close() {
   require(state_bytes_ < kMaxBytesAtOnce, Fault::Usage, "the pattern or schema is too ambiguous: one token takes more than ",
           kMaxBytesAtOnce >> 20, " MiB of states");
   state_bytes_ += sizeof(State) + threads.size() * sizeof(Thread) + byte_of_class_.size() * 4 + 64;
-  states_.push_back({std::move(threads), complete, std::vector<uint32_t>(byte_of_class_.size(), kUnknown)});
+  states_.push_back({std::move(threads), complete});
+  next_.resize(next_.size() + byte_of_class_.size(), kUnknown);
   state_by_hash_.emplace(hash, id);
   return id;
 }
 
 uint32_t Tables::next(uint32_t state, uint8_t byte) {
-  const uint16_t c = class_of_[byte];
-  if (states_[state].next[c] != kUnknown) return states_[state].next[c];
+  const size_t cell = state * byte_of_class_.size() + class_of_[byte];
+  if (next_[cell] != kUnknown) return next_[cell];
   for (size_t i = 0; i < states_[state].threads.size(); ++i) {
     const Thread t = states_[state].threads[i];
     const NodeData& data = (*grammar_)[t.node];
@@ -123,7 +124,7 @@ uint32_t Tables::next(uint32_t state, uint8_t byte) {
     if (data.kind == NodeData::Bytes && data.low <= byte && byte <= data.high) follow(data.next, t.frame);
   }
   const uint32_t to = close();
-  states_[state].next[c] = to;
+  next_[cell] = to;
   return to;
 }
 
@@ -182,10 +183,11 @@ void Tables::walk(uint32_t state, std::vector<uint64_t>& out) {
   std::array<uint32_t, Vocabulary::kLongest + 1> at;
   at[0] = state;
   const auto& places = vocabulary_->places();
+  const size_t classes = byte_of_class_.size();
   for (uint32_t i = 0; i < places.size();) {
     const auto& place = places[i];
     const uint32_t before = at[place.depth - 1u];
-    uint32_t to = states_[before].next[class_of_[place.byte]];
+    uint32_t to = next_[before * classes + class_of_[place.byte]];
     if (to == kUnknown) to = next(before, place.byte);
     if (to == kDead) {
       i = place.end;

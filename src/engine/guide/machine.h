@@ -56,7 +56,6 @@ class Tables {
   struct State {
     std::vector<Thread> threads;  // sorted; all wait for a byte or a token
     bool complete = false;
-    std::vector<uint32_t> next;   // by class of bytes
   };
 
   void find_classes();
@@ -75,6 +74,7 @@ class Tables {
 
   std::mutex mutex_;  // of all below
   std::vector<State> states_;
+  std::vector<uint32_t> next_;  // [state][class of bytes]
   std::unordered_multimap<uint64_t, uint32_t> state_by_hash_;
   std::vector<Frame> frames_;  // 0: outside of every call
   std::unordered_map<FrameKey, uint32_t, FrameHash> frame_ids_;
