@@ -19,10 +19,16 @@ struct Memory {
   int64_t total = 0, free = 0, peak = 0;  // bytes; peak since reset_peak()
 };
 
+class Store;  // device/store.h
+
+// How the ranks of a communicator find each other.
 struct Rendezvous {
-  std::string address = "127.0.0.1";
-  int port = 29500, rank = 0, world = 1;
-  int timeout_s = 600;
+  std::string address = "127.0.0.1";  // of the first rank
+  int rank = 0, world = 1;
+  double timeout_s = 600;             // of every wait
+  std::shared_ptr<Store> store;
+  std::string group = "world";        // a name of its own for every communicator that is made
+  int device_index = 0;               // of this rank
 };
 
 class DeviceKind {
