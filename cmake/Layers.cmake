@@ -26,6 +26,7 @@ set(APUS_HOST_FILES
     engine/generation_config.cpp
     engine/sampling_rules.cpp
     engine/scheduler.cpp
+    models/config.cpp
     models/presets.cpp
     tensor/disk_type.cpp
     tensor/safetensors_header.cpp
