@@ -71,7 +71,7 @@ int run_deploy(const DeployOptions& o) {
   for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
   const StopFlag stop;
   const auto workers = std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
-  const auto api = std::make_shared<Api>(ApiSpec{.api_key = o.api_key.value_or(""), .allowed_origins = o.allowed_origins, .verbose = o.verbose,
+  const auto api = std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins}, .verbose = o.verbose,
                                                  .request_log = o.request_log, .result_path = o.result_path},
                                          service_spec(o, in), workers);
   HttpServer server(server_spec(o), api);

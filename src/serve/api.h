@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/lines.h"
+#include "serve/access.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/service.h"
@@ -18,8 +19,7 @@
 namespace apus {
 
 struct ApiSpec {
-  std::string api_key;                       // empty: everybody may ask
-  std::vector<std::string> allowed_origins;  // of browsers' pages; "*": all; empty: none (CORS off)
+  Access access;
   bool verbose = true;                       // a log line for each request
   std::string request_log;                   // JSONL file of requests; empty: none
   std::string result_path;                   // JSONL file of answers; empty: none
@@ -60,9 +60,6 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   using Routes = std::map<std::string, Route>;
   static const Routes& routes();
   static const Routes::value_type* find(const HttpCall& call);  // null: there is nothing at this path
-  void check_key(const HttpCall& call) const;
-  HttpAnswer error_answer(const HttpCall& call, const ApiError& error) const;
-  void allow_origin(const HttpCall& call, HttpAnswer& answer) const;
   void run(Handler handler, const Exchange& e);
   void finished(const HttpCall& call, const GenerationNotes& notes, int status, int64_t bytes, double seconds);
   void generate(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);

@@ -16,7 +16,7 @@ namespace apus {
 struct HttpCall {
   std::string id;    // X-Request-Id: the client's, or made here
   std::string peer;  // address and port
-  std::string method, path, query, body;
+  std::string method, target, path, query, body;  // target: as it was sent; path: decoded, without the query
   std::map<std::string, std::string> headers;  // names in lower case
   std::string header(const std::string& name) const {
     const auto it = headers.find(name);

@@ -164,8 +164,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   }
 
   void header_there(ErrorCode code) {
-    const bool complete = parser_->is_header_done();
-    if (complete) take_header();
+    if (parser_->is_header_done() || code == http::error::body_limit) take_header();
     if (code) return broken(code);
     begin_answer();
     if (auto refused = shared_->service->admit(*call_)) {

@@ -146,7 +146,7 @@ TEST(ServeApi, FormsBecomeConstraints) {
     post(*api, "/v1/chat/completions", question(more));
     return s.engine.seen().back();
   };
-  EXPECT_FALSE(request({}).constraint);
+  EXPECT_FALSE(request(Json::object()).constraint);
   EngineRequest r = request({{"guided_choice", {"yes", "no"}}});
   EXPECT_TRUE(fits(s, r, "yes"));
   EXPECT_FALSE(fits(s, r, "maybe"));
@@ -262,7 +262,7 @@ TEST(ServeApi, Errors) {
   EXPECT_EQ(post(*api, "/v1/chat/completions", longer, 400)["error"]["code"], "context_length_exceeded");
   longer["messages"][0]["content"] = std::string(10 << 20, 'x');
   EXPECT_EQ(post(*api, "/v1/chat/completions", longer, 400)["error"]["code"], "context_length_exceeded");
-  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_regex", "a{5,1"}}), 400)["error"]["param"], "guided_regex");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_regex", "a("}}), 400)["error"]["param"], "guided_regex");
   EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_json", {{"type", "nothing"}}}}), 400)["error"]["param"], "guided_json");
   EXPECT_EQ(s.engine.seen().size(), 0u);
 }
@@ -282,7 +282,7 @@ TEST(ServeApi, AFailingStep) {
 
 TEST(ServeApi, KeysQueueAndDraining) {
   Served s;
-  const auto api = s.api({.api_key = "secret", .verbose = false});
+  const auto api = s.api({.access = {.api_key = "secret"}, .verbose = false});
   const std::string body = question().dump();
   HttpAnswer a = ask(*api, "POST", "/v1/chat/completions", body);
   EXPECT_EQ(a.status, 401);
@@ -336,7 +336,7 @@ TEST(ServeApi, Adapters) {
   Served s;
   const auto open = s.api();
   EXPECT_EQ(ask(*open, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "/x"})").status, 403) << "nobody names folders without a key";
-  const auto api = s.api({.api_key = "k", .verbose = false});
+  const auto api = s.api({.access = {.api_key = "k"}, .verbose = false});
   const std::map<std::string, std::string> key = {{"x-api-key", "k"}};
   EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 200);
   EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 400);
@@ -398,7 +398,7 @@ TEST(ServeApi, OriginsAndLogs) {
   Served s;
   EXPECT_EQ(ask(*s.api(), "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 405) << "off by default";
   const auto path = std::filesystem::temp_directory_path() / str("apus-serve-log-", ::getpid());
-  const auto api = s.api({.allowed_origins = {"https://x"}, .verbose = false, .request_log = path.string()});
+  const auto api = s.api({.access = {.allowed_origins = {"https://x"}}, .verbose = false, .request_log = path.string()});
   EXPECT_EQ(ask(*api, "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 204);
   const HttpAnswer a = ask(*api, "GET", "/v1/models", "", {{"origin", "https://x"}});
   EXPECT_EQ(a.headers[0].second, "https://x");

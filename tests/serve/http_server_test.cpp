@@ -148,7 +148,7 @@ TEST(HttpServer, ChunkedStreamAndRequestIds) {
 }
 
 TEST(HttpServer, WhatIsNoRequest) {
-  Listening l({.body_limit = 1 << 20}, {.api_key = "k", .verbose = false});
+  Listening l({.body_limit = 1 << 20}, {.access = {.api_key = "k"}, .verbose = false});
   const auto answered = [&](const std::string& bytes) {
     Client c(l.server.port());
     c.send(bytes);
