@@ -30,12 +30,9 @@ Json token_json(const Tokenizer& tokenizer, int32_t id, float logprob) {
   return {{"token", bytes}, {"logprob", logprob}, {"bytes", std::move(list)}};
 }
 
-// As in `swift infer`: beside the model, in a file named after the time. An unfinished one is gone on with by naming it.
-std::string default_result_path(const fs::path& model) { return (model / "infer_result" / (local_time("%Y%m%d-%H%M%S") + ".jsonl")).string(); }
-
 int run_infer(const InferOptions& o) {
   std::string result_path = o.result_path;
-  if (result_path.empty() && !o.interactive()) result_path = default_result_path(o.model);
+  if (result_path.empty() && !o.interactive()) result_path = default_result_path(o);
   if (!result_path.empty() && result_path != "-" && fs::path(result_path).has_parent_path())
     make_writable_dir(fs::path(result_path).parent_path());  // said before the model is loaded
   EngineOptions engine = o;

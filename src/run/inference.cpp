@@ -70,6 +70,21 @@ SamplingWishes sampling_wishes(const GenerationOptions& g) {
   return w;
 }
 
+namespace {
+constexpr const char* kGiven = "default";  // the adapter that the model was loaded with
+
+AdapterHooks adapter_hooks(const LoadedModel& loaded, const std::string& folder, bool with_adapter) {
+  AdapterHooks hooks;
+  if (with_adapter) hooks.always = kGiven;
+  hooks.load = [model = loaded.model.get(), type = loaded.dtype, folder](const std::string& name, const std::string& dir) {
+    require(name != kGiven, Fault::Usage, "an adapter cannot be named '", kGiven, "'; choose another name");
+    load_adapter_beside(*model, dir, name, type, [&](const std::string& weight) { return TensorFolder(folder).tensor(weight); });
+  };
+  hooks.unload = [model = loaded.model.get()](const std::string& name) { detach_adapter(*model, name); };
+  return hooks;
+}
+}  // namespace
+
 Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine) {
   Inference in;
   in.tokenizer = Tokenizer::load(model.model);
@@ -84,7 +99,7 @@ Inference open_inference(const ModelOptions& model, const std::string& adapter, 
   const EngineSpec spec = engine_spec(engine, model);
   if (spec.max_model_len > in.loaded.max_positions)
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions, " positions that the checkpoint was made for");
-  in.engine = std::make_unique<Engine>(*in.loaded.model, in.loaded.options(), spec);
+  in.engine = std::make_unique<Engine>(*in.loaded.model, in.loaded.options(), spec, adapter_hooks(in.loaded, model.model, !adapter.empty()));
   return in;
 }
 
