@@ -9,6 +9,8 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "run/inference.h"
+#include "run/prediction.h"
 #include "run/runner.h"
 #include "run/train_data.h"
 #include "run/tuned_model.h"
@@ -23,7 +25,7 @@ namespace fs = std::filesystem;
 namespace {
 
 fs::path run_folder(const SftOptions& o) {
-  const fs::path model = fs::path(o.model).lexically_normal();
+  const fs::path model = fs::path(o.model_name).lexically_normal();
   const std::string name = model.filename().empty() ? model.parent_path().filename() : model.filename();
   const fs::path root =
       fs::absolute(o.output_dir ? fs::path(*o.output_dir) : fs::path("output") / name).lexically_normal();
@@ -43,7 +45,8 @@ int64_t interval(double steps, int64_t total) {
 }
 
 std::string metric_name(const SftOptions& o) {
-  const std::string name = o.metric_for_best_model.value_or("loss");
+  const char* const otherwise = !o.predict_with_generate ? "loss" : o.eval_metric == "acc" ? "acc" : "rouge-l";
+  const std::string name = o.metric_for_best_model.value_or(otherwise);
   return name.rfind("eval_", 0) == 0 ? name : "eval_" + name;
 }
 
@@ -121,6 +124,28 @@ void say_result(const TrainResult& r, const RunLog& log) {
   log_info("images_dir: ", log.images_dir().string());
 }
 
+std::function<Json()> prediction(const SftOptions& o, const TrainData& data, const TunedModel& tuned, at::Device device,
+                                 Comm& comm, const fs::path& run_dir) {
+  if (!o.predict_with_generate) return {};
+  if (!data.eval) {
+    log_warning("--predict_with_generate: there are no validation rows; give --val_dataset or --split_dataset_ratio");
+    return {};
+  }
+  const auto tokenizer = Tokenizer::load(o.model);
+  Sampling sampling = resolve(sampling_wishes(o), {});
+  sampling.seed = static_cast<uint64_t>(o.seed);
+  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, chat_spec(o)));
+  const auto answer = std::make_shared<Prediction>(
+      Prediction::Parts{.model = *tuned.model,
+                        .options = at::TensorOptions().dtype(tuned.dtype).device(device),
+                        .rows = *data.eval,
+                        .data_ranks = comm,
+                        .tokenizer = tokenizer,
+                        .sampling = sampling,
+                        .file = comm.rank() == 0 ? run_dir / "predict.jsonl" : fs::path()});
+  return [answer] { return (*answer)(); };
+}
+
 void check_before_loading(const SftOptions& o, const OptimizerSpec& spec) {
   // What can be known without the model is checked without it.
   make_schedule({.type = o.lr_scheduler_type, .base_lr = o.lr(), .total_steps = 1000, .warmup_steps = 0},
@@ -182,7 +207,7 @@ int run_sft(const SftOptions& o) {
                    .log = &log,
                    .device = device.device,
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o); },
-                   .evaluate_more = {},
+                   .evaluate_more = prediction(o, data, tuned, device.device, *comm, run_dir),
                    .stop = &stop},
                   trainer_options(o, data, *tuned.model, run_dir, comm->size()));
   if (!o.resume_from_checkpoint.empty() && !(o.resume_only_model && o.ignore_data_skip)) {

@@ -21,4 +21,8 @@ struct TrainData {
 TrainData open_train_data(const SftOptions& options, const std::filesystem::path& model_dir,
                           const std::filesystem::path& run_dir);
 
+// Encodes the rows once for many runs: <folder>/train, and <folder>/val where there are rows for validation.
+void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
+                      const std::filesystem::path& model_dir, const std::filesystem::path& folder);
+
 }  // namespace apus
