@@ -18,16 +18,16 @@ Eva Felix Greta Hugo""".split()
 FACTS = {  # values, wordings of the text (the first is also the answer's), questions
     "town": ("Paris London Rome Berlin Madrid Vienna Oslo Dublin Lisbon Athens".split(),
              ["The home of {0} is {1}.", "They say that {0} lives in {1}."],
-             ["Where does {0} live?", "In which town do I find {0}?"]),
+             ["Where is the home of {0}?", "What is the town that {0} lives in?"]),
     "job": ("baker teacher doctor farmer painter driver sailor cook smith nurse".split(),
             ["The job of {0} is {1}.", "They say that {0} works as {1}."],
-            ["What does {0} work as?", "How does {0} earn money?"]),
+            ["What is the job of {0}?", "What is it that {0} works as?"]),
     "pet": ("dog cat horse bird fish rabbit goat sheep cow duck".split(),
             ["The pet of {0} is {1}.", "They say that {0} keeps a {1}."],
-            ["Which animal does {0} have?", "What runs in the garden of {0}?"]),
+            ["What is the pet of {0}?", "Which animal is it that {0} keeps?"]),
     "hat": ("red blue green yellow white black brown pink gray orange".split(),
             ["The hat of {0} is {1}.", "They say that {0} wears {1}."],
-            ["What color is the hat of {0}?", "Which color does {0} wear?"]),
+            ["What color is the hat of {0}?", "What is the color that {0} wears?"]),
 }
 ROUNDS = 20    # times that every fact is told
 HELD_OUT = 10  # people
