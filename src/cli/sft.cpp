@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -20,6 +21,14 @@ int64_t SftOptions::accumulation(int64_t ranks) const {
   const int64_t rows = per_device_train_batch_size * ranks;
   return gradient_accumulation_steps.value_or(std::max<int64_t>(1, (16 + rows - 1) / rows));
 }
+
+fs::path SftOptions::output_root() const {
+  const fs::path dir = fs::path(model_name).lexically_normal();
+  const fs::path name = dir.filename().empty() ? dir.parent_path().filename() : dir.filename();
+  return fs::absolute(output_dir ? fs::path(*output_dir) : "output" / name).lexically_normal();
+}
+
+fs::path SftOptions::ranks_dir() const { return output_root() / "logs" / local_time("%Y%m%d-%H%M%S"); }
 
 void SftOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);

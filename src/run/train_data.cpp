@@ -71,7 +71,7 @@ DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
   return d;
 }
 
-TrainingDataOptions data_options(const SftOptions& o) {
+TrainingDataOptions data_options(const SftOptions& o, DataShare share) {
   TrainingDataOptions d;
   d.datasets = dataset_options(o, o);
   d.cached = o.cached_dataset, d.cached_validation = o.cached_val_dataset;
@@ -83,7 +83,10 @@ TrainingDataOptions data_options(const SftOptions& o) {
                .strategy = packing_named(o.packing_strategy),
                .group_by_length = o.group_by_length,
                .shuffle = o.train_dataloader_shuffle,
-               .seed = static_cast<uint64_t>(o.data_seed)};
+               .seed = static_cast<uint64_t>(o.data_seed),
+               .rank = share.rank,
+               .ranks = share.ranks,
+               .even = false};  // every row once, as with one process; the trainer knows that a rank may have one less
   d.validation_batch_size = o.per_device_eval_batch_size;
   return d;
 }
@@ -106,9 +109,9 @@ struct Keep {
 };
 
 std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOptions& data, const fs::path& model_dir,
-                                   const fs::path& rejected) {
+                                   RejectLog::Spec rejects) {
   auto keep = std::make_shared<Keep>(
-      RejectLog::Spec{.file = rejected, .strict = data.strict},
+      std::move(rejects),
       Encoder(Tokenizer::load(model_dir), chat_template(prompt, model_dir), encode_options(prompt, data)));
   keep->encoder.on_remark(
       [log = &keep->rejects](const Origin& origin, const std::string& text) { log->remark(origin, text); });
@@ -117,19 +120,20 @@ std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOpti
 
 }  // namespace
 
-TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir) {
-  const auto keep = open_encoder(o, o, model_dir, run_dir / "rejected.jsonl");
-  TrainingData data = prepare_training_data(data_options(o), keep->encoder, keep->rejects);
+TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
+  const bool first = share.rank == 0;  // all ranks read the same rows; one speaks of them
+  const auto keep = open_encoder(o, o, model_dir, {.file = first ? run_dir / "rejected.jsonl" : fs::path(), .strict = o.strict, .shown = first ? 20 : 0});
+  TrainingData data = prepare_training_data(data_options(o, share), keep->encoder, keep->rejects);
 
   if (data.first) log_info(sample_dump(*data.first, keep->encoder.tokenizer()));
   TrainData out;
   if (data.report) {
     log_info(report_text(*data.report));
-    plot_lengths(*data.report, run_dir);
+    if (first) plot_lengths(*data.report, run_dir);
     out.train_text = length_line(*data.report);
   }
   if (data.validation_report) out.eval_text = length_line(*data.validation_report);
-  if (o.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.val_dataset.empty())
+  if (first && o.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.val_dataset.empty())
     save_rows(*data.rows, data.validation_rows, run_dir / "val_dataset.jsonl");
   out.exact = {{"dataset", o.dataset},
                {"cached_dataset", o.cached_dataset},
@@ -148,7 +152,7 @@ TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const 
 void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
                       const fs::path& model_dir, const fs::path& folder) {
   make_writable_dir(folder);
-  const auto keep = open_encoder(prompt, data, model_dir, folder / "rejected.jsonl");
+  const auto keep = open_encoder(prompt, data, model_dir, {.file = folder / "rejected.jsonl", .strict = data.strict});
   const Datasets sets = load_datasets(dataset_options(data, hub), keep->rejects);
   const auto write = [&](const std::vector<int64_t>& rows, const char* part, const char* title) {
     if (rows.empty()) return;
