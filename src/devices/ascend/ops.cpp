@@ -31,7 +31,9 @@ std::map<std::string, std::string> register_all() {
       const bool all = std::all_of(n.vendor.begin(), n.vendor.end(), [](const std::string& name) { return VendorOp(name).present(); });
       if (!all || done.count(n.op) || left_to_reference(n.op)) continue;
       n.add(*library, n.op);
-      done[n.op] = join(n.vendor, " + ");
+      std::vector<std::string> plain;
+      for (const std::string& name : n.vendor) plain.push_back(name.substr(name.find("::") + 2));
+      done[n.op] = join(plain, " + ");
     }
   log_debug(done.size(), " operators are the vendor's");
   return done;
