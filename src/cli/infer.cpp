@@ -53,9 +53,7 @@ std::vector<std::string> kept_rows(const std::filesystem::path& checkpoint) {
           " kept no rows for validation (it had neither --val_dataset nor --split_dataset_ratio); give --val_dataset");
   return {split.string()};
 }
-}  // namespace
 
-namespace {
 // What only a model of this program's own can do.
 void check_client(const InferOptions& o) {
   require(!o.interactive(), Fault::Usage, "--infer_backend client answers rows: give them by --val_dataset");
@@ -70,6 +68,7 @@ void check_client(const InferOptions& o) {
 
 void InferOptions::resolve(OptionTable& v) {
   AdapterOptions::resolve(v, *this);
+  if (!client()) ModelOptions::resolve();  // there it is a name of the server's
   TemplateOptions::resolve(v);
   if (load_data_args && val_dataset.empty()) val_dataset = kept_rows(adapters.empty() ? model : adapters.front());
   if (infer_backend == "transformers") infer_backend = "pt";

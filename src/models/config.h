@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads config.json in the spellings transformers has used: flat and nested (text_config), rope_scaling and rope_parameters,
-// torch_dtype and dtype.
+// torch_dtype and dtype. Config itself knows no tensor library; config_rules.cpp holds what does.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "nn/rope.h"
 
 namespace apus {
+
+struct RopeSpec;  // nn/rope.h
 
 class Config {
  public:
