@@ -83,6 +83,7 @@ void DeployOptions::resolve(OptionTable& v) {
     for (const auto& [name, dir] : named) require(is_adapter_dir(dir), Fault::Usage, "--adapters ", name, "=", dir, " holds no adapter_config.json");
     if (model.empty()) model = read_adapter_config(named.front().second).base_model;
   }
+  if (!upstream()) ModelOptions::resolve();  // there it may be a name that the other program knows
   TemplateOptions::resolve(v);
   if (infer_backend == "transformers") infer_backend = "pt";
   if (!api_key)
