@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -26,6 +27,48 @@ std::vector<Failure> read_failures() {
     all.push_back(std::move(failure));
   }
   return all;
+}
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// The longest text that every match contains, as far as it can be told at a glance: outside of groups, classes and what may
+// be absent. Empty when in doubt.
+std::string literal_in(const std::string& expression) {
+  std::string longest, run;
+  int depth = 0;
+  const auto end_run = [&] {
+    if (run.size() > longest.size()) longest = run;
+    run.clear();
+  };
+  for (size_t i = expression.starts_with("(?i)") ? 4 : 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    if (c == '\\' && i + 1 < expression.size()) {
+      const char next = expression[++i];
+      if (depth == 0 && !std::isalnum(static_cast<unsigned char>(next))) run += next;
+      else end_run();
+    } else if (c == '[') {
+      end_run();
+      i = std::min(expression.find(']', i + 2), expression.size());
+    } else if (c == '(' || c == ')') {
+      end_run();
+      depth += c == '(' ? 1 : -1;
+    } else if (c == '|' && depth == 0) {
+      return "";
+    } else if (c == '?' || c == '*' || c == '{') {  // the one before may be absent
+      if (!run.empty()) run.pop_back();
+      end_run();
+      if (c == '{') i = std::min(expression.find('}', i), expression.size());
+    } else if (c == '.' || c == '+' || c == '^' || c == '$') {
+      end_run();
+    } else if (depth == 0) {
+      run += c;
+    }
+  }
+  end_run();
+  return lower_case(longest);
 }
 
 bool speaks_of_error(const std::string& text) {
@@ -88,6 +131,12 @@ struct Ends {
 };
 }  // namespace
 
+LinePattern::LinePattern(const std::string& expression, const std::string& where) : pattern(expression, where), literal(literal_in(expression)) {}
+
+bool LinePattern::found_in(const std::string& line, const std::string& lower) const {
+  return lower.find(literal) != std::string::npos && pattern.found_in(line);
+}
+
 const std::vector<Failure>& known_failures() {
   static const std::vector<Failure> all = read_failures();
   return all;
@@ -112,8 +161,9 @@ std::string plain_line(std::string_view text, size_t longest) {
 void LogMatcher::line(std::string_view raw, int64_t number) {
   const std::string text = plain_line(raw);
   if (text.empty()) return;
+  const std::string lower = lower_case(text);
   for (const Failure& failure : known_failures()) {
-    const bool found = std::any_of(failure.match.begin(), failure.match.end(), [&](const Pattern& p) { return p.found_in(text); });
+    const bool found = std::any_of(failure.match.begin(), failure.match.end(), [&](const LinePattern& p) { return p.found_in(text, lower); });
     if (!found) continue;
     const double bonus = ends_traceback(text) ? 0.5 : 0;
     const auto before = std::find_if(findings_.begin(), findings_.end(), [&](const Finding& f) { return f.failure == &failure; });

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -110,9 +110,9 @@ TEST(Failures, HugeLogsAreBounded) {
     for (int i = 0; i < 400000; ++i) out << "step " << i << " of many, with a line of the usual length and a loss of 1." << i << "\n";  // 30 MB
     out << "RuntimeError: Torch not compiled with CUDA enabled";
   }
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: other work on the machine does not count
   const Explanation e = explain_log(path);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 10);
   EXPECT_TRUE(e.middle_skipped);
   EXPECT_EQ(e.lines, 400002);
   ASSERT_EQ(e.findings.size(), 2u);
