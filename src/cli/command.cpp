@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/wrap.h"
+#include "dist/launcher.h"
 
 namespace apus {
 
@@ -66,6 +67,7 @@ std::string overview(const std::vector<const Command*>& commands, const std::str
   out += str("\nUsage: ", program, " COMMAND [FILE.yaml] [--option value ...]\n");
   std::string group;
   for (const Command* command : commands) {
+    if (command->info.group.empty()) continue;
     if (command->info.group != group) out += str("\n", group = command->info.group, "\n");
     out += two_columns(command->info.name, command->info.summary, 18, columns);
   }
@@ -97,6 +99,12 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   if (print_config) {
     std::fputs((json_text(table.json(), 2) + "\n").c_str(), stdout);
     return 0;
+  }
+  if (const auto plan = read_launch(process_environment())) {
+    std::vector<std::string> argv = {program, command.info.name};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    if (instance->ranks_dir) return launch({.plan = *plan, .argv = argv, .log_dir = instance->ranks_dir()});
+    log_warning("NPROC_PER_NODE and NNODES are not used: apus ", command.info.name, " runs as one process");
   }
   return instance->run();
 }

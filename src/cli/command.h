@@ -6,9 +6,11 @@
 //
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's args.json,
 // read files that options name) and `check() const` (rules across options, throwing Fault::Usage). Both run before any
-// device is opened or model is read.
+// device is opened or model is read. A command that can run as several processes has `ranks_dir() const`: the folder for
+// the output of all but the first.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -21,7 +23,7 @@ namespace apus {
 
 struct CommandInfo {
   std::string name;                   // "merge-lora"; underscores typed by the user are hyphens
-  std::string group;                  // heading in `apus --help`: Train, Run, Model, Machine
+  std::string group;                  // heading in `apus --help`: Train, Run, Model, Machine; empty: not shown
   std::string summary;                // one line
   std::vector<std::string> examples;  // without the program's name: "infer --model DIR"
   std::vector<std::string> aliases = {};
@@ -34,6 +36,7 @@ struct Command {
     OptionTable table;
     std::function<void(OptionTable&)> resolve;
     std::function<void()> check;
+    std::function<std::filesystem::path()> ranks_dir;  // empty: one process
     std::function<int()> run;
   };
   std::function<std::unique_ptr<Instance>()> make;
@@ -54,6 +57,7 @@ struct RegisterCommand {
       instance->check = [options] {
         if constexpr (requires { options->check(); }) options->check();
       };
+      if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
       instance->run = [options, run] { return run(*options); };
       return instance;
     }});

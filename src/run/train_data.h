@@ -17,8 +17,17 @@ struct TrainData {
   std::string train_text, eval_text;         // "Dataset Token Length: ...", for the log and its last object
 };
 
-// `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`.
+struct DataShare {  // micro-batch k belongs to rank k % ranks
+  int64_t rank = 0, ranks = 1;
+};
+
+// `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`, from
+// the first rank only.
 TrainData open_train_data(const SftOptions& options, const std::filesystem::path& model_dir,
-                          const std::filesystem::path& run_dir);
+                          const std::filesystem::path& run_dir, DataShare share = {});
+
+// Encodes the rows once for many runs: <folder>/train, and <folder>/val where there are rows for validation.
+void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
+                      const std::filesystem::path& model_dir, const std::filesystem::path& folder);
 
 }  // namespace apus

@@ -9,10 +9,12 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
 #include "ascendcl.h"
+#include "sim_ops.h"
 
 namespace {
 
@@ -282,22 +284,64 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>()); }
 
+// ---- the vendor's operators: declared, computed on the host, and present for the device
+
+std::string name_of(const sim::Operator& op) { return std::string(op.schema, std::strchr(op.schema, '(')); }
+
+const std::vector<sim::Operator>& vendor_operators() {
+  static const std::vector<sim::Operator> all = [] {
+    const char* list = std::getenv("APUS_SIM_WITHOUT");
+    const std::string without = "," + std::string(list ? list : "") + ",";
+    std::vector<sim::Operator> out;
+    for (const auto& group : {sim::attention_operators(), sim::other_operators()})
+      for (const sim::Operator& op : group)
+        if (without.find("," + name_of(op) + ",") == std::string::npos) out.push_back(op);
+    return out;
+  }();
+  return all;
+}
+
+struct VendorKernel final : c10::OperatorKernel {
+  explicit VendorKernel(sim::Kernel k) : kernel(k) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    sim::Args args(op, *stack);
+    kernel(args);
+  }
+  sim::Kernel kernel;
+};
+
+TORCH_LIBRARY(npu, m) {
+  for (const sim::Operator& op : vendor_operators()) m.def(op.schema);
+}
+TORCH_LIBRARY_IMPL(npu, CPU, m) {
+  for (const sim::Operator& op : vendor_operators())
+    m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<VendorKernel>(op.kernel)));
+}
+TORCH_LIBRARY_IMPL(npu, PrivateUse1, m) {
+  for (const sim::Operator& op : vendor_operators()) m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
+
 }  // namespace
 
 // ---- the functions a host program looks up by their mangled names
 
+#define APUS_EXPORTED __attribute__((visibility("default")))
+
+#ifdef APUS_SIM_SELF_BUILT  // pip's build lacks it
 namespace torch_npu {
-__attribute__((visibility("default"))) void init_npu(c10::DeviceIndex device) {
+APUS_EXPORTED void init_npu(c10::DeviceIndex device) {
   aclInit(nullptr);
   TORCH_CHECK(aclrtSetDevice(device) == ACL_SUCCESS, "NPU error: invalid device id ", static_cast<int>(device));
 }
-__attribute__((visibility("default"))) void finalize_npu() {}
+APUS_EXPORTED void finalize_npu() {}
 }  // namespace torch_npu
-
-namespace torch::npu {
-__attribute__((visibility("default"))) void synchronize(int64_t) { aclrtSynchronizeDevice(); }
-}  // namespace torch::npu
+#endif
 
 namespace c10_npu {
-__attribute__((visibility("default"))) c10::DeviceIndex device_count() { return SimGuard().deviceCount(); }
+APUS_EXPORTED c10::DeviceIndex device_count() { return SimGuard().deviceCount(); }
+APUS_EXPORTED int npuSynchronizeDevice(bool) { return aclrtSynchronizeDevice(); }
 }  // namespace c10_npu
+
+namespace at_npu::detail {  // one generator for all, the host's: random operators run there
+APUS_EXPORTED const at::Generator& getDefaultNPUGenerator(c10::DeviceIndex) { return at::globalContext().defaultGenerator(c10::kCPU); }
+}  // namespace at_npu::detail
