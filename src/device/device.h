@@ -38,7 +38,7 @@ class DeviceKind {
   virtual c10::DeviceType type() const = 0;
   virtual int priority() const = 0;               // auto takes the highest that is available
   virtual bool available(std::string* why_not) = 0;  // cheap; says why when it is not
-  virtual void open() = 0;                        // load the vendor library, initialise; throws Fault::Device
+  virtual void open(int index) = 0;               // load the vendor library, initialise; throws Fault::Device
   virtual int count() const = 0;                  // visible devices
   virtual std::string label(int index) const = 0;  // "Ascend910B3", the processor's model name, ...
   virtual Memory memory(int index) const = 0;
@@ -47,6 +47,9 @@ class DeviceKind {
   virtual void synchronize(int index) const = 0;
   virtual void seed(uint64_t seed) = 0;           // the device's default generator
   virtual bool supports(c10::ScalarType dtype) const = 0;  // for compute
+  virtual int64_t cache_block() const { return 16; }  // positions in a block of the cache of keys and values
+  virtual int64_t out_of_memory(const std::string& what) const;  // bytes asked by the error that says so (0: not said); -1: another error
+  virtual std::string native_op(const std::string&) const { return ""; }  // what runs this op of ours, where it is not the reference
   virtual std::string library_version() const = 0;         // vendor library, for --version
   virtual std::string visibility_env() const { return ""; }
   virtual std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const = 0;
@@ -68,6 +71,7 @@ struct DeviceChoice {
 
 std::vector<DeviceKind*> device_kinds();               // by falling priority
 DeviceKind& kind_of(c10::Device device);                // the kind that owns a tensor's device
+DeviceKind& choose_kind(const std::string& wanted);     // usable, not opened yet
 DeviceChoice open_device(const std::string& wanted);    // "auto", "cpu", "npu:1", ...
 std::string device_name(c10::Device device);
 

@@ -101,7 +101,8 @@ class Trainer {
   bool after_step(const StepResult& r, bool epoch_ended);
   double epoch_now() const;
   // update.cpp: one step
-  StepResult step(std::vector<Batch> batches);
+  StepResult step(std::vector<Batch> batches);     // compute, its errors explained
+  StepResult compute(std::vector<Batch> batches);
   double backward(std::vector<Batch>& batches, double total);
   void prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const;
   double summed(double value) const;

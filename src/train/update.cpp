@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "device/agree.h"
+#include "device/failure.h"
 #include "nn/moe.h"
 #include "ops/ops.h"
 #include "parallel/data_parallel.h"
@@ -61,6 +62,16 @@ double Trainer::backward(std::vector<Batch>& batches, double total) {
 }
 
 Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
+  try {
+    return compute(std::move(batches));
+  } catch (const c10::Error& error) {
+    throw explained(error, p_.device,
+                    "Lower --per_device_train_batch_size (--gradient_accumulation_steps keeps the global batch) or "
+                    "--max_length; --gradient_checkpointing true, --tuner_type lora and a bf16 --torch_dtype need less too");
+  }
+}
+
+Trainer::StepResult Trainer::compute(std::vector<Batch> batches) {
   batches = p_.algorithm.collect(p_.actors, std::move(batches));
   double count = 0;
   for (const Batch& b : batches) count += p_.algorithm.count(b), tokens_seen_ += b.id_T.numel();

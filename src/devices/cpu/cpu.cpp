@@ -26,7 +26,7 @@ class CpuKind final : public DeviceKind {
   c10::DeviceType type() const override { return c10::kCPU; }
   int priority() const override { return 0; }
   bool available(std::string*) override { return true; }
-  void open() override {  // libtorch's own guess is one thread on some virtual machines
+  void open(int) override {  // libtorch's own guess is one thread on some virtual machines
     std::call_once(opened_, [] {
       if (!std::getenv("OMP_NUM_THREADS") && !std::getenv("MKL_NUM_THREADS")) at::set_num_threads(cpu::default_threads());
       cpu::keep_large_tensors();
