@@ -23,9 +23,9 @@ namespace apus {
 namespace {
 
 // Small whole numbers, so that sums are exact whatever their order: element i of rank r is i % 97 + r.
-class Check {
+class Checker {
  public:
-  Check(Comm& comm, Comm& host, const CommCheckSpec& spec) : comm_(comm), host_(host), spec_(spec) {}
+  Checker(Comm& comm, Comm& host, const CommCheckSpec& spec) : comm_(comm), host_(host), spec_(spec) {}
 
   CommReport run() {
     CommReport report;
@@ -191,7 +191,7 @@ bool CommReport::sound() const {
   return std::all_of(collectives.begin(), collectives.end(), [](const CollectiveReport& c) { return c.wrong.empty(); });
 }
 
-CommReport run_comm_check(Comm& comm, Comm& host, const CommCheckSpec& spec) { return Check(comm, host, spec).run(); }
+CommReport run_comm_check(Comm& comm, Comm& host, const CommCheckSpec& spec) { return Checker(comm, host, spec).run(); }
 
 Json comm_report_json(const CommReport& report) {
   Json out = {{"sound", report.sound()}, {"collectives", Json::array()}};

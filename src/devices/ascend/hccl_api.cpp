@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "devices/ascend/libraries.h"
 
 namespace apus::ascend {

@@ -27,7 +27,8 @@ char* bytes_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
 
 class SocketComm final : public Comm {
  public:
-  SocketComm(Peers::Spec collective, Peers::Spec direct) : peers_(std::move(collective)), direct_(std::move(direct)) {}
+  SocketComm(Peers::Spec collective, Peers::Spec direct)
+      : peers_(collective), direct_(std::move(direct)), main_(collective.failure), sends_(collective.failure), receives_(collective.failure) {}
   ~SocketComm() override { peers_.hang_up(), direct_.hang_up(); }  // nobody waits any more for what may still be under way
 
   int rank() const override { return peers_.rank(); }
