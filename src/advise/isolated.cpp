@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ void write_all(int to, const std::string& text) {
   ::dup2(nothing, 1);
   ::dup2(said, 2);
   ::setpgid(0, 0);  // so that what it starts ends with it
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   int code = 0;
   try {
     write_all(result, work());

@@ -14,6 +14,8 @@ struct DoctorOptions : RunOptions {
   std::string explain;             // a log to explain instead of looking at the machine; "-": standard input
   bool json = false;
   bool comm = false;               // measure the collectives between all devices
+  std::string device = "auto";     // whose, for comm: a kind
+  int64_t comm_ranks = 0;          // processes for comm; 0: one a device, two on the cpu
   bool trial = true;               // compute on each device
   int64_t trial_timeout = 300;     // seconds
   std::string root = "/";          // look at the machine whose files are here

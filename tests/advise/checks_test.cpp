@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "advise/comm_checks.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "tests/advise/fake_machine.h"
@@ -247,6 +248,31 @@ TEST(Doctor, ReportsAsTableAndJson) {
   EXPECT_EQ(back[1].state, State::Fail);
   EXPECT_EQ(back[1].hint, "mend it");
   EXPECT_EQ(back[2].state, State::Skipped);
+}
+
+TEST(Comm, SlowPairsAndWrongResultsAreNamed) {
+  const Json report = parse_json(R"({"sound": false, "collectives": [
+    {"name": "all_reduce", "correct": true, "wrong": "", "latency_us": 20.5, "gb_s": 21.25},
+    {"name": "broadcast", "correct": false, "wrong": "rank 2 got 1 instead of 3 at element 0", "latency_us": 9, "gb_s": 3},
+    {"name": "barrier", "correct": true, "wrong": "", "latency_us": 9, "gb_s": 0}],
+    "pair_gb_s": [[0, 20, 21], [20, 0, 4], [21, 4, 0]], "pair_us": [[0, 1, 1], [1, 0, 1], [1, 1, 0]]})", "report");
+  const auto checks = comm_checks(report);
+  ASSERT_EQ(checks.size(), 4u);
+  EXPECT_EQ(checks[0].state, State::Ok);
+  EXPECT_EQ(checks[0].found, "20.50 us, 21.25 GB/s");
+  EXPECT_EQ(checks[1].state, State::Fail);
+  EXPECT_NE(checks[1].found.find("rank 2"), std::string::npos);
+  EXPECT_EQ(checks[3].state, State::Warn);
+  EXPECT_NE(checks[3].found.find("slow: ranks 1 and 2 (4.00 GB/s)"), std::string::npos) << checks[3].found;
+  EXPECT_EQ(comm_checks(parse_json(R"({"collectives": []})", "report")).size(), 0u);
+}
+
+TEST(Comm, SilentRanksAreNamedByWhatTheySaid) {
+  const Check c = comm_failure("[INFO:apus] rank 0 of 2\n\x1b[31m[ERROR:apus] rank 0: rank 1 did not answer within 60 s\x1b[0m\n", "/tmp/logs");
+  EXPECT_EQ(c.state, State::Fail);
+  EXPECT_EQ(c.found, "rank 0: rank 1 did not answer within 60 s");
+  EXPECT_NE(c.hint.find("/tmp/logs"), std::string::npos);
+  EXPECT_NE(comm_failure("", "x").found.find("without a result"), std::string::npos);
 }
 
 }  // namespace
