@@ -12,19 +12,12 @@
 
 namespace apus {
 
-// A regular expression over one line, and text without which no line can match it: logs are long, expressions are slow.
-struct LinePattern {
-  explicit LinePattern(const std::string& expression, const std::string& where);
-  bool found_in(const std::string& line, const std::string& lower) const;  // the line, and the same in lower case
-  Pattern pattern;
-  std::string literal;  // in lower case; may be empty
-};
-
 struct Failure {
   std::string id, title, cause;
   std::vector<std::string> remedy;
   int weight = 0;                  // how specific: 9 names one cause, 1 is a symptom of many
-  std::vector<LinePattern> match;  // any of them
+  std::vector<Pattern> match;      // over one line, any of them
+  std::vector<std::string> literals;  // of each expression: text, in lower case, that every line it matches contains
 };
 const std::vector<Failure>& known_failures();
 

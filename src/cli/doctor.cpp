@@ -26,7 +26,7 @@ void DoctorOptions::fields(OptionTable& v) {
   v.group("Doctor");
   v("explain", explain, "explain the known failures in this log instead (-: standard input)");
   v("json", json, "print JSON");
-  v("trial", trial, "multiply small matrices on each device and compare with the cpu");
+  v("trial", trial, "multiply small matrices on each device and compare with the cpu").shown_default("true, with --root false");
   v("trial_timeout", trial_timeout, "seconds after which the trial counts as hanging").at_least(1);
   v("comm", comm, "start one process a device; check and measure every collective and every pair");
   v("device", device, "for --comm: cpu, npu or cuda").shown_default("the first that is here").alias("comm_device");
@@ -118,7 +118,7 @@ int run(const DoctorOptions& options) {
   if (!options.explain.empty()) return explain(options);
   const Host host = this_machine(options.root);
   auto sections = all_checks(host, {.output_dir = options.output_dir});
-  if (options.trial && options.root == "/") add_trial(sections, trial(options));
+  if (options.trial.value_or(options.root == "/")) add_trial(sections, trial(options));
   if (options.comm) sections.push_back({"Communication", communicate(options, host)});
   const std::string text = options.json ? json_text(to_json(sections), 2) + "\n" : checks_text(sections, Paint::for_output(), Log::of().width());
   std::fputs(text.c_str(), stdout);

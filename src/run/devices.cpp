@@ -24,10 +24,13 @@ std::vector<std::string> operators() {
   return {names.begin(), names.end()};
 }
 
-bool native(const std::string& op, c10::DeviceType type) {
+// "reference", "native", or the vendor's operator behind it.
+std::string served(const std::string& op, const DeviceKind& kind) {
   const auto handle = c10::Dispatcher::singleton().findSchema({"apus::" + op, ""});
-  const c10::DispatchKey key = c10::computeDispatchKey(c10::nullopt, c10::nullopt, c10::Device(type));
-  return handle && handle->hasKernelForDispatchKey(key);
+  const c10::DispatchKey key = c10::computeDispatchKey(c10::nullopt, c10::nullopt, c10::Device(kind.type()));
+  if (!handle || !handle->hasKernelForDispatchKey(key)) return "reference";
+  const std::string vendor = kind.native_op(op);
+  return vendor.empty() ? "native" : vendor;
 }
 
 int run_devices(const DevicesOptions& options) {
@@ -43,21 +46,21 @@ int run_devices(const DevicesOptions& options) {
     kinds.push_back(kind);
   }
   for (const auto& op : operators())
-    for (const DeviceKind* kind : kinds) table[op][kind->name()] = native(op, kind->type()) ? "native" : "reference";
+    for (const DeviceKind* kind : kinds) table[op][kind->name()] = served(op, *kind);
   if (options.json) {
     std::printf("%s\n", json_text({{"operators", table}, {"not_usable", unusable}}, 2).c_str());
     return 0;
   }
   std::printf("  %-28s", "operator");
-  for (const DeviceKind* kind : kinds) std::printf("%-12s", kind->name());
+  for (const DeviceKind* kind : kinds) std::printf("%-36s", kind->name());
   std::printf("\n");
   for (const auto& [op, row] : table.items()) {
     std::printf("  %-28s", op.c_str());
-    for (const DeviceKind* kind : kinds) std::printf("%-12s", row.at(kind->name()).get<std::string>().c_str());
+    for (const DeviceKind* kind : kinds) std::printf("%-36s", row.at(kind->name()).get<std::string>().c_str());
     std::printf("\n");
   }
   for (const auto& [name, why] : unusable.items()) std::printf("\n  %s is not usable: %s\n", name.c_str(), why.get<std::string>().c_str());
-  std::printf("\n  native: a kernel of the device's own; reference: plain tensor operators, right on every device\n");
+  std::printf("\n  native, or a vendor's operator: a kernel of the device's own; reference: plain tensor operators, right on every device\n");
   return 0;
 }
 
