@@ -64,7 +64,7 @@ std::string checks_text(const std::vector<Section>& sections, const Paint& paint
       out += "  " + painted(c.state, paint) + "  " + name + " " + body;
       if (c.state != Check::State::Warn && c.state != Check::State::Fail) continue;
       if (!c.wanted.empty()) out += wrapped("wanted: " + c.wanted, column, column + 8, width);
-      if (!c.hint.empty()) out += wrapped("do:     " + c.hint, column, column + 8, width);
+      if (!c.hint.empty()) out += wrapped("do: " + c.hint, column, column + 4, width);
     }
     out += "\n";
   }

@@ -129,7 +129,7 @@ Check library_check(const Host& host, const std::string& name, const std::vector
   return c;
 }
 
-// libhccl.so with every symbol that something here calls: what is absent names the release that has it.
+// libhccl.so with the symbols that cannot be done without: what is absent names the release that has it.
 Check hccl_check(const Host& host, const CannFacts& cann, const PythonFacts& python) {
   Check c = library_check(host, "libhccl.so", {});
   if (c.state != State::Ok) return c;
@@ -143,10 +143,9 @@ Check hccl_check(const Host& host, const CannFacts& cann, const PythonFacts& pyt
     if (least.empty()) least = row.cann, purpose = row.purpose;
   }
   if (absent.empty()) return c;
-  const bool config = std::find(absent.begin(), absent.end(), "HcclCommInitRootInfoConfig") != absent.end();
   const auto package = row_of_torch_npu(python.torch_npu);
-  const std::string wanted = package ? package->cann : least;
-  c.state = config || older(least, "8.0.RC2") ? State::Fail : State::Warn;
+  const std::string wanted = package ? package->cann : least + " or later";
+  c.state = State::Fail;
   c.found = str(host.resolved(places.front()).string(), " lacks ", join(absent), "; CANN found: ", cann.version.empty() ? "none" : cann.version, copies(host, places));
   c.wanted = str("CANN ", wanted, " (", absent[0], " is in CANN ", least, " and later; needed for ", purpose, ")");
   c.hint = cann.version.empty() || older(cann.version, least)

@@ -102,6 +102,7 @@ std::string version_of(const Host& host, const Host::Path& core) {
 
 Check libtorch_check(const Host& host, const Libtorch& torch) {
   Check c{"libtorch", State::Ok, "", "", ""};
+  if (torch.module.empty() && host.root != "/") return {c.what, State::Skipped, "Apus is not installed below " + host.root.string(), "", ""};
   if (torch.core.empty() || !torch.lost.empty()) {
     c.state = State::Fail;
     c.found = !torch.why_not.empty() ? torch.why_not : str(torch.module.string(), " needs ", torch.lost.empty() ? "libtorch_cpu" : torch.lost[0], ", and no folder has it");

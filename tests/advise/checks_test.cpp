@@ -182,7 +182,7 @@ TEST(Doctor, ReferenceBlasIsNamedAsTheReasonForSlowness) {
   m.link("/etc/alternatives/libblas.so.3-x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3");
   m.file("/usr/lib/x86_64-linux-gnu/blas/libblas.so.3", "");
   auto checks = torch_checks(m.host, {});
-  EXPECT_EQ(found(checks, "libtorch").state, State::Ok) << found(checks, "libtorch").found;
+  ASSERT_EQ(found(checks, "libtorch").state, State::Ok) << found(checks, "libtorch").found;
   EXPECT_NE(found(checks, "libtorch").found.find("1.13, CPU build"), std::string::npos) << found(checks, "libtorch").found;
   EXPECT_NE(found(checks, "C++ ABI of libtorch").found.find("ABI=1"), std::string::npos);
   const Check slow = found(checks, "BLAS under libtorch");
