@@ -124,6 +124,35 @@ std::string plot_svg(const std::string& title, const std::string& x_label, const
   return canvas.done();
 }
 
+std::string plot_text(const std::string& title, const std::vector<std::pair<double, double>>& points, int width,
+                      int height) {
+  Range x, y;
+  for (const auto& [px, py] : points)
+    if (std::isfinite(px) && std::isfinite(py)) x.take(px), y.take(py);
+  if (x.low > x.high) return title + ": no points\n";
+  const Range shown = y;
+  x.settle(), y.settle();
+  std::vector<std::string> rows(static_cast<size_t>(height), std::string(static_cast<size_t>(width), ' '));
+  const auto cell = [](double v, const Range& r, int cells) {
+    return std::clamp(static_cast<int>((v - r.low) / (r.high - r.low) * (cells - 1) + 0.5), 0, cells - 1);
+  };
+  for (const auto& [px, py] : points)
+    if (std::isfinite(px) && std::isfinite(py))
+      rows[static_cast<size_t>(height - 1 - cell(py, y, height))][static_cast<size_t>(cell(px, x, width))] = '*';
+  std::string out = title + "\n";
+  char label[32];
+  for (int row = 0; row < height; ++row) {
+    const bool ends = row == 0 || row == height - 1;
+    std::snprintf(label, sizeof label, "%9s |", ends ? number(row == 0 ? shown.high : shown.low).c_str() : "");
+    std::string& text = rows[static_cast<size_t>(row)];
+    text.erase(text.find_last_not_of(' ') + 1);
+    out += label + text + "\n";
+  }
+  const std::string first = number(x.low), last = number(x.high);
+  const size_t gap = std::max<size_t>(1, static_cast<size_t>(width) - std::min<size_t>(static_cast<size_t>(width), first.size() + last.size()));
+  return out + std::string(10, ' ') + "+" + std::string(static_cast<size_t>(width), '-') + "\n" + std::string(11, ' ') + first + std::string(gap, ' ') + last + "\n";
+}
+
 std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values,
                           int bins) {
   Range x, y;

@@ -17,6 +17,10 @@ struct PlotLine {
 // 800 x 500 pixels, axes with round ticks, a legend when there is more than one line.
 std::string plot_svg(const std::string& title, const std::string& x_label, const std::vector<PlotLine>& lines);
 
+// The same for terminals: one line of points as `height` rows of text, `width` columns wide.
+std::string plot_text(const std::string& title, const std::vector<std::pair<double, double>>& points, int width = 64,
+                      int height = 9);
+
 // Counts of `values` in `bins` equal bins.
 std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values,
                           int bins = 40);

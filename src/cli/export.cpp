@@ -12,35 +12,49 @@ namespace apus {
 namespace fs = std::filesystem;
 
 void ExportOptions::fields(OptionTable& v) {
-  v.group("Merge");
+  v.group("Export");
   v("merge_lora", merge_lora, "fold adapters into the model's weights");
+  v("to_cached_dataset", to_cached_dataset, "encode --dataset once, for the --cached_dataset of many runs");
   v("adapters", adapters, "adapter folders").alias("lora").alias("ckpt_dir", "its old name");
-  v("model", model, "folder of the base").shown_default("what the adapter names");
+  v("model", model, "folder of the base, or a hub's id").shown_default("what the adapter names");
   v("adapter_weights", adapter_weights, "shares of the adapters' changes").shown_default("1 each");
-  v("output_dir", output_dir, "folder to write").alias("merged_dir").shown_default("<adapter>-merged");
+  v("output_dir", output_dir, "folder to write").alias("merged_dir").shown_default("<adapter>-merged, <model>-cached_dataset");
   v("torch_dtype", torch_dtype, "number format of the result")
       .choices({"float32", "bfloat16", "float16"})
       .shown_default("the base's");
   v("max_shard_size", max_shard_size, "largest weight file: 500MB, 5GB, ...");
   v("exist_ok", exist_ok, "replace the folder when it is there");
+  HubFlags::fields(v);
   v.no_effect({"device_map", "max_memory", "device"},
               "tensors are merged one at a time on the processor; no device is filled");
   v.no_effect({"safe_serialization"}, "weights are always written as safetensors");
-  v.no_effect({"load_args", "load_data_args", "check_model", "use_hf", "hub_token", "model_type", "task_type",
-               "template", "system", "tuner_backend", "tuner_type", "attn_impl"},
-              "merging needs the files of base and adapter only");
+  v.no_effect({"load_args", "load_data_args", "check_model", "model_type", "task_type", "tuner_backend", "tuner_type",
+               "attn_impl"},
+              "exporting needs files only");
+  v.no_effect({"template_mode"}, "rows are encoded for sft and pt");
   v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size"},
            "quantised export is not available; merged weights are float32, bfloat16 or float16");
   v.refuse({"to_ollama", "to_mcore", "to_hf", "mcore_model", "mcore_adapter"},
            "the result is a HuggingFace folder, which the tools of those formats convert");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "commit_message"},
            "upload the finished folder with the hub's own client");
+  DataOptions::fields(v);
+  training_template_fields(v, *this, *this);
+  v.at("template").refusal.clear();
+  v.at("template").no_effect = "the checkpoint's own chat template is used; --chat_template gives another";
   RunOptions::fields(v);
 }
 
-void ExportOptions::resolve(OptionTable&) {
+void ExportOptions::resolve(OptionTable& v) {
+  TemplateOptions::resolve(v);
+  HubFlags::resolve();
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
-  if (adapters.empty()) return;
+  if (adapters.empty()) {
+    if (model.empty()) return;
+    if (output_dir.empty()) output_dir = fs::path(model).lexically_normal().string() + "-cached_dataset";
+    model = fetched_model(model);
+    return;
+  }
   const fs::path first = fs::path(adapters[0]).lexically_normal();
   if (model.empty() && fs::exists(first / "adapter_config.json")) {
     const Json config =
@@ -50,13 +64,28 @@ void ExportOptions::resolve(OptionTable&) {
       model = config["base_model_name_or_path"].get<std::string>();
     if (!fs::exists(model) && fs::exists(first / model)) model = (first / model).lexically_normal();
   }
+  if (!model.empty()) model = fetched_model(model);
   std::string name = first.string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   if (output_dir.empty()) output_dir = name + "-merged";
 }
 
 void ExportOptions::check() const {
-  require(merge_lora, Fault::Usage, "what shall be exported? --merge_lora true folds --adapters into the model");
+  require(merge_lora != to_cached_dataset, Fault::Usage,
+          merge_lora ? "--merge_lora or --to_cached_dataset, one at a time"
+                     : "what shall be exported? --merge_lora true folds --adapters into the model; --to_cached_dataset "
+                       "true encodes --dataset");
+  if (merge_lora) return check_merge();
+  require(!model.empty() && fs::is_directory(model), Fault::Usage,
+          "--model is needed: the checkpoint whose tokenizer and chat template the rows are encoded with");
+  require(!dataset.empty(), Fault::Usage, "--dataset is needed: files, folders or hub ids of the rows to encode");
+  require(!streaming, Fault::Usage, "--streaming true: a cached dataset is written as a whole");
+  DataOptions::check();
+  require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir,
+          " is there already; choose another, or give --exist_ok true to replace it");
+}
+
+void ExportOptions::check_merge() const {
   require(!adapters.empty(), Fault::Usage,
           "--adapters is needed: the folder of an adapter (a checkpoint of a LoRA run)");
   for (const std::string& dir : adapters)
@@ -81,8 +110,9 @@ int run_merge(const MergeLoraOptions& options) {
 const RegisterCommand<ExportOptions> command(
     {.name = "export",
      .group = "Model",
-     .summary = "write a model in another form: adapters merged",
-     .examples = {"export --adapters out/v0-.../checkpoint-500 --merge_lora true"}},
+     .summary = "merge adapters into a model, or encode a dataset once for many runs",
+     .examples = {"export --adapters out/v0-.../checkpoint-500 --merge_lora true",
+                  "export --to_cached_dataset true --model DIR --dataset rows.jsonl --output_dir cache"}},
     run_export);
 const RegisterCommand<MergeLoraOptions> merge(
     {.name = "merge-lora",

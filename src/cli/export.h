@@ -3,21 +3,25 @@
 #pragma once
 
 #include "cli/option_groups.h"
+#include "cli/train_options.h"
 
 namespace apus {
 
-struct ExportOptions : RunOptions {
-  std::string model;  // empty: the adapter's base_model_name_or_path
+struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
+  std::string model;  // empty: the adapter's base_model_name_or_path; a hub's id until resolve()
   std::vector<std::string> adapters;
   std::vector<double> adapter_weights;  // empty: 1 each
-  std::string output_dir;               // empty: <adapter>-merged
+  std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset
   std::optional<std::string> torch_dtype;
   std::string max_shard_size = "5GB";
   int64_t max_shard_bytes = 0;
-  bool merge_lora = false, exist_ok = false;
+  bool merge_lora = false, to_cached_dataset = false, exist_ok = false;
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+
+ private:
+  void check_merge() const;
 };
 
 struct MergeLoraOptions : ExportOptions {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/option_groups.h"
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "checkpoint/adapter_config.h"
+#include "hub/hub.h"
 
 namespace apus {
 
@@ -20,9 +22,29 @@ bool is_file(const std::string& path) {
 }
 }  // namespace
 
+void HubFlags::fields(OptionTable& v) {
+  v("use_hf", use_hf, "hub ids mean HuggingFace rather than ModelScope; USE_HF=1 does the same");
+  v("hub_token", hub_token, "for private repositories").shown_default("the environment's");
+  v("model_revision", model_revision, "branch, tag or commit of a hub's model").shown_default("the main branch");
+}
+
+void HubFlags::resolve() {
+  const char* const wish = std::getenv("USE_HF");
+  const std::string value = wish ? wish : "";
+  if (value == "1" || value == "true" || value == "True" || value == "TRUE") use_hf = true;
+}
+
+std::string HubFlags::fetched_model(const std::string& model, bool weights) const {
+  HubOptions hub = HubOptions::from_environment(use_hf ? HubKind::HuggingFace : HubKind::ModelScope);
+  if (hub_token) hub.token = *hub_token;
+  hub.revision = model_revision.value_or("");
+  if (!weights) hub.leave = unread_weights(), hub.leave.push_back("*.safetensors");
+  return model_folder(model, hub).string();
+}
+
 void ModelOptions::fields(OptionTable& v) {
   v.group("Model");
-  v("model", model, "folder of the checkpoint (config.json, *.safetensors, tokenizer)").alias("ckpt_dir", "its old name").alias("model_id_or_path", "its old name");
+  v("model", model, "folder of the checkpoint (config.json, *.safetensors, tokenizer), or a hub's id: owner/name").alias("ckpt_dir", "its old name").alias("model_id_or_path", "its old name");
   v("model_type", model_type, "architecture, when config.json does not say it").shown_default("from config.json");
   v("torch_dtype", torch_dtype, "number format of the weights and of the arithmetic").choices({"float32", "bfloat16", "float16"}).shown_default("from config.json");
   v("max_model_len", max_model_len, "longest context in tokens").at_least(1).alias("vllm_max_model_len").shown_default("from config.json");
@@ -31,8 +53,7 @@ void ModelOptions::fields(OptionTable& v) {
   v.no_effect({"enable_npu_model_patch"}, "fused operators are chosen by the device, there is nothing to patch");
   v.no_effect({"local_repo_path", "check_model"}, "no model needs foreign code, and nothing is compared with a hub");
   v("task_type", task_type, "this command knows causal language models only").choices({"causal_lm"});
-  v.no_effect({"use_hf", "hub_token"}, "nothing is downloaded by this command");
-  v.refuse({"model_revision"}, "hubs are not reached by this command; download the model and give its folder to --model");
+  HubFlags::fields(v);
   v.refuse({"num_labels", "problem_type"}, "this command knows causal language models only");
   v.refuse({"device_map", "max_memory"}, "the model is placed on one device: choose it with --device");
   v.refuse({"new_special_tokens", "init_strategy", "experts_impl"}, "the checkpoint is used as it is; change its files instead");
@@ -42,11 +63,16 @@ void ModelOptions::fields(OptionTable& v) {
   v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
 }
 
+void ModelOptions::resolve() {
+  HubFlags::resolve();
+  if (!model.empty()) model = fetched_model(model);
+}
+
 void ModelOptions::check() const {
-  require(!model.empty(), Fault::Usage, "--model is needed: the folder of a checkpoint");
+  require(!model.empty(), Fault::Usage, "--model is needed: the folder of a checkpoint, or a hub's id");
   std::error_code code;
   require(std::filesystem::is_directory(model, code), Fault::Usage, "--model ", model, " is not a folder here",
-          is_file(model) ? "; give the folder that holds the file" : "; hub names are not downloaded by this command: download it first");
+          is_file(model) ? "; give the folder that holds the file" : "");
 }
 
 void AdapterOptions::fields(OptionTable& v) {

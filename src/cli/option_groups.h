@@ -12,14 +12,26 @@
 
 namespace apus {
 
-struct ModelOptions {
-  std::string model;                       // folder of the checkpoint
+// Where models and datasets that are not on this machine come from.
+struct HubFlags {
+  bool use_hf = false;  // hub ids mean HuggingFace; else ModelScope. USE_HF=1 in the environment does the same
+  std::optional<std::string> hub_token;       // else the environment's
+  std::optional<std::string> model_revision;  // branch, tag or commit
+  void fields(OptionTable& v);
+  void resolve();  // reads USE_HF
+  // `model` as a folder here: a local one as it is, a hub's id ("owner/name") downloaded into that hub's cache.
+  std::string fetched_model(const std::string& model, bool weights = true) const;
+};
+
+struct ModelOptions : HubFlags {
+  std::string model;                       // folder of the checkpoint; a hub's id until resolve()
   std::optional<std::string> model_type;   // overrides config.json's
   std::optional<std::string> torch_dtype;  // float32 | bfloat16 | float16; absent: config.json's
   std::optional<int64_t> max_model_len;    // absent: max_position_embeddings
   std::string device = "auto";
   std::string task_type = "causal_lm";
   void fields(OptionTable& v);
+  void resolve();  // brings a hub's model to this machine
   void check() const;
 };
 

@@ -26,6 +26,7 @@ void ScoreOptions::fields(OptionTable& v) {
 
 void ScoreOptions::resolve(OptionTable& v) {
   AdapterOptions::resolve(v, *this);
+  ModelOptions::resolve();
   TemplateOptions::resolve(v);
 }
 

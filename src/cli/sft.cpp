@@ -12,13 +12,18 @@
 namespace apus {
 namespace fs = std::filesystem;
 
+SftOptions::SftOptions() {
+  max_new_tokens = 64;
+  temperature = 0;
+}
+
 int64_t SftOptions::accumulation(int64_t ranks) const {
   const int64_t rows = per_device_train_batch_size * ranks;
   return gradient_accumulation_steps.value_or(std::max<int64_t>(1, (16 + rows - 1) / rows));
 }
 
 fs::path SftOptions::output_root() const {
-  const fs::path dir = fs::path(model).lexically_normal();
+  const fs::path dir = fs::path(model_name).lexically_normal();
   const fs::path name = dir.filename().empty() ? dir.parent_path().filename() : dir.filename();
   return fs::absolute(output_dir ? fs::path(*output_dir) : "output" / name).lexically_normal();
 }
@@ -29,21 +34,13 @@ void SftOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
   TunerOptions::fields(v);
   DataOptions::fields(v);
-  for (const char* name : {"use_hf", "hub_token"}) v.at(name).no_effect.clear();  // other commands download nothing
-  v.at("use_hf").target = &use_hf, v.at("use_hf").help = "hub ids mean HuggingFace rather than ModelScope";
-  v.at("hub_token").target = &hub_token, v.at("hub_token").help = "for private datasets; else the environment's";
-  TemplateOptions::fields(v);
-  v.at("preserve_thinking").refusal.clear();
-  v.at("preserve_thinking").target = &preserve_thinking,
-  v.at("preserve_thinking").help = "keep the thoughts of earlier turns";
-  v.at("truncation_strategy").choices({"delete", "left", "right", "split"});
-  v.at("max_length").help = "longest row in tokens";
-  v.at("truncation_strategy").help =
-      "for longer rows: leave them out, cut them, or (plain text) split them into several";
+  training_template_fields(v, *this, *this);
   TrainOptions::fields(v);
-  v.no_effect({"max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "num_beams", "stream",
-               "stop_words", "logprobs", "top_logprobs"},
-              "nothing is generated while training");
+  GenerationOptions::fields(v);
+  v.at("max_new_tokens").help = "--predict_with_generate: longest answer in tokens";
+  v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
+  for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
+    v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
   RunOptions::fields(v);
 }
 
@@ -94,9 +91,12 @@ void take_saved_args(SftOptions& o, OptionTable& v) {
 
 void SftOptions::resolve(OptionTable& v) {
   if (load_args || load_data_args) take_saved_args(*this, v);
+  model_name = model;
+  ModelOptions::resolve();
   TemplateOptions::resolve(v);
   TrainOptions::resolve(v);
   all = v.json();
+  all["hub_token"] = nullptr;  // no secrets in args.json
   config_file = v.config_file;
 }
 
@@ -109,6 +109,9 @@ void SftOptions::check() const {
           "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
   require(truncation_strategy != "split" || command == "pt", Fault::Usage,
           "--truncation_strategy split cuts plain text and belongs to apus pt; use delete, left or right");
+  require(!predict_with_generate || loss_scale.rfind("all", 0) != 0, Fault::Usage,
+          "--predict_with_generate needs rows with questions and answers; with --loss_scale ", loss_scale,
+          " there are no questions");
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
   require(!packing || max_length || packing_length, Fault::Usage,

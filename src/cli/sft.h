@@ -9,8 +9,16 @@
 
 namespace apus {
 
-struct SftOptions : ModelOptions, TemplateOptions, DataOptions, TunerOptions, TrainOptions, RunOptions {
+struct SftOptions : ModelOptions,
+                    TemplateOptions,
+                    DataOptions,
+                    TunerOptions,
+                    TrainOptions,
+                    GenerationOptions,  // of --predict_with_generate
+                    RunOptions {
+  SftOptions();
   std::string command = "sft";
+  std::string model_name;   // as --model was given, for the run's folder
   Json all;                 // every option and its value, for args.json
   std::string config_file;  // copied beside it
 

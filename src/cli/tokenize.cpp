@@ -49,7 +49,8 @@ void TokenizeOptions::fields(OptionTable& v) {
   v("dataset", dataset, "files of rows: {\"text\"}, {\"ids\"} or {\"messages\", \"tools\", ...}; - reads standard input").required().alias("val_dataset");
   v("result_path", result_path, "JSONL file of {\"text\", \"ids\", \"pieces\", \"tokens\"} or {\"error\"}, one per row").shown_default("standard output");
   v.group("Tokens");
-  v("tokenizer", tokenizer, "folder of a checkpoint, or a tokenizer.json").alias("model");
+  v("tokenizer", tokenizer, "folder of a checkpoint, a tokenizer.json, or a hub's id").alias("model");
+  HubFlags::fields(v);
   v("add_special_tokens", add_special_tokens, "put the tokenizer's own tokens (BOS, EOS) around the text of text rows");
   v("skip_special_tokens", skip_special_tokens, "leave special tokens out of the text of ids rows");
   v.group("Conversations");
@@ -61,6 +62,8 @@ void TokenizeOptions::fields(OptionTable& v) {
 }
 
 void TokenizeOptions::resolve(OptionTable&) {
+  HubFlags::resolve();
+  if (!tokenizer.empty()) tokenizer = fetched_model(tokenizer, /*weights=*/false);
   if (!chat_template.empty() && chat_template.find('{') == std::string::npos) chat_template = read_file(chat_template, 16 << 20);
 }
 

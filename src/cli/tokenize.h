@@ -13,8 +13,8 @@
 
 namespace apus {
 
-struct TokenizeOptions : RunOptions {
-  std::string tokenizer;                // folder of a checkpoint, or a tokenizer.json
+struct TokenizeOptions : HubFlags, RunOptions {
+  std::string tokenizer;                // folder of a checkpoint, or a tokenizer.json; a hub's id until resolve()
   std::string chat_template;            // a Jinja file, or the template itself; empty: the checkpoint's
   std::vector<std::string> dataset;
   std::string result_path;

@@ -25,6 +25,10 @@ void DataOptions::fields(OptionTable& v) {
   v("cached_dataset", cached_dataset, "folders made by apus export --to_cached_dataset true");
   v("cached_val_dataset", cached_val_dataset, "the same, for evaluation");
   v("columns", columns, "rename columns: '{\"their\": \"ours\"}'");
+  v("model_name", model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
+  v("model_author", model_author, "the same for {{AUTHOR}}");
+  v("custom_dataset_info", custom_dataset_info,
+    "dataset_info.json files that give datasets names: dataset_path or hub id, subsets, columns");
   v("disable_auto_column_mapping", disable_auto_column_mapping, "only --columns renames");
   v("strict", strict, "stop at the first bad row instead of leaving it out");
   v("data_seed", data_seed, "of shuffling and sampling rows");
@@ -57,16 +61,28 @@ void DataOptions::fields(OptionTable& v) {
                "dataloader_persistent_workers", "dataloader_drop_last"},
               "data is prepared on threads of the program itself");
   v.no_effect({"use_logits_to_keep"}, "logits are computed only where a token is learnt");
-  v.refuse({"model_name", "model_author"}, "replace {{NAME}} and {{AUTHOR}} in the rows themselves");
-  v.refuse({"custom_dataset_info"}, "give the files to --dataset and rename columns with --columns");
 }
 
 void DataOptions::check() const {
   require(!dataset.empty() || !cached_dataset.empty(), Fault::Usage,
           "--dataset is needed: files, folders or hub ids of the training rows");
+  for (const auto& [flag, names] : {std::pair("--model_name", &model_name), {"--model_author", &model_author}})
+    require(names->size() <= 2, Fault::Usage, flag, " takes one name, or the Chinese and the English one, not ",
+            names->size());
   require(interleave_prob.empty() || interleave_prob.size() == dataset.size(), Fault::Usage,
           "--interleave_prob needs one number for each of the ", dataset.size(), " datasets, it has ",
           interleave_prob.size());
+}
+
+void training_template_fields(OptionTable& v, TemplateOptions& prompt, DataOptions& data) {
+  prompt.fields(v);
+  v.at("preserve_thinking").refusal.clear();
+  v.at("preserve_thinking").target = &data.preserve_thinking;
+  v.at("preserve_thinking").help = "keep the thoughts of earlier turns";
+  v.at("truncation_strategy").choices({"delete", "left", "right", "split"});
+  v.at("max_length").help = "longest row in tokens";
+  v.at("truncation_strategy").help =
+      "for longer rows: leave them out, cut them, or (plain text) split them into several";
 }
 
 void TunerOptions::fields(OptionTable& v) {
@@ -212,8 +228,13 @@ void TrainOptions::fields(OptionTable& v) {
       .shown_default("as saving, when there are rows for it");
   v("eval_steps", eval_steps, "updates between; below 1: a share of the run").above(0).shown_default("--save_steps");
   v("eval_on_start", eval_on_start, "evaluate before the first update");
-  v("metric_for_best_model", metric_for_best_model, "the value that decides").shown_default("loss");
+  v("metric_for_best_model", metric_for_best_model, "the value that decides")
+      .shown_default("loss; with --predict_with_generate its --eval_metric");
   v("greater_is_better", greater_is_better, "of that value").shown_default("by its name");
+  v("predict_with_generate", predict_with_generate,
+    "evaluation also answers the rows: rouge, bleu and share of equal answers; see --max_new_tokens, --temperature");
+  v("eval_metric", eval_metric, "what --predict_with_generate judges by: nlg is rouge-l, acc the share of equal answers")
+      .choices({"nlg", "acc"});
   v("early_stop_interval", early_stop_interval, "evaluations without a better value that end the run").at_least(1);
   v("logging_steps", logging_steps, "updates between log lines").at_least(1);
   v("logging_first_step", logging_first_step, "a line after the first update too");
@@ -240,10 +261,10 @@ void TrainOptions::fields(OptionTable& v) {
   v.no_effect({"vit_lr", "aligner_lr", "vit_gradient_checkpointing"}, "these are settings of multimodal models");
   v.no_effect({"bf16", "fp16"}, "--torch_dtype decides the number format");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo"}, "upload the finished folder with the hub's own client");
-  v.refuse({"predict_with_generate", "eval_use_evalscope", "eval_dataset", "eval_dataset_args", "eval_limit",
+  v.refuse({"eval_use_evalscope", "eval_dataset", "eval_dataset_args", "eval_limit",
             "eval_generation_config"},
-           "evaluation during training is by loss and accuracy; apus infer --val_dataset answers rows afterwards");
-  v.refuse({"loss_type", "eval_metric", "mrl_dims"}, "this command trains causal language models by cross-entropy");
+           "evaluation during training is by loss, accuracy and --predict_with_generate");
+  v.refuse({"loss_type", "mrl_dims"}, "this command trains causal language models by cross-entropy");
   v.refuse({"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale",
             "galore_proj_type", "galore_optim_per_parameter", "galore_with_embedding", "lisa_activated_layers",
             "lisa_step_interval"},

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "cli/option_groups.h"
 
 namespace apus {
 
@@ -21,18 +22,20 @@ struct DataOptions {
   std::string stopping_strategy = "first_exhausted";
   int64_t shuffle_buffer_size = 1000;
   Json columns;
+  std::vector<std::string> model_name, model_author, custom_dataset_info;
   bool packing = false;
   std::optional<int64_t> packing_length;
   std::string packing_strategy = "binpack";
   std::string loss_scale = "default";
   bool add_non_thinking_prefix = true, disable_ignore_empty_think = false, group_by_length = false;
   std::optional<bool> is_binary_loss_scale, lazy_tokenize, preserve_thinking;
-  bool use_hf = false;
-  std::optional<std::string> hub_token;
   int64_t dataset_num_proc = 1;
   void fields(OptionTable& v);
   void check() const;
 };
+
+// TemplateOptions where rows are encoded for training.
+void training_template_fields(OptionTable& v, TemplateOptions& prompt, DataOptions& data);
 
 struct TunerOptions {
   std::string tuner_type = "lora";    // lora, full
@@ -84,6 +87,8 @@ struct TrainOptions {
   std::vector<std::string> report_to = {"tensorboard"};
   std::optional<std::string> logging_dir, metric_for_best_model;
   std::optional<bool> greater_is_better;
+  bool predict_with_generate = false;
+  std::string eval_metric = "nlg";  // of predict_with_generate: which figure decides
   std::string resume_from_checkpoint;
   bool resume_only_model = false, ignore_data_skip = false;
   double neftune_noise_alpha = 0, router_aux_loss_coef = 0, label_smoothing_factor = 0;

@@ -18,8 +18,10 @@ using Numbers = std::vector<int64_t>;
 std::vector<DatasetStream> open_streams(const std::vector<std::string>& refs, const DatasetOptions& options, RejectLog& rejects) {
   std::vector<DatasetStream> streams;
   for (const auto& text : refs) {
-    const DatasetRef ref = parse_dataset_ref(text);
-    streams.emplace_back(ref, dataset_files(ref, options.fetch), options.normalize, rejects);
+    const auto [ref, columns] = options.known.resolve(parse_dataset_ref(text), options.use_hf);
+    NormalizeOptions normalize = options.normalize;
+    normalize.columns.insert(columns.begin(), columns.end());  // --columns wins
+    streams.emplace_back(ref, dataset_files(ref, options.fetch), normalize, rejects);
   }
   return streams;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset_info.h"
 #include "data/dataset_ref.h"
 #include "data/normalize.h"
 #include "data/rejects.h"
@@ -24,6 +25,8 @@ struct DatasetOptions {
   uint64_t seed = 42;
   NormalizeOptions normalize;
   FetchDataset fetch;
+  DatasetInfo known;                           // names for datasets, with columns of their own
+  bool use_hf = false;
   void check() const;
 };
 

@@ -56,8 +56,10 @@ class Normalizer {
       rename_known();
       from_pair();
     }
+    const Json tag = in_.contains("tag") ? in_["tag"] : Json();
     preferences();
     finish();
+    put_names(out_["messages"], tag, options_.names);
     Json row = {{"messages", std::move(out_["messages"])}};  // first, for those who read the files
     for (auto& [name, value] : out_.items())
       if (name != "messages") row[name] = std::move(value);

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "data/row.h"
+#include "data/self_name.h"
 
 namespace apus {
 
@@ -17,6 +18,7 @@ struct NormalizeOptions {
   bool keep_unused = false;                    // columns that no one asked for stay (rewards read them)
   bool random_response = false;                // of a list of responses take a random one instead of the first
   uint64_t seed = 42;
+  SelfName names;                              // put for {{NAME}} and {{AUTHOR}}
 };
 
 // The options of a --columns value. A bad one is Fault::Usage.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads config.json in the spellings transformers has used: flat and nested (text_config), rope_scaling and rope_parameters,
-// torch_dtype and dtype.
+// torch_dtype and dtype. Config itself knows no tensor library; config_rules.cpp holds what does.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "nn/rope.h"
 
 namespace apus {
+
+struct RopeSpec;  // nn/rope.h
 
 class Config {
  public:
@@ -32,9 +33,12 @@ class Config {
 
 RopeSpec read_rope(const Config& config, int64_t head_dim);
 
-// Per layer: the sliding window, 0 for full attention. `layer_types` decides when present; else Qwen's max_window_layers rule
-// when `by_flag`, else every layer has config.sliding_window (Mistral).
-std::vector<int64_t> read_windows(const Config& config, int64_t layers, bool by_flag);
+// Which layers slide when the file has no layer_types: families differ. Above, EvenBelow: max_window_layers.
+enum class Slides { Never, Always, Above, EvenBelow };
+// Per layer: the sliding window, 0 for full attention.
+std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides rule);
+// Qwen's files keep a window that counts only with use_sliding_window.
+inline Slides if_asked(const Config& config, Slides rule) { return config.flag("use_sliding_window", false) ? rule : Slides::Never; }
 
 void require_silu(const Config& config);  // the only activation these families use; another one is refused
 

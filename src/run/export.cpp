@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// apus export and apus merge-lora: adapters folded into a model's files.
+// apus export and apus merge-lora: adapters folded into a model's files; datasets encoded once for many runs.
 #include "cli/export.h"
 
 #include "base/clock.h"
@@ -7,12 +7,17 @@
 #include "base/progress.h"
 #include "checkpoint/merge.h"
 #include "run/runner.h"
+#include "run/train_data.h"
 #include "tensor/dtype.h"
 
 namespace apus {
 namespace {
 
 int run_export(const ExportOptions& o) {
+  if (o.to_cached_dataset) {
+    cache_train_data(o, o, o, o.model, o.output_dir);
+    return 0;
+  }
   MergeSpec spec{.base = o.model, .parts = {}, .output = o.output_dir, .max_shard = o.max_shard_bytes, .dtype = {}};
   for (size_t i = 0; i < o.adapters.size(); ++i)
     spec.parts.push_back({o.adapters[i], o.adapter_weights.empty() ? 1 : o.adapter_weights[i]});

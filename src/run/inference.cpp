@@ -70,16 +70,21 @@ SamplingWishes sampling_wishes(const GenerationOptions& g) {
   return w;
 }
 
+std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& chat) {
+  std::vector<int32_t> ids = generation.eos;
+  if (const auto eos = chat.tokenizer().eos()) ids.push_back(*eos);
+  ids.insert(ids.end(), chat.turn_ends().begin(), chat.turn_ends().end());
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
 Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine) {
   Inference in;
   in.tokenizer = Tokenizer::load(model.model);
   in.generation = read_generation_config(model.model);
   in.chat = std::make_unique<Chat>(model.model, in.tokenizer, chat_spec(prompt));
-  in.stop_ids = in.generation.eos;
-  if (const auto eos = in.tokenizer->eos()) in.stop_ids.push_back(*eos);
-  in.stop_ids.insert(in.stop_ids.end(), in.chat->turn_ends().begin(), in.chat->turn_ends().end());
-  std::sort(in.stop_ids.begin(), in.stop_ids.end());
-  in.stop_ids.erase(std::unique(in.stop_ids.begin(), in.stop_ids.end()), in.stop_ids.end());
+  in.stop_ids = stop_ids(in.generation, *in.chat);
   in.loaded = load_for_inference(model, adapter);
   const EngineSpec spec = engine_spec(engine, model);
   if (spec.max_model_len > in.loaded.max_positions)

@@ -28,6 +28,8 @@ LoadedModel load_for_inference(const ModelOptions& options, const std::string& a
 EngineSpec engine_spec(const EngineOptions& engine, const ModelOptions& model);
 ChatSpec chat_spec(const TemplateOptions& options);
 SamplingWishes sampling_wishes(const GenerationOptions& options);
+// What ends an answer: the checkpoint's eos, the tokenizer's, and what ends a turn of the chat.
+std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& chat);
 
 // A checkpoint that answers.
 struct Inference {
@@ -35,7 +37,7 @@ struct Inference {
   std::shared_ptr<const Tokenizer> tokenizer;
   GenerationConfig generation;
   std::unique_ptr<Chat> chat;
-  std::vector<int32_t> stop_ids;     // the checkpoint's eos, the tokenizer's, and what ends a turn
+  std::vector<int32_t> stop_ids;
   std::unique_ptr<Engine> engine;    // last: it uses the model
 };
 Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine);

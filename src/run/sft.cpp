@@ -12,6 +12,8 @@
 #include "device/agree.h"
 #include "dist/world.h"
 #include "parallel/data_parallel.h"
+#include "run/inference.h"
+#include "run/prediction.h"
 #include "run/runner.h"
 #include "run/train_data.h"
 #include "run/tuned_model.h"
@@ -57,7 +59,8 @@ int64_t interval(double steps, int64_t total) {
 }
 
 std::string metric_name(const SftOptions& o) {
-  const std::string name = o.metric_for_best_model.value_or("loss");
+  const char* const otherwise = !o.predict_with_generate ? "loss" : o.eval_metric == "acc" ? "acc" : "rouge-l";
+  const std::string name = o.metric_for_best_model.value_or(otherwise);
   return name.rfind("eval_", 0) == 0 ? name : "eval_" + name;
 }
 
@@ -133,6 +136,28 @@ void say_result(const TrainResult& r, const RunLog& log) {
   log_info("last_model_checkpoint: ", shown(r.last_checkpoint));
   log_info("best_model_checkpoint: ", shown(r.best_checkpoint));
   log_info("images_dir: ", log.images_dir().string());
+}
+
+std::function<Json()> prediction(const SftOptions& o, const TrainData& data, const TunedModel& tuned, World& world,
+                                 const fs::path& run_dir) {
+  if (!o.predict_with_generate) return {};
+  if (!data.eval) {
+    log_warning("--predict_with_generate: there are no validation rows; give --val_dataset or --split_dataset_ratio");
+    return {};
+  }
+  const auto tokenizer = Tokenizer::load(o.model);
+  Sampling sampling = resolve(sampling_wishes(o), {});
+  sampling.seed = static_cast<uint64_t>(o.seed);
+  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, chat_spec(o)));
+  const auto answer = std::make_shared<Prediction>(
+      Prediction::Parts{.model = *tuned.model,
+                        .options = at::TensorOptions().dtype(tuned.dtype).device(world.device().device),
+                        .rows = *data.eval,
+                        .data_ranks = world.host(),
+                        .tokenizer = tokenizer,
+                        .sampling = sampling,
+                        .file = world.host().rank() == 0 ? run_dir / "predict.jsonl" : fs::path()});
+  return [answer] { return (*answer)(); };
 }
 
 void check_before_loading(const SftOptions& o, const OptimizerSpec& spec) {
@@ -211,7 +236,7 @@ int train(const SftOptions& o, const OptimizerSpec& spec, World& world) {
                    .log = log.get(),
                    .device = world.device().device,
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o); },
-                   .evaluate_more = {},
+                   .evaluate_more = prediction(o, data, tuned, world, run_dir),
                    .stop = &stop},
                   trainer_options(o, data, *tuned.model, run_dir, world.host()));
   if (!o.resume_from_checkpoint.empty() && !(o.resume_only_model && o.ignore_data_skip)) {

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/plot.h"
+#include "data/dataset_fetch.h"
 #include "data/training_data.h"
 
 namespace apus {
@@ -32,38 +33,47 @@ class CollatedSource final : public BatchSource {
   std::unique_ptr<SampleSource> samples_;  // goes before what it refers to
 };
 
-EncodeOptions encode_options(const SftOptions& o) {
+EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d) {
   EncodeOptions e;
-  e.use_chat_template = o.use_chat_template, e.system = o.system;
-  e.max_length = o.max_length.value_or(0), e.truncation = truncation_named(o.truncation_strategy);
-  e.loss_scale = o.loss_scale, e.binary_loss_scale = o.is_binary_loss_scale;
-  e.add_non_thinking_prefix = o.add_non_thinking_prefix, e.ignore_empty_think = !o.disable_ignore_empty_think,
-  e.preserve_thinking = o.preserve_thinking;
-  e.chat_template_kwargs = o.chat_template_kwargs.is_object() ? o.chat_template_kwargs : Json::object();
-  if (o.enable_thinking) e.chat_template_kwargs["enable_thinking"] = *o.enable_thinking;
+  e.use_chat_template = t.use_chat_template, e.system = t.system;
+  e.max_length = t.max_length.value_or(0), e.truncation = truncation_named(t.truncation_strategy);
+  e.loss_scale = d.loss_scale, e.binary_loss_scale = d.is_binary_loss_scale;
+  e.add_non_thinking_prefix = d.add_non_thinking_prefix, e.ignore_empty_think = !d.disable_ignore_empty_think,
+  e.preserve_thinking = d.preserve_thinking;
+  e.chat_template_kwargs = t.chat_template_kwargs.is_object() ? t.chat_template_kwargs : Json::object();
+  if (t.enable_thinking) e.chat_template_kwargs["enable_thinking"] = *t.enable_thinking;
   const char* root = std::getenv("ROOT_IMAGE_DIR");
   e.media_root = root ? root : "";
   return e;
 }
 
-std::optional<ChatTemplate> chat_template(const SftOptions& o, const fs::path& model_dir) {
+std::optional<ChatTemplate> chat_template(const TemplateOptions& o, const fs::path& model_dir) {
   if (!o.use_chat_template) return std::nullopt;
   if (!o.chat_template.empty()) return ChatTemplate::from_text(o.chat_template, "--chat_template", model_dir);
   return ChatTemplate::load(model_dir);
 }
 
+DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
+  DatasetOptions d;
+  d.train = o.dataset, d.validation = o.val_dataset;
+  d.split_ratio = o.streaming || !o.val_dataset.empty() ? 0 : o.split_dataset_ratio;
+  if (d.split_ratio != o.split_dataset_ratio)
+    log_info("--split_dataset_ratio is not used: ", o.streaming ? "rows are streamed" : "there is a --val_dataset");
+  d.shuffle = o.dataset_shuffle, d.shuffle_validation = o.val_dataset_shuffle;
+  d.interleave = o.interleave_prob, d.stopping = stopping_named(o.stopping_strategy),
+  d.seed = static_cast<uint64_t>(o.data_seed);
+  d.normalize = {.columns = parse_columns(o.columns),
+                 .auto_mapping = !o.disable_auto_column_mapping,
+                 .seed = static_cast<uint64_t>(o.data_seed),
+                 .names = {o.model_name, o.model_author}};
+  d.fetch = hub_datasets(hub.use_hf, hub.hub_token.value_or(""));
+  d.known = DatasetInfo(o.custom_dataset_info), d.use_hf = hub.use_hf;
+  return d;
+}
+
 TrainingDataOptions data_options(const SftOptions& o, DataShare share) {
   TrainingDataOptions d;
-  d.datasets.train = o.dataset, d.datasets.validation = o.val_dataset;
-  d.datasets.split_ratio = o.streaming || !o.val_dataset.empty() ? 0 : o.split_dataset_ratio;
-  if (d.datasets.split_ratio != o.split_dataset_ratio)
-    log_info("--split_dataset_ratio is not used: ", o.streaming ? "rows are streamed" : "there is a --val_dataset");
-  d.datasets.shuffle = o.dataset_shuffle, d.datasets.shuffle_validation = o.val_dataset_shuffle;
-  d.datasets.interleave = o.interleave_prob, d.datasets.stopping = stopping_named(o.stopping_strategy),
-  d.datasets.seed = static_cast<uint64_t>(o.data_seed);
-  d.datasets.normalize = {.columns = parse_columns(o.columns),
-                          .auto_mapping = !o.disable_auto_column_mapping,
-                          .seed = static_cast<uint64_t>(o.data_seed)};
+  d.datasets = dataset_options(o, o);
   d.cached = o.cached_dataset, d.cached_validation = o.cached_val_dataset;
   d.streaming = o.streaming, d.lazy = o.lazy_tokenize.value_or(false), d.shuffle_buffer = o.shuffle_buffer_size,
   d.threads = o.dataset_num_proc;
@@ -98,18 +108,24 @@ struct Keep {
   Encoder encoder;
 };
 
+std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOptions& data, const fs::path& model_dir,
+                                   RejectLog::Spec rejects) {
+  auto keep = std::make_shared<Keep>(
+      std::move(rejects),
+      Encoder(Tokenizer::load(model_dir), chat_template(prompt, model_dir), encode_options(prompt, data)));
+  keep->encoder.on_remark(
+      [log = &keep->rejects](const Origin& origin, const std::string& text) { log->remark(origin, text); });
+  return keep;
+}
+
 }  // namespace
 
 TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
-  const auto tokenizer = Tokenizer::load(model_dir);
   const bool first = share.rank == 0;  // all ranks read the same rows; one speaks of them
-  auto keep = std::make_shared<Keep>(RejectLog::Spec{.file = first ? run_dir / "rejected.jsonl" : fs::path(), .strict = o.strict, .shown = first ? 20 : 0},
-                                     Encoder(tokenizer, chat_template(o, model_dir), encode_options(o)));
-  keep->encoder.on_remark(
-      [log = &keep->rejects](const Origin& origin, const std::string& text) { log->remark(origin, text); });
+  const auto keep = open_encoder(o, o, model_dir, {.file = first ? run_dir / "rejected.jsonl" : fs::path(), .strict = o.strict, .shown = first ? 20 : 0});
   TrainingData data = prepare_training_data(data_options(o, share), keep->encoder, keep->rejects);
 
-  if (data.first) log_info(sample_dump(*data.first, *tokenizer));
+  if (data.first) log_info(sample_dump(*data.first, keep->encoder.tokenizer()));
   TrainData out;
   if (data.report) {
     log_info(report_text(*data.report));
@@ -131,6 +147,24 @@ TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const 
   out.train = std::make_unique<CollatedSource>(std::move(data.train), keep);
   if (data.validation) out.eval = std::make_unique<CollatedSource>(std::move(data.validation), keep);
   return out;
+}
+
+void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
+                      const fs::path& model_dir, const fs::path& folder) {
+  make_writable_dir(folder);
+  const auto keep = open_encoder(prompt, data, model_dir, {.file = folder / "rejected.jsonl", .strict = data.strict});
+  const Datasets sets = load_datasets(dataset_options(data, hub), keep->rejects);
+  const auto write = [&](const std::vector<int64_t>& rows, const char* part, const char* title) {
+    if (rows.empty()) return;
+    const SampleStore samples = encode_rows(*sets.rows, rows, keep->encoder, keep->rejects, data.dataset_num_proc, title);
+    require(samples.size() > 0, Fault::Data, "no row is left for ", part, ": all were left out for the reasons above");
+    samples.save(folder / part, keep->encoder.fingerprint());
+    log_info(report_text(length_report(samples, keep->rejects.count())));
+    log_info("cached: ", (folder / part).string(), ": ", samples.size(), " samples");
+  };
+  write(sets.train, "train", "Encoding rows");
+  write(sets.validation, "val", "Encoding validation rows");
+  keep->rejects.summarize();
 }
 
 }  // namespace apus

@@ -26,4 +26,8 @@ struct DataShare {  // micro-batch k belongs to rank k % ranks
 TrainData open_train_data(const SftOptions& options, const std::filesystem::path& model_dir,
                           const std::filesystem::path& run_dir, DataShare share = {});
 
+// Encodes the rows once for many runs: <folder>/train, and <folder>/val where there are rows for validation.
+void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
+                      const std::filesystem::path& model_dir, const std::filesystem::path& folder);
+
 }  // namespace apus

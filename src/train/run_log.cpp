@@ -130,6 +130,9 @@ void RunLog::replay(const Json& log_history) {
 void RunLog::finish(const Json& summary) {
   append(summary);
   plots();
+  const auto loss = series_.find("train/loss");
+  if (!options_.quiet && loss != series_.end() && loss->second.size() > 3)
+    log_info(plot_text("train/loss by step", loss->second));
 }
 
 void RunLog::plots() const {

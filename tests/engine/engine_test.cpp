@@ -21,6 +21,7 @@ using testing_engine::answer;
 using testing_engine::FakeModel;
 using testing_engine::kPoison;
 
+// The model of these tests reads tensors by pointer: they are of the processor.
 const at::TensorOptions kOptions = at::TensorOptions().dtype(at::kFloat).device(at::kCPU);
 
 // A cache of `blocks` blocks of 4 tokens: one layer, one head of one float, keys and values.

@@ -13,6 +13,7 @@
 #include "base/lines.h"
 #include "cli/init.h"
 #include "run/runner.h"
+#include "tests/golden.h"
 
 namespace apus {
 namespace {
@@ -41,7 +42,7 @@ class Infer : public ::testing::Test {
   static InferOptions options(const std::string& name) {
     InferOptions o;
     o.model = (dir() / "model").string();
-    o.device = "cpu";
+    o.device = golden::device_named();
     o.val_dataset = {(dir() / "rows.jsonl").string()};
     o.result_path = (dir() / name).string();
     o.max_new_tokens = 12;

@@ -9,10 +9,12 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
 #include "ascendcl.h"
+#include "sim_ops.h"
 
 namespace {
 
@@ -281,6 +283,43 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", compatible);
 }
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>()); }
+
+// ---- the vendor's operators: declared, computed on the host, and present for the device
+
+std::string name_of(const sim::Operator& op) { return std::string(op.schema, std::strchr(op.schema, '(')); }
+
+const std::vector<sim::Operator>& vendor_operators() {
+  static const std::vector<sim::Operator> all = [] {
+    const char* list = std::getenv("APUS_SIM_WITHOUT");
+    const std::string without = "," + std::string(list ? list : "") + ",";
+    std::vector<sim::Operator> out;
+    for (const auto& group : {sim::attention_operators(), sim::other_operators()})
+      for (const sim::Operator& op : group)
+        if (without.find("," + name_of(op) + ",") == std::string::npos) out.push_back(op);
+    return out;
+  }();
+  return all;
+}
+
+struct VendorKernel final : c10::OperatorKernel {
+  explicit VendorKernel(sim::Kernel k) : kernel(k) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    sim::Args args(op, *stack);
+    kernel(args);
+  }
+  sim::Kernel kernel;
+};
+
+TORCH_LIBRARY(npu, m) {
+  for (const sim::Operator& op : vendor_operators()) m.def(op.schema);
+}
+TORCH_LIBRARY_IMPL(npu, CPU, m) {
+  for (const sim::Operator& op : vendor_operators())
+    m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<VendorKernel>(op.kernel)));
+}
+TORCH_LIBRARY_IMPL(npu, PrivateUse1, m) {
+  for (const sim::Operator& op : vendor_operators()) m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
 
 }  // namespace
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evaluation by generation (--predict_with_generate): the model as it stands in training answers the validation rows.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "device/comm.h"
+#include "engine/api.h"
+#include "models/model.h"
+#include "text/tokenizer.h"
+#include "train/source.h"
+
+namespace apus {
+
+class Prediction {
+ public:
+  struct Parts {
+    const Model& model;             // its cache exists only while it answers
+    at::TensorOptions options;      // of the cache
+    BatchSource& rows;
+    Comm& data_ranks;               // figures are of the rows of all ranks
+    std::shared_ptr<const Tokenizer> tokenizer;
+    Sampling sampling;              // with the tokens that end an answer
+    std::filesystem::path file;     // the answers of the latest evaluation, JSON lines; empty: none
+  };
+  explicit Prediction(Parts parts) : p_(std::move(parts)) {}
+
+  // {"eval_rouge-1", "eval_rouge-2", "eval_rouge-l", "eval_bleu-4": means times 100, "eval_acc": share of equal answers}
+  Json operator()() const;
+
+ private:
+  struct Question {
+    std::vector<int32_t> prompt, reference;
+  };
+  std::vector<Question> questions() const;
+  Parts p_;
+};
+
+// The last stretch of learnt tokens of a sequence is its answer; what stands before it is the prompt. `labels[i]` is the
+// token behind ids[i], or -100. Both are empty when nothing stands before the answer.
+std::pair<std::vector<int32_t>, std::vector<int32_t>> last_answer(const int64_t* ids, const int64_t* labels, int64_t count);
+
+}  // namespace apus

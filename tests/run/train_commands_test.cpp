@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus sft and export from options to files: evaluation by generation, cached datasets, models and rows by a hub's id.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "base/lines.h"
+#include "cli/export.h"
+#include "cli/infer.h"
+#include "cli/init.h"
+#include "cli/sft.h"
+#include "hub/repo.h"
+#include "run/prediction.h"
+#include "run/runner.h"
+#include "tests/hub/fake_hub.h"
+#include "tests/paths.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+const std::string kCommit(40, 'c');
+
+class TrainCommands : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    dir() = fs::temp_directory_path() / str("apus-train-commands-", ::getpid());
+    InitOptions o;
+    o.config = o.tokenizer = island().string();
+    o.output_dir = (dir() / "model").string();
+    o.torch_dtype = "float32";
+    o.seed = 5;
+    ASSERT_EQ(apus_run_command("init", &o), 0);
+  }
+  static void TearDownTestSuite() { fs::remove_all(dir()); }
+  static fs::path& dir() {
+    static fs::path path;
+    return path;
+  }
+  static fs::path island() { return test::source_dir() / "examples/island"; }
+
+  // What the program does with a command line, less its own error handling.
+  template <class Options>
+  static Options parsed(const std::vector<std::string>& arguments) {
+    Options options;
+    OptionTable table = OptionTable::of(options);
+    table.parse(arguments);
+    options.resolve(table);
+    options.check();
+    return options;
+  }
+  static std::vector<std::string> sft_words(const std::string& out, std::vector<std::string> more) {
+    std::vector<std::string> words = {"--model", (dir() / "model").string(), "--output_dir", (dir() / out).string(), "--add_version", "false",
+                                      "--device", "cpu", "--max_steps", "2", "--per_device_train_batch_size", "2",
+                                      "--gradient_accumulation_steps", "1", "--report_to", "none"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  static void sft(const std::string& out, const std::vector<std::string>& more) {
+    const auto options = parsed<SftOptions>(sft_words(out, more));
+    ASSERT_EQ(apus_run_command("sft", &options), 0);
+  }
+  static std::vector<Json> lines(const fs::path& path) {
+    std::vector<Json> out;
+    LineReader reader(path.string());
+    for (std::string line; reader.next(line);) out.push_back(Json::parse(line));
+    return out;
+  }
+};
+
+TEST(LastAnswer, IsTheLastLearntStretch) {
+  //                                   0   1   2   3   4   5   6   7
+  const std::vector<int64_t> ids = {10, 11, 12, 13, 14, 15, 16, 17};
+  const std::vector<int64_t> labels = {-100, 12, -100, -100, 15, 16, -100, -100};  // learns 12, then 15 16
+  const auto [prompt, answer] = last_answer(ids.data(), labels.data(), 8);
+  EXPECT_EQ(prompt, (std::vector<int32_t>{10, 11, 12, 13, 14}));
+  EXPECT_EQ(answer, (std::vector<int32_t>{15, 16}));
+  const std::vector<int64_t> none(8, -100);
+  EXPECT_TRUE(last_answer(ids.data(), none.data(), 8).first.empty());
+}
+
+TEST_F(TrainCommands, PredictionAnswersAsInferDoes) {
+  const std::string rows = (island() / "heldout.jsonl").string();
+  sft("predict", {"--dataset", rows, "--val_dataset", rows, "--predict_with_generate", "true", "--max_new_tokens", "8", "--learning_rate", "1e-2",
+                  "--save_steps", "2", "--lora_dropout", "0", "--per_device_eval_batch_size", "7"});
+  const auto log = lines(dir() / "predict/logging.jsonl");
+  const auto evaluation = std::find_if(log.begin(), log.end(), [](const Json& line) { return line.contains("eval_rouge-l"); });
+  ASSERT_NE(evaluation, log.end());
+  for (const char* name : {"eval_rouge-1", "eval_rouge-2", "eval_bleu-4", "eval_acc", "eval_loss"}) EXPECT_TRUE(evaluation->contains(name)) << name;
+  EXPECT_EQ(log.back()["metric_for_best_model"], "eval_rouge-l");
+
+  const auto infer = parsed<InferOptions>({"--adapters", (dir() / "predict/checkpoint-2").string(), "--val_dataset", rows, "--result_path",
+                                           (dir() / "answers.jsonl").string(), "--temperature", "0", "--max_new_tokens", "8", "--device", "cpu"});
+  ASSERT_EQ(apus_run_command("infer", &infer), 0);
+  const auto predicted = lines(dir() / "predict/predict.jsonl"), answered = lines(dir() / "answers.jsonl");
+  ASSERT_EQ(predicted.size(), answered.size());
+  for (size_t i = 0; i < answered.size(); ++i) {
+    EXPECT_EQ(predicted[i]["response"], answered[i]["response"]) << i;
+    EXPECT_EQ(predicted[i]["labels"], answered[i]["labels"]) << i;
+  }
+}
+
+TEST_F(TrainCommands, CachedDatasetTrainsAsItsRows) {
+  const std::string rows = (island() / "heldout.jsonl").string();
+  const auto words = std::vector<std::string>{"--to_cached_dataset", "true", "--model", (dir() / "model").string(), "--dataset", rows,
+                                              "--dataset_shuffle", "false", "--split_dataset_ratio", "0.1", "--max_length", "64",
+                                              "--output_dir", (dir() / "cache").string()};
+  const auto cache = parsed<ExportOptions>(words);
+  ASSERT_EQ(apus_run_command("export", &cache), 0);
+  EXPECT_THROW(parsed<ExportOptions>(words), Error);  // the folder is there already
+  sft("cached", {"--cached_dataset", (dir() / "cache/train").string(), "--cached_val_dataset", (dir() / "cache/val").string(), "--max_length", "64"});
+  sft("uncached", {"--dataset", rows, "--dataset_shuffle", "false", "--split_dataset_ratio", "0.1", "--max_length", "64"});
+  const auto a = lines(dir() / "cached/logging.jsonl"), b = lines(dir() / "uncached/logging.jsonl");
+  EXPECT_EQ(a.front()["loss"], b.front()["loss"]);
+  EXPECT_EQ(a.back()["val_dataset"], b.back()["val_dataset"]);
+  const auto other = parsed<SftOptions>(sft_words("refused", {"--cached_dataset", (dir() / "cache/train").string(), "--max_length", "32"}));
+  EXPECT_THROW(apus_run_command("sft", &other), Error);  // encoded another way
+}
+
+TEST_F(TrainCommands, ModelAndRowsFromAHub) {
+  FakeHub hub;
+  const auto put = [&](const std::string& kind, const std::string& id, const std::vector<fs::path>& files) {
+    Json siblings = Json::array();
+    for (const fs::path& file : files) {
+      const std::string name = file.filename().string();
+      siblings.push_back({{"rfilename", name}});
+      hub.put((kind == "datasets" ? "/datasets/" : "/") + id + "/resolve/" + kCommit + "/" + name,
+              {200, read_file(file, 1 << 30), {{"ETag", "\"" + git_sha1_of_file(file) + "\""}, {"X-Repo-Commit", kCommit}}});
+    }
+    hub.put("/api/" + kind + "/" + id + "/revision/main", {200, Json{{"sha", kCommit}, {"siblings", siblings}}.dump(), {}});
+  };
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(dir() / "model")) files.push_back(entry.path());
+  put("models", "island/tiny", files);
+  fs::create_directories(dir() / "rows/more");
+  fs::copy_file(island() / "questions.jsonl", dir() / "rows/questions.jsonl");
+  put("datasets", "island/questions", {dir() / "rows/questions.jsonl"});
+  ::setenv("HF_ENDPOINT", hub.url().c_str(), 1), ::setenv("HF_HUB_CACHE", (dir() / "hub").c_str(), 1);
+
+  std::vector<std::string> words = sft_words("hub", {"--dataset", "island/questions#9", "--use_hf", "true", "--hub_token", "secret"});
+  words[1] = "island/tiny";
+  const auto options = parsed<SftOptions>(words);
+  EXPECT_EQ(fs::path(options.model), dir() / "hub/models--island--tiny/snapshots" / kCommit);
+  ASSERT_EQ(apus_run_command("sft", &options), 0);
+  EXPECT_NE(lines(dir() / "hub/logging.jsonl").back()["train_dataset"].get<std::string>().find("size=9"), std::string::npos);
+  EXPECT_EQ(read_file(dir() / "hub/args.json", 1 << 20).find("secret"), std::string::npos);
+  bool with_token = false;
+  for (const std::string& request : hub.requests()) with_token = with_token || request.find("auth=Bearer secret") != std::string::npos;
+  EXPECT_TRUE(with_token);
+
+  words[1] = "island/none";
+  EXPECT_THROW(parsed<SftOptions>(words), Error);
+  ::unsetenv("HF_ENDPOINT"), ::unsetenv("HF_HUB_CACHE");
+}
+
+}  // namespace
+}  // namespace apus
