@@ -51,7 +51,8 @@ TrainResult train(const Setting& s, World& world) {
   std::vector<golden::Packed> batches, all = golden::train_batches(c);
   for (int i = 0; i < 36; ++i) batches.push_back(all[static_cast<size_t>(i) % all.size()]);
   const auto type = s.variant == "bf16" ? at::kBFloat16 : at::kFloat;
-  auto model = golden::owned_model(s.from.empty() || s.variant == "lora" ? c.dir / "checkpoint" : fs::path(s.from), type);
+  auto model = load_model(s.from.empty() || s.variant == "lora" ? c.dir / "checkpoint" : fs::path(s.from),
+                          {.dtype = type, .device = at::kCPU, .own = [](const std::string&) { return true; }});
   Adapter adapter;
   if (s.variant == "lora") adapter = make_adapter(*model, {.r = 4, .alpha = 8, .dropout = 0.2, .target_modules = {"q_proj", "up_proj"}, .modules_to_save = {}, .init = "true"}, 3);
   if (s.variant == "lora" && !s.from.empty()) restore_adapter(*model, adapter, s.from);
