@@ -2,6 +2,7 @@
 // Several processes train like one with the same global batch: losses, weights, skipped updates, resumed runs.
 #include "parallel/data_parallel.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
@@ -42,6 +43,7 @@ struct Setting {
 };
 
 TrainResult train(const Setting& s, World& world) {
+  at::set_num_threads(1);  // as the ranks have: the model is small, and the machine shared
   const Case c("train_qwen2");
   Json hyper = c.json["runs"]["adamw_hf_trainer_groups"]["hyper"];
   hyper["grad_accum"] = 6 / world.size();
@@ -49,7 +51,8 @@ TrainResult train(const Setting& s, World& world) {
   std::vector<golden::Packed> batches, all = golden::train_batches(c);
   for (int i = 0; i < 36; ++i) batches.push_back(all[static_cast<size_t>(i) % all.size()]);
   const auto type = s.variant == "bf16" ? at::kBFloat16 : at::kFloat;
-  auto model = golden::owned_model(s.from.empty() || s.variant == "lora" ? c.dir / "checkpoint" : fs::path(s.from), type);
+  auto model = load_model(s.from.empty() || s.variant == "lora" ? c.dir / "checkpoint" : fs::path(s.from),
+                          {.dtype = type, .device = at::kCPU, .own = [](const std::string&) { return true; }});
   Adapter adapter;
   if (s.variant == "lora") adapter = make_adapter(*model, {.r = 4, .alpha = 8, .dropout = 0.2, .target_modules = {"q_proj", "up_proj"}, .modules_to_save = {}, .init = "true"}, 3);
   if (s.variant == "lora" && !s.from.empty()) restore_adapter(*model, adapter, s.from);
@@ -62,7 +65,7 @@ TrainResult train(const Setting& s, World& world) {
   const auto params = golden::trainable(*run.model);
   std::vector<std::pair<std::string, at::Tensor>> named;
   for (const NamedParam& p : params) named.emplace_back(p.name, p.tensor);
-  GradientSum gradients(named, world.devices(), {.bucket_bytes = 20000});
+  GradientSum gradients(named, world.devices(), {.bucket_bytes = 2000});
   EXPECT_GT(gradients.buckets(), 1u);
   if (s.variant == "lora")
     run.save = [&](const fs::path& dir) { save_adapter(*run.model, adapter, dir, {}); };
@@ -135,7 +138,11 @@ void expect_alike(const fs::path& one, const fs::path& other, double tolerance) 
   const auto a = saved(one), b = saved(other);
   ASSERT_FALSE(a.empty());
   ASSERT_EQ(a.size(), b.size());
-  for (const auto& [name, value] : a) EXPECT_TRUE(at::allclose(value, b.at(name), tolerance, tolerance)) << name << ": " << (value - b.at(name)).abs().max().item<float>();
+  for (const auto& [name, value] : a) {
+    // A key's bias hardly changes a softmax: its gradient is rounding noise, which Adam scales up to full steps.
+    const double allowed = name.find("k_proj.bias") == std::string::npos ? tolerance : std::max(tolerance, 1e-3);
+    EXPECT_TRUE(at::allclose(value, b.at(name), allowed, allowed)) << name << ": " << (value - b.at(name)).abs().max().item<float>();
+  }
 }
 
 class DataParallel : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
