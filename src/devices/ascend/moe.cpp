@@ -6,7 +6,7 @@
 #include <array>
 
 #include "devices/ascend/ops.h"
-#include "devices/ascend/vendor_op.h"
+#include "devices/vendor_op.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 
