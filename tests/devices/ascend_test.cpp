@@ -54,7 +54,9 @@ TEST_F(Npu, RunsTheVendorsOperators) {
                           op.op.rfind("attention", 0) == 0 || op.op == "paged_attention" || op.op == "route_topk" || op.op.rfind("moe_ffn", 0) == 0 ||
                           op.op == "adamw" || op.op == "pack_linear" || op.op == "packed_linear";
     EXPECT_EQ(op.native, expected) << op.op;
-    if (op.op == "attention") EXPECT_EQ(op.by, "npu_fusion_attention + npu_fusion_attention_grad");
+    if (op.op == "attention") {
+      EXPECT_EQ(op.by, "npu_fusion_attention + npu_fusion_attention_grad");
+    }
   }
 }
 
