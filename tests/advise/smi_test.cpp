@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "advise/inventory.h"
 #include "advise/tables.h"
 #include "base/files.h"

@@ -107,7 +107,10 @@ TEST(ServeApi, ToolCallsWholeAndStreamed) {
   for (const auto& e : all)
     if (e.is_object() && e["choices"][0]["delta"].contains("tool_calls"))
       for (const auto& c : e["choices"][0]["delta"]["tool_calls"]) {
-        if (c["function"].contains("name")) names[c["index"]] += c["function"]["name"].get<std::string>(), EXPECT_TRUE(c["id"].get<std::string>().starts_with("call_"));
+        if (c["function"].contains("name")) {
+          names[c["index"]] += c["function"]["name"].get<std::string>();
+          EXPECT_TRUE(c["id"].get<std::string>().starts_with("call_"));
+        }
         arguments[c["index"]] += c["function"]["arguments"].get<std::string>();
       }
   EXPECT_EQ(names, (std::map<int, std::string>{{0, "f"}, {1, "g"}}));
