@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/wrap.h"
+#include "cli/rehearsal.h"
 
 namespace apus {
 
@@ -98,7 +99,10 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     std::fputs((json_text(table.json(), 2) + "\n").c_str(), stdout);
     return 0;
   }
-  return instance->run();
+  if (!instance->is_dry()) return instance->run();
+  Rehearsal rehearsal(command.info.name);
+  instance->rehearse(rehearsal);
+  return rehearsal.finish();
 }
 
 }  // namespace apus

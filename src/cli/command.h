@@ -6,7 +6,8 @@
 //
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's args.json,
 // read files that options name) and `check() const` (rules across options, throwing Fault::Usage). Both run before any
-// device is opened or model is read.
+// device is opened or model is read. `rehearse(Rehearsal&) const` is what --dry_run true does instead of running
+// (cli/rehearsal.h).
 #pragma once
 
 #include <functional>
@@ -18,6 +19,8 @@
 #include "base/registry.h"
 
 namespace apus {
+
+class Rehearsal;
 
 struct CommandInfo {
   std::string name;                   // "merge-lora"; underscores typed by the user are hyphens
@@ -35,6 +38,8 @@ struct Command {
     std::function<void(OptionTable&)> resolve;
     std::function<void()> check;
     std::function<int()> run;
+    std::function<bool()> is_dry;
+    std::function<void(Rehearsal&)> rehearse;
   };
   std::function<std::unique_ptr<Instance>()> make;
 };
@@ -55,6 +60,13 @@ struct RegisterCommand {
         if constexpr (requires { options->check(); }) options->check();
       };
       instance->run = [options, run] { return run(*options); };
+      instance->is_dry = [options] {
+        if constexpr (requires { options->dry_run; }) return options->dry_run;
+        return false;
+      };
+      instance->rehearse = [options](Rehearsal& r) {
+        if constexpr (requires { options->rehearse(r); }) options->rehearse(r);
+      };
       return instance;
     }});
   }

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/sizes.h"
 #include "cli/command.h"
+#include "cli/rehearsal.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -71,6 +72,14 @@ void ExportOptions::check() const {
           " is there already; choose another, or give --exist_ok true to replace it");
   require(!fs::exists(output_dir) || !fs::equivalent(output_dir, model), Fault::Usage, "--output_dir ", output_dir,
           " is the base itself");
+}
+
+void ExportOptions::rehearse(Rehearsal& r) const {
+  const ModelFacts facts = model_facts(r.model(model));
+  r.adapters(adapters);
+  const std::string dtype = torch_dtype.value_or(facts.dtype);
+  r.output(output_dir, facts.parameters() * (dtype == "float32" ? 4 : 2));
+  r.right("memory", "one tensor at a time");
 }
 
 namespace {

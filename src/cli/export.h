@@ -6,6 +6,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct ExportOptions : RunOptions {
   std::string model;  // empty: the adapter's base_model_name_or_path
   std::vector<std::string> adapters;
@@ -18,6 +20,7 @@ struct ExportOptions : RunOptions {
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void rehearse(Rehearsal& r) const;
 };
 
 struct MergeLoraOptions : ExportOptions {

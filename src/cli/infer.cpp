@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/command.h"
+#include "cli/plan.h"
+#include "cli/rehearsal.h"
 
 namespace apus {
 
@@ -64,6 +66,16 @@ void InferOptions::check() const {
           "--max_batch_size belongs to --infer_backend pt; the engine's limit is --max_num_seqs");
   require(!(interactive() && metric), Fault::Usage, "--metric needs rows to compare with: give --val_dataset");
   require(!top_logprobs || logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
+}
+
+void InferOptions::rehearse(Rehearsal& r) const {
+  const Json config = r.model(model);
+  r.adapters(adapters);
+  r.tokenizer(model);
+  if (use_chat_template) r.chat_template(chat_template, model);
+  r.json_rows(val_dataset);
+  if (!interactive()) r.output(result_path.empty() ? std::filesystem::path(model) / "infer_result" : std::filesystem::path(result_path));
+  r.plan(inference_spec(*this, *this, config, device_facts(device)));
 }
 
 namespace {

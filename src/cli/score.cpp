@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/plan.h"
+#include "cli/rehearsal.h"
 
 namespace apus {
 
@@ -30,6 +32,20 @@ void ScoreOptions::resolve(OptionTable& v) {
 }
 
 void ScoreOptions::check() const { ModelOptions::check(); }
+
+void ScoreOptions::rehearse(Rehearsal& r) const {
+  const Json config = r.model(model);
+  r.adapters(adapters);
+  r.tokenizer(model);
+  r.json_rows(dataset);
+  for (const std::string& file : {result_path, dump_logits})
+    if (!file.empty() && file != "-") r.output(file);
+  EngineOptions one;  // a forward over packed rows, without a cache
+  one.max_num_seqs = 1, one.max_batched_tokens = max_batched_tokens;
+  PlanSpec spec = inference_spec(*this, one, config, device_facts(device));
+  spec.command = "score", spec.infer.context = max_batched_tokens;
+  r.plan(spec);
+}
 
 namespace {
 int run(const ScoreOptions& options) { return run_heavy("score", &options); }
