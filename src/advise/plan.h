@@ -16,6 +16,7 @@ struct InferSpec {
   int64_t step_tokens = 2048;  // of one forward
   double memory_share = 0.9;  // of the device, for weights and cache
   double cache_bytes = 0;     // 0: what the share leaves
+  bool cached = true;         // false: whole texts are scored, nothing is kept
 };
 
 struct PlanSpec {

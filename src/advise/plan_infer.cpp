@@ -28,7 +28,7 @@ MemoryUse infer_memory(const PlanSpec& s, Plan& plan) {
   const double one = plan.cache_token_bytes * static_cast<double>(infer.context), all = one * static_cast<double>(infer.sequences);
   const double left = s.device.memory * infer.memory_share - of(use.at_peak, Holds::Weights) - of(use.at_peak, Holds::Runtime);
   double cache = infer.cache_bytes > 0 ? infer.cache_bytes : s.device.host ? std::min(left, std::max(kHostCache, one)) : left;
-  cache = std::clamp(cache, std::min(one, all), all);  // less than one sequence is no plan
+  cache = infer.cached ? std::clamp(cache, one, all) : 0;  // less than one sequence is no plan
   of(use.at_peak, Holds::Cache) = cache;
   plan.full_sequences = one > 0 ? static_cast<int64_t>(cache / one) : 0;
   use.peak = sum(use.at_peak), use.when = "a full step with a full cache";

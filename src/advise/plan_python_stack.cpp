@@ -8,7 +8,7 @@
 namespace apus {
 namespace {
 
-constexpr double kAllocator = 1.08;  // its caching allocator holds this much of what is in use
+constexpr double kAllocator = 1.05;  // its caching allocator holds this much of what is in use
 // Bytes a token and word of the vocabulary: logits in bf16, in f32, their log-softmax, and the gradients in f32 and bf16.
 constexpr double kLogits = 2 + 4 + 4 + 4 + 2;
 // Bytes an element of an adapted layer's input (in f32, dropped out, and the mask) and output (base's, and the factors' in f32).
@@ -37,7 +37,7 @@ MemoryUse python_stack_memory(const PlanSpec& s, const TuningFacts& t) {
   const double trained = t.trained * train.element + t.adapter * t.spec.adapter_bytes;
   const auto again = static_cast<double>(std::min(train.recomputed_layers, s.model.layers));
   MemoryUse use;
-  of(use.at_peak, Holds::Runtime) = s.device.reserved;
+  of(use.at_peak, Holds::Runtime) = s.device.reserved + s.device.context;
   of(use.at_peak, Holds::Weights) = kAllocator * (t.elements * train.element / (train.zero >= 3 ? n : 1) + t.adapter * t.spec.adapter_bytes);
   of(use.at_peak, Holds::Gradients) = kAllocator * trained / (train.zero >= 2 ? n : 1);
   of(use.at_peak, Holds::Optimizer) = kAllocator * optimizer_state_bytes(t, train) / (train.zero >= 1 ? n : 1);

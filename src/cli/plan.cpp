@@ -113,11 +113,19 @@ PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Jso
   return spec;
 }
 
+PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& config, const DeviceFacts& device) {
+  PlanSpec spec = inference_spec(m, EngineOptions(), config, device);
+  spec.command = "score";
+  spec.infer = {.context = step_tokens, .sequences = 1, .step_tokens = step_tokens, .cached = false};
+  return spec;
+}
+
 PlanSpec plan_spec(const PlanOptions& o) {
   const DeviceFacts device = device_facts(o.device);
   const Json config = config_of(o.preset.empty() ? o.model : o.preset);
-  PlanSpec spec = o.of == "infer" || o.of == "deploy" || o.of == "score" ? inference_spec(o, o, config, device)
-                                                                        : training_spec(o, config, device, o.devices);
+  PlanSpec spec = o.of == "score"                       ? scoring_spec(o, o.max_batched_tokens, config, device)
+                  : o.of == "infer" || o.of == "deploy" ? inference_spec(o, o, config, device)
+                                                        : training_spec(o, config, device, o.devices);
   spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
   if (spec.inference) return spec;
   spec.train.zero = zero_stage(o);

@@ -29,6 +29,7 @@ struct PlanOptions : SftOptions, EngineOptions {
 // `config`: the model's config.json. What the flags leave open is assumed, and said in the spec.
 PlanSpec training_spec(const SftOptions& options, const Json& config, const DeviceFacts& device, int64_t devices);
 PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config, const DeviceFacts& device);
+PlanSpec scoring_spec(const ModelOptions& model, int64_t step_tokens, const Json& config, const DeviceFacts& device);
 PlanSpec plan_spec(const PlanOptions& options);
 
 }  // namespace apus

@@ -40,11 +40,7 @@ void ScoreOptions::rehearse(Rehearsal& r) const {
   r.json_rows(dataset);
   for (const std::string& file : {result_path, dump_logits})
     if (!file.empty() && file != "-") r.output(file);
-  EngineOptions one;  // a forward over packed rows, without a cache
-  one.max_num_seqs = 1, one.max_batched_tokens = max_batched_tokens;
-  PlanSpec spec = inference_spec(*this, one, config, device_facts(device));
-  spec.command = "score", spec.infer.context = max_batched_tokens;
-  r.plan(spec);
+  r.plan(scoring_spec(*this, max_batched_tokens, config, device_facts(device)));
 }
 
 namespace {
