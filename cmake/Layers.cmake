@@ -13,8 +13,29 @@ endfunction()
 
 # Folders without a tensor library, and the files of the tensor folders that keep to the same rule.
 set(APUS_HOST_FOLDERS base text media hub data serve advise cli)
-set(APUS_HOST_FILES engine/block_pool.cpp engine/scheduler.cpp engine/sampling_rules.cpp engine/generate.cpp engine/answer.cpp engine/chat.cpp engine/generation_config.cpp engine/constraint.cpp dist/launcher.cpp dist/environment.cpp train/schedule.cpp device/topology.cpp models/presets.cpp tensor/disk_type.cpp tensor/safetensors_header.cpp)
-list(APPEND APUS_HOST_FILES models/config.cpp devices/cpu/host.cpp train/event_file.cpp train/run_log.cpp checkpoint/adapter_config.cpp)
+set(APUS_HOST_FILES
+    checkpoint/adapter_config.cpp
+    device/topology.cpp
+    devices/cpu/host.cpp
+    dist/environment.cpp
+    dist/launcher.cpp
+    engine/answer.cpp
+    engine/block_pool.cpp
+    engine/chat.cpp
+    engine/generate.cpp
+    engine/generation_config.cpp
+    engine/sampling_rules.cpp
+    engine/scheduler.cpp
+    models/config.cpp
+    models/presets.cpp
+    tensor/disk_type.cpp
+    tensor/safetensors_header.cpp
+    train/event_file.cpp
+    train/run_log.cpp
+    train/schedule.cpp
+)
+file(GLOB guide_sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/engine/guide/*.cpp)
+list(APPEND APUS_HOST_FILES ${guide_sources})
 set(APUS_HEAVY_FOLDERS tensor device ops devices dist nn models checkpoint parallel engine train algos run)
 
 apus_sources(host_sources ${APUS_HOST_FOLDERS})

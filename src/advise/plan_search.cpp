@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --search: micro-batches, recompute and sharding tried together; those that fit, fastest first. The rows of an update stay.
+// --search: micro-batches, recompute and sharding tried together; those that fit, fastest first. The rows of an update
+// stay.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +19,8 @@ Plan bare_plan(PlanSpec spec) {
     plan.use = infer_memory(s, plan);
   } else {
     plan.tuning = tuning_facts(s.model, s.tuning);
-    plan.use = s.stack == "apus" ? train_memory(s.model, plan.tuning, s.train, s.device) : python_stack_memory(s, plan.tuning);
+    plan.use =
+        s.stack == "apus" ? train_memory(s.model, plan.tuning, s.train, s.device) : python_stack_memory(s, plan.tuning);
   }
   plan.capacity = s.device.memory;
   plan.fits = plan.use.peak <= plan.capacity;
@@ -43,13 +45,16 @@ std::vector<Strategy> search_strategies(const PlanSpec& base) {
         const Plan plan = bare_plan(std::move(s));
         if (!plan.fits) continue;
         const PlanSpec& p = plan.spec;
-        std::string flags = str("--per_device_train_batch_size ", rows, " --gradient_accumulation_steps ", p.train.accumulation,
-                                " --gradient_checkpointing ", recompute ? "true" : "false");
+        std::string flags = str("--per_device_train_batch_size ", rows, " --gradient_accumulation_steps ",
+                                p.train.accumulation, " --gradient_checkpointing ", recompute ? "true" : "false");
         if (zero > 0) flags += str(" --deepspeed zero", zero);
-        found.push_back({rows, p.train.accumulation, recompute, zero, plan.use.peak, plan.speed.tokens_per_second, plan.speed.bound, flags});
+        found.push_back({rows, p.train.accumulation, recompute, zero, plan.use.peak, plan.speed.tokens_per_second,
+                         plan.speed.bound, flags});
       }
   // Speeds within about a percent are one; then the smaller one is better.
-  const auto rank = [](const Strategy& x) { return std::pair(-std::round(std::log(x.tokens_per_second) * 100), x.peak); };
+  const auto rank = [](const Strategy& x) {
+    return std::pair(-std::round(std::log(x.tokens_per_second) * 100), x.peak);
+  };
   std::stable_sort(found.begin(), found.end(), [&](const Strategy& a, const Strategy& b) { return rank(a) < rank(b); });
   return found;
 }

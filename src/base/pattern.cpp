@@ -13,7 +13,10 @@ struct Pattern::Code {
     int error = 0;
     PCRE2_SIZE at = 0;
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), 0, &error, &at, nullptr);
-    if (code) return;
+    if (code) {
+      pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where the system forbids it, the interpreter does the same slower
+      return;
+    }
     PCRE2_UCHAR text[256];
     pcre2_get_error_message(error, text, sizeof text);
     fail(Fault::Usage, where, ": '", expression,

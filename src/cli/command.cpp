@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/wrap.h"
 #include "cli/rehearsal.h"
+#include "dist/launcher.h"
 
 namespace apus {
 
@@ -67,6 +68,7 @@ std::string overview(const std::vector<const Command*>& commands, const std::str
   out += str("\nUsage: ", program, " COMMAND [FILE.yaml] [--option value ...]\n");
   std::string group;
   for (const Command* command : commands) {
+    if (command->info.group.empty()) continue;
     if (command->info.group != group) out += str("\n", group = command->info.group, "\n");
     out += two_columns(command->info.name, command->info.summary, 18, columns);
   }
@@ -99,10 +101,18 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     std::fputs((json_text(table.json(), 2) + "\n").c_str(), stdout);
     return 0;
   }
-  if (!instance->is_dry()) return instance->run();
-  Rehearsal rehearsal(command.info.name);
-  instance->rehearse(rehearsal);
-  return rehearsal.finish();
+  if (instance->is_dry()) {
+    Rehearsal rehearsal(command.info.name);
+    instance->rehearse(rehearsal);
+    return rehearsal.finish();
+  }
+  if (const auto plan = read_launch(process_environment())) {
+    std::vector<std::string> argv = {program, command.info.name};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    if (instance->ranks_dir) return launch({.plan = *plan, .argv = argv, .log_dir = instance->ranks_dir()});
+    log_warning("NPROC_PER_NODE and NNODES are not used: apus ", command.info.name, " runs as one process");
+  }
+  return instance->run();
 }
 
 }  // namespace apus

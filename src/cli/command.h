@@ -6,10 +6,12 @@
 //
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's args.json,
 // read files that options name) and `check() const` (rules across options, throwing Fault::Usage). Both run before any
-// device is opened or model is read. `rehearse(Rehearsal&) const` is what --dry_run true does instead of running
+// device is opened or model is read. A command that can run as several processes has `ranks_dir() const`: the folder for
+// the output of all but the first. `rehearse(Rehearsal&) const` is what --dry_run true does instead of running
 // (cli/rehearsal.h).
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,7 +26,7 @@ class Rehearsal;
 
 struct CommandInfo {
   std::string name;                   // "merge-lora"; underscores typed by the user are hyphens
-  std::string group;                  // heading in `apus --help`: Train, Run, Model, Machine
+  std::string group;                  // heading in `apus --help`: Train, Run, Model, Machine; empty: not shown
   std::string summary;                // one line
   std::vector<std::string> examples;  // without the program's name: "infer --model DIR"
   std::vector<std::string> aliases = {};
@@ -37,6 +39,7 @@ struct Command {
     OptionTable table;
     std::function<void(OptionTable&)> resolve;
     std::function<void()> check;
+    std::function<std::filesystem::path()> ranks_dir;  // empty: one process
     std::function<int()> run;
     std::function<bool()> is_dry;
     std::function<void(Rehearsal&)> rehearse;
@@ -59,6 +62,7 @@ struct RegisterCommand {
       instance->check = [options] {
         if constexpr (requires { options->check(); }) options->check();
       };
+      if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
       instance->run = [options, run] { return run(*options); };
       instance->is_dry = [options] {
         if constexpr (requires { options->dry_run; }) return options->dry_run;

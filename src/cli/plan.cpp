@@ -26,7 +26,8 @@ Json config_of(const std::string& model) {
   const fs::path path = fs::is_directory(model, code) ? fs::path(model) / "config.json" : fs::path(model);
   if (fs::is_regular_file(path, code)) return parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
   std::string name = fs::path(model).filename().string();
-  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   for (const char* ending : {"-instruct", "-base", "-chat"})
     if (name.ends_with(ending)) name = name.substr(0, name.size() - std::string(ending).size());
   return preset_config(name);
@@ -40,7 +41,8 @@ int zero_stage(const PlanOptions& o) {
   fail(Fault::Usage, "--deepspeed ", *o.deepspeed, " cannot be planned; possible: zero0, zero1, zero2, zero3");
 }
 
-double element_of(const std::optional<std::string>& wanted, const ModelFacts& model, const DeviceFacts& device, PlanSpec& spec) {
+double element_of(const std::optional<std::string>& wanted, const ModelFacts& model, const DeviceFacts& device,
+                  PlanSpec& spec) {
   const std::string dtype = wanted.value_or(model.dtype.empty() ? "float32" : model.dtype);
   if (dtype == "float16" && device.host) spec.assumptions.push_back("float16 is held as bfloat16 on a processor");
   return dtype == "float32" ? 4 : 2;
@@ -50,7 +52,8 @@ TuningSpec tuning_of(const SftOptions& o) {
   TuningSpec t;
   t.lora = o.lora(), t.rank = o.lora_rank, t.dropout = o.lora_dropout, t.dora = o.use_dora;
   t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
-  t.target_modules = o.target_modules, t.modules_to_save = o.modules_to_save, t.target_regex = o.target_regex.value_or("");
+  t.target_modules = o.target_modules, t.modules_to_save = o.modules_to_save,
+  t.target_regex = o.target_regex.value_or("");
   t.freeze_ratio = o.freeze_parameters_ratio, t.freeze = o.freeze_parameters, t.train = o.trainable_parameters;
   t.freeze_regex = o.freeze_parameters_regex, t.train_regex = o.trainable_parameters_regex;
   return t;
@@ -59,17 +62,20 @@ TuningSpec tuning_of(const SftOptions& o) {
 int64_t recomputed_layers(const SftOptions& o, const ModelFacts& model) {
   if (!o.gradient_checkpointing) return 0;
   const Json& kwargs = o.gradient_checkpointing_kwargs;
-  return kwargs.is_object() && kwargs.contains("layers") ? std::min(model.layers, kwargs["layers"].get<int64_t>()) : model.layers;
+  return kwargs.is_object() && kwargs.contains("layers") ? std::min(model.layers, kwargs["layers"].get<int64_t>())
+                                                         : model.layers;
 }
 
 void row_tokens(const SftOptions& o, PlanSpec& spec) {
   spec.packed = o.packing;
   const auto length = o.packing && o.packing_length ? o.packing_length : o.max_length;
   spec.row_tokens = length.value_or(std::min(kRowTokens, spec.model.positions));
-  if (!length) spec.assumptions.push_back(str("the longest row has ", spec.row_tokens, " tokens; --max_length says otherwise"));
+  if (!length)
+    spec.assumptions.push_back(str("the longest row has ", spec.row_tokens, " tokens; --max_length says otherwise"));
 }
 
-// What alignment adds: a second answer a row, a frozen reference (an adapter is switched off instead), a cache to generate with.
+// What alignment adds: a second answer a row, a frozen reference (an adapter is switched off instead), a cache to
+// generate with.
 void add_alignment(const PlanOptions& o, PlanSpec& spec) {
   const std::string& type = o.rlhf_type;
   const bool pairs = type == "dpo" || type == "simpo" || type == "orpo" || type == "cpo" || type == "rm";
@@ -77,8 +83,10 @@ void add_alignment(const PlanOptions& o, PlanSpec& spec) {
   spec.train.frozen_copies = !spec.tuning.lora && (type == "dpo" || type == "kto" || type == "grpo") ? 1 : 0;
   if (type != "grpo") return;
   spec.row_tokens += o.max_completion_length;
-  spec.train.cache_bytes = static_cast<double>(o.num_generations * spec.rows * spec.row_tokens) * cache_bytes_per_token(spec.model, spec.element());
-  spec.assumptions.push_back(str("answers of up to ", o.max_completion_length, " tokens, ", o.num_generations, " to a prompt, generated on the same devices"));
+  spec.train.cache_bytes = static_cast<double>(o.num_generations * spec.rows * spec.row_tokens) *
+                           cache_bytes_per_token(spec.model, spec.element());
+  spec.assumptions.push_back(str("answers of up to ", o.max_completion_length, " tokens, ", o.num_generations,
+                                 " to a prompt, generated on the same devices"));
 }
 
 }  // namespace
@@ -93,7 +101,8 @@ PlanSpec training_spec(const SftOptions& o, const Json& config, const DeviceFact
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
   const std::string arguments = o.optim_args.value_or("");
-  spec.train.optimizer.momentum = arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
+  spec.train.optimizer.momentum =
+      arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
   spec.rows = o.per_device_train_batch_size;
   row_tokens(o, spec);
   spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);
@@ -141,7 +150,8 @@ void PlanOptions::fields(OptionTable& v) {
   v("devices", devices, "how many; data are split over them").at_least(1).at_most(65536);
   v("search", search, "list micro-batches, recompute and sharding that fit, fastest first");
   v("json", as_json, "for machines");
-  v("stack", stack, "ms-swift: the same run under PyTorch, transformers, peft and DeepSpeed").choices({"apus", "ms-swift"});
+  v("stack", stack, "ms-swift: the same run under PyTorch, transformers, peft and DeepSpeed")
+      .choices({"apus", "ms-swift"});
   v("rlhf_type", rlhf_type, "with --command rlhf").choices({"grpo", "dpo", "kto", "orpo", "simpo", "cpo", "rm"});
   v("num_generations", num_generations, "grpo: answers to a prompt").at_least(1);
   v("max_completion_length", max_completion_length, "grpo: longest answer in tokens").at_least(1);
@@ -149,7 +159,8 @@ void PlanOptions::fields(OptionTable& v) {
   EngineOptions::fields(v);
   for (const char* name : {"deepspeed", "fsdp"}) v.at(name).no_effect.clear(), v.at(name).refusal.clear();
   v.at("deepspeed").target = &deepspeed;
-  v.at("deepspeed").help = "what the devices share: zero1 the optimizer's state, zero2 gradients too, zero3 weights too";
+  v.at("deepspeed").help =
+      "what the devices share: zero1 the optimizer's state, zero2 gradients too, zero3 weights too";
   v.at("fsdp").target = &fsdp, v.at("fsdp").help = "counts as zero3";
   v.at("model").help = "folder with a config.json, the file itself, or the name of a known shape (qwen2.5-7b)";
   v.at("device").help = "910B3, A100-80G, H200, ... (see docs/plan.md); auto or cpu: this machine's processor";
@@ -158,7 +169,8 @@ void PlanOptions::fields(OptionTable& v) {
 void PlanOptions::resolve(OptionTable& v) { TemplateOptions::resolve(v); }
 
 void PlanOptions::check() const {
-  require(model.empty() != preset.empty(), Fault::Usage, "give either --model (a folder, or a known shape's name) or --preset NAME");
+  require(model.empty() != preset.empty(), Fault::Usage,
+          "give either --model (a folder, or a known shape's name) or --preset NAME");
   TunerOptions::check();
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");

@@ -12,7 +12,7 @@ namespace apus {
 class Rehearsal;  // cli/rehearsal.h
 
 struct PlanOptions : SftOptions, EngineOptions {
-  std::string of = "sft";             // the command that is planned
+  std::string of = "sft";  // the command that is planned
   std::string preset;
   int64_t devices = 1;
   std::optional<std::string> deepspeed, fsdp;
@@ -28,7 +28,8 @@ struct PlanOptions : SftOptions, EngineOptions {
 
 // `config`: the model's config.json. What the flags leave open is assumed, and said in the spec.
 PlanSpec training_spec(const SftOptions& options, const Json& config, const DeviceFacts& device, int64_t devices);
-PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config, const DeviceFacts& device);
+PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config,
+                        const DeviceFacts& device);
 PlanSpec scoring_spec(const ModelOptions& model, int64_t step_tokens, const Json& config, const DeviceFacts& device);
 PlanSpec plan_spec(const PlanOptions& options);
 

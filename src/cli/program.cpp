@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "base/signals.h"
 #include "cli/command.h"
+#include "dist/launcher.h"
 
 namespace apus {
 
@@ -66,7 +67,8 @@ int report(const Program& program, const std::string& command, const Error& erro
   std::string text = error.what();
   if (fault == Fault::Usage) text += str("\nSee `", program.name, command.empty() ? "" : " " + command, " --help`.");
   if (fault == Fault::Bug) text += str("\nThis is a defect of Apus: please report it with the command and this text (", error.at.file, ":", error.at.line, ").");
-  log_error(text);
+  // The launcher shows the first failure of all ranks; a rank whose output is kept in a file writes its own there.
+  if (!tell_launcher(fault, text) || !Log::of().main_rank()) log_error(text);
   log_debug("raised as ", fault_name(fault), " at ", error.at.file, ":", error.at.line);
   return exit_code(fault);
 }

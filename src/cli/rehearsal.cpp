@@ -30,7 +30,8 @@ std::vector<fs::path> weight_files(const fs::path& dir) {
   std::set<fs::path> files;
   if (fs::exists(index)) {
     const Json all = parse_json(read_file(index, 256 << 20), index.string(), Fault::Model);
-    require(all.contains("weight_map") && all["weight_map"].is_object(), Fault::Model, index.string(), " holds no weight_map");
+    require(all.contains("weight_map") && all["weight_map"].is_object(), Fault::Model, index.string(),
+            " holds no weight_map");
     for (const auto& [name, file] : all["weight_map"].items())
       if (file.is_string()) files.insert(dir / file.get<std::string>());
   } else {
@@ -48,12 +49,14 @@ std::string shape_text(const std::vector<int64_t>& shape) {
 }
 
 // What of the model's plain tensors is missing or of another shape; stacked experts lie in pieces and are counted only.
-void compare(const ModelFacts& model, const std::map<std::string, std::vector<int64_t>>& on_disk, const std::string& dir) {
+void compare(const ModelFacts& model, const std::map<std::string, std::vector<int64_t>>& on_disk,
+             const std::string& dir) {
   std::vector<std::string> wrong;
   for (const ParamFacts& p : model.params) {
     if (p.shape.size() == 3) continue;
     auto found = on_disk.find(p.name);
-    if (found == on_disk.end() && p.name.starts_with("model.")) found = on_disk.find(p.name.substr(6));  // a bare backbone
+    if (found == on_disk.end() && p.name.starts_with("model."))
+      found = on_disk.find(p.name.substr(6));  // a bare backbone
     if (found == on_disk.end())
       wrong.push_back(p.name + " is missing");
     else if (found->second != p.shape)
@@ -61,7 +64,8 @@ void compare(const ModelFacts& model, const std::map<std::string, std::vector<in
   }
   const size_t count = wrong.size();
   if (count > 8) wrong.resize(8), wrong.push_back("...");
-  require(count == 0, Fault::Model, dir, ": the weights do not fit config.json, ", count, " tensors: ", join(wrong, "; "));
+  require(count == 0, Fault::Model, dir, ": the weights do not fit config.json, ", count,
+          " tensors: ", join(wrong, "; "));
 }
 
 fs::path existing_parent(fs::path path) {
@@ -92,8 +96,8 @@ Json Rehearsal::model(const std::string& dir) {
     bytes += mapped.size();
   }
   compare(facts, on_disk, dir);
-  right("model", str(dir, ": ", facts.type, ", ", facts.parameters() / 1000000, " M parameters, ", bytes_text(bytes), " in ",
-                     files.size(), files.size() == 1 ? " file" : " files"));
+  right("model", str(dir, ": ", facts.type, ", ", facts.parameters() / 1000000, " M parameters, ", bytes_text(bytes),
+                     " in ", files.size(), files.size() == 1 ? " file" : " files"));
   return config;
 }
 
@@ -142,13 +146,15 @@ void Rehearsal::json_rows(const std::vector<std::string>& files) {
 
 void Rehearsal::output(const fs::path& path, int64_t bytes) {
   const fs::path parent = existing_parent(path);
-  require(fs::is_directory(parent) || fs::equivalent(parent, fs::absolute(path)), Fault::Io, path.string(), ": ", parent.string(), " is no folder");
+  require(fs::is_directory(parent) || fs::equivalent(parent, fs::absolute(path)), Fault::Io, path.string(), ": ",
+          parent.string(), " is no folder");
   require(::access(parent.c_str(), W_OK) == 0, Fault::Io, parent.string(), " cannot be written");
   std::error_code code;
   const auto space = fs::space(parent, code);
   require(code || static_cast<int64_t>(space.available) > bytes, Fault::Io, parent.string(), " has ",
           bytes_text(static_cast<int64_t>(space.available)), " free, ", bytes_text(bytes), " will be written");
-  right("output", str(path.string(), bytes > 0 ? ": about " + bytes_text(bytes) : "", code ? "" : str(", ", bytes_text(static_cast<int64_t>(space.available)), " free")));
+  right("output", str(path.string(), bytes > 0 ? ": about " + bytes_text(bytes) : "",
+                      code ? "" : str(", ", bytes_text(static_cast<int64_t>(space.available)), " free")));
 }
 
 void Rehearsal::plan(const PlanSpec& spec) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --dry_run true: everything a command can check without loading weights, a line for each thing that is right, and the plan
-// of its memory. What is wrong is thrown as the run itself would throw it. A command adds itself with one member,
+// --dry_run true: everything a command can check without loading weights, a line for each thing that is right, and the
+// plan of its memory. What is wrong is thrown as the run itself would throw it. A command adds itself with one member,
 // `void rehearse(Rehearsal& r) const`, made of the calls below.
 #pragma once
 

@@ -3,12 +3,14 @@
 
 #include <filesystem>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/plan.h"
 #include "cli/rehearsal.h"
+#include "dist/environment.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -17,6 +19,14 @@ int64_t SftOptions::accumulation(int64_t ranks) const {
   const int64_t rows = per_device_train_batch_size * ranks;
   return gradient_accumulation_steps.value_or(std::max<int64_t>(1, (16 + rows - 1) / rows));
 }
+
+fs::path SftOptions::output_root() const {
+  const fs::path dir = fs::path(model).lexically_normal();
+  const fs::path name = dir.filename().empty() ? dir.parent_path().filename() : dir.filename();
+  return fs::absolute(output_dir ? fs::path(*output_dir) : "output" / name).lexically_normal();
+}
+
+fs::path SftOptions::ranks_dir() const { return output_root() / "logs" / local_time("%Y%m%d-%H%M%S"); }
 
 void SftOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
@@ -128,7 +138,8 @@ void SftOptions::rehearse(Rehearsal& r) const {
   r.right("rows", rows);
   const ModelFacts facts = model_facts(config);
   r.output(output_dir.value_or("output"), lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
-  PlanSpec spec = training_spec(*this, config, device_facts(device), 1);
+  const auto launched = read_launch(process_environment());
+  PlanSpec spec = training_spec(*this, config, device_facts(device), launched ? launched->ranks * launched->nodes : 1);
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
     spec.row_tokens = longest, spec.assumptions.clear();
     spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);

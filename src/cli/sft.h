@@ -2,6 +2,8 @@
 // The options of `apus sft` and `apus pt`; their body is run/sft.cpp.
 #pragma once
 
+#include <filesystem>
+
 #include "cli/option_groups.h"
 #include "cli/train_options.h"
 
@@ -16,6 +18,8 @@ struct SftOptions : ModelOptions, TemplateOptions, DataOptions, TunerOptions, Tr
 
   double lr() const { return learning_rate.value_or(lora() ? 1e-4 : 1e-5); }
   int64_t accumulation(int64_t ranks) const;
+  std::filesystem::path output_root() const;  // under which run folders are made
+  std::filesystem::path ranks_dir() const;
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;

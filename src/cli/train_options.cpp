@@ -230,8 +230,11 @@ void TrainOptions::fields(OptionTable& v) {
   v.no_effect({"average_tokens_across_devices"}, "the loss is always divided by the tokens of all devices");
   v.no_effect({"deepspeed", "fsdp", "zero_hpz_partition_size", "deepspeed_autotp_size"},
               "on one device there is nothing to shard");
-  v.no_effect({"ddp_timeout", "ddp_backend", "ddp_find_unused_parameters", "save_on_each_node"},
-              "there is one process");
+  v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
+  v("ddp_bucket_cap_mb", ddp_bucket_cap_mb, "several processes: gradients sent at a time").at_least(1).at_most(16384).alias("ddp_bucket_mb");
+  v.no_effect({"ddp_find_unused_parameters"}, "parameters that are not used are always allowed");
+  v.no_effect({"ddp_backend"}, "each kind of device has its own way to communicate");
+  v.no_effect({"save_on_each_node"}, "the first process writes checkpoints, the others need none");
   v.no_effect({"full_determinism"}, "runs on the processor are deterministic");
   v.no_effect({"use_liger_kernel"}, "losses and norms are fused already");
   v.no_effect({"vit_lr", "aligner_lr", "vit_gradient_checkpointing"}, "these are settings of multimodal models");

@@ -94,6 +94,8 @@ struct TrainOptions {
   int64_t max_shard_bytes = 0;  // from max_shard_size
   int64_t max_bad_steps = 10;
   bool load_args = false, load_data_args = false;
+  double ddp_timeout = 1800;     // seconds
+  int64_t ddp_bucket_cap_mb = 25;
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;

@@ -39,7 +39,7 @@ std::string what_exists() {
 }
 
 DeviceChoice open_kind(DeviceKind& kind, int index) {
-  kind.open();
+  kind.open(index);
   DeviceChoice choice{&kind, c10::Device(kind.type())};
   if (kind.type() != c10::kCPU) choice.device = c10::Device(kind.type(), static_cast<c10::DeviceIndex>(index));
   return choice;

@@ -19,10 +19,16 @@ struct Memory {
   int64_t total = 0, free = 0, peak = 0;  // bytes; peak since reset_peak()
 };
 
+class Store;  // device/store.h
+
+// How the ranks of a communicator find each other.
 struct Rendezvous {
-  std::string address = "127.0.0.1";
-  int port = 29500, rank = 0, world = 1;
-  int timeout_s = 600;
+  std::string address = "127.0.0.1";  // of the first rank
+  int rank = 0, world = 1;
+  double timeout_s = 600;             // of every wait
+  std::shared_ptr<Store> store;
+  std::string group = "world";        // a name of its own for every communicator that is made
+  int device_index = 0;               // of this rank
 };
 
 class DeviceKind {
@@ -32,7 +38,7 @@ class DeviceKind {
   virtual c10::DeviceType type() const = 0;
   virtual int priority() const = 0;               // auto takes the highest that is available
   virtual bool available(std::string* why_not) = 0;  // cheap; says why when it is not
-  virtual void open() = 0;                        // load the vendor library, initialise; throws Fault::Device
+  virtual void open(int index) = 0;               // load the vendor library, initialise; throws Fault::Device
   virtual int count() const = 0;                  // visible devices
   virtual std::string label(int index) const = 0;  // "Ascend910B3", the processor's model name, ...
   virtual Memory memory(int index) const = 0;
@@ -41,6 +47,9 @@ class DeviceKind {
   virtual void synchronize(int index) const = 0;
   virtual void seed(uint64_t seed) = 0;           // the device's default generator
   virtual bool supports(c10::ScalarType dtype) const = 0;  // for compute
+  virtual int64_t cache_block() const { return 16; }  // positions in a block of the cache of keys and values
+  virtual int64_t out_of_memory(const std::string& what) const;  // bytes asked by the error that says so (0: not said); -1: another error
+  virtual std::string native_op(const std::string&) const { return ""; }  // what runs this op of ours, where it is not the reference
   virtual std::string library_version() const = 0;         // vendor library, for --version
   virtual std::string visibility_env() const { return ""; }
   virtual std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const = 0;

@@ -2,6 +2,7 @@
 #include "engine/answer.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace apus {
@@ -19,6 +20,7 @@ std::string StopStrings::push(const std::string& text) {
   }
   if (end != std::string::npos) {
     found_ = true;
+    which_ = held_.substr(begin, end - begin);
     held_.resize(keep_ ? end : begin);
     return std::exchange(held_, {});
   }
@@ -51,6 +53,27 @@ std::string Answer::push(const EngineEvent& event) {
   error_ = event.error;
   text_ += shown;
   return shown;
+}
+
+namespace {
+Json token_json(const Tokenizer& tokenizer, int32_t id, float logprob) {
+  const std::string bytes = tokenizer.token_bytes(id);
+  Json list = Json::array();
+  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
+  return {{"token", bytes}, {"logprob", logprob}, {"bytes", std::move(list)}};
+}
+}  // namespace
+
+Json logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut>& tokens, int64_t top) {
+  Json content = Json::array();
+  for (const auto& t : tokens) {
+    Json entry = token_json(tokenizer, t.id, t.logprob);
+    Json& list = entry["top_logprobs"] = Json::array();
+    for (const auto& [id, logprob] : t.top)
+      if (static_cast<int64_t>(list.size()) < top) list.push_back(token_json(tokenizer, id, logprob));
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}};
 }
 
 const char* finish_name(Finish finish) {

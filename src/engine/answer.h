@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "engine/api.h"
 #include "text/tokenizer.h"
 
@@ -21,11 +22,12 @@ class StopStrings {
   std::string push(const std::string& text);
   std::string flush();  // the end of the text: nothing is held back any more
   bool found() const { return found_; }
+  const std::string& which() const { return which_; }  // the one that was found
 
  private:
   std::vector<std::string> stops_;
   bool keep_, found_ = false;
-  std::string held_;
+  std::string held_, which_;
 };
 
 class Answer {
@@ -45,6 +47,7 @@ class Answer {
   const std::string& text() const { return text_; }           // all of it so far
   const std::vector<TokenOut>& tokens() const { return tokens_; }  // the stop token included
   const std::string& error() const { return error_; }
+  const std::string& stop() const { return stops_.which(); }  // the stop string that ended it, if one did
 
  private:
   std::shared_ptr<const Tokenizer> tokenizer_;
@@ -55,6 +58,9 @@ class Answer {
   std::vector<TokenOut> tokens_;
   Finish finish_ = Finish::None;
 };
+
+// {"content": [{"token", "logprob", "bytes", "top_logprobs"}]}, as OpenAI's API has it.
+Json logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut>& tokens, int64_t top);
 
 const char* finish_name(Finish finish);  // "stop", "length", ... as OpenAI's finish_reason
 

@@ -71,9 +71,18 @@ std::string Chat::text(const ChatRequest& request) const {
   return asks ? text + spec_.response_prefix : text;
 }
 
-std::vector<int32_t> Chat::prompt(const ChatRequest& request) const {
+std::vector<int32_t> Chat::prompt(const ChatRequest& request) const { return encode(text(request)); }
+
+std::vector<int32_t> Chat::encode(const std::string& text) const {
   // A template writes the special tokens itself; plain text gets those of the tokenizer.
-  return limited(tokenizer_->encode(text(request), !template_), spec_);
+  return limited(tokenizer_->encode(text, !template_), spec_);
+}
+
+std::string Chat::template_text(bool with_tools) const {
+  if (!template_) return {};
+  const auto variants = template_->variants();
+  const bool own = with_tools && std::find(variants.begin(), variants.end(), "tool_use") != variants.end();
+  return template_->text(own ? "tool_use" : "");
 }
 
 std::vector<int32_t> limited(std::vector<int32_t> ids, const ChatSpec& spec) {

@@ -12,12 +12,21 @@
 
 #include "base/log.h"
 #include "device/device.h"
+#include "device/failure.h"
 
 namespace apus {
 
 namespace {
 constexpr int64_t kHostCache = int64_t{2} << 30;  // on the host memory is everyone's: the cache is no larger unasked
 constexpr int64_t kScoredRows = 64;               // prompt rows whose logits exist at once
+// The flags that make the engine need less.
+constexpr const char* kLessMemory =
+    "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or --max_model_len, or free the device";
+
+EngineSpec with_block_size(EngineSpec spec, at::Device device) {
+  if (spec.block_size == 0) spec.block_size = kind_of(device).cache_block();
+  return spec;
+}
 }  // namespace
 
 CacheSize cache_size(const EngineSpec& spec, int64_t positions, int64_t bytes_per_block, int64_t total, int64_t free, bool host) {
@@ -36,15 +45,15 @@ CacheSize cache_size(const EngineSpec& spec, int64_t positions, int64_t bytes_pe
 }
 
 Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, AdapterHooks hooks)
-    : model_(model), options_(options), spec_(spec), hooks_(std::move(hooks)), threads_(at::get_num_threads()), builder_(options.device(), spec.block_size) {
-  require(spec.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage, "block size, max_batched_tokens and max_num_seqs must be above 0");
+    : model_(model), options_(options), spec_(with_block_size(spec, options.device())), hooks_(std::move(hooks)), threads_(at::get_num_threads()), builder_(options.device(), spec_.block_size) {
+  require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage, "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
-  cache_spec_ = {shape.layers, 0, spec.block_size, shape.kv_heads, shape.head_dim};
+  cache_spec_ = {shape.layers, 0, spec_.block_size, shape.kv_heads, shape.head_dim};
   const auto element = static_cast<int64_t>(c10::elementSize(c10::typeMetaToScalarType(options.dtype())));
   const int64_t bytes = KvCache::bytes_per_block(cache_spec_, element);
   const at::Device device = options.device();
   const Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);
-  const CacheSize size = cache_size(spec, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu());
+  const CacheSize size = cache_size(spec_, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu());
   require(size.blocks > 0 && size.max_model_len > 1, Fault::Device, "no memory for the cache of keys and values on ", device_name(device), ": ", memory.free >> 20,
           " MiB free of ", memory.total >> 20, " MiB, one block needs ", (bytes >> 10) + 1, " KiB; give more by --memory_utilization or --kv_cache_gb, or free memory");
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
@@ -54,10 +63,14 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, A
   max_model_len_ = size.max_model_len;
   cache_spec_.blocks = size.blocks;
   scheduler_ = std::make_unique<Scheduler>(Scheduler::Spec{
-      .pool = {.blocks = static_cast<int32_t>(size.blocks), .block_size = static_cast<int32_t>(spec.block_size), .caching = spec.prefix_caching},
+      .pool = {.blocks = static_cast<int32_t>(size.blocks), .block_size = static_cast<int32_t>(spec_.block_size), .caching = spec.prefix_caching},
       .max_sequences = spec.max_sequences,
       .max_step_tokens = spec.max_step_tokens});
-  cache_ = std::make_unique<KvCache>(cache_spec_, options_);
+  try {
+    cache_ = std::make_unique<KvCache>(cache_spec_, options_);
+  } catch (const std::exception& e) {
+    throw explained(e, device, kLessMemory);
+  }
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }
@@ -224,7 +237,8 @@ void Engine::one_step() {
   ++counted_.steps;
   try {
     compute(plan);
-  } catch (const std::exception& e) {
+  } catch (const std::exception& error) {
+    const Error e = explained(error, options_.device(), kLessMemory);
     // What this step computed for the others is unknown too: all of its requests end, the engine goes on with the rest.
     ++counted_.failed_steps;
     log_error("a step of ", plan.items.size(), " sequences and ", plan.tokens, " tokens failed: ", e.what());

@@ -20,7 +20,7 @@
 namespace apus {
 
 struct EngineSpec {
-  int64_t block_size = 16;
+  int64_t block_size = 0;           // 0: what suits the device
   int64_t max_step_tokens = 2048, max_sequences = 256;
   int64_t max_model_len = 0;        // 0: what the checkpoint was made for
   int64_t max_waiting = 0;          // requests that may wait; 0: any number

@@ -33,9 +33,12 @@ class Config {
 
 RopeSpec read_rope(const Config& config, int64_t head_dim);
 
-// Per layer: the sliding window, 0 for full attention. `layer_types` decides when present; else Qwen's max_window_layers rule
-// when `by_flag`, else every layer has config.sliding_window (Mistral).
-std::vector<int64_t> read_windows(const Config& config, int64_t layers, bool by_flag);
+// Which layers slide when the file has no layer_types: families differ. Above, EvenBelow: max_window_layers.
+enum class Slides { Never, Always, Above, EvenBelow };
+// Per layer: the sliding window, 0 for full attention.
+std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides rule);
+// Qwen's files keep a window that counts only with use_sliding_window.
+inline Slides if_asked(const Config& config, Slides rule) { return config.flag("use_sliding_window", false) ? rule : Slides::Never; }
 
 void require_silu(const Config& config);  // the only activation these families use; another one is refused
 

@@ -41,17 +41,22 @@ RopeSpec read_rope(const Config& config, int64_t head_dim) {
   return spec;
 }
 
-std::vector<int64_t> read_windows(const Config& config, int64_t layers, bool by_flag) {
+std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides rule) {
   std::vector<int64_t> windows(static_cast<size_t>(layers), 0);
-  const int64_t window = config.integer("sliding_window", 0);
-  if (by_flag && !config.flag("use_sliding_window", false)) return windows;
+  if (rule == Slides::Never) return windows;
+  const int64_t window = config.integer("sliding_window", 0), bound = config.integer("max_window_layers", 28);
   const auto types = config.texts("layer_types");
-  require(types.empty() || types.size() == windows.size(), Fault::Model, "config.json: layer_types has ", types.size(), " entries, the model ", layers, " layers");
-  const int64_t first = by_flag ? config.integer("max_window_layers", 28) : 0;
-  for (size_t i = 0; i < windows.size(); ++i) {
-    const bool slides = types.empty() ? static_cast<int64_t>(i) >= first : types[i] == "sliding_attention";
-    require(types.empty() || slides || types[i] == "full_attention", Fault::Model, "config.json: layer type '", types[i], "' is not supported");
-    if (slides) windows[i] = window;
+  require(types.empty() || types.size() == windows.size(), Fault::Model, "config.json: layer_types has ", types.size(),
+          " entries, the model ", layers, " layers");
+  for (int64_t i = 0; i < layers; ++i) {
+    const std::string type = types.empty() ? "" : types[static_cast<size_t>(i)];
+    require(type.empty() || type == "sliding_attention" || type == "full_attention", Fault::Model, "config.json: layer type '",
+            type, "' is not supported");
+    const bool slides = !type.empty()              ? type == "sliding_attention"
+                        : rule == Slides::Above     ? i >= bound
+                        : rule == Slides::EvenBelow ? i % 2 == 0 && i < bound
+                                                    : true;
+    if (slides) windows[static_cast<size_t>(i)] = window;
   }
   return windows;
 }

@@ -15,7 +15,7 @@ std::unique_ptr<Model> make_llama(const Json& json) {
 std::unique_ptr<Model> make_mistral(const Json& json) {
   const Config c(json);
   DecoderSpec spec = read_decoder(c);
-  spec.window = read_windows(c, spec.shape.layers, /*by_flag=*/false);
+  spec.window = read_windows(c, spec.shape.layers, Slides::Always);
   return std::make_unique<Decoder>(std::move(spec));
 }
 

@@ -9,7 +9,7 @@ std::unique_ptr<Model> make_qwen2(const Json& json) {
   const Config c(json);
   DecoderSpec spec = read_decoder(c);
   spec.qkv_bias = true;
-  spec.window = read_windows(c, spec.shape.layers, /*by_flag=*/true);
+  spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Above));
   return std::make_unique<Decoder>(std::move(spec));
 }
 const RegisterModel qwen2("qwen2", make_qwen2);

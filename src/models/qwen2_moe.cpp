@@ -9,7 +9,7 @@ std::unique_ptr<Model> make_qwen2_moe(const Json& json) {
   const Config c(json);
   DecoderSpec spec = read_decoder(c);
   spec.qkv_bias = c.flag("qkv_bias", true);
-  spec.window = read_windows(c, spec.shape.layers, /*by_flag=*/true);
+  spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::EvenBelow));
   use_experts(c, spec,
               {.hidden = spec.shape.hidden,
                .ffn = c.integer("moe_intermediate_size"),

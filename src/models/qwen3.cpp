@@ -12,7 +12,7 @@ std::unique_ptr<Model> make_qwen3(const Json& json) {
   spec.shape.head_dim = c.integer("head_dim", 128);
   spec.rope = read_rope(c, spec.shape.head_dim);
   spec.qkv_bias = spec.out_bias = c.flag("attention_bias", false);
-  spec.window = read_windows(c, spec.shape.layers, /*by_flag=*/true);
+  spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Above));
   return std::make_unique<Decoder>(std::move(spec));
 }
 const RegisterModel qwen3("qwen3", make_qwen3);

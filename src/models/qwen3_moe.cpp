@@ -10,7 +10,7 @@ std::unique_ptr<Model> make_qwen3_moe(const Json& json) {
   DecoderSpec spec = read_decoder(c);
   spec.qk_norm = true;
   spec.qkv_bias = spec.out_bias = c.flag("attention_bias", false);
-  spec.window = read_windows(c, spec.shape.layers, /*by_flag=*/true);
+  spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Always));
   use_experts(c, spec,
               {.hidden = spec.shape.hidden,
                .ffn = c.integer("moe_intermediate_size"),

@@ -23,13 +23,6 @@ Sampling infer_sampling(const InferOptions& o, const Inference& in) {
 Answer::Spec answer_spec(const InferOptions& o, const Inference& in) { return {.stop_ids = in.stop_ids, .stops = o.stop_words, .keep_stop = true}; }
 
 namespace {
-Json token_json(const Tokenizer& tokenizer, int32_t id, float logprob) {
-  const std::string bytes = tokenizer.token_bytes(id);
-  Json list = Json::array();
-  for (const char c : bytes) list.push_back(static_cast<unsigned char>(c));
-  return {{"token", bytes}, {"logprob", logprob}, {"bytes", std::move(list)}};
-}
-
 // As in `swift infer`: beside the model, in a file named after the time. An unfinished one is gone on with by naming it.
 std::string default_result_path(const fs::path& model) { return (model / "infer_result" / (local_time("%Y%m%d-%H%M%S") + ".jsonl")).string(); }
 
@@ -46,17 +39,5 @@ int run_infer(const InferOptions& o) {
 
 const RegisterRunner<InferOptions> infer("infer", run_infer);
 }  // namespace
-
-Json logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut>& tokens, int64_t top) {
-  Json content = Json::array();
-  for (const auto& t : tokens) {
-    Json entry = token_json(tokenizer, t.id, t.logprob);
-    Json& list = entry["top_logprobs"] = Json::array();
-    for (const auto& [id, logprob] : t.top)
-      if (static_cast<int64_t>(list.size()) < top) list.push_back(token_json(tokenizer, id, logprob));
-    content.push_back(std::move(entry));
-  }
-  return {{"content", std::move(content)}};
-}
 
 }  // namespace apus

@@ -15,6 +15,5 @@ int infer_chat(const InferOptions& options, Inference& inference, const std::str
 
 Sampling infer_sampling(const InferOptions& options, const Inference& inference);
 Answer::Spec answer_spec(const InferOptions& options, const Inference& inference);
-Json logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut>& tokens, int64_t top);  // OpenAI's shape
 
 }  // namespace apus

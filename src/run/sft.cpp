@@ -11,6 +11,9 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "device/agree.h"
+#include "dist/world.h"
+#include "parallel/data_parallel.h"
 #include "run/runner.h"
 #include "run/train_data.h"
 #include "run/tuned_model.h"
@@ -24,15 +27,26 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path run_folder(const SftOptions& o) {
-  const fs::path model = fs::path(o.model).lexically_normal();
-  const std::string name = model.filename().empty() ? model.parent_path().filename() : model.filename();
-  const fs::path root =
-      fs::absolute(o.output_dir ? fs::path(*o.output_dir) : fs::path("output") / name).lexically_normal();
+fs::path make_run_folder(const SftOptions& o) {
+  const fs::path root = o.output_root();
   if (o.add_version) return make_version_dir(root);
   make_writable_dir(root);
   remove_leftovers(root);
   return root;
+}
+
+// The first rank makes it and writes in it.
+fs::path run_folder(const SftOptions& o, World& world) {
+  return gather_text(world.first() ? make_run_folder(o).string() : "", world.host())[0];
+}
+
+// What may differ between machines is where things are.
+void require_same_options(const SftOptions& o, World& world) {
+  std::string text;
+  for (const auto& [name, value] : o.all.items())
+    if (name != "model" && name != "output_dir" && name != "logging_dir" && name != "resume_from_checkpoint" && name != "adapters")
+      text += str("--", name, " ", value.dump(), "\n");
+  world.require_same(text, "the options");
 }
 
 When when(const std::string& strategy) {
@@ -62,21 +76,21 @@ OptimizerSpec optimizer_spec(const SftOptions& o) {
 }
 
 // The share-of-the-run forms of --save_steps need the number of steps, which needs the data.
-int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t accumulation) {
-  if (o.max_steps > 0 || train.size() <= 0) return std::max<int64_t>(1, o.max_steps);
-  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(
-                                  o.max_epochs.value_or(o.num_train_epochs) *
-                                  std::ceil(static_cast<double>(train.size()) / static_cast<double>(accumulation)))));
+int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t accumulation, Comm& ranks) {
+  const double most = largest_of(ranks, static_cast<double>(train.size()));
+  if (o.max_steps > 0 || most <= 0) return std::max<int64_t>(1, o.max_steps);
+  return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(o.max_epochs.value_or(o.num_train_epochs) *
+                                                             std::ceil(most / static_cast<double>(accumulation)))));
 }
 
 TrainerOptions trainer_options(const SftOptions& o, const TrainData& data, const Model& model, const fs::path& run_dir,
-                               int64_t ranks) {
+                               Comm& ranks) {
   TrainerOptions t;
   t.max_steps = o.max_steps, t.num_train_epochs = o.max_epochs.value_or(o.num_train_epochs);
-  t.gradient_accumulation_steps = o.accumulation(ranks);
+  t.gradient_accumulation_steps = o.accumulation(ranks.size());
   t.max_grad_norm = o.max_grad_norm;
   t.logging_steps = o.logging_steps, t.logging_first_step = o.logging_first_step;
-  const int64_t steps = planned_steps(o, *data.train, t.gradient_accumulation_steps);
+  const int64_t steps = planned_steps(o, *data.train, t.gradient_accumulation_steps, ranks);
   t.save = when(o.save_strategy), t.save_steps = interval(o.save_steps, steps);
   t.eval = data.eval ? when(o.eval_strategy.value_or(o.save_strategy)) : When::Never;
   t.eval_steps = interval(o.eval_steps.value_or(o.save_steps), steps), t.eval_on_start = o.eval_on_start;
@@ -132,19 +146,38 @@ void check_before_loading(const SftOptions& o, const OptimizerSpec& spec) {
     read_state(o.resume_from_checkpoint, !o.resume_only_model);
 }
 
-int run_sft(const SftOptions& o) {
-  const OptimizerSpec spec = optimizer_spec(o);
-  check_before_loading(o, spec);
-  const DeviceChoice device = open_device(o.device);
-  const fs::path run_dir = run_folder(o);
+void write_arguments(const SftOptions& o, const fs::path& run_dir) {
   write_file_atomic(run_dir / "args.json", o.all.dump(2) + "\n");
   if (!o.config_file.empty())
     fs::copy_file(o.config_file, run_dir / fs::path(o.config_file).filename(), fs::copy_options::overwrite_existing);
+}
+
+std::unique_ptr<RunLog> open_log(const SftOptions& o, const fs::path& run_dir) {
+  const bool events = std::find(o.report_to.begin(), o.report_to.end(), "none") == o.report_to.end();
+  auto log = std::make_unique<RunLog>(RunLog::Options{.dir = run_dir,
+                                                      .events_dir = !events         ? fs::path()
+                                                                    : o.logging_dir ? fs::path(*o.logging_dir)
+                                                                                    : run_dir / "runs"});
+  log_info("The logging file will be saved in: ", log->file().string());
+  return log;
+}
+
+std::unique_ptr<GradientSum> sum_gradients(const std::vector<NamedParam>& params, World& world, const SftOptions& o) {
+  if (world.size() == 1) return nullptr;
+  std::vector<std::pair<std::string, at::Tensor>> named;
+  for (const NamedParam& p : params) named.emplace_back(p.name, p.tensor);
+  return std::make_unique<GradientSum>(std::move(named), world.devices(), GradientSum::Spec{.bucket_bytes = o.ddp_bucket_cap_mb << 20});
+}
+
+int train(const SftOptions& o, const OptimizerSpec& spec, World& world) {
+  if (world.size() > 1) require_same_options(o, world);
+  const fs::path run_dir = run_folder(o, world);
+  if (world.first()) write_arguments(o, run_dir);
   log_info("Global seed set to ", o.seed);
 
   // Tokenising begins before the weights are read: both take a while.
-  TrainData data = open_train_data(o, o.model, run_dir);
-  TunedModel tuned = load_tuned_model(o, device);
+  TrainData data = open_train_data(o, o.model, run_dir, {.rank = world.rank(), .ranks = world.size()});
+  TunedModel tuned = load_tuned_model(o, world.device());
   const auto params = trainable_params(*tuned.model);
   const std::string parameters =
       param_info(tuned.adapter ? "PeftModelForCausalLM" : "ModelForCausalLM", count_params(*tuned.model));
@@ -154,17 +187,12 @@ int run_sft(const SftOptions& o) {
                                                                    .weight_decay = o.weight_decay,
                                                                    .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
                                                                    .lr_by_prefix = {}}));
-  const bool events = std::find(o.report_to.begin(), o.report_to.end(), "none") == o.report_to.end();
-  RunLog log({.dir = run_dir,
-              .events_dir = !events         ? fs::path()
-                            : o.logging_dir ? fs::path(*o.logging_dir)
-                                            : run_dir / "runs"});
-  log_info("The logging file will be saved in: ", log.file().string());
+  const auto log = world.first() ? open_log(o, run_dir) : nullptr;
+  const auto gradients = sum_gradients(params, world, o);
   Sft algorithm({.label_smoothing = o.label_smoothing_factor,
                  .dft = o.enable_dft_loss,
                  .channel_loss = o.enable_channel_loss,
                  .sequence_accuracy = o.acc_strategy == "seq"});
-  const auto comm = lone_comm();
   const StopFlag stop;
   const auto schedule = [&](int64_t steps) {
     return make_schedule({.type = o.lr_scheduler_type,
@@ -180,22 +208,22 @@ int run_sft(const SftOptions& o) {
                    .base_lr = o.lr(),
                    .train = *data.train,
                    .eval = data.eval.get(),
-                   .data_ranks = *comm,
-                   .log = &log,
-                   .device = device.device,
+                   .data_ranks = world.host(),
+                   .gradients = gradients.get(),
+                   .log = log.get(),
+                   .device = world.device().device,
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o); },
                    .evaluate_more = {},
                    .stop = &stop},
-                  trainer_options(o, data, *tuned.model, run_dir, comm->size()));
+                  trainer_options(o, data, *tuned.model, run_dir, world.host()));
   if (!o.resume_from_checkpoint.empty() && !(o.resume_only_model && o.ignore_data_skip)) {
     trainer.resume(read_state(o.resume_from_checkpoint, !o.resume_only_model),
                    {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
     log_info("resumed from ", o.resume_from_checkpoint);
   }
   const TrainResult result = trainer.run();
-  log.finish(summary(result, data, parameters, metric_name(o)));
-  say_result(result, log);
-  if (result.interrupted) throw Interrupted(stop.signal());
+  if (log) log->finish(summary(result, data, parameters, metric_name(o))), say_result(result, *log);
+  if (result.interrupted) throw Interrupted(stop.raised() ? stop.signal() : SIGTERM);  // another rank was asked
   return 0;
 }
 
@@ -214,6 +242,13 @@ int rehearse_sft(const SftRehearsal& asked) {
   asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
   asked.longest = data.longest;
   return 0;
+}
+
+int run_sft(const SftOptions& o) {
+  const OptimizerSpec spec = optimizer_spec(o);
+  check_before_loading(o, spec);
+  World world({.device = o.device, .timeout_s = o.ddp_timeout});
+  return world.guard([&] { return train(o, spec, world); });
 }
 
 const RegisterRunner<SftOptions> runner("sft", run_sft);

@@ -52,7 +52,7 @@ std::optional<ChatTemplate> chat_template(const SftOptions& o, const fs::path& m
   return ChatTemplate::load(model_dir);
 }
 
-TrainingDataOptions data_options(const SftOptions& o) {
+TrainingDataOptions data_options(const SftOptions& o, DataShare share) {
   TrainingDataOptions d;
   d.datasets.train = o.dataset, d.datasets.validation = o.val_dataset;
   d.datasets.split_ratio = o.streaming || !o.val_dataset.empty() ? 0 : o.split_dataset_ratio;
@@ -73,7 +73,10 @@ TrainingDataOptions data_options(const SftOptions& o) {
                .strategy = packing_named(o.packing_strategy),
                .group_by_length = o.group_by_length,
                .shuffle = o.train_dataloader_shuffle,
-               .seed = static_cast<uint64_t>(o.data_seed)};
+               .seed = static_cast<uint64_t>(o.data_seed),
+               .rank = share.rank,
+               .ranks = share.ranks,
+               .even = false};  // every row once, as with one process; the trainer knows that a rank may have one less
   d.validation_batch_size = o.per_device_eval_batch_size;
   return d;
 }
@@ -97,24 +100,25 @@ struct Keep {
 
 }  // namespace
 
-TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir) {
+TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
   const auto tokenizer = Tokenizer::load(model_dir);
-  auto keep = std::make_shared<Keep>(RejectLog::Spec{.file = run_dir / "rejected.jsonl", .strict = o.strict},
+  const bool first = share.rank == 0;  // all ranks read the same rows; one speaks of them
+  auto keep = std::make_shared<Keep>(RejectLog::Spec{.file = first ? run_dir / "rejected.jsonl" : fs::path(), .strict = o.strict, .shown = first ? 20 : 0},
                                      Encoder(tokenizer, chat_template(o, model_dir), encode_options(o)));
   keep->encoder.on_remark(
       [log = &keep->rejects](const Origin& origin, const std::string& text) { log->remark(origin, text); });
-  TrainingData data = prepare_training_data(data_options(o), keep->encoder, keep->rejects);
+  TrainingData data = prepare_training_data(data_options(o, share), keep->encoder, keep->rejects);
 
   if (data.first) log_info(sample_dump(*data.first, *tokenizer));
   TrainData out;
   if (data.report) {
     log_info(report_text(*data.report));
-    plot_lengths(*data.report, run_dir);
+    if (first) plot_lengths(*data.report, run_dir);
     out.train_text = length_line(*data.report);
     out.longest = data.report->longest;
   }
   if (data.validation_report) out.eval_text = length_line(*data.validation_report);
-  if (o.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.val_dataset.empty())
+  if (first && o.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.val_dataset.empty())
     save_rows(*data.rows, data.validation_rows, run_dir / "val_dataset.jsonl");
   out.exact = {{"dataset", o.dataset},
                {"cached_dataset", o.cached_dataset},

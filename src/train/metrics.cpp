@@ -2,11 +2,12 @@
 #include "train/metrics.h"
 
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
+
+#include "device/agree.h"
 
 namespace apus {
 namespace {
@@ -16,18 +17,10 @@ std::set<std::string> union_of(const std::set<std::string>& names, Comm& ranks) 
   if (ranks.size() == 1) return names;
   std::string mine;
   for (const auto& name : names) mine += name + "\n";
-  at::Tensor longest = at::tensor({static_cast<int64_t>(mine.size())}, at::kLong);
-  ranks.all_reduce(longest, Reduce::Max)->wait();
-  const int64_t width = longest.item<int64_t>();
-  at::Tensor in = at::zeros({width}, at::kByte), out = at::zeros({width * ranks.size()}, at::kByte);
-  std::memcpy(in.data_ptr(), mine.data(), mine.size());
-  ranks.all_gather(out, in)->wait();
   std::set<std::string> all;
-  std::string name;
-  for (int64_t i = 0; i < out.numel(); ++i) {
-    const char c = static_cast<char>(out.data_ptr<uint8_t>()[i]);
-    if (c != '\n' && c != 0) name += c;
-    if (c == '\n') all.insert(name), name.clear();
+  for (const std::string& text : gather_text(mine, ranks)) {
+    std::istringstream lines(text);
+    for (std::string name; std::getline(lines, name);) all.insert(name);
   }
   return all;
 }

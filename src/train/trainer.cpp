@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "device/agree.h"
 
 namespace apus {
 
@@ -24,8 +25,10 @@ Trainer::Trainer(TrainerParts parts, TrainerOptions options) : p_(std::move(part
   schedule_ = p_.schedule(max_steps_);
 }
 
+// The rank with the most micro-batches decides: others may have one less.
 int64_t Trainer::steps_per_epoch() const {
-  return (p_.train.size() + o_.gradient_accumulation_steps - 1) / o_.gradient_accumulation_steps;
+  const auto most = static_cast<int64_t>(largest_of(p_.data_ranks, static_cast<double>(p_.train.size())));
+  return (most + o_.gradient_accumulation_steps - 1) / o_.gradient_accumulation_steps;
 }
 
 void Trainer::resume(const RunState& saved, Resume what) {

@@ -23,6 +23,8 @@
 
 namespace apus {
 
+class GradientSum;  // parallel/data_parallel.h
+
 enum class When { Never, Steps, Epoch };
 
 struct TrainerOptions {
@@ -57,7 +59,8 @@ struct TrainerParts {
   double base_lr;
   BatchSource& train;
   BatchSource* eval = nullptr;
-  Comm& data_ranks;       // sums over data-parallel ranks
+  Comm& data_ranks;       // of host tensors: counts, decisions
+  GradientSum* gradients = nullptr;  // null with one rank
   RunLog* log = nullptr;  // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
   std::function<void(const std::filesystem::path& dir)> save_model;  // weights or adapter, configs
@@ -98,12 +101,13 @@ class Trainer {
   bool after_step(const StepResult& r, bool epoch_ended);
   double epoch_now() const;
   // update.cpp: one step
-  StepResult step(std::vector<Batch> batches);
+  StepResult step(std::vector<Batch> batches);     // compute, its errors explained
+  StepResult compute(std::vector<Batch> batches);
   double backward(std::vector<Batch>& batches, double total);
   void prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const;
   double summed(double value) const;
-  void reduce_gradients();
   std::string find_not_finite(std::vector<Batch>& batches);
+  std::string first_known(const std::string& mine) const;
   // report.cpp: logging, evaluation, saving
   void log_training();
   void evaluate();

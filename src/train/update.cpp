@@ -4,7 +4,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -12,8 +11,11 @@
 
 #include "base/log.h"
 #include "base/random.h"
+#include "device/agree.h"
+#include "device/failure.h"
 #include "nn/moe.h"
 #include "ops/ops.h"
+#include "parallel/data_parallel.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -23,19 +25,13 @@ bool all_finite(const at::Tensor& t) { return at::isfinite(t.detach()).all().ite
 
 }  // namespace
 
-double Trainer::summed(double value) const {
-  if (p_.data_ranks.size() == 1) return value;
-  at::Tensor t = at::tensor({value}, at::kDouble);
-  p_.data_ranks.all_reduce(t)->wait();
-  return t.item<double>();
-}
+double Trainer::summed(double value) const { return sum_over(p_.data_ranks, value); }
 
-// Seeds are a function of (seed, step, rank, micro-batch): a resumed run draws the same masks without any saved
-// generator.
+// Seeds are a function of (seed, step, micro-batch of the step over all ranks): a resumed run draws the same masks
+// without any saved generator, and several ranks draw those of one.
 void Trainer::prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const {
-  const uint64_t stream = static_cast<uint64_t>(step_) * static_cast<uint64_t>(p_.data_ranks.size()) +
-                          static_cast<uint64_t>(p_.data_ranks.rank());
-  batch.step.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, stream, micro));
+  const uint64_t place = micro * static_cast<uint64_t>(p_.data_ranks.size()) + static_cast<uint64_t>(p_.data_ranks.rank());
+  batch.step.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, static_cast<uint64_t>(step_), place));
   if (o_.router_aux_loss_coef > 0 && p_.actors.policy.shape().experts > 0) {
     router->scale = o_.router_aux_loss_coef * share;
     batch.step.router = router;
@@ -50,6 +46,7 @@ double Trainer::backward(std::vector<Batch>& batches, double total) {
     RouterLoss router;
     prepare(batch, i, &router, share);
     Loss part = p_.algorithm.loss(p_.actors, batch, o_.forward);
+    if (p_.gradients && i + 1 == batches.size()) p_.gradients->begin();
     if (part.sum.requires_grad()) (part.sum * (1 / total)).backward();
     loss += part.sum.item<double>() / total;
     if (batch.step.router) {
@@ -64,17 +61,17 @@ double Trainer::backward(std::vector<Batch>& batches, double total) {
   return summed(loss);
 }
 
-void Trainer::reduce_gradients() {
-  if (p_.data_ranks.size() == 1) return;
-  for (const ParamGroup& group : p_.optimizer.groups())
-    for (const NamedParam& p : group.params) {
-      at::Tensor grad = p.tensor.grad().defined() ? p.tensor.grad() : at::zeros_like(p.tensor);
-      p_.data_ranks.all_reduce(grad)->wait();
-      p.tensor.mutable_grad() = grad;
-    }
+Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
+  try {
+    return compute(std::move(batches));
+  } catch (const c10::Error& error) {
+    throw explained(error, p_.device,
+                    "Lower --per_device_train_batch_size (--gradient_accumulation_steps keeps the global batch) or "
+                    "--max_length; --gradient_checkpointing true, --tuner_type lora and a bf16 --torch_dtype need less too");
+  }
 }
 
-Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
+Trainer::StepResult Trainer::compute(std::vector<Batch> batches) {
   batches = p_.algorithm.collect(p_.actors, std::move(batches));
   double count = 0;
   for (const Batch& b : batches) count += p_.algorithm.count(b), tokens_seen_ += b.id_T.numel();
@@ -86,7 +83,7 @@ Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
     return out;
   }
   out.loss = backward(batches, total);
-  reduce_gradients();
+  if (p_.gradients) p_.gradients->finish();
   out.grad_norm = std::sqrt(ops::sum_of_squares(p_.optimizer.gradients()));
   if (std::isfinite(out.loss) && std::isfinite(out.grad_norm)) {
     const double scale = o_.max_grad_norm > 0 ? std::min(1.0, o_.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
@@ -95,7 +92,7 @@ Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
     bad_in_a_row_ = 0;
   } else {
     ++bad_in_a_row_, ++result_.bad_steps;
-    const std::string where = find_not_finite(batches);
+    const std::string where = first_known(find_not_finite(batches));
     log_warning("step ", step_ + 1, ": ", where, "; this update is left out (", bad_in_a_row_, " in a row, ",
                 o_.max_bad_steps, " end the run)");
     require(bad_in_a_row_ < o_.max_bad_steps, Fault::Model, "training diverged: ", bad_in_a_row_,
@@ -134,6 +131,14 @@ std::string Trainer::find_not_finite(std::vector<Batch>& batches) {
       if (p.tensor.grad().defined() && !all_finite(p.tensor.grad())) bad_gradient = p.name;
   return bad_gradient.empty() ? "the sum of the gradients is too large for its type"
                               : "the gradient of " + bad_gradient + " is not finite, though the forward pass is";
+}
+
+// Sums carry one rank's values to all: the rank whose own forward pass is not finite knows the place best.
+std::string Trainer::first_known(const std::string& mine) const {
+  const std::vector<std::string> all = gather_text(mine, p_.data_ranks);
+  for (size_t r = 0; r < all.size() && all.size() > 1; ++r)
+    if (all[r].find("micro-batch") != std::string::npos) return str(all[r], " on rank ", r);
+  return all[0];
 }
 
 }  // namespace apus

@@ -28,8 +28,8 @@ PlanSpec spec_of(const std::string& preset, bool lora, const std::string& device
 TEST(Plan, CountsParametersOfKnownModels) {
   // From the model cards.
   const std::vector<std::pair<std::string, double>> cards = {
-      {"qwen2.5-0.5b", 0.494e9}, {"qwen2.5-7b", 7.616e9}, {"qwen2.5-14b", 14.77e9}, {"qwen2.5-32b", 32.76e9},
-      {"qwen2.5-72b", 72.7e9},   {"qwen3-8b", 8.19e9},    {"qwen3-32b", 32.76e9},   {"qwen3-30b-a3b", 30.53e9},
+      {"qwen2.5-0.5b", 0.494e9}, {"qwen2.5-7b", 7.616e9}, {"qwen2.5-14b", 14.77e9},     {"qwen2.5-32b", 32.76e9},
+      {"qwen2.5-72b", 72.7e9},   {"qwen3-8b", 8.19e9},    {"qwen3-32b", 32.76e9},       {"qwen3-30b-a3b", 30.53e9},
       {"llama3.1-8b", 8.03e9},   {"llama3-8b", 8.03e9},   {"qwen1.5-moe-a2.7b", 14.3e9}};
   for (const auto& [name, parameters] : cards)
     EXPECT_NEAR(static_cast<double>(model_facts(preset_config(name)).parameters()) / parameters, 1, 0.005) << name;
@@ -42,7 +42,8 @@ TEST(Plan, LoraFactorsByHand) {
   const double of_layer = 8.0 * (2 * (3584 + 3584) + 2 * (3584 + 512) + 3 * (3584 + 18944));
   EXPECT_EQ(all.adapter, 28 * of_layer);
   EXPECT_EQ(all.trained, 0);
-  const TuningFacts two = tuning_facts(m, {.rank = 4, .target_modules = {"q_proj", "v_proj"}, .modules_to_save = {"lm_head"}});
+  const TuningFacts two =
+      tuning_facts(m, {.rank = 4, .target_modules = {"q_proj", "v_proj"}, .modules_to_save = {"lm_head"}});
   EXPECT_EQ(two.adapter, 28 * 4.0 * ((3584 + 3584) + (3584 + 512)));
   EXPECT_EQ(two.trained, 152064.0 * 3584);
   EXPECT_TRUE(two.head_trained);
@@ -76,16 +77,18 @@ TEST(Plan, MeasuredRowsOfThePythonStack) {
     double measured;
     bool explained;
   };
-  const std::vector<Row> rows = {{"qwen2.5-7b", 1, 0, 28, true},  {"qwen2.5-7b", 4, 0, 22, true},  {"qwen2.5-7b", 4, 2, 28, true},
-                                 {"qwen2.5-7b", 4, 3, 22, true},  {"qwen2.5-7b", 8, 0, 22, true},  {"qwen2.5-14b", 1, 0, 45, true},
-                                 {"qwen2.5-14b", 8, 0, 51, true}, {"qwen2.5-14b", 8, 2, 49, true}, {"qwen2.5-14b", 8, 3, 31, false}};
+  const std::vector<Row> rows = {
+      {"qwen2.5-7b", 1, 0, 28, true},  {"qwen2.5-7b", 4, 0, 22, true},  {"qwen2.5-7b", 4, 2, 28, true},
+      {"qwen2.5-7b", 4, 3, 22, true},  {"qwen2.5-7b", 8, 0, 22, true},  {"qwen2.5-14b", 1, 0, 45, true},
+      {"qwen2.5-14b", 8, 0, 51, true}, {"qwen2.5-14b", 8, 2, 49, true}, {"qwen2.5-14b", 8, 3, 31, false}};
   for (const Row& row : rows) {
     PlanSpec s = spec_of(row.model, true, "910B3", row.devices, row.zero);
     s.stack = "ms-swift";
     const double gib = bare_plan(s).use.peak / kGib;
     RecordProperty(str(row.model, "-", row.devices, "-zero", row.zero), str(gib));
     if (row.explained)
-      EXPECT_NEAR(gib / row.measured, 1, 0.2) << row.model << " on " << row.devices << ", zero" << row.zero << ": " << gib;
+      EXPECT_NEAR(gib / row.measured, 1, 0.2)
+          << row.model << " on " << row.devices << ", zero" << row.zero << ": " << gib;
     else
       EXPECT_LT(gib, row.measured) << "the row can be explained now: say so in docs/plan.md";
   }
@@ -105,7 +108,8 @@ TEST(Plan, WhatFitsAndWhatMakesItFit) {
   std::string flags;
   for (const Change& c : full.changes) flags += c.flags + " ";
   EXPECT_NE(flags.find("--deepspeed zero3"), std::string::npos) << flags;
-  EXPECT_EQ(flags.find("--tuner_type"), std::string::npos) << flags;  // what is learnt stays, where anything else will do
+  EXPECT_EQ(flags.find("--tuner_type"), std::string::npos)
+      << flags;  // what is learnt stays, where anything else will do
 
   PlanSpec kept = spec_of("qwen2.5-7b", true, "A100-40G");
   kept.train.recomputed_layers = 0, kept.rows = 4, kept.train.tokens = 4 * 2048;
@@ -163,7 +167,8 @@ TEST(Plan, CacheOfKeysAndValues) {
   EXPECT_EQ(plan.cache_token_bytes, 2 * 2 * 28 * 4 * 128.0);
   EXPECT_TRUE(plan.fits);
   EXPECT_NEAR(plan.use.peak, 0.9 * s.device.memory, 0.06 * s.device.memory);  // the cache takes what it may
-  EXPECT_EQ(plan.full_sequences, static_cast<int64_t>(of(plan.use.at_peak, Holds::Cache) / (8192 * plan.cache_token_bytes)));
+  EXPECT_EQ(plan.full_sequences,
+            static_cast<int64_t>(of(plan.use.at_peak, Holds::Cache) / (8192 * plan.cache_token_bytes)));
   s.infer.context = 1 << 20, s.device = device_facts("4090");
   EXPECT_FALSE(make_plan(s).fits);
   EXPECT_FALSE(make_plan(s).changes.empty());

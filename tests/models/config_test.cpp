@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
+#include "models/config.h"
 #include "models/presets.h"
 #include "tests/golden.h"
 
@@ -39,6 +40,19 @@ TEST(ModelConfig, AnyOneStrangeValueGivesAModelOrAnError) {
   }
   EXPECT_GT(models, 100);
   EXPECT_GT(errors, 100);
+}
+
+TEST(Windows, EachFamilyHasItsRule) {
+  const Json file = {{"sliding_window", 8}, {"max_window_layers", 2}, {"use_sliding_window", true}};
+  const Config c(file);
+  using Windows = std::vector<int64_t>;
+  EXPECT_EQ(read_windows(c, 4, Slides::Never), (Windows{0, 0, 0, 0}));
+  EXPECT_EQ(read_windows(c, 4, Slides::Always), (Windows{8, 8, 8, 8}));
+  EXPECT_EQ(read_windows(c, 4, Slides::Above), (Windows{0, 0, 8, 8}));
+  EXPECT_EQ(read_windows(c, 4, Slides::EvenBelow), (Windows{8, 0, 0, 0}));
+  const Json typed = {{"sliding_window", 8}, {"layer_types", {"full_attention", "sliding_attention"}}};
+  EXPECT_EQ(read_windows(Config(typed), 2, Slides::Always), (Windows{0, 8}));
+  EXPECT_EQ(if_asked(Config(typed), Slides::Always), Slides::Never);
 }
 
 }  // namespace

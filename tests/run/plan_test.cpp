@@ -83,14 +83,24 @@ class PlannedMemory : public ::testing::TestWithParam<Case> {
   static void SetUpTestSuite() {
     dir() = fs::temp_directory_path() / str("apus-plan-", ::getpid());
     fs::create_directories(dir());
-    write_file_atomic(dir() / "config.json", Json{{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}, {"hidden_size", 512}, {"num_hidden_layers", 6},
-                                                  {"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"intermediate_size", 1408},
-                                                  {"vocab_size", 8192}, {"tie_word_embeddings", true}, {"max_position_embeddings", 2048}}
+    write_file_atomic(dir() / "config.json", Json{{"model_type", "qwen2"},
+                                                  {"architectures", {"Qwen2ForCausalLM"}},
+                                                  {"hidden_size", 512},
+                                                  {"num_hidden_layers", 6},
+                                                  {"num_attention_heads", 8},
+                                                  {"num_key_value_heads", 4},
+                                                  {"intermediate_size", 1408},
+                                                  {"vocab_size", 8192},
+                                                  {"tie_word_embeddings", true},
+                                                  {"max_position_embeddings", 2048}}
                                                  .dump());
     std::ofstream rows(dir() / "rows.jsonl");
     std::string answer;
     for (int i = 0; i < 500; ++i) answer += str("river ", i, " ");
-    for (int i = 0; i < 8; ++i) rows << Json{{"messages", {{{"role", "user"}, {"content", "Count."}}, {{"role", "assistant"}, {"content", answer}}}}} << "\n";
+    for (int i = 0; i < 8; ++i)
+      rows << Json{{"messages",
+                    {{{"role", "user"}, {"content", "Count."}}, {{"role", "assistant"}, {"content", answer}}}}}
+           << "\n";
   }
   static void TearDownTestSuite() { fs::remove_all(dir()); }
   static fs::path& dir() {
@@ -100,7 +110,9 @@ class PlannedMemory : public ::testing::TestWithParam<Case> {
   static std::string model(const std::string& dtype) {
     const fs::path path = dir() / dtype;
     if (!fs::exists(path / "config.json")) {
-      const Ran made = run_program({"init", "--config", dir().string(), "--torch_dtype", dtype, "--output_dir", path.string()}, dir() / "init.log");
+      const Ran made =
+          run_program({"init", "--config", dir().string(), "--torch_dtype", dtype, "--output_dir", path.string()},
+                      dir() / "init.log");
       require(made.exit == 0, Fault::Bug, read_file(dir() / "init.log"));
     }
     return path.string();
@@ -118,27 +130,53 @@ TEST_P(PlannedMemory, IsWhatTheRunTakes) {
   ASSERT_EQ(run_program(with({"plan"}, {"--json"}), dir() / "plan.json").exit, 0) << read_file(dir() / "plan.json");
   const std::string text = read_file(dir() / "plan.json");
   const Json plan = Json::parse(text.substr(text.find("{\n")));
-  const Ran ran = run_program(with({"sft"}, {"--dataset", (dir() / "rows.jsonl").string(), "--max_steps", "2", "--report_to", "none",
-                                             "--output_dir", (dir() / "out").string()}),
+  const Ran ran = run_program(with({"sft"}, {"--dataset", (dir() / "rows.jsonl").string(), "--max_steps", "2",
+                                             "--report_to", "none", "--output_dir", (dir() / "out").string()}),
                               dir() / "sft.log");
   ASSERT_EQ(ran.exit, 0) << read_file(dir() / "sft.log");
   const auto planned = plan.at("peak_bytes").get<double>();
-  std::printf("%-28s %7.1f MiB planned, %7.1f MiB taken: %+.1f %%\n", GetParam().name, planned / (1 << 20), ran.peak / (1 << 20), 100 * (planned / ran.peak - 1));
+  std::printf("%-28s %7.1f MiB planned, %7.1f MiB taken: %+.1f %%\n", GetParam().name, planned / (1 << 20),
+              ran.peak / (1 << 20), 100 * (planned / ran.peak - 1));
   EXPECT_NEAR(planned / ran.peak, 1, 0.1) << plan.dump(1);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Plan, PlannedMemory,
-    ::testing::Values(
-        Case{"full_f32", "float32", {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1", "--gradient_checkpointing", "false"}},
-        Case{"full_f32_recompute_acc2", "float32", {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "2"}},
-        Case{"full_f32_sgd", "float32", {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1", "--gradient_checkpointing", "false", "--optim", "sgd"}},
-        Case{"full_f32_8bit", "float32", {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1", "--optim", "adamw_8bit"}},
-        Case{"full_bf16", "bfloat16", {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1", "--gradient_checkpointing", "false"}},
-        Case{"full_bf16_8bit_stochastic", "bfloat16", {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "2", "--optim", "adamw_8bit", "--master_weights", "stochastic"}},
-        Case{"lora_bf16", "bfloat16", {"--tuner_type", "lora", "--max_length", "1024", "--gradient_accumulation_steps", "1", "--gradient_checkpointing", "false"}},
-        Case{"lora_f32_two_rows", "float32", {"--tuner_type", "lora", "--lora_rank", "32", "--max_length", "512", "--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "1", "--gradient_checkpointing", "false"}},
-        Case{"lora_bf16_recompute", "bfloat16", {"--tuner_type", "lora", "--max_length", "1024", "--gradient_accumulation_steps", "1"}}),
+    ::testing::Values(Case{"full_f32",
+                           "float32",
+                           {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false"}},
+                      Case{"full_f32_recompute_acc2",
+                           "float32",
+                           {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "2"}},
+                      Case{"full_f32_sgd",
+                           "float32",
+                           {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false", "--optim", "sgd"}},
+                      Case{"full_f32_8bit",
+                           "float32",
+                           {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1",
+                            "--optim", "adamw_8bit"}},
+                      Case{"full_bf16",
+                           "bfloat16",
+                           {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false"}},
+                      Case{"full_bf16_8bit_stochastic",
+                           "bfloat16",
+                           {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "2",
+                            "--optim", "adamw_8bit", "--master_weights", "stochastic"}},
+                      Case{"lora_bf16",
+                           "bfloat16",
+                           {"--tuner_type", "lora", "--max_length", "1024", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false"}},
+                      Case{"lora_f32_two_rows",
+                           "float32",
+                           {"--tuner_type", "lora", "--lora_rank", "32", "--max_length", "512",
+                            "--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false"}},
+                      Case{"lora_bf16_recompute",
+                           "bfloat16",
+                           {"--tuner_type", "lora", "--max_length", "1024", "--gradient_accumulation_steps", "1"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

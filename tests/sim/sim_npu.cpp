@@ -286,18 +286,23 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromB
 
 // ---- the functions a host program looks up by their mangled names
 
+#define APUS_EXPORTED __attribute__((visibility("default")))
+
+#ifdef APUS_SIM_SELF_BUILT  // pip's build lacks it
 namespace torch_npu {
-__attribute__((visibility("default"))) void init_npu(c10::DeviceIndex device) {
+APUS_EXPORTED void init_npu(c10::DeviceIndex device) {
   aclInit(nullptr);
   TORCH_CHECK(aclrtSetDevice(device) == ACL_SUCCESS, "NPU error: invalid device id ", static_cast<int>(device));
 }
-__attribute__((visibility("default"))) void finalize_npu() {}
+APUS_EXPORTED void finalize_npu() {}
 }  // namespace torch_npu
-
-namespace torch::npu {
-__attribute__((visibility("default"))) void synchronize(int64_t) { aclrtSynchronizeDevice(); }
-}  // namespace torch::npu
+#endif
 
 namespace c10_npu {
-__attribute__((visibility("default"))) c10::DeviceIndex device_count() { return SimGuard().deviceCount(); }
+APUS_EXPORTED c10::DeviceIndex device_count() { return SimGuard().deviceCount(); }
+APUS_EXPORTED int npuSynchronizeDevice(bool) { return aclrtSynchronizeDevice(); }
 }  // namespace c10_npu
+
+namespace at_npu::detail {  // one generator for all, the host's: random operators run there
+APUS_EXPORTED const at::Generator& getDefaultNPUGenerator(c10::DeviceIndex) { return at::globalContext().defaultGenerator(c10::kCPU); }
+}  // namespace at_npu::detail

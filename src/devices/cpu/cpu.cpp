@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "devices/cpu/comm.h"
 #include "devices/cpu/host.h"
 #include "devices/cpu/isa.h"
 #include "devices/cpu/memory.h"
@@ -25,7 +26,7 @@ class CpuKind final : public DeviceKind {
   c10::DeviceType type() const override { return c10::kCPU; }
   int priority() const override { return 0; }
   bool available(std::string*) override { return true; }
-  void open() override {  // libtorch's own guess is one thread on some virtual machines
+  void open(int) override {  // libtorch's own guess is one thread on some virtual machines
     std::call_once(opened_, [] {
       if (!std::getenv("OMP_NUM_THREADS") && !std::getenv("MKL_NUM_THREADS")) at::set_num_threads(cpu::default_threads());
       cpu::keep_large_tensors();
@@ -51,9 +52,8 @@ class CpuKind final : public DeviceKind {
     return str("libtorch ", torch_version(), ", ", cpu::blas_name(), ", ", onednn_version(), ", kernels for ",
                cpu::isa_name(cpu::isa()), ", ", at::get_num_threads(), " threads");
   }
-  std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const override {
-    require(ranks.size() <= 1, Fault::Comm, "a group of ", ranks.size(), " processes on cpu needs Gloo, which this build lacks");
-    return lone_comm();
+  std::unique_ptr<Comm> connect(const Rendezvous& rendezvous, std::vector<int> ranks) const override {
+    return ranks.size() <= 1 ? lone_comm() : cpu::socket_comm(rendezvous, ranks);
   }
   Topology topology() const override { return cpu::numa_topology(); }
   std::vector<Status> status() const override {

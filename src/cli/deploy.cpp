@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/deploy.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "base/error.h"
+#include "checkpoint/adapter_config.h"
+#include "cli/command.h"
+#include "cli/plan.h"
+#include "cli/rehearsal.h"
+#include "text/tool_calls.h"
+
+namespace apus {
+
+void DeployOptions::fields(OptionTable& v) {
+  ModelOptions::fields(v);
+  AdapterOptions::fields(v);
+  v.group("Server");
+  v("host", host, "address to listen at; 127.0.0.1 lets in this machine only");
+  v("port", port, "port; when it is taken, the next free one is used and said").at_least(0).at_most(65535);
+  v("api_key", api_key, "what clients must send as Authorization: Bearer KEY").shown_default("APUS_API_KEY of the environment, else none is asked for");
+  v("ssl_keyfile", ssl_keyfile, "PEM file of the private key: with it the server speaks TLS");
+  v("ssl_certfile", ssl_certfile, "PEM file of the certificate chain");
+  v("served_model_name", served_model_name, "name of the model for clients").shown_default("the name of its folder");
+  v("owned_by", owned_by, "what /v1/models says");
+  v("verbose", verbose, "a log line for each request");
+  v("log_interval", log_interval, "seconds between lines of statistics while there is something to say; -1: none").at_least(-1);
+  v("request_log", request_log, "JSONL file: one line for each request, with ids, times and token counts");
+  v("result_path", result_path, "JSONL file: the answers that were not streamed, with their requests");
+  v("max_logprobs", max_logprobs, "most alternatives that a request may ask for").at_least(0).at_most(100);
+  v("infer_backend", infer_backend, "engine: many requests at once. pt: one after the other").choices({"engine", "pt", "transformers", "vllm", "sglang", "lmdeploy"});
+  v("tool_call_parser", tool_call_parser, "format of tool calls").choices({"auto", "none", "hermes", "llama3", "qwen_coder", "deepseek", "mistral"}).shown_default("auto: from the chat template");
+  v("reasoning_parser", reasoning_parser, "split <think>...</think> off as reasoning_content").choices({"auto", "on", "off"}).shown_default("auto: from the chat template");
+  v("max_waiting", max_waiting, "requests that may wait for a place in the batch; more are answered with 429. 0: any number").at_least(0);
+  v("max_connections", max_connections, "connections at once").at_least(1);
+  v("max_body_mb", max_body_mb, "largest request in MiB; larger ones are answered with 413").at_least(1).at_most(2048);
+  v("drain_seconds", drain_seconds, "after SIGTERM or Ctrl-C, time for the answers under way").at_least(0);
+  v("allowed_origins", allowed_origins, "web pages that may ask from a browser (CORS); *: all").shown_default("none");
+  v.no_effect({"log_level"}, "set LOG_LEVEL in the environment");
+  v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"}, "adapters of any rank are served; name them by --adapters name=DIR");
+  v.refuse({"dataset", "val_dataset", "load_data_args", "val_dataset_sample", "max_batch_size", "metric"}, "requests bring the questions; `apus infer` answers files");
+  v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
+  plain_rows_fields(v);
+  TemplateOptions::fields(v);
+  GenerationOptions::fields(v);
+  for (const char* name : {"stream", "logprobs", "top_logprobs"}) v.at(name).refused("each request says it for itself");
+  EngineOptions::fields(v);
+  untrained_fields(v);
+  RunOptions::fields(v);
+}
+
+std::vector<std::pair<std::string, std::string>> DeployOptions::named_adapters() const {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const auto& a : adapters) {
+    std::error_code code;
+    const size_t equals = a.find('=');
+    if (equals != std::string::npos && !std::filesystem::exists(a, code)) out.emplace_back(a.substr(0, equals), a.substr(equals + 1));
+  }
+  return out;
+}
+
+void DeployOptions::resolve(OptionTable& v) {
+  const auto named = named_adapters();
+  if (named.empty()) {
+    AdapterOptions::resolve(v, *this);
+  } else {
+    require(named.size() == adapters.size(), Fault::Usage, "--adapters: give each one a name (a=DIR b=DIR), or a single one without to serve the model with it");
+    for (const auto& [name, dir] : named) require(is_adapter_dir(dir), Fault::Usage, "--adapters ", name, "=", dir, " holds no adapter_config.json");
+    if (model.empty()) model = read_adapter_config(named.front().second).base_model;
+  }
+  TemplateOptions::resolve(v);
+  if (infer_backend == "transformers") infer_backend = "pt";
+  if (!api_key)
+    if (const char* key = std::getenv("APUS_API_KEY")) api_key = key;
+  if (!served_model_name && !model.empty()) {
+    const auto folder = std::filesystem::absolute(model).lexically_normal();
+    served_model_name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  }
+}
+
+void DeployOptions::check() const {
+  ModelOptions::check();
+  require(infer_backend == "engine" || infer_backend == "pt", Fault::Usage, "--infer_backend ", infer_backend,
+          " is not run by this program; --infer_backend engine batches continuously with a paged cache as it does");
+  require(ssl_keyfile.empty() == ssl_certfile.empty(), Fault::Usage, "--ssl_keyfile and --ssl_certfile belong together");
+  require(!api_key || !api_key->empty(), Fault::Usage, "--api_key is empty; leave it out to let everybody in");
+  std::set<std::string> names = {served_model_name.value_or("")};
+  for (const auto& [name, dir] : named_adapters())
+    require(!name.empty() && names.insert(name).second, Fault::Usage, "--adapters: the name '", name, "' is taken or empty; every model needs its own");
+}
+
+void DeployOptions::rehearse(Rehearsal& r) const {
+  const Json config = r.model(model);
+  for (const auto& [name, folder] : named_adapters()) r.adapters({folder});
+  r.tokenizer(model);
+  if (use_chat_template) r.chat_template(chat_template, model);
+  PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
+  spec.command = "deploy";
+  r.plan(spec);
+}
+
+namespace {
+int run(const DeployOptions& options) { return run_heavy("deploy", &options); }
+const RegisterCommand<DeployOptions> command({.name = "deploy", .group = "Run",
+    .summary = "serve a model over HTTP, as OpenAI's and Anthropic's APIs",
+    .examples = {"deploy --model DIR", "deploy --model DIR --port 9000 --api_key SECRET --max_num_seqs 64",
+                 "deploy --model DIR --adapters legal=out/v0-.../checkpoint-100 poems=out/v1-.../checkpoint-80"}}, run);
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `apus deploy`; its body is run/deploy.cpp.
+#pragma once
+
+#include "cli/option_groups.h"
+
+namespace apus {
+
+class Rehearsal;  // cli/rehearsal.h
+
+struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
+  std::string host = "0.0.0.0";
+  int64_t port = 8000;
+  std::optional<std::string> api_key;            // absent: APUS_API_KEY of the environment, else everybody may ask
+  std::string ssl_keyfile, ssl_certfile;
+  std::optional<std::string> served_model_name;  // absent: the name of the model's folder
+  std::string owned_by = "apus";
+  bool verbose = true;
+  int64_t log_interval = 20;                     // seconds between lines of statistics; -1: none
+  int64_t max_logprobs = 20;
+  std::string infer_backend = "engine";          // "engine": continuous batching; "pt": one request at a time
+  std::string tool_call_parser = "auto";         // or the name of a format
+  std::string reasoning_parser = "auto";         // auto, on, off
+  int64_t max_waiting = 1000;                    // requests; 0: any number
+  int64_t max_connections = 4096;
+  int64_t max_body_mb = 32;
+  int64_t drain_seconds = 60;
+  std::vector<std::string> allowed_origins;
+  std::string request_log, result_path;
+
+  std::vector<std::pair<std::string, std::string>> named_adapters() const;  // name, folder
+  void fields(OptionTable& v);
+  void resolve(OptionTable& v);
+  void check() const;
+  void rehearse(Rehearsal& r) const;
+};
+
+}  // namespace apus

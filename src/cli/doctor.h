@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `apus doctor`; the part that computes on the devices is run/doctor.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/option_groups.h"
+#include "device/topology.h"
+
+namespace apus {
+
+struct DoctorOptions : RunOptions {
+  std::string explain;             // a log to explain instead of looking at the machine; "-": standard input
+  bool json = false;
+  bool comm = false;               // measure the collectives between all devices
+  bool trial = true;               // compute on each device
+  int64_t trial_timeout = 300;     // seconds
+  std::string root = "/";          // look at the machine whose files are here
+  std::string output_dir = "output";
+
+  void fields(OptionTable& v);
+  void check() const;
+};
+
+// What run/doctor.cpp is asked and answers.
+struct DeviceTrials {
+  std::vector<Check>* checks;
+};
+
+}  // namespace apus

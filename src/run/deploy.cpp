@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus deploy: opens the model and serves it until a signal comes.
+#include "cli/deploy.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "run/inference.h"
+#include "run/runner.h"
+#include "serve/api.h"
+#include "serve/http_server.h"
+
+namespace apus {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+ToolFormat tool_format_of(const DeployOptions& o, const Chat& chat) {
+  return o.tool_call_parser == "auto" ? guess_tool_format(chat.template_text(true)) : tool_format(o.tool_call_parser);
+}
+
+ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
+  ServiceSpec s;
+  s.model_name = o.served_model_name.value_or("model");
+  s.aliases = {o.model};
+  s.owned_by = o.owned_by;
+  s.engine = in.engine.get();
+  s.chat = in.chat.get();
+  s.tokenizer = in.tokenizer;
+  s.stop_ids = in.stop_ids;
+  s.flags = sampling_wishes(o);
+  s.checkpoint = in.generation.wishes;
+  s.stops = o.stop_words;
+  s.seed = static_cast<uint64_t>(o.seed);
+  s.tool_format = tool_format_of(o, *in.chat);
+  s.reasoning = o.reasoning_parser == "auto" ? guess_reasoning(in.chat->template_text(false)) : o.reasoning_parser == "on";
+  s.max_logprobs = o.max_logprobs;
+  s.max_waiting = o.max_waiting;
+  return s;
+}
+
+HttpServerSpec server_spec(const DeployOptions& o) {
+  HttpServerSpec s;
+  s.host = o.host;
+  s.port = static_cast<int>(o.port);
+  s.tls_key = o.ssl_keyfile;
+  s.tls_certificate = o.ssl_certfile;
+  s.body_limit = o.max_body_mb << 20;
+  s.max_connections = o.max_connections;
+  return s;
+}
+
+void say_where(const DeployOptions& o, int port) {
+  const std::string host = o.host == "0.0.0.0" || o.host == "::" ? "127.0.0.1" : o.host;
+  log_info("serving ", o.served_model_name.value_or("model"), " at ", o.ssl_keyfile.empty() ? "http" : "https", "://", host, ":", port, "/v1",
+           o.api_key ? " for who has the API key" : "");
+}
+
+void serve_until_stopped(const DeployOptions& o, Api& api, const StopFlag& stop) {
+  Stopwatch watch;
+  while (!stop.raised()) {
+    std::this_thread::sleep_for(200ms);
+    if (o.log_interval <= 0 || watch.seconds() < static_cast<double>(o.log_interval)) continue;
+    watch.restart();
+    if (const Json line = api.statistics(); !line.is_null()) log_info(json_text(line));
+  }
+}
+
+// New requests are refused, those under way may end.
+void drain(const DeployOptions& o, Api& api, HttpServer& server) {
+  api.drain();
+  server.stop_accepting();
+  if (api.active() > 0) log_info("stopping: ", api.active(), " requests are under way and have ", o.drain_seconds, " seconds; a second signal ends at once");
+  const Stopwatch watch;
+  while (api.active() > 0 && watch.seconds() < static_cast<double>(o.drain_seconds)) std::this_thread::sleep_for(50ms);
+  if (api.active() == 0) return;
+  log_warning(api.active(), " requests are cut off");
+  api.stop_all();
+  while (api.active() > 0 && watch.seconds() < static_cast<double>(o.drain_seconds) + 2) std::this_thread::sleep_for(20ms);
+}
+
+int run_deploy(const DeployOptions& o) {
+  EngineOptions engine = o;
+  if (o.infer_backend == "pt") engine.max_num_seqs = 1;
+  Inference in = open_inference(o, o.named_adapters().empty() ? o.adapter() : "", o, engine);
+  for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
+  const StopFlag stop;
+  const auto workers = std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
+  const auto api = std::make_shared<Api>(ApiSpec{.api_key = o.api_key.value_or(""), .allowed_origins = o.allowed_origins, .verbose = o.verbose,
+                                                 .request_log = o.request_log, .result_path = o.result_path},
+                                         service_spec(o, in), workers);
+  HttpServer server(server_spec(o), api);
+  say_where(o, server.port());
+  serve_until_stopped(o, *api, stop);
+  drain(o, *api, server);
+  server.stop();
+  workers->stop();
+  if (const Json line = api->statistics(); !line.is_null()) log_info(json_text(line));
+  log_info("stopped");
+  return 0;
+}
+
+const RegisterRunner<DeployOptions> deploy("deploy", run_deploy);
+
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/api.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "serve/api_error.h"
+
+namespace apus {
+
+namespace {
+
+bool same_key(const std::string& a, const std::string& b) {
+  unsigned char digest_a[SHA256_DIGEST_LENGTH], digest_b[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(a.data()), a.size(), digest_a);
+  SHA256(reinterpret_cast<const unsigned char*>(b.data()), b.size(), digest_b);
+  return CRYPTO_memcmp(digest_a, digest_b, sizeof digest_a) == 0;  // takes the same time wherever they differ
+}
+
+std::string presented_key(const HttpCall& call) {
+  const std::string header = call.header("authorization");
+  if (header.size() > 7 && (header.starts_with("Bearer ") || header.starts_with("bearer "))) return header.substr(7);
+  return call.header("x-api-key");  // Anthropic's clients
+}
+
+bool anthropic(const HttpCall& call) { return call.path.starts_with("/v1/messages"); }
+
+}  // namespace
+
+void send_json(HttpReply& reply, const Json& body, int status) { reply.send({.status = status, .body = json_text(body)}); }
+
+Json Api::Exchange::body() const {
+  try {
+    return parse_json(call->body, "the request's body");
+  } catch (const Error& e) {
+    throw ApiError(400, e.what());
+  }
+}
+
+// Passes on to the client's reply, and writes down how it ended.
+class Api::Recorded : public HttpReply, public std::enable_shared_from_this<Recorded> {
+ public:
+  Recorded(std::shared_ptr<Api> api, std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> to, std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes)
+      : api_(std::move(api)), call_(std::move(call)), to_(std::move(to)), serial_(std::move(serial)), notes_(std::move(notes)) {
+    ++api_->active_;
+  }
+  ~Recorded() override { over(500); }
+
+  void send(HttpAnswer answer) override {
+    status_ = answer.status;
+    bytes_ = static_cast<int64_t>(answer.body.size());
+    api_->allow_origin(*call_, answer);
+    to_->send(std::move(answer));
+    over(status_);
+  }
+  void begin(HttpAnswer head) override {
+    status_ = head.status;
+    api_->allow_origin(*call_, head);
+    to_->begin(std::move(head));
+  }
+  void write(std::string part) override {
+    bytes_ += static_cast<int64_t>(part.size());
+    to_->write(std::move(part));
+  }
+  void end() override {
+    to_->end();
+    over(status_);
+  }
+  void on_gone(std::function<void()> f) override {
+    to_->on_gone([f = std::move(f), self = weak_from_this()] {
+      f();
+      if (const auto alive = self.lock()) alive->serial_->post([alive] { alive->over(499); });  // 499: nginx's number for it
+    });
+  }
+
+ private:
+  void over(int status) {
+    if (std::exchange(over_, true)) return;
+    --api_->active_;
+    api_->finished(*call_, *notes_, status, bytes_, watch_.seconds());
+  }
+  const std::shared_ptr<Api> api_;
+  const std::shared_ptr<const HttpCall> call_;
+  const std::shared_ptr<HttpReply> to_;
+  const std::shared_ptr<Serial> serial_;
+  const std::shared_ptr<GenerationNotes> notes_;
+  const Stopwatch watch_;
+  int status_ = 200;
+  int64_t bytes_ = 0;
+  bool over_ = false;
+};
+
+Api::Api(ApiSpec spec, ServiceSpec service, std::shared_ptr<Workers> workers)
+    : spec_(std::move(spec)), service_(std::move(service)), workers_(std::move(workers)), created_(static_cast<int64_t>(std::time(nullptr))) {
+  if (!spec_.request_log.empty()) request_log_ = std::make_unique<LineWriter>(spec_.request_log, LineWriter::Mode::Append);
+  if (!spec_.result_path.empty()) results_ = std::make_unique<LineWriter>(spec_.result_path, LineWriter::Mode::Append);
+}
+
+Api::~Api() = default;
+
+const Api::Routes& Api::routes() {
+  static const Routes table = {
+      {"/v1/chat/completions", {"POST", &Api::chat}},
+      {"/v1/completions", {"POST", &Api::completions}},
+      {"/v1/embeddings", {"POST", &Api::embeddings}},
+      {"/v1/models", {"GET", &Api::models}},
+      {"/v1/messages", {"POST", &Api::messages}},
+      {"/v1/messages/count_tokens", {"POST", &Api::count_tokens}},
+      {"/tokenize", {"POST", &Api::tokenize}},
+      {"/detokenize", {"POST", &Api::detokenize}},
+      {"/infer", {"POST", &Api::infer}},
+      {"/health", {"GET", &Api::health, true}},
+      {"/ping", {"GET POST", &Api::health, true}},
+      {"/metrics", {"GET", &Api::metrics}},
+      {"/v1/load_lora_adapter", {"POST", &Api::load_adapter, false, true}},
+      {"/v1/unload_lora_adapter", {"POST", &Api::unload_adapter, false, true}},
+  };
+  return table;
+}
+
+const Api::Routes::value_type* Api::find(const HttpCall& call) {
+  std::string path = call.path;
+  if (path.size() > 1 && path.back() == '/') path.pop_back();
+  const auto it = routes().find(path.starts_with("/v1/models/") ? "/v1/models" : path);
+  return it == routes().end() ? nullptr : &*it;
+}
+
+void Api::check_key(const HttpCall& call) const {
+  if (spec_.api_key.empty()) return;
+  const std::string key = presented_key(call);
+  if (key.empty()) throw ApiError(401, "This server wants an API key: send it as \"Authorization: Bearer KEY\".", "", "invalid_api_key");
+  if (!same_key(key, spec_.api_key)) throw ApiError(401, "The API key is not the one this server was started with.", "", "invalid_api_key");
+}
+
+HttpAnswer Api::error_answer(const HttpCall& call, const ApiError& error) const {
+  Json body = anthropic(call) ? anthropic_error(error) : openai_error(error);
+  if (anthropic(call)) body["request_id"] = call.id;
+  HttpAnswer answer{.status = error.status, .body = json_text(body)};
+  if (error.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (error.retry_after > 0) answer.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
+  return answer;
+}
+
+void Api::allow_origin(const HttpCall& call, HttpAnswer& answer) const {
+  const std::string origin = call.header("origin");
+  if (origin.empty()) return;
+  for (const auto& allowed : spec_.allowed_origins) {
+    if (allowed != "*" && allowed != origin) continue;
+    answer.headers.emplace_back("Access-Control-Allow-Origin", allowed);
+    if (allowed != "*") answer.headers.emplace_back("Vary", "Origin");
+    return;
+  }
+}
+
+std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
+  const auto refused = [&](HttpAnswer answer) {
+    allow_origin(call, answer);
+    finished(call, {}, answer.status, static_cast<int64_t>(answer.body.size()), 0);
+    return answer;
+  };
+  try {
+    const auto* found = find(call);
+    if (!found) throw ApiError(404, str("There is nothing at ", call.path.substr(0, 256), "; the API is at /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models and /v1/messages"));
+    if (call.method == "OPTIONS" && !spec_.allowed_origins.empty()) {  // a browser asks first
+      HttpAnswer answer{.status = 204, .headers = {{"Access-Control-Allow-Methods", "GET, POST"}, {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version"}, {"Access-Control-Max-Age", "600"}}};
+      return refused(std::move(answer));
+    }
+    const Route* route = &found->second;
+    const std::string method = call.method == "HEAD" ? "GET" : call.method;
+    if (route->methods.find(method) == std::string::npos) {
+      HttpAnswer answer = error_answer(call, ApiError(405, str(call.method.substr(0, 16), " is not possible at ", call.path, "; use ", route->methods)));
+      answer.headers.emplace_back("Allow", route->methods == "GET POST" ? "GET, POST" : route->methods);
+      return refused(std::move(answer));
+    }
+    if (!route->open) check_key(call);
+    if (draining_) {
+      ApiError error(503, "The server is stopping; it takes no new requests.");
+      error.retry_after = 10;
+      throw error;
+    }
+    return std::nullopt;
+  } catch (const ApiError& e) {
+    return refused(error_answer(call, e));
+  }
+}
+
+HttpAnswer Api::broken(const HttpCall& call, int status, const std::string& why) {
+  HttpAnswer answer = error_answer(call, ApiError(status, why));
+  finished(call, {}, status, static_cast<int64_t>(answer.body.size()), 0);
+  return answer;
+}
+
+void Api::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> reply) {
+  const Route& route = find(*call)->second;
+  Exchange e;
+  e.call = std::move(call);
+  e.serial = std::make_shared<Serial>(route.slow ? slow_workers_ : workers_);
+  e.notes = std::make_shared<GenerationNotes>();
+  e.reply = std::make_shared<Recorded>(shared_from_this(), e.call, std::move(reply), e.serial, e.notes);
+  e.serial->post([self = shared_from_this(), e, handler = route.handler] { self->run(handler, e); });
+}
+
+void Api::run(Handler handler, const Exchange& e) {
+  try {
+    (this->*handler)(e);
+  } catch (const ApiError& error) {
+    e.reply->send(error_answer(*e.call, error));
+  } catch (const Error& error) {
+    if (http_status(error.at.fault) >= 500) log_error("request ", e.call->id, ": ", error.what());
+    e.reply->send(error_answer(*e.call, api_error(error)));
+  } catch (const std::exception& error) {
+    log_error("request ", e.call->id, ": ", error.what());
+    e.reply->send(error_answer(*e.call, ApiError(500, "An internal error; the server's log says more.")));
+  }
+}
+
+void Api::finished(const HttpCall& call, const GenerationNotes& notes, int status, int64_t bytes, double seconds) {
+  const auto* route = find(call);
+  metrics_.request(route ? route->first : "other", status, seconds);
+  const bool quiet = route && route->second.open && status == 200;  // probes come every few seconds
+  if (spec_.verbose && !quiet)
+    log_info(call.peer, " ", call.method, " ", call.path, " ", status, " ", bytes, " bytes ", duration_text(seconds),
+             notes.usage.prompt ? str(" ", notes.model, " ", notes.usage.prompt, "+", notes.usage.completion, " tokens ", notes.finish) : "", " id=", call.id);
+  if (!request_log_) return;
+  Json line = {{"time", std::time(nullptr)}, {"id", call.id}, {"peer", call.peer}, {"method", call.method}, {"path", call.path}, {"status", status}, {"bytes", bytes}, {"seconds", seconds}};
+  if (notes.usage.prompt) {
+    line.update({{"model", notes.model}, {"prompt_tokens", notes.usage.prompt}, {"completion_tokens", notes.usage.completion}, {"cached_tokens", notes.usage.cached}, {"finish", notes.finish}});
+    if (notes.first_token >= 0) line["first_token_seconds"] = notes.first_token;
+  }
+  const std::lock_guard lock(log_mutex_);
+  request_log_->write(json_text(line));
+  request_log_->flush();
+}
+
+void Api::stop_all() {
+  std::vector<std::shared_ptr<Generation>> alive;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& entry : running_)
+      if (auto g = entry.second.lock()) alive.push_back(std::move(g));
+  }
+  for (const auto& g : alive) g->stop(ApiError(503, "The server is stopping; this answer was not finished."));
+}
+
+void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer) {
+  e.notes->model = prepared.form.head.model;
+  e.notes->usage.prompt = prepared.generation.prompt_tokens;
+  // The registry forgets it with its last owner: the engine, the reply, or the workers.
+  std::shared_ptr<Generation> g(new Generation(std::move(prepared.generation), std::move(writer), e.serial, e.notes, &metrics_), [self = shared_from_this()](Generation* gone) {
+    {
+      const std::lock_guard lock(self->mutex_);
+      self->running_.erase(gone);
+    }
+    delete gone;
+  });
+  {
+    const std::lock_guard lock(mutex_);
+    running_[g.get()] = g;
+  }
+  e.reply->on_gone([weak = std::weak_ptr(g)] {
+    if (const auto alive = weak.lock()) alive->cancel();
+  });
+  g->start();
+}
+
+WholeSink Api::to_reply(const Exchange& e) {
+  return {[reply = e.reply](Json answer) { send_json(*reply, answer); },
+          [self = shared_from_this(), call = e.call, reply = e.reply](const ApiError& error) { reply->send(self->error_answer(*call, error)); }};
+}
+
+}  // namespace apus

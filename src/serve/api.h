@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The routes of the server: who may ask, what they ask for, and the answers. Knows no sockets.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/lines.h"
+#include "serve/http.h"
+#include "serve/metrics.h"
+#include "serve/service.h"
+#include "serve/workers.h"
+
+namespace apus {
+
+struct ApiSpec {
+  std::string api_key;                       // empty: everybody may ask
+  std::vector<std::string> allowed_origins;  // of browsers' pages; "*": all; empty: none (CORS off)
+  bool verbose = true;                       // a log line for each request
+  std::string request_log;                   // JSONL file of requests; empty: none
+  std::string result_path;                   // JSONL file of answers; empty: none
+};
+
+class Api : public HttpService, public std::enable_shared_from_this<Api> {
+ public:
+  Api(ApiSpec spec, ServiceSpec service, std::shared_ptr<Workers> workers);
+  ~Api() override;
+
+  std::optional<HttpAnswer> admit(const HttpCall& call) override;
+  void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> reply) override;
+  HttpAnswer broken(const HttpCall& call, int status, const std::string& why) override;
+
+  void drain() { draining_ = true; }              // new requests are refused with 503
+  int64_t active() const { return active_; }      // requests without a complete answer
+  void stop_all();                                // tells the clients of what still runs
+  Json statistics() { return metrics_.statistics(service_.spec().engine->stats()); }
+
+  // One exchange: what handlers work on.
+  struct Exchange {
+    std::shared_ptr<const HttpCall> call;
+    std::shared_ptr<HttpReply> reply;
+    std::shared_ptr<Serial> serial;
+    std::shared_ptr<GenerationNotes> notes;
+    Json body() const;  // parsed; ApiError 400
+  };
+
+ private:
+  using Handler = void (Api::*)(const Exchange&);
+  struct Route {
+    std::string methods;  // "GET", "POST", "GET POST"
+    Handler handler;
+    bool open = false;    // needs no key
+    bool slow = false;    // may wait for long: on a thread of its own kind
+  };
+  class Recorded;
+  using Routes = std::map<std::string, Route>;
+  static const Routes& routes();
+  static const Routes::value_type* find(const HttpCall& call);  // null: there is nothing at this path
+  void check_key(const HttpCall& call) const;
+  HttpAnswer error_answer(const HttpCall& call, const ApiError& error) const;
+  void allow_origin(const HttpCall& call, HttpAnswer& answer) const;
+  void run(Handler handler, const Exchange& e);
+  void finished(const HttpCall& call, const GenerationNotes& notes, int status, int64_t bytes, double seconds);
+  void generate(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
+  WholeSink to_reply(const Exchange& e);
+  WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
+  void check_admin() const;
+
+  void chat(const Exchange& e);
+  void completions(const Exchange& e);
+  void embeddings(const Exchange& e);
+  void models(const Exchange& e);
+  void tokenize(const Exchange& e);
+  void detokenize(const Exchange& e);
+  void health(const Exchange& e);
+  void metrics(const Exchange& e);
+  void infer(const Exchange& e);
+  void messages(const Exchange& e);
+  void count_tokens(const Exchange& e);
+  void load_adapter(const Exchange& e);
+  void unload_adapter(const Exchange& e);
+
+  const ApiSpec spec_;
+  const Service service_;
+  const std::shared_ptr<Workers> workers_, slow_workers_ = std::make_shared<Workers>(1);
+  const int64_t created_;
+  Metrics metrics_;
+  std::atomic<bool> draining_{false};
+  std::atomic<int64_t> active_{0};
+  std::mutex mutex_;
+  std::map<Generation*, std::weak_ptr<Generation>> running_;
+  std::mutex log_mutex_;
+  std::unique_ptr<LineWriter> request_log_, results_;
+};
+
+void send_json(HttpReply& reply, const Json& body, int status = 200);
+
+}  // namespace apus

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading and unloading LoRA adapters while the server runs.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "serve/api.h"
+#include "serve/api_error.h"
+#include "serve/fields.h"
+
+namespace apus {
+
+namespace {
+bool plain_name(const std::string& name) {
+  if (name.empty() || name.size() > 200) return false;
+  for (const char c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && std::string_view("._-:/@+").find(c) == std::string_view::npos) return false;
+  return true;
+}
+}  // namespace
+
+// A folder of the server's machine is named here: only who has the key may do that, so without a key there is no such endpoint.
+void Api::check_admin() const {
+  if (spec_.api_key.empty())
+    throw ApiError(403, "Adapters are loaded and unloaded by whoever holds the API key: start the server with --api_key, or name them by --adapters name=DIR.", "", "api_key_needed");
+}
+
+void Api::load_adapter(const Exchange& e) {
+  check_admin();
+  const Json body = e.body();
+  const Fields f(body);
+  const std::string name = f.needed_text("lora_name"), dir = f.needed_text("lora_path");
+  if (!plain_name(name)) refuse("lora_name", "'lora_name' must be of letters, digits and . _ - : / @ +");
+  for (const auto& taken : service_.models())
+    if (taken == name) throw ApiError(400, str("'", name, "' is served already; unload it first"), "lora_name", "name_taken");
+  service_.spec().engine->load_adapter(name, dir);
+  log_info("adapter ", name, " is loaded from ", dir);
+  send_json(*e.reply, {{"object", "model"}, {"id", name}, {"parent", service_.spec().model_name}});
+}
+
+void Api::unload_adapter(const Exchange& e) {
+  check_admin();
+  const Json body = e.body();
+  const std::string name = Fields(body).needed_text("lora_name");
+  const auto adapters = service_.spec().engine->adapters();
+  if (std::find(adapters.begin(), adapters.end(), name) == adapters.end()) throw ApiError(404, str("no adapter named '", name.substr(0, 200), "' is loaded"), "lora_name", "model_not_found");
+  service_.spec().engine->unload_adapter(name);  // waits for the requests that use it
+  log_info("adapter ", name, " is unloaded");
+  send_json(*e.reply, {{"object", "model"}, {"id", name}, {"deleted", true}});
+}
+
+}  // namespace apus

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What clients ask for, whichever API they speak: the result of reading a request's JSON, nothing resolved yet.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "engine/generation_config.h"
+
+namespace apus {
+
+// The form that an answer must have.
+struct Guide {
+  enum class Kind { None, JsonObject, JsonSchema, Regex, Choice, ToolCalls } kind = Kind::None;
+  Json schema;                       // JsonSchema; ToolCalls: the tools that may be called
+  std::string pattern;               // Regex
+  std::vector<std::string> choices;  // Choice
+  bool several = false;              // ToolCalls: more than one call
+};
+
+struct AnswerCall {
+  std::string model;                   // empty: the base model
+  SamplingWishes wishes;
+  std::optional<uint64_t> seed;
+  int64_t n = 1;
+  std::vector<std::string> stops;
+  std::vector<int32_t> stop_ids;
+  bool keep_stop = false, ignore_eos = false, skip_special = true;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  int64_t top_logprobs = -1, prompt_logprobs = -1;  // -1: not asked for
+  bool stream = false, stream_usage = false, usage_in_every_chunk = false;
+  bool token_ids = false;              // the ids of prompt and answer beside the text
+  int priority = 0;                    // higher goes first
+  Guide guide;
+};
+
+struct ChatCall : AnswerCall {
+  Json messages;                       // as chat templates know them: content is text, arguments are objects
+  Json tools;                          // [{"type": "function", "function": {...}}], or null
+  bool parallel_calls = true;
+  Json kwargs = Json::object(), documents;
+  bool continue_final_message = false, add_generation_prompt = true, separate_reasoning = true;
+};
+
+struct Input {                         // a text, or its tokens
+  std::string text;
+  std::vector<int32_t> ids;
+  bool is_text = true;
+};
+
+struct CompletionCall : AnswerCall {
+  std::vector<Input> prompts;
+  bool echo = false, add_special = true, only_prompt = false;  // only_prompt: max_tokens 0
+};
+
+struct EmbeddingCall {
+  std::string model;
+  std::vector<Input> inputs;
+  bool base64 = false;
+  std::optional<int64_t> dimensions;
+  int priority = 0;
+};
+
+}  // namespace apus

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages and tools of a chat request, as chat templates want them.
+#include "serve/api_error.h"
+#include "serve/fields.h"
+#include "serve/openai_request.h"
+
+namespace apus {
+
+namespace {
+
+std::string text_of_parts(const Json& parts, const std::string& where) {
+  std::string text;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const Fields part(parts[i], str(where, "[", i, "]."));
+    const std::string type = part.text("type").value_or("text");
+    if (type == "refusal") {
+      text += part.needed_text("refusal");
+      continue;
+    }
+    if (type != "text" && type != "input_text" && type != "output_text")
+      refuse(part.name("type"), "'", part.name("type"), "' is '", type.substr(0, 64), "', but this model takes text only");
+    text += part.needed_text("text");
+  }
+  return text;
+}
+
+// {"id", "type", "function": {"name", "arguments"}}: templates want the arguments as an object.
+Json tool_call(const Json& call, const std::string& where) {
+  const Fields f(call, where + ".");
+  const Json* function = f.object("function");
+  if (!function) refuse(f.name("function"), "'", f.name("function"), "' is missing");
+  const Fields inner(*function, where + ".function.");
+  Json out = call;
+  out["type"] = "function";
+  out["function"]["name"] = inner.needed_text("name");
+  const Json* arguments = inner.find("arguments");
+  if (!arguments) {
+    out["function"]["arguments"] = Json::object();
+  } else if (arguments->is_string()) {
+    const std::string& text = arguments->get_ref<const std::string&>();
+    try {
+      Json parsed = text.empty() ? Json::object() : parse_json(text, inner.name("arguments"));
+      if (parsed.is_object()) out["function"]["arguments"] = std::move(parsed);
+    } catch (const Error&) {  // what a model wrote may be broken; the template gets it as it is
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Json chat_message(const Json& message, const std::string& where) {
+  const Fields f(message, where + ".");
+  Json out = message;
+  const std::string role = f.needed_text("role");
+  if (role.size() > 64) refuse(f.name("role"), "'", f.name("role"), "' is no role");
+  out["role"] = role == "developer" ? "system" : role;
+  const Json* content = f.find("content");
+  if (!content) {
+    out["content"] = "";
+    if (role != "assistant") refuse(f.name("content"), "'", f.name("content"), "' is missing");
+  } else if (content->is_array()) {
+    out["content"] = text_of_parts(*content, f.name("content"));
+  } else if (!content->is_string()) {
+    refuse(f.name("content"), "'", f.name("content"), "' must be a text or a list of parts");
+  }
+  if (const Json* calls = f.list("tool_calls")) {
+    out["tool_calls"] = Json::array();
+    for (size_t i = 0; i < calls->size(); ++i) out["tool_calls"].push_back(tool_call((*calls)[i], str(f.name("tool_calls"), "[", i, "]")));
+    if (calls->empty()) out.erase("tool_calls");
+  } else {
+    out.erase("tool_calls");
+  }
+  for (const char* key : {"refusal", "audio", "function_call", "annotations"})  // null in what OpenAI's clients send back
+    if (out.contains(key)) out.erase(key);
+  return out;
+}
+
+Json chat_messages(const Json& messages) {
+  Json out = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i) out.push_back(chat_message(messages[i], str("messages[", i, "]")));
+  return out;
+}
+
+void read_tools(const Json* tools, const Json* choice, ChatCall& call) {
+  std::string mode = tools && !tools->empty() ? "auto" : "none", named;
+  if (choice && choice->is_string()) {
+    mode = choice->get<std::string>();
+  } else if (choice) {
+    const Fields f(*choice, "tool_choice.");
+    const Json* function = f.object("function");
+    if (!function) refuse("tool_choice", "'tool_choice' must be none, auto, required, or name a function");
+    named = Fields(*function, "tool_choice.function.").needed_text("name");
+    mode = "required";
+  }
+  if (mode != "none" && mode != "auto" && mode != "required") refuse("tool_choice", "'tool_choice' is '", mode.substr(0, 64), "', it must be none, auto, required, or name a function");
+  if (mode == "required" && (!tools || tools->empty())) refuse("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
+  if (mode == "none" || !tools || tools->empty()) return;
+  call.tools = Json::array();
+  for (size_t i = 0; i < tools->size(); ++i) {
+    const Fields f((*tools)[i], str("tools[", i, "]."));
+    const Json* function = f.object("function");
+    if (!function) refuse(f.name("function"), "'", f.name("function"), "' is missing: only functions can be called");
+    const Fields inner(*function, f.name("function") + ".");
+    const std::string name = inner.needed_text("name");
+    inner.object("parameters");
+    if (named.empty() || named == name) call.tools.push_back((*tools)[i]);
+  }
+  if (call.tools.empty()) refuse("tool_choice", "'tool_choice' names '", named, "', which is none of the 'tools'");
+  if (mode != "required") return;
+  if (call.guide.kind != Guide::Kind::None) refuse("tool_choice", "an answer can have one form only: a forced call and a response_format exclude each other");
+  call.guide = {.kind = Guide::Kind::ToolCalls, .schema = call.tools, .several = call.parallel_calls && named.empty()};
+}
+
+}  // namespace apus

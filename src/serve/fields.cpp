@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/fields.h"
+
+#include <cmath>
+
+#include "serve/api_error.h"
+
+namespace apus {
+
+Fields::Fields(const Json& object, std::string prefix) : json_(object), prefix_(std::move(prefix)) {
+  if (object.is_object()) return;
+  const std::string where = prefix_.empty() ? "the request's body" : prefix_.substr(0, prefix_.size() - 1);
+  refuse(prefix_.empty() ? "" : where, where, " must be a JSON object");
+}
+
+const Json* Fields::find(const char* key) const {
+  const auto it = json_.find(key);
+  return it == json_.end() || it->is_null() ? nullptr : &*it;
+}
+
+std::optional<double> Fields::number(const char* key, double least, double most) const {
+  const Json* v = find(key);
+  if (!v) return std::nullopt;
+  if (!v->is_number()) refuse(name(key), "'", name(key), "' must be a number");
+  const double x = v->get<double>();
+  if (!(x >= least && x <= most)) refuse(name(key), "'", name(key), "' is ", x, ", it must be from ", least, " to ", most);
+  return x;
+}
+
+std::optional<int64_t> Fields::whole(const char* key, int64_t least, int64_t most) const {
+  const Json* v = find(key);
+  if (!v) return std::nullopt;
+  const double x = v->is_number() ? v->get<double>() : 0.5;
+  if (std::floor(x) != x || std::abs(x) > 9e18) refuse(name(key), "'", name(key), "' must be a whole number");
+  const auto n = v->is_number_float() ? static_cast<int64_t>(x) : v->get<int64_t>();
+  if (n < least || n > most || (n < 0) != (x < 0)) refuse(name(key), "'", name(key), "' is ", v->dump(), ", it must be from ", least, " to ", most);
+  return n;
+}
+
+std::optional<bool> Fields::boolean(const char* key) const {
+  const Json* v = find(key);
+  if (!v) return std::nullopt;
+  if (!v->is_boolean()) refuse(name(key), "'", name(key), "' must be true or false");
+  return v->get<bool>();
+}
+
+std::optional<std::string> Fields::text(const char* key) const {
+  const Json* v = find(key);
+  if (!v) return std::nullopt;
+  if (!v->is_string()) refuse(name(key), "'", name(key), "' must be a text");
+  return v->get<std::string>();
+}
+
+std::string Fields::needed_text(const char* key) const {
+  auto t = text(key);
+  if (!t) refuse(name(key), "'", name(key), "' is missing: it must be a text");
+  return *std::move(t);
+}
+
+std::vector<std::string> Fields::texts(const char* key, size_t most) const {
+  const Json* v = find(key);
+  if (!v) return {};
+  if (v->is_string()) return {v->get<std::string>()};
+  if (!v->is_array()) refuse(name(key), "'", name(key), "' must be a text or a list of texts");
+  if (v->size() > most) refuse(name(key), "'", name(key), "' has ", v->size(), " entries, at most ", most, " are possible");
+  std::vector<std::string> out;
+  for (const auto& entry : *v) {
+    if (!entry.is_string()) refuse(name(key), "'", name(key), "' must hold texts only");
+    out.push_back(entry.get<std::string>());
+  }
+  return out;
+}
+
+const Json* Fields::object(const char* key) const {
+  const Json* v = find(key);
+  if (v && !v->is_object()) refuse(name(key), "'", name(key), "' must be an object");
+  return v;
+}
+
+const Json* Fields::list(const char* key) const {
+  const Json* v = find(key);
+  if (v && !v->is_array()) refuse(name(key), "'", name(key), "' must be a list");
+  return v;
+}
+
+std::vector<int32_t> Fields::ids(const char* key, size_t most) const {
+  const Json* v = list(key);
+  if (!v) return {};
+  if (v->size() > most) refuse(name(key), "'", name(key), "' has ", v->size(), " entries, at most ", most, " are possible");
+  return token_ids(*v, name(key));
+}
+
+void Fields::cannot(const char* key, const Json& harmless, const char* why) const {
+  const Json* v = find(key);
+  if (v && *v != harmless) refuse(name(key), "'", name(key), "': ", why);
+}
+
+std::vector<int32_t> token_ids(const Json& list, const std::string& name) {
+  std::vector<int32_t> out;
+  for (const auto& id : list) {
+    if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > INT32_MAX) refuse(name, "'", name, "' must hold token ids only");
+    out.push_back(id.get<int32_t>());
+  }
+  return out;
+}
+
+}  // namespace apus

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the fields of a request's JSON object: null is absent, the wrong type or range is a 400 that names the field.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace apus {
+
+class Fields {
+ public:
+  explicit Fields(const Json& object, std::string prefix = "");  // prefix: "messages[0]." and the like, for errors
+
+  const Json* find(const char* key) const;  // null: absent
+  std::optional<double> number(const char* key, double least, double most) const;
+  std::optional<int64_t> whole(const char* key, int64_t least, int64_t most) const;
+  std::optional<bool> boolean(const char* key) const;
+  std::optional<std::string> text(const char* key) const;
+  std::string needed_text(const char* key) const;
+  std::vector<std::string> texts(const char* key, size_t most) const;  // a text or a list of them
+  const Json* object(const char* key) const;
+  const Json* list(const char* key) const;
+  std::vector<int32_t> ids(const char* key, size_t most) const;  // a list of token ids
+  // A field that this server cannot honour: any value but `harmless` is an error that says why.
+  void cannot(const char* key, const Json& harmless, const char* why) const;
+  std::string name(const char* key) const { return prefix_ + key; }
+
+ private:
+  const Json& json_;
+  std::string prefix_;
+};
+
+std::vector<int32_t> token_ids(const Json& list, const std::string& name);  // every one from 0 to 2^31 - 1
+
+}  // namespace apus

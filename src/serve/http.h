@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// An HTTP exchange as the API sees it: a request, and a reply that can be given from any thread. The transport is
+// http_server; tests put others in its place.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace apus {
+
+struct HttpCall {
+  std::string id;    // X-Request-Id: the client's, or made here
+  std::string peer;  // address and port
+  std::string method, path, query, body;
+  std::map<std::string, std::string> headers;  // names in lower case
+  std::string header(const std::string& name) const {
+    const auto it = headers.find(name);
+    return it == headers.end() ? "" : it->second;
+  }
+};
+
+struct HttpAnswer {
+  int status = 200;
+  std::string body, content_type = "application/json";
+  std::vector<std::pair<std::string, std::string>> headers = {};
+};
+
+// Given once: by send(), or by begin(), any number of write()s, end(). Thread-safe; none of it blocks, and when the client
+// has left none of it does anything. Dropping it without an answer ends the connection.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+  virtual void send(HttpAnswer answer) = 0;
+  virtual void begin(HttpAnswer head) = 0;  // its body is the first part
+  virtual void write(std::string part) = 0;
+  virtual void end() = 0;
+  // Called once when the client leaves before the end, possibly at once, on any thread.
+  virtual void on_gone(std::function<void()> f) = 0;
+};
+
+class HttpService {
+ public:
+  virtual ~HttpService() = default;
+  // Asked when the headers are there, before the body is read: an answer here ends the matter. Must not block.
+  virtual std::optional<HttpAnswer> admit(const HttpCall& call) = 0;
+  virtual void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> reply) = 0;  // must not block
+  // A request that was no HTTP, too large, or too slow; what it is answered with.
+  virtual HttpAnswer broken(const HttpCall& call, int status, const std::string& why) = 0;
+};
+
+}  // namespace apus

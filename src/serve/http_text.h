@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text of HTTP replies, and what is taken from request lines. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "serve/http.h"
+
+namespace apus {
+
+constexpr int64_t kChunked = -1, kUntilClose = -2;  // instead of a length
+
+const char* status_phrase(int status);
+std::string head_text(const HttpAnswer& answer, const std::string& id, bool keep_alive, int64_t length);
+std::string chunk_text(const std::string& part);
+void split_target(const std::string& target, HttpCall& call);  // path, percent-decoded, and query
+std::string request_id(const std::string& given);              // the client's when it is harmless, else a new one
+
+}  // namespace apus

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/openai_request.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "serve/api_error.h"
+#include "serve/fields.h"
+
+namespace apus {
+
+namespace {
+
+constexpr int64_t kMostAnswers = 128, kMostTokens = INT32_MAX;
+constexpr size_t kMostStops = 64, kMostPrompts = 2048, kMostChoices = 10'000;
+
+void read_logit_bias(const Fields& f, AnswerCall& call) {
+  const Json* bias = f.object("logit_bias");
+  if (!bias) return;
+  for (const auto& [key, value] : bias->items()) {
+    int32_t id = -1;
+    const auto read = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (read.ec != std::errc() || read.ptr != key.data() + key.size() || id < 0) refuse("logit_bias", "'logit_bias': '", key, "' is not a token id");
+    if (!value.is_number() || std::abs(value.get<double>()) > 100) refuse("logit_bias", "'logit_bias': every value must be a number from -100 to 100");
+    call.logit_bias.emplace_back(id, value.get<float>());
+  }
+}
+
+void read_sampling(const Fields& f, AnswerCall& call) {
+  SamplingWishes& w = call.wishes;
+  w.temperature = f.number("temperature", 0, 100);
+  w.top_p = f.number("top_p", 0, 1);
+  if (w.top_p && *w.top_p == 0) w.top_p.reset(), w.temperature = 0;  // nothing but the likeliest
+  w.min_p = f.number("min_p", 0, 1);
+  w.top_k = f.whole("top_k", -1, INT32_MAX);
+  w.presence_penalty = f.number("presence_penalty", -2, 2);
+  w.frequency_penalty = f.number("frequency_penalty", -2, 2);
+  w.repetition_penalty = f.number("repetition_penalty", 1e-3, 1e3);
+  w.no_repeat_ngram_size = f.whole("no_repeat_ngram_size", 0, 1024);
+  w.min_new_tokens = f.whole("min_tokens", 0, kMostTokens);
+  if (const auto seed = f.whole("seed", INT64_MIN, INT64_MAX)) call.seed = static_cast<uint64_t>(*seed);
+  read_logit_bias(f, call);
+}
+
+// The names of one thing in the order in which they count.
+const Json* first_of(const Fields& f, std::initializer_list<const char*> keys, const char*& key) {
+  for (const char* k : keys)
+    if (const Json* v = f.find(key = k)) return v;
+  return nullptr;
+}
+
+Json schema_of(const Json& value, const char* key) {
+  Json schema = value;
+  if (value.is_string()) {
+    try {
+      schema = parse_json(value.get_ref<const std::string&>(), key);
+    } catch (const Error& e) {
+      refuse(key, e.what());
+    }
+  }
+  if (!schema.is_object() && !schema.is_boolean()) refuse(key, "'", key, "' must be a JSON schema");
+  return schema;
+}
+
+void read_response_format(const Fields& f, Guide& guide) {
+  const Json* format = f.object("response_format");
+  if (!format) return;
+  const Fields in(*format, "response_format.");
+  const std::string type = in.needed_text("type");
+  if (type == "text") return;
+  if (type == "json_object") {
+    guide.kind = Guide::Kind::JsonObject;
+  } else if (type == "json_schema") {
+    const Json* outer = in.object("json_schema");
+    if (!outer) refuse("response_format.json_schema", "'response_format.json_schema' is missing");
+    const Json* schema = Fields(*outer, "response_format.json_schema.").find("schema");
+    if (!schema) refuse("response_format.json_schema.schema", "'response_format.json_schema.schema' is missing");
+    guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, "response_format.json_schema.schema")};
+  } else {
+    refuse("response_format.type", "'response_format.type' is '", type, "', it must be text, json_object or json_schema");
+  }
+}
+
+void read_guide(const Fields& f, Guide& guide) {
+  int given = 0;
+  read_response_format(f, guide);
+  given += guide.kind != Guide::Kind::None;
+  const char* key = "";
+  const Json* outputs = f.object("structured_outputs");
+  const Json none = Json::object();
+  const Fields inner(outputs ? *outputs : none, "structured_outputs.");
+  const Json* schema = first_of(f, {"guided_json"}, key);
+  if (!schema) schema = first_of(inner, {"json"}, key);
+  if (schema) guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, key)}, ++given;
+  const Json* pattern = first_of(f, {"guided_regex", "structured_outputs_regex"}, key);
+  if (!pattern) pattern = first_of(inner, {"regex"}, key);
+  if (pattern) {
+    if (!pattern->is_string()) refuse(key, "'", key, "' must be a text");
+    guide = {.kind = Guide::Kind::Regex, .pattern = pattern->get<std::string>()}, ++given;
+  }
+  std::vector<std::string> choices = f.texts("guided_choice", kMostChoices);
+  if (choices.empty()) choices = inner.texts("choice", kMostChoices);
+  if (!choices.empty()) guide = {.kind = Guide::Kind::Choice, .choices = std::move(choices)}, ++given;
+  if (given > 1) refuse("response_format", "an answer can have one form only: give one of response_format, guided_json, guided_regex and guided_choice");
+  const char* const grammar = "grammars are not known here; use a JSON schema, a regular expression or a choice";
+  f.cannot("guided_grammar", nullptr, grammar);
+  inner.cannot("grammar", nullptr, grammar);
+  inner.cannot("structural_tag", nullptr, grammar);
+}
+
+void read_stream(const Fields& f, AnswerCall& call) {
+  call.stream = f.boolean("stream").value_or(false);
+  const Json* options = f.object("stream_options");
+  if (!options) return;
+  if (!call.stream) refuse("stream_options", "'stream_options' has a meaning only with \"stream\": true");
+  const Fields in(*options, "stream_options.");
+  call.stream_usage = in.boolean("include_usage").value_or(false);
+  call.usage_in_every_chunk = in.boolean("continuous_usage_stats").value_or(false);
+}
+
+void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call) {
+  call.model = f.text("model").value_or("");
+  read_sampling(f, call);
+  call.n = f.whole("n", 1, kMostAnswers).value_or(1);
+  call.stops = f.texts("stop", kMostStops);
+  std::erase(call.stops, "");
+  call.stop_ids = f.ids("stop_token_ids", kMostStops);
+  call.keep_stop = f.boolean("include_stop_str_in_output").value_or(false);
+  call.ignore_eos = f.boolean("ignore_eos").value_or(false);
+  call.skip_special = f.boolean("skip_special_tokens").value_or(true);
+  call.prompt_logprobs = f.whole("prompt_logprobs", -1, limits.max_logprobs).value_or(-1);
+  call.priority = static_cast<int>(-f.whole("priority", -1'000'000, 1'000'000).value_or(0));  // as in vLLM the smaller goes first
+  call.token_ids = f.boolean("return_token_ids").value_or(false) || f.boolean("return_details").value_or(false);
+  read_stream(f, call);
+  if (call.stream && call.prompt_logprobs >= 0) refuse("prompt_logprobs", "'prompt_logprobs' come with a whole answer only: leave out \"stream\"");
+  if (const auto best = f.whole("best_of", 1, kMostAnswers); best && *best != call.n) refuse("best_of", "'best_of' must equal 'n': all answers are returned");
+  read_guide(f, call.guide);
+  const char* const beams = "there is no beam search; answers are sampled, or greedy with temperature 0";
+  f.cannot("use_beam_search", false, beams);
+  f.cannot("num_beams", 1, beams);
+  f.cannot("length_penalty", 1, beams);
+  f.cannot("truncate_prompt_tokens", nullptr, "a prompt is never cut; shorten it before");
+  f.cannot("bad_words", Json::array(), "give the tokens a logit_bias of -100 instead");
+  f.cannot("logits_processors", nullptr, "foreign code is not run");
+}
+
+int64_t new_tokens(const Fields& f, std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (const auto n = f.whole(key, 0, kMostTokens)) return *n;
+  return kMostTokens;  // the engine cuts it to the context
+}
+
+Input one_input(const Json& value, const char* key) {
+  Input input;
+  if (value.is_string()) {
+    input.text = value.get<std::string>();
+  } else if (value.is_array()) {
+    input.ids = token_ids(value, key);
+    input.is_text = false;
+  } else {
+    refuse(key, "'", key, "' must be a text, a list of texts, a list of token ids, or a list of such lists");
+  }
+  if (input.text.empty() && input.ids.empty()) refuse(key, "'", key, "' is empty");
+  return input;
+}
+
+std::vector<Input> read_inputs(const Fields& f, const char* key) {
+  const Json* value = f.find(key);
+  if (!value) refuse(key, "'", key, "' is missing");
+  std::vector<Input> out;
+  const bool several = value->is_array() && !value->empty() && !value->front().is_number();
+  if (!several) return {one_input(*value, key)};
+  if (value->size() > kMostPrompts) refuse(key, "'", key, "' has ", value->size(), " entries, at most ", kMostPrompts, " are possible");
+  for (const auto& entry : *value) out.push_back(one_input(entry, key));
+  return out;
+}
+
+}  // namespace
+
+ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
+  const Fields f(body);
+  ChatCall call;
+  read_answer(f, limits, call);
+  call.wishes.max_new_tokens = std::max<int64_t>(new_tokens(f, {"max_completion_tokens", "max_tokens"}), 1);
+  const Json* messages = f.list("messages");
+  if (!messages || messages->empty()) refuse("messages", "'messages' is missing: it must be a list with at least one message");
+  call.messages = chat_messages(*messages);
+  if (f.boolean("logprobs").value_or(false)) call.top_logprobs = 0;
+  if (const auto top = f.whole("top_logprobs", 0, limits.max_logprobs)) {
+    if (call.top_logprobs < 0 && *top > 0) refuse("top_logprobs", "'top_logprobs' needs \"logprobs\": true");
+    if (call.top_logprobs >= 0) call.top_logprobs = *top;
+  }
+  if (const Json* kwargs = f.object("chat_template_kwargs")) call.kwargs = *kwargs;
+  if (const auto effort = f.text("reasoning_effort")) call.kwargs["reasoning_effort"] = *effort;
+  if (const Json* documents = f.list("documents")) call.documents = *documents;
+  call.continue_final_message = f.boolean("continue_final_message").value_or(false);
+  call.add_generation_prompt = f.boolean("add_generation_prompt").value_or(true);
+  call.separate_reasoning = f.boolean("separate_reasoning").value_or(true);
+  call.parallel_calls = f.boolean("parallel_tool_calls").value_or(true);
+  read_tools(f.list("tools"), f.find("tool_choice"), call);
+  const char* const old = "give 'tools' and 'tool_choice' instead, as OpenAI's API has it now";
+  f.cannot("functions", Json::array(), old);
+  f.cannot("function_call", "none", old);
+  f.cannot("modalities", Json::array({"text"}), "this model answers in text only");
+  for (const char* media : {"images", "audios", "videos"}) f.cannot(media, Json::array(), "this model takes text only");
+  f.cannot("audio", nullptr, "this model answers in text only");
+  f.cannot("prediction", nullptr, "predicted outputs are not used here");
+  f.cannot("web_search_options", nullptr, "this server searches nothing");
+  return call;
+}
+
+CompletionCall read_completion_request(const Json& body, const RequestLimits& limits) {
+  const Fields f(body);
+  CompletionCall call;
+  read_answer(f, limits, call);
+  call.prompts = read_inputs(f, "prompt");
+  const int64_t longest = new_tokens(f, {"max_tokens", "max_completion_tokens"});
+  call.echo = f.boolean("echo").value_or(false);
+  call.only_prompt = longest == 0;
+  if (call.only_prompt && !call.echo) refuse("max_tokens", "'max_tokens' is 0: nothing would be answered; with \"echo\": true the prompt is");
+  call.wishes.max_new_tokens = std::max<int64_t>(longest, 1);
+  call.add_special = f.boolean("add_special_tokens").value_or(true);
+  if (const Json* logprobs = f.find("logprobs"); logprobs && !logprobs->is_boolean()) call.top_logprobs = f.whole("logprobs", 0, limits.max_logprobs).value_or(-1);
+  if (call.echo && call.stream) refuse("echo", "'echo' comes with a whole answer only: leave out \"stream\"");
+  if (call.echo && call.top_logprobs >= 0) call.prompt_logprobs = std::max(call.prompt_logprobs, call.top_logprobs);
+  f.cannot("suffix", "", "this model completes at the end only");
+  return call;
+}
+
+EmbeddingCall read_embedding_request(const Json& body) {
+  const Fields f(body);
+  EmbeddingCall call;
+  call.model = f.text("model").value_or("");
+  call.inputs = read_inputs(f, "input");
+  const std::string format = f.text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64") refuse("encoding_format", "'encoding_format' is '", format, "', it must be float or base64");
+  call.base64 = format == "base64";
+  call.dimensions = f.whole("dimensions", 1, 1 << 20);
+  call.priority = static_cast<int>(-f.whole("priority", -1'000'000, 1'000'000).value_or(0));
+  return call;
+}
+
+}  // namespace apus

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// OpenAI's requests, with the further fields that vLLM and ms-swift know, as calls. Pure: JSON in, a call or an ApiError out.
+#pragma once
+
+#include "serve/calls.h"
+
+namespace apus {
+
+struct RequestLimits {
+  int64_t max_logprobs = 20;  // top_logprobs and prompt_logprobs
+};
+
+ChatCall read_chat_request(const Json& body, const RequestLimits& limits);
+CompletionCall read_completion_request(const Json& body, const RequestLimits& limits);
+EmbeddingCall read_embedding_request(const Json& body);
+
+// Messages as chat templates know them. Parts of text become one text; images, sound and files are refused.
+Json chat_messages(const Json& messages);
+// {"role", "content", ...} from one message of a request; `where` names it in errors.
+Json chat_message(const Json& message, const std::string& where);
+// The tools that may be called, and what `tool_choice` makes of the answer's form.
+void read_tools(const Json* tools, const Json* choice, ChatCall& call);
+
+}  // namespace apus

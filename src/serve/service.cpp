@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/service.h"
+
+#include <algorithm>
+#include <ctime>
+
+#include "serve/api_error.h"
+
+namespace apus {
+
+namespace {
+
+constexpr size_t kMostRequests = 4096;  // of one call: answers times prompts
+
+template <class T>
+void fill_in(std::optional<T>& wish, const std::optional<T>& fallback) {
+  if (!wish) wish = fallback;
+}
+
+// What the request says, else what the server was started with.
+SamplingWishes over(SamplingWishes request, const SamplingWishes& flags) {
+  fill_in(request.do_sample, flags.do_sample);
+  fill_in(request.temperature, flags.temperature);
+  fill_in(request.top_p, flags.top_p);
+  fill_in(request.min_p, flags.min_p);
+  fill_in(request.repetition_penalty, flags.repetition_penalty);
+  fill_in(request.presence_penalty, flags.presence_penalty);
+  fill_in(request.frequency_penalty, flags.frequency_penalty);
+  fill_in(request.top_k, flags.top_k);
+  fill_in(request.min_new_tokens, flags.min_new_tokens);
+  fill_in(request.no_repeat_ngram_size, flags.no_repeat_ngram_size);
+  if (request.max_new_tokens.value_or(INT32_MAX) == INT32_MAX) request.max_new_tokens = flags.max_new_tokens.value_or(INT32_MAX);
+  return request;
+}
+
+[[noreturn]] void too_long(const std::string& param, const std::string& what, int64_t most) {
+  throw ApiError(400, str("This model's context is ", most, " tokens, but ", what, ". Shorten it."), param, "context_length_exceeded");
+}
+
+// Templates differ in whether they take the arguments of old calls as objects or as text.
+Json with_text_arguments(Json messages) {
+  for (auto& m : messages)
+    if (m.contains("tool_calls"))
+      for (auto& call : m["tool_calls"])
+        if (Json& arguments = call["function"]["arguments"]; !arguments.is_string()) arguments = json_text(arguments);
+  return messages;
+}
+
+bool has_calls(const Json& messages) {
+  return std::any_of(messages.begin(), messages.end(), [](const Json& m) { return m.contains("tool_calls"); });
+}
+
+}  // namespace
+
+Service::Service(ServiceSpec spec) : spec_(std::move(spec)) {
+  for (int32_t id = 0; id < spec_.tokenizer->vocab_size(); ++id) longest_token_ = std::max(longest_token_, spec_.tokenizer->token_bytes(id).size());
+}
+
+std::vector<std::string> Service::models() const {
+  std::vector<std::string> names = {spec_.model_name};
+  for (auto& name : spec_.engine->adapters()) names.push_back(std::move(name));
+  return names;
+}
+
+std::string Service::adapter_of(const std::string& model) const {
+  if (model.empty() || model == spec_.model_name) return {};
+  const auto adapters = spec_.engine->adapters();
+  if (std::find(adapters.begin(), adapters.end(), model) != adapters.end()) return model;
+  if (std::find(spec_.aliases.begin(), spec_.aliases.end(), model) != spec_.aliases.end()) return {};
+  throw ApiError(404, str("The model '", model.substr(0, 256), "' does not exist; /v1/models lists what is served"), "model", "model_not_found");
+}
+
+std::vector<int32_t> Service::encode(const std::string& text, bool add_special, const char* param) const {
+  const auto most = spec_.engine->max_model_len();
+  // Tokenising megabytes only to refuse them would keep a thread busy for seconds.
+  if (text.size() / longest_token_ > static_cast<size_t>(most)) too_long(param, str("'", param, "' has ", text.size(), " bytes, which are more tokens than that"), most);
+  return spec_.tokenizer->encode(text, add_special);
+}
+
+void Service::check_room(const std::vector<int32_t>& ids, const char* param, bool answers) const {
+  const auto most = spec_.engine->max_model_len(), length = static_cast<int64_t>(ids.size());
+  if (ids.empty()) refuse(param, "'", param, "' has no tokens");
+  if (length + (answers ? 1 : 0) > most) too_long(param, str("'", param, "' has ", length), most);
+  for (const int32_t id : ids)
+    if (id >= spec_.engine->vocab()) refuse(param, "'", param, "': token id ", id, " is outside of the model's vocabulary of ", spec_.engine->vocab());
+}
+
+void Service::check_queue(size_t requests) const {
+  if (requests > kMostRequests) refuse("n", "one request may ask for ", kMostRequests, " answers at most, this one asks for ", requests);
+  if (spec_.max_waiting <= 0) return;
+  const EngineStats stats = spec_.engine->stats();
+  if (stats.waiting < spec_.max_waiting) return;
+  ApiError error(429, str("The server is busy: ", stats.waiting, " requests are waiting already. Try again later."), "", "queue_full");
+  error.retry_after = 1 + static_cast<int>(std::min<int64_t>(stats.waiting / std::max<int64_t>(stats.running, 1), 59));
+  throw error;
+}
+
+Sampling Service::sampling(const AnswerCall& call) const {
+  Sampling s = resolve(over(call.wishes, spec_.flags), spec_.checkpoint);
+  s.stop_ids = spec_.stop_ids;
+  s.stop_ids.insert(s.stop_ids.end(), call.stop_ids.begin(), call.stop_ids.end());
+  s.ignore_eos = call.ignore_eos;
+  s.logit_bias = call.logit_bias;
+  s.top_logprobs = call.top_logprobs;
+  s.prompt_logprobs = call.prompt_logprobs;
+  return s;
+}
+
+Answer::Spec Service::answer_spec(const AnswerCall& call) const {
+  Answer::Spec spec{.stop_ids = spec_.stop_ids, .stops = call.stops, .keep_stop = call.keep_stop, .skip_special = call.skip_special};
+  spec.stop_ids.insert(spec.stop_ids.end(), call.stop_ids.begin(), call.stop_ids.end());
+  spec.stops.insert(spec.stops.end(), spec_.stops.begin(), spec_.stops.end());
+  return spec;
+}
+
+AnswerForm Service::form(const AnswerCall& call) const {
+  AnswerForm form;
+  form.head = {.model = call.model.empty() ? spec_.model_name : call.model, .created = static_cast<int64_t>(std::time(nullptr))};
+  form.tokenizer = spec_.tokenizer;
+  form.top_logprobs = call.top_logprobs;
+  form.stream_usage = call.stream_usage;
+  form.usage_in_every_chunk = call.usage_in_every_chunk;
+  form.token_ids = call.token_ids;
+  return form;
+}
+
+// n requests for one prompt.
+void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, Prepared& out) const {
+  EngineRequest request;
+  request.prompt = prompt;
+  request.sampling = sampling(call);
+  request.priority = call.priority;
+  request.adapter = adapter_of(call.model);
+  for (int64_t i = 0; i < call.n; ++i) {
+    request.sampling.seed = seed + static_cast<uint64_t>(i);
+    if (call.guide.kind != Guide::Kind::None) request.constraint = spec_.constrain(call.guide, spec_.tool_format);
+    out.generation.requests.push_back(request);
+  }
+  out.generation.prompt_tokens += static_cast<int64_t>(prompt.size());
+}
+
+std::string Service::render(const ChatCall& call) const {
+  ChatRequest request{.messages = &call.messages, .tools = call.tools.is_null() ? nullptr : &call.tools, .documents = call.documents.is_null() ? nullptr : &call.documents,
+                      .kwargs = &call.kwargs, .continue_final_message = call.continue_final_message, .whole = !call.add_generation_prompt && !call.continue_final_message};
+  if (!has_calls(call.messages)) return spec_.chat->text(request);
+  try {
+    return spec_.chat->text(request);
+  } catch (const Error&) {
+    const Json other = with_text_arguments(call.messages);
+    request.messages = &other;
+    return spec_.chat->text(request);
+  }
+}
+
+Service::Prompt Service::chat_prompt(const ChatCall& call) const {
+  const auto most = spec_.engine->max_model_len();
+  const std::string text = render(call);
+  if (text.size() / longest_token_ > static_cast<size_t>(most)) too_long("messages", str("the messages have ", text.size(), " bytes, which are more tokens than that"), most);
+  try {
+    return {text, spec_.chat->encode(text)};
+  } catch (const Error& e) {
+    if (e.at.fault != Fault::Data) throw;
+    throw ApiError(400, e.what(), "messages", "context_length_exceeded");
+  }
+}
+
+Service::Prepared Service::prepare(const ChatCall& call) const {
+  adapter_of(call.model);
+  check_queue(static_cast<size_t>(call.n));
+  if (call.guide.kind != Guide::Kind::None && !spec_.constrain) refuse("response_format", "this server cannot restrict the form of answers");
+  const Prompt prompt = chat_prompt(call);
+  check_room(prompt.ids, "messages", true);
+  Prepared out;
+  out.form = form(call);
+  out.form.answers = static_cast<size_t>(call.n);
+  out.form.tool_format = spec_.tool_format;
+  if (call.token_ids) out.form.prompt_ids = prompt.ids;
+  GenerationSpec& g = out.generation;
+  g.engine = spec_.engine;
+  g.tokenizer = spec_.tokenizer;
+  g.answer = answer_spec(call);
+  g.tools = std::make_shared<const Json>(call.tools);
+  g.prefix = call.continue_final_message ? "" : spec_.chat->spec().response_prefix;
+  ChatParserOptions parser;
+  parser.format = call.tools.is_null() ? ToolFormat::None : spec_.tool_format;
+  parser.reasoning = spec_.reasoning && call.separate_reasoning;
+  parser.starts_in_reasoning = parser.reasoning && opens_reasoning(prompt.text);
+  parser.tools = call.tools.is_null() ? nullptr : g.tools.get();
+  if (parser.format != ToolFormat::None || parser.reasoning) g.parser = parser;
+  // Some formats write their marks with special tokens, which the parser must see.
+  if (parser.format != ToolFormat::None) g.answer.skip_special = false;
+  if (!call.parallel_calls) g.most_calls = 1;
+  fill(call, prompt.ids, call.seed.value_or(spec_.seed + seeds_.fetch_add(static_cast<uint64_t>(call.n))), out);
+  return out;
+}
+
+Service::Prepared Service::prepare(const CompletionCall& call) const {
+  adapter_of(call.model);
+  check_queue(call.prompts.size() * static_cast<size_t>(call.n));
+  if (call.guide.kind != Guide::Kind::None && !spec_.constrain) refuse("response_format", "this server cannot restrict the form of answers");
+  Prepared out;
+  out.form = form(call);
+  out.form.answers = call.prompts.size() * static_cast<size_t>(call.n);
+  out.form.only_prompt = call.only_prompt;
+  GenerationSpec& g = out.generation;
+  g.engine = spec_.engine;
+  g.tokenizer = spec_.tokenizer;
+  g.answer = answer_spec(call);
+  uint64_t seed = call.seed.value_or(spec_.seed + seeds_.fetch_add(out.form.answers));
+  for (const auto& input : call.prompts) {
+    const auto ids = input.is_text ? encode(input.text, call.add_special, "prompt") : input.ids;
+    check_room(ids, "prompt", true);
+    if (call.echo) out.form.echo.push_back(input.is_text ? input.text : spec_.tokenizer->decode(ids));
+    if (call.token_ids && call.prompts.size() == 1) out.form.prompt_ids = ids;
+    fill(call, ids, seed, out);
+    seed += static_cast<uint64_t>(call.n);
+  }
+  return out;
+}
+
+std::vector<EngineRequest> Service::prepare(const EmbeddingCall& call) const {
+  check_queue(call.inputs.size());
+  std::vector<EngineRequest> out;
+  for (const auto& input : call.inputs) {
+    EngineRequest request;
+    request.prompt = input.is_text ? encode(input.text, true, "input") : input.ids;
+    check_room(request.prompt, "input", false);
+    request.adapter = adapter_of(call.model);
+    request.embedding = true;
+    request.priority = call.priority;
+    out.push_back(std::move(request));
+  }
+  return out;
+}
+
+}  // namespace apus

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// A model that is served: from a call to the engine's requests and back to ids and texts, without any HTTP.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/chat.h"
+#include "serve/calls.h"
+#include "serve/generation.h"
+#include "serve/openai_answer.h"
+
+namespace apus {
+
+struct ServiceSpec {
+  std::string model_name, owned_by = "apus";
+  std::vector<std::string> aliases;             // other names of the model itself, such as its folder
+  Generator* engine = nullptr;
+  const Chat* chat = nullptr;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<int32_t> stop_ids;
+  SamplingWishes flags, checkpoint;             // what a request leaves open
+  std::vector<std::string> stops;               // of every answer
+  uint64_t seed = 42;
+  ToolFormat tool_format = ToolFormat::None;
+  bool reasoning = false;                       // answers may begin with <think>
+  int64_t max_logprobs = 20, max_waiting = 0;   // max_waiting: requests; 0: any number
+  // A form as token masks; null: this server cannot restrict answers.
+  std::function<std::shared_ptr<Constraint>(const Guide&, ToolFormat)> constrain;
+};
+
+class Service {
+ public:
+  explicit Service(ServiceSpec spec);
+
+  // What a generation needs, and the form of its answer but for id and streaming. ApiError when it cannot be.
+  struct Prepared {
+    GenerationSpec generation;
+    AnswerForm form;
+  };
+  Prepared prepare(const ChatCall& call) const;
+  Prepared prepare(const CompletionCall& call) const;
+  std::vector<EngineRequest> prepare(const EmbeddingCall& call) const;
+
+  std::vector<int32_t> chat_ids(const ChatCall& call) const { return chat_prompt(call).ids; }
+  std::vector<int32_t> encode(const std::string& text, bool add_special, const char* param) const;
+  const ServiceSpec& spec() const { return spec_; }
+  std::vector<std::string> models() const;  // its own name, then the adapters
+
+ private:
+  struct Prompt {
+    std::string text;
+    std::vector<int32_t> ids;
+  };
+  Prompt chat_prompt(const ChatCall& call) const;
+  std::string render(const ChatCall& call) const;
+  std::string adapter_of(const std::string& model) const;  // empty: the model itself
+  Sampling sampling(const AnswerCall& call) const;
+  void check_room(const std::vector<int32_t>& ids, const char* param, bool answers) const;
+  void check_queue(size_t requests) const;
+  void fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, Prepared& out) const;
+  AnswerForm form(const AnswerCall& call) const;
+  Answer::Spec answer_spec(const AnswerCall& call) const;
+
+  const ServiceSpec spec_;
+  size_t longest_token_ = 1;              // bytes
+  mutable std::atomic<uint64_t> seeds_{0};  // for requests that bring none
+};
+
+}  // namespace apus

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The knowledge base on the literal messages: each gives the failure it belongs to, as the best match.
+#include "advise/failures.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "advise/explain_report.h"
+#include "base/files.h"
+#include "tests/paths.h"
+
+namespace apus {
+namespace {
+
+std::string best(const std::string& text) {
+  const Explanation e = explain_text(text);
+  return e.findings.empty() ? "nothing" : e.findings.front().failure->id;
+}
+
+std::vector<std::pair<std::string, std::string>> messages() {  // tests/advise/messages.txt: "id<TAB>message"
+  std::vector<std::pair<std::string, std::string>> rows;
+  std::ifstream in(test::source_dir() / "tests/advise/messages.txt");
+  for (std::string line; std::getline(in, line);)
+    if (const size_t tab = line.find('\t'); tab != std::string::npos && line[0] != '#') rows.emplace_back(line.substr(0, tab), line.substr(tab + 1));
+  return rows;
+}
+
+TEST(Failures, LiteralMessagesAreRecognised) {
+  const auto rows = messages();
+  ASSERT_GE(rows.size(), 70u);
+  for (const auto& [id, message] : rows) EXPECT_EQ(best("[INFO] step 1\n" + message + "\n"), id) << message;
+}
+
+TEST(Failures, EveryEntryHasAMessageACauseAndARemedy) {
+  std::set<std::string> tested, ids;
+  for (const auto& [id, message] : messages()) tested.insert(id);
+  for (const Failure& f : known_failures()) {
+    EXPECT_TRUE(ids.insert(f.id).second) << f.id << " twice";
+    EXPECT_TRUE(tested.count(f.id)) << f.id << " has no message in messages.txt";
+    EXPECT_FALSE(f.title.empty() || f.cause.empty() || f.remedy.empty() || f.match.empty()) << f.id;
+    EXPECT_TRUE(f.weight >= 1 && f.weight <= 9) << f.id;
+  }
+  for (const auto& id : tested) EXPECT_TRUE(ids.count(id)) << id;
+  EXPECT_GE(ids.size(), 68u);
+}
+
+TEST(Failures, TheSpecificOneComesBeforeTheEcho) {
+  const std::string log =
+      "[WARNING] aten::foo will fall back to run on the CPU\n"
+      "[ERROR] EI0006: [PID: 12] Getting socket times out. Reason: Remote Rank did not send the data in time.\n"
+      "Traceback (most recent call last):\n  File \"train.py\", line 10, in <module>\n"
+      "RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 0; 60.97 GiB total capacity)\n";
+  const Explanation e = explain_text(log);
+  ASSERT_EQ(e.findings.size(), 3u);
+  EXPECT_EQ(e.findings[0].failure->id, "npu-oom");
+  EXPECT_EQ(e.findings[0].line, 5);
+  EXPECT_EQ(e.findings[1].failure->id, "hccl-socket-timeout");
+  EXPECT_EQ(e.findings[2].failure->id, "cpu-fallback");
+}
+
+TEST(Failures, TerminalCodesAndProgressBarsDoNotHideAMessage) {
+  EXPECT_EQ(best("Train: 3%|#  |\r\x1b[31mTorch not \x1b[1mcompiled with CUDA enabled\x1b[0m\r\n"), "cuda-not-compiled");
+  EXPECT_EQ(plain_line("\x1b[31ma\x1b[0m\tb\x07"), "a b");
+  const Explanation eight = explain_text("rank 0: Failed to find function HcclCommInitRootInfoConfig\nrank 1: Failed to find function HcclCommInitRootInfoConfig");
+  ASSERT_EQ(eight.findings.size(), 1u);
+  EXPECT_EQ(eight.findings[0].count, 2);
+  EXPECT_EQ(eight.lines, 2);
+}
+
+TEST(Failures, OrdinaryLogsAreSilent) {
+  const std::string log =
+      "[INFO:apus] {'loss': 7.779778, 'grad_norm': 7.33571093, 'learning_rate': 0.001, 'token_acc': 0.0, 'epoch': 1.0}\n"
+      "[INFO:apus] starting; checkpoint saved to out/checkpoint-10\n[INFO:apus] device npu:0 Ascend910B3, information: inf\n"
+      "Loading checkpoint shards: 100%|####| 4/4\nmax_length 107002x, infinity of tokens: nano\n";
+  const Explanation e = explain_text(log);
+  for (const auto& f : e.findings) ADD_FAILURE() << f.failure->id << ": " << f.text;
+}
+
+TEST(Failures, UnknownLogsSayWhatToGather) {
+  const Explanation e = explain_text("hello\nSomeError: the flux is reversed\n");
+  EXPECT_TRUE(e.findings.empty());
+  ASSERT_EQ(e.error_lines.size(), 1u);
+  const std::string text = explanation_text(e, "-", Paint{}, 100);
+  EXPECT_NE(text.find("no known failure"), std::string::npos);
+  EXPECT_NE(text.find("flux"), std::string::npos);
+  EXPECT_NE(text.find("plog"), std::string::npos);
+  EXPECT_EQ(to_json(e).at("known"), false);
+}
+
+TEST(Failures, ReportsCauseAndRemedy) {
+  const Explanation e = explain_text("RuntimeError: Failed to find function HcclCommInitRootInfoConfig");
+  const std::string text = explanation_text(e, "log.txt", Paint{true}, 100);
+  EXPECT_NE(text.find("8.0.RC2"), std::string::npos);
+  EXPECT_NE(text.find("set_env.sh"), std::string::npos);
+  EXPECT_NE(text.find("\033["), std::string::npos);
+  EXPECT_EQ(explanation_text(e, "log.txt", Paint{}, 100).find('\033'), std::string::npos);
+  EXPECT_EQ(to_json(e).at("findings").at(0).at("id"), "hccl-symbol");
+}
+
+TEST(Failures, HugeLogsAreBounded) {
+  const std::string path = ::testing::TempDir() + "huge.log";
+  {
+    std::ofstream out(path);
+    out << "ImportError: libhccl.so: cannot open shared object file: No such file or directory\n";
+    for (int i = 0; i < 400000; ++i) out << "step " << i << " of many, with a line of the usual length and a loss of 1." << i << "\n";  // 30 MB
+    out << "RuntimeError: Torch not compiled with CUDA enabled";
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const Explanation e = explain_log(path);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_TRUE(e.middle_skipped);
+  EXPECT_EQ(e.lines, 400002);
+  ASSERT_EQ(e.findings.size(), 2u);
+  EXPECT_EQ(e.findings[0].line, 1);
+  EXPECT_EQ(e.findings[1].line, 400002);
+  EXPECT_THROW(explain_log(path + ".missing"), Error);
+  EXPECT_EQ(explain_text(std::string(100000, 'x') + "\n" + std::string(50, '\0')).findings.size(), 0u);
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// The API without sockets: answers, streams, tool calls, errors, limits, adapters, draining.
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "tests/serve/test_server.h"
+
+namespace apus {
+namespace {
+using test::ask;
+using test::events;
+using test::post;
+using test::Served;
+
+Json question(const Json& more = Json::object()) {
+  Json body = {{"model", "tiny"}, {"messages", Json::array({{{"role", "user"}, {"content", "hi"}}})}};
+  body.update(more);
+  return body;
+}
+std::string joined(const std::vector<Json>& events, const char* key) {
+  std::string text;
+  for (const auto& e : events)
+    if (e.is_object() && e.contains("choices") && !e["choices"].empty() && e["choices"][0]["delta"].contains(key)) text += e["choices"][0]["delta"][key].get<std::string>();
+  return text;
+}
+
+TEST(ServeApi, AChat) {
+  Served s;
+  const auto api = s.api();
+  const Json a = post(*api, "/v1/chat/completions", question());
+  EXPECT_EQ(a["object"], "chat.completion");
+  EXPECT_TRUE(a["id"].get<std::string>().starts_with("chatcmpl-"));
+  EXPECT_EQ(a["choices"][0]["message"]["content"], "Hello, world!");
+  EXPECT_EQ(a["choices"][0]["message"]["role"], "assistant");
+  EXPECT_EQ(a["choices"][0]["finish_reason"], "stop");
+  EXPECT_TRUE(a["choices"][0]["logprobs"].is_null());
+  const auto prompt = s.tokenizer->encode("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(s.engine.seen()[0].prompt, prompt);
+  EXPECT_EQ(a["usage"]["prompt_tokens"], prompt.size());
+  EXPECT_EQ(a["usage"]["completion_tokens"], s.tokenizer->encode(s.answer).size() + 1);
+  EXPECT_EQ(a["usage"]["total_tokens"], a["usage"]["prompt_tokens"].get<int64_t>() + a["usage"]["completion_tokens"].get<int64_t>());
+  EXPECT_EQ(api->active(), 0);
+}
+
+TEST(ServeApi, SeveralAnswersLogprobsAndLength) {
+  Served s;
+  const auto api = s.api();
+  const Json a = post(*api, "/v1/chat/completions", question({{"n", 3}, {"seed", 5}, {"logprobs", true}, {"top_logprobs", 2}, {"max_tokens", 2}, {"return_token_ids", true}}));
+  ASSERT_EQ(a["choices"].size(), 3u);
+  for (size_t i = 0; i < 3; ++i) {
+    const Json& c = a["choices"][i];
+    EXPECT_EQ(c["index"], i);
+    EXPECT_EQ(c["finish_reason"], "length");
+    ASSERT_EQ(c["logprobs"]["content"].size(), 2u);
+    EXPECT_EQ(c["logprobs"]["content"][0]["top_logprobs"].size(), 2u);
+    EXPECT_EQ(c["logprobs"]["content"][0]["logprob"], -0.5);
+    EXPECT_EQ(c["token_ids"].size(), 2u);
+    EXPECT_EQ(s.engine.seen()[i].sampling.seed, 5 + i);
+  }
+  EXPECT_EQ(a["usage"]["completion_tokens"], 6);
+  EXPECT_EQ(a["usage"]["prompt_tokens"], s.engine.seen()[0].prompt.size()) << "the prompt counts once";
+  const Json whole = post(*api, "/v1/chat/completions", question({{"logprobs", true}}));
+  std::string text;
+  for (const auto& t : whole["choices"][0]["logprobs"]["content"]) text += t["token"].get<std::string>();
+  EXPECT_EQ(text, s.answer) << "the stop token is no part of the content";
+}
+
+TEST(ServeApi, AStream) {
+  Served s;
+  const auto api = s.api();
+  const HttpAnswer a = ask(*api, "POST", "/v1/chat/completions", question({{"stream", true}, {"stream_options", {{"include_usage", true}}}, {"logprobs", true}}).dump());
+  EXPECT_EQ(a.content_type, "text/event-stream");
+  const auto all = events(a.body);
+  ASSERT_GE(all.size(), 5u);
+  EXPECT_EQ(all[0]["choices"][0]["delta"], Json::parse(R"({"role": "assistant", "content": ""})"));
+  EXPECT_EQ(all[0]["object"], "chat.completion.chunk");
+  EXPECT_EQ(joined(all, "content"), s.answer);
+  EXPECT_EQ(all.back(), "[DONE]");
+  EXPECT_TRUE(all[all.size() - 2]["choices"].empty());
+  EXPECT_GT(all[all.size() - 2]["usage"]["completion_tokens"], 0);
+  EXPECT_EQ(all[all.size() - 3]["choices"][0]["finish_reason"], "stop");
+  std::string text;
+  for (const auto& e : all)
+    if (e.is_object() && !e["choices"].empty() && !e["choices"][0]["logprobs"].is_null())
+      for (const auto& t : e["choices"][0]["logprobs"]["content"]) text += t["token"].get<std::string>();
+  EXPECT_EQ(text, s.answer) << "every token's log-prob is told once";
+}
+
+TEST(ServeApi, ToolCallsWholeAndStreamed) {
+  Served s;
+  s.answer = "<think>\nlet me see\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>";
+  const auto api = s.api();
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {}}}, {"type": "function", "function": {"name": "g"}}])");
+  const Json a = post(*api, "/v1/chat/completions", question({{"tools", tools}}));
+  const Json& m = a["choices"][0]["message"];
+  EXPECT_EQ(m["reasoning_content"], "let me see");
+  EXPECT_EQ(m["content"], "I look.");
+  ASSERT_EQ(m["tool_calls"].size(), 2u);
+  EXPECT_EQ(m["tool_calls"][0]["function"]["name"], "f");
+  EXPECT_EQ(Json::parse(m["tool_calls"][0]["function"]["arguments"].get<std::string>()), Json({{"x", 1}}));
+  EXPECT_EQ(a["choices"][0]["finish_reason"], "tool_calls");
+
+  const auto all = events(ask(*api, "POST", "/v1/chat/completions", question({{"tools", tools}, {"stream", true}}).dump()).body);
+  EXPECT_EQ(joined(all, "content"), "I look.");
+  EXPECT_EQ(joined(all, "reasoning_content"), "let me see");
+  std::map<int, std::string> names, arguments;
+  for (const auto& e : all)
+    if (e.is_object() && e["choices"][0]["delta"].contains("tool_calls"))
+      for (const auto& c : e["choices"][0]["delta"]["tool_calls"]) {
+        if (c["function"].contains("name")) names[c["index"]] += c["function"]["name"].get<std::string>(), EXPECT_TRUE(c["id"].get<std::string>().starts_with("call_"));
+        arguments[c["index"]] += c["function"]["arguments"].get<std::string>();
+      }
+  EXPECT_EQ(names, (std::map<int, std::string>{{0, "f"}, {1, "g"}}));
+  EXPECT_EQ(Json::parse(arguments[0]), Json({{"x", 1}}));
+  EXPECT_EQ(all[all.size() - 2]["choices"][0]["finish_reason"], "tool_calls");
+
+  const Json one = post(*api, "/v1/chat/completions", question({{"tools", tools}, {"parallel_tool_calls", false}}));
+  EXPECT_EQ(one["choices"][0]["message"]["tool_calls"].size(), 1u);
+  EXPECT_EQ(one["choices"][0]["finish_reason"], "tool_calls");
+  EXPECT_TRUE(s.engine.becomes_idle());
+  const Json none = post(*api, "/v1/chat/completions", question({{"tools", tools}, {"tool_choice", "none"}}));
+  EXPECT_FALSE(none["choices"][0]["message"].contains("tool_calls")) << "without tools a call is text";
+}
+
+TEST(ServeApi, StopStrings) {
+  Served s;
+  s.answer = "one two three four";
+  const auto api = s.api();
+  Json a = post(*api, "/v1/chat/completions", question({{"stop", {" three"}}}));
+  EXPECT_EQ(a["choices"][0]["message"]["content"], "one two");
+  EXPECT_EQ(a["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(a["choices"][0]["stop_reason"], " three");
+  a = post(*api, "/v1/chat/completions", question({{"stop", " three"}, {"include_stop_str_in_output", true}}));
+  EXPECT_EQ(a["choices"][0]["message"]["content"], "one two three");
+  EXPECT_TRUE(s.engine.becomes_idle()) << "what the stop string cut off is cancelled";
+}
+
+TEST(ServeApi, Completions) {
+  Served s;
+  const auto api = s.api();
+  Json a = post(*api, "/v1/completions", {{"prompt", Json::array({"a", "b"})}, {"n", 2}});
+  ASSERT_EQ(a["choices"].size(), 4u);
+  EXPECT_EQ(a["object"], "text_completion");
+  EXPECT_EQ(a["choices"][3]["text"], s.answer);
+  EXPECT_EQ(s.engine.seen()[0].prompt, s.tokenizer->encode("a", true)) << "as it is, no template";
+  EXPECT_EQ(s.engine.seen()[2].prompt, s.tokenizer->encode("b", true));
+  a = post(*api, "/v1/completions", {{"prompt", Json::array({5, 6, 7})}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}});
+  const Json& l = a["choices"][0]["logprobs"];
+  EXPECT_EQ(l["tokens"].size(), 3u);
+  EXPECT_TRUE(l["token_logprobs"][0].is_null());
+  EXPECT_EQ(l["token_logprobs"][1], -1);
+  EXPECT_EQ(a["choices"][0]["text"], s.tokenizer->decode(std::vector<int32_t>{5, 6, 7}));
+  EXPECT_EQ(a["usage"]["completion_tokens"], 0);
+  const auto all = events(ask(*api, "POST", "/v1/completions", R"({"prompt": "x", "stream": true})").body);
+  std::string text;
+  for (const auto& e : all)
+    if (e.is_object()) text += e["choices"][0]["text"].get<std::string>();
+  EXPECT_EQ(text, s.answer);
+}
+
+TEST(ServeApi, EmbeddingsTokensModelsMetrics) {
+  Served s;
+  const auto api = s.api();
+  const Json e = post(*api, "/v1/embeddings", {{"input", Json::array({"a", "b c"})}});
+  ASSERT_EQ(e["data"].size(), 2u);
+  double squares = 0;
+  for (const auto& x : e["data"][1]["embedding"]) squares += x.get<double>() * x.get<double>();
+  EXPECT_NEAR(squares, 1, 1e-5);
+  EXPECT_EQ(post(*api, "/v1/embeddings", {{"input", "a"}, {"encoding_format", "base64"}})["data"][0]["embedding"].get<std::string>().size(), 16u);
+  EXPECT_EQ(post(*api, "/v1/embeddings", {{"input", "a"}, {"dimensions", 2}})["data"][0]["embedding"].size(), 2u);
+  EXPECT_EQ(post(*api, "/v1/embeddings", {{"input", "a"}, {"dimensions", 4}}, 400)["error"]["param"], "dimensions");
+  const Json t = post(*api, "/tokenize", {{"prompt", "Hello, world!"}, {"return_token_strs", true}});
+  EXPECT_EQ(t["tokens"].get<std::vector<int32_t>>(), s.tokenizer->encode("Hello, world!", true));
+  EXPECT_EQ(t["count"], t["token_strs"].size());
+  EXPECT_EQ(post(*api, "/detokenize", {{"tokens", t["tokens"]}})["prompt"], "Hello, world!");
+  EXPECT_GT(post(*api, "/tokenize", question())["count"], 3);
+  const Json models = Json::parse(ask(*api, "GET", "/v1/models").body);
+  EXPECT_EQ(models["data"][0]["id"], "tiny");
+  EXPECT_EQ(Json::parse(ask(*api, "GET", "/v1/models/tiny").body)["id"], "tiny");
+  EXPECT_EQ(ask(*api, "GET", "/v1/models/other").status, 404);
+  EXPECT_EQ(ask(*api, "GET", "/health").status, 200);
+  EXPECT_EQ(ask(*api, "POST", "/ping").status, 200);
+  post(*api, "/v1/chat/completions", question());
+  const std::string metrics = ask(*api, "GET", "/metrics").body;
+  EXPECT_NE(metrics.find("apus_http_requests_total{path=\"/v1/embeddings\",status=\"200\"} 3"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("apus_first_token_seconds_count 1"), std::string::npos);
+  EXPECT_NE(metrics.find("apus_generated_tokens_total"), std::string::npos);
+}
+
+TEST(ServeApi, InferAnswersManyAtOnce) {
+  Served s;
+  const auto api = s.api();
+  Json rows = Json::array();
+  for (int i = 0; i < 5; ++i) rows.push_back({{"messages", Json::array({{{"role", "user"}, {"content", str("q", i)}}})}});
+  const Json a = post(*api, "/infer/", {{"infer_requests", rows}, {"request_config", {{"max_tokens", 2}}}});
+  ASSERT_EQ(a.size(), 5u);
+  for (const auto& one : a) EXPECT_EQ(one["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(post(*api, "/infer/", {{"infer_requests", 5}}, 400)["error"]["param"], "infer_requests");
+}
+
+TEST(ServeApi, Errors) {
+  Served s;
+  const auto api = s.api();
+  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", "{oops").status, 400);
+  const Json bad = Json::parse(ask(*api, "POST", "/v1/chat/completions", "{\"messages\": \"\xff\xfe\"}").body);
+  EXPECT_EQ(bad["error"]["type"], "invalid_request_error");
+  EXPECT_NE(bad["error"]["message"].get<std::string>().find("UTF-8"), std::string::npos);
+  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", std::string(100000, '[')).status, 400);
+  EXPECT_EQ(ask(*api, "GET", "/nothing").status, 404);
+  const HttpAnswer wrong = ask(*api, "GET", "/v1/chat/completions");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers[0], (std::pair<std::string, std::string>{"Allow", "POST"}));
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"model", "other"}}), 404)["error"]["code"], "model_not_found");
+  const Json e = post(*api, "/v1/chat/completions", question({{"temperature", 1000}}), 400)["error"];
+  EXPECT_EQ(e["param"], "temperature");
+  EXPECT_TRUE(e["code"].is_null());
+  Json longer = question();
+  longer["messages"][0]["content"] = std::string(3000, '\n') + std::string(5000, 'x') + " y z";
+  for (int i = 0; i < 2500; ++i) longer["messages"][0]["content"].get_ref<std::string&>() += " q";
+  EXPECT_EQ(post(*api, "/v1/chat/completions", longer, 400)["error"]["code"], "context_length_exceeded");
+  longer["messages"][0]["content"] = std::string(10 << 20, 'x');
+  EXPECT_EQ(post(*api, "/v1/chat/completions", longer, 400)["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"response_format", {{"type", "json_object"}}}}), 400)["error"]["param"], "response_format") << "nothing here can restrict answers";
+  EXPECT_EQ(s.engine.seen().size(), 0u);
+}
+
+TEST(ServeApi, AFailingStep) {
+  Served s;
+  const auto api = s.api();
+  s.engine.fail_after = 2;
+  const Json e = post(*api, "/v1/chat/completions", question(), 500);
+  EXPECT_NE(e["error"]["message"].get<std::string>().find("the device is gone"), std::string::npos);
+  const auto all = events(ask(*api, "POST", "/v1/chat/completions", question({{"stream", true}}).dump()).body);
+  EXPECT_EQ(all.back(), "[DONE]");
+  EXPECT_EQ(all[all.size() - 2]["error"]["type"], "server_error") << "told in the stream";
+  s.engine.fail_after = -1;
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question())["choices"][0]["message"]["content"], s.answer);
+}
+
+TEST(ServeApi, KeysQueueAndDraining) {
+  Served s;
+  const auto api = s.api({.api_key = "secret", .verbose = false});
+  const std::string body = question().dump();
+  HttpAnswer a = ask(*api, "POST", "/v1/chat/completions", body);
+  EXPECT_EQ(a.status, 401);
+  EXPECT_EQ(Json::parse(a.body)["error"]["code"], "invalid_api_key");
+  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secre"}}).status, 401);
+  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secret"}}).status, 200);
+  EXPECT_EQ(ask(*api, "POST", "/v1/messages", "{}", {{"x-api-key", "secret"}}).status, 400);
+  for (const char* path : {"/v1/models", "/metrics"}) EXPECT_EQ(ask(*api, "GET", path).status, 401) << path;
+  for (const char* path : {"/tokenize", "/infer/", "/v1/load_lora_adapter"}) EXPECT_EQ(ask(*api, "POST", path, "{}").status, 401) << path;
+  for (const char* path : {"/health", "/ping"}) EXPECT_EQ(ask(*api, "GET", path).status, 200) << path;
+  s.engine.waiting = 10;
+  a = ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secret"}});
+  EXPECT_EQ(a.status, 429);
+  EXPECT_EQ(a.headers[0].first, "Retry-After");
+  s.engine.waiting = 0;
+  api->drain();
+  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secret"}}).status, 503);
+  EXPECT_EQ(ask(*api, "GET", "/health").status, 503);
+}
+
+TEST(ServeApi, WhoLeavesAndWhoIsCutOff) {
+  Served s;
+  const auto api = s.api();
+  s.engine.hold = true;
+  const auto start = [&](bool stream) {
+    auto call = std::make_shared<HttpCall>();
+    call->method = "POST";
+    call->path = "/v1/chat/completions";
+    call->body = question({{"stream", stream}, {"n", 2}}).dump();
+    auto reply = std::make_shared<test::Waiting>();
+    const size_t before = s.engine.seen().size();
+    api->serve(call, reply);
+    for (int i = 0; i < 500 && s.engine.seen().size() < before + 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    return reply;
+  };
+  const auto gone = start(true);
+  EXPECT_EQ(s.engine.running(), 2);
+  gone->go_away();
+  EXPECT_TRUE(s.engine.becomes_idle());
+  EXPECT_EQ(s.engine.cancels, 2);
+  const auto streamed = start(true), whole = start(false);
+  EXPECT_EQ(api->active(), 2);
+  api->stop_all();
+  EXPECT_EQ(whole->wait().status, 503);
+  EXPECT_NE(streamed->wait().body.find("service_unavailable_error"), std::string::npos);
+  EXPECT_TRUE(s.engine.becomes_idle());
+  EXPECT_EQ(api->active(), 0);
+}
+
+TEST(ServeApi, Adapters) {
+  Served s;
+  const auto open = s.api();
+  EXPECT_EQ(ask(*open, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "/x"})").status, 403) << "nobody names folders without a key";
+  const auto api = s.api({.api_key = "k", .verbose = false});
+  const std::map<std::string, std::string> key = {{"x-api-key", "k"}};
+  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 200);
+  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 400);
+  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "b", "lora_path": "missing"})", key).status, 422);
+  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a\nb", "lora_path": "dir"})", key).status, 400);
+  EXPECT_EQ(Json::parse(ask(*api, "GET", "/v1/models", "", key).body)["data"][1]["parent"], "tiny");
+  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", question({{"model", "a"}}).dump(), key).status, 200);
+  EXPECT_EQ(s.engine.seen().back().adapter, "a");
+  EXPECT_EQ(ask(*api, "POST", "/v1/unload_lora_adapter", R"({"lora_name": "a"})", key).status, 200);
+  EXPECT_EQ(ask(*api, "POST", "/v1/unload_lora_adapter", R"({"lora_name": "a"})", key).status, 404);
+}
+
+TEST(ServeApi, AnthropicMessages) {
+  Served s;
+  s.answer = "<think>\nhm\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
+  const auto api = s.api();
+  Json body = {{"model", "tiny"}, {"max_tokens", 500}, {"messages", Json::array({{{"role", "user"}, {"content", "hi"}}})},
+               {"tools", Json::array({{{"name", "f"}, {"input_schema", {{"type", "object"}}}}})}};
+  const Json a = post(*api, "/v1/messages", body);
+  EXPECT_EQ(a["type"], "message");
+  EXPECT_EQ(a["stop_reason"], "tool_use");
+  ASSERT_EQ(a["content"].size(), 3u);
+  EXPECT_EQ(a["content"][0]["thinking"], "hm");
+  EXPECT_EQ(a["content"][1]["text"], "I look.");
+  EXPECT_EQ(a["content"][2]["input"], Json({{"x", 1}}));
+  EXPECT_GT(a["usage"]["output_tokens"], 5);
+  body["stream"] = true;
+  const auto all = events(ask(*api, "POST", "/v1/messages", body.dump()).body);
+  EXPECT_EQ(all[0]["type"], "message_start");
+  EXPECT_EQ(all.back()["type"], "message_stop");
+  std::vector<std::string> blocks(3), kinds;
+  int64_t open = -1;
+  for (const auto& e : all) {
+    if (e["type"] == "content_block_start") {
+      EXPECT_EQ(open, -1);
+      open = e["index"];
+      kinds.push_back(e["content_block"]["type"]);
+    } else if (e["type"] == "content_block_delta") {
+      EXPECT_EQ(e["index"], open);
+      for (const char* key : {"text", "thinking", "partial_json"})
+        if (e["delta"].contains(key)) blocks[static_cast<size_t>(open)] += e["delta"][key].get<std::string>();
+    } else if (e["type"] == "content_block_stop") {
+      open = -1;
+    }
+  }
+  EXPECT_EQ(kinds, (std::vector<std::string>{"thinking", "text", "tool_use"}));
+  EXPECT_EQ(blocks[1], "I look.");
+  EXPECT_EQ(Json::parse(blocks[2]), Json({{"x", 1}}));
+  EXPECT_EQ(all[all.size() - 2]["delta"]["stop_reason"], "tool_use");
+  EXPECT_GT(post(*api, "/v1/messages/count_tokens", {{"messages", body["messages"]}})["input_tokens"], 3);
+  const Json e = post(*api, "/v1/messages", {{"model", "tiny"}}, 400);
+  EXPECT_EQ(e["type"], "error");
+  EXPECT_EQ(e["error"]["type"], "invalid_request_error");
+  s.answer = "one two three";
+  EXPECT_EQ(post(*api, "/v1/messages", {{"max_tokens", 9}, {"stop_sequences", {"two"}}, {"messages", body["messages"]}})["stop_sequence"], "two");
+}
+
+TEST(ServeApi, OriginsAndLogs) {
+  Served s;
+  EXPECT_EQ(ask(*s.api(), "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 405) << "off by default";
+  const auto path = std::filesystem::temp_directory_path() / str("apus-serve-log-", ::getpid());
+  const auto api = s.api({.allowed_origins = {"https://x"}, .verbose = false, .request_log = path.string()});
+  EXPECT_EQ(ask(*api, "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 204);
+  const HttpAnswer a = ask(*api, "GET", "/v1/models", "", {{"origin", "https://x"}});
+  EXPECT_EQ(a.headers[0].second, "https://x");
+  EXPECT_TRUE(ask(*api, "GET", "/v1/models", "", {{"origin", "https://y"}}).headers.empty());
+  post(*api, "/v1/chat/completions", question());
+  const std::string log = read_file(path, 1 << 20);
+  const Json last = Json::parse(log.substr(log.rfind('\n', log.size() - 2) + 1));
+  EXPECT_EQ(last["id"], "test");
+  EXPECT_EQ(last["status"], 200);
+  EXPECT_GT(last["completion_tokens"], 2);
+  EXPECT_EQ(last["finish"], "stop");
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Generator without a model: what it says is scripted, one token per step on a thread of its own, as the engine's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "engine/api.h"
+
+namespace apus {
+
+class FakeGenerator : public Generator {
+ public:
+  using Script = std::function<std::vector<int32_t>(const EngineRequest&)>;
+  explicit FakeGenerator(Script script) : script_(std::move(script)), thread_([this] { run(); }) {}
+  ~FakeGenerator() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  int64_t submit(EngineRequest request) override {
+    const std::lock_guard lock(mutex_);
+    require(request.adapter.empty() || adapters_.count(request.adapter), Fault::Usage, "no such adapter");
+    Active a;
+    a.script = script_(request);
+    a.request = std::move(request);
+    seen_.push_back(a.request);
+    seen_.back().sink = nullptr;
+    seen_.back().embedding_sink = nullptr;
+    active_[++last_] = std::move(a);
+    changed_.notify_all();
+    return last_;
+  }
+  void cancel(int64_t request) override {
+    const std::lock_guard lock(mutex_);
+    cancelled_.push_back(request);
+    changed_.notify_all();
+  }
+  EngineStats stats() const override {
+    const std::lock_guard lock(mutex_);
+    EngineStats s;
+    s.running = static_cast<int64_t>(active_.size());
+    s.waiting = waiting;
+    s.generated_tokens = generated_;
+    return s;
+  }
+  int64_t max_model_len() const override { return 2000; }
+  int64_t vocab() const override { return 1 << 20; }
+  std::vector<std::string> adapters() const override {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> names;
+    for (const auto& [name, dir] : adapters_) names.push_back(name);
+    return names;
+  }
+  void load_adapter(const std::string& name, const std::string& dir) override {
+    const std::lock_guard lock(mutex_);
+    require(dir != "missing", Fault::Data, dir, " holds no adapter");
+    adapters_[name] = dir;
+  }
+  void unload_adapter(const std::string& name) override {
+    const std::lock_guard lock(mutex_);
+    adapters_.erase(name);
+  }
+  void sleep() override {}
+  void wake() override {}
+
+  // For tests.
+  std::vector<EngineRequest> seen() const {
+    const std::lock_guard lock(mutex_);
+    return seen_;
+  }
+  int64_t running() const { return stats().running; }
+  bool becomes_idle() const {  // within five seconds
+    for (int i = 0; i < 500 && running() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return running() == 0;
+  }
+  std::atomic<int64_t> waiting{0}, fail_after{-1}, cancels{0};
+  std::atomic<int> step_us{0};       // pause between steps
+  std::atomic<bool> hold{false};     // nobody gets a token
+
+ private:
+  struct Active {
+    EngineRequest request;
+    std::vector<int32_t> script;
+    size_t next = 0;
+  };
+
+  void run() {
+    for (;;) {
+      std::vector<std::function<void()>> tell;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait_for(lock, std::chrono::milliseconds(5), [&] { return stopping_ || !cancelled_.empty() || (!active_.empty() && !hold); });
+        if (stopping_) {
+          for (const auto& [id, a] : active_) end(a, id, Finish::Cancelled, tell);
+          active_.clear();
+        }
+        for (const int64_t id : std::exchange(cancelled_, {}))
+          if (const auto it = active_.find(id); it != active_.end()) {
+            ++cancels;
+            end(it->second, id, Finish::Cancelled, tell);
+            active_.erase(it);
+          }
+        if (!hold) step(tell);
+      }
+      for (const auto& t : tell) t();
+      if (stopping_) return;
+      if (step_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(step_us));
+    }
+  }
+  static void end(const Active& a, int64_t id, Finish why, std::vector<std::function<void()>>& tell, const std::string& error = "") {
+    tell.push_back([sink = a.request.sink, event = EngineEvent{.request = id, .finish = why, .error = error}] {
+      if (sink) sink(event);
+    });
+  }
+  void step(std::vector<std::function<void()>>& tell) {
+    for (auto it = active_.begin(); it != active_.end();) {
+      Active& a = it->second;
+      if (a.request.embedding) {
+        tell.push_back([f = a.request.embedding_sink, n = a.request.prompt.size()] { f({3, static_cast<float>(n), 4}); });
+        end(a, it->first, Finish::Stop, tell);
+        it = active_.erase(it);
+        continue;
+      }
+      if (fail_after >= 0 && static_cast<int64_t>(a.next) >= fail_after) {
+        end(a, it->first, Finish::Failed, tell, "the device is gone");
+        it = active_.erase(it);
+        continue;
+      }
+      const int32_t token = a.script[a.next++];
+      ++generated_;
+      const Sampling& s = a.request.sampling;
+      EngineEvent event{.request = it->first};
+      TokenOut out{.id = token, .logprob = -0.5f};
+      for (int64_t k = 0; k < s.top_logprobs; ++k) out.top.emplace_back(token + static_cast<int32_t>(k), -0.5f - static_cast<float>(k));
+      event.tokens.push_back(out);
+      if (a.next == 1 && s.prompt_logprobs >= 0)
+        for (const int32_t id : a.request.prompt) event.prompt.push_back({.id = id, .logprob = -1});
+      if (std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end()) event.finish = Finish::Stop;
+      else if (static_cast<int64_t>(a.next) >= s.max_new_tokens || a.next == a.script.size()) event.finish = Finish::Length;
+      tell.push_back([sink = a.request.sink, event] { sink(event); });
+      it = event.finish == Finish::None ? std::next(it) : active_.erase(it);
+    }
+  }
+
+  const Script script_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int64_t, Active> active_;
+  std::vector<int64_t> cancelled_;
+  std::vector<EngineRequest> seen_;
+  std::map<std::string, std::string> adapters_;
+  int64_t last_ = 0, generated_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;  // last
+};
+
+}  // namespace apus

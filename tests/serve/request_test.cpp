@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Requests as JSON become calls, and mistakes become errors that name the field.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "serve/anthropic_request.h"
+#include "serve/api_error.h"
+#include "serve/openai_request.h"
+
+namespace apus {
+namespace {
+
+Json J(const char* text) { return Json::parse(text); }
+Json chat(const char* more) {
+  Json body = J(R"({"model": "m", "messages": [{"role": "user", "content": "hi"}]})");
+  body.update(J(more));
+  return body;
+}
+ChatCall read(const char* more) { return read_chat_request(chat(more), {}); }
+std::string param_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const ApiError& e) {
+    EXPECT_EQ(e.status, 400);
+    EXPECT_FALSE(std::string(e.what()).empty());
+    return e.param.empty() ? "(none)" : e.param;
+  }
+  return "(accepted)";
+}
+
+TEST(OpenAiRequest, EveryFieldArrives) {
+  const ChatCall c = read(R"({"temperature": 0.5, "top_p": 0.9, "top_k": 3, "min_p": 0.1, "presence_penalty": 1, "frequency_penalty": -1,
+    "repetition_penalty": 1.1, "seed": -7, "n": 2, "stop": ["a", "b"], "max_completion_tokens": 9, "max_tokens": 5, "logprobs": true, "top_logprobs": 4,
+    "logit_bias": {"5": -100, "6": 1.5}, "stream": true, "stream_options": {"include_usage": true}, "priority": 3,
+    "chat_template_kwargs": {"enable_thinking": false}, "parallel_tool_calls": false, "user": "u", "metadata": {"x": "y"}, "store": false})");
+  EXPECT_EQ(c.wishes.temperature, 0.5);
+  EXPECT_EQ(c.wishes.top_p, 0.9);
+  EXPECT_EQ(c.wishes.top_k, 3);
+  EXPECT_EQ(c.wishes.min_p, 0.1);
+  EXPECT_EQ(c.wishes.presence_penalty, 1);
+  EXPECT_EQ(c.wishes.frequency_penalty, -1);
+  EXPECT_EQ(c.wishes.repetition_penalty, 1.1);
+  EXPECT_EQ(c.wishes.max_new_tokens, 9);
+  EXPECT_EQ(c.seed, static_cast<uint64_t>(-7));
+  EXPECT_EQ(c.n, 2);
+  EXPECT_EQ(c.stops, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(c.top_logprobs, 4);
+  EXPECT_EQ(c.logit_bias, (std::vector<std::pair<int32_t, float>>{{5, -100.f}, {6, 1.5f}}));
+  EXPECT_TRUE(c.stream && c.stream_usage && !c.parallel_calls);
+  EXPECT_EQ(c.priority, -3);
+  EXPECT_EQ(c.kwargs["enable_thinking"], false);
+  EXPECT_EQ(read("{}").top_logprobs, -1);
+  EXPECT_EQ(read(R"({"temperature": null, "stop": null, "n": null, "tools": null, "response_format": null})").n, 1) << "null is absent";
+}
+
+TEST(OpenAiRequest, MistakesNameTheField) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {R"({"messages": []})", "messages"}, {R"({"messages": "hi"})", "messages"}, {R"({"messages": [1]})", "messages[0]"},
+      {R"({"messages": [{"role": "user"}]})", "messages[0].content"}, {R"({"messages": [{"content": "x"}]})", "messages[0].role"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]})", "messages[0].content[0].type"},
+      {R"({"temperature": "hot"})", "temperature"}, {R"({"temperature": -1})", "temperature"}, {R"({"top_p": 2})", "top_p"}, {R"({"n": 0})", "n"}, {R"({"n": 1.5})", "n"},
+      {R"({"n": 100000})", "n"}, {R"({"stop": 5})", "stop"}, {R"({"stop": ["a", 1]})", "stop"}, {R"({"logit_bias": {"x": 1}})", "logit_bias"}, {R"({"logit_bias": {"1": 200}})", "logit_bias"},
+      {R"({"top_logprobs": 3})", "top_logprobs"}, {R"({"logprobs": true, "top_logprobs": 21})", "top_logprobs"}, {R"({"seed": "x"})", "seed"}, {R"({"stream": 1})", "stream"},
+      {R"({"stream_options": {"include_usage": true}})", "stream_options"}, {R"({"response_format": {"type": "xml"}})", "response_format.type"},
+      {R"({"response_format": {"type": "json_schema"}})", "response_format.json_schema"}, {R"({"response_format": {"type": "json_object"}, "guided_regex": "a"})", "response_format"},
+      {R"({"tools": [{"type": "function"}]})", "tools[0].function"}, {R"({"tool_choice": "required"})", "tool_choice"}, {R"({"tool_choice": "always"})", "tool_choice"},
+      {R"({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": {"type": "function", "function": {"name": "g"}}})", "tool_choice"},
+      {R"({"functions": [{"name": "f"}]})", "functions"}, {R"({"images": ["/etc/passwd"]})", "images"}, {R"({"best_of": 3})", "best_of"}, {R"({"num_beams": 4})", "num_beams"},
+      {R"({"max_tokens": 1e300})", "max_tokens"}, {R"({"seed": 1e19})", "seed"}, {R"({"stop_token_ids": [-1]})", "stop_token_ids"}, {R"({"guided_grammar": "x"})", "guided_grammar"},
+      {R"({"modalities": ["text", "audio"]})", "modalities"}};
+  for (const auto& [more, param] : cases) {
+    const char* const text = more;
+    EXPECT_EQ(param_of([text] { read(text); }), param) << more;
+  }
+  EXPECT_EQ(param_of([] { read_chat_request(Json::array(), {}); }), "(none)");
+}
+
+TEST(OpenAiRequest, MessagesAsTemplatesWantThem) {
+  const Json messages = chat_messages(J(R"([{"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+    {"role": "assistant", "content": null, "refusal": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "2"}, {"role": "assistant", "content": "broken", "tool_calls": [{"id": "c2", "function": {"name": "f", "arguments": "{oops"}}]}])"));
+  EXPECT_EQ(messages[0], J(R"({"role": "system", "content": "ab"})"));
+  EXPECT_EQ(messages[1]["content"], "");
+  EXPECT_EQ(messages[1]["tool_calls"][0]["function"]["arguments"], J(R"({"x": 1})"));
+  EXPECT_FALSE(messages[1].contains("refusal"));
+  EXPECT_EQ(messages[2]["tool_call_id"], "c1");
+  EXPECT_EQ(messages[3]["tool_calls"][0]["function"]["arguments"], "{oops");
+}
+
+TEST(OpenAiRequest, ToolsAndForms) {
+  const char* const two = R"([{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}])";
+  const auto with = [&](const std::string& choice) { return read((std::string(R"({"tools": )") + two + R"(, "tool_choice": )" + choice + "}").c_str()); };
+  EXPECT_EQ(with("null").tools.size(), 2u);
+  EXPECT_EQ(with("\"auto\"").guide.kind, Guide::Kind::None);
+  EXPECT_TRUE(with("\"none\"").tools.is_null());
+  EXPECT_EQ(with("\"required\"").guide.kind, Guide::Kind::ToolCalls);
+  EXPECT_TRUE(with("\"required\"").guide.several);
+  const ChatCall named = with(R"({"type": "function", "function": {"name": "g"}})");
+  EXPECT_EQ(named.tools.size(), 1u);
+  EXPECT_EQ(named.tools[0]["function"]["name"], "g");
+  EXPECT_FALSE(named.guide.several);
+  EXPECT_EQ(read(R"({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}})").guide.schema, J(R"({"type": "object"})"));
+  EXPECT_EQ(read(R"({"guided_json": "{\"type\": \"string\"}"})").guide.schema, J(R"({"type": "string"})"));
+  EXPECT_EQ(read(R"({"structured_outputs_regex": "a+"})").guide.pattern, "a+");
+  EXPECT_EQ(read(R"({"structured_outputs": {"choice": ["x", "y"]}})").guide.choices, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(read(R"({"response_format": {"type": "text"}})").guide.kind, Guide::Kind::None);
+}
+
+TEST(OpenAiRequest, PromptsOfEveryKind) {
+  const auto prompts = [](const char* prompt) { return read_completion_request({{"prompt", J(prompt)}}, {}).prompts; };
+  EXPECT_EQ(prompts("\"a\"")[0].text, "a");
+  EXPECT_EQ(prompts(R"(["a", "b"])")[1].text, "b");
+  EXPECT_EQ(prompts("[1, 2]")[0].ids, (std::vector<int32_t>{1, 2}));
+  EXPECT_EQ(prompts("[[1], [2, 3]]")[1].ids, (std::vector<int32_t>{2, 3}));
+  for (const char* bad : {"{}", "[]", "\"\"", "[[]]", "[\"a\", 1.5]", "[1.5]", "7"})
+    EXPECT_EQ(param_of([bad, &prompts] { prompts(bad); }), "prompt") << bad;
+  EXPECT_EQ(param_of([] { read_completion_request({{"prompt", "a"}, {"max_tokens", 0}}, {}); }), "max_tokens");
+  const CompletionCall scored = read_completion_request({{"prompt", "a"}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 2}}, {});
+  EXPECT_TRUE(scored.only_prompt);
+  EXPECT_EQ(scored.prompt_logprobs, 2);
+  EXPECT_EQ(param_of([] { read_embedding_request({{"input", "a"}, {"encoding_format", "hex"}}); }), "encoding_format");
+  EXPECT_EQ(param_of([] { read_embedding_request(Json::object()); }), "input");
+}
+
+TEST(AnthropicRequest, BecomesAChat) {
+  const ChatCall c = read_messages_request(J(R"({"model": "m", "max_tokens": 7, "system": [{"type": "text", "text": "be brief"}], "temperature": 0.2, "stop_sequences": ["x"],
+    "thinking": {"type": "enabled", "budget_tokens": 1024},
+    "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}], "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
+    "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": ""}, {"type": "text", "text": "t"}, {"type": "tool_use", "id": "i", "name": "f", "input": {"a": 1}}]},
+                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i", "content": [{"type": "text", "text": "r"}]}, {"type": "text", "text": "go on"}]}]})"));
+  EXPECT_EQ(c.messages, J(R"([{"role": "system", "content": "be brief"}, {"role": "user", "content": "q"},
+    {"role": "assistant", "content": "t", "reasoning_content": "hm", "tool_calls": [{"id": "i", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}]},
+    {"role": "tool", "tool_call_id": "i", "content": "r"}, {"role": "user", "content": "go on"}])"));
+  EXPECT_EQ(c.wishes.max_new_tokens, 7);
+  EXPECT_EQ(c.tools[0]["function"]["parameters"], J(R"({"type": "object"})"));
+  EXPECT_FALSE(c.parallel_calls);
+  EXPECT_EQ(c.kwargs["enable_thinking"], true);
+  EXPECT_EQ(c.stops, std::vector<std::string>{"x"});
+}
+
+TEST(AnthropicRequest, MistakesNameTheField) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {R"({"messages": [{"role": "user", "content": "q"}]})", "max_tokens"}, {R"({"max_tokens": 5})", "messages"},
+      {R"({"max_tokens": 5, "messages": [{"role": "system", "content": "q"}]})", "messages[0].role"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})", "messages[0].content[0].type"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tools": [{"type": "web_search_20250305", "name": "w"}]})", "tools[0].type"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tool_choice": {"type": "any"}})", "tool_choice"}};
+  for (const auto& [body, param] : cases) {
+    const char* const text = body;
+    const std::string got = param_of([text] { read_messages_request(J(text)); });
+    EXPECT_TRUE(got == param || (std::string(param).starts_with("messages[0].content") && got.starts_with("messages[0].content"))) << body << " " << got;
+  }
+}
+
+}  // namespace
+}  // namespace apus
