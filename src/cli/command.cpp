@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/wrap.h"
+#include "cli/rehearsal.h"
 #include "dist/launcher.h"
 
 namespace apus {
@@ -99,6 +100,11 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   if (print_config) {
     std::fputs((json_text(table.json(), 2) + "\n").c_str(), stdout);
     return 0;
+  }
+  if (instance->is_dry()) {
+    Rehearsal rehearsal(command.info.name);
+    instance->rehearse(rehearsal);
+    return rehearsal.finish();
   }
   if (const auto plan = read_launch(process_environment())) {
     std::vector<std::string> argv = {program, command.info.name};

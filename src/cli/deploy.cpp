@@ -9,6 +9,8 @@
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
 #include "cli/deploy_upstream.h"
+#include "cli/plan.h"
+#include "cli/rehearsal.h"
 #include "serve/child_server.h"
 #include "text/tool_calls.h"
 
@@ -111,6 +113,17 @@ void DeployOptions::check() const {
   std::set<std::string> names = {served_model_name.value_or("")};
   for (const auto& [name, dir] : named_adapters())
     require(!name.empty() && names.insert(name).second, Fault::Usage, "--adapters: the name '", name, "' is taken or empty; every model needs its own");
+}
+
+void DeployOptions::rehearse(Rehearsal& r) const {
+  if (upstream()) return;  // the other server knows what it needs
+  const Json config = r.model(model);
+  for (const auto& [name, folder] : named_adapters()) r.adapters({folder});
+  r.tokenizer(model);
+  if (use_chat_template) r.chat_template(chat_template, model);
+  PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
+  spec.command = "deploy";
+  r.plan(spec);
 }
 
 namespace {

@@ -6,6 +6,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
   std::string host = "0.0.0.0";
   int64_t port = 8000;
@@ -34,7 +36,7 @@ struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, Generation
   void resolve(OptionTable& v);
   void check() const;
   bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
-
+  void rehearse(Rehearsal& r) const;
 };
 
 }  // namespace apus

@@ -7,6 +7,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   std::string model;  // empty: the adapter's base_model_name_or_path; a hub's id until resolve()
   std::vector<std::string> adapters;
@@ -19,6 +21,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void rehearse(Rehearsal& r) const;
 
  private:
   void check_merge() const;

@@ -9,6 +9,8 @@
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/infer_client.h"
+#include "cli/plan.h"
+#include "cli/rehearsal.h"
 
 namespace apus {
 
@@ -94,6 +96,17 @@ RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_pat
 std::string default_result_path(const InferOptions& o) {
   const std::filesystem::path folder = o.client() ? std::filesystem::path() : std::filesystem::path(o.model);
   return (folder / "infer_result" / (local_time("%Y%m%d-%H%M%S") + ".jsonl")).string();
+}
+
+void InferOptions::rehearse(Rehearsal& r) const {
+  r.json_rows(val_dataset);
+  if (client()) return;  // the model is the server's
+  const Json config = r.model(model);
+  r.adapters(adapters);
+  r.tokenizer(model);
+  if (use_chat_template) r.chat_template(chat_template, model);
+  if (!interactive()) r.output(result_path.empty() ? std::filesystem::path(model) / "infer_result" : std::filesystem::path(result_path));
+  r.plan(inference_spec(*this, *this, config, device_facts(device)));
 }
 
 namespace {

@@ -7,6 +7,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
   std::vector<std::string> val_dataset;     // files of rows, "-" is standard input; none: a chat
   std::optional<int64_t> val_dataset_sample;  // only the first n rows
@@ -28,6 +30,7 @@ struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationO
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void rehearse(Rehearsal& r) const;
 };
 
 RowBook::Spec row_book_spec(const InferOptions& options, const std::string& result_path);

@@ -102,6 +102,7 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
 void RunOptions::fields(OptionTable& v) {
   v.group("General");
   v("seed", seed, "of everything random");
+  v("dry_run", dry_run, "check everything that can be checked beforehand, say what will be needed, and stop: nothing is loaded or written");
   v("ignore_args_error", ignore_args_error, "unknown options are warnings instead of errors").forgives_unknown();
   v.refuse({"external_plugins", "custom_register_path"}, "Python plugins cannot run in a native program");
   v.refuse({"use_ray", "ray_exp_name", "device_groups"}, "processes are started by the program itself or by torchrun-like launchers");

@@ -48,6 +48,7 @@ struct AdapterOptions {
 struct RunOptions {  // what every command has
   int64_t seed = 42;
   bool ignore_args_error = false;
+  bool dry_run = false;  // the command's rehearse(Rehearsal&) instead of its body
   void fields(OptionTable& v);
 };
 
