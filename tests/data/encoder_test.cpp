@@ -9,6 +9,7 @@
 #include "data/encoder.h"
 #include "data/normalize.h"
 #include "tests/data/data_test_tools.h"
+#include "tests/paths.h"
 
 namespace apus {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::shared_ptr<const Tokenizer> tiny(const std::string& name = "tiny-qwen3") {
-  return Tokenizer::load(fs::path(APUS_SOURCE_DIR) / "tests/data/text/tokenizers" / name);
+  return Tokenizer::load(test::source_dir() / "tests/data/text/tokenizers" / name);
 }
 fs::path golden() {
   const char* folder = std::getenv("APUS_GOLDEN");

@@ -10,13 +10,14 @@
 #include "base/files.h"
 #include "data/reader.h"
 #include "tests/data/data_test_tools.h"
+#include "tests/paths.h"
 
 namespace apus {
 namespace {
 
 namespace fs = std::filesystem;
 
-fs::path table(const std::string& name) { return fs::path(APUS_SOURCE_DIR) / "tests/data/tables" / name; }
+fs::path table(const std::string& name) { return test::source_dir() / "tests/data/tables" / name; }
 
 // Row by row; numbers by value, so that 3 and 3.0 are the same.
 void expect_table(const fs::path& path) {

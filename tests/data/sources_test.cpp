@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "data/training_data.h"
 #include "tests/data/data_test_tools.h"
+#include "tests/paths.h"
 
 namespace apus {
 namespace {
@@ -254,7 +255,7 @@ constexpr const char* kChat =
 struct Pipeline : testing::Test {
   TemporaryFolder dir;
   RejectLog rejects{{.file = dir.path() / "rejected.jsonl"}};
-  Encoder encoder{Tokenizer::load(std::filesystem::path(APUS_SOURCE_DIR) / "tests/data/text/tokenizers/tiny-qwen3"), ChatTemplate::from_text(kChat, "test"), {.max_length = 64}};
+  Encoder encoder{Tokenizer::load(test::source_dir() / "tests/data/text/tokenizers/tiny-qwen3"), ChatTemplate::from_text(kChat, "test"), {.max_length = 64}};
   TrainingDataOptions options;
   Pipeline() {
     std::string text;
@@ -304,7 +305,7 @@ TEST_F(Pipeline, ACacheGivesTheSameMicroBatches) {
   options.datasets.train.clear();
   options.cached = {(dir.path() / "cache").string()};
   EXPECT_EQ(rest(*making()()), direct);
-  Encoder other(Tokenizer::load(std::filesystem::path(APUS_SOURCE_DIR) / "tests/data/text/tokenizers/tiny-qwen3"), ChatTemplate::from_text(kChat, "test"), {.max_length = 63});
+  Encoder other(Tokenizer::load(test::source_dir() / "tests/data/text/tokenizers/tiny-qwen3"), ChatTemplate::from_text(kChat, "test"), {.max_length = 63});
   EXPECT_THROW(prepare_training_data(options, other, rejects), Error);
 }
 
