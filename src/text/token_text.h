@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "text/unicode.h"
 
 namespace apus {
@@ -45,6 +46,8 @@ struct TokenText {
 };
 
 // Rewrites a TokenText from left to right.
+constexpr size_t kMaxRewritten = size_t{256} << 20;
+
 class TokenEdit {
  public:
   explicit TokenEdit(const TokenText& from) : from_(from) {
@@ -53,6 +56,7 @@ class TokenEdit {
     if (from.tracked) made_.origin.reserve(from.origin.size() + 16);
   }
   void keep(size_t begin, size_t end) {
+    bound(end - begin);
     made_.text.append(from_.text, begin, end - begin);
     if (made_.tracked)
       made_.origin.insert(made_.origin.end(), from_.origin.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -60,6 +64,7 @@ class TokenEdit {
   }
   // `text` in place of the bytes [begin, end); an insertion when they are none.
   void put(std::string_view text, size_t begin, size_t end) {
+    bound(text.size());
     made_.text += text;
     if (!made_.tracked) return;
     const auto& o = from_.origin;
@@ -73,6 +78,10 @@ class TokenEdit {
   TokenText take() { return std::move(made_); }
 
  private:
+  // Rewriting may lengthen a text (a compatibility form by 11 times); a chain of replacements must not do it without end.
+  void bound(size_t more) const {
+    require(made_.text.size() + more <= kMaxRewritten, Fault::Data, "the tokenizer's normalizer makes more than ", kMaxRewritten, " bytes of a text");
+  }
   const TokenText& from_;
   TokenText made_;
 };
