@@ -23,10 +23,14 @@ struct TokenText {
   std::string text;
   std::vector<Span> origin;  // of each byte of `text`, whole characters of the input; empty unless tracked
   bool tracked = false;
+  // How long rewriting may make it: a compatibility form makes 11 times as much, a chain of replacements could go on for ever.
+  size_t limit = 0;
+
+  static size_t limit_of(size_t bytes) { return (size_t{16} << 20) + 32 * bytes; }
 
   // Part of a valid UTF-8 input that begins at byte `at` of it.
   static TokenText of(std::string_view part, size_t at, bool tracked) {
-    TokenText made{std::string(part), {}, tracked};
+    TokenText made{std::string(part), {}, tracked, limit_of(part.size())};
     if (!tracked) return made;
     made.origin.reserve(part.size());
     for (size_t i = 0; i < part.size();) {
@@ -39,19 +43,18 @@ struct TokenText {
     return made;
   }
   TokenText slice(size_t begin, size_t end) const {
-    TokenText part{text.substr(begin, end - begin), {}, tracked};
+    TokenText part{text.substr(begin, end - begin), {}, tracked, limit};
     if (tracked) part.origin.assign(origin.begin() + static_cast<std::ptrdiff_t>(begin), origin.begin() + static_cast<std::ptrdiff_t>(end));
     return part;
   }
 };
 
 // Rewrites a TokenText from left to right.
-constexpr size_t kMaxRewritten = size_t{256} << 20;
-
 class TokenEdit {
  public:
   explicit TokenEdit(const TokenText& from) : from_(from) {
     made_.tracked = from.tracked;
+    made_.limit = from.limit;
     made_.text.reserve(from.text.size() + 16);
     if (from.tracked) made_.origin.reserve(from.origin.size() + 16);
   }
@@ -78,9 +81,8 @@ class TokenEdit {
   TokenText take() { return std::move(made_); }
 
  private:
-  // Rewriting may lengthen a text (a compatibility form by 11 times); a chain of replacements must not do it without end.
   void bound(size_t more) const {
-    require(made_.text.size() + more <= kMaxRewritten, Fault::Data, "the tokenizer's normalizer makes more than ", kMaxRewritten, " bytes of a text");
+    require(made_.text.size() + more <= made_.limit, Fault::Data, "the tokenizer's normalizer makes more than ", made_.limit, " bytes of this text");
   }
   const TokenText& from_;
   TokenText made_;
