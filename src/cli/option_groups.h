@@ -54,6 +54,7 @@ struct RunOptions {  // what every command has
 
 struct TemplateOptions {
   std::string chat_template;             // a Jinja file, or the template itself; empty: the checkpoint's
+  std::string builtin;                   // --template: the name of one of the program's own
   std::optional<std::string> system;
   std::optional<int64_t> max_length;     // of a prompt, in tokens; absent: no limit but the model's
   std::string truncation_strategy = "delete";

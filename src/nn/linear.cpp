@@ -61,7 +61,7 @@ void Linear::release_plain() {
 
 void Linear::prepare_inference() {
   if (packed_.defined() || grouped_) return;
-  packed_ = ops::pack_linear(weight_.data);
+  packed_ = ops::pack_linear(weight_.data, weight_.mapped);
   if (packed_.defined()) release_plain();
 }
 

@@ -2,6 +2,7 @@
 #include "run/inference.h"
 
 #include <algorithm>
+#include <future>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -92,15 +93,21 @@ AdapterHooks adapter_hooks(const LoadedModel& loaded, const std::string& folder,
   hooks.unload = [model = loaded.model.get()](const std::string& name) { detach_adapter(*model, name); };
   return hooks;
 }
-}  // namespace
 
-Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine) {
-  Inference in;
+void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptions& prompt) {
   in.tokenizer = Tokenizer::load(model.model);
   in.generation = read_generation_config(model.model);
   in.chat = std::make_unique<Chat>(model.model, in.tokenizer, chat_spec(prompt));
   in.stop_ids = stop_ids(in.generation, *in.chat);
+}
+}  // namespace
+
+Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine) {
+  Inference in;
+  // Texts beside weights: a large vocabulary takes a tenth of a second.
+  auto texts = std::async(std::launch::async, [&] { prepare_texts(in, model, prompt); });
   in.loaded = load_for_inference(model, adapter);
+  texts.get();
   const EngineSpec spec = engine_spec(engine, model);
   if (spec.max_model_len > in.loaded.max_positions)
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions, " positions that the checkpoint was made for");
