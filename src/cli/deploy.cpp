@@ -85,16 +85,16 @@ void DeployOptions::resolve(OptionTable& v) {
     for (const auto& [name, dir] : named) require(is_adapter_dir(dir), Fault::Usage, "--adapters ", name, "=", dir, " holds no adapter_config.json");
     if (model.empty()) model = read_adapter_config(named.front().second).base_model;
   }
+  // Before a hub's id becomes a folder of the cache.
+  if (!served_model_name && !model.empty()) {
+    const auto folder = std::filesystem::absolute(model).lexically_normal();
+    served_model_name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  }
   if (!upstream()) ModelOptions::resolve();  // there it may be a name that the other program knows
   TemplateOptions::resolve(v);
   if (infer_backend == "transformers") infer_backend = "pt";
   if (!api_key)
     if (const char* key = std::getenv("APUS_API_KEY")) api_key = key;
-  if (!served_model_name && !model.empty()) {
-    const auto folder = std::filesystem::absolute(model).lexically_normal();
-    served_model_name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
-  }
-  ModelOptions::resolve();
 }
 
 void DeployOptions::check() const {
