@@ -31,7 +31,7 @@ bool anthropic(const HttpCall& call) { return call.path.starts_with("/v1/message
 
 }  // namespace
 
-void send_json(HttpReply& reply, const Json& body, int status) { reply.send({.status = status, .body = json_text(body)}); }
+void send_json(Responder& reply, const Json& body, int status) { reply.send({.status = status, .body = json_text(body)}); }
 
 Json Api::Exchange::body() const {
   try {
@@ -42,9 +42,9 @@ Json Api::Exchange::body() const {
 }
 
 // Passes on to the client's reply, and writes down how it ended.
-class Api::Recorded : public HttpReply, public std::enable_shared_from_this<Recorded> {
+class Api::Recorded : public Responder, public std::enable_shared_from_this<Recorded> {
  public:
-  Recorded(std::shared_ptr<Api> api, std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> to, std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes)
+  Recorded(std::shared_ptr<Api> api, std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> to, std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes)
       : api_(std::move(api)), call_(std::move(call)), to_(std::move(to)), serial_(std::move(serial)), notes_(std::move(notes)) {
     ++api_->active_;
   }
@@ -85,7 +85,7 @@ class Api::Recorded : public HttpReply, public std::enable_shared_from_this<Reco
   }
   const std::shared_ptr<Api> api_;
   const std::shared_ptr<const HttpCall> call_;
-  const std::shared_ptr<HttpReply> to_;
+  const std::shared_ptr<Responder> to_;
   const std::shared_ptr<Serial> serial_;
   const std::shared_ptr<GenerationNotes> notes_;
   const Stopwatch watch_;
@@ -194,7 +194,7 @@ HttpAnswer Api::broken(const HttpCall& call, int status, const std::string& why)
   return answer;
 }
 
-void Api::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> reply) {
+void Api::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) {
   const Route& route = find(*call)->second;
   Exchange e;
   e.call = std::move(call);

@@ -31,7 +31,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   ~Api() override;
 
   std::optional<HttpAnswer> admit(const HttpCall& call) override;
-  void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> reply) override;
+  void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) override;
   HttpAnswer broken(const HttpCall& call, int status, const std::string& why) override;
 
   void drain() { draining_ = true; }              // new requests are refused with 503
@@ -42,7 +42,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   // One exchange: what handlers work on.
   struct Exchange {
     std::shared_ptr<const HttpCall> call;
-    std::shared_ptr<HttpReply> reply;
+    std::shared_ptr<Responder> reply;
     std::shared_ptr<Serial> serial;
     std::shared_ptr<GenerationNotes> notes;
     Json body() const;  // parsed; ApiError 400
@@ -88,7 +88,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   const Service service_;
   const std::shared_ptr<Workers> workers_, slow_workers_ = std::make_shared<Workers>(1);
   const int64_t created_;
-  Metrics metrics_;
+  ServerMetrics metrics_;
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> active_{0};
   std::mutex mutex_;
@@ -97,6 +97,6 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   std::unique_ptr<LineWriter> request_log_, results_;
 };
 
-void send_json(HttpReply& reply, const Json& body, int status = 200);
+void send_json(Responder& reply, const Json& body, int status = 200);
 
 }  // namespace apus
