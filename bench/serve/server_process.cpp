@@ -23,13 +23,15 @@ int free_port() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
-  const bool bound = ::bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 && ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const bool bound = ::bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   ::close(s);
   require(bound, Fault::Io, "there is no free port");
   return ntohs(address.sin_port);
 }
 
-ServerProcess::ServerProcess(std::vector<std::string> command, std::string url, const std::string& log) : url_(std::move(url)) {
+ServerProcess::ServerProcess(std::vector<std::string> command, std::string url, const std::string& log)
+    : url_(std::move(url)) {
   std::vector<char*> argv;
   for (auto& word : command) argv.push_back(word.data());
   argv.push_back(nullptr);

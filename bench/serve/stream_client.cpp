@@ -59,7 +59,8 @@ void Connection::close() {
 bool Connection::send_request(const std::string& method, const std::string& path, const std::string& body) {
   if (!open()) return false;
   std::string text = method + " " + path + " HTTP/1.1\r\nHost: " + address_.host + "\r\n";
-  if (method == "POST") text += "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
+  if (method == "POST")
+    text += "Content-Type: application/json\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
   text += "\r\n" + body;
   for (size_t sent = 0; sent < text.size();) {
     const ssize_t n = ::send(socket_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
@@ -154,8 +155,10 @@ bool Connection::each_event(const F& f) {
       if (!one.starts_with("data:")) continue;
       one.erase(0, one.starts_with("data: ") ? 6 : 5);
       if (one == "[DONE]") {
-        if (chunked_) read_piece(piece);  // the last, empty chunk
-        else keeps_ = false;
+        if (chunked_)
+          read_piece(piece);  // the last, empty chunk
+        else
+          keeps_ = false;
         return true;
       }
       if (!f(one)) return true;
@@ -186,11 +189,14 @@ Timed Connection::stream(const Json& body) {
       timed.prompt_tokens = event["usage"].value("prompt_tokens", int64_t{0});
       timed.new_tokens = event["usage"].value("completion_tokens", int64_t{0});
     }
-    const bool says = event.contains("choices") && !event["choices"].empty() && !event["choices"][0].value("text", "").empty();
+    const bool says =
+        event.contains("choices") && !event["choices"].empty() && !event["choices"][0].value("text", "").empty();
     if (!says) return true;
     const double at = now();
-    if (timed.first == 0) timed.first = at - begin;
-    else timed.gaps.push_back(at - last);
+    if (timed.first == 0)
+      timed.first = at - begin;
+    else
+      timed.gaps.push_back(at - last);
     last = at;
     return true;
   });
@@ -202,7 +208,9 @@ Timed Connection::stream(const Json& body) {
 
 bool Connection::stream_and_leave(const Json& body, int pieces) {
   Reply reply;
-  if (!send_request("POST", address_.path + "/completions", json_text(body)) || !read_head(reply) || reply.status != 200) return close(), false;
+  if (!send_request("POST", address_.path + "/completions", json_text(body)) || !read_head(reply) ||
+      reply.status != 200)
+    return close(), false;
   each_event([&](const std::string&) { return --pieces > 0; });
   close();
   return true;

@@ -27,8 +27,8 @@ struct Reply {
 struct Timed {
   bool ok = false;
   std::string error;
-  double first = 0;           // seconds to the first piece
-  std::vector<double> gaps;   // between pieces
+  double first = 0;          // seconds to the first piece
+  std::vector<double> gaps;  // between pieces
   int64_t prompt_tokens = 0, new_tokens = 0;
 };
 
@@ -40,20 +40,20 @@ class Connection {  // of one thread; opened when it is needed, kept alive
   Connection& operator=(const Connection&) = delete;
 
   Reply get(const std::string& path);
-  Timed stream(const Json& body);                // POST {path}/completions
+  Timed stream(const Json& body);                       // POST {path}/completions
   bool stream_and_leave(const Json& body, int pieces);  // closes after so many pieces; false: refused before that
   bool open();
   void close();
 
  private:
   bool send_request(const std::string& method, const std::string& path, const std::string& body);
-  bool fill();                                   // more bytes into buffer_
-  bool line(std::string& out);                   // without its end
+  bool fill();                  // more bytes into buffer_
+  bool line(std::string& out);  // without its end
   bool read_head(Reply& reply);
-  bool read_piece(std::string& out);             // of a body: a chunk, or what has come; empty at its end
+  bool read_piece(std::string& out);  // of a body: a chunk, or what has come; empty at its end
   bool read_body(Reply& reply);
   template <class F>
-  bool each_event(const F& f);                   // the data of every event until f says false or [DONE]; false: cut off
+  bool each_event(const F& f);  // the data of every event until f says false or [DONE]; false: cut off
 
   const Address address_;
   const double timeout_;

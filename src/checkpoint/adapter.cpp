@@ -190,14 +190,19 @@ void load_adapter_beside(Model& model, const fs::path& dir, const std::string& n
           "others; serve it alone, or merge it by `apus export --merge_lora true`");
   try {
     load_adapter(model, dir, name);
-    each_lora(model, name, [&](const std::string& module, Linear& layer, Lora& lora) {
-      const at::Tensor& here = layer.weight().data;
-      lora.settle(!lora.magnitude() || here.defined() ? here : read(module + ".weight").to(lora.a().data.device()).to(type), type);
-    });
+    settle_adapter(model, name, type, read);
   } catch (...) {
     detach_adapter(model, name);
     throw;
   }
+}
+
+void settle_adapter(Model& model, const std::string& name, at::ScalarType type, const ReadWeight& read) {
+  at::NoGradGuard no_grad;
+  each_lora(model, name, [&](const std::string& module, Linear& layer, Lora& lora) {
+    const at::Tensor& here = layer.weight().data;
+    lora.settle(!lora.magnitude() || here.defined() ? here : read(module + ".weight").to(lora.a().data.device()).to(type), type);
+  });
 }
 
 void detach_adapter(Model& model, const std::string& name) {

@@ -47,8 +47,10 @@ std::string complaint(const HttpReply& reply) {
   std::string text = reply.body.substr(0, 300);
   if (body.is_object() && body.contains("error")) {
     const Json& e = body["error"];
-    if (e.is_object() && e.contains("message") && e["message"].is_string()) text = e["message"].get<std::string>();
-    else if (e.is_string()) text = e.get<std::string>();
+    if (e.is_object() && e.contains("message") && e["message"].is_string())
+      text = e["message"].get<std::string>();
+    else if (e.is_string())
+      text = e.get<std::string>();
   }
   return str("the server answers ", reply.status, text.empty() ? "" : ": ", text);
 }
@@ -96,8 +98,11 @@ HttpReply Sender::send(HttpRequest request, uint64_t stream) {
   for (int64_t tries = 0;; ++tries) {
     HttpReply reply = http_request(request);
     if (!passing(reply.status) || tries >= o_.max_retries || over()) return reply;
-    double seconds = std::min(kLongestPause, kFirstPause * static_cast<double>(int64_t{1} << std::min<int64_t>(tries, 10)));
-    seconds *= 0.5 + Random(stream, stream_named("retry"), static_cast<uint64_t>(tries)).uniform();  // not all at the same time
+    double seconds =
+        std::min(kLongestPause, kFirstPause * static_cast<double>(int64_t{1} << std::min<int64_t>(tries, 10)));
+    seconds *=
+        0.5 +
+        Random(stream, stream_named("retry"), static_cast<uint64_t>(tries)).uniform();  // not all at the same time
     if (const auto asked = reply.headers.find("retry-after"); asked != reply.headers.end())
       seconds = std::clamp(std::strtod(asked->second.c_str(), nullptr), 0.0, 300.0);
     log_debug(complaint(reply), "; once more in ", seconds, " s");
@@ -111,15 +116,16 @@ void Sender::find_model() {
   const HttpReply reply = send(std::move(request), 0);
   if (over()) return;
   require(reply.status != 0, Fault::Io, "no server answers at ", root_, ": ", reply.error);
-  require(reply.status != 401 && reply.status != 403, Fault::Usage, root_, ": ", complaint(reply), "; give the key by --api_key");
+  require(reply.status != 401 && reply.status != 403, Fault::Usage, root_, ": ", complaint(reply),
+          "; give the key by --api_key");
   if (!o_.model.empty()) {
     model_ = o_.model;
     return;
   }
   const Json models = Json::parse(reply.body, nullptr, false);
-  const bool listed = reply.status == 200 && models.is_object() && models.contains("data") && models["data"].is_array() &&
-                      !models["data"].empty() && models["data"][0].is_object() && models["data"][0].contains("id") &&
-                      models["data"][0]["id"].is_string();
+  const bool listed = reply.status == 200 && models.is_object() && models.contains("data") &&
+                      models["data"].is_array() && !models["data"].empty() && models["data"][0].is_object() &&
+                      models["data"][0].contains("id") && models["data"][0]["id"].is_string();
   require(listed, Fault::Usage, root_, "/models names no model; give its name by --model");
   model_ = models["data"][0]["id"].get<std::string>();
   log_info("the server's model is ", model_);
@@ -148,7 +154,8 @@ Json Sender::body_of(const Job& job) const {
   if (row.contains("tools") && row["tools"].is_array() && !row["tools"].empty()) body["tools"] = row["tools"];
   Json kwargs = o_.chat_template_kwargs.is_object() ? o_.chat_template_kwargs : Json::object();
   if (o_.enable_thinking) kwargs["enable_thinking"] = *o_.enable_thinking;
-  if (row.contains("chat_template_kwargs") && row["chat_template_kwargs"].is_object()) kwargs.update(row["chat_template_kwargs"]);
+  if (row.contains("chat_template_kwargs") && row["chat_template_kwargs"].is_object())
+    kwargs.update(row["chat_template_kwargs"]);
   if (!kwargs.empty()) body["chat_template_kwargs"] = kwargs;
   return body;
 }
@@ -162,15 +169,17 @@ RowBook::Reply Sender::reply_of(const std::string& text) {
     return message.contains(name) && message[name].is_string() ? message[name].get<std::string>() : std::string();
   };
   RowBook::Reply reply;
-  if (const std::string thought = part("reasoning_content"); !thought.empty()) reply.response = "<think>\n" + thought + "\n</think>\n\n";
+  if (const std::string thought = part("reasoning_content"); !thought.empty())
+    reply.response = "<think>\n" + thought + "\n</think>\n\n";
   reply.response += part("content");
   if (message.contains("tool_calls") && message["tool_calls"].is_array())
     for (const Json& call : message["tool_calls"]) {
       const Json& f = call.at("function");
       const Json arguments = Json::parse(f.at("arguments").get<std::string>(), nullptr, false);
-      reply.response += (reply.response.empty() ? "" : "\n") + std::string("<tool_call>\n") +
-                        json_text({{"name", f.at("name")}, {"arguments", arguments.is_discarded() ? f["arguments"] : arguments}}) +
-                        "\n</tool_call>";
+      reply.response +=
+          (reply.response.empty() ? "" : "\n") + std::string("<tool_call>\n") +
+          json_text({{"name", f.at("name")}, {"arguments", arguments.is_discarded() ? f["arguments"] : arguments}}) +
+          "\n</tool_call>";
     }
   if (choice.contains("logprobs")) reply.logprobs = choice["logprobs"];
   if (body.contains("usage") && body["usage"].is_object()) {
@@ -196,14 +205,17 @@ Outcome Sender::ask(Job job) {
     return outcome;
   }
   outcome.why = complaint(reply);
-  if (reply.status == 0 || reply.status == 401 || reply.status == 403 || reply.status == 404) outcome.how = Outcome::Hopeless;
-  else if (reply.status == 400 || reply.status == 413 || reply.status == 422) outcome.how = Outcome::Refused;
+  if (reply.status == 0 || reply.status == 401 || reply.status == 403 || reply.status == 404)
+    outcome.how = Outcome::Hopeless;
+  else if (reply.status == 400 || reply.status == 413 || reply.status == 422)
+    outcome.how = Outcome::Refused;
   return outcome;
 }
 
 class ClientRun {
  public:
-  ClientRun(const InferOptions& o, const std::string& path) : o_(o), book_(row_book_spec(o, path)), sender_(o, stop_), jobs_(1) {}
+  ClientRun(const InferOptions& o, const std::string& path)
+      : o_(o), book_(row_book_spec(o, path)), sender_(o, stop_), jobs_(1) {}
   ~ClientRun() { end_threads(); }
   int run();
 
@@ -260,9 +272,12 @@ std::deque<Outcome> ClientRun::landed() {
 void ClientRun::land(Outcome o) {
   if (stop_.raised() && o.how != Outcome::Answered) return;
   switch (o.how) {
-    case Outcome::Answered: return book_.answer(o.row, o.question, std::move(o.reply));
-    case Outcome::Refused: return book_.refuse(o.row, o.why);
-    case Outcome::Failed: return book_.fail(o.row, o.why);
+    case Outcome::Answered:
+      return book_.answer(o.row, o.question, std::move(o.reply));
+    case Outcome::Refused:
+      return book_.refuse(o.row, o.why);
+    case Outcome::Failed:
+      return book_.fail(o.row, o.why);
     case Outcome::Hopeless:
       book_.stopped();
       fail(Fault::Io, "row ", o.row + 1, ": ", o.why, " (", o_.base_url, ")");
@@ -310,8 +325,8 @@ std::string api_root(const std::string& base_url) {
   std::string url = base_url;
   while (url.ends_with('/')) url.pop_back();
   const size_t scheme = url.find("://");
-  require((url.starts_with("http://") || url.starts_with("https://")) && url.size() > scheme + 3, Fault::Usage, "--base_url ",
-          base_url, " is no address of a server; it looks like http://127.0.0.1:8000/v1");
+  require((url.starts_with("http://") || url.starts_with("https://")) && url.size() > scheme + 3, Fault::Usage,
+          "--base_url ", base_url, " is no address of a server; it looks like http://127.0.0.1:8000/v1");
   return url.find('/', scheme + 3) == std::string::npos ? url + "/v1" : url;
 }
 

@@ -10,7 +10,9 @@
 namespace apus {
 
 RowBook::RowBook(Spec spec)
-    : spec_(std::move(spec)), questions_(spec_.files, spec_.sample), rejects_({.file = {}, .strict = spec_.strict}),
+    : spec_(std::move(spec)),
+      questions_(spec_.files, spec_.sample),
+      rejects_({.file = {}, .strict = spec_.strict}),
       results_({.path = spec_.path, .resume = spec_.resume, .write_every = spec_.write_every}) {}
 
 void RowBook::begin() {
@@ -91,14 +93,19 @@ void RowBook::stopped() const {
 void RowBook::report(double seconds) {
   std::FILE* const out = spec_.path == "-" ? stderr : stdout;
   const auto rate = [&](int64_t n) { return seconds > 0 ? static_cast<double>(n) / seconds : 0; };
-  const Json statistics = {{"num_prompt_tokens", prompt_tokens_}, {"num_generated_tokens", new_tokens_}, {"num_samples", answered_},
-                           {"runtime", seconds}, {"samples/s", rate(answered_)}, {"tokens/s", rate(new_tokens_)}};
+  const Json statistics = {{"num_prompt_tokens", prompt_tokens_},
+                           {"num_generated_tokens", new_tokens_},
+                           {"num_samples", answered_},
+                           {"runtime", seconds},
+                           {"samples/s", rate(answered_)},
+                           {"tokens/s", rate(new_tokens_)}};
   std::fprintf(out, "%s\n", json_text(statistics).c_str());
   if (!spec_.metric) return;
   if (labelled_ == 0)
     return log_warning("no row brings an answer to compare with: --metric ", *spec_.metric, " has nothing to say");
   Json metric = Json::object();
-  if (*spec_.metric == "acc") metric["acc"] = static_cast<double>(equal_) / static_cast<double>(labelled_);
+  if (*spec_.metric == "acc")
+    metric["acc"] = static_cast<double>(equal_) / static_cast<double>(labelled_);
   else
     for (const auto& [name, value] : metrics_.result()) metric[name] = value;
   std::fprintf(out, "%s\n", json_text(metric).c_str());

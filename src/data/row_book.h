@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a run that answers them: which are left, what became of each, the file of the answers, the figures at the end.
+// The rows of a run that answers them: which are left, what became of each, the file of the answers, the figures at the
+// end.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ class RowBook {
  public:
   struct Spec {
     std::vector<std::string> files;
-    std::optional<int64_t> sample;      // only the first n rows
-    bool strict = false;                // the first bad row is thrown on
+    std::optional<int64_t> sample;  // only the first n rows
+    bool strict = false;            // the first bad row is thrown on
     bool resume = true;
     int64_t write_every = 1000;
     std::string path;                   // of the answers; "-" is standard output
@@ -55,8 +56,8 @@ class RowBook {
   RejectLog rejects_;
   ResultFile results_;
   std::vector<bool> finished_;  // by an earlier run
-  int64_t total_ = 0, earlier_ = 0, handled_ = 0, answered_ = 0, failed_ = 0, prompt_tokens_ = 0, new_tokens_ = 0, equal_ = 0,
-          labelled_ = 0;
+  int64_t total_ = 0, earlier_ = 0, handled_ = 0, answered_ = 0, failed_ = 0, prompt_tokens_ = 0, new_tokens_ = 0,
+          equal_ = 0, labelled_ = 0;
   TextMetrics metrics_;
 };
 

@@ -26,7 +26,7 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
   if (!note.empty()) log_info(note);
   const TensorFolder source(o.model);
   load_weights(*loaded.model, source, {.dtype = loaded.dtype, .device = loaded.device.device});
-  if (!adapter.empty()) load_adapter(*loaded.model, adapter);
+  if (!adapter.empty()) settle_adapter(*loaded.model, load_adapter(*loaded.model, adapter).name, loaded.dtype);
   loaded.model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
   loaded.max_positions = loaded.model->shape().max_positions;
   log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", config["model_type"].get<std::string>(), ", ", bytes_text(source.bytes()), ", ", float_type_name(loaded.dtype), " on ",

@@ -40,7 +40,8 @@ class Server {
     port_ = ntohs(address.sin_port);
     ::listen(listener_, 64);
     accepting_ = std::thread([this] {
-      for (int client; (client = ::accept(listener_, nullptr, nullptr)) >= 0;) threads_.emplace_back([this, client] { serve(client); });
+      for (int client; (client = ::accept(listener_, nullptr, nullptr)) >= 0;)
+        threads_.emplace_back([this, client] { serve(client); });
     });
   }
   ~Server() {
@@ -66,13 +67,13 @@ class Server {
       if (head != std::string::npos && length < head) wanted = std::stoul(text.substr(length + 16));
     }
     int now = ++current_, before = most;
-    while (now > before && !most.compare_exchange_weak(before, now)) {
-    }
+    while (now > before && !most.compare_exchange_weak(before, now)) {}
     const size_t space = text.find(' ');
     const Answer a = answer_(text.substr(space + 1, text.find(' ', space + 1) - space - 1), text.substr(0, head),
                              Json::parse(text.substr(std::min(head + 4, text.size())), nullptr, false));
     --current_;
-    const std::string reply = str("HTTP/1.1 ", a.status, " X\r\nConnection: close\r\nContent-Length: ", a.body.size(), "\r\n", a.headers, "\r\n", a.body);
+    const std::string reply = str("HTTP/1.1 ", a.status, " X\r\nConnection: close\r\nContent-Length: ", a.body.size(),
+                                  "\r\n", a.headers, "\r\n", a.body);
     if (a.status > 0) ::send(client, reply.data(), reply.size(), MSG_NOSIGNAL);
     ::close(client);
   }
@@ -84,8 +85,11 @@ class Server {
 };
 
 Answer completion(const std::string& text) {
-  return {200, Json{{"choices", {{{"message", {{"role", "assistant"}, {"content", text}}}, {"finish_reason", "stop"}}}},
-                    {"usage", {{"prompt_tokens", 5}, {"completion_tokens", 2}}}}.dump(), ""};
+  return {200,
+          Json{{"choices", {{{"message", {{"role", "assistant"}, {"content", text}}}, {"finish_reason", "stop"}}}},
+               {"usage", {{"prompt_tokens", 5}, {"completion_tokens", 2}}}}
+              .dump(),
+          ""};
 }
 const Answer kModels{200, R"({"object":"list","data":[{"id":"stand-in"}]})", ""};
 std::string question(const Json& body) { return body["messages"].back()["content"].get<std::string>(); }
@@ -95,7 +99,8 @@ class InferClient : public ::testing::Test {
   InferClient() : dir_(fs::temp_directory_path() / str("apus-client-", ::getpid())) {
     fs::create_directories(dir_);
     std::ofstream rows(dir_ / "rows.jsonl");
-    for (int i = 0; i < 30; ++i) rows << Json{{"id", i}, {"query", str("q", i)}, {"response", str("a q", i)}}.dump() << "\n";
+    for (int i = 0; i < 30; ++i)
+      rows << Json{{"id", i}, {"query", str("q", i)}, {"response", str("a q", i)}}.dump() << "\n";
   }
   ~InferClient() override { fs::remove_all(dir_); }
   InferOptions options(const Server& server) const {
@@ -130,9 +135,12 @@ TEST_F(InferClient, PatientAndInOrder) {
     EXPECT_FALSE(body.contains("temperature"));
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     switch (asked++ % 5) {
-      case 0: return {429, R"({"error":{"message":"slow down"}})", "Retry-After: 0\r\n"};
-      case 2: return {503, "", "Retry-After: 0\r\n"};
-      default: return completion("a " + question(body));
+      case 0:
+        return {429, R"({"error":{"message":"slow down"}})", "Retry-After: 0\r\n"};
+      case 2:
+        return {503, "", "Retry-After: 0\r\n"};
+      default:
+        return completion("a " + question(body));
     }
   });
   InferOptions o = options(server);
@@ -198,7 +206,9 @@ TEST_F(InferClient, SaysWhatIsWrong) {
     }
     return std::string();
   };
-  Server server([&](const std::string&, const std::string&, const Json&) { return Answer{401, R"({"error":{"message":"wrong key"}})", ""}; });
+  Server server([&](const std::string&, const std::string&, const Json&) {
+    return Answer{401, R"({"error":{"message":"wrong key"}})", ""};
+  });
   EXPECT_NE(error(options(server)).find("wrong key"), std::string::npos);
   InferOptions gone = options(server);
   gone.base_url = "http://127.0.0.1:1";
