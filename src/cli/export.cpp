@@ -41,8 +41,6 @@ void ExportOptions::fields(OptionTable& v) {
            "upload the finished folder with the hub's own client");
   DataOptions::fields(v);
   training_template_fields(v, *this, *this);
-  v.at("template").refusal.clear();
-  v.at("template").no_effect = "the checkpoint's own chat template is used; --chat_template gives another";
   RunOptions::fields(v);
 }
 

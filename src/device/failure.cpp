@@ -24,11 +24,13 @@ int64_t size_in(const std::string& what, const std::string& pattern) {
 constexpr const char* kSize = "([0-9.]+) (GiB|MiB|KiB|bytes)";
 
 // What was free is taken from the message: by now the failed computation's own tensors are gone.
-Error of_memory(const DeviceKind& kind, const std::string& name, int index, int64_t asked, const std::string& what, const std::string& remedy) {
+Error of_memory(const DeviceKind& kind, const std::string& name, int index, int64_t asked, const std::string& what,
+                const std::string& remedy) {
   const Memory memory = kind.memory(index);
   const int64_t told = size_in(what, str(kSize, "(?: is)? free"));
-  return {Fault::Device, str("out of memory on ", name, ": ", asked > 0 ? str(bytes_text(asked), " more were asked for, ") : "",
-                             bytes_text(told >= 0 ? told : memory.free), " of ", bytes_text(memory.total), " were free. ", remedy)};
+  return {Fault::Device,
+          str("out of memory on ", name, ": ", asked > 0 ? str(bytes_text(asked), " more were asked for, ") : "",
+              bytes_text(told >= 0 ? told : memory.free), " of ", bytes_text(memory.total), " were free. ", remedy)};
 }
 
 Error as_is(const std::exception& error) {
@@ -41,8 +43,8 @@ bool ours(const std::exception& error) { return dynamic_cast<const Error*>(&erro
 
 }  // namespace
 
-// The allocators of all back ends of libtorch share this text: "<device> out of memory. Tried to allocate 1.50 GiB (...".
-// Their exception's type differs, hence the text.
+// The allocators of all back ends of libtorch share this text: "<device> out of memory. Tried to allocate 1.50 GiB
+// (...". Their exception's type differs, hence the text.
 int64_t DeviceKind::out_of_memory(const std::string& what) const {
   if (what.find("out of memory. Tried to allocate") == std::string::npos) return -1;
   return std::max<int64_t>(0, size_in(what, str("Tried to allocate ", kSize)));
@@ -61,7 +63,8 @@ Error explained(const std::exception& error, const std::string& remedy) {
   for (DeviceKind* kind : device_kinds()) {
     std::string why_not;
     if (!kind->available(&why_not)) continue;
-    if (const int64_t asked = kind->out_of_memory(error.what()); asked >= 0) return of_memory(*kind, kind->name(), 0, asked, error.what(), remedy);
+    if (const int64_t asked = kind->out_of_memory(error.what()); asked >= 0)
+      return of_memory(*kind, kind->name(), 0, asked, error.what(), remedy);
   }
   return as_is(error);
 }

@@ -11,8 +11,8 @@
 
 namespace apus {
 
-// Exhausted memory becomes a sentence with the bytes asked for, what is free and `remedy` (the flags that lower it); our own
-// errors stay what they are; any other error loses the stack trace behind its first line.
+// Exhausted memory becomes a sentence with the bytes asked for, what is free and `remedy` (the flags that lower it);
+// our own errors stay what they are; any other error loses the stack trace behind its first line.
 Error explained(const std::exception& error, c10::Device device, const std::string& remedy);
 
 // The same over all kinds, for where the device is not known any more.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libascendcl.so without hardware: devices are books of account over host memory. ASCEND_RT_VISIBLE_DEVICES chooses among
-// APUS_SIM_DEVICES (8) devices; each holds APUS_SIM_MEMORY bytes (64 GB).
+// A libascendcl.so without hardware: devices are books of account over host memory. ASCEND_RT_VISIBLE_DEVICES chooses
+// among APUS_SIM_DEVICES (8) devices; each holds APUS_SIM_MEMORY bytes (64 GB).
 #include "ascendcl.h"
 
 #include <atomic>
@@ -79,7 +79,8 @@ aclError aclrtGetDeviceCount(uint32_t* count) {
 }
 
 aclError aclrtSetDevice(int32_t device) {
-  if (device < 0 || device >= static_cast<int32_t>(node().visible.size())) return refuse(107001, "EE1001: invalid device id");
+  if (device < 0 || device >= static_cast<int32_t>(node().visible.size()))
+    return refuse(107001, "EE1001: invalid device id");
   current = device;
   return ACL_SUCCESS;
 }
@@ -96,7 +97,8 @@ aclError aclrtMalloc(void** pointer, size_t size, int) {
   std::lock_guard lock(node().mutex);
   const auto device = static_cast<size_t>(current);
   if (device >= node().used.size()) return refuse(107001, "EE1001: invalid device id");
-  if (node().used[device] + size > node().capacity) return refuse(ACL_ERROR_RT_MEMORY_ALLOCATION, "EL0004: Failed to allocate memory.");
+  if (node().used[device] + size > node().capacity)
+    return refuse(ACL_ERROR_RT_MEMORY_ALLOCATION, "EL0004: Failed to allocate memory.");
   void* p = std::aligned_alloc(64, (size + 63) / 64 * 64);
   if (!p) return refuse(ACL_ERROR_RT_MEMORY_ALLOCATION, "EL0004: Failed to allocate memory.");
   node().used[device] += size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The part of the Ascend runtime's C interface that the simulated NPU offers (and the simulated torch_npu calls). Numbers
- * and names follow the vendor's documentation. */
+ * The part of the Ascend runtime's C interface that the simulated NPU offers (and the simulated torch_npu calls).
+ * Numbers and names follow the vendor's documentation. */
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -10,7 +10,12 @@ extern "C" {
 #endif
 
 typedef int aclError;
-enum { ACL_SUCCESS = 0, ACL_ERROR_INVALID_PARAM = 100000, ACL_ERROR_REPEAT_INITIALIZE = 100002, ACL_ERROR_RT_MEMORY_ALLOCATION = 207001 };
+enum {
+  ACL_SUCCESS = 0,
+  ACL_ERROR_INVALID_PARAM = 100000,
+  ACL_ERROR_REPEAT_INITIALIZE = 100002,
+  ACL_ERROR_RT_MEMORY_ALLOCATION = 207001
+};
 
 aclError aclInit(const char* config_path);
 aclError aclFinalize(void);

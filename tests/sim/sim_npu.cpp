@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libtorch_npu.so without hardware: the PrivateUse1 backend over the simulated libascendcl. Its memory is host memory, so
-// every operator without a kernel of its own runs on a CPU tensor that shares the storage. What it is strict about is what
-// real devices are strict about: no f64, no mixing with CPU tensors, a memory limit with the vendor's message.
+// A libtorch_npu.so without hardware: the PrivateUse1 backend over the simulated libascendcl. Its memory is host
+// memory, so every operator without a kernel of its own runs on a CPU tensor that shares the storage. What it is strict
+// about is what real devices are strict about: no f64, no mixing with CPU tensors, a memory limit with the vendor's
+// message.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -33,8 +34,9 @@ constexpr auto kSim = c10::DeviceType::PrivateUse1;
     return std::string(out);
   };
   std::ostringstream text;
-  text << "NPU out of memory. Tried to allocate " << size(wanted) << " (NPU " << device << "; " << size(total) << " total capacity; " << size(total - free)
-       << " already allocated; " << size(total - free) << " current active; " << size(free) << " free; " << size(total - free) << " reserved in total by PyTorch)";
+  text << "NPU out of memory. Tried to allocate " << size(wanted) << " (NPU " << device << "; " << size(total)
+       << " total capacity; " << size(total - free) << " already allocated; " << size(total - free)
+       << " current active; " << size(free) << " free; " << size(total - free) << " reserved in total by PyTorch)";
   throw c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text.str());
 }
 
@@ -66,7 +68,8 @@ struct SimGuard final : c10::impl::DeviceGuardImplInterface {
     return before;
   }
   void setDevice(c10::Device d) const override {
-    TORCH_CHECK(aclrtSetDevice(std::max<int>(0, d.index())) == ACL_SUCCESS, "NPU error: invalid device id ", static_cast<int>(d.index()));
+    TORCH_CHECK(aclrtSetDevice(std::max<int>(0, d.index())) == ACL_SUCCESS, "NPU error: invalid device id ",
+                static_cast<int>(d.index()));
   }
   void uncheckedSetDevice(c10::Device d) const noexcept override { aclrtSetDevice(std::max<int>(0, d.index())); }
   c10::Stream getStream(c10::Device d) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, d); }
@@ -77,7 +80,9 @@ struct SimGuard final : c10::impl::DeviceGuardImplInterface {
     aclrtGetDeviceCount(&count);
     return static_cast<c10::DeviceIndex>(count);
   }
-  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override { *event = &allocator; }
+  void record(void** event, const c10::Stream&, const c10::DeviceIndex, const c10::EventFlag) const override {
+    *event = &allocator;
+  }
   void block(void*, const c10::Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
   void destroyEvent(void*, const c10::DeviceIndex) const noexcept override {}
@@ -90,17 +95,21 @@ bool on_sim(const at::Tensor& t) { return t.defined() && t.device().type() == kS
 
 at::Tensor host_alias(const at::Tensor& t) {
   const auto& storage = t.storage();
-  // Not owned: the device tensor outlives the call. Resizable, so that out= kernels may grow it; noticed by the pointer.
-  c10::Storage shared(c10::Storage::use_byte_size_t(), storage.nbytes(), c10::DataPtr(storage.data_ptr().get(), c10::Device(c10::kCPU)),
-                      c10::GetAllocator(c10::kCPU), /*resizable=*/true);
-  at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(std::move(shared), c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
+  // Not owned: the device tensor outlives the call. Resizable, so that out= kernels may grow it; noticed by the
+  // pointer.
+  c10::Storage shared(c10::Storage::use_byte_size_t(), storage.nbytes(),
+                      c10::DataPtr(storage.data_ptr().get(), c10::Device(c10::kCPU)), c10::GetAllocator(c10::kCPU),
+                      /*resizable=*/true);
+  at::Tensor alias = at::detail::make_tensor<c10::TensorImpl>(std::move(shared),
+                                                              c10::DispatchKeySet(c10::DispatchKey::CPU), t.dtype());
   alias.unsafeGetTensorImpl()->set_sizes_and_strides(t.sizes(), t.strides());
   alias.unsafeGetTensorImpl()->set_storage_offset(t.storage_offset());
   return alias;
 }
 
 at::Tensor restrided(const at::Tensor& t, at::IntArrayRef sizes, at::IntArrayRef strides, int64_t offset) {
-  at::Tensor out = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(t.storage()), t.key_set(), t.dtype());
+  at::Tensor out = at::detail::make_tensor<c10::TensorImpl>(c10::TensorImpl::VIEW, c10::Storage(t.storage()),
+                                                            t.key_set(), t.dtype());
   out.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
   out.unsafeGetTensorImpl()->set_storage_offset(offset);
   return out;
@@ -110,18 +119,20 @@ void refuse_f64(at::ScalarType type) {
   TORCH_CHECK(type != at::kDouble, "[ERROR] ERR01002 OPS invalid type: NPU does not support DT_DOUBLE");
 }
 
-at::Tensor empty(at::IntArrayRef size, c10::optional<at::ScalarType> type, c10::optional<at::Layout>, c10::optional<at::Device> device,
-                 c10::optional<bool>, c10::optional<at::MemoryFormat> format) {
+at::Tensor empty(at::IntArrayRef size, c10::optional<at::ScalarType> type, c10::optional<at::Layout>,
+                 c10::optional<at::Device> device, c10::optional<bool>, c10::optional<at::MemoryFormat> format) {
   const c10::OptionalDeviceGuard guard(device);
   refuse_f64(type.value_or(at::kFloat));
-  return at::detail::empty_generic(size, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type.value_or(at::kFloat), format);
+  return at::detail::empty_generic(size, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                   type.value_or(at::kFloat), format);
 }
 
-at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, c10::optional<at::ScalarType> type, c10::optional<at::Layout>,
-                         c10::optional<at::Device> device, c10::optional<bool>) {
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, c10::optional<at::ScalarType> type,
+                         c10::optional<at::Layout>, c10::optional<at::Device> device, c10::optional<bool>) {
   const c10::OptionalDeviceGuard guard(device);
   refuse_f64(type.value_or(at::kFloat));
-  return at::detail::empty_strided_generic(size, stride, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type.value_or(at::kFloat));
+  return at::detail::empty_strided_generic(size, stride, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                           type.value_or(at::kFloat));
 }
 
 at::Tensor side_of_copy(const at::Tensor& t) { return on_sim(t) ? host_alias(t) : t; }
@@ -145,14 +156,17 @@ const at::Tensor& grow(const at::Tensor& t, at::IntArrayRef size, c10::optional<
 }
 
 at::Tensor copy_and_resize(const at::Tensor& source, const at::Tensor& target) {
-  if (on_sim(target)) grow(target, source.sizes(), c10::nullopt);
-  else target.resize_(source.sizes());
+  if (on_sim(target))
+    grow(target, source.sizes(), c10::nullopt);
+  else
+    target.resize_(source.sizes());
   return copy_from(source, target, false);
 }
 
 at::Scalar local_scalar(const at::Tensor& t) { return at::_local_scalar_dense(host_alias(t)); }
 
-at::Tensor as_strided(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride, c10::optional<int64_t> offset) {
+at::Tensor as_strided(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride,
+                      c10::optional<int64_t> offset) {
   return restrided(t, size, stride, offset.value_or(t.storage_offset()));
 }
 
@@ -161,14 +175,17 @@ at::Tensor view(const at::Tensor& t, at::IntArrayRef size) {
   return restrided(t, h.sizes(), h.strides(), t.storage_offset());
 }
 
-at::Tensor reshape_alias(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride) { return restrided(t, size, stride, t.storage_offset()); }
+at::Tensor reshape_alias(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride) {
+  return restrided(t, size, stride, t.storage_offset());
+}
 
 at::Tensor unfold(const at::Tensor& t, int64_t dim, int64_t size, int64_t step) {
   const at::Tensor h = host_alias(t).unfold(dim, size, step);
   return restrided(t, h.sizes(), h.strides(), h.storage_offset());
 }
 
-at::Tensor& set_storage(at::Tensor& t, at::Storage source, int64_t offset, at::IntArrayRef size, at::IntArrayRef stride) {
+at::Tensor& set_storage(at::Tensor& t, at::Storage source, int64_t offset, at::IntArrayRef size,
+                        at::IntArrayRef stride) {
   t.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(source));
   t.unsafeGetTensorImpl()->set_sizes_and_strides(size, stride);
   t.unsafeGetTensorImpl()->set_storage_offset(offset);
@@ -200,8 +217,9 @@ struct Call {
       return t;
     }
     if (!device) device = t.device();
-    TORCH_CHECK(*device == t.device(), "Expected all tensors to be on the same device, but found at least two devices, npu:", int(device->index()), " and npu:",
-                int(t.device().index()), "!");
+    TORCH_CHECK(*device == t.device(),
+                "Expected all tensors to be on the same device, but found at least two devices, npu:",
+                int(device->index()), " and npu:", int(t.device().index()), "!");
     for (const auto& s : swaps)
       if (s.device_side.is_same(t)) return s.host_side;
     const at::Tensor h = host_alias(t);
@@ -218,7 +236,8 @@ struct Call {
     }
     if (v.isOptionalTensorList()) {
       c10::List<c10::optional<at::Tensor>> list;
-      for (const c10::optional<at::Tensor>& t : v.toOptionalTensorList()) list.push_back(t ? c10::optional<at::Tensor>(to_host(*t)) : c10::nullopt);
+      for (const c10::optional<at::Tensor>& t : v.toOptionalTensorList())
+        list.push_back(t ? c10::optional<at::Tensor>(to_host(*t)) : c10::nullopt);
       return list;
     }
     if (v.isDevice() && v.toDevice().type() == kSim) {
@@ -232,7 +251,8 @@ struct Call {
     if (!t.defined() || t.device().type() != c10::kCPU) return t;
     for (const auto& s : swaps) {
       if (s.host_side.is_same(t)) return s.device_side;
-      if (t.storage().data_ptr().get() && t.storage().data_ptr().get() == s.data) return restrided(s.device_side, t.sizes(), t.strides(), t.storage_offset());
+      if (t.storage().data_ptr().get() && t.storage().data_ptr().get() == s.data)
+        return restrided(s.device_side, t.sizes(), t.strides(), t.storage_offset());
     }
     at::Tensor out = empty_strided(t.sizes(), t.strides(), t.scalar_type(), c10::nullopt, device, c10::nullopt);
     host_alias(out).copy_(t);
@@ -264,11 +284,13 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t first = stack->size() - arguments;
   Call call;
   for (size_t i = first; i < stack->size(); ++i) (*stack)[i] = call.to_host((*stack)[i]);
-  TORCH_CHECK(!call.host_tensor || !call.device, "Expected all tensors to be on the same device, but found at least two devices, npu:",
+  TORCH_CHECK(!call.host_tensor || !call.device,
+              "Expected all tensors to be on the same device, but found at least two devices, npu:",
               call.device ? int(call.device->index()) : 0, " and cpu! (operator ", op.schema().name(), ")");
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   call.bring_back_grown();
-  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) (*stack)[i] = call.to_device((*stack)[i]);
+  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i)
+    (*stack)[i] = call.to_device((*stack)[i]);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -322,7 +344,8 @@ TORCH_LIBRARY_IMPL(npu, CPU, m) {
     m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<VendorKernel>(op.kernel)));
 }
 TORCH_LIBRARY_IMPL(npu, PrivateUse1, m) {
-  for (const sim::Operator& op : vendor_operators()) m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+  for (const sim::Operator& op : vendor_operators())
+    m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }
 
 }  // namespace
@@ -347,5 +370,7 @@ APUS_EXPORTED int npuSynchronizeDevice(bool) { return aclrtSynchronizeDevice(); 
 }  // namespace c10_npu
 
 namespace at_npu::detail {  // one generator for all, the host's: random operators run there
-APUS_EXPORTED const at::Generator& getDefaultNPUGenerator(c10::DeviceIndex) { return at::globalContext().defaultGenerator(c10::kCPU); }
+APUS_EXPORTED const at::Generator& getDefaultNPUGenerator(c10::DeviceIndex) {
+  return at::globalContext().defaultGenerator(c10::kCPU);
+}
 }  // namespace at_npu::detail

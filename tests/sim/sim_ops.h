@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the simulated vendor operators are written: boxed kernels on host tensors that read their arguments by name, so that
-// the vendor's exact schemas (with dozens of arguments) need no typed functions.
+// How the simulated vendor operators are written: boxed kernels on host tensors that read their arguments by name, so
+// that the vendor's exact schemas (with dozens of arguments) need no typed functions.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -14,7 +14,8 @@ namespace sim {
 
 class Args {
  public:
-  Args(const c10::OperatorHandle& op, torch::jit::Stack& stack) : schema_(op.schema()), stack_(stack), first_(stack.size() - schema_.arguments().size()) {}
+  Args(const c10::OperatorHandle& op, torch::jit::Stack& stack)
+      : schema_(op.schema()), stack_(stack), first_(stack.size() - schema_.arguments().size()) {}
   const c10::IValue& operator[](const std::string& name) const {
     for (size_t i = 0; i < schema_.arguments().size(); ++i)
       if (schema_.arguments()[i].name() == name) return stack_[first_ + i];

@@ -22,21 +22,24 @@ Found look() {
   void* library = open_library("libascendcl.so", &why);
   if (!library) {
     const char* home = std::getenv("ASCEND_HOME_PATH");
-    found.why_not = home && *home
-                        ? str("libascendcl.so does not load although ASCEND_HOME_PATH is ", home, ": ", why)
-                        : str("no CANN here (", why, "); where it is installed, `source <CANN>/set_env.sh` makes it found");
+    found.why_not = home && *home ? str("libascendcl.so does not load although ASCEND_HOME_PATH is ", home, ": ", why)
+                                  : str("no CANN here (", why,
+                                        "); where it is installed, `source <CANN>/set_env.sh` makes it found");
     return found;
   }
   Acl& t = found.table;
-  const bool whole = look_up(library, "aclInit", t.init) && look_up(library, "aclrtGetDeviceCount", t.device_count) &&
-                     look_up(library, "aclrtSetDevice", t.set_device) && look_up(library, "aclrtGetDevice", t.get_device) &&
-                     look_up(library, "aclrtSynchronizeDevice", t.synchronize) && look_up(library, "aclrtGetMemInfo", t.memory);
+  const bool whole =
+      look_up(library, "aclInit", t.init) && look_up(library, "aclrtGetDeviceCount", t.device_count) &&
+      look_up(library, "aclrtSetDevice", t.set_device) && look_up(library, "aclrtGetDevice", t.get_device) &&
+      look_up(library, "aclrtSynchronizeDevice", t.synchronize) && look_up(library, "aclrtGetMemInfo", t.memory);
   look_up(library, "aclrtGetVersion", t.version);
   look_up(library, "aclrtGetSocName", t.soc_name);
   look_up(library, "aclGetRecentErrMsg", t.recent_error);
   if (t.init) t.file = file_of(reinterpret_cast<const void*>(t.init));
   found.ok = whole;
-  if (!whole) found.why_not = str(t.file.empty() ? "libascendcl.so" : t.file, " lacks functions of the ACL interface: it is no runtime of CANN");
+  if (!whole)
+    found.why_not = str(t.file.empty() ? "libascendcl.so" : t.file,
+                        " lacks functions of the ACL interface: it is no runtime of CANN");
   return found;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the vendor's runtime (libascendcl) that Apus calls, looked up at run time: no header, nothing linked.
+// The functions of the vendor's runtime (libascendcl) that Apus calls, looked up at run time: no header, nothing
+// linked.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@ struct Acl {
   int (*device_count)(uint32_t* count) = nullptr;
   int (*set_device)(int32_t device) = nullptr;
   int (*get_device)(int32_t* device) = nullptr;
-  int (*synchronize)() = nullptr;                                      // the current device
+  int (*synchronize)() = nullptr;                                       // the current device
   int (*memory)(int attribute, size_t* free, size_t* total) = nullptr;  // of the current device
   int (*version)(int32_t* major, int32_t* minor, int32_t* patch) = nullptr;
   const char* (*soc_name)() = nullptr;

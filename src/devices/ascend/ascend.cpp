@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Ascend NPU as a device: found at run time, through the vendor's runtime (acl.h) and torch_npu (backend.h). Guards,
-// streams and events are c10's generic ones.
+// The Ascend NPU as a device: found at run time, through the vendor's runtime (acl.h) and torch_npu (backend.h).
+// Guards, streams and events are c10's generic ones.
 #include <ATen/core/Generator.h>
 #include <c10/core/DeviceGuard.h>
 
@@ -60,7 +60,8 @@ class AscendKind final : public DeviceKind {
   void reset_peak(int index) override {
     if (backend_ && backend_->python) run_python(str("import torch\ntorch.npu.reset_peak_memory_stats(", index, ")"));
   }
-  void release_cached() override {  // the self-built library has no function for it that is reachable without its headers
+  void release_cached()
+      override {  // the self-built library has no function for it that is reachable without its headers
     if (backend_ && backend_->python) run_python("import torch\ntorch.npu.empty_cache()");
   }
   void synchronize(int index) const override {
@@ -68,9 +69,12 @@ class AscendKind final : public DeviceKind {
     if (!backend_ || !runtime) return;
     const c10::DeviceGuard here(c10::Device(type(), static_cast<c10::DeviceIndex>(index)));
     // torch_npu's own way first: it also waits for the queue of launches it keeps on the host.
-    if (backend_->synchronize_device) backend_->synchronize_device(true);
-    else if (backend_->synchronize) backend_->synchronize(index);
-    else runtime->synchronize();
+    if (backend_->synchronize_device)
+      backend_->synchronize_device(true);
+    else if (backend_->synchronize)
+      backend_->synchronize(index);
+    else
+      runtime->synchronize();
   }
   void seed(uint64_t seed) override {
     if (backend_ && backend_->generator) {
@@ -96,7 +100,8 @@ class AscendKind final : public DeviceKind {
     int32_t major = 0, minor = 0, patch = 0;
     const bool known = runtime->version && runtime->version(&major, &minor, &patch) == 0;
     const std::string back_end = !library_place().file.empty() ? library_place().file : pip_place().python.torch_npu;
-    return str("torch_npu at ", back_end, ", ", known ? str("ACL ", major, ".", minor, ".", patch, " at ") : "ACL at ", runtime->file);
+    return str("torch_npu at ", back_end, ", ", known ? str("ACL ", major, ".", minor, ".", patch, " at ") : "ACL at ",
+               runtime->file);
   }
   std::unique_ptr<Comm> connect(const Rendezvous& rendezvous, std::vector<int> ranks) const override {
     return ranks.size() <= 1 ? lone_comm() : hccl_connect(rendezvous, ranks);
@@ -108,7 +113,8 @@ class AscendKind final : public DeviceKind {
     CurrentDevice(const Acl& runtime, int index) : acl(runtime) {
       known = acl.get_device(&before) == 0;
       const int code = acl.set_device(index);
-      require(code == 0, Fault::Device, "device npu:", index, " cannot be used: aclrtSetDevice failed with ", code, ": ", said(acl));
+      require(code == 0, Fault::Device, "device npu:", index, " cannot be used: aclrtSetDevice failed with ", code,
+              ": ", said(acl));
     }
     ~CurrentDevice() {
       if (known) acl.set_device(before);
@@ -136,11 +142,14 @@ class AscendKind final : public DeviceKind {
       runtime->init(nullptr);
       code = runtime->device_count(&count);
     }
-    if (code != 0) return str("aclrtGetDeviceCount failed with ", code, ": ", said(*runtime), " (is the driver loaded? `npu-smi info`)");
+    if (code != 0)
+      return str("aclrtGetDeviceCount failed with ", code, ": ", said(*runtime),
+                 " (is the driver loaded? `npu-smi info`)");
     if (count == 0) return "CANN sees no device: is ASCEND_RT_VISIBLE_DEVICES right, and are /dev/davinci* there?";
     count_ = static_cast<int>(count);
     if (library_place().file.empty() && pip_place().python.torch_npu.empty())
-      return str("CANN and ", count, " devices are here, torch_npu is not. Tried:", library_place().notes, pip_place().notes);
+      return str("CANN and ", count, " devices are here, torch_npu is not. Tried:", library_place().notes,
+                 pip_place().notes);
     return "";
   }
 

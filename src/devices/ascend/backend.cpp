@@ -37,8 +37,10 @@ LibraryPlace find_library() {
   }
   std::istringstream folders(environment("LD_LIBRARY_PATH") + ":/usr/local/libtorch_npu/lib");
   for (std::string folder; std::getline(folders, folder, ':');)
-    if (!folder.empty() && fs::exists(fs::path(folder) / kLibrary, code)) return {fs::path(folder) / kLibrary, place.notes};
-  place.notes += str("\n  no self-built ", kLibrary, " in APUS_TORCH_NPU, LD_LIBRARY_PATH or /usr/local/libtorch_npu/lib");
+    if (!folder.empty() && fs::exists(fs::path(folder) / kLibrary, code))
+      return {fs::path(folder) / kLibrary, place.notes};
+  place.notes +=
+      str("\n  no self-built ", kLibrary, " in APUS_TORCH_NPU, LD_LIBRARY_PATH or /usr/local/libtorch_npu/lib");
   return place;
 }
 
@@ -49,21 +51,24 @@ PipPlace find_python() {
   if (!ask_python(executable, place.python, &why))
     place.notes = str("\n  no Python: ", why, " (APUS_PYTHON names one)");
   else if (place.python.torch_npu.empty())
-    place.notes = str("\n  the Python '", executable, "' has no torch_npu (pip install torch_npu; APUS_PYTHON names another Python)");
+    place.notes = str("\n  the Python '", executable,
+                      "' has no torch_npu (pip install torch_npu; APUS_PYTHON names another Python)");
   return place;
 }
 
-// pip's torch_npu works with the very libtorch that Python's torch loads: a second one in the process would not know it.
+// pip's torch_npu works with the very libtorch that Python's torch loads: a second one in the process would not know
+// it.
 void check_same_libtorch(const PythonPlace& place) {
   const std::string mine = file_of(reinterpret_cast<const void*>(&c10::impl::device_guard_impl_registry));
   const fs::path theirs = fs::path(place.torch) / "lib" / "libc10.so";
   std::error_code code;
-  require(fs::equivalent(mine, theirs, code), Fault::Device, "Apus was built with the libtorch of ", mine, ", and torch_npu of '", place.executable, "' needs that of ",
-          theirs.string(), ": build again with -DTorch_DIR=", place.torch, "/share/cmake/Torch");
+  require(fs::equivalent(mine, theirs, code), Fault::Device, "Apus was built with the libtorch of ", mine,
+          ", and torch_npu of '", place.executable, "' needs that of ", theirs.string(),
+          ": build again with -DTorch_DIR=", place.torch, "/share/cmake/Torch");
 }
 
-// Importing makes the back end known; init() starts the runtime where an interpreter is at hand. A torch with CUDA refuses a
-// second accelerator while it is imported, hence the stand-in.
+// Importing makes the back end known; init() starts the runtime where an interpreter is at hand. A torch with CUDA
+// refuses a second accelerator while it is imported, hence the stand-in.
 constexpr const char* kImport = R"(
 os.environ['TORCH_DEVICE_BACKEND_AUTOLOAD'] = '0'
 import torch
@@ -82,7 +87,8 @@ bool open_self_built(const std::string& file, int index, std::string* notes) {
   std::string why;
   void* library = open_library(file, &why);
   if (!library) {
-    *notes += str("\n  ", file, " does not load: ", why, why.find("Py") == std::string::npos ? "" : " (it is pip's build: it needs Python)");
+    *notes += str("\n  ", file, " does not load: ", why,
+                  why.find("Py") == std::string::npos ? "" : " (it is pip's build: it needs Python)");
     return false;
   }
   void (*init)(c10::DeviceIndex) = nullptr;
@@ -101,10 +107,14 @@ bool open_self_built(const std::string& file, int index, std::string* notes) {
 
 void check_round_trip(const Backend& backend, int index) {
   const auto type = c10::DeviceType::PrivateUse1;
-  require(c10::impl::hasDeviceGuardImpl(type), Fault::Device, backend.file, " is loaded, and has not registered its device with libtorch");
+  require(c10::impl::hasDeviceGuardImpl(type), Fault::Device, backend.file,
+          " is loaded, and has not registered its device with libtorch");
   const auto* guard = c10::impl::getDeviceGuardImpl(type);
-  require(guard->deviceCount() > 0, Fault::Device, backend.file, " sees no device: is ASCEND_RT_VISIBLE_DEVICES right, and are /dev/davinci* there?");
-  const at::Tensor host = at::ones({2}), there = at::empty({2}, host.options().device(c10::Device(type, static_cast<c10::DeviceIndex>(index))));
+  require(guard->deviceCount() > 0, Fault::Device, backend.file,
+          " sees no device: is ASCEND_RT_VISIBLE_DEVICES right, and are /dev/davinci* there?");
+  const at::Tensor host = at::ones({2}),
+                   there =
+                       at::empty({2}, host.options().device(c10::Device(type, static_cast<c10::DeviceIndex>(index))));
   there.copy_(host);
   const float sum = there.add(there).sum().item<float>();
   require(sum == 4, Fault::Device, "the first computation on device ", index, " is wrong: 1 + 1 + 1 + 1 gave ", sum);
@@ -119,7 +129,8 @@ void open_pip(const PipPlace& place, int index, const std::string& tried) {
   try {
     run_python(code);
   } catch (const Error& e) {
-    fail(Fault::Device, "torch_npu of '", place.python.executable, "' does not start: ", e.what(), "\nTried before:", tried);
+    fail(Fault::Device, "torch_npu of '", place.python.executable, "' does not start: ", e.what(),
+         "\nTried before:", tried);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch_npu, the vendor's back end of the tensor library, found and opened at run time. It comes as two libraries of the
-// same name: the self-built one starts by a C++ call (init_npu); pip's lacks that call and needs a Python interpreter in
-// the process. Nothing is compiled against either.
+// torch_npu, the vendor's back end of the tensor library, found and opened at run time. It comes as two libraries of
+// the same name: the self-built one starts by a C++ call (init_npu); pip's lacks that call and needs a Python
+// interpreter in the process. Nothing is compiled against either.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -30,11 +30,12 @@ struct Backend {
   bool python = false;
   int8_t (*device_count)() = nullptr;
   void (*synchronize)(int64_t device) = nullptr;
-  int (*synchronize_device)(bool check) = nullptr;  // of the current device
+  int (*synchronize_device)(bool check) = nullptr;    // of the current device
   const void* (*generator)(int8_t device) = nullptr;  // const at::Generator&, the default one
 };
 
-// Opens it once for the process, `index` being the first device it touches. Throws Fault::Device with all that was tried.
+// Opens it once for the process, `index` being the first device it touches. Throws Fault::Device with all that was
+// tried.
 const Backend& open_backend(int index);
 
 }  // namespace apus::ascend

@@ -17,8 +17,8 @@ struct Remembered {
   uint32_t version = 0;
   std::vector<int64_t> values;
   bool is(const at::Tensor& t, uint32_t v) const {
-    return tensor.defined() && tensor.storage().unsafeGetStorageImpl() == t.storage().unsafeGetStorageImpl() && tensor.storage_offset() == t.storage_offset() &&
-           tensor.numel() == t.numel() && version == v;
+    return tensor.defined() && tensor.storage().unsafeGetStorageImpl() == t.storage().unsafeGetStorageImpl() &&
+           tensor.storage_offset() == t.storage_offset() && tensor.numel() == t.numel() && version == v;
   }
 };
 

@@ -8,8 +8,9 @@
 
 namespace apus::ascend {
 
-// Cumulative lengths [S + 1] on a device, as host numbers. Copying waits for the device, and every layer of a step asks for
-// the same tensor: the last few are remembered (per thread, with the tensor kept alive so that its address stays its own).
+// Cumulative lengths [S + 1] on a device, as host numbers. Copying waits for the device, and every layer of a step asks
+// for the same tensor: the last few are remembered (per thread, with the tensor kept alive so that its address stays
+// its own).
 std::vector<int64_t> host_lengths(const at::Tensor& cu);
 
 // [2048, 2048] bool, true above the diagonal: what the vendor's compressed causal modes want whatever the length.
@@ -21,7 +22,7 @@ struct Extent {
 };
 Extent extent(const std::vector<int64_t>& cumulative);
 
-constexpr int64_t kUnlimited = 2147483647;                                // of pre_tokens and next_tokens
+constexpr int64_t kUnlimited = 2147483647;                       // of pre_tokens and next_tokens
 constexpr int64_t kDense = 0, kCausalToTheRight = 3, kBand = 4;  // sparse_mode
 
 }  // namespace apus::ascend

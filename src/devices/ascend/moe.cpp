@@ -40,15 +40,16 @@ struct Sorted {
 // rows [M, K] times weight [E, K, N], each row with its expert's matrix.
 at::Tensor grouped(const at::Tensor& rows, const at::Tensor& weight_EKN, const at::Tensor& ends) {
   static const VendorOp op("npu::npu_grouped_matmul");
-  const auto out = op({std::vector<at::Tensor>{rows}, std::vector<at::Tensor>{weight_EKN}}, {{"group_list", ends}, {"split_item", 2}, {"group_type", 0}, {"group_list_type", 0}});
+  const auto out = op({std::vector<at::Tensor>{rows}, std::vector<at::Tensor>{weight_EKN}},
+                      {{"group_list", ends}, {"split_item", 2}, {"group_type", 0}, {"group_list_type", 0}});
   return out[0].toTensorVector()[0];
 }
 
 // a' b per expert: a [M, K], b [M, N] -> [E, K, N].
 at::Tensor grouped_outer(const at::Tensor& a, const at::Tensor& b, const at::Tensor& ends) {
   static const VendorOp op("npu::npu_grouped_matmul");
-  const auto out =
-      op({std::vector<at::Tensor>{a.t()}, std::vector<at::Tensor>{b}}, {{"group_list", ends}, {"split_item", 3}, {"group_type", 2}, {"group_list_type", 0}});
+  const auto out = op({std::vector<at::Tensor>{a.t()}, std::vector<at::Tensor>{b}},
+                      {{"group_list", ends}, {"split_item", 3}, {"group_type", 2}, {"group_list_type", 0}});
   return out[0].toTensorVector()[0];
 }
 
@@ -58,26 +59,30 @@ at::Tensor activated(const at::Tensor& both) {
 }
 
 using Ffn = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&);
-using FfnBackward = Quad(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, std::array<bool, 4>);
+using FfnBackward = Quad(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                         const at::Tensor&, std::array<bool, 4>);
 
-at::Tensor ffn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& expert, const at::Tensor& gate_up, const at::Tensor& down) {
+at::Tensor ffn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& expert, const at::Tensor& gate_up,
+               const at::Tensor& down) {
   if (x.size(0) == 0) {
     static const auto reference = ops::handle<Ffn>("apus::moe_ffn");
     return ops::call_reference(reference, x, weight, expert, gate_up, down);
   }
   static const VendorOp unpermute("npu::npu_moe_token_unpermute");
   const Sorted s(x, expert, gate_up.size(0));
-  const at::Tensor y = grouped(activated(grouped(s.rows, gate_up.transpose(1, 2), s.ends)), down.transpose(1, 2), s.ends);
+  const at::Tensor y =
+      grouped(activated(grouped(s.rows, gate_up.transpose(1, 2), s.ends)), down.transpose(1, 2), s.ends);
   return tensor(unpermute({y, s.order, weight.to(x.scalar_type())})[0]);
 }
 
-Quad ffn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& expert, const at::Tensor& gate_up,
-                  const at::Tensor& down, std::array<bool, 4> need) {
+Quad ffn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& expert,
+                  const at::Tensor& gate_up, const at::Tensor& down, std::array<bool, 4> need) {
   if (x.size(0) == 0) {
     static const auto reference = ops::handle<FfnBackward>("apus::moe_ffn_backward");
     return ops::call_reference(reference, grad, x, weight, expert, gate_up, down, need);
   }
-  static const VendorOp unpermute("npu::npu_moe_token_unpermute_grad"), permute("npu::npu_moe_token_permute_grad"), swiglu("npu::npu_swiglu_backward");
+  static const VendorOp unpermute("npu::npu_moe_token_unpermute_grad"), permute("npu::npu_moe_token_permute_grad"),
+      swiglu("npu::npu_swiglu_backward");
   const Sorted s(x, expert, gate_up.size(0));
   const at::Tensor both = grouped(s.rows, gate_up.transpose(1, 2), s.ends), a = activated(both);
   const at::Tensor y = grouped(a, down.transpose(1, 2), s.ends);
@@ -97,10 +102,13 @@ Quad ffn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor&
 }  // namespace
 
 std::vector<NativeOp> moe_ops() {
-  const std::vector<std::string> forward{"npu::npu_grouped_matmul", "npu::npu_moe_token_permute", "npu::npu_moe_token_unpermute", "npu::npu_swiglu"};
+  const std::vector<std::string> forward{"npu::npu_grouped_matmul", "npu::npu_moe_token_permute",
+                                         "npu::npu_moe_token_unpermute", "npu::npu_swiglu"};
   std::vector<std::string> backward = forward;
-  backward.insert(backward.end(), {"npu::npu_moe_token_permute_grad", "npu::npu_moe_token_unpermute_grad", "npu::npu_swiglu_backward"});
-  return {native<route>("route_topk", {"npu::npu_moe_gating_top_k_softmax"}), native<ffn>("moe_ffn", forward), native<ffn_backward>("moe_ffn_backward", backward)};
+  backward.insert(backward.end(),
+                  {"npu::npu_moe_token_permute_grad", "npu::npu_moe_token_unpermute_grad", "npu::npu_swiglu_backward"});
+  return {native<route>("route_topk", {"npu::npu_moe_gating_top_k_softmax"}), native<ffn>("moe_ffn", forward),
+          native<ffn_backward>("moe_ffn_backward", backward)};
 }
 
 }  // namespace apus::ascend

@@ -30,7 +30,8 @@ Pair backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& wei
   return {tensor(out[0]), need_weight ? tensor(out[1]).to(weight.scalar_type()) : at::Tensor()};
 }
 
-Pair add_backward(const OptionalTensor& grad_sum, const at::Tensor& grad_y, const at::Tensor& sum, const at::Tensor& weight, double eps, bool need_weight) {
+Pair add_backward(const OptionalTensor& grad_sum, const at::Tensor& grad_y, const at::Tensor& sum,
+                  const at::Tensor& weight, double eps, bool need_weight) {
   auto [dx, dweight] = backward(grad_y, sum, weight, eps, need_weight);
   return {grad_sum.has_value() ? dx + *grad_sum : dx, dweight};
 }
@@ -39,8 +40,9 @@ Pair add_backward(const OptionalTensor& grad_sum, const at::Tensor& grad_y, cons
 
 std::vector<NativeOp> norm_ops() {
   const std::vector<std::string> both{"npu::npu_rms_norm", "npu::npu_rms_norm_backward"};
-  return {native<rms_norm>("rms_norm", {"npu::npu_rms_norm"}), native<add_rms_norm>("add_rms_norm", {"npu::npu_add_rms_norm"}),
-          native<backward>("rms_norm_backward", both), native<add_backward>("add_rms_norm_backward", both)};
+  return {native<rms_norm>("rms_norm", {"npu::npu_rms_norm"}),
+          native<add_rms_norm>("add_rms_norm", {"npu::npu_add_rms_norm"}), native<backward>("rms_norm_backward", both),
+          native<add_backward>("add_rms_norm_backward", both)};
 }
 
 }  // namespace apus::ascend

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/ascend/ops.h"
-#include "devices/vendor_op.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -9,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/nearest.h"
+#include "devices/vendor_op.h"
 
 namespace apus::ascend {
 
@@ -24,11 +24,15 @@ bool left_to_reference(const std::string& op) {
 
 std::map<std::string, std::string> register_all() {
   // Kept for the life of the process: it removes its kernels when it goes.
-  static auto* library = new torch::Library(torch::Library::IMPL, "apus", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  static auto* library =
+      new torch::Library(torch::Library::IMPL, "apus", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   std::map<std::string, std::string> done;
-  for (const auto& group : {norm_ops(), pointwise_ops(), attention_ops(), paged_attention_ops(), moe_ops(), optimizer_ops()})
+  for (const auto& group :
+       {norm_ops(), pointwise_ops(), attention_ops(), paged_attention_ops(), moe_ops(), optimizer_ops()})
     for (const NativeOp& n : group) {
-      const bool all = std::all_of(n.vendor.begin(), n.vendor.end(), [](const std::string& name) { return VendorOp(name).present(c10::DispatchKey::PrivateUse1); });
+      const bool all = std::all_of(n.vendor.begin(), n.vendor.end(), [](const std::string& name) {
+        return VendorOp(name).present(c10::DispatchKey::PrivateUse1);
+      });
       if (!all || done.count(n.op) || left_to_reference(n.op)) continue;
       n.add(*library, n.op);
       std::vector<std::string> plain;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of our operators the vendor's library does natively. Kernels are registered when the device is opened, each only if
-// the installed library has the operators it calls: the reference runs the others. APUS_REFERENCE_OPS (names of our
-// operators with commas between, or "all") leaves some to the reference although the vendor has them.
+// Which of our operators the vendor's library does natively. Kernels are registered when the device is opened, each
+// only if the installed library has the operators it calls: the reference runs the others. APUS_REFERENCE_OPS (names of
+// our operators with commas between, or "all") leaves some to the reference although the vendor has them.
 #pragma once
 
 #include <torch/library.h>
@@ -19,7 +19,8 @@ struct NativeOp {
 
 template <auto kernel>
 NativeOp native(std::string op, std::vector<std::string> vendor) {
-  return {std::move(op), std::move(vendor), [](torch::Library& library, const std::string& name) { library.impl(name.c_str(), kernel); }};
+  return {std::move(op), std::move(vendor),
+          [](torch::Library& library, const std::string& name) { library.impl(name.c_str(), kernel); }};
 }
 
 std::vector<NativeOp> norm_ops();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over the paged cache by npu_fused_infer_attention_score. Layout TND takes heads of 128 only; for others a step
-// of single tokens is BSND as it lies, and mixed lengths are padded to BSND.
+// Attention over the paged cache by npu_fused_infer_attention_score. Layout TND takes heads of 128 only; for others a
+// step of single tokens is BSND as it lies, and mixed lengths are padded to BSND.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
@@ -16,8 +16,8 @@ namespace apus::ascend {
 
 namespace {
 
-using Paged = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t,
-                         double, bool, int64_t);
+using Paged = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                         const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
 
 std::vector<int64_t> each(const std::vector<int64_t>& cumulative) {
   std::vector<int64_t> out;
@@ -36,7 +36,9 @@ bool takes(const at::Tensor& q, const at::Tensor& v_cache, const Lengths& n, boo
   const int64_t block = v_cache.size(1), head = q.size(2);
   if (q.scalar_type() != at::kHalf && q.scalar_type() != at::kBFloat16) return false;
   if (v_cache.scalar_type() != q.scalar_type() || v_cache.size(3) != head || head % 16 != 0 || head > 512) return false;
-  if (n.q.empty() || n.q.size() > 4096 || *std::min_element(n.q.begin(), n.q.end()) == 0 || *std::min_element(n.k.begin(), n.k.end()) == 0) return false;
+  if (n.q.empty() || n.q.size() > 4096 || *std::min_element(n.q.begin(), n.q.end()) == 0 ||
+      *std::min_element(n.k.begin(), n.k.end()) == 0)
+    return false;
   for (size_t s = 0; s < n.q.size(); ++s)
     if (n.q[s] > n.k[s]) return false;
   const int64_t most = *std::max_element(n.k.begin(), n.k.end());
@@ -61,8 +63,9 @@ Padding padding(const Lengths& n, at::Device device) {
   return {at::tensor(in, at::kLong).to(device), at::tensor(out, at::kLong).to(device)};
 }
 
-at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q, const at::Tensor& cu_k,
-                 const at::Tensor& block_table, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
+at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
+                 const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q, int64_t max_k, double scale,
+                 bool causal, int64_t window) {
   const std::vector<int64_t> host_q = host_lengths(cu_q);
   Lengths n{host_q, each(host_q), each(host_lengths(cu_k))};
   const Extent e = extent(host_q);
@@ -71,10 +74,13 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
   const bool tnd = head == 128;
   if (!takes(q, v_cache, n, tnd, causal, window)) {
     static const auto reference = ops::handle<Paged>("apus::paged_attention");
-    return ops::call_reference(reference, q, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, scale, causal, window);
+    return ops::call_reference(reference, q, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, scale, causal,
+                               window);
   }
   static const VendorOp op("npu::npu_fused_infer_attention_score");
-  const auto rows = [](const at::Tensor& cache) { return cache.view({cache.size(0), cache.size(1), -1}); };  // [B, P, K * H]
+  const auto rows = [](const at::Tensor& cache) {
+    return cache.view({cache.size(0), cache.size(1), -1});
+  };  // [B, P, K * H]
   VendorOp::Named named{{"block_table", block_table.to(at::kInt).contiguous()},
                         {"actual_seq_lengths_kv", n.k},
                         {"num_heads", heads},
@@ -87,7 +93,9 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
     named.emplace_back("atten_mask", causal_mask(q.device()));
   }
   named.emplace_back("actual_seq_lengths", tnd ? std::vector<int64_t>(host_q.begin() + 1, host_q.end()) : n.q);
-  const auto attend = [&](const at::Tensor& query) { return tensor(op({query, rows(k_cache), rows(v_cache)}, named)[0]); };
+  const auto attend = [&](const at::Tensor& query) {
+    return tensor(op({query, rows(k_cache), rows(v_cache)}, named)[0]);
+  };
   if (tnd) return attend(q.contiguous());
   if (n.equal) return attend(q.contiguous().view({sequences, n.longest, heads, head})).reshape({-1, heads, head});
   const Padding pad = padding(n, q.device());
@@ -97,6 +105,8 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
 
 }  // namespace
 
-std::vector<NativeOp> paged_attention_ops() { return {native<paged>("paged_attention", {"npu::npu_fused_infer_attention_score"})}; }
+std::vector<NativeOp> paged_attention_ops() {
+  return {native<paged>("paged_attention", {"npu::npu_fused_infer_attention_score"})};
+}
 
 }  // namespace apus::ascend

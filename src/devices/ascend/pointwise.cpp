@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding and swiglu by the vendor's operators; linear layers grouped so that swiglu finds its inputs side by side.
+// Rotary embedding and swiglu by the vendor's operators; linear layers grouped so that swiglu finds its inputs side by
+// side.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
@@ -14,8 +15,8 @@ namespace {
 
 using Pair = std::tuple<at::Tensor, at::Tensor>;
 
-// x [T, heads, H] as the operator's layout BSND with one sequence; it turns whole heads only, so a head's unrotated rest is
-// cut off and put back.
+// x [T, heads, H] as the operator's layout BSND with one sequence; it turns whole heads only, so a head's unrotated
+// rest is cut off and put back.
 at::Tensor turned(const at::Tensor& x_TNH, const at::Tensor& cos_1T1H, const at::Tensor& sin_1T1H) {
   static const VendorOp op("npu::npu_rotary_mul");
   const int64_t turning = cos_1T1H.size(-1), rest = x_TNH.size(-1) - turning;
@@ -25,15 +26,19 @@ at::Tensor turned(const at::Tensor& x_TNH, const at::Tensor& cos_1T1H, const at:
 }
 
 Pair rope(const at::Tensor& q, const at::Tensor& k, const at::Tensor& cos, const at::Tensor& sin, bool inverse) {
-  const auto whole = [&](const at::Tensor& t) { return at::cat({t, t}, -1).to(q.scalar_type()).view({1, t.size(0), 1, 2 * t.size(1)}); };
+  const auto whole = [&](const at::Tensor& t) {
+    return at::cat({t, t}, -1).to(q.scalar_type()).view({1, t.size(0), 1, 2 * t.size(1)});
+  };
   const at::Tensor c = whole(cos), s = whole(inverse ? -sin : sin);
   return {turned(q, c, s), turned(k, c, s)};
 }
 
 // [gate | up] along the last dimension: as it lies when both are halves of one product, else copied together.
 at::Tensor joined(const at::Tensor& gate, const at::Tensor& up) {
-  const bool side_by_side = gate.dim() == 2 && gate.strides() == up.strides() && gate.stride(1) == 1 && gate.storage().data_ptr().get() == up.storage().data_ptr().get() &&
-                            gate.storage_offset() + gate.size(1) == up.storage_offset() && gate.stride(0) >= 2 * gate.size(1);
+  const bool side_by_side = gate.dim() == 2 && gate.strides() == up.strides() && gate.stride(1) == 1 &&
+                            gate.storage().data_ptr().get() == up.storage().data_ptr().get() &&
+                            gate.storage_offset() + gate.size(1) == up.storage_offset() &&
+                            gate.stride(0) >= 2 * gate.size(1);
   if (!side_by_side) return at::cat({gate, up}, -1);
   return gate.as_strided({gate.size(0), 2 * gate.size(1)}, gate.strides(), gate.storage_offset());
 }
@@ -50,17 +55,20 @@ Pair swiglu_backward(const at::Tensor& grad, const at::Tensor& gate, const at::T
   return {both.narrow(-1, 0, f), both.narrow(-1, f, f)};
 }
 
-// A packed weight is the weight itself: what is gained is that neighbouring layers (q, k, v; gate, up) become one product.
+// A packed weight is the weight itself: what is gained is that neighbouring layers (q, k, v; gate, up) become one
+// product.
 at::Tensor pack_linear(const at::Tensor& weight) { return weight.detach(); }
 
-at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const OptionalTensor& bias, int64_t) { return at::linear(x, packed, bias); }
+at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const OptionalTensor& bias, int64_t) {
+  return at::linear(x, packed, bias);
+}
 
 }  // namespace
 
 std::vector<NativeOp> pointwise_ops() {
   return {native<rope>("rope", {"npu::npu_rotary_mul"}), native<swiglu>("swiglu", {"npu::npu_swiglu"}),
-          native<swiglu_backward>("swiglu_backward", {"npu::npu_swiglu_backward"}), native<pack_linear>("pack_linear", {}),
-          native<packed_linear>("packed_linear", {})};
+          native<swiglu_backward>("swiglu_backward", {"npu::npu_swiglu_backward"}),
+          native<pack_linear>("pack_linear", {}), native<packed_linear>("packed_linear", {})};
 }
 
 }  // namespace apus::ascend

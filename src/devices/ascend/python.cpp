@@ -49,7 +49,7 @@ Interpreter& interpreter() {
   return the;
 }
 
-constexpr const char* kPathVariable = "APUS_PYTHON_PATH";     // in: sys.path
+constexpr const char* kPathVariable = "APUS_PYTHON_PATH";      // in: sys.path
 constexpr const char* kAnswerVariable = "APUS_PYTHON_ANSWER";  // out: os.environ writes through to the process
 constexpr const char* kErrorVariable = "APUS_PYTHON_ERROR";
 
@@ -72,7 +72,12 @@ void set_program_name(void* library, const PythonPlace& place) {  // so that it 
 bool ask_python(const std::string& executable, PythonPlace& place, std::string* why_not) {
   const std::string command = quoted(executable) + " -c " + quoted(kQuestions) + " 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
-  place = {.executable = executable, .base_executable = executable, .libraries = {}, .path = {}, .torch = {}, .torch_npu = {}};
+  place = {.executable = executable,
+           .base_executable = executable,
+           .libraries = {},
+           .path = {},
+           .torch = {},
+           .torch_npu = {}};
   std::string all;
   char buffer[4096];
   while (pipe && all.size() < (1u << 20)) {
@@ -85,11 +90,16 @@ bool ask_python(const std::string& executable, PythonPlace& place, std::string* 
     const size_t tab = line.find('\t');
     if (tab == std::string::npos) continue;
     const std::string name = line.substr(0, tab), value = line.substr(tab + 1);
-    if (name == "base") place.base_executable = value;
-    else if (name == "library") place.libraries.push_back(value);
-    else if (name == "path") place.path.push_back(value);
-    else if (name == "torch") place.torch = value;
-    else if (name == "torch_npu") place.torch_npu = value;
+    if (name == "base")
+      place.base_executable = value;
+    else if (name == "library")
+      place.libraries.push_back(value);
+    else if (name == "path")
+      place.path.push_back(value);
+    else if (name == "torch")
+      place.torch = value;
+    else if (name == "torch_npu")
+      place.torch_npu = value;
   }
   if (place.path.empty()) *why_not = str("'", executable, "' does not run");
   return !place.path.empty();
@@ -105,13 +115,16 @@ void start_python(const PythonPlace& place) {
     if (library) break;
     reasons += str("\n  ", why);
   }
-  require(library, Fault::Device, "the library of ", place.executable, " does not open, so that torch_npu cannot run inside Apus:", reasons,
+  require(library, Fault::Device, "the library of ", place.executable,
+          " does not open, so that torch_npu cannot run inside Apus:", reasons,
           "\nInstall it (Debian: libpython3-dev; conda has it), or name another Python by APUS_PYTHON");
   Interpreter found;
-  require(look_up(library, "Py_InitializeEx", found.initialize) && look_up(library, "PyEval_SaveThread", found.save_thread) &&
-              look_up(library, "PyGILState_Ensure", found.ensure) && look_up(library, "PyGILState_Release", found.release) &&
-              look_up(library, "PyRun_SimpleString", found.run),
-          Fault::Device, "the library of ", place.executable, " is no CPython: functions of its C interface are missing");
+  require(
+      look_up(library, "Py_InitializeEx", found.initialize) &&
+          look_up(library, "PyEval_SaveThread", found.save_thread) &&
+          look_up(library, "PyGILState_Ensure", found.ensure) &&
+          look_up(library, "PyGILState_Release", found.release) && look_up(library, "PyRun_SimpleString", found.run),
+      Fault::Device, "the library of ", place.executable, " is no CPython: functions of its C interface are missing");
   set_program_name(library, place);
   std::string path;
   for (const std::string& entry : place.path) path += (path.empty() ? "" : ":") + entry;
@@ -119,15 +132,17 @@ void start_python(const PythonPlace& place) {
   found.initialize(/*signals=*/0);
   found.save_thread();
   python = found;
-  run_python(str("import os, sys\nsys.argv = ['apus']\nsys.path[:] = os.environ.pop('", kPathVariable, "').split(':')"));
+  run_python(
+      str("import os, sys\nsys.argv = ['apus']\nsys.path[:] = os.environ.pop('", kPathVariable, "').split(':')"));
 }
 
 std::string run_python(const std::string& statements) {
   const Interpreter& python = interpreter();
   require(python.run, Fault::Bug, "no Python runs in this process");
-  const std::string code = str("def _apus():\n    import os\n    answer = ''\n", indented(statements), "    os.environ['", kAnswerVariable,
-                               "'] = str(answer)\ntry:\n    _apus()\nexcept BaseException as error:\n    import os\n    os.environ['", kErrorVariable,
-                               "'] = type(error).__name__ + ': ' + str(error)\n");
+  const std::string code =
+      str("def _apus():\n    import os\n    answer = ''\n", indented(statements), "    os.environ['", kAnswerVariable,
+          "'] = str(answer)\ntry:\n    _apus()\nexcept BaseException as error:\n    import os\n    os.environ['",
+          kErrorVariable, "'] = type(error).__name__ + ': ' + str(error)\n");
   ::unsetenv(kAnswerVariable), ::unsetenv(kErrorVariable);
   const int state = python.ensure();
   const int status = python.run(code.c_str());

@@ -14,9 +14,11 @@ namespace {
 
 using Pair = std::tuple<at::Tensor, at::Tensor>;
 using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
-using Backward = Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                        const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
+using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                     int64_t, int64_t, double, bool, int64_t);
+using Backward = Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                        const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool,
+                        int64_t);
 
 const VendorOp& flash() {
   static const VendorOp op("aten::_flash_attention_forward");
@@ -29,7 +31,8 @@ const VendorOp& flash_backward() {
 
 bool usable() {
   const auto key = c10::DispatchKey::CUDA;
-  return flash().present(key) && flash_backward().present(key) && flash().takes("window_size_left") && flash_backward().takes("window_size_left");
+  return flash().present(key) && flash_backward().present(key) && flash().takes("window_size_left") &&
+         flash_backward().takes("window_size_left");
 }
 
 bool takes(const at::Tensor& q, const at::Tensor& v, bool causal, int64_t window) {
@@ -44,26 +47,29 @@ VendorOp::Named arguments(double scale, int64_t window) {
 }
 
 // The second result is the operator's own log-sum-exp, in a layout of its version: only the gradient reads it.
-Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q, const at::Tensor& cu_k, int64_t max_q, int64_t max_k,
-             double scale, bool causal, int64_t window) {
+Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
+             const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
   if (!takes(q, v, causal, window)) {
     static const auto reference = ops::handle<Forward>("apus::attention");
     return ops::call_reference(reference, q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window);
   }
-  const auto out = flash()({q.contiguous(), k.contiguous(), v.contiguous(), cu_q, cu_k, max_q, max_k, /*dropout_p=*/0.0, causal, /*return_debug_mask=*/false},
+  const auto out = flash()({q.contiguous(), k.contiguous(), v.contiguous(), cu_q, cu_k, max_q, max_k, /*dropout_p=*/0.0,
+                            causal, /*return_debug_mask=*/false},
                            arguments(scale, window));
   return {tensor(out[0]), tensor(out[1])};
 }
 
-Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& out, const at::Tensor& lse,
-                const at::Tensor& cu_q, const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
+Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                const at::Tensor& out, const at::Tensor& lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
+                int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
   if (!takes(q, v, causal, window)) {
     static const auto reference = ops::handle<Backward>("apus::attention_backward");
     return ops::call_reference(reference, grad, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, window);
   }
-  const at::Tensor no_dropout = at::zeros({2}, cu_q.options().dtype(at::kLong));  // the random state, which nothing draws from
-  const auto d = flash_backward()({grad.contiguous(), q.contiguous(), k.contiguous(), v.contiguous(), out, lse, cu_q, cu_k, max_q, max_k, /*dropout_p=*/0.0,
-                                   causal, no_dropout, no_dropout},
+  const at::Tensor no_dropout =
+      at::zeros({2}, cu_q.options().dtype(at::kLong));  // the random state, which nothing draws from
+  const auto d = flash_backward()({grad.contiguous(), q.contiguous(), k.contiguous(), v.contiguous(), out, lse, cu_q,
+                                   cu_k, max_q, max_k, /*dropout_p=*/0.0, causal, no_dropout, no_dropout},
                                   arguments(scale, window));
   return {tensor(d[0]), tensor(d[1]), tensor(d[2])};
 }

@@ -28,7 +28,9 @@ class CudaKind final : public DeviceKind {
   std::string visibility_env() const override { return "CUDA_VISIBLE_DEVICES"; }
   bool available(std::string* why_not) override {
     if (count() > 0) return true;  // device_count() throws nothing: 0 when the driver is absent or too old
-    *why_not = "libtorch sees no GPU: is the driver loaded (nvidia-smi), new enough for this CUDA, and CUDA_VISIBLE_DEVICES right?";
+    *why_not =
+        "libtorch sees no GPU: is the driver loaded (nvidia-smi), new enough for this CUDA, and CUDA_VISIBLE_DEVICES "
+        "right?";
     return false;
   }
   void open(int index) override {
@@ -43,7 +45,9 @@ class CudaKind final : public DeviceKind {
     cuda::register_ops();
   }
   int count() const override { return c10::cuda::device_count(); }
-  std::string label(int index) const override { return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name; }
+  std::string label(int index) const override {
+    return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name;
+  }
   Memory memory(int index) const override {
     const c10::cuda::CUDAGuard here(static_cast<c10::DeviceIndex>(index));
     size_t free = 0, total = 0;
@@ -52,9 +56,12 @@ class CudaKind final : public DeviceKind {
     const auto& allocated = stats.allocated_bytes[0];  // 0: all pools together
     const auto& reserved = stats.reserved_bytes[0];
     // What the allocator holds and no tensor uses is free for us.
-    return {static_cast<int64_t>(total), static_cast<int64_t>(free) + reserved.current - allocated.current, reserved.peak};
+    return {static_cast<int64_t>(total), static_cast<int64_t>(free) + reserved.current - allocated.current,
+            reserved.peak};
   }
-  void reset_peak(int index) override { c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(index)); }
+  void reset_peak(int index) override {
+    c10::cuda::CUDACachingAllocator::resetPeakStats(static_cast<c10::DeviceIndex>(index));
+  }
   void release_cached() override { c10::cuda::CUDACachingAllocator::emptyCache(); }
   void synchronize(int index) const override {
     const c10::cuda::CUDAGuard here(static_cast<c10::DeviceIndex>(index));
@@ -62,7 +69,8 @@ class CudaKind final : public DeviceKind {
   }
   void seed(uint64_t seed) override {
     for (int i = 0; i < count(); ++i) {
-      at::Generator generator = at::globalContext().defaultGenerator(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(i)));
+      at::Generator generator =
+          at::globalContext().defaultGenerator(c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(i)));
       const std::lock_guard<std::mutex> lock(generator.mutex());
       generator.set_current_seed(seed);
     }
@@ -73,10 +81,12 @@ class CudaKind final : public DeviceKind {
   }
   std::string native_op(const std::string& op) const override { return cuda::vendor_name(op); }
   std::string library_version() const override {
-    return str("libtorch ", torch_version(), ", CUDA ", CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10, ", driver ", cuda::nvml_driver_version());
+    return str("libtorch ", torch_version(), ", CUDA ", CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10,
+               ", driver ", cuda::nvml_driver_version());
   }
   std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const override {
-    require(ranks.size() <= 1, Fault::Comm, "a group of ", ranks.size(), " processes on cuda needs NCCL, which this build lacks");
+    require(ranks.size() <= 1, Fault::Comm, "a group of ", ranks.size(),
+            " processes on cuda needs NCCL, which this build lacks");
     return lone_comm();
   }
   std::vector<Status> status() const override { return cuda::nvml_status(); }

@@ -47,8 +47,8 @@ const Nvml& nvml() {
       if (library) function = reinterpret_cast<std::decay_t<decltype(function)>>(::dlsym(library, symbol));
       return function != nullptr;
     };
-    t.usable = find("nvmlInit_v2", t.init) && find("nvmlDeviceGetCount_v2", t.count) && find("nvmlDeviceGetHandleByIndex_v2", t.by_index) &&
-               find("nvmlDeviceGetName", t.name) && t.init() == 0;
+    t.usable = find("nvmlInit_v2", t.init) && find("nvmlDeviceGetCount_v2", t.count) &&
+               find("nvmlDeviceGetHandleByIndex_v2", t.by_index) && find("nvmlDeviceGetName", t.name) && t.init() == 0;
     find("nvmlSystemGetDriverVersion", t.driver);
     find("nvmlDeviceGetPowerUsage", t.power);
     find("nvmlDeviceGetTemperature", t.temperature);
@@ -95,12 +95,18 @@ std::string path_between(Device a, Device b) {
   unsigned level = 0;
   if (!nvml().ancestor || nvml().ancestor(a, b, &level) != 0) return "?";
   switch (level) {  // nvmlGpuTopologyLevel_t
-    case 0: return "PIX";
-    case 10: return "PIX";
-    case 20: return "PXB";
-    case 30: return "PHB";
-    case 40: return "NODE";
-    default: return "SYS";
+    case 0:
+      return "PIX";
+    case 10:
+      return "PIX";
+    case 20:
+      return "PXB";
+    case 30:
+      return "PHB";
+    case 40:
+      return "NODE";
+    default:
+      return "SYS";
   }
 }
 
@@ -148,7 +154,7 @@ Topology nvml_topology() {
     }
     t.cpu_affinity.emplace_back();
   }
-  t.legend = {{"NV#", "that many NVLinks"}, {"PIX", "one PCIe bridge"},          {"PXB", "several PCIe bridges"},
+  t.legend = {{"NV#", "that many NVLinks"},        {"PIX", "one PCIe bridge"},     {"PXB", "several PCIe bridges"},
               {"PHB", "a CPU's PCIe host bridge"}, {"NODE", "within a NUMA node"}, {"SYS", "between NUMA nodes"}};
   return t;
 }
