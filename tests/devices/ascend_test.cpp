@@ -54,7 +54,9 @@ TEST_F(Npu, RunsTheVendorsOperators) {
                           op.op.rfind("attention", 0) == 0 || op.op == "paged_attention" || op.op == "route_topk" || op.op.rfind("moe_ffn", 0) == 0 ||
                           op.op == "adamw" || op.op == "pack_linear" || op.op == "packed_linear";
     EXPECT_EQ(op.native, expected) << op.op;
-    if (op.op == "attention") EXPECT_EQ(op.by, "npu_fusion_attention + npu_fusion_attention_grad");
+    if (op.op == "attention") {
+      EXPECT_EQ(op.by, "npu_fusion_attention + npu_fusion_attention_grad");
+    }
   }
 }
 
@@ -67,7 +69,7 @@ TEST_F(Npu, ExhaustedMemoryIsExplained) {
     EXPECT_EQ(error.at.fault, Fault::Device);
     const std::string what = error.what();
     EXPECT_NE(what.find("out of memory on npu:0: 80.00 GiB more were asked for"), std::string::npos) << what;
-    EXPECT_NE(what.find("of 64.00 GiB are free. Lower --this."), std::string::npos) << what;
+    EXPECT_NE(what.find("of 64.00 GiB were free. Lower --this."), std::string::npos) << what;
     EXPECT_EQ(std::string(explained(e, "Lower --that.").what()).find("out of memory on npu: 80.00 GiB"), 0u);
   }
 }

@@ -179,6 +179,8 @@ TEST(Noise, DropsTheShareAskedForInEveryType) {
     EXPECT_NEAR(kept.to(at::kFloat).mean().item<double>(), 0.95, 0.002);
     EXPECT_EQ(dropped(at::ones({3}).to(type), 0.0, 1).to(at::kFloat).sum().item<double>(), 3);
   }
+  // f16 takes the path of devices, by tensor operators: the same mask, whatever the device.
+  EXPECT_TRUE(dropped(at::ones({501, 333}).to(at::kHalf), 0.05, 42).to(at::kFloat).equal(dropped(at::ones({501, 333}), 0.05, 42)));
   // No pattern along the rows: every column loses its share.
   const at::Tensor columns = dropped(at::ones({2000, 64}), 0.2, 9).mean(0);
   EXPECT_GT(columns.min().item<double>(), 0.75);

@@ -20,6 +20,7 @@ rows() {
 }
 infer() { "$apus" infer --model "$work/model" --device "$1" --val_dataset "$work/rows.jsonl" --result_path "$work/$2.jsonl" --max_new_tokens 4 --temperature 0 2>"$work/said"; }
 
+export APUS_SIM_MEMORY=${APUS_SIM_MEMORY:-1000000000}  # the cache takes what is free, and this is the host's memory
 case $case in
 infer)  # the same tokens as on the processor
   model float32 && rows

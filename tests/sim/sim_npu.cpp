@@ -9,6 +9,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
@@ -25,12 +26,15 @@ constexpr auto kSim = c10::DeviceType::PrivateUse1;
 [[noreturn]] void out_of_memory(size_t wanted, int device) {
   size_t free = 0, total = 0;
   aclrtGetMemInfo(1, &free, &total);
+  const auto size = [](size_t bytes) {  // as the library writes sizes
+    const double mib = static_cast<double>(bytes) / (1 << 20);
+    char out[32];
+    std::snprintf(out, sizeof out, "%.2f %s", mib < 1024 ? mib : mib / 1024, mib < 1024 ? "MiB" : "GiB");
+    return std::string(out);
+  };
   std::ostringstream text;
-  const auto gib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
-  text.precision(2);
-  text << std::fixed << "NPU out of memory. Tried to allocate " << gib(wanted) << " GiB (NPU " << device << "; " << gib(total) << " GiB total capacity; "
-       << gib(total - free) << " GiB already allocated; " << gib(total - free) << " GiB current active; " << gib(free) << " GiB free; "
-       << gib(total - free) << " GiB reserved in total by PyTorch)";
+  text << "NPU out of memory. Tried to allocate " << size(wanted) << " (NPU " << device << "; " << size(total) << " total capacity; " << size(total - free)
+       << " already allocated; " << size(total - free) << " current active; " << size(free) << " free; " << size(total - free) << " reserved in total by PyTorch)";
   throw c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text.str());
 }
 

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "devices/ascend/ops.h"
-#include "devices/ascend/vendor_op.h"
+#include "devices/vendor_op.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 
@@ -57,7 +57,14 @@ at::Tensor activated(const at::Tensor& both) {
   return tensor(op({both, -1})[0]);
 }
 
+using Ffn = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&);
+using FfnBackward = Quad(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, std::array<bool, 4>);
+
 at::Tensor ffn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& expert, const at::Tensor& gate_up, const at::Tensor& down) {
+  if (x.size(0) == 0) {
+    static const auto reference = ops::handle<Ffn>("apus::moe_ffn");
+    return ops::call_reference(reference, x, weight, expert, gate_up, down);
+  }
   static const VendorOp unpermute("npu::npu_moe_token_unpermute");
   const Sorted s(x, expert, gate_up.size(0));
   const at::Tensor y = grouped(activated(grouped(s.rows, gate_up.transpose(1, 2), s.ends)), down.transpose(1, 2), s.ends);
@@ -66,6 +73,10 @@ at::Tensor ffn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
 
 Quad ffn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& expert, const at::Tensor& gate_up,
                   const at::Tensor& down, std::array<bool, 4> need) {
+  if (x.size(0) == 0) {
+    static const auto reference = ops::handle<FfnBackward>("apus::moe_ffn_backward");
+    return ops::call_reference(reference, grad, x, weight, expert, gate_up, down, need);
+  }
   static const VendorOp unpermute("npu::npu_moe_token_unpermute_grad"), permute("npu::npu_moe_token_permute_grad"), swiglu("npu::npu_swiglu_backward");
   const Sorted s(x, expert, gate_up.size(0));
   const at::Tensor both = grouped(s.rows, gate_up.transpose(1, 2), s.ends), a = activated(both);

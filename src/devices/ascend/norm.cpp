@@ -3,7 +3,7 @@
 #include <ATen/TensorOperators.h>
 
 #include "devices/ascend/ops.h"
-#include "devices/ascend/vendor_op.h"
+#include "devices/vendor_op.h"
 #include "tensor/compat.h"
 
 namespace apus::ascend {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/ascend/ops.h"
+#include "devices/vendor_op.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +9,6 @@
 
 #include "base/log.h"
 #include "base/nearest.h"
-#include "devices/ascend/vendor_op.h"
 
 namespace apus::ascend {
 
@@ -28,7 +28,7 @@ std::map<std::string, std::string> register_all() {
   std::map<std::string, std::string> done;
   for (const auto& group : {norm_ops(), pointwise_ops(), attention_ops(), paged_attention_ops(), moe_ops(), optimizer_ops()})
     for (const NativeOp& n : group) {
-      const bool all = std::all_of(n.vendor.begin(), n.vendor.end(), [](const std::string& name) { return VendorOp(name).present(); });
+      const bool all = std::all_of(n.vendor.begin(), n.vendor.end(), [](const std::string& name) { return VendorOp(name).present(c10::DispatchKey::PrivateUse1); });
       if (!all || done.count(n.op) || left_to_reference(n.op)) continue;
       n.add(*library, n.op);
       std::vector<std::string> plain;

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "devices/ascend/ops.h"
-#include "devices/ascend/vendor_op.h"
+#include "devices/vendor_op.h"
 #include "ops/op.h"
 
 namespace apus::ascend {

@@ -9,7 +9,7 @@
 
 #include "devices/ascend/lengths.h"
 #include "devices/ascend/ops.h"
-#include "devices/ascend/vendor_op.h"
+#include "devices/vendor_op.h"
 #include "ops/op.h"
 
 namespace apus::ascend {

@@ -5,7 +5,7 @@
 #include <ATen/ops/linear.h>
 
 #include "devices/ascend/ops.h"
-#include "devices/ascend/vendor_op.h"
+#include "devices/vendor_op.h"
 #include "ops/op.h"
 
 namespace apus::ascend {

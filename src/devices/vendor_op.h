@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator of the vendor's library, called by name through the dispatcher. Its argument list differs between versions of
-// the library: what is not given here takes the default of the schema that the installed version has registered.
+// An operator of a vendor's library (or of libtorch itself, where signatures change), called by name through the dispatcher.
+// Argument lists differ between versions: what is not given here takes the default of the schema that is registered.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,14 +11,15 @@
 #include <utility>
 #include <vector>
 
-namespace apus::ascend {
+namespace apus {
 
 class VendorOp {
  public:
   using Named = std::vector<std::pair<std::string, c10::IValue>>;
 
   explicit VendorOp(const std::string& name);  // "npu::npu_rms_norm", or with an overload "npu::npu_apply_adam_w.out"
-  bool present() const;                        // registered, and with a kernel for the device
+  bool present(c10::DispatchKey device) const;  // registered, and with a kernel for this device
+  bool takes(const std::string& argument) const;
   std::vector<c10::IValue> operator()(std::vector<c10::IValue> first, const Named& named = {}) const;
 
  private:
@@ -28,4 +29,4 @@ class VendorOp {
 
 inline const at::Tensor& tensor(const c10::IValue& value) { return value.toTensor(); }
 
-}  // namespace apus::ascend
+}  // namespace apus
