@@ -245,7 +245,8 @@ class Launcher {
     const auto code = codes_.find(f.local_rank);
     Log::of().status("");
     if (f.fault) {
-      log_error(str("rank ", rank, ": ", f.text));
+      const std::string name = str("rank ", rank);
+      log_error(f.text.rfind(name + " ", 0) == 0 ? f.text : name + ": " + f.text);
     } else if (WIFSIGNALED(f.status)) {
       const int signal = WTERMSIG(f.status);
       log_error(str("rank ", rank, " was ended by signal ", signal, " (", ::strsignal(signal), ")",

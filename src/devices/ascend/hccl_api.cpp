@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -54,12 +55,6 @@ HcclApi open_api() {
 const HcclApi& hccl_api() {
   static const HcclApi api = open_api();
   return api;
-}
-
-const std::vector<std::string>& hccl_symbols() {
-  static const std::vector<std::string> names = {"HcclGetRootInfo", "HcclCommInitRootInfo", "HcclCommDestroy", "HcclAllReduce", "HcclAllGather",
-                                                 "HcclReduceScatter", "HcclBroadcast", "HcclAlltoAllV", "HcclSend", "HcclRecv"};
-  return names;
 }
 
 CommConfig make_comm_config(const HcclApi& api, const std::string& name) {

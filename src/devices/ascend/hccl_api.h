@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace apus::ascend {
 
@@ -53,9 +52,6 @@ struct HcclApi {
 
 // Opened once. Throws Fault::Comm naming the library, the file it came from and the symbols it lacks.
 const HcclApi& hccl_api();
-
-// The symbols that are needed, for a look without opening a communicator.
-const std::vector<std::string>& hccl_symbols();
 
 // What stands for "as the library or the environment decides" in `config`.
 CommConfig make_comm_config(const HcclApi& api, const std::string& name);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "devices/cuda/nccl.h"
 #include "devices/cuda/nvml.h"
 #include "devices/cuda/ops.h"
 #include "tensor/compat.h"
@@ -84,10 +85,8 @@ class CudaKind final : public DeviceKind {
     return str("libtorch ", torch_version(), ", CUDA ", CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10,
                ", driver ", cuda::nvml_driver_version());
   }
-  std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const override {
-    require(ranks.size() <= 1, Fault::Comm, "a group of ", ranks.size(),
-            " processes on cuda needs NCCL, which this build lacks");
-    return lone_comm();
+  std::unique_ptr<Comm> connect(const Rendezvous& rendezvous, std::vector<int> ranks) const override {
+    return ranks.size() <= 1 ? lone_comm() : cuda::nccl_connect(rendezvous, ranks);
   }
   std::vector<Status> status() const override { return cuda::nvml_status(); }
   Topology topology() const override { return cuda::nvml_topology(); }
