@@ -100,6 +100,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     std::fputs((json_text(table.json(), 2) + "\n").c_str(), stdout);
     return 0;
   }
+  instance->fetch();
   if (const auto plan = read_launch(process_environment())) {
     std::vector<std::string> argv = {program, command.info.name};
     argv.insert(argv.end(), arguments.begin(), arguments.end());

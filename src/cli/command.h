@@ -5,8 +5,8 @@
 //   const RegisterCommand<InferOptions> command({.name = "infer", .group = "Run", .summary = "...", .examples = {...}}, run); }
 //
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's args.json,
-// read files that options name) and `check() const` (rules across options, throwing Fault::Usage). Both run before any
-// device is opened or model is read. A command that can run as several processes has `ranks_dir() const`: the folder for
+// read files that options name), `check() const` (rules across options, throwing Fault::Usage) and `fetch()` (download what is
+// named by a hub's id). All run, in this order, before any device is opened or model is read. A command that can run as several processes has `ranks_dir() const`: the folder for
 // the output of all but the first.
 #pragma once
 
@@ -35,7 +35,7 @@ struct Command {
   struct Instance {
     OptionTable table;
     std::function<void(OptionTable&)> resolve;
-    std::function<void()> check;
+    std::function<void()> check, fetch;
     std::function<std::filesystem::path()> ranks_dir;  // empty: one process
     std::function<int()> run;
   };
@@ -56,6 +56,9 @@ struct RegisterCommand {
       };
       instance->check = [options] {
         if constexpr (requires { options->check(); }) options->check();
+      };
+      instance->fetch = [options] {
+        if constexpr (requires { options->fetch(); }) options->fetch();
       };
       if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
       instance->run = [options, run] { return run(*options); };

@@ -76,7 +76,7 @@ void DeployOptions::resolve(OptionTable& v) {
     const auto folder = std::filesystem::absolute(model).lexically_normal();
     served_model_name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
   }
-  ModelOptions::resolve();
+  HubFlags::resolve();
 }
 
 void DeployOptions::check() const {

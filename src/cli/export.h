@@ -8,7 +8,7 @@
 namespace apus {
 
 struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
-  std::string model;  // empty: the adapter's base_model_name_or_path; a hub's id until resolve()
+  std::string model;  // empty: the adapter's base_model_name_or_path; a hub's id until fetch()
   std::vector<std::string> adapters;
   std::vector<double> adapter_weights;  // empty: 1 each
   std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset
@@ -19,6 +19,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void fetch() { model = fetched_model(model); }
 
  private:
   void check_merge() const;

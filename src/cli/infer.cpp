@@ -51,7 +51,7 @@ std::vector<std::string> kept_rows(const std::filesystem::path& checkpoint) {
 
 void InferOptions::resolve(OptionTable& v) {
   AdapterOptions::resolve(v, *this);
-  ModelOptions::resolve();
+  HubFlags::resolve();
   TemplateOptions::resolve(v);
   if (load_data_args && val_dataset.empty()) val_dataset = kept_rows(adapters.empty() ? model : adapters.front());
   if (infer_backend == "transformers") infer_backend = "pt";

@@ -14,7 +14,7 @@
 namespace apus {
 
 struct TokenizeOptions : HubFlags, RunOptions {
-  std::string tokenizer;                // folder of a checkpoint, or a tokenizer.json; a hub's id until resolve()
+  std::string tokenizer;                // folder of a checkpoint, or a tokenizer.json; a hub's id until fetch()
   std::string chat_template;            // a Jinja file, or the template itself; empty: the checkpoint's
   std::vector<std::string> dataset;
   std::string result_path;
@@ -25,6 +25,9 @@ struct TokenizeOptions : HubFlags, RunOptions {
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void fetch() {
+    if (!tokenizer.empty()) tokenizer = fetched_model(tokenizer, /*weights=*/false);
+  }
 };
 
 // One row in, one object out. A row that cannot be done gives {"error"}; only what concerns every row throws.
