@@ -101,6 +101,7 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     std::fputs((json_text(table.json(), 2) + "\n").c_str(), stdout);
     return 0;
   }
+  instance->fetch();
   if (instance->is_dry()) {
     Rehearsal rehearsal(command.info.name);
     instance->rehearse(rehearsal);

@@ -5,10 +5,10 @@
 //   const RegisterCommand<InferOptions> command({.name = "infer", .group = "Run", .summary = "...", .examples = {...}}, run); }
 //
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's args.json,
-// read files that options name) and `check() const` (rules across options, throwing Fault::Usage). Both run before any
-// device is opened or model is read. A command that can run as several processes has `ranks_dir() const`: the folder for
-// the output of all but the first. `rehearse(Rehearsal&) const` is what --dry_run true does instead of running
-// (cli/rehearsal.h).
+// read files that options name), `check() const` (rules across options, throwing Fault::Usage) and `fetch()` (download what
+// is named by a hub's id). All run, in this order, before any device is opened or model is read. A command that can run as
+// several processes has `ranks_dir() const`: the folder for the output of all but the first. `rehearse(Rehearsal&) const`
+// is what --dry_run true does instead of running (cli/rehearsal.h).
 #pragma once
 
 #include <filesystem>
@@ -38,7 +38,7 @@ struct Command {
   struct Instance {
     OptionTable table;
     std::function<void(OptionTable&)> resolve;
-    std::function<void()> check;
+    std::function<void()> check, fetch;
     std::function<std::filesystem::path()> ranks_dir;  // empty: one process
     std::function<int()> run;
     std::function<bool()> is_dry;
@@ -61,6 +61,9 @@ struct RegisterCommand {
       };
       instance->check = [options] {
         if constexpr (requires { options->check(); }) options->check();
+      };
+      instance->fetch = [options] {
+        if constexpr (requires { options->fetch(); }) options->fetch();
       };
       if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
       instance->run = [options, run] { return run(*options); };

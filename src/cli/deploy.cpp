@@ -90,7 +90,7 @@ void DeployOptions::resolve(OptionTable& v) {
     const auto folder = std::filesystem::absolute(model).lexically_normal();
     served_model_name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
   }
-  if (!upstream()) ModelOptions::resolve();  // there it may be a name that the other program knows
+  HubFlags::resolve();
   TemplateOptions::resolve(v);
   if (infer_backend == "transformers") infer_backend = "pt";
   if (!api_key)

@@ -36,6 +36,9 @@ struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, Generation
   void resolve(OptionTable& v);
   void check() const;
   bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
+  void fetch() {
+    if (!upstream()) ModelOptions::fetch();  // there the model's name is the other server's business
+  }
   void rehearse(Rehearsal& r) const;
 };
 

@@ -50,8 +50,9 @@ void ExportOptions::resolve(OptionTable& v) {
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
   if (adapters.empty()) {
     if (model.empty()) return;
-    if (output_dir.empty()) output_dir = fs::path(model).lexically_normal().string() + "-cached_dataset";
-    model = fetched_model(model);
+    const fs::path from = fs::path(model).lexically_normal();
+    const bool here = fs::is_directory(from);  // else a hub's: owner/name
+    if (output_dir.empty()) output_dir = (here ? from : from.filename()).string() + "-cached_dataset";
     return;
   }
   const fs::path first = fs::path(adapters[0]).lexically_normal();
@@ -63,7 +64,6 @@ void ExportOptions::resolve(OptionTable& v) {
       model = config["base_model_name_or_path"].get<std::string>();
     if (!fs::exists(model) && fs::exists(first / model)) model = (first / model).lexically_normal();
   }
-  if (!model.empty()) model = fetched_model(model);
   std::string name = first.string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   if (output_dir.empty()) output_dir = name + "-merged";
@@ -75,7 +75,7 @@ void ExportOptions::check() const {
                      : "what shall be exported? --merge_lora true folds --adapters into the model; --to_cached_dataset "
                        "true encodes --dataset");
   if (merge_lora) return check_merge();
-  require(!model.empty() && fs::is_directory(model), Fault::Usage,
+  require(is_model(model), Fault::Usage,
           "--model is needed: the checkpoint whose tokenizer and chat template the rows are encoded with");
   require(!dataset.empty(), Fault::Usage, "--dataset is needed: files, folders or hub ids of the rows to encode");
   require(!streaming, Fault::Usage, "--streaming true: a cached dataset is written as a whole");
@@ -91,13 +91,13 @@ void ExportOptions::check_merge() const {
     require(fs::exists(fs::path(dir) / "adapter_config.json"), Fault::Usage, "--adapters ", dir,
             " is no adapter: it holds no adapter_config.json",
             fs::exists(fs::path(dir) / "config.json") ? ". It is a whole model: give it with --model" : "");
-  require(!model.empty() && fs::is_directory(model), Fault::Usage, "the base model '", model,
+  require(is_model(model), Fault::Usage, "the base model '", model,
           "' is not a folder here; give it with --model");
   require(adapter_weights.empty() || adapter_weights.size() == adapters.size(), Fault::Usage,
           "--adapter_weights needs one number for each of the ", adapters.size(), " adapters");
   require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir,
           " is there already; choose another, or give --exist_ok true to replace it");
-  require(!fs::exists(output_dir) || !fs::equivalent(output_dir, model), Fault::Usage, "--output_dir ", output_dir,
+  require(!fs::exists(output_dir) || !fs::exists(model) || !fs::equivalent(output_dir, model), Fault::Usage, "--output_dir ", output_dir,
           " is the base itself");
 }
 

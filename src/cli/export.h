@@ -10,7 +10,7 @@ namespace apus {
 class Rehearsal;  // cli/rehearsal.h
 
 struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
-  std::string model;  // empty: the adapter's base_model_name_or_path; a hub's id until resolve()
+  std::string model;  // empty: the adapter's base_model_name_or_path; a hub's id until fetch()
   std::vector<std::string> adapters;
   std::vector<double> adapter_weights;  // empty: 1 each
   std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset
@@ -22,6 +22,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   void resolve(OptionTable& v);
   void check() const;
   void rehearse(Rehearsal& r) const;
+  void fetch() { model = fetched_model(model); }
 
  private:
   void check_merge() const;

@@ -70,7 +70,7 @@ void check_client(const InferOptions& o) {
 
 void InferOptions::resolve(OptionTable& v) {
   AdapterOptions::resolve(v, *this);
-  if (!client()) ModelOptions::resolve();  // there it is a name of the server's
+  HubFlags::resolve();
   TemplateOptions::resolve(v);
   if (load_data_args && val_dataset.empty()) val_dataset = kept_rows(adapters.empty() ? model : adapters.front());
   if (infer_backend == "transformers") infer_backend = "pt";

@@ -30,6 +30,9 @@ struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationO
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void fetch() {
+    if (!client()) ModelOptions::fetch();  // there the model's name is the other server's business
+  }
   void rehearse(Rehearsal& r) const;
 };
 

@@ -35,6 +35,11 @@ void HubFlags::resolve() {
   if (value == "1" || value == "true" || value == "True" || value == "TRUE") use_hf = true;
 }
 
+bool HubFlags::is_model(const std::string& text) {
+  std::error_code code;
+  return std::filesystem::is_directory(text, code) || (is_repo_id(text) && !std::filesystem::exists(text, code));
+}
+
 std::string HubFlags::fetched_model(const std::string& model, bool weights) const {
   HubOptions hub = HubOptions::from_environment(use_hf ? HubKind::HuggingFace : HubKind::ModelScope);
   if (hub_token) hub.token = *hub_token;
@@ -64,16 +69,12 @@ void ModelOptions::fields(OptionTable& v) {
   v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
 }
 
-void ModelOptions::resolve() {
-  HubFlags::resolve();
-  if (!model.empty()) model = fetched_model(model);
-}
+void ModelOptions::fetch() { model = fetched_model(model); }
 
 void ModelOptions::check() const {
   require(!model.empty(), Fault::Usage, "--model is needed: the folder of a checkpoint, or a hub's id");
-  std::error_code code;
-  require(std::filesystem::is_directory(model, code), Fault::Usage, "--model ", model, " is not a folder here",
-          is_file(model) ? "; give the folder that holds the file" : "");
+  require(is_model(model), Fault::Usage, "--model ", model, " is not a folder here",
+          is_file(model) ? "; give the folder that holds the file" : ", and no hub id (owner/name) either");
 }
 
 void AdapterOptions::fields(OptionTable& v) {
@@ -92,8 +93,10 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
   if (load_args && !made_by.parent_path().empty() && is_file(made_by.string())) {
     const Json args = Json::parse(text_of_file(made_by.string()), nullptr, /*allow_exceptions=*/false);
     require(args.is_object(), Fault::Usage, made_by.string(), " holds no JSON object; --load_args false does without it");
-    for (const char* key : {"model", "model_type", "torch_dtype", "max_model_len", "chat_template", "template", "system", "use_chat_template", "enable_thinking"}) {
-      const bool of_base = std::string(key) == "model" || std::string(key) == "torch_dtype";
+    for (const char* key : {"model", "model_type", "torch_dtype", "max_model_len", "chat_template", "template", "system",
+                            "use_chat_template", "enable_thinking", "use_hf", "model_revision"}) {
+      const std::string name = key;
+      const bool of_base = name == "model" || name == "torch_dtype" || name == "use_hf" || name == "model_revision";
       if (args.contains(key) && !args[key].is_null() && !v.given(key) && !(of_base && adapters.empty())) v.set(key, args[key]);
     }
   }

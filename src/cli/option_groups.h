@@ -19,20 +19,21 @@ struct HubFlags {
   std::optional<std::string> model_revision;  // branch, tag or commit
   void fields(OptionTable& v);
   void resolve();  // reads USE_HF
+  static bool is_model(const std::string& text);  // a folder here, or a hub's id
   // `model` as a folder here: a local one as it is, a hub's id ("owner/name") downloaded into that hub's cache.
   std::string fetched_model(const std::string& model, bool weights = true) const;
 };
 
 struct ModelOptions : HubFlags {
-  std::string model;                       // folder of the checkpoint; a hub's id until resolve()
+  std::string model;                       // folder of the checkpoint; a hub's id until fetch()
   std::optional<std::string> model_type;   // overrides config.json's
   std::optional<std::string> torch_dtype;  // float32 | bfloat16 | float16; absent: config.json's
   std::optional<int64_t> max_model_len;    // absent: max_position_embeddings
   std::string device = "auto";
   std::string task_type = "causal_lm";
   void fields(OptionTable& v);
-  void resolve();  // brings a hub's model to this machine
   void check() const;
+  void fetch();  // brings a hub's model to this machine
 };
 
 // A LoRA adapter on the model, and what the run that made it wrote down.

@@ -28,7 +28,7 @@ void ScoreOptions::fields(OptionTable& v) {
 
 void ScoreOptions::resolve(OptionTable& v) {
   AdapterOptions::resolve(v, *this);
-  ModelOptions::resolve();
+  HubFlags::resolve();
   TemplateOptions::resolve(v);
 }
 

@@ -61,7 +61,7 @@ void take_saved_args(SftOptions& o, OptionTable& v) {
                                                 "model_type",        "torch_dtype",     "max_model_len",
                                                 "chat_template",     "system",          "truncation_strategy",
                                                 "use_chat_template", "response_prefix", "chat_template_kwargs",
-                                                "enable_thinking"};
+                                                "enable_thinking",     "use_hf",          "model_revision"};
   const std::vector<std::string> data_flags = {"dataset",
                                                "val_dataset",
                                                "cached_dataset",
@@ -95,7 +95,7 @@ void take_saved_args(SftOptions& o, OptionTable& v) {
 void SftOptions::resolve(OptionTable& v) {
   if (load_args || load_data_args) take_saved_args(*this, v);
   model_name = model;
-  ModelOptions::resolve();
+  HubFlags::resolve();
   TemplateOptions::resolve(v);
   TrainOptions::resolve(v);
   all = v.json();

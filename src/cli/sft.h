@@ -20,7 +20,7 @@ struct SftOptions : ModelOptions,
                     RunOptions {
   SftOptions();
   std::string command = "sft";
-  std::string model_name;   // as --model was given, for the run's folder
+  std::string model_name;   // as --model was given: the run's folder is named after it
   Json all;                 // every option and its value, for args.json
   std::string config_file;  // copied beside it
 

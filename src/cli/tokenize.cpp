@@ -64,7 +64,6 @@ void TokenizeOptions::fields(OptionTable& v) {
 
 void TokenizeOptions::resolve(OptionTable&) {
   HubFlags::resolve();
-  if (!tokenizer.empty()) tokenizer = fetched_model(tokenizer, /*weights=*/false);
   if (!chat_template.empty() && chat_template.find('{') == std::string::npos) chat_template = read_file(chat_template, 16 << 20);
 }
 

@@ -16,7 +16,7 @@ namespace apus {
 class Rehearsal;  // cli/rehearsal.h
 
 struct TokenizeOptions : HubFlags, RunOptions {
-  std::string tokenizer;                // folder of a checkpoint, or a tokenizer.json; a hub's id until resolve()
+  std::string tokenizer;                // folder of a checkpoint, or a tokenizer.json; a hub's id until fetch()
   std::string chat_template;            // a Jinja file, or the template itself; empty: the checkpoint's
   std::vector<std::string> dataset;
   std::string result_path;
@@ -28,6 +28,9 @@ struct TokenizeOptions : HubFlags, RunOptions {
   void resolve(OptionTable& v);
   void check() const;
   void rehearse(Rehearsal& r) const;
+  void fetch() {
+    if (!tokenizer.empty()) tokenizer = fetched_model(tokenizer, /*weights=*/false);
+  }
 };
 
 // One row in, one object out. A row that cannot be done gives {"error"}; only what concerns every row throws.

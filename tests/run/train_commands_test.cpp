@@ -51,6 +51,7 @@ class TrainCommands : public ::testing::Test {
     table.parse(arguments);
     options.resolve(table);
     options.check();
+    if constexpr (requires { options.fetch(); }) options.fetch();
     return options;
   }
   static std::vector<std::string> sft_words(const std::string& out, std::vector<std::string> more) {
@@ -139,15 +140,18 @@ TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   fs::create_directories(dir() / "rows/more");
   fs::copy_file(island() / "questions.jsonl", dir() / "rows/questions.jsonl");
   put("datasets", "island/questions", {dir() / "rows/questions.jsonl"});
-  ::setenv("HF_ENDPOINT", hub.url().c_str(), 1), ::setenv("HF_HUB_CACHE", (dir() / "hub").c_str(), 1);
+  ::setenv("HF_ENDPOINT", hub.url().c_str(), 1), ::setenv("HF_HUB_CACHE", (dir() / "hub_cache").c_str(), 1);
 
   std::vector<std::string> words = sft_words("hub", {"--dataset", "island/questions#9", "--use_hf", "true", "--hub_token", "secret"});
   words[1] = "island/tiny";
   const auto options = parsed<SftOptions>(words);
-  EXPECT_EQ(fs::path(options.model), dir() / "hub/models--island--tiny/snapshots" / kCommit);
+  EXPECT_EQ(fs::path(options.model), dir() / "hub_cache/models--island--tiny/snapshots" / kCommit);
   ASSERT_EQ(apus_run_command("sft", &options), 0);
   EXPECT_NE(lines(dir() / "hub/logging.jsonl").back()["train_dataset"].get<std::string>().find("size=9"), std::string::npos);
-  EXPECT_EQ(read_file(dir() / "hub/args.json", 1 << 20).find("secret"), std::string::npos);
+  const std::string args = read_file(dir() / "hub/args.json", 1 << 20);
+  EXPECT_EQ(args.find("secret"), std::string::npos);
+  EXPECT_EQ(Json::parse(args)["model"], "island/tiny");
+  EXPECT_EQ(parsed<InferOptions>({"--adapters", (dir() / "hub/checkpoint-2").string()}).model, options.model);  // by the id of args.json
   bool with_token = false;
   for (const std::string& request : hub.requests()) with_token = with_token || request.find("auth=Bearer secret") != std::string::npos;
   EXPECT_TRUE(with_token);
