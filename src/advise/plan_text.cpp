@@ -87,8 +87,12 @@ std::string changes_text(const Plan& p) {
   if (p.changes.empty())
     return "No change of flags that is known here makes it fit: a smaller model, or larger devices.\n";
   std::string out = str("The cheapest change that makes it fit (", gib(p.changed_peak), " GiB):\n");
-  for (const Change& c : p.changes) out += str("  ", c.flags, "\n      ", c.meaning, "\n");
-  return out;
+  bool shares = false;
+  for (const Change& c : p.changes) {
+    out += str("  ", c.flags, "\n      ", c.meaning, "\n");
+    shares |= c.flags.find("--deepspeed") != std::string::npos;
+  }
+  return shares ? out + "Sharing is a prediction: apus sft of this version trains data parallel only.\n" : out;
 }
 
 }  // namespace

@@ -138,6 +138,8 @@ PlanSpec plan_spec(const PlanOptions& o) {
   spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
   if (spec.inference) return spec;
   spec.train.zero = zero_stage(o);
+  if (spec.train.zero > 0 && o.stack == "apus")
+    spec.assumptions.push_back("sharing over devices as zero defines it; apus sft of this version trains data parallel only");
   if (o.of == "rlhf") add_alignment(o, spec), spec.command = "rlhf " + o.rlhf_type;
   spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens * spec.row_copies);
   return spec;

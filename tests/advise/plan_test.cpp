@@ -153,7 +153,9 @@ TEST(Plan, SearchListsWhatFitsFastestFirst) {
   for (size_t i = 0; i < all.size(); ++i) {
     EXPECT_LE(all[i].peak, s.device.memory);
     EXPECT_EQ(all[i].rows * all[i].accumulation, 16);
-    if (i > 0) EXPECT_LE(all[i].tokens_per_second, 1.02 * all[i - 1].tokens_per_second);
+    if (i > 0) {
+      EXPECT_LE(all[i].tokens_per_second, 1.02 * all[i - 1].tokens_per_second);
+    }
   }
   // No device computes faster than its peak: 6 flops a parameter and token at least.
   EXPECT_LT(all[0].tokens_per_second, 8 * s.device.bf16 / (6 * 7.5e9));
