@@ -154,8 +154,19 @@ Check hccl_check(const Host& host, const CannFacts& cann, const PythonFacts& pyt
   return c;
 }
 
-Check torch_npu_check(const CannFacts& cann, const PythonFacts& python) {
-  Check c{"torch_npu", State::Ok, "", "", ""};
+// The library built without Python, which shows torch_npu::init_npu; pip's does not.
+Check self_built_check(const Host& host) {
+  for (const auto& path : find_library(host, "libtorch_npu.so")) {
+    const LibraryFile file = read_library(host.real(path));
+    if (file.elf && file.elf->defines("_ZN9torch_npu8init_npuEa")) return {"torch_npu", State::Ok, str("self-built (", host.resolved(path).string(), ")"), "", ""};
+  }
+  return {"torch_npu", State::Skipped, "", "", ""};
+}
+
+Check torch_npu_check(const Host& host, const CannFacts& cann, const PythonFacts& python) {
+  Check c = self_built_check(host);
+  if (c.state == State::Ok) return c;
+  c.state = State::Ok;
   if (python.torch_npu_folder.empty() && python.torch_npu.empty()) {
     const auto fitting = packages_for_cann(cann.version);
     c.state = State::Warn, c.found = "not installed", c.wanted = fitting.empty() ? "" : join(fitting, " or ");
@@ -204,7 +215,7 @@ std::vector<Check> ascend_checks(const Host& host, const PythonFacts& python) {
     return {{"Ascend NPU", State::Skipped, "none in this machine: no /dev/davinci*, no CANN, no driver", "", ""}};
   std::vector<Check> all{nodes_check(host, nodes, cards), driver_check(host, driver), firmware_check(driver, firmware_version(host)), cann_check(cann),
                          environment_check(host, cann), pair_check(cann, driver), library_check(host, "libascendcl.so", {"aclInit", "aclrtGetDeviceCount"}),
-                         hccl_check(host, cann, python), torch_npu_check(cann, python), visibility_check(host, "ASCEND_RT_VISIBLE_DEVICES", nodes > 0 ? nodes : -1, true)};
+                         hccl_check(host, cann, python), torch_npu_check(host, cann, python), visibility_check(host, "ASCEND_RT_VISIBLE_DEVICES", nodes > 0 ? nodes : -1, true)};
   const auto health = device_health(host);
   all.insert(all.end(), health.begin(), health.end());
   return all;

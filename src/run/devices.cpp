@@ -5,7 +5,9 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -33,6 +35,24 @@ std::string served(const std::string& op, const DeviceKind& kind) {
   return vendor.empty() ? "native" : vendor;
 }
 
+void print_table(const std::vector<DeviceKind*>& kinds, const Json& table) {
+  std::vector<size_t> width(kinds.size());
+  for (size_t k = 0; k < kinds.size(); ++k) {
+    width[k] = std::strlen(kinds[k]->name());
+    for (const auto& row : table) width[k] = std::max(width[k], row.at(kinds[k]->name()).get<std::string>().size());
+  }
+  const auto line = [&](const std::string& first, const auto& cell) {
+    std::string text = first + std::string(first.size() < 24 ? 24 - first.size() : 1, ' ');
+    for (size_t k = 0; k < kinds.size(); ++k) {
+      const std::string word = cell(kinds[k]->name());
+      text += word + std::string(k + 1 < kinds.size() ? width[k] - word.size() + 2 : 0, ' ');
+    }
+    std::printf("  %s\n", text.c_str());
+  };
+  line("operator", [](const char* kind) { return std::string(kind); });
+  for (const auto& [op, row] : table.items()) line(op, [&row = row](const char* kind) { return row.at(kind).template get<std::string>(); });
+}
+
 int run_devices(const DevicesOptions& options) {
   std::vector<DeviceKind*> kinds;
   Json unusable = Json::object(), table = Json::object();
@@ -51,14 +71,7 @@ int run_devices(const DevicesOptions& options) {
     std::printf("%s\n", json_text({{"operators", table}, {"not_usable", unusable}}, 2).c_str());
     return 0;
   }
-  std::printf("  %-28s", "operator");
-  for (const DeviceKind* kind : kinds) std::printf("%-36s", kind->name());
-  std::printf("\n");
-  for (const auto& [op, row] : table.items()) {
-    std::printf("  %-28s", op.c_str());
-    for (const DeviceKind* kind : kinds) std::printf("%-36s", row.at(kind->name()).get<std::string>().c_str());
-    std::printf("\n");
-  }
+  print_table(kinds, table);
   for (const auto& [name, why] : unusable.items()) std::printf("\n  %s is not usable: %s\n", name.c_str(), why.get<std::string>().c_str());
   std::printf("\n  native, or a vendor's operator: a kernel of the device's own; reference: plain tensor operators, right on every device\n");
   return 0;

@@ -5,6 +5,7 @@
 #include <ATen/ops/matmul.h>
 
 #include <cmath>
+#include <cstring>
 #include <exception>
 
 #include "base/clock.h"
@@ -68,7 +69,15 @@ Check try_device(DeviceKind& kind, int index) {
     const DeviceChoice choice = open_device(kind.type() == c10::kCPU ? "cpu" : str(kind.name(), ":", index));
     for (const Format& format : kFormats) {
       if (!kind.supports(format.type)) continue;
-      const Trial trial = multiply(kind, index, choice.device, format.type);
+      Trial trial;
+      try {
+        trial = multiply(kind, index, choice.device, format.type);
+      } catch (const std::exception& error) {  // the device is there, but this format is not: the others still count
+        if (!std::strstr(error.what(), "not implemented for")) throw;
+        check.state = Check::State::Warn, check.wanted = str(format.name, " products");
+        check.hint = str(format.name, " products are not implemented in this version of its library: use another --torch_dtype, or update it");
+        continue;
+      }
       results.push_back(str(format.name, " ", speed(trial.seconds)));
       if (trial.error <= format.tolerance) continue;
       check.state = Check::State::Fail;

@@ -136,6 +136,8 @@ TEST(Doctor, TorchOfAnotherKindBesideTorchNpu) {
   EXPECT_EQ(found(torch_checks(m.host, python_facts(m.host)), "Python").state, State::Warn);  // 3.12 has no wheel of 2.6
   m.python = "not json";
   EXPECT_EQ(found(ascend(m), "torch_npu").found, "not installed");
+  m.file("/usr/local/lib/libtorch_npu.so", test::shared_library({"_ZN9torch_npu8init_npuEa"}));
+  EXPECT_EQ(found(ascend(m), "torch_npu").found, "self-built (/usr/local/lib/libtorch_npu.so)");
 }
 
 TEST(Doctor, SickAndFullDevicesAreTold) {
