@@ -66,7 +66,7 @@ class Api::Recorded : public Responder, public std::enable_shared_from_this<Reco
   const std::shared_ptr<Responder> to_;
   const std::shared_ptr<Serial> serial_;
   const std::shared_ptr<GenerationNotes> notes_;
-  const Stopwatch watch_;
+  const Stopwatch watch_{};
   int status_ = 200;
   int64_t bytes_ = 0;
   bool over_ = false;

@@ -25,7 +25,7 @@ struct Transfer {
   HttpAnswer head;
   bool begun = false;
   int64_t bytes = 0;
-  const Stopwatch watch;
+  const Stopwatch watch{};
 
   ~Transfer() {
     curl_slist_free_all(headers);

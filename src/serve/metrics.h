@@ -40,7 +40,7 @@ class ServerMetrics : public GenerationMeter {
 
  private:
   mutable std::mutex mutex_;
-  const Stopwatch since_;
+  const Stopwatch since_{};
   std::map<std::pair<std::string, int>, int64_t> requests_;
   int64_t answered_ = 0, told_ = 0;
   const std::vector<double> kShort = {0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2};
