@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `apus doctor` looks at, without the tensor library: each check reads a Host and says what was found, what is wanted
-// and what to do.
+// What `apus doctor` looks at, without the tensor library: each check reads a Host and says what was found, what is
+// wanted and what to do.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ struct Section {
 
 // The Python on PATH and what it would import, asked without importing it.
 struct PythonFacts {
-  std::string python, version;                    // program, "3.11.2"; empty: no Python
-  std::string torch, torch_folder, torch_cuda;    // version, folder of the package, CUDA it was built with ("" for none)
+  std::string python, version;                  // program, "3.11.2"; empty: no Python
+  std::string torch, torch_folder, torch_cuda;  // version, folder of the package, CUDA it was built with ("" for none)
   std::string torch_npu, torch_npu_folder;
 };
 PythonFacts python_facts(const Host& host);

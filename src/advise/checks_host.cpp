@@ -29,7 +29,9 @@ Check cores_check(const Host& host) {
   if (const int asked = std::atoi(threads.c_str()); asked > host.usable_cores) {
     c.state = State::Warn, c.wanted = str("OMP_NUM_THREADS at most ", host.usable_cores);
     c.found += str(", OMP_NUM_THREADS=", threads);
-    c.hint = "threads without a core of their own wait for each other: lower OMP_NUM_THREADS, or widen taskset / the container's --cpus";
+    c.hint =
+        "threads without a core of their own wait for each other: lower OMP_NUM_THREADS, or widen taskset / the "
+        "container's --cpus";
   }
   return c;
 }
@@ -38,18 +40,24 @@ Check open_files_check(const Host& host) {
   Check c{"open files", State::Ok, host.open_files == INT64_MAX ? "unlimited" : str(host.open_files), "4096", ""};
   if (host.open_files < 4096) {
     c.state = State::Warn;
-    c.hint = "servers and many data shards need more: ulimit -n 65536 (for good: /etc/security/limits.conf; docker: --ulimit nofile=65536)";
+    c.hint =
+        "servers and many data shards need more: ulimit -n 65536 (for good: /etc/security/limits.conf; docker: "
+        "--ulimit nofile=65536)";
   }
   return c;
 }
 
 Check shared_memory_check(const Host& host) {
   const auto space = host.space("/dev/shm");
-  if (!space || !host.exists("/dev/shm")) return {"shared memory", State::Warn, "no /dev/shm", "1 GiB", "mount a tmpfs at /dev/shm"};
-  Check c{"shared memory", State::Ok, str(bytes_text(space->free), " free of ", bytes_text(space->total), " in /dev/shm"), "1 GiB", ""};
+  if (!space || !host.exists("/dev/shm"))
+    return {"shared memory", State::Warn, "no /dev/shm", "1 GiB", "mount a tmpfs at /dev/shm"};
+  Check c{"shared memory", State::Ok,
+          str(bytes_text(space->free), " free of ", bytes_text(space->total), " in /dev/shm"), "1 GiB", ""};
   if (space->total < kGigabyte) {
     c.state = State::Warn;
-    c.hint = "processes of one run exchange data there, and containers get 64 MB by default: docker run --shm-size=16g (or --ipc=host)";
+    c.hint =
+        "processes of one run exchange data there, and containers get 64 MB by default: docker run --shm-size=16g (or "
+        "--ipc=host)";
   }
   return c;
 }
@@ -58,11 +66,14 @@ Check huge_pages_check(const Host& host) {
   const std::string line = host.first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   if (line.empty()) return {"huge pages", State::Skipped, "not told by this kernel", "", ""};
   const size_t open = line.find('['), close = line.find(']');
-  const std::string mode = open < close && close != std::string::npos ? line.substr(open + 1, close - open - 1) : line.substr(0, 40);
+  const std::string mode =
+      open < close && close != std::string::npos ? line.substr(open + 1, close - open - 1) : line.substr(0, 40);
   Check c{"huge pages", State::Ok, mode, "madvise or always", ""};
   if (mode == "never") {
     c.state = State::Warn;
-    c.hint = "fresh memory costs ten times more to touch: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (on the host, as root)";
+    c.hint =
+        "fresh memory costs ten times more to touch: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (on "
+        "the host, as root)";
   }
   return c;
 }
@@ -73,7 +84,9 @@ Check disk_check(const Host& host, const std::string& name, const std::string& p
   Check c{name, State::Ok, str(bytes_text(space->free), " free at ", path), "", ""};
   if (space->free < wanted) {
     c.state = space->free < wanted / 16 ? State::Fail : State::Warn, c.wanted = bytes_text(wanted);
-    c.hint = "checkpoints and downloads will not fit: make room, or choose another folder (--output_dir, MODELSCOPE_CACHE, HF_HOME, TMPDIR)";
+    c.hint =
+        "checkpoints and downloads will not fit: make room, or choose another folder (--output_dir, MODELSCOPE_CACHE, "
+        "HF_HOME, TMPDIR)";
   }
   return c;
 }
@@ -91,15 +104,20 @@ Check ports_check(const Host& host) {
   Check c{"ports", State::Ok, "", "free", ""};
   if (!master.empty()) {
     const int port = std::atoi(master.c_str());
-    if (port < 1 || port > 65535) return {"ports", State::Fail, "MASTER_PORT=" + master, "1 to 65535", "unset MASTER_PORT or give it a number"};
+    if (port < 1 || port > 65535)
+      return {"ports", State::Fail, "MASTER_PORT=" + master, "1 to 65535", "unset MASTER_PORT or give it a number"};
     ports.insert(port);
   }
   std::vector<std::string> free, taken;
-  for (const int port : ports) (!host.port_is_free || host.port_is_free(port) ? free : taken).push_back(std::to_string(port));
-  c.found = str(free.empty() ? "" : join(free) + " free", !free.empty() && !taken.empty() ? ", " : "", taken.empty() ? "" : join(taken) + " taken");
+  for (const int port : ports)
+    (!host.port_is_free || host.port_is_free(port) ? free : taken).push_back(std::to_string(port));
+  c.found = str(free.empty() ? "" : join(free) + " free", !free.empty() && !taken.empty() ? ", " : "",
+                taken.empty() ? "" : join(taken) + " taken");
   if (!taken.empty()) {
     c.state = State::Warn;
-    c.hint = "another program listens there (`ss -ltnp` names it): MASTER_PORT=<number> for training on several devices, --port for a server";
+    c.hint =
+        "another program listens there (`ss -ltnp` names it): MASTER_PORT=<number> for training on several devices, "
+        "--port for a server";
   }
   return c;
 }
@@ -125,7 +143,8 @@ Check visibility_check(const Host& host, const std::string& variable, int presen
     return c;
   };
   const std::string& list = set->second;
-  if (list.empty() || list == "-1") return bad(State::Warn, "", "no device can be seen; unset it, or name some: " + variable + "=0,1");
+  if (list.empty() || list == "-1")
+    return bad(State::Warn, "", "no device can be seen; unset it, or name some: " + variable + "=0,1");
   if (list.find("GPU-") == 0 || list.find("MIG-") == 0) return c;  // by name rather than by number
   std::set<int> seen;
   int last = -1;
@@ -135,24 +154,36 @@ Check visibility_check(const Host& host, const std::string& variable, int presen
     const std::string word = list.substr(at, end - at);
     at = end + 1;
     if (word.empty() || word.size() > 4 || word.find_first_not_of("0123456789") != std::string::npos)
-      return bad(State::Fail, "numbers with commas between, as 0,1,2", str("'", word, "' is no device number; the list ends there for the driver"));
+      return bad(State::Fail, "numbers with commas between, as 0,1,2",
+                 str("'", word, "' is no device number; the list ends there for the driver"));
     const int id = std::atoi(word.c_str());
-    if (present >= 0 && id >= present) return bad(State::Fail, str("numbers below ", present), str("device ", id, " does not exist: ", present, " are here"));
+    if (present >= 0 && id >= present)
+      return bad(State::Fail, str("numbers below ", present),
+                 str("device ", id, " does not exist: ", present, " are here"));
     if (!seen.insert(id).second) return bad(State::Fail, "each number once", str("device ", id, " stands twice in it"));
     sorted = sorted && id > last, last = id;
   }
-  if (ascending && !sorted) return bad(State::Warn, "ascending numbers", "some releases of the driver take only ascending lists");
+  if (ascending && !sorted)
+    return bad(State::Warn, "ascending numbers", "some releases of the driver take only ascending lists");
   const std::string ranks = host.variable("NPROC_PER_NODE");
   if (!ranks.empty() && std::atoi(ranks.c_str()) != static_cast<int>(seen.size()))
-    return bad(State::Warn, str("NPROC_PER_NODE=", seen.size()), str("NPROC_PER_NODE is ", ranks, ", but ", seen.size(), " devices are visible"));
+    return bad(State::Warn, str("NPROC_PER_NODE=", seen.size()),
+               str("NPROC_PER_NODE is ", ranks, ", but ", seen.size(), " devices are visible"));
   return c;
 }
 
 std::vector<Check> host_checks(const Host& host, const HostPlaces& places) {
-  return {memory_check(host), cores_check(host), open_files_check(host), shared_memory_check(host), huge_pages_check(host),
-          disk_check(host, "disk for outputs", places.output_dir, 10 * kGigabyte), disk_check(host, "disk for caches", cache_folder(host), 10 * kGigabyte),
-          disk_check(host, "disk for temporary files", host.variable("TMPDIR").empty() ? "/tmp" : host.variable("TMPDIR"), kGigabyte),
-          ports_check(host), clock_check(host)};
+  return {memory_check(host),
+          cores_check(host),
+          open_files_check(host),
+          shared_memory_check(host),
+          huge_pages_check(host),
+          disk_check(host, "disk for outputs", places.output_dir, 10 * kGigabyte),
+          disk_check(host, "disk for caches", cache_folder(host), 10 * kGigabyte),
+          disk_check(host, "disk for temporary files",
+                     host.variable("TMPDIR").empty() ? "/tmp" : host.variable("TMPDIR"), kGigabyte),
+          ports_check(host),
+          clock_check(host)};
 }
 
 }  // namespace apus

@@ -46,10 +46,15 @@ Check library_check(const Host& host, const std::string& name, const std::string
   c.found = host.resolved(places.front()).string();
   if (!file.elf || !file.elf->defines(symbol)) {
     c.state = State::Fail, c.wanted = "a library with " + symbol;
-    c.hint = file.elf ? "it lacks " + symbol + ": a stub of the toolkit stands before the driver's own in LD_LIBRARY_PATH?" : file.why_not;
-  } else if (const std::string version = file_version(host, places.front()); !driver.empty() && version.find('.') != std::string::npos && version != driver) {
+    c.hint = file.elf
+                 ? "it lacks " + symbol + ": a stub of the toolkit stands before the driver's own in LD_LIBRARY_PATH?"
+                 : file.why_not;
+  } else if (const std::string version = file_version(host, places.front());
+             !driver.empty() && version.find('.') != std::string::npos && version != driver) {
     c.state = State::Fail, c.wanted = str("the library of driver ", driver);
-    c.hint = str("kernel module ", driver, " and library ", version, " differ (\"Driver/library version mismatch\"): reboot after a driver update, or start the container anew");
+    c.hint =
+        str("kernel module ", driver, " and library ", version,
+            " differ (\"Driver/library version mismatch\"): reboot after a driver update, or start the container anew");
   }
   return c;
 }
@@ -58,7 +63,8 @@ Check cuda_check(const std::string& driver, const PythonFacts& python) {
   Check c{"driver for torch's CUDA", State::Skipped, "no CUDA build of torch", "", ""};
   if (python.torch_cuda.empty()) return c;
   const std::string least = least_nvidia_driver(python.torch_cuda);
-  c.state = State::Ok, c.found = str("driver ", driver.empty() ? "unknown" : driver, ", CUDA ", python.torch_cuda), c.wanted = least.empty() ? "" : "driver " + least;
+  c.state = State::Ok, c.found = str("driver ", driver.empty() ? "unknown" : driver, ", CUDA ", python.torch_cuda),
+  c.wanted = least.empty() ? "" : "driver " + least;
   if (!least.empty() && !driver.empty() && older(driver, least)) {
     c.state = State::Fail;
     c.hint = str("update the driver, or install a torch built for an older CUDA");
@@ -72,7 +78,9 @@ std::vector<Check> nvidia_checks(const Host& host, const PythonFacts& python) {
   if (nodes == 0 && cards == 0) return {{"NVIDIA GPU", State::Skipped, "none in this machine", "", ""}};
   const std::string driver = kernel_driver(host);
   std::vector<Check> all;
-  Check& seen = all.emplace_back(Check{"NVIDIA GPU", State::Ok, str(nodes, " of ", std::max(nodes, cards), " usable; driver ", driver.empty() ? "unknown" : driver), "", ""});
+  Check& seen = all.emplace_back(Check{
+      "NVIDIA GPU", State::Ok,
+      str(nodes, " of ", std::max(nodes, cards), " usable; driver ", driver.empty() ? "unknown" : driver), "", ""});
   if (nodes == 0) {
     seen.state = State::Fail, seen.wanted = "/dev/nvidia0";
     seen.hint = "in a container: docker run --gpus all; on the host: install the driver, then nvidia-modprobe";
@@ -84,11 +92,14 @@ std::vector<Check> nvidia_checks(const Host& host, const PythonFacts& python) {
   all.push_back(visibility_check(host, "CUDA_VISIBLE_DEVICES", nodes, false));
   for (const auto& group : inventory(host)) {
     if (group.kind != "cuda") continue;
-    if (!group.note.empty()) all.push_back({"nvidia-smi", State::Fail, group.note, "", "the driver does not answer: dmesg | grep -i nvrm"});
+    if (!group.note.empty())
+      all.push_back({"nvidia-smi", State::Fail, group.note, "", "the driver does not answer: dmesg | grep -i nvrm"});
     for (const Status& s : group.devices) {
       Check c{str("cuda:", s.index), s.health == "OK" ? State::Ok : State::Warn,
-              str(s.name, ", ", s.health, ", ", bytes_text(s.memory_used), " of ", bytes_text(s.memory_total), " used"), "", ""};
-      if (c.state == State::Warn) c.hint = "nvidia-smi -q -d ECC, dmesg | grep Xid; leave it out with CUDA_VISIBLE_DEVICES until it is mended";
+              str(s.name, ", ", s.health, ", ", bytes_text(s.memory_used), " of ", bytes_text(s.memory_total), " used"),
+              "", ""};
+      if (c.state == State::Warn)
+        c.hint = "nvidia-smi -q -d ECC, dmesg | grep Xid; leave it out with CUDA_VISIBLE_DEVICES until it is mended";
       all.push_back(c);
     }
   }

@@ -38,11 +38,13 @@ std::string assigned(const std::string& text, const std::string& name) {
 }
 
 Check python_check(const PythonFacts& python) {
-  if (python.version.empty()) return {"Python", State::Skipped, "no python3 on PATH", "", "Apus needs none, except for pip's torch_npu"};
+  if (python.version.empty())
+    return {"Python", State::Skipped, "no python3 on PATH", "", "Apus needs none, except for pip's torch_npu"};
   Check c{"Python", State::Ok, str(python.version, " (", python.python, ")"), "", ""};
   const auto range = python.torch.empty() ? std::nullopt : python_for_torch(python.torch);
   if (!range) return c;
-  const auto version = Version::parse(python.version), least = Version::parse(range->least), most = Version::parse(range->most);
+  const auto version = Version::parse(python.version), least = Version::parse(range->least),
+             most = Version::parse(range->most);
   if (!version || *version < *least || (*version > *most && !version->begins_with(*most))) {
     c.state = State::Warn, c.wanted = str(range->least, " to ", range->most, " for torch ", python.torch);
     c.hint = str("wheels of torch ", python.torch, " exist for those only: make an environment with such a Python");
@@ -53,13 +55,16 @@ Check python_check(const PythonFacts& python) {
 Check pip_torch_check(const PythonFacts& python) {
   if (python.torch_folder.empty()) return {"pip's torch", State::Skipped, "none", "", ""};
   const std::string kind = python.torch_cuda.empty() ? "CPU build" : "CUDA " + python.torch_cuda;
-  return {"pip's torch", State::Ok, str(python.torch.empty() ? "unknown version" : python.torch, ", ", kind, " (", python.torch_folder, ")"), "", ""};
+  return {"pip's torch", State::Ok,
+          str(python.torch.empty() ? "unknown version" : python.torch, ", ", kind, " (", python.torch_folder, ")"), "",
+          ""};
 }
 
 // libapus.so, beside the program or in the lib folder of an installation.
 Host::Path module_of(const Host& host) {
   const Host::Path folder = host.program.parent_path();
-  for (const Host::Path& path : {folder / "libapus.so", folder.parent_path() / "lib/libapus.so", folder.parent_path() / "lib/apus/libapus.so"})
+  for (const Host::Path& path :
+       {folder / "libapus.so", folder.parent_path() / "lib/libapus.so", folder.parent_path() / "lib/apus/libapus.so"})
     if (host.exists(path)) return path;
   return {};
 }
@@ -83,8 +88,10 @@ Libtorch libtorch_of(const Host& host) {
   }
   for (const auto& name : file.elf->needed()) {
     const auto places = find_library(host, name, file.elf->runpath());
-    if (places.empty()) found.lost.push_back(name);
-    else if (name.starts_with("libtorch_cpu.so")) found.core = places.front();
+    if (places.empty())
+      found.lost.push_back(name);
+    else if (name.starts_with("libtorch_cpu.so"))
+      found.core = places.front();
   }
   return found;
 }
@@ -92,8 +99,10 @@ Libtorch libtorch_of(const Host& host) {
 // Of pip's layout by version.py, of a distribution's by the library's own name (libtorch_cpu.so.1.13).
 std::string version_of(const Host& host, const Host::Path& core) {
   const Host::Path real = host.resolved(core);
-  if (const auto text = host.text(real.parent_path().parent_path() / "version.py")) return assigned(*text, "__version__");
-  if (const auto text = host.text(real.parent_path().parent_path() / "build-version")) return text->substr(0, text->find('\n'));
+  if (const auto text = host.text(real.parent_path().parent_path() / "version.py"))
+    return assigned(*text, "__version__");
+  if (const auto text = host.text(real.parent_path().parent_path() / "build-version"))
+    return text->substr(0, text->find('\n'));
   const LibraryFile file = read_library(host.real(core));
   const std::string name = file.elf ? file.elf->soname() : "";
   const size_t so = name.find(".so.");
@@ -102,17 +111,24 @@ std::string version_of(const Host& host, const Host::Path& core) {
 
 Check libtorch_check(const Host& host, const Libtorch& torch) {
   Check c{"libtorch", State::Ok, "", "", ""};
-  if (torch.module.empty() && host.root != "/") return {c.what, State::Skipped, "Apus is not installed below " + host.root.string(), "", ""};
+  if (torch.module.empty() && host.root != "/")
+    return {c.what, State::Skipped, "Apus is not installed below " + host.root.string(), "", ""};
   if (torch.core.empty() || !torch.lost.empty()) {
     c.state = State::Fail;
-    c.found = !torch.why_not.empty() ? torch.why_not : str(torch.module.string(), " needs ", torch.lost.empty() ? "libtorch_cpu" : torch.lost[0], ", and no folder has it");
+    c.found = !torch.why_not.empty()
+                  ? torch.why_not
+                  : str(torch.module.string(), " needs ", torch.lost.empty() ? "libtorch_cpu" : torch.lost[0],
+                        ", and no folder has it");
     c.wanted = "libapus.so and the libtorch it was built with";
-    c.hint = torch.why_not.empty() ? "was torch updated or moved? build again (cmake --preset release && cmake --build build), or put its lib folder into LD_LIBRARY_PATH"
-                                   : "build it: cmake --preset release && cmake --build build (without -DAPUS_HOST_ONLY=ON)";
+    c.hint = torch.why_not.empty()
+                 ? "was torch updated or moved? build again (cmake --preset release && cmake --build build), or put "
+                   "its lib folder into LD_LIBRARY_PATH"
+                 : "build it: cmake --preset release && cmake --build build (without -DAPUS_HOST_ONLY=ON)";
     return c;
   }
   const bool gpu = host.exists(torch.core.parent_path() / "libtorch_cuda.so");
-  c.found = str(version_of(host, torch.core), ", ", gpu ? "CUDA" : "CPU", " build (", host.resolved(torch.core).string(), ")");
+  c.found = str(version_of(host, torch.core), ", ", gpu ? "CUDA" : "CPU", " build (",
+                host.resolved(torch.core).string(), ")");
   return c;
 }
 
@@ -129,7 +145,8 @@ Check abi_check(const Host& host, const Libtorch& torch) {
 }
 
 std::string blas_of(const std::string& path) {
-  for (const auto& [part, name] : std::vector<std::pair<const char*, const char*>>{{"openblas", "OpenBLAS"}, {"mkl", "MKL"}, {"blis", "BLIS"}, {"atlas", "ATLAS"}})
+  for (const auto& [part, name] : std::vector<std::pair<const char*, const char*>>{
+           {"openblas", "OpenBLAS"}, {"mkl", "MKL"}, {"blis", "BLIS"}, {"atlas", "ATLAS"}})
     if (path.find(part) != std::string::npos) return name;
   return "";
 }
@@ -147,8 +164,10 @@ Check blas_check(const Host& host, const Libtorch& torch) {
     c.found = str(blas_of(path.empty() ? name : path), " (", path.empty() ? name : path, ")");
     if (plain && blas_of(path).empty()) {
       c.state = State::Warn, c.found = str("reference BLAS (", path.empty() ? name : path, ")");
-      c.hint = "f32 matrix products run 30 to 50 times slower than they could: apt-get install libopenblas0-pthread (dnf install openblas), "
-               "and see that update-alternatives chooses it for libblas.so.3";
+      c.hint =
+          "f32 matrix products run 30 to 50 times slower than they could: apt-get install libopenblas0-pthread (dnf "
+          "install openblas), "
+          "and see that update-alternatives chooses it for libblas.so.3";
     }
     break;
   }
@@ -179,7 +198,8 @@ PythonFacts python_facts(const Host& host) {
 
 std::vector<Check> torch_checks(const Host& host, const PythonFacts& python) {
   const Libtorch torch = libtorch_of(host);
-  return {libtorch_check(host, torch), abi_check(host, torch), blas_check(host, torch), python_check(python), pip_torch_check(python)};
+  return {libtorch_check(host, torch), abi_check(host, torch), blas_check(host, torch), python_check(python),
+          pip_torch_check(python)};
 }
 
 }  // namespace apus

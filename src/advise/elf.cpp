@@ -9,7 +9,7 @@ namespace apus {
 
 namespace {
 constexpr uint64_t kSectionBytes = 64, kSymbolBytes = 24, kDynamicBytes = 16;
-constexpr uint32_t kDynamic = 6, kDynamicSymbols = 11;  // section types
+constexpr uint32_t kDynamic = 6, kDynamicSymbols = 11;                     // section types
 constexpr uint64_t kNeeded = 1, kSoname = 14, kRpath = 15, kRunpath = 29;  // dynamic tags
 constexpr size_t kMostNeeded = 1024;
 
@@ -50,7 +50,10 @@ std::optional<Elf> Elf::parse(std::string_view file, std::string* why_not) {
     *why_not = why;
     return std::nullopt;
   };
-  if (file.size() < 64 || file.substr(0, 4) != "\x7f" "ELF") return no("it is no ELF file");
+  if (file.size() < 64 || file.substr(0, 4) !=
+                              "\x7f"
+                              "ELF")
+    return no("it is no ELF file");
   if (file[4] != 2 || file[5] != 1) return no("it is not of 64 bits and little endian");
   Elf elf;
   elf.machine_ = number<uint16_t>(file, 18);
@@ -106,7 +109,8 @@ LibraryFile read_library(const std::filesystem::path& path) {
     file.why_not = error.what();
     return file;
   }
-  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes->data()), static_cast<size_t>(file.bytes->size()));
+  const std::string_view bytes(reinterpret_cast<const char*>(file.bytes->data()),
+                               static_cast<size_t>(file.bytes->size()));
   file.elf = Elf::parse(bytes, &file.why_not);
   return file;
 }

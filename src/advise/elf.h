@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shared library says of itself, read from its bytes: nothing of it is loaded or run. ELF of 64 bits, little endian.
+// What a shared library says of itself, read from its bytes: nothing of it is loaded or run. ELF of 64 bits, little
+// endian.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +22,10 @@ class Elf {
 
   const std::vector<std::string>& needed() const { return needed_; }  // libraries it wants, e.g. "libc.so.6"
   const std::string& soname() const { return soname_; }
-  const std::string& runpath() const { return runpath_; }             // folders it looks in, "a:b"; may hold $ORIGIN
-  const char* machine() const;                                        // "x86-64", "aarch64", "other"
-  bool defines(std::string_view symbol) const;                        // offers it to others
-  bool defines_one_with(std::string_view part) const;                 // a symbol whose name contains this
+  const std::string& runpath() const { return runpath_; }  // folders it looks in, "a:b"; may hold $ORIGIN
+  const char* machine() const;                             // "x86-64", "aarch64", "other"
+  bool defines(std::string_view symbol) const;             // offers it to others
+  bool defines_one_with(std::string_view part) const;      // a symbol whose name contains this
 
  private:
   std::string_view text_at(uint64_t offset) const;  // in the string table, bounded

@@ -27,8 +27,8 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-// The longest text that every match contains, as far as it can be told at a glance: outside of groups, classes and what may
-// be absent. Empty when in doubt.
+// The longest text that every match contains, as far as it can be told at a glance: outside of groups, classes and what
+// may be absent. Empty when in doubt.
 std::string literal_in(const std::string& expression) {
   std::string longest, run;
   int depth = 0;
@@ -40,8 +40,10 @@ std::string literal_in(const std::string& expression) {
     const char c = expression[i];
     if (c == '\\' && i + 1 < expression.size()) {
       const char next = expression[++i];
-      if (depth == 0 && !std::isalnum(static_cast<unsigned char>(next))) run += next;
-      else end_run();
+      if (depth == 0 && !std::isalnum(static_cast<unsigned char>(next)))
+        run += next;
+      else
+        end_run();
     } else if (c == '[') {
       end_run();
       i = std::min(expression.find(']', i + 2), expression.size());
@@ -72,16 +74,17 @@ std::vector<Failure> read_failures() {
     for (const Json& expression : row.at("match")) {
       failure.match.emplace_back(expression.get<std::string>(), failure.id);
       failure.literals.push_back(literal_in(expression));
-      require(failure.literals.back().size() >= kGram, Fault::Bug, "failures.json, ", failure.id, ": each line that ", expression.get<std::string>(),
-              " matches must contain ", kGram, " known characters in a row, outside of groups and alternatives");
+      require(failure.literals.back().size() >= kGram, Fault::Bug, "failures.json, ", failure.id, ": each line that ",
+              expression.get<std::string>(), " matches must contain ", kGram,
+              " known characters in a row, outside of groups and alternatives");
     }
     all.push_back(std::move(failure));
   }
   return all;
 }
 
-// Logs are long and expressions are slow: the first characters of the expressions' literals, looked up at each place of a line,
-// leave few lines to try, and few expressions to try on them.
+// Logs are long and expressions are slow: the first characters of the expressions' literals, looked up at each place of
+// a line, leave few lines to try, and few expressions to try on them.
 struct Candidate {
   size_t failure, expression;
 };
@@ -117,7 +120,9 @@ struct Finder {
       for (auto it = first; it != last; ++it) {
         const auto& [f, e] = it->second;
         const Failure& failure = known_failures()[f];
-        if (!found.count(f) && lower.compare(at, failure.literals[e].size(), failure.literals[e]) == 0 && failure.match[e].found_in(line)) found.insert(f);
+        if (!found.count(f) && lower.compare(at, failure.literals[e].size(), failure.literals[e]) == 0 &&
+            failure.match[e].found_in(line))
+          found.insert(f);
       }
     }
     return found;
@@ -217,7 +222,8 @@ void LogMatcher::line(std::string_view raw, int64_t number) {
   for (const size_t index : finder().look(text, lower)) {
     const Failure& failure = known_failures()[index];
     const double bonus = ends_traceback(text) ? 0.5 : 0;
-    const auto before = std::find_if(findings_.begin(), findings_.end(), [&](const Finding& f) { return f.failure == &failure; });
+    const auto before =
+        std::find_if(findings_.begin(), findings_.end(), [&](const Finding& f) { return f.failure == &failure; });
     if (before == findings_.end()) {
       findings_.push_back({&failure, number, 1, text});
       bonus_.push_back(bonus);
@@ -235,7 +241,8 @@ Explanation LogMatcher::result() const {
   std::vector<size_t> order(findings_.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   const auto score = [&](size_t i) { return findings_[i].failure->weight + bonus_[i]; };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return score(a) > score(b); });  // ties: the earlier line
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return score(a) > score(b); });  // ties: the earlier line
   Explanation result;
   for (const size_t i : order) result.findings.push_back(findings_[i]);
   if (result.findings.empty()) result.error_lines = errors_;
@@ -272,11 +279,20 @@ Explanation explain_log(const std::string& path) {
 Json to_json(const Explanation& explanation) {
   Json findings = Json::array();
   for (const Finding& f : explanation.findings) {
-    findings.push_back({{"id", f.failure->id}, {"title", f.failure->title}, {"cause", f.failure->cause}, {"remedy", f.failure->remedy},
-                        {"weight", f.failure->weight}, {"line", f.line}, {"count", f.count}, {"text", f.text}});
+    findings.push_back({{"id", f.failure->id},
+                        {"title", f.failure->title},
+                        {"cause", f.failure->cause},
+                        {"remedy", f.failure->remedy},
+                        {"weight", f.failure->weight},
+                        {"line", f.line},
+                        {"count", f.count},
+                        {"text", f.text}});
   }
-  return {{"known", !explanation.findings.empty()}, {"lines", explanation.lines}, {"middle_skipped", explanation.middle_skipped},
-          {"findings", findings}, {"error_lines", explanation.error_lines}};
+  return {{"known", !explanation.findings.empty()},
+          {"lines", explanation.lines},
+          {"middle_skipped", explanation.middle_skipped},
+          {"findings", findings},
+          {"error_lines", explanation.error_lines}};
 }
 
 }  // namespace apus

@@ -15,8 +15,8 @@ namespace apus {
 struct Failure {
   std::string id, title, cause;
   std::vector<std::string> remedy;
-  int weight = 0;                  // how specific: 9 names one cause, 1 is a symptom of many
-  std::vector<Pattern> match;      // over one line, any of them
+  int weight = 0;                     // how specific: 9 names one cause, 1 is a symptom of many
+  std::vector<Pattern> match;         // over one line, any of them
   std::vector<std::string> literals;  // of each expression: text, in lower case, that every line it matches contains
 };
 const std::vector<Failure>& known_failures();
@@ -32,7 +32,7 @@ struct Explanation {
   std::vector<Finding> findings;         // best first
   std::vector<std::string> error_lines;  // the last lines that speak of an error, when nothing is known
   int64_t lines = 0;
-  bool middle_skipped = false;           // of a log larger than what is looked at
+  bool middle_skipped = false;  // of a log larger than what is looked at
 };
 
 class LogMatcher {

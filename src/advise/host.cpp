@@ -74,7 +74,8 @@ std::string Host::first_line(const Path& path) const {
 std::vector<std::string> Host::names_in(const Path& folder, size_t most) const {
   std::vector<std::string> names;
   std::error_code code;
-  for (fs::directory_iterator it(real(folder), code), end; !code && it != end && names.size() < most; it.increment(code))
+  for (fs::directory_iterator it(real(folder), code), end; !code && it != end && names.size() < most;
+       it.increment(code))
     names.push_back(it->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
@@ -87,7 +88,8 @@ std::optional<Space> Host::space(const Path& path) const {
 }
 
 Host::Path Host::find_program(const std::string& name) const {
-  std::istringstream folders(variable("PATH") + ":/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/local/Ascend/driver/tools");
+  std::istringstream folders(variable("PATH") +
+                             ":/usr/local/bin:/usr/local/sbin:/usr/bin:/usr/local/Ascend/driver/tools");
   for (std::string folder; std::getline(folders, folder, ':');) {
     if (folder.empty() || folder[0] != '/') continue;
     std::error_code code;

@@ -13,23 +13,28 @@ namespace apus {
 
 namespace {
 bool numbered(const std::string& name, const std::string& stem) {
-  return name.size() > stem.size() && name.starts_with(stem) && name.find_first_not_of("0123456789", stem.size()) == std::string::npos;
+  return name.size() > stem.size() && name.starts_with(stem) &&
+         name.find_first_not_of("0123456789", stem.size()) == std::string::npos;
 }
 
 int count_numbered(const Host& host, const char* folder, const std::string& stem) {
   const auto names = host.names_in(folder);
-  return static_cast<int>(std::count_if(names.begin(), names.end(), [&](const auto& name) { return numbered(name, stem); }));
+  return static_cast<int>(
+      std::count_if(names.begin(), names.end(), [&](const auto& name) { return numbered(name, stem); }));
 }
 
 // The tool's answer, or why there is none.
-std::string answer(const Host& host, const std::string& tool, const std::vector<std::string>& arguments, std::string& note) {
+std::string answer(const Host& host, const std::string& tool, const std::vector<std::string>& arguments,
+                   std::string& note) {
   const auto ran = host.run(tool, arguments);
   if (!ran) {
     note = str(tool, " is not on PATH nor in its usual places");
     return "";
   }
-  if (ran->code == 124) note = str(tool, " did not answer in time: the driver hangs; look at dmesg");
-  else if (ran->code != 0) note = str(tool, " failed (", ran->code, "): ", ran->output.substr(0, ran->output.find('\n')).substr(0, 200));
+  if (ran->code == 124)
+    note = str(tool, " did not answer in time: the driver hangs; look at dmesg");
+  else if (ran->code != 0)
+    note = str(tool, " failed (", ran->code, "): ", ran->output.substr(0, ran->output.find('\n')).substr(0, 200));
   return ran->code == 0 ? ran->output : "";
 }
 
@@ -58,10 +63,12 @@ DeviceGroup processor(const Host& host) {
   group.devices.push_back(s);
   std::set<std::string> sockets;
   for (const auto& name : host.names_in("/sys/devices/system/cpu"))
-    if (numbered(name, "cpu")) sockets.insert(host.first_line("/sys/devices/system/cpu/" + name + "/topology/physical_package_id"));
+    if (numbered(name, "cpu"))
+      sockets.insert(host.first_line("/sys/devices/system/cpu/" + name + "/topology/physical_package_id"));
   sockets.erase("");
   group.note = str(std::max<size_t>(1, sockets.size()), sockets.size() > 1 ? " sockets, " : " socket, ",
-                   std::max(1, count_numbered(host, "/sys/devices/system/node", "node")), " NUMA node(s), ", host.usable_cores, " usable cores");
+                   std::max(1, count_numbered(host, "/sys/devices/system/node", "node")), " NUMA node(s), ",
+                   host.usable_cores, " usable cores");
   return group;
 }
 
@@ -79,7 +86,8 @@ int pci_devices(const Host& host, const std::string& vendor, const std::string& 
   int count = 0;
   for (const auto& name : host.names_in("/sys/bus/pci/devices")) {
     const Host::Path folder = Host::Path("/sys/bus/pci/devices") / name;
-    count += host.first_line(folder / "vendor") == vendor && host.first_line(folder / "class").starts_with(class_prefix);
+    count +=
+        host.first_line(folder / "vendor") == vendor && host.first_line(folder / "class").starts_with(class_prefix);
   }
   return count;
 }
@@ -111,9 +119,15 @@ Json to_json(const std::vector<DeviceGroup>& groups) {
   for (const auto& group : groups) {
     Json devices = Json::array();
     for (const Status& s : group.devices) {
-      devices.push_back({{"index", s.index}, {"name", s.name}, {"health", s.health}, {"power_w", known(s.power_w)},
-                         {"temperature_c", known(s.temperature_c)}, {"utilisation_percent", known(s.utilisation)},
-                         {"memory_total", known(s.memory_total)}, {"memory_used", known(s.memory_used)}, {"driver", s.driver}});
+      devices.push_back({{"index", s.index},
+                         {"name", s.name},
+                         {"health", s.health},
+                         {"power_w", known(s.power_w)},
+                         {"temperature_c", known(s.temperature_c)},
+                         {"utilisation_percent", known(s.utilisation)},
+                         {"memory_total", known(s.memory_total)},
+                         {"memory_used", known(s.memory_used)},
+                         {"driver", s.driver}});
     }
     all.push_back({{"kind", group.kind}, {"source", group.source}, {"devices", devices}, {"note", group.note}});
   }
@@ -126,8 +140,13 @@ Json to_json(const std::vector<LinkGroup>& groups) {
     const Topology& t = group.topology;
     Json legend = Json::object();
     for (const auto& [word, meaning] : t.legend) legend[word] = meaning;
-    all.push_back({{"kind", group.kind}, {"source", group.source}, {"names", t.names}, {"link", t.link}, {"cpu_affinity", t.cpu_affinity},
-                   {"legend", legend}, {"note", group.note}});
+    all.push_back({{"kind", group.kind},
+                   {"source", group.source},
+                   {"names", t.names},
+                   {"link", t.link},
+                   {"cpu_affinity", t.cpu_affinity},
+                   {"legend", legend},
+                   {"note", group.note}});
   }
   return {{"groups", all}};
 }

@@ -12,10 +12,10 @@
 namespace apus {
 
 struct DeviceGroup {
-  std::string kind;               // "npu", "cuda", "cpu": as --device names it
-  std::string source;             // where it was read: "npu-smi info", ...
+  std::string kind;    // "npu", "cuda", "cpu": as --device names it
+  std::string source;  // where it was read: "npu-smi info", ...
   std::vector<Status> devices;
-  std::string note;               // why there are none, or what is unsound; may be empty
+  std::string note;  // why there are none, or what is unsound; may be empty
 };
 std::vector<DeviceGroup> inventory(const Host& host);  // kinds that are there, the cpu last
 
@@ -26,8 +26,8 @@ struct LinkGroup {
 };
 std::vector<LinkGroup> links(const Host& host);
 
-int npu_nodes(const Host& host);       // /dev/davinci0, ...
-int nvidia_nodes(const Host& host);    // /dev/nvidia0, ...
+int npu_nodes(const Host& host);                                                                // /dev/davinci0, ...
+int nvidia_nodes(const Host& host);                                                             // /dev/nvidia0, ...
 int pci_devices(const Host& host, const std::string& vendor, const std::string& class_prefix);  // "0x19e5", "0x12"
 
 Json to_json(const std::vector<DeviceGroup>& groups);

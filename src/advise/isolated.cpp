@@ -75,7 +75,8 @@ bool read_both(int result, int said, Isolated& into, double limit_s) {
 
 Isolated run_isolated(const std::function<std::string()>& work, double limit_s) {
   int result[2], said[2];
-  require(::pipe2(result, O_CLOEXEC) == 0 && ::pipe2(said, O_CLOEXEC) == 0, Fault::Io, "no pipe: ", std::strerror(errno));
+  require(::pipe2(result, O_CLOEXEC) == 0 && ::pipe2(said, O_CLOEXEC) == 0, Fault::Io,
+          "no pipe: ", std::strerror(errno));
   const pid_t pid = ::fork();
   require(pid >= 0, Fault::Io, "no process can be started: ", std::strerror(errno));
   if (pid == 0) child(work, result[1], said[1]);
@@ -87,11 +88,13 @@ Isolated run_isolated(const std::function<std::string()>& work, double limit_s) 
   ::close(result[0]);
   ::close(said[0]);
   int status = 0;
-  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (!in_time) outcome.end = Isolated::End::Hung;
-  else if (WIFSIGNALED(status)) outcome.end = Isolated::End::Crashed, outcome.signal = WTERMSIG(status);
-  else if (WEXITSTATUS(status) != 0) outcome.end = Isolated::End::Crashed;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+  if (!in_time)
+    outcome.end = Isolated::End::Hung;
+  else if (WIFSIGNALED(status))
+    outcome.end = Isolated::End::Crashed, outcome.signal = WTERMSIG(status);
+  else if (WEXITSTATUS(status) != 0)
+    outcome.end = Isolated::End::Crashed;
   return outcome;
 }
 

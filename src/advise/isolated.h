@@ -9,9 +9,9 @@ namespace apus {
 
 struct Isolated {
   enum class End { Done, Crashed, Hung } end = End::Done;
-  int signal = 0;      // that ended it
-  std::string text;    // what the work returned
-  std::string said;    // the end of what it wrote to standard error
+  int signal = 0;    // that ended it
+  std::string text;  // what the work returned
+  std::string said;  // the end of what it wrote to standard error
 };
 
 // Forks: to be called while this process has one thread. The work's output does not reach ours.

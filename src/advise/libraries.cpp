@@ -27,8 +27,8 @@ std::vector<Host::Path> library_folders(const Host& host, const std::string& fir
   add_conf(folders, host.text("/etc/ld.so.conf").value_or(""));
   for (const auto& name : host.names_in("/etc/ld.so.conf.d"))
     if (name.ends_with(".conf")) add_conf(folders, host.text("/etc/ld.so.conf.d/" + name).value_or(""));
-  for (const char* usual : {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
-                            "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"})
+  for (const char* usual : {"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu",
+                            "/usr/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib", "/usr/local/lib"})
     folders.emplace_back(usual);
   return folders;
 }

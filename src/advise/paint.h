@@ -25,7 +25,9 @@ struct Paint {
   std::string yellow(const std::string& text) const { return with("33", text); }
 
  private:
-  std::string with(const char* code, const std::string& text) const { return on ? "\033[" + std::string(code) + "m" + text + "\033[0m" : text; }
+  std::string with(const char* code, const std::string& text) const {
+    return on ? "\033[" + std::string(code) + "m" + text + "\033[0m" : text;
+  }
 };
 
 }  // namespace apus

@@ -50,7 +50,8 @@ std::vector<std::string> lines(std::string_view text) {
 std::optional<int64_t> whole(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 1'000'000'000) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 1'000'000'000)
+    return std::nullopt;
   return value;
 }
 
@@ -73,8 +74,8 @@ std::optional<std::pair<int64_t, int64_t>> last_pair(std::string_view field) {
 }
 
 bool chip_name(std::string_view word) {
-  return std::any_of(word.begin(), word.end(), [](unsigned char c) { return std::isalpha(c); }) || word.find("910") != std::string_view::npos ||
-         word.find("310") != std::string_view::npos;
+  return std::any_of(word.begin(), word.end(), [](unsigned char c) { return std::isalpha(c); }) ||
+         word.find("910") != std::string_view::npos || word.find("310") != std::string_view::npos;
 }
 
 // First row of a device: "0  910B3 | OK | 101.8  43  0 / 0".
@@ -96,7 +97,8 @@ bool second_row(const std::vector<std::string_view>& fields, Status& s) {
     if (!whole(each)) return false;
   if (id.size() == 2) s.index = static_cast<int>(*whole(id[1]));
   s.utilisation = measure(readings[0]);
-  if (const auto memory = last_pair(fields[2])) s.memory_used = memory->first * kMegabyte, s.memory_total = memory->second * kMegabyte;
+  if (const auto memory = last_pair(fields[2]))
+    s.memory_used = memory->first * kMegabyte, s.memory_total = memory->second * kMegabyte;
   return true;
 }
 
@@ -107,7 +109,8 @@ bool device_word(std::string_view word, std::string_view kind) {
 std::string link_word(std::string_view word) { return std::string(word.substr(0, kLongestLink)); }
 
 bool core_list(std::string_view word) {
-  return !word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) && word.find_first_not_of("0123456789-,") == std::string_view::npos;
+  return !word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) &&
+         word.find_first_not_of("0123456789-,") == std::string_view::npos;
 }
 }  // namespace
 
@@ -170,7 +173,8 @@ Topology parse_topology(std::string_view text) {
       legend = true;
     } else if (legend) {
       if (row.size() >= 3 && row[1] == "=" && t.legend.size() < 64)
-        t.legend.emplace_back(link_word(row[0]), std::string(trimmed(std::string_view(line).substr(line.find('=') + 1))).substr(0, 200));
+        t.legend.emplace_back(link_word(row[0]),
+                              std::string(trimmed(std::string_view(line).substr(line.find('=') + 1))).substr(0, 200));
     } else if (is_device.empty()) {  // the header
       for (const char* each : {"NPU", "GPU", "Phy-ID"})
         if (device_word(row[0], each)) kind = each;

@@ -11,7 +11,9 @@ namespace apus {
 namespace {
 using Row = std::vector<std::string>;
 
-std::string padded(const std::string& text, size_t width) { return text + std::string(width > text.size() ? width - text.size() : 0, ' '); }
+std::string padded(const std::string& text, size_t width) {
+  return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
+}
 
 // Columns as wide as their longest word; the first row is the heading. `colour` paints a cell after it has its width.
 template <class Colour>
@@ -48,8 +50,9 @@ std::string devices_text(const std::vector<DeviceGroup>& groups, const Paint& pa
   std::string notes;
   for (const auto& group : groups) {
     for (const Status& s : group.devices) {
-      rows.push_back({group.kind == "cpu" ? group.kind : str(group.kind, ":", s.index), s.name, s.health, rounded(s.power_w, " W"),
-                      rounded(s.temperature_c, " C"), rounded(s.utilisation, " %"), str(gigabytes(s.memory_used), " / ", gigabytes(s.memory_total)),
+      rows.push_back({group.kind == "cpu" ? group.kind : str(group.kind, ":", s.index), s.name, s.health,
+                      rounded(s.power_w, " W"), rounded(s.temperature_c, " C"), rounded(s.utilisation, " %"),
+                      str(gigabytes(s.memory_used), " / ", gigabytes(s.memory_total)),
                       s.driver.empty() ? "-" : s.driver});
     }
     if (!group.note.empty()) notes += str("  ", group.kind, ": ", group.note, "\n");
@@ -66,7 +69,8 @@ std::string links_text(const std::vector<LinkGroup>& groups, const Paint& paint)
   std::string out;
   for (const auto& group : groups) {
     const Topology& t = group.topology;
-    out += paint.bold(group.kind) + paint.dim(str("  (", group.source, ")")) + (group.note.empty() ? "" : "  " + group.note) + "\n";
+    out += paint.bold(group.kind) + paint.dim(str("  (", group.source, ")")) +
+           (group.note.empty() ? "" : "  " + group.note) + "\n";
     if (t.names.empty()) {
       out += "  no matrix of links\n\n";
       continue;

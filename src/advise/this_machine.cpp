@@ -36,14 +36,17 @@ std::map<std::string, std::string> environment() {
   return all;
 }
 
-// Output until the end or the limit. What comes after the first megabyte is read and dropped, so that the child can end.
+// Output until the end or the limit. What comes after the first megabyte is read and dropped, so that the child can
+// end.
 std::string read_until(int from, double limit_s, bool* in_time) {
   std::string output;
   const Stopwatch watch;
   char buffer[16384];
   for (*in_time = true;;) {
     const double left = limit_s - watch.seconds();
-    struct pollfd waiting {from, POLLIN, 0};
+    struct pollfd waiting {
+      from, POLLIN, 0
+    };
     if (left <= 0 || ::poll(&waiting, 1, static_cast<int>(left * 1000) + 1) == 0) {
       *in_time = false;
       return output;
@@ -82,8 +85,7 @@ Ran run_file(const std::filesystem::path& program, const std::vector<std::string
     ran.output = read_until(ends[0], limit_s, &in_time);
     if (!in_time) ::kill(-child, SIGKILL);
     int status = 0;
-    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     ran.code = !in_time ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
   ::close(ends[0]);
@@ -96,7 +98,8 @@ bool port_is_free(int port) {
   const int yes = 1;
   ::setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address{};
-  address.sin_family = AF_INET, address.sin_port = htons(static_cast<uint16_t>(port)), address.sin_addr.s_addr = htonl(INADDR_ANY);
+  address.sin_family = AF_INET, address.sin_port = htons(static_cast<uint16_t>(port)),
+  address.sin_addr.s_addr = htonl(INADDR_ANY);
   const bool free = ::bind(s, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 || errno != EADDRINUSE;
   ::close(s);
   return free;
@@ -119,7 +122,8 @@ Host this_machine(const std::filesystem::path& root) {
   host.memory_total = cpu::memory_total(), host.memory_free = cpu::memory_free();
   host.usable_cores = cpu::usable_cores();
   rlimit files{};
-  if (::getrlimit(RLIMIT_NOFILE, &files) == 0) host.open_files = files.rlim_cur == RLIM_INFINITY ? INT64_MAX : static_cast<int64_t>(files.rlim_cur);
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0)
+    host.open_files = files.rlim_cur == RLIM_INFINITY ? INT64_MAX : static_cast<int64_t>(files.rlim_cur);
   host.now = static_cast<int64_t>(std::time(nullptr));
   host.run_file = run_file;
   host.space_of = space_of;

@@ -31,13 +31,18 @@ std::optional<std::vector<Piece>> pieces(std::string_view text) {
     Piece piece;
     for (; at < text.size() && std::isalpha(static_cast<unsigned char>(text[at])); ++at)
       piece.word += static_cast<char>(std::tolower(static_cast<unsigned char>(text[at])));
-    if (!piece.word.empty() && at + 1 < text.size() && text[at] == '.' && std::isdigit(static_cast<unsigned char>(text[at + 1]))) ++at;  // "beta.2"
+    if (!piece.word.empty() && at + 1 < text.size() && text[at] == '.' &&
+        std::isdigit(static_cast<unsigned char>(text[at + 1])))
+      ++at;  // "beta.2"
     const size_t digits = at;
-    for (; at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) && at - digits < 9; ++at) piece.number = piece.number * 10 + (text[at] - '0');
+    for (; at < text.size() && std::isdigit(static_cast<unsigned char>(text[at])) && at - digits < 9; ++at)
+      piece.number = piece.number * 10 + (text[at] - '0');
     if (piece.word.empty() && at == digits) return std::nullopt;
     all.push_back(piece);
-    if (at < text.size() && (text[at] == '.' || text[at] == '-' || text[at] == '_')) ++at;
-    else if (at < text.size() && !std::isalpha(static_cast<unsigned char>(text[at]))) return std::nullopt;
+    if (at < text.size() && (text[at] == '.' || text[at] == '-' || text[at] == '_'))
+      ++at;
+    else if (at < text.size() && !std::isalpha(static_cast<unsigned char>(text[at])))
+      return std::nullopt;
   }
   return all;
 }
@@ -69,11 +74,14 @@ std::optional<Version> Version::parse(std::string_view text) {
     }  // others ("b030", "git...") number builds
   }
   if (!staged) version.key_.push_back(kFinal);
-  version.key_.push_back(kFinal);  // so that what has a further stage (alpha of a release candidate) comes before, and post after
+  version.key_.push_back(
+      kFinal);  // so that what has a further stage (alpha of a release candidate) comes before, and post after
   return version;
 }
 
-bool Version::begins_with(const Version& other) const { return std::equal(key_.begin(), key_.begin() + 2, other.key_.begin()); }
+bool Version::begins_with(const Version& other) const {
+  return std::equal(key_.begin(), key_.begin() + 2, other.key_.begin());
+}
 std::string Version::family() const { return str(key_[0], ".", key_[1]); }
 
 std::optional<std::strong_ordering> compare_versions(const std::string& a, const std::string& b) {
@@ -90,7 +98,8 @@ bool older(const std::string& a, const std::string& b) {
 std::optional<PackageRow> row_of_torch_npu(const std::string& package) {
   const std::string plain = package.substr(0, package.find('+'));
   for (const Json& row : data().at("torch_npu"))
-    if (const auto& packages = row.at("packages"); packages.contains(plain)) return PackageRow{row.at("cann"), row.at("train"), packages.at(plain)};
+    if (const auto& packages = row.at("packages"); packages.contains(plain))
+      return PackageRow{row.at("cann"), row.at("train"), packages.at(plain)};
   return std::nullopt;
 }
 
@@ -98,7 +107,8 @@ std::vector<std::string> packages_for_cann(const std::string& cann) {
   std::vector<std::string> all;
   for (const Json& row : data().at("torch_npu")) {
     if (compare_versions(row.at("cann"), cann) != std::strong_ordering::equal) continue;
-    for (const auto& [package, torch] : row.at("packages").items()) all.push_back(str("torch_npu ", package, " with torch ", torch.get<std::string>()));
+    for (const auto& [package, torch] : row.at("packages").items())
+      all.push_back(str("torch_npu ", package, " with torch ", torch.get<std::string>()));
   }
   return all;
 }
@@ -126,8 +136,10 @@ std::optional<DriverRow> driver_for_cann(const std::string& cann) {
   const Json* best = nullptr;
   for (const Json& row : data().at("driver")) {
     const auto here = Version::parse(row.at("cann").get<std::string>());
-    if (*here == *version) best = &row;
-    else if (!best && here->begins_with(*version) && *here < *version) best = &row;
+    if (*here == *version)
+      best = &row;
+    else if (!best && here->begins_with(*version) && *here < *version)
+      best = &row;
   }
   if (!best) return std::nullopt;
   return DriverRow{best->at("cann"), best->at("matched"), best->at("supported")};

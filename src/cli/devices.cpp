@@ -22,13 +22,17 @@ namespace {
 int run(const DevicesOptions& options) {
   if (options.ops) return run_heavy("devices", &options);
   const auto groups = inventory(this_machine(options.root));
-  const std::string text = options.json ? json_text(to_json(groups), 2) + "\n" : devices_text(groups, Paint::for_output());
+  const std::string text =
+      options.json ? json_text(to_json(groups), 2) + "\n" : devices_text(groups, Paint::for_output());
   std::fputs(text.c_str(), stdout);
   return 0;
 }
-const RegisterCommand<DevicesOptions> command({.name = "devices", .group = "Machine",
-    .summary = "the devices: health, power, temperature, memory, load; --ops: their fused operators",
-    .examples = {"devices", "devices --json", "devices --ops"}}, run);
+const RegisterCommand<DevicesOptions> command(
+    {.name = "devices",
+     .group = "Machine",
+     .summary = "the devices: health, power, temperature, memory, load; --ops: their fused operators",
+     .examples = {"devices", "devices --json", "devices --ops"}},
+    run);
 }  // namespace
 
 }  // namespace apus

@@ -8,7 +8,7 @@ namespace apus {
 
 struct DevicesOptions : RunOptions {
   bool json = false;
-  bool ops = false;   // which fused operators are the device's own
+  bool ops = false;  // which fused operators are the device's own
   std::string root = "/";
 
   void fields(OptionTable& v);

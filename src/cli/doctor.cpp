@@ -26,26 +26,32 @@ void DoctorOptions::fields(OptionTable& v) {
   v.group("Doctor");
   v("explain", explain, "explain the known failures in this log instead (-: standard input)");
   v("json", json, "print JSON");
-  v("trial", trial, "multiply small matrices on each device and compare with the cpu").shown_default("true, with --root false");
+  v("trial", trial, "multiply small matrices on each device and compare with the cpu")
+      .shown_default("true, with --root false");
   v("trial_timeout", trial_timeout, "seconds after which the trial counts as hanging").at_least(1);
   v("comm", comm, "start one process a device; check and measure every collective and every pair");
   v("device", device, "for --comm: cpu, npu or cuda").shown_default("the first that is here").alias("comm_device");
-  v("comm_ranks", comm_ranks, "for --comm: processes").at_least(0).at_most(1024).shown_default("one a device, 2 on the cpu");
+  v("comm_ranks", comm_ranks, "for --comm: processes")
+      .at_least(0)
+      .at_most(1024)
+      .shown_default("one a device, 2 on the cpu");
   v("output_dir", output_dir, "the folder whose disk is looked at");
   v("root", root, "look at the machine whose files are below this folder");
   RunOptions::fields(v);
 }
 
 void DoctorOptions::check() const {
-  require(device.find(':') == std::string::npos, Fault::Usage, "--device ", device, ": --comm takes a kind of device without a number");
+  require(device.find(':') == std::string::npos, Fault::Usage, "--device ", device,
+          ": --comm takes a kind of device without a number");
   require(!comm || root == "/", Fault::Usage, "--comm runs on this machine: it cannot be combined with --root");
 }
 
 namespace {
 int explain(const DoctorOptions& options) {
   const Explanation explanation = explain_log(options.explain);
-  const std::string text = options.json ? json_text(to_json(explanation), 2) + "\n"
-                                        : explanation_text(explanation, options.explain, Paint::for_output(), Log::of().width());
+  const std::string text = options.json
+                               ? json_text(to_json(explanation), 2) + "\n"
+                               : explanation_text(explanation, options.explain, Paint::for_output(), Log::of().width());
   std::fputs(text.c_str(), stdout);
   return 0;
 }
@@ -53,23 +59,30 @@ int explain(const DoctorOptions& options) {
 // A trial in a process of its own: the tensor library may be absent, and a vendor's library may crash or hang.
 std::vector<Check> trial(const DoctorOptions& options) {
   using State = Check::State;
-  const Isolated outcome = run_isolated([] {
-    std::vector<Check> checks;
-    const DeviceTrials request{&checks};
-    try {
-      run_heavy("doctor", &request);
-    } catch (const Error& error) {
-      checks.push_back({"libapus.so", State::Fail, error.what(), "the tensor library, loaded", "build again after an update of torch; see the section torch"});
-    }
-    return json_text(to_json(std::vector<Section>{{"Trial", checks}}));
-  }, static_cast<double>(options.trial_timeout));
-  const std::string said = plain_line(outcome.said.substr(outcome.said.size() - std::min<size_t>(outcome.said.size(), 400)));
+  const Isolated outcome = run_isolated(
+      [] {
+        std::vector<Check> checks;
+        const DeviceTrials request{&checks};
+        try {
+          run_heavy("doctor", &request);
+        } catch (const Error& error) {
+          checks.push_back({"libapus.so", State::Fail, error.what(), "the tensor library, loaded",
+                            "build again after an update of torch; see the section torch"});
+        }
+        return json_text(to_json(std::vector<Section>{{"Trial", checks}}));
+      },
+      static_cast<double>(options.trial_timeout));
+  const std::string said =
+      plain_line(outcome.said.substr(outcome.said.size() - std::min<size_t>(outcome.said.size(), 400)));
   if (outcome.end == Isolated::End::Hung)
-    return {{"trial", State::Fail, str("no end after ", options.trial_timeout, " s: the driver or a library hangs"), "a result",
+    return {{"trial", State::Fail, str("no end after ", options.trial_timeout, " s: the driver or a library hangs"),
+             "a result",
              "`npu-smi info`, nvidia-smi and dmesg tell whether a device is stuck; --device cpu works without it"}};
   if (outcome.end == Isolated::End::Crashed)
-    return {{"trial", State::Fail, str("a library crashed", outcome.signal ? str(" (", ::strsignal(outcome.signal), ")") : "", said.empty() ? "" : ": " + said), "a result",
-             "libraries of different versions are mixed: compare the sections torch, Ascend and NVIDIA"}};
+    return {{"trial", State::Fail,
+             str("a library crashed", outcome.signal ? str(" (", ::strsignal(outcome.signal), ")") : "",
+                 said.empty() ? "" : ": " + said),
+             "a result", "libraries of different versions are mixed: compare the sections torch, Ascend and NVIDIA"}};
   return checks_from_json(parse_json(outcome.text, "trial", Fault::Bug));
 }
 
@@ -89,15 +102,21 @@ std::pair<std::string, int> comm_devices(const DoctorOptions& options, const Hos
 std::vector<Check> communicate(const DoctorOptions& options, const Host& host) {
   using State = Check::State;
   const auto [kind, ranks] = comm_devices(options, host);
-  if (ranks < 2) return {{"communication", State::Skipped, str("one ", kind, " device: nothing to communicate with"), "", ""}};
+  if (ranks < 2)
+    return {{"communication", State::Skipped, str("one ", kind, " device: nothing to communicate with"), "", ""}};
   const auto folder = std::filesystem::temp_directory_path() / str("apus-doctor-", ::getpid());
   const auto report = folder / "comm.json";
-  const Launch plan{.plan = {.ranks = ranks}, .argv = {"apus", "comm-check", "--device", kind, "--output", report.string(), "--ddp_timeout", "60"}, .log_dir = folder};
-  const Isolated outcome = run_isolated([&] { return std::to_string(launch(plan)); }, static_cast<double>(std::max<int64_t>(options.trial_timeout, 300)));
+  const Launch plan{
+      .plan = {.ranks = ranks},
+      .argv = {"apus", "comm-check", "--device", kind, "--output", report.string(), "--ddp_timeout", "60"},
+      .log_dir = folder};
+  const Isolated outcome = run_isolated([&] { return std::to_string(launch(plan)); },
+                                        static_cast<double>(std::max<int64_t>(options.trial_timeout, 300)));
   std::error_code code;
   std::vector<Check> checks{{"ranks", State::Ok, str(ranks, " processes on ", kind), "", ""}};
   if (std::filesystem::exists(report, code)) {
-    for (Check& check : comm_checks(parse_json(read_file(report), report.string(), Fault::Bug))) checks.push_back(std::move(check));
+    for (Check& check : comm_checks(parse_json(read_file(report), report.string(), Fault::Bug)))
+      checks.push_back(std::move(check));
     std::filesystem::remove_all(folder, code);
   } else {
     checks.push_back(comm_failure(outcome.said, folder.string()));
@@ -109,7 +128,8 @@ std::vector<Check> communicate(const DoctorOptions& options, const Host& host) {
 void add_trial(std::vector<Section>& sections, std::vector<Check> checks) {
   for (auto& section : sections)
     std::erase_if(section.checks, [&](const Check& c) {
-      return std::any_of(checks.begin(), checks.end(), [&](const Check& t) { return t.what == c.what && t.state != Check::State::Skipped; });
+      return std::any_of(checks.begin(), checks.end(),
+                         [&](const Check& t) { return t.what == c.what && t.state != Check::State::Skipped; });
     });
   sections.push_back({"Trial", std::move(checks)});
 }
@@ -120,13 +140,17 @@ int run(const DoctorOptions& options) {
   auto sections = all_checks(host, {.output_dir = options.output_dir});
   if (options.trial.value_or(options.root == "/")) add_trial(sections, trial(options));
   if (options.comm) sections.push_back({"Communication", communicate(options, host)});
-  const std::string text = options.json ? json_text(to_json(sections), 2) + "\n" : checks_text(sections, Paint::for_output(), Log::of().width());
+  const std::string text = options.json ? json_text(to_json(sections), 2) + "\n"
+                                        : checks_text(sections, Paint::for_output(), Log::of().width());
   std::fputs(text.c_str(), stdout);
   return sound(sections) ? 0 : exit_code(Fault::Device);
 }
-const RegisterCommand<DoctorOptions> command({.name = "doctor", .group = "Machine",
-    .summary = "is this machine sound, and what to do if not; --explain LOG: what a failure means",
-    .examples = {"doctor", "doctor --json", "doctor --explain train.log", "doctor --explain - < train.log"}}, run);
+const RegisterCommand<DoctorOptions> command(
+    {.name = "doctor",
+     .group = "Machine",
+     .summary = "is this machine sound, and what to do if not; --explain LOG: what a failure means",
+     .examples = {"doctor", "doctor --json", "doctor --explain train.log", "doctor --explain - < train.log"}},
+    run);
 }  // namespace
 
 }  // namespace apus

@@ -12,14 +12,14 @@
 namespace apus {
 
 struct DoctorOptions : RunOptions {
-  std::string explain;             // a log to explain instead of looking at the machine; "-": standard input
+  std::string explain;  // a log to explain instead of looking at the machine; "-": standard input
   bool json = false;
-  bool comm = false;               // measure the collectives between all devices
-  std::string device = "auto";     // whose, for comm: a kind
-  int64_t comm_ranks = 0;          // processes for comm; 0: one a device, two on the cpu
-  std::optional<bool> trial;       // compute on each device; absent: unless another machine is looked at
-  int64_t trial_timeout = 300;     // seconds
-  std::string root = "/";          // look at the machine whose files are here
+  bool comm = false;            // measure the collectives between all devices
+  std::string device = "auto";  // whose, for comm: a kind
+  int64_t comm_ranks = 0;       // processes for comm; 0: one a device, two on the cpu
+  std::optional<bool> trial;    // compute on each device; absent: unless another machine is looked at
+  int64_t trial_timeout = 300;  // seconds
+  std::string root = "/";       // look at the machine whose files are here
   std::string output_dir = "output";
 
   void fields(OptionTable& v);

@@ -23,12 +23,16 @@ struct TopoOptions : RunOptions {
 
 int run(const TopoOptions& options) {
   const auto groups = links(this_machine(options.root));
-  const std::string text = options.json ? json_text(to_json(groups), 2) + "\n" : links_text(groups, Paint::for_output());
+  const std::string text =
+      options.json ? json_text(to_json(groups), 2) + "\n" : links_text(groups, Paint::for_output());
   std::fputs(text.c_str(), stdout);
   return 0;
 }
-const RegisterCommand<TopoOptions> command({.name = "topo", .group = "Machine", .summary = "how the devices are linked, and which cores are near them",
-    .examples = {"topo", "topo --json"}}, run);
+const RegisterCommand<TopoOptions> command({.name = "topo",
+                                            .group = "Machine",
+                                            .summary = "how the devices are linked, and which cores are near them",
+                                            .examples = {"topo", "topo --json"}},
+                                           run);
 }  // namespace
 
 }  // namespace apus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `apus devices --ops`: for each fused operator and each device kind that can be used here, whether the device has its own
-// kernel or runs the reference.
+// `apus devices --ops`: for each fused operator and each device kind that can be used here, whether the device has its
+// own kernel or runs the reference.
 #include "cli/devices.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -50,7 +50,8 @@ void print_table(const std::vector<DeviceKind*>& kinds, const Json& table) {
     std::printf("  %s\n", text.c_str());
   };
   line("operator", [](const char* kind) { return std::string(kind); });
-  for (const auto& [op, row] : table.items()) line(op, [&row = row](const char* kind) { return row.at(kind).template get<std::string>(); });
+  for (const auto& [op, row] : table.items())
+    line(op, [&row = row](const char* kind) { return row.at(kind).template get<std::string>(); });
 }
 
 int run_devices(const DevicesOptions& options) {
@@ -63,7 +64,7 @@ int run_devices(const DevicesOptions& options) {
       continue;
     }
     open_device(kind->name());  // some register their kernels when they are opened
-    kinds.push_back(kind);
+    kinds.insert(kinds.begin(), kind);  // the cpu first: its names are short
   }
   for (const auto& op : operators())
     for (const DeviceKind* kind : kinds) table[op][kind->name()] = served(op, *kind);
@@ -72,8 +73,11 @@ int run_devices(const DevicesOptions& options) {
     return 0;
   }
   print_table(kinds, table);
-  for (const auto& [name, why] : unusable.items()) std::printf("\n  %s is not usable: %s\n", name.c_str(), why.get<std::string>().c_str());
-  std::printf("\n  native, or a vendor's operator: a kernel of the device's own; reference: plain tensor operators, right on every device\n");
+  for (const auto& [name, why] : unusable.items())
+    std::printf("\n  %s is not usable: %s\n", name.c_str(), why.get<std::string>().c_str());
+  std::printf(
+      "\n  native, or a vendor's operator: a kernel of the device's own; reference: plain tensor operators, right on "
+      "every device\n");
   return 0;
 }
 

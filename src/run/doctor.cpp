@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of `apus doctor` that computes: every device multiplies a matrix in each number format it supports, and the
 // result is compared with the processor's in f64.
+#include "cli/doctor.h"
+
 #include <ATen/ops/arange.h>
 #include <ATen/ops/matmul.h>
 
@@ -11,7 +13,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "cli/doctor.h"
 #include "device/device.h"
 #include "run/runner.h"
 #include "tensor/compat.h"
@@ -27,7 +28,8 @@ struct Format {
   const char* name;
   double tolerance;  // of the relative error over the whole matrix; devices may round f32 to fewer bits
 };
-constexpr Format kFormats[] = {{at::kFloat, "f32", 2e-3}, {at::kBFloat16, "bf16", 1e-2}, {at::kHalf, "f16", 2e-3}, {at::kDouble, "f64", 1e-12}};
+constexpr Format kFormats[] = {
+    {at::kFloat, "f32", 2e-3}, {at::kBFloat16, "bf16", 1e-2}, {at::kHalf, "f16", 2e-3}, {at::kDouble, "f64", 1e-12}};
 
 // Numbers in [-1, 1) without a random generator: the same on every device.
 at::Tensor pattern(int64_t stride) {
@@ -63,7 +65,8 @@ std::string speed(double seconds) {
 }
 
 Check try_device(DeviceKind& kind, int index) {
-  Check check{str(kind.name(), kind.type() == c10::kCPU ? "" : str(":", index), " computes"), Check::State::Ok, "", "", ""};
+  Check check{str(kind.name(), kind.type() == c10::kCPU ? "" : str(":", index), " computes"), Check::State::Ok, "", "",
+              ""};
   std::vector<std::string> results;
   try {
     const DeviceChoice choice = open_device(kind.type() == c10::kCPU ? "cpu" : str(kind.name(), ":", index));
@@ -75,20 +78,24 @@ Check try_device(DeviceKind& kind, int index) {
       } catch (const std::exception& error) {  // the device is there, but this format is not: the others still count
         if (!std::strstr(error.what(), "not implemented for")) throw;
         check.state = Check::State::Warn, check.wanted = str(format.name, " products");
-        check.hint = str(format.name, " products are not implemented in this version of its library: use another --torch_dtype, or update it");
+        check.hint = str(
+            format.name,
+            " products are not implemented in this version of its library: use another --torch_dtype, or update it");
         continue;
       }
       results.push_back(str(format.name, " ", speed(trial.seconds)));
       if (trial.error <= format.tolerance) continue;
       check.state = Check::State::Fail;
       check.wanted = str("products equal to the cpu's within ", format.tolerance);
-      check.hint = str(format.name, " products differ by ", trial.error, ": do not trust this device; update its driver, or have it replaced");
+      check.hint = str(format.name, " products differ by ", trial.error,
+                       ": do not trust this device; update its driver, or have it replaced");
     }
     check.found = str(kind.label(index), ": ", kSide, " x ", kSide, " products in ", join(results));
   } catch (const std::exception& error) {
     const std::string what = error.what();
     check.state = Check::State::Fail, check.found = what.substr(0, std::min<size_t>(what.find('\n'), 400));
-    check.wanted = "a matrix product", check.hint = "`apus doctor --explain -` explains the message when it is a known one";
+    check.wanted = "a matrix product",
+    check.hint = "`apus doctor --explain -` explains the message when it is a known one";
   }
   return check;
 }
@@ -106,7 +113,10 @@ int run_doctor(const DeviceTrials& trials) {
     for (int i = 0; i < kind->count(); ++i) all.push_back(try_device(*kind, i));
     for (Check& check : kind->checks()) all.push_back(std::move(check));
   }
-  if (chosen) all.insert(all.begin(), {"--device auto", Check::State::Ok, str(chosen->name(), " will be used (", chosen->count(), " x ", chosen->label(0), ")"), "", ""});
+  if (chosen)
+    all.insert(all.begin(),
+               {"--device auto", Check::State::Ok,
+                str(chosen->name(), " will be used (", chosen->count(), " x ", chosen->label(0), ")"), "", ""});
   return 0;
 }
 

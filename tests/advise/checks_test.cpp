@@ -40,16 +40,20 @@ TEST(Doctor, SoundAscendNode) {
   m.make_ascend();
   m.npu_smi = read_file(test::source_dir() / "tests/advise/data/npu-smi-info-a2.txt");
   const auto checks = ascend(m);
-  for (const Check& c : checks) EXPECT_TRUE(c.state == State::Ok || c.state == State::Skipped) << c.what << ": " << c.found << " / " << c.hint;
+  for (const Check& c : checks)
+    EXPECT_TRUE(c.state == State::Ok || c.state == State::Skipped) << c.what << ": " << c.found << " / " << c.hint;
   EXPECT_NE(found(checks, "CANN toolkit").found.find("8.3.RC1"), std::string::npos);
-  EXPECT_NE(found(checks, "libhccl.so").found.find("/usr/local/Ascend/ascend-toolkit/8.3.RC1/lib64/libhccl.so"), std::string::npos);
+  EXPECT_NE(found(checks, "libhccl.so").found.find("/usr/local/Ascend/ascend-toolkit/8.3.RC1/lib64/libhccl.so"),
+            std::string::npos);
   EXPECT_NE(found(checks, "npu:7").found.find("64.00 GiB"), std::string::npos);
   EXPECT_TRUE(sound({{"Ascend", checks}}));
 }
 
 TEST(Doctor, MissingSymbolIsNamedWithLibraryAndVersions) {
   FakeMachine m;
-  m.make_ascend("8.0.RC1", "24.1.rc1", test::without(test::kHcclSymbols, {"HcclCommInitRootInfoConfig", "HcclCreateSubCommConfig", "HcclAllGatherV"}));
+  m.make_ascend(
+      "8.0.RC1", "24.1.rc1",
+      test::without(test::kHcclSymbols, {"HcclCommInitRootInfoConfig", "HcclCreateSubCommConfig", "HcclAllGatherV"}));
   const Check c = found(ascend(m), "libhccl.so");
   EXPECT_EQ(c.state, State::Fail);
   EXPECT_NE(c.found.find("HcclCommInitRootInfoConfig"), std::string::npos) << c.found;
@@ -63,7 +67,8 @@ TEST(Doctor, MissingSymbolIsNamedWithLibraryAndVersions) {
 TEST(Doctor, OlderCopyFirstInThePathIsTold) {
   FakeMachine m;
   m.make_ascend();
-  m.file("/opt/old/lib64/libhccl.so", test::shared_library(test::without(test::kHcclSymbols, {"HcclCommInitRootInfoConfig"})));
+  m.file("/opt/old/lib64/libhccl.so",
+         test::shared_library(test::without(test::kHcclSymbols, {"HcclCommInitRootInfoConfig"})));
   m.host.env["LD_LIBRARY_PATH"] = "/opt/old/lib64:" + m.host.env["LD_LIBRARY_PATH"];
   const Check c = found(ascend(m), "libhccl.so");
   EXPECT_EQ(c.state, State::Fail);
@@ -131,9 +136,11 @@ TEST(Doctor, TorchOfAnotherKindBesideTorchNpu) {
   m.file("/opt/site/torch/version.py", "__version__ = '2.7.1+cu126'\ncuda = '12.6'\n");
   EXPECT_NE(found(ascend(m), "torch_npu").hint.find("Two accelerators"), std::string::npos);
   m.file("/opt/site/torch/version.py", "cuda = None\n");
-  m.python = R"({"version": "3.12.1", "torch": ["2.6.0+cpu", "/opt/site/torch"], "torch_npu": ["2.7.1", "/opt/site/torch_npu"]})";
+  m.python =
+      R"({"version": "3.12.1", "torch": ["2.6.0+cpu", "/opt/site/torch"], "torch_npu": ["2.7.1", "/opt/site/torch_npu"]})";
   EXPECT_EQ(found(ascend(m), "torch_npu").wanted, "torch 2.7.1");
-  EXPECT_EQ(found(torch_checks(m.host, python_facts(m.host)), "Python").state, State::Warn);  // 3.12 has no wheel of 2.6
+  EXPECT_EQ(found(torch_checks(m.host, python_facts(m.host)), "Python").state,
+            State::Warn);  // 3.12 has no wheel of 2.6
   m.python = "not json";
   EXPECT_EQ(found(ascend(m), "torch_npu").found, "not installed");
   m.file("/usr/local/lib/libtorch_npu.so", test::shared_library({"_ZN9torch_npu8init_npuEa"}));
@@ -175,21 +182,26 @@ TEST(Doctor, VisibilityLists) {
 TEST(Doctor, ReferenceBlasIsNamedAsTheReasonForSlowness) {
   FakeMachine m;
   m.host.program = "/opt/apus/bin/apus";
-  m.file("/opt/apus/lib/libapus.so", test::shared_library({"apus_run_command"}, {"libtorch_cpu.so.1.13", "libc10.so.1.13"}));
+  m.file("/opt/apus/lib/libapus.so",
+         test::shared_library({"apus_run_command"}, {"libtorch_cpu.so.1.13", "libc10.so.1.13"}));
   m.link("/usr/lib/x86_64-linux-gnu/libtorch_cpu.so.1.13", "libtorch_cpu.so.1.13.1");
-  m.file("/usr/lib/x86_64-linux-gnu/libtorch_cpu.so.1.13.1", test::shared_library({"x"}, {"libblas.so.3"}, "", "libtorch_cpu.so.1.13"));
-  m.file("/usr/lib/x86_64-linux-gnu/libc10.so.1.13", test::shared_library({"_ZN3c105ErrorC1ENSt7__cxx1112basic_stringE"}));
+  m.file("/usr/lib/x86_64-linux-gnu/libtorch_cpu.so.1.13.1",
+         test::shared_library({"x"}, {"libblas.so.3"}, "", "libtorch_cpu.so.1.13"));
+  m.file("/usr/lib/x86_64-linux-gnu/libc10.so.1.13",
+         test::shared_library({"_ZN3c105ErrorC1ENSt7__cxx1112basic_stringE"}));
   m.link("/usr/lib/x86_64-linux-gnu/libc10.so", "libc10.so.1.13");
   m.link("/usr/lib/x86_64-linux-gnu/libblas.so.3", "/etc/alternatives/libblas.so.3-x86_64-linux-gnu");
   m.link("/etc/alternatives/libblas.so.3-x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3");
   m.file("/usr/lib/x86_64-linux-gnu/blas/libblas.so.3", "");
   auto checks = torch_checks(m.host, {});
   ASSERT_EQ(found(checks, "libtorch").state, State::Ok) << found(checks, "libtorch").found;
-  EXPECT_NE(found(checks, "libtorch").found.find("1.13, CPU build"), std::string::npos) << found(checks, "libtorch").found;
+  EXPECT_NE(found(checks, "libtorch").found.find("1.13, CPU build"), std::string::npos)
+      << found(checks, "libtorch").found;
   EXPECT_NE(found(checks, "C++ ABI of libtorch").found.find("ABI=1"), std::string::npos);
   const Check slow = found(checks, "BLAS under libtorch");
   EXPECT_EQ(slow.state, State::Warn);
-  EXPECT_NE(slow.found.find("reference BLAS (/usr/lib/x86_64-linux-gnu/blas/libblas.so.3)"), std::string::npos) << slow.found;
+  EXPECT_NE(slow.found.find("reference BLAS (/usr/lib/x86_64-linux-gnu/blas/libblas.so.3)"), std::string::npos)
+      << slow.found;
   EXPECT_NE(slow.hint.find("slower"), std::string::npos);
   m.remove("/etc/alternatives/libblas.so.3-x86_64-linux-gnu");
   m.link("/etc/alternatives/libblas.so.3-x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3");
@@ -209,7 +221,8 @@ TEST(Doctor, HostLimits) {
   m.host.env["OMP_NUM_THREADS"] = "1000";
   m.file("/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
   const auto checks = host_checks(m.host, {});
-  for (const char* what : {"memory", "cores", "open files", "shared memory", "huge pages", "ports"}) EXPECT_EQ(found(checks, what).state, State::Warn) << what;
+  for (const char* what : {"memory", "cores", "open files", "shared memory", "huge pages", "ports"})
+    EXPECT_EQ(found(checks, what).state, State::Warn) << what;
   EXPECT_EQ(found(checks, "clock").state, State::Fail);
   EXPECT_EQ(found(checks, "disk for outputs").state, State::Fail);
   EXPECT_NE(found(checks, "ports").found.find("29500 taken"), std::string::npos);
@@ -219,7 +232,8 @@ TEST(Doctor, HostLimits) {
 TEST(Doctor, NvidiaDriverAndLibraryMustAgree) {
   FakeMachine m;
   m.file("/dev/nvidia0", "");
-  m.file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue Jan 14 00:00:00 UTC 2025\n");
+  m.file("/proc/driver/nvidia/version",
+         "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.15  Tue Jan 14 00:00:00 UTC 2025\n");
   m.file("/usr/lib/x86_64-linux-gnu/libcuda.so.570.86.15", test::shared_library({"cuInit"}));
   m.link("/usr/lib/x86_64-linux-gnu/libcuda.so.1", "libcuda.so.570.86.15");
   m.file("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.560.35.03", test::shared_library({"nvmlInit_v2"}));
@@ -235,7 +249,9 @@ TEST(Doctor, NvidiaDriverAndLibraryMustAgree) {
 }
 
 TEST(Doctor, ReportsAsTableAndJson) {
-  const std::vector<Section> sections{{"A", {{"one", State::Ok, "fine", "", ""}, {"two", State::Fail, "broken", "whole", "mend it"}}}, {"B", {{"three", State::Skipped, "", "", ""}}}};
+  const std::vector<Section> sections{
+      {"A", {{"one", State::Ok, "fine", "", ""}, {"two", State::Fail, "broken", "whole", "mend it"}}},
+      {"B", {{"three", State::Skipped, "", "", ""}}}};
   const std::string text = checks_text(sections, Paint{}, 100);
   EXPECT_NE(text.find("FAIL  two"), std::string::npos) << text;
   EXPECT_NE(text.find("wanted: whole"), std::string::npos);
@@ -257,7 +273,8 @@ TEST(Comm, SlowPairsAndWrongResultsAreNamed) {
     {"name": "all_reduce", "correct": true, "wrong": "", "latency_us": 20.5, "gb_s": 21.25},
     {"name": "broadcast", "correct": false, "wrong": "rank 2 got 1 instead of 3 at element 0", "latency_us": 9, "gb_s": 3},
     {"name": "barrier", "correct": true, "wrong": "", "latency_us": 9, "gb_s": 0}],
-    "pair_gb_s": [[0, 20, 21], [20, 0, 4], [21, 4, 0]], "pair_us": [[0, 1, 1], [1, 0, 1], [1, 1, 0]]})", "report");
+    "pair_gb_s": [[0, 20, 21], [20, 0, 4], [21, 4, 0]], "pair_us": [[0, 1, 1], [1, 0, 1], [1, 1, 0]]})",
+                                 "report");
   const auto checks = comm_checks(report);
   ASSERT_EQ(checks.size(), 4u);
   EXPECT_EQ(checks[0].state, State::Ok);
@@ -270,7 +287,8 @@ TEST(Comm, SlowPairsAndWrongResultsAreNamed) {
 }
 
 TEST(Comm, SilentRanksAreNamedByWhatTheySaid) {
-  const Check c = comm_failure("[INFO:apus] rank 0 of 2\n\x1b[31m[ERROR:apus] rank 0: rank 1 did not answer within 60 s\x1b[0m\n", "/tmp/logs");
+  const Check c = comm_failure(
+      "[INFO:apus] rank 0 of 2\n\x1b[31m[ERROR:apus] rank 0: rank 1 did not answer within 60 s\x1b[0m\n", "/tmp/logs");
   EXPECT_EQ(c.state, State::Fail);
   EXPECT_EQ(c.found, "rank 0: rank 1 did not answer within 60 s");
   EXPECT_NE(c.hint.find("/tmp/logs"), std::string::npos);

@@ -26,7 +26,8 @@ std::vector<std::pair<std::string, std::string>> messages() {  // tests/advise/m
   std::vector<std::pair<std::string, std::string>> rows;
   std::ifstream in(test::source_dir() / "tests/advise/messages.txt");
   for (std::string line; std::getline(in, line);)
-    if (const size_t tab = line.find('\t'); tab != std::string::npos && line[0] != '#') rows.emplace_back(line.substr(0, tab), line.substr(tab + 1));
+    if (const size_t tab = line.find('\t'); tab != std::string::npos && line[0] != '#')
+      rows.emplace_back(line.substr(0, tab), line.substr(tab + 1));
   return rows;
 }
 
@@ -64,9 +65,12 @@ TEST(Failures, TheSpecificOneComesBeforeTheEcho) {
 }
 
 TEST(Failures, TerminalCodesAndProgressBarsDoNotHideAMessage) {
-  EXPECT_EQ(best("Train: 3%|#  |\r\x1b[31mTorch not \x1b[1mcompiled with CUDA enabled\x1b[0m\r\n"), "cuda-not-compiled");
+  EXPECT_EQ(best("Train: 3%|#  |\r\x1b[31mTorch not \x1b[1mcompiled with CUDA enabled\x1b[0m\r\n"),
+            "cuda-not-compiled");
   EXPECT_EQ(plain_line("\x1b[31ma\x1b[0m\tb\x07"), "a b");
-  const Explanation eight = explain_text("rank 0: Failed to find function HcclCommInitRootInfoConfig\nrank 1: Failed to find function HcclCommInitRootInfoConfig");
+  const Explanation eight = explain_text(
+      "rank 0: Failed to find function HcclCommInitRootInfoConfig\nrank 1: Failed to find function "
+      "HcclCommInitRootInfoConfig");
   ASSERT_EQ(eight.findings.size(), 1u);
   EXPECT_EQ(eight.findings[0].count, 2);
   EXPECT_EQ(eight.lines, 2);
@@ -74,8 +78,10 @@ TEST(Failures, TerminalCodesAndProgressBarsDoNotHideAMessage) {
 
 TEST(Failures, OrdinaryLogsAreSilent) {
   const std::string log =
-      "[INFO:apus] {'loss': 7.779778, 'grad_norm': 7.33571093, 'learning_rate': 0.001, 'token_acc': 0.0, 'epoch': 1.0}\n"
-      "[INFO:apus] starting; checkpoint saved to out/checkpoint-10\n[INFO:apus] device npu:0 Ascend910B3, information: inf\n"
+      "[INFO:apus] {'loss': 7.779778, 'grad_norm': 7.33571093, 'learning_rate': 0.001, 'token_acc': 0.0, 'epoch': "
+      "1.0}\n"
+      "[INFO:apus] starting; checkpoint saved to out/checkpoint-10\n[INFO:apus] device npu:0 Ascend910B3, information: "
+      "inf\n"
       "Loading checkpoint shards: 100%|####| 4/4\nmax_length 107002x, infinity of tokens: nano\n";
   const Explanation e = explain_text(log);
   for (const auto& f : e.findings) ADD_FAILURE() << f.failure->id << ": " << f.text;
@@ -107,7 +113,8 @@ TEST(Failures, HugeLogsAreBounded) {
   {
     std::ofstream out(path);
     out << "ImportError: libhccl.so: cannot open shared object file: No such file or directory\n";
-    for (int i = 0; i < 250000; ++i) out << "step " << i << " of many, with a line of the usual length and a loss of 1." << i << "\n";  // 19 MB
+    for (int i = 0; i < 250000; ++i)
+      out << "step " << i << " of many, with a line of the usual length and a loss of 1." << i << "\n";  // 19 MB
     out << "RuntimeError: Torch not compiled with CUDA enabled";
   }
   const std::clock_t start = std::clock();  // of this process: other work on the machine does not count

@@ -15,9 +15,10 @@
 
 namespace apus::test {
 
-// A shared library of 64 bits without code: header, dynamic symbols, their names, the dynamic section, the section table.
-inline std::string shared_library(const std::vector<std::string>& symbols, const std::vector<std::string>& needed = {}, const std::string& runpath = "",
-                                  const std::string& soname = "") {
+// A shared library of 64 bits without code: header, dynamic symbols, their names, the dynamic section, the section
+// table.
+inline std::string shared_library(const std::vector<std::string>& symbols, const std::vector<std::string>& needed = {},
+                                  const std::string& runpath = "", const std::string& soname = "") {
   std::string strings(1, '\0'), table(24, '\0'), dynamic;
   const auto text = [&](const std::string& s) {
     const uint64_t at = strings.size();
@@ -36,14 +37,21 @@ inline std::string shared_library(const std::vector<std::string>& symbols, const
   if (!runpath.empty()) tag(29, text(runpath));
   if (!soname.empty()) tag(14, text(soname));
   tag(0, 0);
-  std::string file("\x7f" "ELF\x02\x01\x01", 7);
+  std::string file(
+      "\x7f"
+      "ELF\x02\x01\x01",
+      7);
   file.resize(16, '\0');
-  const uint64_t symbols_at = 64, strings_at = symbols_at + table.size(), dynamic_at = strings_at + strings.size(), sections_at = dynamic_at + dynamic.size();
-  put(file, uint16_t{3}), put(file, uint16_t{62}), put(file, uint32_t{1}), put(file, uint64_t{0}), put(file, uint64_t{0}), put(file, sections_at);
-  put(file, uint32_t{0}), put(file, uint16_t{64}), put(file, uint16_t{0}), put(file, uint16_t{0}), put(file, uint16_t{64}), put(file, uint16_t{4}), put(file, uint16_t{0});
+  const uint64_t symbols_at = 64, strings_at = symbols_at + table.size(), dynamic_at = strings_at + strings.size(),
+                 sections_at = dynamic_at + dynamic.size();
+  put(file, uint16_t{3}), put(file, uint16_t{62}), put(file, uint32_t{1}), put(file, uint64_t{0}),
+      put(file, uint64_t{0}), put(file, sections_at);
+  put(file, uint32_t{0}), put(file, uint16_t{64}), put(file, uint16_t{0}), put(file, uint16_t{0}),
+      put(file, uint16_t{64}), put(file, uint16_t{4}), put(file, uint16_t{0});
   file += table + strings + dynamic + std::string(64, '\0');
   const auto section = [&](uint32_t type, uint64_t at, uint64_t size, uint32_t link) {
-    put(file, uint32_t{0}), put(file, type), put(file, uint64_t{0}), put(file, uint64_t{0}), put(file, at), put(file, size), put(file, link);
+    put(file, uint32_t{0}), put(file, type), put(file, uint64_t{0}), put(file, uint64_t{0}), put(file, at),
+        put(file, size), put(file, link);
     put(file, uint32_t{0}), put(file, uint64_t{8}), put(file, uint64_t{0});
   };
   section(11, symbols_at, table.size(), 2);
@@ -52,8 +60,10 @@ inline std::string shared_library(const std::vector<std::string>& symbols, const
   return file;
 }
 
-inline const std::vector<std::string> kHcclSymbols{"HcclGetRootInfo", "HcclCommInitRootInfo", "HcclAllReduce", "HcclGetCommAsyncError", "HcclCommInitRootInfoConfig",
-                                                   "HcclCreateSubCommConfig", "HcclAllGatherV"};
+inline const std::vector<std::string> kHcclSymbols{
+    "HcclGetRootInfo",       "HcclCommInitRootInfo",       "HcclAllReduce",
+    "HcclGetCommAsyncError", "HcclCommInitRootInfoConfig", "HcclCreateSubCommConfig",
+    "HcclAllGatherV"};
 
 inline std::vector<std::string> without(std::vector<std::string> symbols, const std::vector<std::string>& absent) {
   std::erase_if(symbols, [&](const auto& s) { return std::find(absent.begin(), absent.end(), s) != absent.end(); });
@@ -71,7 +81,9 @@ class FakeMachine {
     host.usable_cores = 96, host.open_files = 1048576, host.now = 1790000000;
     host.space_of = [](const Host::Path&) { return Space{int64_t{1} << 42, int64_t{1} << 41}; };
     host.port_is_free = [](int) { return true; };
-    host.run_file = [this](const Host::Path& program, const std::vector<std::string>& arguments, double) { return answer(program.filename().string(), arguments); };
+    host.run_file = [this](const Host::Path& program, const std::vector<std::string>& arguments, double) {
+      return answer(program.filename().string(), arguments);
+    };
     file("/dev/shm/x", "");
     file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
   }
@@ -89,21 +101,28 @@ class FakeMachine {
     std::filesystem::create_directories(at.parent_path());
     std::filesystem::create_symlink(target, at);
   }
-  void remove(const std::string& path) { std::filesystem::remove_all(root / std::filesystem::path(path).relative_path()); }
+  void remove(const std::string& path) {
+    std::filesystem::remove_all(root / std::filesystem::path(path).relative_path());
+  }
 
   // Eight cards, driver, CANN with its environment, pip's torch and torch_npu: everything in order.
-  void make_ascend(const std::string& cann = "8.3.RC1", const std::string& driver = "25.3.rc1", const std::vector<std::string>& hccl = kHcclSymbols) {
+  void make_ascend(const std::string& cann = "8.3.RC1", const std::string& driver = "25.3.rc1",
+                   const std::vector<std::string>& hccl = kHcclSymbols) {
     for (int i = 0; i < 8; ++i) file("/dev/davinci" + std::to_string(i), "");
-    for (const char* node : {"/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc", "/usr/local/bin/npu-smi", "/usr/bin/python3"}) file(node, "");
+    for (const char* node :
+         {"/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc", "/usr/local/bin/npu-smi", "/usr/bin/python3"})
+      file(node, "");
     file("/usr/local/Ascend/driver/version.info", "Version=" + driver + "\nascendhal_version=7.35.19\n");
     const std::string home = "/usr/local/Ascend/ascend-toolkit/" + cann;
     link("/usr/local/Ascend/ascend-toolkit/latest", cann);
-    file(home + "/aarch64-linux/ascend_toolkit_install.info", "package_name=Ascend-cann-toolkit\nversion=" + cann + "\ninnerversion=V100R001C23\narch=aarch64\n");
+    file(home + "/aarch64-linux/ascend_toolkit_install.info",
+         "package_name=Ascend-cann-toolkit\nversion=" + cann + "\ninnerversion=V100R001C23\narch=aarch64\n");
     file(home + "/lib64/libascendcl.so", shared_library({"aclInit", "aclrtGetDeviceCount", "aclrtSetDevice"}));
     file(home + "/lib64/libhccl.so", shared_library(hccl));
     host.env["ASCEND_HOME_PATH"] = "/usr/local/Ascend/ascend-toolkit/latest";
     host.env["LD_LIBRARY_PATH"] = "/usr/local/Ascend/ascend-toolkit/latest/lib64";
-    python = R"({"version": "3.10.12", "torch": ["2.7.1+cpu", "/opt/site/torch"], "torch_npu": ["2.7.1", "/opt/site/torch_npu"]})";
+    python =
+        R"({"version": "3.10.12", "torch": ["2.7.1+cpu", "/opt/site/torch"], "torch_npu": ["2.7.1", "/opt/site/torch_npu"]})";
     file("/opt/site/torch/version.py", "__version__ = '2.7.1+cpu'\ncuda: Optional[str] = None\n");
   }
 

@@ -17,7 +17,8 @@ namespace {
 using test::FakeMachine;
 
 TEST(Elf, SymbolsOfALibraryWithoutLoadingIt) {
-  const std::string bytes = test::shared_library({"HcclAllReduce", "aclInit"}, {"libc.so.6", "libm.so.6"}, "$ORIGIN:/opt/lib");
+  const std::string bytes =
+      test::shared_library({"HcclAllReduce", "aclInit"}, {"libc.so.6", "libm.so.6"}, "$ORIGIN:/opt/lib");
   std::string why;
   const auto elf = Elf::parse(bytes, &why);
   ASSERT_TRUE(elf) << why;
@@ -45,8 +46,10 @@ TEST(Elf, EveryCutAndEveryChangedByteIsSurvived) {
   std::string why;
   for (size_t size = 0; size < bytes.size(); ++size) {
     const std::string cut = bytes.substr(0, size);
-    if (const auto elf = Elf::parse(cut, &why)) elf->defines("aclInit");
-    else EXPECT_FALSE(why.empty());
+    if (const auto elf = Elf::parse(cut, &why))
+      elf->defines("aclInit");
+    else
+      EXPECT_FALSE(why.empty());
   }
   for (size_t i = 0; i < bytes.size(); ++i) {
     for (const char value : {'\xff', '\x00', '\x80'}) {
@@ -60,8 +63,9 @@ TEST(Elf, EveryCutAndEveryChangedByteIsSurvived) {
 }
 
 TEST(Versions, OrderOfTheVendorsNumbers) {
-  const std::vector<std::string> rising{"6.3.RC3", "6.3.RC3.1", "7.0.0", "8.0.RC2.alpha002", "8.0.RC2", "8.0.RC3", "8.0.0", "8.1.RC1.beta1", "8.1.RC1",
-                                        "8.2.RC1", "8.3.RC1", "8.3.RC2", "8.5.0", "8.5.1", "9.0.0-beta.2", "9.0.0"};
+  const std::vector<std::string> rising{
+      "6.3.RC3", "6.3.RC3.1", "7.0.0",   "8.0.RC2.alpha002", "8.0.RC2", "8.0.RC3", "8.0.0",        "8.1.RC1.beta1",
+      "8.1.RC1", "8.2.RC1",   "8.3.RC1", "8.3.RC2",          "8.5.0",   "8.5.1",   "9.0.0-beta.2", "9.0.0"};
   for (size_t i = 0; i + 1 < rising.size(); ++i) {
     EXPECT_TRUE(older(rising[i], rising[i + 1])) << rising[i] << " " << rising[i + 1];
     EXPECT_FALSE(older(rising[i + 1], rising[i])) << rising[i] << " " << rising[i + 1];
@@ -106,16 +110,25 @@ TEST(Host, LinksStayBelowTheRoot) {
 
 TEST(Isolated, ResultsCrashesAndHangs) {
   EXPECT_EQ(run_isolated([] { return std::string(300000, 'x'); }, 20).text.size(), 300000u);
-  const Isolated crash = run_isolated([]() -> std::string {
-    ::signal(SIGSEGV, SIG_DFL);
-    if (::write(2, "last words", 10) == 10) ::raise(SIGKILL);
-    return "";
-  }, 20);
+  const Isolated crash = run_isolated(
+      []() -> std::string {
+        ::signal(SIGSEGV, SIG_DFL);
+        if (::write(2, "last words", 10) == 10) ::raise(SIGKILL);
+        return "";
+      },
+      20);
   EXPECT_EQ(crash.end, Isolated::End::Crashed);
   EXPECT_EQ(crash.signal, SIGKILL);
   EXPECT_EQ(crash.said, "last words");
   EXPECT_EQ(run_isolated([]() -> std::string { throw std::runtime_error("no"); }, 20).said, "no");
-  EXPECT_EQ(run_isolated([] { ::sleep(30); return std::string(); }, 0.2).end, Isolated::End::Hung);
+  EXPECT_EQ(run_isolated(
+                [] {
+                  ::sleep(30);
+                  return std::string();
+                },
+                0.2)
+                .end,
+            Isolated::End::Hung);
 }
 
 }  // namespace

@@ -58,8 +58,9 @@ TEST(NpuSmi, InferenceCardsHaveNoHbmColumn) {
 }
 
 TEST(NpuSmi, WhateverElseIsNoDevice) {
-  for (const char* text : {"", "|", "| 0 910B3 | OK |", "| 0 910B3 | OK | 1 2 |", "dcmi module initialize failed. ret is -8005", "| 0 | a | b |\n| 0 | a | b |",
-                           "| 99999999999999999999 910B3 | OK | 1 2 |\n| 0 | x | 0 |"})
+  for (const char* text :
+       {"", "|", "| 0 910B3 | OK |", "| 0 910B3 | OK | 1 2 |", "dcmi module initialize failed. ret is -8005",
+        "| 0 | a | b |\n| 0 | a | b |", "| 99999999999999999999 910B3 | OK | 1 2 |\n| 0 | x | 0 |"})
     EXPECT_TRUE(parse_npu_smi(text).empty()) << text;
 }
 
@@ -132,7 +133,9 @@ TEST(Inventory, TheSimulatedNodeAnswersLikeTheVendorsTool) {
 
 TEST(Inventory, ToolsThatFailAreReportedNotBelieved) {
   Host host = with_tool((test::source_dir() / "tests/sim").string());
-  host.run_file = [](const Host::Path&, const std::vector<std::string>&, double) { return Ran{1, "dcmi module initialize failed. ret is -8005\n"}; };
+  host.run_file = [](const Host::Path&, const std::vector<std::string>&, double) {
+    return Ran{1, "dcmi module initialize failed. ret is -8005\n"};
+  };
   EXPECT_NE(inventory(host).front().note.find("-8005"), std::string::npos);
   host.run_file = [](const Host::Path&, const std::vector<std::string>&, double) { return Ran{124, ""}; };
   EXPECT_NE(inventory(host).front().note.find("in time"), std::string::npos);

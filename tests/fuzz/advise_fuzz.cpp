@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the doctor reads from outside: libraries, vendors' tools, version numbers, logs. Anything is read without harm, and
-// matrices of links come out square.
+// What the doctor reads from outside: libraries, vendors' tools, version numbers, logs. Anything is read without harm,
+// and matrices of links come out square.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
