@@ -22,7 +22,20 @@ if(Torch_DIR)
   endif()
   target_link_libraries(apus_torch_interface INTERFACE ${torch_lib}/libtorch_cpu.so ${torch_lib}/libc10.so)
   if(EXISTS "${torch_lib}/libtorch_cuda.so")
-    set(APUS_TORCH_CUDA ON)
+    # Headers of the CUDA runtime: pip's nvidia packages lie beside torch, or a toolkit is installed.
+    find_path(cuda_include cuda_runtime_api.h PATHS ${torch_root}/../nvidia/cuda_runtime/include ${torch_root}/../nvidia/cu13/include
+              $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+    find_library(cuda_runtime NAMES cudart libcudart.so.13 libcudart.so.12 libcudart.so.11.0 PATHS ${torch_root}/../nvidia/cuda_runtime/lib
+                 ${torch_root}/../nvidia/cu13/lib $ENV{CUDA_HOME}/lib64 /usr/local/cuda/lib64 ${torch_lib})
+    if(cuda_include AND cuda_runtime)
+      set(APUS_TORCH_CUDA ON)
+      target_include_directories(apus_torch_interface SYSTEM INTERFACE ${cuda_include})
+      # Nothing may refer to libtorch_cuda directly and it must be loaded all the same: it registers the kernels.
+      target_link_libraries(apus_torch_interface INTERFACE -Wl,--no-as-needed ${torch_lib}/libtorch_cuda.so ${torch_lib}/libc10_cuda.so ${cuda_runtime} -Wl,--as-needed)
+    else()
+      message(WARNING "libtorch has CUDA, but the headers or the library of the CUDA runtime are missing: built without cuda. "
+                      "pip install nvidia-cuda-runtime-cu12, or set CUDA_HOME")
+    endif()
   endif()
   set(CMAKE_BUILD_RPATH "${torch_lib}")
   set(CMAKE_INSTALL_RPATH "${torch_lib}")

@@ -51,6 +51,8 @@ list(FILTER host_sources EXCLUDE REGEX "/data/batch\\.cpp$")
 include(EmbedAssets)
 apus_embed_assets(embedded_assets)
 add_library(apus_host OBJECT ${host_sources} ${host_extra} ${embedded_assets})
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/vectors.cpp PROPERTIES
+  COMPILE_OPTIONS "-O3;-ffp-contract=off;-fno-math-errno;-fno-trapping-math")
 target_include_directories(apus_host PUBLIC ${CMAKE_SOURCE_DIR}/src)
 target_compile_definitions(apus_host PRIVATE APUS_VERSION="${PROJECT_VERSION}")
 target_link_libraries(apus_host PUBLIC apus::json apus::pcre2 apus::utf8proc apus::yaml apus::zlib apus::zstd apus::openssl apus::curl apus::boost Threads::Threads ${CMAKE_DL_LIBS})

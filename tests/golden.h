@@ -20,10 +20,12 @@ namespace apus::golden {
 
 inline std::filesystem::path models() { return test::source_dir() / "tests/data/models"; }
 
-inline c10::Device device() {
+// Where the tests compute: APUS_TEST_DEVICE, default cpu.
+inline std::string device_named() {
   const char* wanted = std::getenv("APUS_TEST_DEVICE");
-  return open_device(wanted && *wanted ? wanted : "cpu").device;
+  return wanted && *wanted ? wanted : "cpu";
 }
+inline c10::Device device() { return open_device(device_named()).device; }
 
 // One model's folder: numbers, tensors, checkpoint.
 struct Case {

@@ -16,14 +16,15 @@ namespace {
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
 const Json& data() {
-  static const Json all = parse_json(asset("devices.json"), "assets/devices.json", Fault::Bug);
+  static const Json all = parse_json(asset("advise/devices.json"), "assets/advise/devices.json", Fault::Bug);
   return all;
 }
 
 std::string plain(std::string name) {  // "A100-80G" and "a100_80g" are one
   std::string out;
   for (const char c : name)
-    if (std::isalnum(static_cast<unsigned char>(c))) out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }
 
@@ -34,7 +35,8 @@ DeviceFacts from_json(const Json& j) {
   d.memory = number("memory_gib") * kGib, d.reserved = number("reserved_gib") * kGib;
   d.context = number("context_gib") * kGib, d.comm = number("comm_gib") * kGib;
   d.bf16 = number("bf16_tflops") * 1e12, d.f32 = number("f32_tflops") * 1e12;
-  d.memory_speed = number("memory_gbs") * 1e9, d.link = number("link_gbs") * 1e9, d.network = number("network_gbs") * 1e9;
+  d.memory_speed = number("memory_gbs") * 1e9, d.link = number("link_gbs") * 1e9,
+  d.network = number("network_gbs") * 1e9;
   d.node = j.at("node").get<int>(), d.efficiency = number("efficiency");
   return d;
 }
@@ -48,7 +50,8 @@ DeviceFacts this_machine() {
   d.context = number("context_gib") * kGib, d.comm = number("comm_gib") * kGib;
   const double cores = cpu::usable_cores();
   d.bf16 = number("bf16_gflops_core") * cores * 1e9, d.f32 = number("f32_gflops_core") * cores * 1e9;
-  d.memory_speed = number("memory_gbs") * 1e9, d.link = number("link_gbs") * 1e9, d.network = number("network_gbs") * 1e9;
+  d.memory_speed = number("memory_gbs") * 1e9, d.link = number("link_gbs") * 1e9,
+  d.network = number("network_gbs") * 1e9;
   d.efficiency = number("efficiency");
   return d;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Published figures of devices, from assets/devices.json.
+// Published figures of devices, from assets/advise/devices.json.
 #pragma once
 
 #include <string>
@@ -10,18 +10,20 @@ namespace apus {
 struct DeviceFacts {
   std::string name;
   std::vector<std::string> aliases;
-  bool host = false;                           // a processor
-  double memory = 0, reserved = 0, context = 0;  // bytes: in all; used while idle; what a process takes before any tensor
-  double comm = 0;                             // bytes of one communicator's buffers
-  double bf16 = 0, f32 = 0;                    // FLOP/s at the peak
-  double memory_speed = 0, link = 0, network = 0;  // bytes/s: own memory; to another device of the node; to another node
-  int node = 1;                                // devices that `link` joins
-  double efficiency = 0.5;                     // share of the peak that training's products reach
+  bool host = false;  // a processor
+  double memory = 0, reserved = 0,
+         context = 0;        // bytes: in all; used while idle; what a process takes before any tensor
+  double comm = 0;           // bytes of one communicator's buffers
+  double bf16 = 0, f32 = 0;  // FLOP/s at the peak
+  double memory_speed = 0, link = 0,
+         network = 0;       // bytes/s: own memory; to another device of the node; to another node
+  int node = 1;             // devices that `link` joins
+  double efficiency = 0.5;  // share of the peak that training's products reach
   double flops(double element_size) const { return element_size > 2 ? f32 : bf16; }
 };
 
-// "910B3", "a100-80g", "4090", ...; "cpu", "auto" and "this": this machine's processor and memory. An index ("npu:1") is
-// ignored. Fault::Usage naming the nearest.
+// "910B3", "a100-80g", "4090", ...; "cpu", "auto" and "this": this machine's processor and memory. An index ("npu:1")
+// is ignored. Fault::Usage naming the nearest.
 DeviceFacts device_facts(const std::string& name);
 std::vector<std::string> device_names();
 std::string device_data_date();

@@ -13,7 +13,7 @@ std::string one_finding(const Finding& f, size_t number, const Paint& paint, siz
   const std::string times = f.count > 1 ? str(", ", f.count, " times") : "";
   out += str("   ", paint.dim(str("line ", f.line, times, ":")), " ", f.text.substr(0, 200), f.text.size() > 200 ? "..." : "", "\n");
   out += wrapped(str("why: ", f.failure->cause), 3, 8, width);
-  for (const auto& step : f.failure->remedy) out += wrapped(str(&step == &f.failure->remedy[0] ? "do:  " : "     ", "- ", step), 3, 10, width);
+  for (const auto& step : f.failure->remedy) out += &step == &f.failure->remedy[0] ? wrapped("do: - " + step, 3, 9, width) : wrapped("- " + step, 7, 9, width);
   return out;
 }
 }  // namespace

@@ -5,9 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bitset>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <unordered_map>
 
 #include "base/assets.h"
 
@@ -16,16 +20,113 @@ namespace apus {
 namespace {
 constexpr size_t kHead = size_t{4} << 20, kTail = size_t{12} << 20;
 constexpr size_t kErrorLines = 5;
+constexpr size_t kGram = 4;  // characters
+
+std::string lower_case(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+// The longest text that every match contains, as far as it can be told at a glance: outside of groups, classes and what may
+// be absent. Empty when in doubt.
+std::string literal_in(const std::string& expression) {
+  std::string longest, run;
+  int depth = 0;
+  const auto end_run = [&] {
+    if (run.size() > longest.size()) longest = run;
+    run.clear();
+  };
+  for (size_t i = expression.starts_with("(?i)") ? 4 : 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    if (c == '\\' && i + 1 < expression.size()) {
+      const char next = expression[++i];
+      if (depth == 0 && !std::isalnum(static_cast<unsigned char>(next))) run += next;
+      else end_run();
+    } else if (c == '[') {
+      end_run();
+      i = std::min(expression.find(']', i + 2), expression.size());
+    } else if (c == '(' || c == ')') {
+      end_run();
+      depth += c == '(' ? 1 : -1;
+    } else if (c == '|' && depth == 0) {
+      return "";
+    } else if (c == '?' || c == '*' || c == '{') {  // the one before may be absent
+      if (!run.empty()) run.pop_back();
+      end_run();
+      if (c == '{') i = std::min(expression.find('}', i), expression.size());
+    } else if (c == '.' || c == '+' || c == '^' || c == '$') {
+      end_run();
+    } else if (depth == 0) {
+      run += c;
+    }
+  }
+  end_run();
+  return lower_case(longest);
+}
 
 std::vector<Failure> read_failures() {
   std::vector<Failure> all;
   const Json file = parse_json(asset("advise/failures.json"), "failures.json", Fault::Bug);
   for (const Json& row : file.at("failures")) {
-    Failure failure{row.at("id"), row.at("title"), row.at("cause"), row.at("remedy"), row.at("weight"), {}};
-    for (const Json& expression : row.at("match")) failure.match.emplace_back(expression.get<std::string>(), failure.id);
+    Failure failure{row.at("id"), row.at("title"), row.at("cause"), row.at("remedy"), row.at("weight"), {}, {}};
+    for (const Json& expression : row.at("match")) {
+      failure.match.emplace_back(expression.get<std::string>(), failure.id);
+      failure.literals.push_back(literal_in(expression));
+      require(failure.literals.back().size() >= kGram, Fault::Bug, "failures.json, ", failure.id, ": each line that ", expression.get<std::string>(),
+              " matches must contain ", kGram, " known characters in a row, outside of groups and alternatives");
+    }
     all.push_back(std::move(failure));
   }
   return all;
+}
+
+// Logs are long and expressions are slow: the first characters of the expressions' literals, looked up at each place of a line,
+// leave few lines to try, and few expressions to try on them.
+struct Candidate {
+  size_t failure, expression;
+};
+using Index = std::unordered_multimap<uint32_t, Candidate>;
+
+uint32_t gram_at(const std::string& text, size_t at) {
+  uint32_t gram = 0;
+  std::memcpy(&gram, text.data() + at, kGram);
+  return gram;
+}
+
+struct Finder {
+  Index index;
+  std::bitset<65536> seen;  // of the index's keys, folded
+  static size_t fold(uint32_t gram) { return (gram * 2654435761u) >> 16; }
+
+  Finder() {
+    const auto& all = known_failures();
+    for (size_t f = 0; f < all.size(); ++f)
+      for (size_t e = 0; e < all[f].match.size(); ++e) {
+        const uint32_t gram = gram_at(all[f].literals[e], 0);
+        index.emplace(gram, Candidate{f, e});
+        seen.set(fold(gram));
+      }
+  }
+  // Numbers of the failures that the line speaks of, rising.
+  std::set<size_t> look(const std::string& line, const std::string& lower) const {
+    std::set<size_t> found;
+    for (size_t at = 0; at + kGram <= lower.size(); ++at) {
+      const uint32_t gram = gram_at(lower, at);
+      if (!seen.test(fold(gram))) continue;
+      const auto [first, last] = index.equal_range(gram);
+      for (auto it = first; it != last; ++it) {
+        const auto& [f, e] = it->second;
+        const Failure& failure = known_failures()[f];
+        if (!found.count(f) && lower.compare(at, failure.literals[e].size(), failure.literals[e]) == 0 && failure.match[e].found_in(line)) found.insert(f);
+      }
+    }
+    return found;
+  }
+};
+
+const Finder& finder() {
+  static const Finder built;
+  return built;
 }
 
 bool speaks_of_error(const std::string& text) {
@@ -46,10 +147,10 @@ bool ends_traceback(const std::string& text) {
 int64_t feed(LogMatcher& matcher, std::string_view text, int64_t number) {
   for (size_t at = 0; at < text.size(); ++number) {
     const size_t end = std::min(text.find('\n', at), text.size());
-    for (size_t start = at; start < end;) {
-      const size_t stop = std::min(text.find('\r', start), end);
-      if (stop > start) matcher.line(text.substr(start, stop - start), number);
-      start = stop + 1;
+    std::string_view line = text.substr(at, end - at);
+    for (size_t stop = 0; !line.empty(); line.remove_prefix(std::min(stop + 1, line.size()))) {
+      stop = std::min(line.find('\r'), line.size());
+      if (stop > 0) matcher.line(line.substr(0, stop), number);
     }
     at = end + 1;
   }
@@ -112,9 +213,9 @@ std::string plain_line(std::string_view text, size_t longest) {
 void LogMatcher::line(std::string_view raw, int64_t number) {
   const std::string text = plain_line(raw);
   if (text.empty()) return;
-  for (const Failure& failure : known_failures()) {
-    const bool found = std::any_of(failure.match.begin(), failure.match.end(), [&](const Pattern& p) { return p.found_in(text); });
-    if (!found) continue;
+  const std::string lower = lower_case(text);
+  for (const size_t index : finder().look(text, lower)) {
+    const Failure& failure = known_failures()[index];
     const double bonus = ends_traceback(text) ? 0.5 : 0;
     const auto before = std::find_if(findings_.begin(), findings_.end(), [&](const Finding& f) { return f.failure == &failure; });
     if (before == findings_.end()) {

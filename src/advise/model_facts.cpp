@@ -75,7 +75,8 @@ void list_parameters(ModelFacts& m, bool qkv_bias, bool out_bias, bool mlp_bias)
     list.linear(attention + ".k_proj", m.hidden, k, qkv_bias);
     list.linear(attention + ".v_proj", m.hidden, k, qkv_bias);
     list.linear(attention + ".o_proj", q, m.hidden, out_bias);
-    if (m.qk_norm) list.plain(attention + ".q_norm.weight", m.head_dim), list.plain(attention + ".k_norm.weight", m.head_dim);
+    if (m.qk_norm)
+      list.plain(attention + ".q_norm.weight", m.head_dim), list.plain(attention + ".k_norm.weight", m.head_dim);
     list.plain(layer + ".post_attention_layernorm.weight", m.hidden);
     if (m.sparse[static_cast<size_t>(i)])
       list.experts(layer + ".mlp");
@@ -98,8 +99,7 @@ void read_experts(const Config& c, ModelFacts& m) {
   const int64_t step = std::max<int64_t>(1, c.integer("decoder_sparse_step", 1));
   const auto dense = c.integers("mlp_only_layers");
   for (int64_t i = 0; i < m.layers; ++i)
-    m.sparse[static_cast<size_t>(i)] =
-        (i + 1) % step == 0 && std::find(dense.begin(), dense.end(), i) == dense.end();
+    m.sparse[static_cast<size_t>(i)] = (i + 1) % step == 0 && std::find(dense.begin(), dense.end(), i) == dense.end();
 }
 
 }  // namespace
@@ -143,7 +143,8 @@ ModelFacts model_facts(const Json& config) {
   m.type = c.text("model_type", "");
   const Family& family = family_of(m.type);
   m.dtype = c.text("torch_dtype", c.text("dtype", ""));
-  m.layers = c.integer("num_hidden_layers"), m.hidden = c.integer("hidden_size"), m.ffn = c.integer("intermediate_size");
+  m.layers = c.integer("num_hidden_layers"), m.hidden = c.integer("hidden_size"),
+  m.ffn = c.integer("intermediate_size");
   m.heads = c.integer("num_attention_heads"), m.kv_heads = c.integer("num_key_value_heads", m.heads);
   m.vocab = c.integer("vocab_size"), m.positions = c.integer("max_position_embeddings", 2048);
   require(m.layers > 0 && m.layers <= 4096 && m.hidden > 0 && m.heads > 0 && m.kv_heads > 0 && m.vocab > 0 && m.ffn > 0,

@@ -9,8 +9,8 @@
 namespace apus {
 
 enum class Holds { Weights, Gradients, Optimizer, Activations, Head, Cache, Communication, Runtime };
-constexpr std::array kHoldsNames = {"weights", "gradients", "optimizer", "activations", "head and loss", "key-value cache",
-                                    "communication", "runtime"};
+constexpr std::array kHoldsNames = {"weights",       "gradients",       "optimizer",     "activations",
+                                    "head and loss", "key-value cache", "communication", "runtime"};
 constexpr size_t kHolds = kHoldsNames.size();
 
 using Bytes = std::array<double, kHolds>;

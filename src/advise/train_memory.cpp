@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows nn/, ops/ and train/: who keeps what for the backward pass is written there, op by op. A tensor is named here by
-// its width in elements per token: D hidden, Q and K of all query and key heads, F feed-forward.
+// Follows nn/, ops/ and train/: who keeps what for the backward pass is written there, op by op. A tensor is named here
+// by its width in elements per token: D hidden, Q and K of all query and key heads, F feed-forward.
 #include "advise/train_memory.h"
 
 #include <algorithm>
@@ -18,7 +18,9 @@ bool is_8bit(const std::string& kind) {
   return kind == "adamw_8bit" || kind == "adamw_bnb_8bit" || kind == "paged_adamw_8bit";
 }
 
-double rounded_up(double n, double unit) { return static_cast<double>(static_cast<int64_t>((n + unit - 1) / unit)) * unit; }
+double rounded_up(double n, double unit) {
+  return static_cast<double>(static_cast<int64_t>((n + unit - 1) / unit)) * unit;
+}
 
 // f32 temporaries of one update of the largest trained tensor, in its elements (train/<optimizer>.cpp).
 double update_temporaries(const OptimizerFacts& o, bool f32_weights) {
@@ -32,8 +34,14 @@ double update_temporaries(const OptimizerFacts& o, bool f32_weights) {
 class TrainingRun {
  public:
   TrainingRun(const ModelFacts& m, const TuningFacts& t, const TrainSpec& s, const DeviceFacts& d)
-      : m_(m), t_(t), s_(s), d_(d), q_(static_cast<double>(m.heads * m.head_dim)), k_(static_cast<double>(m.kv_heads * m.head_dim)),
-        h_(static_cast<double>(m.hidden)), vocab_(static_cast<double>(m.vocab)) {}
+      : m_(m),
+        t_(t),
+        s_(s),
+        d_(d),
+        q_(static_cast<double>(m.heads * m.head_dim)),
+        k_(static_cast<double>(m.kv_heads * m.head_dim)),
+        h_(static_cast<double>(m.hidden)),
+        vocab_(static_cast<double>(m.vocab)) {}
 
   MemoryUse play() {
     start();
@@ -61,7 +69,8 @@ class TrainingRun {
     at_.add(Holds::Weights, static_cast<double>(s_.frozen_copies) * t_.elements * s_.element / shared(3));
     at_.add(Holds::Cache, s_.cache_bytes);
     if (s_.devices == 1) return;
-    at_.add(Holds::Communication, d_.comm + 2 * std::min(kBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes));
+    at_.add(Holds::Communication,
+            d_.comm + 2 * std::min(kBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes));
     // A sharded model is whole only where it is computed: this layer and the one that is being fetched, or the head.
     double largest = 0;
     for (const LayerUse& layer : t_.layers) largest = std::max(largest, layer.elements);
@@ -149,22 +158,23 @@ class TrainingRun {
     hold(h_ + q_ + 2 * k_), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
     hold(normed_heads() + q_ + k_), drop(normed_heads());          // turned; the normed ones go
     hold(q_), at_.add(Holds::Activations, lse());
-    briefly(dropped({&l.o})), hold(h_);                            // the projection of what attention gave
+    briefly(dropped({&l.o})), hold(h_);  // the projection of what attention gave
     const double before = normed_heads() > 0 && keep ? 0 : q_ + k_;
-    drop(before), hold(2 * h_);                                    // the sum and its norm
+    drop(before), hold(2 * h_);  // the sum and its norm
     drop(2 * h_ + 3 * (q_ + k_) - before - (keep ? kept_attention(l) : 0));
     if (!keep) at_.drop(Holds::Activations, lse());
     if (l.sparse) experts_forward();
     const auto f = static_cast<double>(l.gate.out);
     hold(2 * f), briefly(dropped({&l.gate, &l.up}));
     hold(f), briefly(dropped({&l.down}));
-    hold(h_), drop(3 * f), hold(h_), drop(h_);                     // down's result, and its sum with the residual
+    hold(h_), drop(3 * f), hold(h_), drop(h_);  // down's result, and its sum with the residual
     drop(2 * h_ - (keep ? kept_feed_forward(l) : 0));
   }
 
   // Tokens of one expert, taken as twice the mean, go through it in their own tensors; results are summed in f32.
   double expert_rows() const {
-    return std::min(s_.tokens, 2 * s_.tokens * static_cast<double>(m_.per_token) / static_cast<double>(m_.experts) + 64);
+    return std::min(s_.tokens,
+                    2 * s_.tokens * static_cast<double>(m_.per_token) / static_cast<double>(m_.experts) + 64);
   }
   void experts_forward() {
     const double ffn = static_cast<double>(m_.expert_ffn);
@@ -200,8 +210,8 @@ class TrainingRun {
     gradient(l.adapter, t_.spec.adapter_bytes, there);
   }
 
-  // A linear layer beside the gradient of its input, which the caller holds: that of its weight; or, with factors, a second
-  // gradient or a copy of the input.
+  // A linear layer beside the gradient of its input, which the caller holds: that of its weight; or, with factors, a
+  // second gradient or a copy of the input.
   void linear_backward(const LinearUse& l, bool there) {
     if (l.trained) gradient(l.weight(), s_.element, there);
     if (l.rank > 0) briefly(static_cast<double>(l.in));
@@ -246,9 +256,9 @@ class TrainingRun {
 }  // namespace
 
 double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double tokens, bool head_trained) {
-  const double chunk = device.host
-                           ? std::clamp(static_cast<double>(static_cast<int64_t>(40 * kMib / vocabulary / 32)) * 32, 32.0, 512.0)
-                           : std::max(head_trained ? 128.0 : 16.0, 256 * kMib / (4 * vocabulary));
+  const double chunk =
+      device.host ? std::clamp(static_cast<double>(static_cast<int64_t>(40 * kMib / vocabulary / 32)) * 32, 32.0, 512.0)
+                  : std::max(head_trained ? 128.0 : 16.0, 256 * kMib / (4 * vocabulary));
   return std::min(chunk, tokens);
 }
 
@@ -258,13 +268,16 @@ double optimizer_state_bytes(const TuningFacts& t, const TrainSpec& s) {
   if (o.kind == "muon") of_matrices = 4;
   if (is_8bit(o.kind)) moments = of_matrices = 2 + 8.0 / 256;
   if (o.kind == "sgd" || o.kind == "adafactor") moments = of_matrices = o.momentum ? 4 : 0;
-  const double master = o.master && s.element < 4 ? 4 : 0, adapter_master = o.master && t.spec.adapter_bytes < 4 ? 4 : 0;
+  const double master = o.master && s.element < 4 ? 4 : 0,
+               adapter_master = o.master && t.spec.adapter_bytes < 4 ? 4 : 0;
   return (t.trained - t.trained_matrices) * moments + t.trained_matrices * of_matrices + t.adapter * of_matrices +
          t.trained * master + t.adapter * adapter_master;
 }
 
-MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec, const DeviceFacts& device) {
-  require(spec.tokens > 0 && spec.devices > 0, Fault::Bug, "a plan for ", spec.tokens, " tokens on ", spec.devices, " devices");
+MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec,
+                       const DeviceFacts& device) {
+  require(spec.tokens > 0 && spec.devices > 0, Fault::Bug, "a plan for ", spec.tokens, " tokens on ", spec.devices,
+          " devices");
   return TrainingRun(model, tuning, spec, device).play();
 }
 

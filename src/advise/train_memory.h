@@ -22,9 +22,9 @@ struct TrainSpec {
   int64_t accumulation = 1;       // micro-batches of an update
   int64_t recomputed_layers = 0;  // the first so many
   OptimizerFacts optimizer;
-  int devices = 1, zero = 0;      // data-parallel ranks; what they share: 1 optimizer, 2 and gradients, 3 and weights
-  int64_t frozen_copies = 0;      // of the model, beside the trained one: a reference
-  double cache_bytes = 0;         // of keys and values, when the run also generates
+  int devices = 1, zero = 0;  // data-parallel ranks; what they share: 1 optimizer, 2 and gradients, 3 and weights
+  int64_t frozen_copies = 0;  // of the model, beside the trained one: a reference
+  double cache_bytes = 0;     // of keys and values, when the run also generates
 };
 
 struct MemoryUse {
@@ -33,7 +33,8 @@ struct MemoryUse {
   std::string when;  // the moment of the peak, in words
 };
 
-MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec, const DeviceFacts& device);
+MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec,
+                       const DeviceFacts& device);
 
 double optimizer_state_bytes(const TuningFacts& tuning, const TrainSpec& spec);  // on all devices together
 

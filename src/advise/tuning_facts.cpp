@@ -60,7 +60,7 @@ LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
 // Where in its layer a linear layer stands: by the last part of its name.
 LinearUse* place(LayerUse& layer, const std::string& last) {
   const std::map<std::string, LinearUse*> places = {
-      {"q_proj", &layer.q},  {"k_proj", &layer.k},       {"v_proj", &layer.v},      {"o_proj", &layer.o},
+      {"q_proj", &layer.q},       {"k_proj", &layer.k},   {"v_proj", &layer.v},      {"o_proj", &layer.o},
       {"gate_proj", &layer.gate}, {"up_proj", &layer.up}, {"down_proj", &layer.down}};
   const auto found = places.find(last);
   return found == places.end() ? nullptr : found->second;
@@ -102,10 +102,12 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
     if (trained) layer.trained += n, layer.largest_trained = std::max(layer.largest_trained, n);
     if (p.shape.size() == 3) layer.experts_trained |= trained;
     if (!p.linear) continue;
-    if (LinearUse* use = place(layer, module.substr(module.rfind('.') + 1))) *use = {p.shape[1], p.shape[0], trained, rank};
+    if (LinearUse* use = place(layer, module.substr(module.rfind('.') + 1)))
+      *use = {p.shape[1], p.shape[0], trained, rank};
   }
-  require(t.trained + t.adapter > 0, Fault::Usage, spec.lora ? "--target_modules means no layer of this model; it has "
-                                                             : "nothing is left to train: every parameter is frozen",
+  require(t.trained + t.adapter > 0, Fault::Usage,
+          spec.lora ? "--target_modules means no layer of this model; it has "
+                    : "nothing is left to train: every parameter is frozen",
           spec.lora ? join(all_linear_suffixes(model.linear_modules())) : "");
   return t;
 }

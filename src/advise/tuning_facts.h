@@ -17,7 +17,8 @@ struct TuningSpec {
   bool dora = false;
   std::vector<std::string> target_modules = {"all-linear"}, modules_to_save;
   std::string target_regex;
-  bool owns_targets = false;  // the initialisation changes the base weights (pissa, olora): they get memory of their own
+  bool owns_targets =
+      false;  // the initialisation changes the base weights (pissa, olora): they get memory of their own
   // full
   double freeze_ratio = 0;
   std::vector<std::string> freeze, train;  // beginnings of names
@@ -43,8 +44,9 @@ struct TuningFacts {
   TuningSpec spec;
   std::vector<LayerUse> layers;
   bool embedding_trained = false, head_trained = false;  // tied: the same
-  double elements = 0, trained = 0, adapter = 0;          // base; trained base parameters; factors
-  double trained_matrices = 0, largest_trained = 0;       // of `trained`: in matrices that are no embedding; the largest tensor
+  double elements = 0, trained = 0, adapter = 0;         // base; trained base parameters; factors
+  double trained_matrices = 0,
+         largest_trained = 0;  // of `trained`: in matrices that are no embedding; the largest tensor
 };
 
 TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec);

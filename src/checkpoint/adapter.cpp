@@ -97,6 +97,15 @@ at::TensorOptions options_like(Linear& layer, at::ScalarType type) {
   return layer.weight().data.options().dtype(type).requires_grad(false);
 }
 
+// Of any of its parameters: a layer that was packed for inference may have let go of its weight.
+at::Device device_of(Model& model) {
+  at::Device device(at::kCPU);
+  model.visit([&](const std::string&, Param& p) {
+    if (p.data.defined()) device = p.data.device();
+  });
+  return device;
+}
+
 }  // namespace
 
 std::vector<std::string> linear_modules(Module& model) {
@@ -140,11 +149,12 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   adapter.saved_params = own_saved_params(model, adapter.config);
 
   // What the model expects, by the file's names.
+  const auto wide = at::TensorOptions().dtype(at::kFloat).device(device_of(model));
   std::map<std::string, std::pair<Param*, at::TensorOptions>> expected;
-  each_lora(model, name, [&](const std::string& module, Linear& layer, Lora& lora) {
+  each_lora(model, name, [&](const std::string& module, Linear&, Lora& lora) {
     lora.visit(
         [&](const std::string& n, Param& p) {
-          expected[n] = {&p, options_like(layer, at::kFloat)};
+          expected[n] = {&p, wide};
         },
         kPrefix + module);
   });
@@ -169,6 +179,34 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
           " was made for another model (its base: ", adapter.config.base_model, "): ", join(wrong, "; "));
   for (auto& [n, want] : expected) want.first->data = file->tensor(n).to(want.second).clone();
   return adapter;
+}
+
+void load_adapter_beside(Model& model, const fs::path& dir, const std::string& name, at::ScalarType type,
+                         const ReadWeight& read) {
+  at::NoGradGuard no_grad;
+  const LoraConfig config = read_adapter_config(dir);
+  require(config.modules_to_save.empty() && config.bias == "none", Fault::Usage, "the adapter ", dir.string(),
+          " trained parameters of the base model whole (modules_to_save or biases), so that it cannot share the model with "
+          "others; serve it alone, or merge it by `apus export --merge_lora true`");
+  try {
+    load_adapter(model, dir, name);
+    settle_adapter(model, name, type, read);
+  } catch (...) {
+    detach_adapter(model, name);
+    throw;
+  }
+}
+
+void settle_adapter(Model& model, const std::string& name, at::ScalarType type, const ReadWeight& read) {
+  at::NoGradGuard no_grad;
+  each_lora(model, name, [&](const std::string& module, Linear& layer, Lora& lora) {
+    const at::Tensor& here = layer.weight().data;
+    lora.settle(!lora.magnitude() || here.defined() ? here : read(module + ".weight").to(lora.a().data.device()).to(type), type);
+  });
+}
+
+void detach_adapter(Model& model, const std::string& name) {
+  each_linear(model, [&](const std::string&, Linear& layer) { layer.detach(name); });
 }
 
 void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/wrap.h"
+#include "cli/rehearsal.h"
 #include "dist/launcher.h"
 
 namespace apus {
@@ -101,6 +102,11 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     return 0;
   }
   instance->fetch();
+  if (instance->is_dry()) {
+    Rehearsal rehearsal(command.info.name);
+    instance->rehearse(rehearsal);
+    return rehearsal.finish();
+  }
   if (const auto plan = read_launch(process_environment())) {
     std::vector<std::string> argv = {program, command.info.name};
     argv.insert(argv.end(), arguments.begin(), arguments.end());

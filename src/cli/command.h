@@ -6,8 +6,9 @@
 //
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's args.json,
 // read files that options name), `check() const` (rules across options, throwing Fault::Usage) and `fetch()` (download what is
-// named by a hub's id). All run, in this order, before any device is opened or model is read. A command that can run as several processes has `ranks_dir() const`: the folder for
-// the output of all but the first.
+// named by a hub's id). All run, in this order, before any device is opened or model is read. A command that can run as
+// several processes has `ranks_dir() const`: the folder for the output of all but the first. `rehearse(Rehearsal&) const` is
+// what --dry_run true does instead of running (cli/rehearsal.h).
 #pragma once
 
 #include <filesystem>
@@ -20,6 +21,8 @@
 #include "base/registry.h"
 
 namespace apus {
+
+class Rehearsal;
 
 struct CommandInfo {
   std::string name;                   // "merge-lora"; underscores typed by the user are hyphens
@@ -38,6 +41,8 @@ struct Command {
     std::function<void()> check, fetch;
     std::function<std::filesystem::path()> ranks_dir;  // empty: one process
     std::function<int()> run;
+    std::function<bool()> is_dry;
+    std::function<void(Rehearsal&)> rehearse;
   };
   std::function<std::unique_ptr<Instance>()> make;
 };
@@ -62,6 +67,13 @@ struct RegisterCommand {
       };
       if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
       instance->run = [options, run] { return run(*options); };
+      instance->is_dry = [options] {
+        if constexpr (requires { options->dry_run; }) return options->dry_run;
+        return false;
+      };
+      instance->rehearse = [options](Rehearsal& r) {
+        if constexpr (requires { options->rehearse(r); }) options->rehearse(r);
+      };
       return instance;
     }});
   }

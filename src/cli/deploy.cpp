@@ -8,6 +8,10 @@
 #include "base/error.h"
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
+#include "cli/deploy_upstream.h"
+#include "cli/plan.h"
+#include "cli/rehearsal.h"
+#include "serve/child_server.h"
 #include "text/tool_calls.h"
 
 namespace apus {
@@ -28,7 +32,10 @@ void DeployOptions::fields(OptionTable& v) {
   v("request_log", request_log, "JSONL file: one line for each request, with ids, times and token counts");
   v("result_path", result_path, "JSONL file: the answers that were not streamed, with their requests");
   v("max_logprobs", max_logprobs, "most alternatives that a request may ask for").at_least(0).at_most(100);
-  v("infer_backend", infer_backend, "engine: many requests at once. pt: one after the other").choices({"engine", "pt", "transformers", "vllm", "sglang", "lmdeploy"});
+  v("infer_backend", infer_backend, "engine: many requests at once. pt: one after the other. vllm, sglang: that program's server, found on PATH, behind this one").choices({"engine", "pt", "transformers", "vllm", "sglang", "lmdeploy"});
+  v("vllm_server_base_url", vllm_server_base_url, "with vllm or sglang: a server that runs already; nothing is started then").alias("sglang_server_base_url");
+  v("vllm_engine_kwargs", vllm_engine_kwargs, "with vllm: further flags of its server, as JSON: {\"max_loras\": 4}");
+  v("sglang_engine_kwargs", sglang_engine_kwargs, "with sglang: the same");
   v("tool_call_parser", tool_call_parser, "format of tool calls").choices({"auto", "none", "hermes", "llama3", "qwen_coder", "deepseek", "mistral"}).shown_default("auto: from the chat template");
   v("reasoning_parser", reasoning_parser, "split <think>...</think> off as reasoning_content").choices({"auto", "on", "off"}).shown_default("auto: from the chat template");
   v("max_waiting", max_waiting, "requests that may wait for a place in the batch; more are answered with 429. 0: any number").at_least(0);
@@ -45,6 +52,16 @@ void DeployOptions::fields(OptionTable& v) {
   GenerationOptions::fields(v);
   for (const char* name : {"stream", "logprobs", "top_logprobs"}) v.at(name).refused("each request says it for itself");
   EngineOptions::fields(v);
+  const auto honoured = [&v](const char* name, std::optional<int64_t>& member, const char* help) {
+    Option& option = v.at(name).at_least(1);
+    option.target = &member;
+    option.refusal.clear();
+    option.help = help;
+  };
+  honoured("vllm_tensor_parallel_size", vllm_tensor_parallel_size, "with vllm: devices that share each layer");
+  honoured("vllm_pipeline_parallel_size", vllm_pipeline_parallel_size, "with vllm: devices that hold layers one after the other");
+  honoured("vllm_data_parallel_size", vllm_data_parallel_size, "with vllm: copies of the model");
+  honoured("sglang_tp_size", sglang_tp_size, "with sglang: devices that share each layer");
   untrained_fields(v);
   RunOptions::fields(v);
 }
@@ -68,21 +85,29 @@ void DeployOptions::resolve(OptionTable& v) {
     for (const auto& [name, dir] : named) require(is_adapter_dir(dir), Fault::Usage, "--adapters ", name, "=", dir, " holds no adapter_config.json");
     if (model.empty()) model = read_adapter_config(named.front().second).base_model;
   }
-  TemplateOptions::resolve(v);
-  if (infer_backend == "transformers") infer_backend = "pt";
-  if (!api_key)
-    if (const char* key = std::getenv("APUS_API_KEY")) api_key = key;
+  // Before a hub's id becomes a folder of the cache.
   if (!served_model_name && !model.empty()) {
     const auto folder = std::filesystem::absolute(model).lexically_normal();
     served_model_name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
   }
   HubFlags::resolve();
+  TemplateOptions::resolve(v);
+  if (infer_backend == "transformers") infer_backend = "pt";
+  if (!api_key)
+    if (const char* key = std::getenv("APUS_API_KEY")) api_key = key;
 }
 
 void DeployOptions::check() const {
-  ModelOptions::check();
-  require(infer_backend == "engine" || infer_backend == "pt", Fault::Usage, "--infer_backend ", infer_backend,
-          " is not run by this program; --infer_backend engine batches continuously with a paged cache as it does");
+  require(infer_backend != "lmdeploy", Fault::Usage, "--infer_backend lmdeploy is not known here; --infer_backend engine batches continuously with a paged cache as it does");
+  const bool theirs = vllm_tensor_parallel_size || vllm_pipeline_parallel_size || vllm_data_parallel_size || sglang_tp_size || vllm_engine_kwargs.is_object() ||
+                      sglang_engine_kwargs.is_object() || !vllm_server_base_url.empty();
+  require(upstream() || !theirs, Fault::Usage, "flags of another program's server need --infer_backend vllm or sglang");
+  if (!upstream()) ModelOptions::check();
+  else if (vllm_server_base_url.empty()) {
+    require(!model.empty(), Fault::Usage, "--model is needed: ", infer_backend, " is started with it; for a server that runs already give --vllm_server_base_url");
+    require(program_on_path(infer_backend).has_value(), Fault::Usage, "--infer_backend ", infer_backend, ": there is no '", infer_backend, "' on PATH. Install it (pip install ", infer_backend,
+            "), give --vllm_server_base_url of one that runs, or use --infer_backend engine, which needs nothing else");
+  }
   require(ssl_keyfile.empty() == ssl_certfile.empty(), Fault::Usage, "--ssl_keyfile and --ssl_certfile belong together");
   require(!api_key || !api_key->empty(), Fault::Usage, "--api_key is empty; leave it out to let everybody in");
   std::set<std::string> names = {served_model_name.value_or("")};
@@ -90,8 +115,19 @@ void DeployOptions::check() const {
     require(!name.empty() && names.insert(name).second, Fault::Usage, "--adapters: the name '", name, "' is taken or empty; every model needs its own");
 }
 
+void DeployOptions::rehearse(Rehearsal& r) const {
+  if (upstream()) return;  // the other server knows what it needs
+  const Json config = r.model(model);
+  for (const auto& [name, folder] : named_adapters()) r.adapters({folder});
+  r.tokenizer(model);
+  if (use_chat_template) r.chat_template(chat_template, model);
+  PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
+  spec.command = "deploy";
+  r.plan(spec);
+}
+
 namespace {
-int run(const DeployOptions& options) { return run_heavy("deploy", &options); }
+int run(const DeployOptions& options) { return options.upstream() ? deploy_upstream(options) : run_heavy("deploy", &options); }
 const RegisterCommand<DeployOptions> command({.name = "deploy", .group = "Run",
     .summary = "serve a model over HTTP, as OpenAI's and Anthropic's APIs",
     .examples = {"deploy --model DIR", "deploy --model DIR --port 9000 --api_key SECRET --max_num_seqs 64",

@@ -6,6 +6,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
   std::string host = "0.0.0.0";
   int64_t port = 8000;
@@ -16,7 +18,10 @@ struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, Generation
   bool verbose = true;
   int64_t log_interval = 20;                     // seconds between lines of statistics; -1: none
   int64_t max_logprobs = 20;
-  std::string infer_backend = "engine";          // "engine": continuous batching; "pt": one request at a time
+  std::string infer_backend = "engine";          // "engine": continuous batching; "pt": one request at a time; "vllm", "sglang"
+  std::string vllm_server_base_url;              // of a server that runs already; empty: one is started
+  std::optional<int64_t> vllm_tensor_parallel_size, vllm_pipeline_parallel_size, vllm_data_parallel_size, sglang_tp_size;
+  Json vllm_engine_kwargs, sglang_engine_kwargs; // further flags of that server
   std::string tool_call_parser = "auto";         // or the name of a format
   std::string reasoning_parser = "auto";         // auto, on, off
   int64_t max_waiting = 1000;                    // requests; 0: any number
@@ -30,6 +35,11 @@ struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, Generation
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void fetch() {
+    if (!upstream() && !model.empty()) ModelOptions::fetch();  // there it may be a name that the other program knows
+  }
+  bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
+  void rehearse(Rehearsal& r) const;
 };
 
 }  // namespace apus

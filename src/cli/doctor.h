@@ -2,6 +2,7 @@
 // The options of `apus doctor`; the part that computes on the devices is run/doctor.cpp.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,9 @@ struct DoctorOptions : RunOptions {
   std::string explain;             // a log to explain instead of looking at the machine; "-": standard input
   bool json = false;
   bool comm = false;               // measure the collectives between all devices
-  bool trial = true;               // compute on each device
+  std::string device = "auto";     // whose, for comm: a kind
+  int64_t comm_ranks = 0;          // processes for comm; 0: one a device, two on the cpu
+  std::optional<bool> trial;       // compute on each device; absent: unless another machine is looked at
   int64_t trial_timeout = 300;     // seconds
   std::string root = "/";          // look at the machine whose files are here
   std::string output_dir = "output";

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/sizes.h"
 #include "cli/command.h"
+#include "cli/rehearsal.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -100,6 +101,19 @@ void ExportOptions::check_merge() const {
           " is there already; choose another, or give --exist_ok true to replace it");
   require(!fs::exists(output_dir) || !fs::exists(model) || !fs::equivalent(output_dir, model), Fault::Usage, "--output_dir ", output_dir,
           " is the base itself");
+}
+
+void ExportOptions::rehearse(Rehearsal& r) const {
+  if (to_cached_dataset) {
+    r.tokenizer(model);
+    if (use_chat_template) r.chat_template(chat_template, model);
+    return r.output(output_dir);
+  }
+  const ModelFacts facts = model_facts(r.model(model));
+  r.adapters(adapters);
+  const std::string dtype = torch_dtype.value_or(facts.dtype);
+  r.output(output_dir, facts.parameters() * (dtype == "float32" ? 4 : 2));
+  r.right("memory", "one tensor at a time");
 }
 
 namespace {

@@ -7,6 +7,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   std::string model;  // empty: the adapter's base_model_name_or_path; a hub's id until fetch()
   std::vector<std::string> adapters;
@@ -20,6 +22,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   void resolve(OptionTable& v);
   void check() const;
   void fetch() { model = fetched_model(model); }
+  void rehearse(Rehearsal& r) const;
 
  private:
   void check_merge() const;

@@ -6,7 +6,11 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/clock.h"
 #include "cli/command.h"
+#include "cli/infer_client.h"
+#include "cli/plan.h"
+#include "cli/rehearsal.h"
 
 namespace apus {
 
@@ -22,9 +26,13 @@ void InferOptions::fields(OptionTable& v) {
   v("resume", resume, "go on with the result file of an interrupted run; false: begin it anew");
   v("write_batch_size", write_batch_size, "rows between writes; -1: once, at the end").at_least(-1);
   v("metric", metric, "compare the answers with the rows' own (the last assistant message): acc is exact equality; rouge is rouge-1, -2, -l and bleu-4, Chinese by characters").choices({"acc", "rouge"});
-  v("infer_backend", infer_backend, "engine: many rows at once, joining and leaving freely. pt: fixed batches of --max_batch_size")
-      .choices({"engine", "pt", "transformers", "vllm", "sglang", "lmdeploy"});
+  v("infer_backend", infer_backend, "engine: many rows at once, joining and leaving freely. pt: fixed batches of --max_batch_size. client: rows are sent to the server at --base_url")
+      .choices({"engine", "pt", "client", "transformers", "vllm", "sglang", "lmdeploy"});
   v("max_batch_size", max_batch_size, "rows of a batch with pt; 0 or less: all").shown_default("1");
+  v("base_url", base_url, "with client: an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; --model is a name there then");
+  v("api_key", api_key, "with client: what the server asks for").shown_default("OPENAI_API_KEY of the environment");
+  v("max_concurrency", max_concurrency, "with client: requests at once").at_least(1).at_most(4096);
+  v("max_retries", max_retries, "with client: how often a request is repeated after 429, 5xx or a lost connection").at_least(0).at_most(100);
   v.refuse({"dataset"}, "give the rows to --val_dataset");
   v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
   plain_rows_fields(v);
@@ -47,6 +55,17 @@ std::vector<std::string> kept_rows(const std::filesystem::path& checkpoint) {
           " kept no rows for validation (it had neither --val_dataset nor --split_dataset_ratio); give --val_dataset");
   return {split.string()};
 }
+
+// What only a model of this program's own can do.
+void check_client(const InferOptions& o) {
+  require(!o.interactive(), Fault::Usage, "--infer_backend client answers rows: give them by --val_dataset");
+  require(o.adapters.empty(), Fault::Usage, "--adapters are the server's business: name one of its models by --model");
+  require(o.response_prefix.empty() && o.chat_template.empty() && o.use_chat_template, Fault::Usage,
+          "with --infer_backend client the server's own chat template is used: no --response_prefix, --chat_template, --use_chat_template");
+  require(!o.max_length, Fault::Usage, "--max_length cannot be kept with --infer_backend client: only the server counts tokens");
+  require(!o.stream.value_or(false), Fault::Usage, "--stream shows an answer while it is made, which --infer_backend client does not");
+  require(!o.top_logprobs || o.logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
+}
 }  // namespace
 
 void InferOptions::resolve(OptionTable& v) {
@@ -58,6 +77,8 @@ void InferOptions::resolve(OptionTable& v) {
 }
 
 void InferOptions::check() const {
+  require(client() == !base_url.empty(), Fault::Usage, "--base_url and --infer_backend client belong together");
+  if (client()) return check_client(*this);
   ModelOptions::check();
   require(infer_backend == "engine" || infer_backend == "pt", Fault::Usage, "--infer_backend ", infer_backend,
           " is not run by this program; --infer_backend engine batches continuously with a paged cache as it does");
@@ -67,11 +88,33 @@ void InferOptions::check() const {
   require(!top_logprobs || logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
 }
 
+RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_path) {
+  return {.files = o.val_dataset, .sample = o.val_dataset_sample, .strict = o.strict, .resume = o.resume,
+          .write_every = o.write_batch_size, .path = result_path, .metric = o.metric};
+}
+
+std::string default_result_path(const InferOptions& o) {
+  const std::filesystem::path folder = o.client() ? std::filesystem::path() : std::filesystem::path(o.model);
+  return (folder / "infer_result" / (local_time("%Y%m%d-%H%M%S") + ".jsonl")).string();
+}
+
+void InferOptions::rehearse(Rehearsal& r) const {
+  r.json_rows(val_dataset);
+  if (client()) return;  // the model is the server's
+  const Json config = r.model(model);
+  r.adapters(adapters);
+  r.tokenizer(model);
+  if (use_chat_template) r.chat_template(chat_template, model);
+  if (!interactive()) r.output(result_path.empty() ? std::filesystem::path(model) / "infer_result" : std::filesystem::path(result_path));
+  r.plan(inference_spec(*this, *this, config, device_facts(device)));
+}
+
 namespace {
-int run(const InferOptions& options) { return run_heavy("infer", &options); }
+int run(const InferOptions& options) { return options.client() ? infer_client(options) : run_heavy("infer", &options); }
 const RegisterCommand<InferOptions> command({.name = "infer", .group = "Run",
     .summary = "chat with a model, or answer the rows of a file",
     .examples = {"infer --model DIR", "infer --model DIR --val_dataset rows.jsonl --result_path answers.jsonl --max_new_tokens 256",
+                 "infer --infer_backend client --base_url http://127.0.0.1:8000/v1 --val_dataset rows.jsonl",
                  "infer --adapters output/v0-.../checkpoint-100 --load_data_args true"}}, run);
 }  // namespace
 

@@ -3,8 +3,11 @@
 #pragma once
 
 #include "cli/option_groups.h"
+#include "data/row_book.h"
 
 namespace apus {
+
+class Rehearsal;  // cli/rehearsal.h
 
 struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
   std::vector<std::string> val_dataset;     // files of rows, "-" is standard input; none: a chat
@@ -17,11 +20,24 @@ struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationO
   std::string infer_backend = "engine";     // "engine": continuous batching; "pt": one batch after the other
   std::optional<int64_t> max_batch_size;    // with "pt" (1 when absent); <= 0: all
   std::optional<std::string> metric;        // "acc" or "rouge"
+  std::string base_url;                     // with "client": where the server is
+  std::string api_key;                      // empty: OPENAI_API_KEY of the environment, if any
+  int64_t max_concurrency = 16;             // requests at once
+  int64_t max_retries = 6;                  // of one request
 
+  bool client() const { return infer_backend == "client"; }
   bool interactive() const { return val_dataset.empty(); }
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void fetch() {
+    if (!client()) ModelOptions::fetch();  // there the model is a name of the server's
+  }
+  void rehearse(Rehearsal& r) const;
 };
+
+RowBook::Spec row_book_spec(const InferOptions& options, const std::string& result_path);
+// Beside the model, or here when it is a server's; named after the time. An unfinished one is gone on with by naming it.
+std::string default_result_path(const InferOptions& options);
 
 }  // namespace apus

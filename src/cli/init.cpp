@@ -4,9 +4,11 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/nearest.h"
 #include "base/sizes.h"
 #include "cli/command.h"
+#include "cli/rehearsal.h"
 #include "models/presets.h"
 
 namespace apus {
@@ -32,6 +34,16 @@ void InitOptions::check() const {
   std::error_code code;
   const bool used = std::filesystem::exists(output_dir, code) && !std::filesystem::is_empty(output_dir, code);
   require(!used || exist_ok, Fault::Usage, "--output_dir ", output_dir, " is there and not empty; choose another, or give --exist_ok true");
+}
+
+void InitOptions::rehearse(Rehearsal& r) const {
+  std::filesystem::path file = config;
+  if (std::filesystem::is_directory(file)) file /= "config.json";
+  const Json json = config.empty() ? preset_config(preset) : parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
+  const ModelFacts facts = model_facts(json);
+  r.right("config", str(facts.type, ", ", facts.layers, " layers of ", facts.hidden, ", ", facts.parameters() / 1000000, " M parameters"));
+  if (!tokenizer.empty()) r.tokenizer(tokenizer);
+  r.output(output_dir, facts.parameters() * (torch_dtype == "float32" ? 4 : 2));
 }
 
 namespace {

@@ -6,6 +6,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct InitOptions : RunOptions {
   std::string output_dir;
   std::string preset;                  // "tiny", "qwen2.5-0.5b", ...; or:
@@ -19,6 +21,7 @@ struct InitOptions : RunOptions {
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void rehearse(Rehearsal& r) const;
 };
 
 }  // namespace apus

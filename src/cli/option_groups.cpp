@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "checkpoint/adapter_config.h"
 #include "hub/hub.h"
+#include "text/builtin_templates.h"
 
 namespace apus {
 
@@ -92,7 +93,7 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
   if (load_args && !made_by.parent_path().empty() && is_file(made_by.string())) {
     const Json args = Json::parse(text_of_file(made_by.string()), nullptr, /*allow_exceptions=*/false);
     require(args.is_object(), Fault::Usage, made_by.string(), " holds no JSON object; --load_args false does without it");
-    for (const char* key : {"model", "model_type", "torch_dtype", "max_model_len", "chat_template", "system", "use_chat_template", "enable_thinking", "use_hf", "model_revision"}) {
+    for (const char* key : {"model", "model_type", "torch_dtype", "max_model_len", "chat_template", "template", "system", "use_chat_template", "enable_thinking", "use_hf", "model_revision"}) {
       const std::string name = key;
       const bool of_base = name == "model" || name == "torch_dtype" || name == "use_hf" || name == "model_revision";
       if (args.contains(key) && !args[key].is_null() && !v.given(key) && !(of_base && adapters.empty())) v.set(key, args[key]);
@@ -104,6 +105,7 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
 void RunOptions::fields(OptionTable& v) {
   v.group("General");
   v("seed", seed, "of everything random");
+  v("dry_run", dry_run, "check everything that can be checked beforehand, say what will be needed, and stop: nothing is loaded or written");
   v("ignore_args_error", ignore_args_error, "unknown options are warnings instead of errors").forgives_unknown();
   v.refuse({"external_plugins", "custom_register_path"}, "Python plugins cannot run in a native program");
   v.refuse({"use_ray", "ray_exp_name", "device_groups"}, "processes are started by the program itself or by torchrun-like launchers");
@@ -112,6 +114,8 @@ void RunOptions::fields(OptionTable& v) {
 void TemplateOptions::fields(OptionTable& v) {
   v.group("Prompt");
   v("chat_template", chat_template, "Jinja chat template: a file, or its text").shown_default("the checkpoint's");
+  v("template", builtin, "one of the program's own chat templates in place of the checkpoint's; any other: --chat_template FILE.jinja")
+      .choices(builtin_template_names()).shown_default("the checkpoint's");
   v("chat_template_kwargs", chat_template_kwargs, "further variables for the chat template");
   v("system", system, "system prompt: text, or a .txt file; \\n means a new line").shown_default("the template's");
   v("use_chat_template", use_chat_template, "false: the messages' text as it is, without a template");
@@ -121,7 +125,6 @@ void TemplateOptions::fields(OptionTable& v) {
   v("truncation_strategy", truncation_strategy, "for longer prompts: leave the row out, or cut it on one side").choices({"delete", "left", "right"});
   v.no_effect({"template_backend"}, "templates are always the checkpoint's Jinja");
   v.no_effect({"padding_side", "padding_free"}, "tokens are packed, there is no padding");
-  v.refuse({"template"}, "the checkpoint brings its chat template; another one can be given with --chat_template FILE.jinja");
   v.refuse({"agent_template"}, "tool prompts are written by the checkpoint's chat template; another one can be given with --chat_template");
   v.refuse({"max_pixels", "norm_bbox"}, "this command knows text models only");
   v.refuse({"preserve_thinking"}, "old thoughts are kept or dropped by the chat template; pass what it asks for in --chat_template_kwargs");
@@ -129,6 +132,8 @@ void TemplateOptions::fields(OptionTable& v) {
 }
 
 void TemplateOptions::resolve(OptionTable&) {
+  require(builtin.empty() || chat_template.empty(), Fault::Usage, "--template ", builtin, " and --chat_template name two templates; give one of them");
+  if (!builtin.empty()) chat_template = builtin_template(builtin);
   if (!chat_template.empty() && chat_template.find("{") == std::string::npos) chat_template = text_of_file(chat_template);
   if (!system) return;
   if (system->ends_with(".txt") && is_file(*system)) system = text_of_file(*system);

@@ -49,11 +49,13 @@ struct AdapterOptions {
 struct RunOptions {  // what every command has
   int64_t seed = 42;
   bool ignore_args_error = false;
+  bool dry_run = false;  // the command's rehearse(Rehearsal&) instead of its body
   void fields(OptionTable& v);
 };
 
 struct TemplateOptions {
   std::string chat_template;             // a Jinja file, or the template itself; empty: the checkpoint's
+  std::string builtin;                   // --template: the name of one of the program's own
   std::optional<std::string> system;
   std::optional<int64_t> max_length;     // of a prompt, in tokens; absent: no limit but the model's
   std::string truncation_strategy = "delete";

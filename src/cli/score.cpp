@@ -3,6 +3,8 @@
 
 #include "base/error.h"
 #include "cli/command.h"
+#include "cli/plan.h"
+#include "cli/rehearsal.h"
 
 namespace apus {
 
@@ -31,6 +33,16 @@ void ScoreOptions::resolve(OptionTable& v) {
 }
 
 void ScoreOptions::check() const { ModelOptions::check(); }
+
+void ScoreOptions::rehearse(Rehearsal& r) const {
+  const Json config = r.model(model);
+  r.adapters(adapters);
+  r.tokenizer(model);
+  r.json_rows(dataset);
+  for (const std::string& file : {result_path, dump_logits})
+    if (!file.empty() && file != "-") r.output(file);
+  r.plan(scoring_spec(*this, max_batched_tokens, config, device_facts(device)));
+}
 
 namespace {
 int run(const ScoreOptions& options) { return run_heavy("score", &options); }

@@ -6,6 +6,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct ScoreOptions : ModelOptions, AdapterOptions, TemplateOptions, RunOptions {
   std::vector<std::string> dataset;  // rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input
   std::string result_path;           // empty or "-": standard output
@@ -17,6 +19,7 @@ struct ScoreOptions : ModelOptions, AdapterOptions, TemplateOptions, RunOptions 
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void rehearse(Rehearsal& r) const;
 };
 
 }  // namespace apus

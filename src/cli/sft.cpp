@@ -8,6 +8,9 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/plan.h"
+#include "cli/rehearsal.h"
+#include "dist/environment.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -125,6 +128,27 @@ PtOptions::PtOptions() {
 }
 
 void PtOptions::fields(OptionTable& v) { SftOptions::fields(v); }
+
+void SftOptions::rehearse(Rehearsal& r) const {
+  const Json config = r.model(!resume_from_checkpoint.empty() && !lora() ? resume_from_checkpoint : model);
+  r.adapters(adapters);
+  r.tokenizer(model);
+  if (use_chat_template) r.chat_template(chat_template, model);
+  std::string rows;
+  int64_t longest = 0;
+  const SftRehearsal asked{*this, rows, longest};
+  run_heavy("sft rehearsal", &asked);
+  r.right("rows", rows);
+  const ModelFacts facts = model_facts(config);
+  r.output(output_dir.value_or("output"), lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
+  const auto launched = read_launch(process_environment());
+  PlanSpec spec = training_spec(*this, config, device_facts(device), launched ? launched->ranks * launched->nodes : 1);
+  if (longest > 0 && !packing) {  // known exactly, instead of assumed
+    spec.row_tokens = longest, spec.assumptions.clear();
+    spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);
+  }
+  r.plan(spec);
+}
 
 namespace {
 int run_sft(const SftOptions& options) { return run_heavy("sft", &options); }

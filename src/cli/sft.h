@@ -9,6 +9,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct SftOptions : ModelOptions,
                     TemplateOptions,
                     DataOptions,
@@ -29,6 +31,14 @@ struct SftOptions : ModelOptions,
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void rehearse(Rehearsal& r) const;
+};
+
+// What --dry_run true asks of libapus.so: the rows read and encoded as the run would, into a folder that goes again.
+struct SftRehearsal {
+  const SftOptions& options;
+  std::string& text;  // answered: about the rows
+  int64_t& longest;   // tokens of the longest; 0: not known beforehand
 };
 
 struct PtOptions : SftOptions {  // continued pre-training: plain text, every token is learnt

@@ -8,6 +8,7 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "cli/command.h"
+#include "cli/rehearsal.h"
 #include "text/unicode.h"
 
 namespace apus {
@@ -70,6 +71,13 @@ void TokenizeOptions::check() const {
   require(!tokenizer.empty() || (render_only && !chat_template.empty()), Fault::Usage,
           "--tokenizer is needed: a checkpoint's folder, or a tokenizer.json (without one: --render_only true --chat_template FILE)");
   require(chat_template_kwargs.is_null() || chat_template_kwargs.is_object(), Fault::Usage, "--chat_template_kwargs must be a JSON object");
+}
+
+void TokenizeOptions::rehearse(Rehearsal& r) const {
+  if (!tokenizer.empty()) r.tokenizer(tokenizer);
+  if (render_only || !chat_template.empty()) r.chat_template(chat_template, folder_of(tokenizer).string());
+  r.json_rows(dataset);
+  if (!result_path.empty() && result_path != "-") r.output(result_path);
 }
 
 RowTokenizer::RowTokenizer(const TokenizeOptions& options) : options_(options) {

@@ -13,6 +13,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct TokenizeOptions : HubFlags, RunOptions {
   std::string tokenizer;                // folder of a checkpoint, or a tokenizer.json; a hub's id until fetch()
   std::string chat_template;            // a Jinja file, or the template itself; empty: the checkpoint's
@@ -28,6 +30,7 @@ struct TokenizeOptions : HubFlags, RunOptions {
   void fetch() {
     if (!tokenizer.empty()) tokenizer = fetched_model(tokenizer, /*weights=*/false);
   }
+  void rehearse(Rehearsal& r) const;
 };
 
 // One row in, one object out. A row that cannot be done gives {"error"}; only what concerns every row throws.

@@ -77,24 +77,28 @@ DeviceKind& kind_of(c10::Device device) {
   return *found;
 }
 
-DeviceChoice open_device(const std::string& wanted) {
+DeviceKind& choose_kind(const std::string& wanted) {
   if (wanted.empty() || wanted == "auto") {
     for (DeviceKind* kind : device_kinds())
-      if (usable(*kind)) return open_kind(*kind, 0);
+      if (usable(*kind)) return *kind;
     fail(Fault::Device, "no device can be used; ", what_exists());
   }
-  const size_t colon = wanted.find(':');
-  const std::string name = wanted.substr(0, colon);
+  const std::string name = wanted.substr(0, wanted.find(':'));
   const auto* entry = Kinds::of().find(name);
   if (!entry) {
     const auto near = nearest(name, kind_names(), 1);
     fail(Fault::Usage, "unknown device '", wanted, "'", near.empty() ? "" : str(" (", near[0], "?)"), "; known kinds: ",
          join(kind_names()), ", or auto; ", what_exists());
   }
-  DeviceKind& kind = **entry;
-  const int index = colon == std::string::npos ? 0 : parse_index(wanted, wanted.substr(colon + 1));
   std::string why_not;
-  require(kind.available(&why_not), Fault::Device, "device '", wanted, "' cannot be used: ", why_not, "; ", what_exists());
+  require((*entry)->available(&why_not), Fault::Device, "device '", wanted, "' cannot be used: ", why_not, "; ", what_exists());
+  return **entry;
+}
+
+DeviceChoice open_device(const std::string& wanted) {
+  DeviceKind& kind = choose_kind(wanted);
+  const size_t colon = wanted.find(':');
+  const int index = colon == std::string::npos ? 0 : parse_index(wanted, wanted.substr(colon + 1));
   require(index < kind.count(), Fault::Usage, "device '", wanted, "' does not exist: ", kind.name(), " counts from 0 and has ",
           kind.count(), kind.visibility_env().empty() ? "" : str(" visible (", kind.visibility_env(), " selects them)"));
   return open_kind(kind, index);

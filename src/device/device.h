@@ -71,6 +71,7 @@ struct DeviceChoice {
 
 std::vector<DeviceKind*> device_kinds();               // by falling priority
 DeviceKind& kind_of(c10::Device device);                // the kind that owns a tensor's device
+DeviceKind& choose_kind(const std::string& wanted);     // usable, not opened yet
 DeviceChoice open_device(const std::string& wanted);    // "auto", "cpu", "npu:1", ...
 std::string device_name(c10::Device device);
 

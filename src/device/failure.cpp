@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <regex>
 
 #include "base/clock.h"
 #include "device/device.h"
@@ -11,10 +12,23 @@ namespace apus {
 
 namespace {
 
-Error of_memory(const DeviceKind& kind, const std::string& name, int index, int64_t asked, const std::string& remedy) {
+// The sizes that match `pattern`, whose groups are number and unit: "1.50 GiB" -> bytes. -1 when nothing does.
+int64_t size_in(const std::string& what, const std::string& pattern) {
+  std::smatch match;
+  if (!std::regex_search(what, match, std::regex(pattern))) return -1;
+  const std::string unit = match[2];
+  const double scale = unit == "GiB" ? 1 << 30 : unit == "MiB" ? 1 << 20 : unit == "KiB" ? 1 << 10 : 1;
+  return static_cast<int64_t>(std::strtod(match[1].str().c_str(), nullptr) * scale);
+}
+
+constexpr const char* kSize = "([0-9.]+) (GiB|MiB|KiB|bytes)";
+
+// What was free is taken from the message: by now the failed computation's own tensors are gone.
+Error of_memory(const DeviceKind& kind, const std::string& name, int index, int64_t asked, const std::string& what, const std::string& remedy) {
   const Memory memory = kind.memory(index);
-  return {Fault::Device, str("out of memory on ", name, ": ", asked > 0 ? str(bytes_text(asked), " more were asked for, ") : "", bytes_text(memory.free), " of ",
-                             bytes_text(memory.total), " are free. ", remedy)};
+  const int64_t told = size_in(what, str(kSize, "(?: is)? free"));
+  return {Fault::Device, str("out of memory on ", name, ": ", asked > 0 ? str(bytes_text(asked), " more were asked for, ") : "",
+                             bytes_text(told >= 0 ? told : memory.free), " of ", bytes_text(memory.total), " were free. ", remedy)};
 }
 
 Error as_is(const std::exception& error) {
@@ -25,23 +39,13 @@ Error as_is(const std::exception& error) {
 
 bool ours(const std::exception& error) { return dynamic_cast<const Error*>(&error) != nullptr; }
 
-// The number after `before`, up to its unit: "Tried to allocate 1.50 GiB" -> bytes. 0 when there is none.
-int64_t size_after(const std::string& what, const std::string& before) {
-  const size_t at = what.find(before);
-  if (at == std::string::npos) return 0;
-  char* end = nullptr;
-  const double number = std::strtod(what.c_str() + at + before.size(), &end);
-  const std::string unit(end, std::min<size_t>(4, what.c_str() + what.size() - end));
-  const double scale = unit.starts_with(" GiB") ? 1 << 30 : unit.starts_with(" MiB") ? 1 << 20 : unit.starts_with(" KiB") ? 1 << 10 : 1;
-  return static_cast<int64_t>(number * scale);
-}
-
 }  // namespace
 
 // The allocators of all back ends of libtorch share this text: "<device> out of memory. Tried to allocate 1.50 GiB (...".
 // Their exception's type differs, hence the text.
 int64_t DeviceKind::out_of_memory(const std::string& what) const {
-  return what.find("out of memory. Tried to allocate") == std::string::npos ? -1 : size_after(what, "Tried to allocate ");
+  if (what.find("out of memory. Tried to allocate") == std::string::npos) return -1;
+  return std::max<int64_t>(0, size_in(what, str("Tried to allocate ", kSize)));
 }
 
 Error explained(const std::exception& error, c10::Device device, const std::string& remedy) {
@@ -49,7 +53,7 @@ Error explained(const std::exception& error, c10::Device device, const std::stri
   const DeviceKind& kind = kind_of(device);
   const int64_t asked = kind.out_of_memory(error.what());
   const int index = device.has_index() ? device.index() : 0;
-  return asked < 0 ? as_is(error) : of_memory(kind, device_name(device), index, asked, remedy);
+  return asked < 0 ? as_is(error) : of_memory(kind, device_name(device), index, asked, error.what(), remedy);
 }
 
 Error explained(const std::exception& error, const std::string& remedy) {
@@ -57,7 +61,7 @@ Error explained(const std::exception& error, const std::string& remedy) {
   for (DeviceKind* kind : device_kinds()) {
     std::string why_not;
     if (!kind->available(&why_not)) continue;
-    if (const int64_t asked = kind->out_of_memory(error.what()); asked >= 0) return of_memory(*kind, kind->name(), 0, asked, remedy);
+    if (const int64_t asked = kind->out_of_memory(error.what()); asked >= 0) return of_memory(*kind, kind->name(), 0, asked, error.what(), remedy);
   }
   return as_is(error);
 }

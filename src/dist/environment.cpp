@@ -52,7 +52,7 @@ std::optional<RankEnvironment> from_torchrun(const Lookup& variable) {
   require(rank.value_or(-1) >= 0, Fault::Usage, "WORLD_SIZE=", *world, " is in the environment, but RANK is not: set both, or neither");
   require(world.value_or(-1) >= 1, Fault::Usage, "RANK=", *rank, " is in the environment, but WORLD_SIZE is not: set both, or neither");
   RankEnvironment e;
-  e.from = "torchrun", e.rank = *rank, e.world = *world;
+  e.from = variable(kLauncherVariable) ? "apus" : "torchrun", e.rank = *rank, e.world = *world;
   e.local_rank = number(variable, "LOCAL_RANK").value_or(0);
   const auto local_world = number(variable, "LOCAL_WORLD_SIZE", 1);
   const auto nodes = number(variable, "NNODES", 1);

@@ -9,6 +9,8 @@
 
 namespace apus {
 
+constexpr const char* kLauncherVariable = "APUS_LAUNCHER";  // the descriptor on which a rank tells its launcher why it fails
+
 using Lookup = std::function<std::optional<std::string>(const char* variable)>;
 Lookup process_environment();
 
@@ -18,7 +20,7 @@ struct RankEnvironment {
   std::string address = "127.0.0.1";    // where the first rank listens
   int port = 29500;
   bool store_is_served = false;  // by who started us (torchrun); else by the first rank
-  std::string from;              // "torchrun", "Slurm", "Open MPI"; empty: one process
+  std::string from;              // "apus", "torchrun", "Slurm", "Open MPI"; empty: one process
 };
 
 // Throws Fault::Usage when variables are missing, no numbers, or contradict each other; all by name.

@@ -29,8 +29,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kNoteVariable = "APUS_LAUNCHER";  // the descriptor on which a rank tells its failure
-constexpr size_t kNoteBytes = 4000;                     // a write of so many bytes to a pipe is never cut in two
+constexpr size_t kNoteBytes = 4000;  // a write of so many bytes to a pipe is never cut in two
 
 struct Descriptor {
   explicit Descriptor(int number) : number(number) {}
@@ -148,7 +147,7 @@ class Launcher {
                                             {"MASTER_ADDR", plan.address},
                                             {"MASTER_PORT", str(port_)},
                                             {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-                                            {kNoteVariable, str(note_end_)}};
+                                            {kLauncherVariable, str(note_end_)}};
     const auto cores = static_cast<int>(allowed_cores().size());
     if (!std::getenv("OMP_NUM_THREADS")) s["OMP_NUM_THREADS"] = str(std::max(1, cores / plan.ranks));
     if (!std::getenv("TORCH_CPP_LOG_LEVEL")) s["TORCH_CPP_LOG_LEVEL"] = "ERROR";  // c10d remarks on every attempt to connect
@@ -300,7 +299,7 @@ int launch(const Launch& plan) {
 }
 
 bool tell_launcher(Fault fault, const std::string& text) {
-  const char* descriptor = std::getenv(kNoteVariable);
+  const char* descriptor = std::getenv(kLauncherVariable);
   const char* rank = std::getenv("LOCAL_RANK");
   if (!descriptor || !rank) return false;
   std::string note = str(rank, " ", static_cast<int>(fault), " ", text.substr(0, kNoteBytes - 50));

@@ -14,16 +14,15 @@
 namespace apus {
 
 DeviceChoice bind_device(const std::string& wanted, const RankEnvironment& e) {
-  DeviceChoice choice = open_device(wanted);
-  if (e.local_world == 1 || choice.device.is_cpu()) return choice;
+  const DeviceKind& kind = choose_kind(wanted);
+  if (e.local_world == 1 || kind.type() == c10::kCPU) return open_device(wanted);
   require(wanted.find(':') == std::string::npos, Fault::Usage, "--device ", wanted, " names one device, but ", e.local_world,
           " ranks run on this machine: give the kind alone, and each takes its own");
-  const std::string variable = choice.kind->visibility_env();
-  require(e.local_rank < choice.kind->count(), Fault::Usage, e.local_world, " ranks run on this machine, but ", choice.kind->count(), " ",
-          choice.kind->name(), " devices are visible: one rank needs one device. Lower NPROC_PER_NODE",
+  const std::string variable = kind.visibility_env();
+  require(e.local_rank < kind.count(), Fault::Usage, e.local_world, " ranks run on this machine, but ", kind.count(), " ", kind.name(),
+          " devices are visible: one rank needs one device. Lower NPROC_PER_NODE",
           variable.empty() ? "" : str(", or name more devices in ", variable));
-  choice.device = c10::Device(choice.kind->type(), static_cast<c10::DeviceIndex>(e.local_rank));
-  return choice;
+  return open_device(str(kind.name(), ":", e.local_rank));
 }
 
 World::World(const WorldSpec& spec, const Lookup& variable)
@@ -44,7 +43,7 @@ World::World(const WorldSpec& spec, const Lookup& variable)
     devices_ = connect("devices", all);
     return 0;
   });
-  log_info("rank ", rank(), " of ", size(), " on ", device_.name(), environment_.from.empty() ? "" : str(", as ", environment_.from, "'s variables say"));
+  log_info("rank ", rank(), " of ", size(), " on ", device_.name(), environment_.from.empty() ? "" : str(" (started by ", environment_.from, ")"));
 }
 
 // The first rank keeps the table: after a failure it stays for a moment, so that the others, who now lose the

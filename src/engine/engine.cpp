@@ -258,7 +258,7 @@ void Engine::compute(const Plan& plan) {
     loaded |= !adapter_salt_.empty();
   }
   if (loaded)
-    for (const auto& item : plan.items) adapter.push_back(active_.at(item.sequence->id).request.adapter);
+    for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
   auto [id_T, step] = builder_(plan, *cache_, adapter);
   const at::Tensor hidden_TD = model_.forward(id_T, step);
   score_prompts(plan, hidden_TD, step);
@@ -279,7 +279,7 @@ void Engine::score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const 
       const int64_t count = std::min(kScoredRows, end - i);
       const std::vector<int32_t> next(s.tokens.begin() + i + 1, s.tokens.begin() + i + 1 + count);
       const auto rows = static_cast<size_t>(count);
-      const Step part = builder_.select(step, std::vector<std::string>(rows, a.request.adapter));
+      const Step part = builder_.select(step, std::vector<std::string>(rows, adapter_of(a)));
       const at::Tensor logits = model_.head(hidden_TD.narrow(0, row + i - item.begin, count), part);
       for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top))) a.prompt.push_back(std::move(scored));
     }
@@ -305,8 +305,8 @@ void Engine::take_samples(const Plan& plan, const at::Tensor& hidden_TD, const S
     }
     last_rows.push_back(row);
     sampled.push_back(item.sequence);
-    adapter_of_row.push_back(a.request.adapter);
-    rows.push_back({&a.request.sampling, {item.sequence->tokens, item.sequence->prompt, a.counts}, a.request.constraint.get(), {}});
+    adapter_of_row.push_back(adapter_of(a));
+    rows.push_back({&a.request.sampling, {item.sequence->tokens, item.sequence->prompt, a.counts}, a.request.constraint.get(), {}, {}});
   }
   for (const int64_t id : embedded) finish(id, Finish::Stop);
   if (rows.empty()) return;
@@ -314,13 +314,18 @@ void Engine::take_samples(const Plan& plan, const at::Tensor& hidden_TD, const S
   if (static_cast<int64_t>(last_rows.size()) != hidden_TD.size(0))
     last_RD = at::index_select(hidden_TD, 0, at::tensor(last_rows, at::kLong).to(hidden_TD.device()));
   sampler_(model_.head(last_RD, builder_.select(step, adapter_of_row)), rows);
-  for (size_t i = 0; i < rows.size(); ++i) accept(*sampled[i], std::move(rows[i].out));
+  for (size_t i = 0; i < rows.size(); ++i) accept(*sampled[i], std::move(rows[i].out), rows[i].error);
 }
 
-void Engine::accept(const Sequence& sequence, TokenOut out) {
+const std::string& Engine::adapter_of(const Active& active) const {
+  return active.request.adapter.empty() ? hooks_.always : active.request.adapter;
+}
+
+void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& error) {
   const int64_t id = sequence.id;
   Active& a = active_.at(id);
   const Sampling& s = a.request.sampling;
+  if (!error.empty()) return finish(id, Finish::Failed, error);
   if (out.id < 0)
     return finish(id, Finish::Failed, a.request.constraint ? "no token is possible here: the constraint allows none, or the logits are not numbers"
                                                            : "no token is possible here: the logits are not numbers (inf or nan)");
@@ -330,9 +335,13 @@ void Engine::accept(const Sequence& sequence, TokenOut out) {
   ++counted_.generated_tokens;
   const bool stop = !s.ignore_eos && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();
   bool complete = stop;
-  if (a.request.constraint && !stop) {
-    a.request.constraint->accept(token);
-    complete = a.request.constraint->finished();
+  try {
+    if (a.request.constraint && !stop) {
+      a.request.constraint->accept(token);
+      complete = a.request.constraint->finished();
+    }
+  } catch (const std::exception& e) {
+    return finish(id, Finish::Failed, e.what());
   }
   EngineEvent event{.request = id};
   event.tokens.push_back(std::move(out));

@@ -31,6 +31,7 @@ struct EngineSpec {
 
 // What attaching and detaching a LoRA adapter means is the model's and the checkpoint's business.
 struct AdapterHooks {
+  std::string always;  // an attached adapter of those requests that name none; empty: the model itself answers them
   std::function<void(const std::string& name, const std::string& dir)> load;
   std::function<void(const std::string& name)> unload;
 };
@@ -77,7 +78,8 @@ class Engine : public Generator {
   void compute(const Plan& plan);
   void score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const Step& step);
   void take_samples(const Plan& plan, const at::Tensor& hidden_TD, const Step& step);
-  void accept(const Sequence& sequence, TokenOut out);
+  void accept(const Sequence& sequence, TokenOut out, const std::string& error);
+  const std::string& adapter_of(const Active& active) const;
   void tell(int64_t id, EngineEvent event);         // to its sink
   void finish(int64_t id, Finish why, std::string error = {});
   void detach_unused();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Guided decoding: answers that are JSON, fit a JSON schema, match a regular expression, are one of some texts, or call a
-// tool. Each is compiled to an automaton over bytes, and the tokens that may come next are found by walking the vocabulary
-// through it. No tensor library. Thread-safe; everything from outside is bounded (size, depth, work), with Fault::Usage
-// naming the limit, or the path of a keyword that is not supported.
+// Guided decoding: answers that are JSON, fit a JSON schema, match a regular expression, are one of some texts, or call
+// a tool. Each is compiled to an automaton over bytes, and the tokens that may come next are found by walking the
+// vocabulary through it. No tensor library. Thread-safe; everything from outside is bounded (size, depth, work), with
+// Fault::Usage naming the limit, or the path of a keyword that is not supported.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,11 @@
 
 namespace apus {
 
-// The bytes of every token, once per model, and what was compiled for it lately. `stop_ids` may follow a complete answer.
+// The bytes of every token, once per model, and what was compiled for it lately. `stop_ids` may follow a complete
+// answer.
 class GuideVocabulary;
-std::shared_ptr<const GuideVocabulary> make_guide_vocabulary(const Tokenizer& tokenizer, std::span<const int32_t> stop_ids);
+std::shared_ptr<const GuideVocabulary> make_guide_vocabulary(const Tokenizer& tokenizer,
+                                                             std::span<const int32_t> stop_ids);
 using GuideWords = std::shared_ptr<const GuideVocabulary>;
 
 // A fresh Constraint for one answer; clone() it for each of n samples. The same text again costs next to nothing.
@@ -28,7 +30,8 @@ using GuideWords = std::shared_ptr<const GuideVocabulary>;
 // `properties`; other keys only when additionalProperties says so (or there are no `properties`); all of prefixItems.
 std::unique_ptr<Constraint> guide_json_schema(const GuideWords& words, const Json& schema);
 std::unique_ptr<Constraint> guide_json_object(const GuideWords& words);  // any JSON object
-std::unique_ptr<Constraint> guide_regex(const GuideWords& words, const std::string& pattern);  // the whole answer matches
+std::unique_ptr<Constraint> guide_regex(const GuideWords& words,
+                                        const std::string& pattern);  // the whole answer matches
 std::unique_ptr<Constraint> guide_choice(const GuideWords& words, const std::vector<std::string>& choices);
 
 // One or more calls of the given tools in the form that the model was taught, and nothing else.
@@ -40,7 +43,9 @@ struct GuideTools {
 };
 std::unique_ptr<Constraint> guide_tool_calls(const GuideWords& words, const GuideTools& tools);
 
-// Anything up to and including `marker` ("</think>"), then what `rest` allows; the answer cannot end before.
-std::unique_ptr<Constraint> guide_after(const GuideWords& words, const std::string& marker, std::unique_ptr<Constraint> rest);
+// Anything up to and including `marker` ("</think>"), an empty line or none, then what `rest` allows; the answer cannot
+// end before.
+std::unique_ptr<Constraint> guide_after(const GuideWords& words, const std::string& marker,
+                                        std::unique_ptr<Constraint> rest);
 
 }  // namespace apus

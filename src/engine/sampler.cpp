@@ -31,7 +31,12 @@ void Sampler::operator()(const at::Tensor& logits_RV, std::vector<SampleRow>& ro
   on_host(logits_RV, others, [&](int64_t i, std::span<float> logits) {
     SampleRow& row = rows[static_cast<size_t>(i)];
     std::vector<uint64_t> allowed;
-    if (row.constraint) row.constraint->allowed(allowed);
+    try {
+      if (row.constraint) row.constraint->allowed(allowed);
+    } catch (const std::exception& e) {  // its request ends, the others of the step go on
+      row.error = e.what();
+      return;
+    }
     row.out = next_token(logits, *row.sampling, row.history, allowed);
   });
 }

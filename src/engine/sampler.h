@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <string>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct SampleRow {
   History history;
   Constraint* constraint = nullptr;
   TokenOut out;  // the result; id -1: no token was possible
+  std::string error;  // ... because the constraint gave up
 };
 
 class Sampler {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/random.h"
+#include "base/vectors.h"
 
 namespace apus {
 
@@ -85,20 +86,8 @@ std::vector<int32_t> nucleus(std::span<const float> logits, double temperature, 
   }
 }
 
-double sum_of_exp(std::span<const float> logits, double temperature, double high) {
-  double total = 0;
-  for (const float x : logits) total += weight(x, temperature, high);
-  return total;
-}
-
-float largest(std::span<const float> logits) {
-  float high = kNever;
-  for (const float x : logits) {
-    if (std::isnan(x)) return x;
-    high = std::max(high, x);
-  }
-  return high;
-}
+// 1 / temperature; no larger than lets a difference of 0 stay 0.
+float inverse(double temperature) { return static_cast<float>(std::min(1 / temperature, 1e30)); }
 
 }  // namespace
 
@@ -159,14 +148,15 @@ void process(std::span<float> logits, const Sampling& s, const History& history,
 }
 
 std::vector<Candidate> candidates(std::span<const float> logits, const Sampling& s) {
-  const double high = largest(logits) / s.temperature;
+  const float largest = vectors::largest(logits);
+  const double high = largest / s.temperature;
   if (!std::isfinite(high)) return {};
   std::vector<int32_t> list;
   double total = 0;  // of what top_p is a share of
   if (s.top_k > 0 && static_cast<size_t>(s.top_k) < logits.size()) {
     list = best_and_equals(logits, static_cast<size_t>(s.top_k));
   } else if (s.top_p < 1) {
-    total = sum_of_exp(logits, s.temperature, high);
+    total = vectors::sum_of_exps(logits, largest, inverse(s.temperature));
     list = nucleus(logits, s.temperature, s.top_p, high, total);
   } else {
     // A little lower than min_p's bar, which is decided below, so that rounding leaves nobody out.
@@ -204,30 +194,42 @@ double draw_number(uint64_t seed, int64_t position) {
 
 namespace {
 
+int32_t first_of(std::span<const float> logits, float value) {
+  return static_cast<int32_t>(std::find(logits.begin(), logits.end(), value) - logits.begin());
+}
+
 // All tokens may be drawn: no sorting, one pass to add up, one to find.
 int32_t choose_among_all(std::span<const float> logits, double temperature, double number) {
-  const float high = largest(logits);
+  const float high = vectors::largest(logits), scale = inverse(temperature);
   if (!std::isfinite(high)) return -1;
-  const double shift = high / temperature, wanted = number * sum_of_exp(logits, temperature, shift);
+  const double wanted = number * vectors::sum_of_exps(logits, high, scale);
   double sum = 0;
   int32_t last = -1;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const double p = weight(logits[i], temperature, shift);
-    if (p == 0) continue;
-    last = static_cast<int32_t>(i);
-    sum += p;
-    if (sum > wanted) return last;
+  float p[vectors::kBlock];
+  for (size_t begin = 0; begin < logits.size(); begin += vectors::kBlock) {
+    const auto block = logits.subspan(begin, std::min(vectors::kBlock, logits.size() - begin));
+    const double all = vectors::sum_of_exps(block, high, scale);
+    const bool here = sum + all > wanted;
+    if (!here && begin + vectors::kBlock < logits.size()) {  // the last block is looked through in any case
+      sum += all;
+      continue;
+    }
+    vectors::exps(block, high, scale, p);
+    for (size_t i = 0; i < block.size(); ++i) {
+      if (p[i] == 0) continue;
+      last = static_cast<int32_t>(begin + i);
+      if ((sum += static_cast<double>(p[i])) > wanted) return last;
+    }
   }
-  return last;
+  return last >= 0 ? last : first_of(logits, high);
 }
 
 }  // namespace
 
 int32_t choose(std::span<const float> logits, const Sampling& s, int64_t position) {
   if (s.temperature == 0) {
-    const float high = largest(logits);
-    if (!std::isfinite(high)) return -1;
-    return static_cast<int32_t>(std::find(logits.begin(), logits.end(), high) - logits.begin());
+    const float high = vectors::largest(logits);
+    return std::isfinite(high) ? first_of(logits, high) : -1;
   }
   const double number = draw_number(s.seed, position);
   const bool all = (s.top_k <= 0 || static_cast<size_t>(s.top_k) >= logits.size()) && s.top_p >= 1 && s.min_p <= 0;
@@ -254,9 +256,9 @@ TokenOut next_token(std::span<float> logits, const Sampling& s, const History& h
 }
 
 double log_sum_exp(std::span<const float> logits) {
-  const double high = largest(logits);
+  const float high = vectors::largest(logits);
   if (!std::isfinite(high)) return high;
-  return high + std::log(sum_of_exp(logits, 1, high));
+  return high + std::log(vectors::sum_of_exps(logits, high, 1));
 }
 
 TokenOut log_probs(std::span<const float> logits, int32_t token, int64_t top) {

@@ -63,6 +63,10 @@ size_t on_body(char* data, size_t size, size_t count, void* user) {
   return bytes;
 }
 
+int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  return static_cast<const Transfer*>(user)->request.abandoned() ? 1 : 0;
+}
+
 void start_curl() {
   static std::once_flag once;
   std::call_once(once, [] { curl_global_init(CURL_GLOBAL_DEFAULT); });
@@ -94,7 +98,16 @@ HttpReply http_request(const HttpRequest& request) {
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_CONNECTTIMEOUT, 15L);
   set(CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes a second, over...
-  set(CURLOPT_LOW_SPEED_TIME, 60L);
+  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.quiet_seconds));
+  if (request.post) {
+    set(CURLOPT_POSTFIELDS, request.post->c_str());
+    set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.post->size()));
+  }
+  if (request.abandoned) {
+    set(CURLOPT_NOPROGRESS, 0L);
+    set(CURLOPT_XFERINFOFUNCTION, on_progress);
+    set(CURLOPT_XFERINFODATA, &t);
+  }
   const std::string range = std::to_string(request.from) + "-";  // CURLOPT_RESUME_FROM would give up where ranges are ignored
   if (request.from > 0) set(CURLOPT_RANGE, range.c_str());
   set(CURLOPT_HEADERFUNCTION, on_header);

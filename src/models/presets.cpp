@@ -40,6 +40,7 @@ constexpr Preset kPresets[] = {
     {"qwen1.5-moe-a2.7b", "qwen2_moe", 2048, 24, 16, 16, 128, 5632, 151936, 8192, 1e6, false, 60, 4, 1408, 5632},
     {"llama3.2-1b", "llama", 2048, 16, 32, 8, 64, 8192, 128256, 131072, 5e5, true},
     {"llama3.2-3b", "llama", 3072, 28, 24, 8, 128, 8192, 128256, 131072, 5e5, true},
+    {"llama3-8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 8192, 5e5, false},
     {"llama3.1-8b", "llama", 4096, 32, 32, 8, 128, 14336, 128256, 131072, 5e5, false},
     {"llama3.1-70b", "llama", 8192, 80, 64, 8, 128, 28672, 128256, 131072, 5e5, false},
     {"mistral-7b", "mistral", 4096, 32, 32, 8, 128, 14336, 32768, 32768, 1e6, false},
@@ -75,7 +76,7 @@ Json config_of(const Preset& p) {
             {"torch_dtype", "bfloat16"}};
   if (std::string(p.family).starts_with("qwen")) c["use_sliding_window"] = false;
   if (std::string(p.family) == "qwen2") c.erase("head_dim");  // there it is always hidden / heads
-  if (std::string(p.name).starts_with("llama3"))
+  if (std::string(p.name).starts_with("llama3."))  // not Llama 3 itself
     c["rope_scaling"] = {{"rope_type", "llama3"},
                          {"factor", p.hidden <= 3072 ? 32.0 : 8.0},
                          {"low_freq_factor", 1.0},

@@ -36,6 +36,7 @@ at::Tensor Linear::with_adapters(const at::Tensor& x_TI, at::Tensor y_TO, const 
   for (const auto& group : s.adapters) {
     const auto it = adapters_.find(group.name);
     if (it == adapters_.end()) continue;
+    if (group.rows.size(0) == x_TI.size(0)) return it->second->apply(x_TI, y_TO, weight_.data, s);  // all of them
     const at::Tensor y = it->second->apply(at::index_select(x_TI, 0, group.rows), at::index_select(y_TO, 0, group.rows), weight_.data, s);
     y_TO = at::index_copy(y_TO, 0, group.rows, y);
   }
@@ -60,7 +61,7 @@ void Linear::release_plain() {
 
 void Linear::prepare_inference() {
   if (packed_.defined() || grouped_) return;
-  packed_ = ops::pack_linear(weight_.data);
+  packed_ = ops::pack_linear(weight_.data, weight_.mapped);
   if (packed_.defined()) release_plain();
 }
 

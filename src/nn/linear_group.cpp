@@ -23,15 +23,16 @@ std::vector<at::Tensor> LinearGroup::operator()(const at::Tensor& x_TI, const St
 void LinearGroup::prepare_inference() {
   if (packed_.defined()) return;
   std::vector<at::Tensor> weights, biases;
-  bool any_bias = false;
+  bool any_bias = false, mapped = true;
   outs_.clear(), out_ = 0;
   for (Linear* member : members_) {
     weights.push_back(member->weight_.data);
     outs_.push_back(member->spec_.out);
     out_ += member->spec_.out;
     any_bias |= member->bias_ != nullptr;
+    mapped = mapped && member->weight_.mapped;
   }
-  packed_ = ops::pack_linear(at::cat(weights, 0));
+  packed_ = ops::pack_linear(weights, mapped);
   if (!packed_.defined()) return;
   for (Linear* member : members_) {
     biases.push_back(member->bias_ ? member->bias_->data : at::zeros({member->spec_.out}, weights[0].options()));

@@ -88,12 +88,20 @@ at::Tensor Lora::apply_dora(const at::Tensor& x_TI, const at::Tensor& y_TO, cons
                             const Step& s) const {
   const Dropout drop = dropout_of(spec_, s);
   const auto type = x_TI.scalar_type();
-  const at::Tensor norm_O = changed_row_norms(weight, a_.data, b_.data, spec_.scale());
-  const at::Tensor ratio_O = magnitude_->data.to(at::kFloat) / norm_O;
+  const at::Tensor ratio_O = ratio_.defined() ? ratio_ : ratio_to(weight);
   const at::Tensor x = drop.p > 0 ? drop(x_TI) * drop.factor() : x_TI;
   const at::Tensor base = drop.p > 0 ? ops::linear(x, weight, {}) : bias_ ? y_TO - bias_->data : y_TO;
   const at::Tensor low = x.mm(a_.data.to(type).t()).mm(b_.data.to(type).t());
   return y_TO + base * (ratio_O - 1).to(type) + low * (ratio_O * spec_.scale()).to(type);
+}
+
+at::Tensor Lora::ratio_to(const at::Tensor& weight) const {
+  return magnitude_->data.to(at::kFloat) / changed_row_norms(weight, a_.data, b_.data, spec_.scale());
+}
+
+void Lora::settle(const at::Tensor& weight, at::ScalarType type) {
+  if (magnitude_) ratio_ = ratio_to(weight);
+  for (Param* factor : {&a_, &b_}) factor->data = factor->data.to(type);
 }
 
 at::Tensor Lora::merged(const at::Tensor& weight) const {

@@ -28,17 +28,22 @@ class Lora final : public Delta {
                    const Step& s) const override;
   at::Tensor merged(const at::Tensor& weight) const override;
 
+  // For inference alone: the factors in this type, and what DoRA needs of the weight, once and for all.
+  void settle(const at::Tensor& weight, at::ScalarType type);
+
   const Spec& spec() const { return spec_; }
   Param& a() { return a_; }
   Param& b() { return b_; }
   Param* magnitude() { return magnitude_; }
 
  private:
+  at::Tensor ratio_to(const at::Tensor& weight) const;
   at::Tensor apply_dora(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const;
   Spec spec_;
   const Param* bias_;
   Param &a_, &b_;               // [r, in], [out, r]
   Param* magnitude_ = nullptr;  // [out]
+  at::Tensor ratio_;            // [out] magnitude by length, once settled
 };
 
 // The lengths of the rows of weight + scale * b a, f32 [out], without making that matrix.

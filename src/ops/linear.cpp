@@ -40,7 +40,7 @@ Triple backward(const at::Tensor& grad, const OptionalTensor& x, const OptionalT
   return {dx, dweight, dbias};
 }
 
-at::Tensor no_packing(const at::Tensor& weight) { return at::empty({0}, weight.options()); }
+at::Tensor no_packing(at::TensorList weights, bool) { return at::empty({0}, weights[0].options()); }
 
 at::Tensor packed_reference(const at::Tensor&, const at::Tensor& packed, const OptionalTensor&, int64_t) {
   fail(Fault::Bug, "packed_linear: this device has no packed weights (", packed.numel(),
@@ -110,10 +110,10 @@ at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at:
   return linear_op().call(x_TD, weight_OD, maybe(bias_O));
 }
 
-at::Tensor pack_linear(const at::Tensor& weight_OD) {
+at::Tensor pack_linear(at::TensorList weights_OD, bool mapped) {
   static const auto op = handle<decltype(no_packing)>("apus::pack_linear");
   const BelowAutograd guard;
-  const at::Tensor packed = op.call(weight_OD);
+  const at::Tensor packed = op.call(weights_OD, mapped);
   return packed.numel() == 0 ? at::Tensor() : packed;
 }
 
@@ -128,7 +128,7 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
   // -> dx, dweight, dbias, each only when asked. x may be absent when dweight is not asked, weight when dx is not.
   m.def("linear_backward(Tensor grad, Tensor? x, Tensor? weight, bool[3] need) -> (Tensor, Tensor, Tensor)");
   // An empty result: this device, or this type, gains nothing from packing.
-  m.def("pack_linear(Tensor weight) -> Tensor");
+  m.def("pack_linear(Tensor[] weights, bool mapped) -> Tensor");
   m.def("packed_linear(Tensor x, Tensor packed, Tensor? bias, int out) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {

@@ -52,7 +52,9 @@ at::Tensor embedding(const at::Tensor& id_T, const at::Tensor& weight_VD);
 // result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row do not depend
 // on how many other rows there are.
 at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O);
-at::Tensor pack_linear(const at::Tensor& weight_OD);
+// Several weights of one input are packed as one. `mapped`: they lie in a mapped file and are read for the last time, so their
+// pages can be given back on the way.
+at::Tensor pack_linear(at::TensorList weights_OD, bool mapped = false);
 at::Tensor packed_linear(const at::Tensor& x_TD, const at::Tensor& packed, const at::Tensor& bias_O, int64_t out);
 
 // Head and loss in one, in chunks of tokens, so that [T, V] never exists. label < 0 is ignored. `weight_T` (f32) multiplies

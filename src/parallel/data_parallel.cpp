@@ -2,6 +2,7 @@
 #include "parallel/data_parallel.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
@@ -90,14 +91,16 @@ void GradientSum::send(Bucket& b) {
   at::NoGradGuard no_grad;
   const at::Tensor& like = b.members[0]->param;
   b.flat = at::zeros({b.elements + static_cast<int64_t>(b.members.size())}, like.detach().options());
+  std::vector<float> used(b.members.size(), 0);
   for (size_t i = 0; i < b.members.size(); ++i) {
     Member& m = *b.members[i];
     at::Tensor view = b.flat.narrow(0, m.offset, m.param.numel()).view(m.param.sizes());
     if (!m.param.grad().defined()) continue;
     view.copy_(m.param.grad());
-    b.flat[b.elements + static_cast<int64_t>(i)].fill_(1);
+    used[i] = 1;
     m.param.mutable_grad() = view;  // the old buffer goes: there are not two copies of all gradients
   }
+  b.flat.narrow(0, b.elements, static_cast<int64_t>(used.size())).copy_(at::tensor(used));
   b.work = ranks_.all_reduce(b.flat, Reduce::Sum);
 }
 

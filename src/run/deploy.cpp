@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // apus deploy: opens the model and serves it until a signal comes.
-#include "cli/deploy.h"
+#include "run/deploy.h"
 
 #include <algorithm>
 #include <chrono>
@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
-#include "run/inference.h"
 #include "run/runner.h"
 #include "serve/api.h"
 #include "serve/http_server.h"
@@ -23,26 +22,6 @@ using namespace std::chrono_literals;
 
 ToolFormat tool_format_of(const DeployOptions& o, const Chat& chat) {
   return o.tool_call_parser == "auto" ? guess_tool_format(chat.template_text(true)) : tool_format(o.tool_call_parser);
-}
-
-ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
-  ServiceSpec s;
-  s.model_name = o.served_model_name.value_or("model");
-  s.aliases = {o.model};
-  s.owned_by = o.owned_by;
-  s.engine = in.engine.get();
-  s.chat = in.chat.get();
-  s.tokenizer = in.tokenizer;
-  s.stop_ids = in.stop_ids;
-  s.flags = sampling_wishes(o);
-  s.checkpoint = in.generation.wishes;
-  s.stops = o.stop_words;
-  s.seed = static_cast<uint64_t>(o.seed);
-  s.tool_format = tool_format_of(o, *in.chat);
-  s.reasoning = o.reasoning_parser == "auto" ? guess_reasoning(in.chat->template_text(false)) : o.reasoning_parser == "on";
-  s.max_logprobs = o.max_logprobs;
-  s.max_waiting = o.max_waiting;
-  return s;
 }
 
 HttpServerSpec server_spec(const DeployOptions& o) {
@@ -92,7 +71,7 @@ int run_deploy(const DeployOptions& o) {
   for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
   const StopFlag stop;
   const auto workers = std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
-  const auto api = std::make_shared<Api>(ApiSpec{.api_key = o.api_key.value_or(""), .allowed_origins = o.allowed_origins, .verbose = o.verbose,
+  const auto api = std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins}, .verbose = o.verbose,
                                                  .request_log = o.request_log, .result_path = o.result_path},
                                          service_spec(o, in), workers);
   HttpServer server(server_spec(o), api);
@@ -109,5 +88,25 @@ int run_deploy(const DeployOptions& o) {
 const RegisterRunner<DeployOptions> deploy("deploy", run_deploy);
 
 }  // namespace
+
+ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
+  ServiceSpec s;
+  s.model_name = o.served_model_name.value_or("model");
+  s.aliases = {o.model};
+  s.owned_by = o.owned_by;
+  s.engine = in.engine.get();
+  s.chat = in.chat.get();
+  s.tokenizer = in.tokenizer;
+  s.stop_ids = in.stop_ids;
+  s.flags = sampling_wishes(o);
+  s.checkpoint = in.generation.wishes;
+  s.stops = o.stop_words;
+  s.seed = static_cast<uint64_t>(o.seed);
+  s.tool_format = tool_format_of(o, *in.chat);
+  s.reasoning = o.reasoning_parser == "auto" ? guess_reasoning(in.chat->template_text(false)) : o.reasoning_parser == "on";
+  s.max_logprobs = o.max_logprobs;
+  s.max_waiting = o.max_waiting;
+  return s;
+}
 
 }  // namespace apus

@@ -23,12 +23,9 @@ Sampling infer_sampling(const InferOptions& o, const Inference& in) {
 Answer::Spec answer_spec(const InferOptions& o, const Inference& in) { return {.stop_ids = in.stop_ids, .stops = o.stop_words, .keep_stop = true}; }
 
 namespace {
-// As in `swift infer`: beside the model, in a file named after the time. An unfinished one is gone on with by naming it.
-std::string default_result_path(const fs::path& model) { return (model / "infer_result" / (local_time("%Y%m%d-%H%M%S") + ".jsonl")).string(); }
-
 int run_infer(const InferOptions& o) {
   std::string result_path = o.result_path;
-  if (result_path.empty() && !o.interactive()) result_path = default_result_path(o.model);
+  if (result_path.empty() && !o.interactive()) result_path = default_result_path(o);
   if (!result_path.empty() && result_path != "-" && fs::path(result_path).has_parent_path())
     make_writable_dir(fs::path(result_path).parent_path());  // said before the model is loaded
   EngineOptions engine = o;

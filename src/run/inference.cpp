@@ -2,6 +2,7 @@
 #include "run/inference.h"
 
 #include <algorithm>
+#include <future>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -25,7 +26,7 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
   if (!note.empty()) log_info(note);
   const TensorFolder source(o.model);
   load_weights(*loaded.model, source, {.dtype = loaded.dtype, .device = loaded.device.device});
-  if (!adapter.empty()) load_adapter(*loaded.model, adapter);
+  if (!adapter.empty()) settle_adapter(*loaded.model, load_adapter(*loaded.model, adapter).name, loaded.dtype);
   loaded.model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
   loaded.max_positions = loaded.model->shape().max_positions;
   log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", config["model_type"].get<std::string>(), ", ", bytes_text(source.bytes()), ", ", float_type_name(loaded.dtype), " on ",
@@ -79,17 +80,38 @@ std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& ch
   return ids;
 }
 
-Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine) {
-  Inference in;
+namespace {
+constexpr const char* kGiven = "default";  // the adapter that the model was loaded with
+
+AdapterHooks adapter_hooks(const LoadedModel& loaded, const std::string& folder, bool with_adapter) {
+  AdapterHooks hooks;
+  if (with_adapter) hooks.always = kGiven;
+  hooks.load = [model = loaded.model.get(), type = loaded.dtype, folder](const std::string& name, const std::string& dir) {
+    require(name != kGiven, Fault::Usage, "an adapter cannot be named '", kGiven, "'; choose another name");
+    load_adapter_beside(*model, dir, name, type, [&](const std::string& weight) { return TensorFolder(folder).tensor(weight); });
+  };
+  hooks.unload = [model = loaded.model.get()](const std::string& name) { detach_adapter(*model, name); };
+  return hooks;
+}
+
+void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptions& prompt) {
   in.tokenizer = Tokenizer::load(model.model);
   in.generation = read_generation_config(model.model);
   in.chat = std::make_unique<Chat>(model.model, in.tokenizer, chat_spec(prompt));
   in.stop_ids = stop_ids(in.generation, *in.chat);
+}
+}  // namespace
+
+Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine) {
+  Inference in;
+  // Texts beside weights: a large vocabulary takes a tenth of a second.
+  auto texts = std::async(std::launch::async, [&] { prepare_texts(in, model, prompt); });
   in.loaded = load_for_inference(model, adapter);
+  texts.get();
   const EngineSpec spec = engine_spec(engine, model);
   if (spec.max_model_len > in.loaded.max_positions)
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions, " positions that the checkpoint was made for");
-  in.engine = std::make_unique<Engine>(*in.loaded.model, in.loaded.options(), spec);
+  in.engine = std::make_unique<Engine>(*in.loaded.model, in.loaded.options(), spec, adapter_hooks(in.loaded, model.model, !adapter.empty()));
   return in;
 }
 

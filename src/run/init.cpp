@@ -15,7 +15,9 @@
 #include "base/files.h"
 #include "base/progress.h"
 #include "base/random.h"
+#include "base/vectors.h"
 #include "checkpoint/weights.h"
+#include "device/device.h"
 #include "models/presets.h"
 #include "run/runner.h"
 #include "text/builtin_templates.h"
@@ -26,7 +28,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Normal values that depend on the seed and the tensor's name alone, whatever else is in the model and however many threads
-// work: each run of kRun values has its own stretch of the counter.
+// work: each run of kRun values has a key of its own.
 at::Tensor normal(const DiskShape& t, uint64_t seed, double deviation) {
   constexpr int64_t kRun = 1 << 16;
   at::Tensor out = at::empty(t.shape, at::kFloat);
@@ -34,9 +36,9 @@ at::Tensor normal(const DiskShape& t, uint64_t seed, double deviation) {
   const uint64_t stream = stream_named(t.name);
   at::parallel_for(0, (out.numel() + kRun - 1) / kRun, 1, [&](int64_t first, int64_t last) {
     for (int64_t run = first; run < last; ++run) {
-      Random random(seed, stream, static_cast<uint64_t>(run) << 24);
-      const int64_t end = std::min(out.numel(), (run + 1) * kRun);
-      for (int64_t i = run * kRun; i < end; ++i) p[i] = static_cast<float>(deviation * random.normal());
+      const int64_t begin = run * kRun, count = std::min(out.numel() - begin, kRun);
+      vectors::normals(mix(seed, stream, static_cast<uint64_t>(run)), {p + begin, static_cast<size_t>(count)});
+      for (int64_t i = begin; i < begin + count; ++i) p[i] *= static_cast<float>(deviation);
     }
   });
   return out;
@@ -70,6 +72,7 @@ int run_init(const InitOptions& o) {
   require(dtype.has_value(), Fault::Usage, "--torch_dtype '", o.torch_dtype, "' is not known; use float32, bfloat16 or float16");
   config["torch_dtype"] = float_type_name(*dtype);
   const auto model = make_model(config);
+  open_device("cpu");  // all threads
   make_writable_dir(dir);
   copy_tokenizer(o, dir);
   if (o.tokenizer.empty()) config["bos_token_id"] = 2022, config["eos_token_id"] = 2024, config["pad_token_id"] = 2022;

@@ -2,6 +2,8 @@
 // apus sft and apus pt: options -> model, data, optimizer -> the trainer, and what is said before and after.
 #include "cli/sft.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -250,6 +252,23 @@ int train(const SftOptions& o, const OptimizerSpec& spec, World& world) {
   return 0;
 }
 
+int rehearse_sft(const SftRehearsal& asked) {
+  const SftOptions& o = asked.options;
+  check_before_loading(o, optimizer_spec(o));
+  struct Scratch {
+    const fs::path dir = fs::temp_directory_path() / str("apus-dry-run-", ::getpid());
+    Scratch() { make_writable_dir(dir); }
+    ~Scratch() {
+      std::error_code code;
+      fs::remove_all(dir, code);
+    }
+  } const scratch;
+  const TrainData data = open_train_data(o, o.model, scratch.dir);
+  asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
+  asked.longest = data.longest;
+  return 0;
+}
+
 int run_sft(const SftOptions& o) {
   const OptimizerSpec spec = optimizer_spec(o);
   check_before_loading(o, spec);
@@ -258,6 +277,7 @@ int run_sft(const SftOptions& o) {
 }
 
 const RegisterRunner<SftOptions> runner("sft", run_sft);
+const RegisterRunner<SftRehearsal> rehearsal("sft rehearsal", rehearse_sft);
 
 }  // namespace
 }  // namespace apus

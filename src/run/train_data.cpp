@@ -131,6 +131,7 @@ TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const 
     log_info(report_text(*data.report));
     if (first) plot_lengths(*data.report, run_dir);
     out.train_text = length_line(*data.report);
+    out.longest = data.report->longest;
   }
   if (data.validation_report) out.eval_text = length_line(*data.validation_report);
   if (first && o.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.val_dataset.empty())

@@ -17,6 +17,7 @@ int run_version(const VersionOptions&) {
   for (DeviceKind* kind : device_kinds()) {
     std::string why_not;
     if (kind->available(&why_not)) {
+      kind->open(0);  // sets the threads
       std::printf("device %-8s %d x %s; %s\n", kind->name(), kind->count(), kind->label(0).c_str(), kind->library_version().c_str());
     } else {
       std::printf("device %-8s not available: %s\n", kind->name(), why_not.c_str());

@@ -16,7 +16,7 @@ Json message_json(const AnswerForm& form, const Usage& usage) {
           {"stop_reason", nullptr}, {"stop_sequence", nullptr}, {"usage", usage_of(usage)}};
 }
 
-const char* stop_reason(const Piece& piece, bool calls) {
+const char* stop_reason(const AnswerPiece& piece, bool calls) {
   if (piece.finish == Finish::Length) return "max_tokens";
   if (!piece.stop.empty()) return "stop_sequence";
   return calls ? "tool_use" : "end_turn";
@@ -39,7 +39,7 @@ bool same_block(const ChatDelta& d, Kind open) {
 class WholeMessage : public AnswerWriter {
  public:
   WholeMessage(AnswerForm form, WholeSink sink) : form_(std::move(form)), sink_(std::move(sink)) {}
-  void piece(const Piece& piece, const Usage&) override {
+  void piece(const AnswerPiece& piece, const Usage&) override {
     for (const auto& d : piece.deltas) {
       if (blocks_.empty() || !same_block(d, open_)) {
         close();
@@ -83,14 +83,14 @@ class WholeMessage : public AnswerWriter {
 
 class StreamedMessage : public AnswerWriter {
  public:
-  StreamedMessage(AnswerForm form, std::shared_ptr<HttpReply> reply) : form_(std::move(form)), reply_(std::move(reply)) {}
+  StreamedMessage(AnswerForm form, std::shared_ptr<Responder> reply) : form_(std::move(form)), reply_(std::move(reply)) {}
 
   void begin(const Usage& usage) override {
     reply_->begin({.content_type = "text/event-stream", .headers = {{"Cache-Control", "no-cache"}}});
     say({{"type", "message_start"}, {"message", message_json(form_, usage)}});
     say({{"type", "ping"}});
   }
-  void piece(const Piece& piece, const Usage&) override {
+  void piece(const AnswerPiece& piece, const Usage&) override {
     for (const auto& d : piece.deltas) add(d);
     if (piece.finish == Finish::None) return;
     close();
@@ -131,7 +131,7 @@ class StreamedMessage : public AnswerWriter {
     say({{"type", "content_block_stop"}, {"index", blocks_++}});
   }
   const AnswerForm form_;
-  const std::shared_ptr<HttpReply> reply_;
+  const std::shared_ptr<Responder> reply_;
   int64_t blocks_ = 0;
   bool is_open_ = false, calls_ = false;
   Kind open_ = Kind::Content;
@@ -142,6 +142,6 @@ class StreamedMessage : public AnswerWriter {
 }  // namespace
 
 std::unique_ptr<AnswerWriter> whole_message(AnswerForm form, WholeSink sink) { return std::make_unique<WholeMessage>(std::move(form), std::move(sink)); }
-std::unique_ptr<AnswerWriter> streamed_message(AnswerForm form, std::shared_ptr<HttpReply> reply) { return std::make_unique<StreamedMessage>(std::move(form), std::move(reply)); }
+std::unique_ptr<AnswerWriter> streamed_message(AnswerForm form, std::shared_ptr<Responder> reply) { return std::make_unique<StreamedMessage>(std::move(form), std::move(reply)); }
 
 }  // namespace apus

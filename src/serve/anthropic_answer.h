@@ -7,6 +7,6 @@
 namespace apus {
 
 std::unique_ptr<AnswerWriter> whole_message(AnswerForm form, WholeSink sink);
-std::unique_ptr<AnswerWriter> streamed_message(AnswerForm form, std::shared_ptr<HttpReply> reply);
+std::unique_ptr<AnswerWriter> streamed_message(AnswerForm form, std::shared_ptr<Responder> reply);
 
 }  // namespace apus

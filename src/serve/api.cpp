@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/api.h"
 
-#include <openssl/crypto.h>
-#include <openssl/sha.h>
-
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -12,26 +9,7 @@
 
 namespace apus {
 
-namespace {
-
-bool same_key(const std::string& a, const std::string& b) {
-  unsigned char digest_a[SHA256_DIGEST_LENGTH], digest_b[SHA256_DIGEST_LENGTH];
-  SHA256(reinterpret_cast<const unsigned char*>(a.data()), a.size(), digest_a);
-  SHA256(reinterpret_cast<const unsigned char*>(b.data()), b.size(), digest_b);
-  return CRYPTO_memcmp(digest_a, digest_b, sizeof digest_a) == 0;  // takes the same time wherever they differ
-}
-
-std::string presented_key(const HttpCall& call) {
-  const std::string header = call.header("authorization");
-  if (header.size() > 7 && (header.starts_with("Bearer ") || header.starts_with("bearer "))) return header.substr(7);
-  return call.header("x-api-key");  // Anthropic's clients
-}
-
-bool anthropic(const HttpCall& call) { return call.path.starts_with("/v1/messages"); }
-
-}  // namespace
-
-void send_json(HttpReply& reply, const Json& body, int status) { reply.send({.status = status, .body = json_text(body)}); }
+void send_json(Responder& reply, const Json& body, int status) { reply.send({.status = status, .body = json_text(body)}); }
 
 Json Api::Exchange::body() const {
   try {
@@ -42,9 +20,9 @@ Json Api::Exchange::body() const {
 }
 
 // Passes on to the client's reply, and writes down how it ended.
-class Api::Recorded : public HttpReply, public std::enable_shared_from_this<Recorded> {
+class Api::Recorded : public Responder, public std::enable_shared_from_this<Recorded> {
  public:
-  Recorded(std::shared_ptr<Api> api, std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> to, std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes)
+  Recorded(std::shared_ptr<Api> api, std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> to, std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes)
       : api_(std::move(api)), call_(std::move(call)), to_(std::move(to)), serial_(std::move(serial)), notes_(std::move(notes)) {
     ++api_->active_;
   }
@@ -53,13 +31,13 @@ class Api::Recorded : public HttpReply, public std::enable_shared_from_this<Reco
   void send(HttpAnswer answer) override {
     status_ = answer.status;
     bytes_ = static_cast<int64_t>(answer.body.size());
-    api_->allow_origin(*call_, answer);
+    api_->spec_.access.allow_origin(*call_, answer);
     to_->send(std::move(answer));
     over(status_);
   }
   void begin(HttpAnswer head) override {
     status_ = head.status;
-    api_->allow_origin(*call_, head);
+    api_->spec_.access.allow_origin(*call_, head);
     to_->begin(std::move(head));
   }
   void write(std::string part) override {
@@ -85,7 +63,7 @@ class Api::Recorded : public HttpReply, public std::enable_shared_from_this<Reco
   }
   const std::shared_ptr<Api> api_;
   const std::shared_ptr<const HttpCall> call_;
-  const std::shared_ptr<HttpReply> to_;
+  const std::shared_ptr<Responder> to_;
   const std::shared_ptr<Serial> serial_;
   const std::shared_ptr<GenerationNotes> notes_;
   const Stopwatch watch_;
@@ -129,46 +107,16 @@ const Api::Routes::value_type* Api::find(const HttpCall& call) {
   return it == routes().end() ? nullptr : &*it;
 }
 
-void Api::check_key(const HttpCall& call) const {
-  if (spec_.api_key.empty()) return;
-  const std::string key = presented_key(call);
-  if (key.empty()) throw ApiError(401, "This server wants an API key: send it as \"Authorization: Bearer KEY\".", "", "invalid_api_key");
-  if (!same_key(key, spec_.api_key)) throw ApiError(401, "The API key is not the one this server was started with.", "", "invalid_api_key");
-}
-
-HttpAnswer Api::error_answer(const HttpCall& call, const ApiError& error) const {
-  Json body = anthropic(call) ? anthropic_error(error) : openai_error(error);
-  if (anthropic(call)) body["request_id"] = call.id;
-  HttpAnswer answer{.status = error.status, .body = json_text(body)};
-  if (error.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
-  if (error.retry_after > 0) answer.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
-  return answer;
-}
-
-void Api::allow_origin(const HttpCall& call, HttpAnswer& answer) const {
-  const std::string origin = call.header("origin");
-  if (origin.empty()) return;
-  for (const auto& allowed : spec_.allowed_origins) {
-    if (allowed != "*" && allowed != origin) continue;
-    answer.headers.emplace_back("Access-Control-Allow-Origin", allowed);
-    if (allowed != "*") answer.headers.emplace_back("Vary", "Origin");
-    return;
-  }
-}
-
 std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
   const auto refused = [&](HttpAnswer answer) {
-    allow_origin(call, answer);
+    spec_.access.allow_origin(call, answer);
     finished(call, {}, answer.status, static_cast<int64_t>(answer.body.size()), 0);
     return answer;
   };
   try {
     const auto* found = find(call);
     if (!found) throw ApiError(404, str("There is nothing at ", call.path.substr(0, 256), "; the API is at /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models and /v1/messages"));
-    if (call.method == "OPTIONS" && !spec_.allowed_origins.empty()) {  // a browser asks first
-      HttpAnswer answer{.status = 204, .headers = {{"Access-Control-Allow-Methods", "GET, POST"}, {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version"}, {"Access-Control-Max-Age", "600"}}};
-      return refused(std::move(answer));
-    }
+    if (auto answer = spec_.access.preflight(call)) return refused(std::move(*answer));
     const Route* route = &found->second;
     const std::string method = call.method == "HEAD" ? "GET" : call.method;
     if (route->methods.find(method) == std::string::npos) {
@@ -176,7 +124,7 @@ std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
       answer.headers.emplace_back("Allow", route->methods == "GET POST" ? "GET, POST" : route->methods);
       return refused(std::move(answer));
     }
-    if (!route->open) check_key(call);
+    if (!route->open) spec_.access.check_key(call);
     if (draining_) {
       ApiError error(503, "The server is stopping; it takes no new requests.");
       error.retry_after = 10;
@@ -194,7 +142,7 @@ HttpAnswer Api::broken(const HttpCall& call, int status, const std::string& why)
   return answer;
 }
 
-void Api::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> reply) {
+void Api::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) {
   const Route& route = find(*call)->second;
   Exchange e;
   e.call = std::move(call);
@@ -269,7 +217,7 @@ void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_pt
 
 WholeSink Api::to_reply(const Exchange& e) {
   return {[reply = e.reply](Json answer) { send_json(*reply, answer); },
-          [self = shared_from_this(), call = e.call, reply = e.reply](const ApiError& error) { reply->send(self->error_answer(*call, error)); }};
+          [call = e.call, reply = e.reply](const ApiError& error) { reply->send(error_answer(*call, error)); }};
 }
 
 }  // namespace apus

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/lines.h"
+#include "serve/access.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/service.h"
@@ -18,8 +19,7 @@
 namespace apus {
 
 struct ApiSpec {
-  std::string api_key;                       // empty: everybody may ask
-  std::vector<std::string> allowed_origins;  // of browsers' pages; "*": all; empty: none (CORS off)
+  Access access;
   bool verbose = true;                       // a log line for each request
   std::string request_log;                   // JSONL file of requests; empty: none
   std::string result_path;                   // JSONL file of answers; empty: none
@@ -31,7 +31,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   ~Api() override;
 
   std::optional<HttpAnswer> admit(const HttpCall& call) override;
-  void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> reply) override;
+  void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) override;
   HttpAnswer broken(const HttpCall& call, int status, const std::string& why) override;
 
   void drain() { draining_ = true; }              // new requests are refused with 503
@@ -42,7 +42,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   // One exchange: what handlers work on.
   struct Exchange {
     std::shared_ptr<const HttpCall> call;
-    std::shared_ptr<HttpReply> reply;
+    std::shared_ptr<Responder> reply;
     std::shared_ptr<Serial> serial;
     std::shared_ptr<GenerationNotes> notes;
     Json body() const;  // parsed; ApiError 400
@@ -60,9 +60,6 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   using Routes = std::map<std::string, Route>;
   static const Routes& routes();
   static const Routes::value_type* find(const HttpCall& call);  // null: there is nothing at this path
-  void check_key(const HttpCall& call) const;
-  HttpAnswer error_answer(const HttpCall& call, const ApiError& error) const;
-  void allow_origin(const HttpCall& call, HttpAnswer& answer) const;
   void run(Handler handler, const Exchange& e);
   void finished(const HttpCall& call, const GenerationNotes& notes, int status, int64_t bytes, double seconds);
   void generate(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
@@ -88,7 +85,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   const Service service_;
   const std::shared_ptr<Workers> workers_, slow_workers_ = std::make_shared<Workers>(1);
   const int64_t created_;
-  Metrics metrics_;
+  ServerMetrics metrics_;
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> active_{0};
   std::mutex mutex_;
@@ -97,6 +94,6 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   std::unique_ptr<LineWriter> request_log_, results_;
 };
 
-void send_json(HttpReply& reply, const Json& body, int status = 200);
+void send_json(Responder& reply, const Json& body, int status = 200);
 
 }  // namespace apus

@@ -21,7 +21,7 @@ bool plain_name(const std::string& name) {
 
 // A folder of the server's machine is named here: only who has the key may do that, so without a key there is no such endpoint.
 void Api::check_admin() const {
-  if (spec_.api_key.empty())
+  if (spec_.access.api_key.empty())
     throw ApiError(403, "Adapters are loaded and unloaded by whoever holds the API key: start the server with --api_key, or name them by --adapters name=DIR.", "", "api_key_needed");
 }
 

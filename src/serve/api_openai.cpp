@@ -107,9 +107,8 @@ void Api::metrics(const Exchange& e) {
 }
 
 namespace {
-// The answers of one /infer/ in the order of its rows.
+// The answers of one /infer/ in the order of its rows; they arrive one after the other, on its Serial.
 struct Rows {
-  std::mutex mutex;
   std::vector<Json> answers;
   size_t missing = 0;
   bool failed = false;
@@ -140,12 +139,10 @@ void Api::infer(const Exchange& e) {
   const WholeSink sink = to_reply(e);
   for (size_t i = 0; i < prepared.size(); ++i) {
     WholeSink one{[all, i, sink](Json answer) {
-                    const std::lock_guard lock(all->mutex);
                     all->answers[i] = std::move(answer);
                     if (--all->missing == 0 && !all->failed) sink.done(Json(all->answers));
                   },
                   [all, sink](const ApiError& error) {
-                    const std::lock_guard lock(all->mutex);
                     if (!std::exchange(all->failed, true)) sink.failed(error);
                   }};
     auto writer = whole_chat(prepared[i].form, std::move(one));

@@ -19,6 +19,7 @@ struct Guide {
   std::string pattern;               // Regex
   std::vector<std::string> choices;  // Choice
   bool several = false;              // ToolCalls: more than one call
+  std::string param;                 // the field that asked for it
 };
 
 struct AnswerCall {

@@ -109,7 +109,7 @@ void read_tools(const Json* tools, const Json* choice, ChatCall& call) {
   if (call.tools.empty()) refuse("tool_choice", "'tool_choice' names '", named, "', which is none of the 'tools'");
   if (mode != "required") return;
   if (call.guide.kind != Guide::Kind::None) refuse("tool_choice", "an answer can have one form only: a forced call and a response_format exclude each other");
-  call.guide = {.kind = Guide::Kind::ToolCalls, .schema = call.tools, .several = call.parallel_calls && named.empty()};
+  call.guide = {.kind = Guide::Kind::ToolCalls, .schema = call.tools, .several = call.parallel_calls && named.empty(), .param = "tools"};
 }
 
 }  // namespace apus

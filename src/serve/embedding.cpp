@@ -4,20 +4,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace apus {
+#include "data/cell.h"
 
-std::string base64(const void* data, size_t bytes) {
-  static const char* const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const auto* p = static_cast<const unsigned char*>(data);
-  std::string out;
-  out.reserve((bytes + 2) / 3 * 4);
-  for (size_t i = 0; i < bytes; i += 3) {
-    const size_t left = std::min<size_t>(bytes - i, 3);
-    const uint32_t v = static_cast<uint32_t>(p[i]) << 16 | (left > 1 ? static_cast<uint32_t>(p[i + 1]) << 8 : 0) | (left > 2 ? p[i + 2] : 0u);
-    for (size_t k = 0; k < 4; ++k) out += k <= left ? letters[v >> (18 - 6 * k) & 63] : '=';
-  }
-  return out;
-}
+namespace apus {
 
 Json embedding_json(std::vector<float> vector, const EmbeddingForm& form, size_t index) {
   if (form.dimensions) {
@@ -29,7 +18,7 @@ Json embedding_json(std::vector<float> vector, const EmbeddingForm& form, size_t
   const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
   for (float& x : vector) x = static_cast<float>(x * scale);
   Json out = {{"object", "embedding"}, {"index", index}, {"embedding", nullptr}};
-  if (form.base64) out["embedding"] = base64(vector.data(), vector.size() * sizeof(float));
+  if (form.base64) out["embedding"] = base64({reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(float)});
   else out["embedding"] = vector;
   return out;
 }

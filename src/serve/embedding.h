@@ -19,7 +19,6 @@ struct EmbeddingForm {
   std::optional<int64_t> dimensions;  // only the first ones, at length one again
 };
 
-std::string base64(const void* data, size_t bytes);
 Json embedding_json(std::vector<float> vector, const EmbeddingForm& form, size_t index);
 
 class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {

@@ -9,7 +9,7 @@ namespace apus {
 namespace {
 double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::steady_clock::time_point b) { return std::chrono::duration<double>(b - a).count(); }
 
-bool ends_by_token(const Piece& piece, const TokenOut& last, const std::vector<int32_t>& stop_ids) {
+bool ends_by_token(const AnswerPiece& piece, const TokenOut& last, const std::vector<int32_t>& stop_ids) {
   return piece.finish == Finish::Stop && piece.stop.empty() && std::find(stop_ids.begin(), stop_ids.end(), last.id) != stop_ids.end();
 }
 }  // namespace
@@ -100,7 +100,7 @@ void Generation::on_event(size_t index, const EngineEvent& event) {
   if (!event.prompt.empty()) writer_->prompt(index, event.prompt);
   measure(c, event);
   const std::string text = c.answer.push(event);
-  Piece piece{.index = index, .finish = c.answer.finish(), .stop = c.answer.stop()};
+  AnswerPiece piece{.index = index, .finish = c.answer.finish(), .stop = c.answer.stop()};
   piece.deltas = parse(c, text, piece.finish != Finish::None);
   const auto beyond = std::find_if(piece.deltas.begin(), piece.deltas.end(), [&](const ChatDelta& d) { return d.call >= spec_.most_calls; });
   if (beyond != piece.deltas.end()) {

@@ -22,7 +22,7 @@ struct Usage {
 };
 
 // What an event adds to one answer.
-struct Piece {
+struct AnswerPiece {
   size_t index = 0;                   // which answer
   std::vector<ChatDelta> deltas;
   std::vector<TokenOut> tokens;       // those of the text; a stop token is left out
@@ -36,7 +36,7 @@ class AnswerWriter {
   virtual ~AnswerWriter() = default;
   virtual void begin(const Usage&) {}  // all requests are accepted; the prompt's length is known
   virtual void prompt(size_t index, std::vector<TokenOut> tokens) {}  // with prompt_logprobs
-  virtual void piece(const Piece& piece, const Usage& usage) = 0;
+  virtual void piece(const AnswerPiece& piece, const Usage& usage) = 0;
   virtual void end(const Usage& usage) = 0;
   virtual void fail(const ApiError& error) = 0;  // instead of end(); the answers up to now may be out already
 };

@@ -16,7 +16,7 @@ namespace apus {
 struct HttpCall {
   std::string id;    // X-Request-Id: the client's, or made here
   std::string peer;  // address and port
-  std::string method, path, query, body;
+  std::string method, target, path, query, body;  // target: as it was sent; path: decoded, without the query
   std::map<std::string, std::string> headers;  // names in lower case
   std::string header(const std::string& name) const {
     const auto it = headers.find(name);
@@ -32,9 +32,9 @@ struct HttpAnswer {
 
 // Given once: by send(), or by begin(), any number of write()s, end(). Thread-safe; none of it blocks, and when the client
 // has left none of it does anything. Dropping it without an answer ends the connection.
-class HttpReply {
+class Responder {
  public:
-  virtual ~HttpReply() = default;
+  virtual ~Responder() = default;
   virtual void send(HttpAnswer answer) = 0;
   virtual void begin(HttpAnswer head) = 0;  // its body is the first part
   virtual void write(std::string part) = 0;
@@ -48,7 +48,7 @@ class HttpService {
   virtual ~HttpService() = default;
   // Asked when the headers are there, before the body is read: an answer here ends the matter. Must not block.
   virtual std::optional<HttpAnswer> admit(const HttpCall& call) = 0;
-  virtual void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<HttpReply> reply) = 0;  // must not block
+  virtual void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) = 0;  // must not block
   // A request that was no HTTP, too large, or too slow; what it is answered with.
   virtual HttpAnswer broken(const HttpCall& call, int status, const std::string& why) = 0;
 };

@@ -82,7 +82,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   static constexpr size_t kAhead = 64 << 10;  // bytes of following requests that are read while one is answered
 
   // The handlers' end of one answer. Outlives the connection.
-  class Reply : public HttpReply {
+  class Reply : public Responder {
    public:
     Reply(std::weak_ptr<Connection> to, uint64_t turn, std::shared_ptr<asio::io_context> io) : to_(std::move(to)), turn_(turn), io_(std::move(io)) {}
     ~Reply() override {
@@ -164,8 +164,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   }
 
   void header_there(ErrorCode code) {
-    const bool complete = parser_->is_header_done();
-    if (complete) take_header();
+    if (parser_->is_header_done() || code == http::error::body_limit) take_header();
     if (code) return broken(code);
     begin_answer();
     if (auto refused = shared_->service->admit(*call_)) {

@@ -47,6 +47,7 @@ std::string chunk_text(const std::string& part) {
 }
 
 void split_target(const std::string& target, HttpCall& call) {
+  call.target = target;
   const size_t mark = target.find('?');
   call.query = mark == std::string::npos ? "" : target.substr(mark + 1);
   const std::string path = target.substr(0, mark);

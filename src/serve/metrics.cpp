@@ -31,28 +31,28 @@ std::string Histogram::text(const std::string& name, const std::string& help) co
   return out + str(name, "_sum ", sum_, "\n", name, "_count ", total, "\n");
 }
 
-void Metrics::first_token(double seconds) {
+void ServerMetrics::first_token(double seconds) {
   const std::lock_guard lock(mutex_);
   first_.add(seconds);
 }
 
-void Metrics::next_token(double seconds) {
+void ServerMetrics::next_token(double seconds) {
   const std::lock_guard lock(mutex_);
   next_.add(seconds);
 }
 
-void Metrics::finished(const Usage&) {
+void ServerMetrics::finished(const Usage&) {
   const std::lock_guard lock(mutex_);
   ++answered_;
 }
 
-void Metrics::request(const std::string& path, int status, double seconds) {
+void ServerMetrics::request(const std::string& path, int status, double seconds) {
   const std::lock_guard lock(mutex_);
   ++requests_[{path, status}];
   whole_.add(seconds);
 }
 
-std::string Metrics::prometheus(const EngineStats& e, int64_t active) const {
+std::string ServerMetrics::prometheus(const EngineStats& e, int64_t active) const {
   std::string out = line("apus_requests_active", "gauge", "HTTP requests being answered", active);
   out += line("apus_sequences_running", "gauge", "sequences in the batch", e.running);
   out += line("apus_sequences_waiting", "gauge", "sequences waiting for a place in the batch", e.waiting);
@@ -74,7 +74,7 @@ std::string Metrics::prometheus(const EngineStats& e, int64_t active) const {
   return out + whole_.text("apus_request_seconds", "from the request to the end of its answer");
 }
 
-Json Metrics::statistics(const EngineStats& e) {
+Json ServerMetrics::statistics(const EngineStats& e) {
   const std::lock_guard lock(mutex_);
   if (answered_ == std::exchange(told_, answered_)) return {};
   const double runtime = since_.seconds();

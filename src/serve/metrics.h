@@ -26,7 +26,7 @@ class Histogram {
   double sum_ = 0;
 };
 
-class Metrics : public GenerationMeter {
+class ServerMetrics : public GenerationMeter {
  public:
   void first_token(double seconds) override;
   void next_token(double seconds) override;

@@ -66,7 +66,7 @@ struct Kept {
   Finish finish = Finish::None;
   std::string stop;
 
-  void add(const Piece& piece, ToolFormat format) {
+  void add(const AnswerPiece& piece, ToolFormat format) {
     for (const auto& d : piece.deltas) {
       switch (d.kind) {
         case ChatDelta::Kind::Content: content += d.text; break;
@@ -89,7 +89,7 @@ class Whole : public AnswerWriter {
  public:
   Whole(AnswerForm form, WholeSink sink) : form_(std::move(form)), sink_(std::move(sink)), kept_(form_.answers) {}
   void prompt(size_t index, std::vector<TokenOut> tokens) override { kept_[index].prompt = std::move(tokens); }
-  void piece(const Piece& piece, const Usage&) override { kept_[piece.index].add(piece, form_.tool_format); }
+  void piece(const AnswerPiece& piece, const Usage&) override { kept_[piece.index].add(piece, form_.tool_format); }
   void fail(const ApiError& error) override { sink_.failed(error); }
 
  protected:
@@ -186,7 +186,7 @@ class WholeCompletion : public Whole {
 
 class Streamed : public AnswerWriter {
  public:
-  Streamed(AnswerForm form, std::shared_ptr<HttpReply> reply, const char* object)
+  Streamed(AnswerForm form, std::shared_ptr<Responder> reply, const char* object)
       : form_(std::move(form)), reply_(std::move(reply)), object_(object), unseen_(form_.answers) {}
 
   void begin(const Usage&) override { reply_->begin({.content_type = "text/event-stream", .headers = {{"Cache-Control", "no-cache"}}}); }
@@ -213,7 +213,7 @@ class Streamed : public AnswerWriter {
     else if (form_.stream_usage) out["usage"] = nullptr;
     reply_->write(sse_data(out));
   }
-  void keep_tokens(const Piece& piece) {
+  void keep_tokens(const AnswerPiece& piece) {
     if (form_.top_logprobs < 0 && !form_.token_ids) return;
     auto& unseen = unseen_[piece.index];
     unseen.insert(unseen.end(), piece.tokens.begin(), piece.tokens.end());
@@ -222,20 +222,20 @@ class Streamed : public AnswerWriter {
   std::vector<TokenOut> take_tokens(size_t index) { return std::exchange(unseen_[index], {}); }
 
   const AnswerForm form_;
-  const std::shared_ptr<HttpReply> reply_;
+  const std::shared_ptr<Responder> reply_;
   const char* const object_;
   std::vector<std::vector<TokenOut>> unseen_;
 };
 
 class StreamedChat : public Streamed {
  public:
-  StreamedChat(AnswerForm form, std::shared_ptr<HttpReply> reply) : Streamed(std::move(form), std::move(reply), "chat.completion.chunk"), calls_(form_.answers) {}
+  StreamedChat(AnswerForm form, std::shared_ptr<Responder> reply) : Streamed(std::move(form), std::move(reply), "chat.completion.chunk"), calls_(form_.answers) {}
 
   void begin(const Usage& usage) override {
     Streamed::begin(usage);
     for (size_t i = 0; i < form_.answers; ++i) say(i, {{"role", "assistant"}, {"content", ""}}, nullptr, usage);
   }
-  void piece(const Piece& piece, const Usage& usage) override {
+  void piece(const AnswerPiece& piece, const Usage& usage) override {
     keep_tokens(piece);
     for (const auto& d : piece.deltas) say(piece.index, delta_json(piece.index, d), nullptr, usage);
     if (piece.finish != Finish::None) say(piece.index, Json::object(), finish_reason(piece.finish, calls_[piece.index]), usage);
@@ -268,9 +268,9 @@ class StreamedChat : public Streamed {
 
 class StreamedCompletion : public Streamed {
  public:
-  StreamedCompletion(AnswerForm form, std::shared_ptr<HttpReply> reply) : Streamed(std::move(form), std::move(reply), "text_completion"), offsets_(form_.answers) {}
+  StreamedCompletion(AnswerForm form, std::shared_ptr<Responder> reply) : Streamed(std::move(form), std::move(reply), "text_completion"), offsets_(form_.answers) {}
 
-  void piece(const Piece& piece, const Usage& usage) override {
+  void piece(const AnswerPiece& piece, const Usage& usage) override {
     keep_tokens(piece);
     std::string text;
     for (const auto& d : piece.deltas) text += d.text;
@@ -294,9 +294,9 @@ class StreamedCompletion : public Streamed {
 }  // namespace
 
 std::unique_ptr<AnswerWriter> whole_chat(AnswerForm form, WholeSink sink) { return std::make_unique<WholeChat>(std::move(form), std::move(sink)); }
-std::unique_ptr<AnswerWriter> streamed_chat(AnswerForm form, std::shared_ptr<HttpReply> reply) { return std::make_unique<StreamedChat>(std::move(form), std::move(reply)); }
+std::unique_ptr<AnswerWriter> streamed_chat(AnswerForm form, std::shared_ptr<Responder> reply) { return std::make_unique<StreamedChat>(std::move(form), std::move(reply)); }
 std::unique_ptr<AnswerWriter> whole_completion(AnswerForm form, WholeSink sink) { return std::make_unique<WholeCompletion>(std::move(form), std::move(sink)); }
-std::unique_ptr<AnswerWriter> streamed_completion(AnswerForm form, std::shared_ptr<HttpReply> reply) {
+std::unique_ptr<AnswerWriter> streamed_completion(AnswerForm form, std::shared_ptr<Responder> reply) {
   return std::make_unique<StreamedCompletion>(std::move(form), std::move(reply));
 }
 

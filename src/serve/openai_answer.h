@@ -44,8 +44,8 @@ struct WholeSink {
 };
 
 std::unique_ptr<AnswerWriter> whole_chat(AnswerForm form, WholeSink sink);
-std::unique_ptr<AnswerWriter> streamed_chat(AnswerForm form, std::shared_ptr<HttpReply> reply);
+std::unique_ptr<AnswerWriter> streamed_chat(AnswerForm form, std::shared_ptr<Responder> reply);
 std::unique_ptr<AnswerWriter> whole_completion(AnswerForm form, WholeSink sink);
-std::unique_ptr<AnswerWriter> streamed_completion(AnswerForm form, std::shared_ptr<HttpReply> reply);
+std::unique_ptr<AnswerWriter> streamed_completion(AnswerForm form, std::shared_ptr<Responder> reply);
 
 }  // namespace apus

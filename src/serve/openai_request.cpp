@@ -69,13 +69,13 @@ void read_response_format(const Fields& f, Guide& guide) {
   const std::string type = in.needed_text("type");
   if (type == "text") return;
   if (type == "json_object") {
-    guide.kind = Guide::Kind::JsonObject;
+    guide = {.kind = Guide::Kind::JsonObject, .param = "response_format"};
   } else if (type == "json_schema") {
     const Json* outer = in.object("json_schema");
     if (!outer) refuse("response_format.json_schema", "'response_format.json_schema' is missing");
     const Json* schema = Fields(*outer, "response_format.json_schema.").find("schema");
     if (!schema) refuse("response_format.json_schema.schema", "'response_format.json_schema.schema' is missing");
-    guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, "response_format.json_schema.schema")};
+    guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, "response_format.json_schema.schema"), .param = "response_format"};
   } else {
     refuse("response_format.type", "'response_format.type' is '", type, "', it must be text, json_object or json_schema");
   }
@@ -91,16 +91,16 @@ void read_guide(const Fields& f, Guide& guide) {
   const Fields inner(outputs ? *outputs : none, "structured_outputs.");
   const Json* schema = first_of(f, {"guided_json"}, key);
   if (!schema) schema = first_of(inner, {"json"}, key);
-  if (schema) guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, key)}, ++given;
+  if (schema) guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, key), .param = key}, ++given;
   const Json* pattern = first_of(f, {"guided_regex", "structured_outputs_regex"}, key);
   if (!pattern) pattern = first_of(inner, {"regex"}, key);
   if (pattern) {
     if (!pattern->is_string()) refuse(key, "'", key, "' must be a text");
-    guide = {.kind = Guide::Kind::Regex, .pattern = pattern->get<std::string>()}, ++given;
+    guide = {.kind = Guide::Kind::Regex, .pattern = pattern->get<std::string>(), .param = key}, ++given;
   }
   std::vector<std::string> choices = f.texts("guided_choice", kMostChoices);
   if (choices.empty()) choices = inner.texts("choice", kMostChoices);
-  if (!choices.empty()) guide = {.kind = Guide::Kind::Choice, .choices = std::move(choices)}, ++given;
+  if (!choices.empty()) guide = {.kind = Guide::Kind::Choice, .choices = std::move(choices), .param = "guided_choice"}, ++given;
   if (given > 1) refuse("response_format", "an answer can have one form only: give one of response_format, guided_json, guided_regex and guided_choice");
   const char* const grammar = "grammars are not known here; use a JSON schema, a regular expression or a choice";
   f.cannot("guided_grammar", nullptr, grammar);

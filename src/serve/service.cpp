@@ -52,7 +52,7 @@ bool has_calls(const Json& messages) {
 
 }  // namespace
 
-Service::Service(ServiceSpec spec) : spec_(std::move(spec)) {
+Service::Service(ServiceSpec spec) : spec_(std::move(spec)), words_(make_guide_vocabulary(*spec_.tokenizer, spec_.stop_ids)) {
   for (int32_t id = 0; id < spec_.tokenizer->vocab_size(); ++id) longest_token_ = std::max(longest_token_, spec_.tokenizer->token_bytes(id).size());
 }
 
@@ -124,16 +124,35 @@ AnswerForm Service::form(const AnswerCall& call) const {
   return form;
 }
 
+std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks) const {
+  std::unique_ptr<Constraint> out;
+  try {
+    switch (guide.kind) {
+      case Guide::Kind::None: return nullptr;
+      case Guide::Kind::JsonObject: out = guide_json_object(words_); break;
+      case Guide::Kind::JsonSchema: out = guide_json_schema(words_, guide.schema); break;
+      case Guide::Kind::Regex: out = guide_regex(words_, guide.pattern); break;
+      case Guide::Kind::Choice: out = guide_choice(words_, guide.choices); break;
+      case Guide::Kind::ToolCalls: out = guide_tool_calls(words_, {.format = spec_.tool_format, .tools = &guide.schema, .parallel = guide.several}); break;
+    }
+    return thinks ? guide_after(words_, "</think>", std::move(out)) : std::move(out);
+  } catch (const Error& e) {
+    if (e.at.fault != Fault::Usage && e.at.fault != Fault::Data) throw;
+    throw ApiError(400, e.what(), guide.param);
+  }
+}
+
 // n requests for one prompt.
-void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, Prepared& out) const {
+void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, bool thinks, Prepared& out) const {
   EngineRequest request;
   request.prompt = prompt;
   request.sampling = sampling(call);
   request.priority = call.priority;
   request.adapter = adapter_of(call.model);
+  const auto form = constraint(call.guide, thinks);
   for (int64_t i = 0; i < call.n; ++i) {
     request.sampling.seed = seed + static_cast<uint64_t>(i);
-    if (call.guide.kind != Guide::Kind::None) request.constraint = spec_.constrain(call.guide, spec_.tool_format);
+    if (form) request.constraint = form->clone();
     out.generation.requests.push_back(request);
   }
   out.generation.prompt_tokens += static_cast<int64_t>(prompt.size());
@@ -167,7 +186,6 @@ Service::Prompt Service::chat_prompt(const ChatCall& call) const {
 Service::Prepared Service::prepare(const ChatCall& call) const {
   adapter_of(call.model);
   check_queue(static_cast<size_t>(call.n));
-  if (call.guide.kind != Guide::Kind::None && !spec_.constrain) refuse("response_format", "this server cannot restrict the form of answers");
   const Prompt prompt = chat_prompt(call);
   check_room(prompt.ids, "messages", true);
   Prepared out;
@@ -184,20 +202,20 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   ChatParserOptions parser;
   parser.format = call.tools.is_null() ? ToolFormat::None : spec_.tool_format;
   parser.reasoning = spec_.reasoning && call.separate_reasoning;
-  parser.starts_in_reasoning = parser.reasoning && opens_reasoning(prompt.text);
+  const bool thinks = spec_.reasoning && opens_reasoning(prompt.text);
+  parser.starts_in_reasoning = parser.reasoning && thinks;
   parser.tools = call.tools.is_null() ? nullptr : g.tools.get();
   if (parser.format != ToolFormat::None || parser.reasoning) g.parser = parser;
   // Some formats write their marks with special tokens, which the parser must see.
   if (parser.format != ToolFormat::None) g.answer.skip_special = false;
   if (!call.parallel_calls) g.most_calls = 1;
-  fill(call, prompt.ids, call.seed.value_or(spec_.seed + seeds_.fetch_add(static_cast<uint64_t>(call.n))), out);
+  fill(call, prompt.ids, call.seed.value_or(spec_.seed + seeds_.fetch_add(static_cast<uint64_t>(call.n))), thinks, out);
   return out;
 }
 
 Service::Prepared Service::prepare(const CompletionCall& call) const {
   adapter_of(call.model);
   check_queue(call.prompts.size() * static_cast<size_t>(call.n));
-  if (call.guide.kind != Guide::Kind::None && !spec_.constrain) refuse("response_format", "this server cannot restrict the form of answers");
   Prepared out;
   out.form = form(call);
   out.form.answers = call.prompts.size() * static_cast<size_t>(call.n);
@@ -212,7 +230,7 @@ Service::Prepared Service::prepare(const CompletionCall& call) const {
     check_room(ids, "prompt", true);
     if (call.echo) out.form.echo.push_back(input.is_text ? input.text : spec_.tokenizer->decode(ids));
     if (call.token_ids && call.prompts.size() == 1) out.form.prompt_ids = ids;
-    fill(call, ids, seed, out);
+    fill(call, ids, seed, /*thinks=*/false, out);
     seed += static_cast<uint64_t>(call.n);
   }
   return out;

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/chat.h"
+#include "engine/guide.h"
 #include "serve/calls.h"
 #include "serve/generation.h"
 #include "serve/openai_answer.h"
@@ -28,8 +28,6 @@ struct ServiceSpec {
   ToolFormat tool_format = ToolFormat::None;
   bool reasoning = false;                       // answers may begin with <think>
   int64_t max_logprobs = 20, max_waiting = 0;   // max_waiting: requests; 0: any number
-  // A form as token masks; null: this server cannot restrict answers.
-  std::function<std::shared_ptr<Constraint>(const Guide&, ToolFormat)> constrain;
 };
 
 class Service {
@@ -61,11 +59,14 @@ class Service {
   Sampling sampling(const AnswerCall& call) const;
   void check_room(const std::vector<int32_t>& ids, const char* param, bool answers) const;
   void check_queue(size_t requests) const;
-  void fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, Prepared& out) const;
+  // Null: any answer will do. `thinks`: the answer begins with thoughts, which may have any form.
+  std::unique_ptr<Constraint> constraint(const Guide& guide, bool thinks) const;
+  void fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, bool thinks, Prepared& out) const;
   AnswerForm form(const AnswerCall& call) const;
   Answer::Spec answer_spec(const AnswerCall& call) const;
 
   const ServiceSpec spec_;
+  const GuideWords words_;
   size_t longest_token_ = 1;              // bytes
   mutable std::atomic<uint64_t> seeds_{0};  // for requests that bring none
 };

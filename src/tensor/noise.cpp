@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/noise.h"
 
-#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/stack.h>
 
 #include <algorithm>
 
@@ -47,11 +49,16 @@ at::Tensor dropped_host(const at::Tensor& x, uint32_t seed, uint32_t threshold) 
   return out;
 }
 
-at::Generator seeded(at::Device device, uint64_t seed) {
-  at::Generator generator = at::globalContext().defaultGenerator(device);
-  const std::lock_guard<std::mutex> lock(generator.mutex());
-  generator.set_current_seed(seed);
-  return generator;
+// The same bits by tensor operators, in 32-bit integers that wrap: a device's mask is the host's, whatever its generator.
+at::Tensor dropped_device(const at::Tensor& x, uint32_t seed, uint32_t threshold) {
+  const int64_t n = x.numel();
+  const auto shifted = [](const at::Tensor& t, int64_t bits) { return at::bitwise_right_shift(t, bits).bitwise_and((int64_t{1} << (32 - bits)) - 1); };
+  at::Tensor h = at::arange((n + 1) / 2, x.options().dtype(at::kInt)).add_(static_cast<int32_t>(seed));
+  h = h.bitwise_xor(shifted(h, 16)).mul_(static_cast<int32_t>(0x7feb352du));
+  h = h.bitwise_xor(shifted(h, 15)).mul_(static_cast<int32_t>(0x846ca68bu));
+  h = h.bitwise_xor(shifted(h, 16));
+  const at::Tensor pairs = at::stack({h.bitwise_and(0xffff), shifted(h, 16)}, 1).view({-1}).narrow(0, 0, n);
+  return x * pairs.ge(static_cast<int64_t>(threshold)).view(x.sizes()).to(x.scalar_type());
 }
 
 }  // namespace
@@ -63,7 +70,7 @@ at::Tensor dropped(const at::Tensor& x, double p, uint64_t seed) {
   if (x.is_cpu() && x.scalar_type() == at::kBFloat16)
     return dropped_host<uint16_t>(x.contiguous(), small_seed, threshold);
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return dropped_host<uint32_t>(x.contiguous(), small_seed, threshold);
-  return x * at::empty_like(x).bernoulli_(1 - p, seeded(x.device(), seed));
+  return dropped_device(x, small_seed, threshold);
 }
 
 at::Tensor uniform_noise(at::IntArrayRef shape, double low, double high, uint64_t seed, at::Device device) {

@@ -11,7 +11,7 @@
 
 namespace apus {
 
-Pattern::Pattern(const JsonPart& part) {
+Pattern::Pattern(const JsonPart& part) : where_(part.where()) {
   if (part.has("String")) {
     string_ = part.text("String");
   } else if (part.has("Regex")) {

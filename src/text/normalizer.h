@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 
+#include "base/clock.h"
 #include "text/token_json.h"
 #include "text/token_text.h"
 
@@ -20,6 +21,20 @@ class Normalizer {
 
 std::unique_ptr<const Normalizer> make_normalizer(const JsonPart& part);
 
+// A pattern that backtracks over much of the text at every place is refused in the end, though each match stays in its bounds.
+class PatternTime {
+ public:
+  PatternTime(size_t bytes, const std::string& where) : where_(where), seconds_(2 + static_cast<double>(bytes) * 1e-5) {}
+  void check() const {
+    require(watch_.seconds() < seconds_, Fault::Data, where_, ": finding the pattern in a text took more than ", seconds_, " s");
+  }
+
+ private:
+  const std::string& where_;
+  const Stopwatch watch_;
+  double seconds_;
+};
+
 // Regex or string of {"Regex": ...} / {"String": ...}, as normalisers, pre-tokenisers and decoders write patterns.
 class Pattern {
  public:
@@ -30,7 +45,7 @@ class Pattern {
   template <class Visit>
   void each(std::string_view text, Visit&& visit) const {
     size_t from = 0, last_end = std::string_view::npos;
-    while (from <= text.size()) {
+    for (const PatternTime time(text.size(), where_); from <= text.size(); time.check()) {
       const auto match = find(text, from);
       if (!match) return;
       const auto [begin, end] = *match;
@@ -49,7 +64,7 @@ class Pattern {
 
  private:
   std::optional<std::pair<size_t, size_t>> find(std::string_view text, size_t from) const;
-  std::string string_, regex_;
+  std::string where_, string_, regex_;
   std::unique_ptr<class Regex> compiled_;
 };
 

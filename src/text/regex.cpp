@@ -10,7 +10,7 @@ namespace apus {
 namespace {
 
 constexpr size_t kMaxPattern = 1 << 16;
-constexpr uint32_t kMatchLimit = 50'000'000, kDepthLimit = 100'000, kHeapLimitKiB = 64 * 1024;
+constexpr uint32_t kMatchLimit = 10'000'000, kDepthLimit = 100'000, kHeapLimitKiB = 64 * 1024;
 
 // PCRE2's \s takes U+180E in and its \w leaves combining marks out, so both are written out, as Oniguruma has them (with
 // its Latin-1 numbers among \w). They stand inside [...].

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.h"
 #include "text/unicode.h"
 
 namespace apus {
@@ -22,10 +23,14 @@ struct TokenText {
   std::string text;
   std::vector<Span> origin;  // of each byte of `text`, whole characters of the input; empty unless tracked
   bool tracked = false;
+  // How long rewriting may make it: a compatibility form makes 11 times as much, a chain of replacements could go on for ever.
+  size_t limit = 0;
+
+  static size_t limit_of(size_t bytes) { return (size_t{16} << 20) + 32 * bytes; }
 
   // Part of a valid UTF-8 input that begins at byte `at` of it.
   static TokenText of(std::string_view part, size_t at, bool tracked) {
-    TokenText made{std::string(part), {}, tracked};
+    TokenText made{std::string(part), {}, tracked, limit_of(part.size())};
     if (!tracked) return made;
     made.origin.reserve(part.size());
     for (size_t i = 0; i < part.size();) {
@@ -38,7 +43,7 @@ struct TokenText {
     return made;
   }
   TokenText slice(size_t begin, size_t end) const {
-    TokenText part{text.substr(begin, end - begin), {}, tracked};
+    TokenText part{text.substr(begin, end - begin), {}, tracked, limit};
     if (tracked) part.origin.assign(origin.begin() + static_cast<std::ptrdiff_t>(begin), origin.begin() + static_cast<std::ptrdiff_t>(end));
     return part;
   }
@@ -49,10 +54,12 @@ class TokenEdit {
  public:
   explicit TokenEdit(const TokenText& from) : from_(from) {
     made_.tracked = from.tracked;
+    made_.limit = from.limit;
     made_.text.reserve(from.text.size() + 16);
     if (from.tracked) made_.origin.reserve(from.origin.size() + 16);
   }
   void keep(size_t begin, size_t end) {
+    bound(end - begin);
     made_.text.append(from_.text, begin, end - begin);
     if (made_.tracked)
       made_.origin.insert(made_.origin.end(), from_.origin.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -60,6 +67,7 @@ class TokenEdit {
   }
   // `text` in place of the bytes [begin, end); an insertion when they are none.
   void put(std::string_view text, size_t begin, size_t end) {
+    bound(text.size());
     made_.text += text;
     if (!made_.tracked) return;
     const auto& o = from_.origin;
@@ -73,6 +81,9 @@ class TokenEdit {
   TokenText take() { return std::move(made_); }
 
  private:
+  void bound(size_t more) const {
+    require(made_.text.size() + more <= made_.limit, Fault::Data, "the tokenizer's normalizer makes more than ", made_.limit, " bytes of this text");
+  }
   const TokenText& from_;
   TokenText made_;
 };

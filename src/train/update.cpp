@@ -2,6 +2,7 @@
 // One update of the weights: micro-batches, gradients over all ranks, clipping, and what happens when a number is not
 // finite.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
@@ -47,7 +48,8 @@ double Trainer::backward(std::vector<Batch>& batches, double total) {
     prepare(batch, i, &router, share);
     Loss part = p_.algorithm.loss(p_.actors, batch, o_.forward);
     if (p_.gradients && i + 1 == batches.size()) p_.gradients->begin();
-    if (part.sum.requires_grad()) (part.sum * (1 / total)).backward();
+    // The factor as the first gradient: the gradient of a product of a scalar and a number is made in f64.
+    if (part.sum.requires_grad()) part.sum.backward(at::full_like(part.sum, 1 / total));
     loss += part.sum.item<double>() / total;
     if (batch.step.router) {
       const at::Tensor value = router.value();

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -107,17 +107,17 @@ TEST(Failures, HugeLogsAreBounded) {
   {
     std::ofstream out(path);
     out << "ImportError: libhccl.so: cannot open shared object file: No such file or directory\n";
-    for (int i = 0; i < 400000; ++i) out << "step " << i << " of many, with a line of the usual length and a loss of 1." << i << "\n";  // 30 MB
+    for (int i = 0; i < 250000; ++i) out << "step " << i << " of many, with a line of the usual length and a loss of 1." << i << "\n";  // 19 MB
     out << "RuntimeError: Torch not compiled with CUDA enabled";
   }
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of this process: other work on the machine does not count
   const Explanation e = explain_log(path);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 10);
   EXPECT_TRUE(e.middle_skipped);
-  EXPECT_EQ(e.lines, 400002);
+  EXPECT_EQ(e.lines, 250002);
   ASSERT_EQ(e.findings.size(), 2u);
   EXPECT_EQ(e.findings[0].line, 1);
-  EXPECT_EQ(e.findings[1].line, 400002);
+  EXPECT_EQ(e.findings[1].line, 250002);
   EXPECT_THROW(explain_log(path + ".missing"), Error);
   EXPECT_EQ(explain_text(std::string(100000, 'x') + "\n" + std::string(50, '\0')).findings.size(), 0u);
   std::filesystem::remove(path);

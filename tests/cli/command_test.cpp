@@ -135,6 +135,22 @@ TEST(Commands, TextsAreReadFromFiles) {
   EXPECT_EQ(typed.system, "a\nb");
 }
 
+TEST(Commands, TemplateNamesOneOfTheProgramsOwn) {
+  const std::string folder = testing::TempDir();
+  const auto resolved = [&](std::vector<std::string> more) {
+    InferOptions options;
+    OptionTable table = OptionTable::of(options);
+    more.insert(more.begin(), {"--model", folder});
+    table.parse(more);
+    options.resolve(table);
+    return options.chat_template;
+  };
+  EXPECT_NE(resolved({"--template", "chatml"}).find("<|im_start|>"), std::string::npos);
+  EXPECT_NE(resolved({"--template", "llama3"}).find("<|start_header_id|>"), std::string::npos);
+  EXPECT_THROW(resolved({"--template", "qwen2_5"}), Error);
+  EXPECT_THROW(resolved({"--template", "chatml", "--chat_template", "{{ messages }}"}), Error);
+}
+
 TEST(ProgramRun, HelpIsInstant) {
   for (const char* arguments : {" --help", " infer --help", " help score"}) {
     double best = 1;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 
+#include "checkpoint/adapter.h"
 #include "engine/engine.h"
 #include "engine/generate.h"
 #include "tests/models/golden_batch.h"
@@ -85,6 +86,54 @@ TEST_P(GoldenEngine, LogProbsAreThoseOfTheGoldenLogits) {
       EXPECT_NEAR(got[r].tokens[n].logprob, expected[wanted[r][n]].item<double>(), 6e-4);
       for (const auto& [id, logprob] : got[r].tokens[n].top) EXPECT_NEAR(logprob, expected[id].item<double>(), 6e-4);
     }
+}
+
+// Base and three adapters in one batch: each answers as it does alone, and as PEFT does.
+TEST(ManyAdapters, OneBatchEqualsEachAlone) {
+  const golden::Case c("lora_qwen2");
+  const auto options = at::TensorOptions().dtype(at::kFloat).device(golden::device());
+  const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device(), .own = [](const std::string&) { return true; }});
+  model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
+  Engine engine(*model, options, {.block_size = 4, .max_step_tokens = 16, .max_sequences = 16, .cache_bytes = 1 << 20},
+                {.load = [&](const std::string& name, const std::string& dir) { 
+                   load_adapter_beside(*model, dir, name, at::kFloat, [&](const std::string& weight) { return TensorFolder(c.dir / "checkpoint").tensor(weight); });
+                 },
+                 .unload = [&](const std::string& name) { detach_adapter(*model, name); }});
+  const auto rows = golden::unpad(c, "gen");
+  const Sampling greedy{.temperature = 0, .max_new_tokens = 16, .ignore_eos = true};
+  const auto ask = [&](const std::vector<std::string>& names) {
+    std::vector<EngineRequest> requests;
+    for (const auto& name : names)
+      for (const auto& row : rows.ids) requests.push_back({.prompt = {row.begin(), row.end()}, .sampling = greedy, .adapter = name});
+    std::vector<std::vector<int32_t>> answers;
+    for (auto& r : generate(engine, std::move(requests))) {
+      EXPECT_EQ(r.error, "");
+      answers.push_back(r.ids());
+    }
+    return answers;
+  };
+  const auto golden_answers = [&](const std::string& kind) {
+    const at::Tensor ids = c.tensor(kind + "/gen_new_ids");
+    std::vector<std::vector<int32_t>> out;
+    for (int64_t r = 0; r < ids.size(0); ++r) out.emplace_back(ids.data_ptr<int64_t>() + r * ids.size(1), ids.data_ptr<int64_t>() + (r + 1) * ids.size(1));
+    return out;
+  };
+  const auto base = ask({""});
+  std::vector<std::vector<int32_t>> wanted = base;
+  const std::vector<std::string> kinds = {"lora", "dora", "rslora"};
+  for (const auto& kind : kinds) {
+    engine.load_adapter(kind, (c.dir / ("adapter_" + kind)).string());
+    for (auto& answer : golden_answers(kind)) wanted.push_back(std::move(answer));
+  }
+  EXPECT_THROW(engine.load_adapter("bad", (c.dir / "checkpoint").string()), Error);
+  EXPECT_EQ(ask({"", "lora", "dora", "rslora"}), wanted);
+  EXPECT_EQ(ask({"", "lora", "dora", "rslora"}), wanted) << "from a prefix cache that each has for itself";
+  engine.unload_adapter("lora");
+  EXPECT_THROW(ask({"lora"}), Error);
+  engine.load_adapter("lora", (c.dir / "adapter_rslora").string());  // the name again, another adapter
+  EXPECT_EQ(ask({"lora"}), golden_answers("rslora"));
+  for (const auto& kind : kinds) engine.unload_adapter(kind);
+  EXPECT_EQ(ask({""}), base);
 }
 
 INSTANTIATE_TEST_SUITE_P(Text, GoldenEngine,

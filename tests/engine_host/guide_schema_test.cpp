@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON schemas as guides: answers at random parse and are valid, by a validator of this file; generated schemas; what is
-// refused, and hostile ones.
+// JSON schemas as guides: answers at random parse and are valid, by a validator of this file; generated schemas; what
+// is refused, and hostile ones.
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -22,17 +22,23 @@ size_t characters(const std::string& text) {
 }
 
 bool fits_type(const Json& v, const std::string& t) {
-  if (t == "integer") return v.is_number_integer() || (v.is_number_float() && v.get<double>() == std::floor(v.get<double>()));
+  if (t == "integer")
+    return v.is_number_integer() || (v.is_number_float() && v.get<double>() == std::floor(v.get<double>()));
   if (t == "number") return v.is_number();
-  const std::map<std::string, Json::value_t> kinds = {{"object", Json::value_t::object}, {"array", Json::value_t::array}, {"string", Json::value_t::string},
-                                                      {"boolean", Json::value_t::boolean}, {"null", Json::value_t::null}};
+  const std::map<std::string, Json::value_t> kinds = {{"object", Json::value_t::object},
+                                                      {"array", Json::value_t::array},
+                                                      {"string", Json::value_t::string},
+                                                      {"boolean", Json::value_t::boolean},
+                                                      {"null", Json::value_t::null}};
   return v.type() == kinds.at(t);
 }
 
 bool valid(const Json& v, const Json& s, const Json& root) {
   if (s.is_boolean()) return s.get<bool>();
   const auto has = [&](const char* word) { return s.contains(word); };
-  const auto count = [&](const Json& list) { return std::count_if(list.begin(), list.end(), [&](const Json& b) { return valid(v, b, root); }); };
+  const auto count = [&](const Json& list) {
+    return std::count_if(list.begin(), list.end(), [&](const Json& b) { return valid(v, b, root); });
+  };
   if (has("$ref") && !valid(v, root.at(Json::json_pointer(s["$ref"].get<std::string>().substr(1))), root)) return false;
   if (has("allOf") && count(s["allOf"]) != static_cast<long>(s["allOf"].size())) return false;
   if (has("anyOf") && count(s["anyOf"]) == 0) return false;
@@ -50,7 +56,9 @@ bool valid(const Json& v, const Json& s, const Json& root) {
   if (v.is_number()) {
     const double x = v;
     if ((has("minimum") && x < s["minimum"]) || (has("maximum") && x > s["maximum"])) return false;
-    if ((has("exclusiveMinimum") && x <= s["exclusiveMinimum"]) || (has("exclusiveMaximum") && x >= s["exclusiveMaximum"])) return false;
+    if ((has("exclusiveMinimum") && x <= s["exclusiveMinimum"]) ||
+        (has("exclusiveMaximum") && x >= s["exclusiveMaximum"]))
+      return false;
   }
   if (v.is_array()) {
     if (v.size() < s.value("minItems", 0u) || v.size() > s.value("maxItems", 1000000u)) return false;
@@ -63,7 +71,9 @@ bool valid(const Json& v, const Json& s, const Json& root) {
       if (!v.contains(r.get<std::string>())) return false;
     const Json properties = s.value("properties", Json::object());
     for (const auto& [key, member] : v.items())
-      if (!valid(member, properties.contains(key) ? properties[key] : s.value("additionalProperties", Json(true)), root)) return false;
+      if (!valid(member, properties.contains(key) ? properties[key] : s.value("additionalProperties", Json(true)),
+                 root))
+        return false;
   }
   return true;
 }
@@ -76,8 +86,17 @@ class Maker {
   Json root() {
     Json s = make(0);
     if (!s.is_object()) s = {{"type", "object"}};
-    s["$defs"] = {{"leaf", make(3)}, {"tree", {{"type", "object"}, {"properties", {{"v", make(3)}, {"sub", {{"type", "array"}, {"maxItems", 2}, {"items", {{"$ref", "#/$defs/tree"}}}}}}}, {"required", {"v"}}}},
-                  {"list", {{"anyOf", {{{"type", "null"}}, {{"type", "object"}, {"properties", {{"next", {{"$ref", "#/$defs/list"}}}}}, {"required", {"next"}}}}}}}};
+    s["$defs"] = {
+        {"leaf", make(3)},
+        {"tree",
+         {{"type", "object"},
+          {"properties",
+           {{"v", make(3)}, {"sub", {{"type", "array"}, {"maxItems", 2}, {"items", {{"$ref", "#/$defs/tree"}}}}}}},
+          {"required", {"v"}}}},
+        {"list",
+         {{"anyOf",
+           {{{"type", "null"}},
+            {{"type", "object"}, {"properties", {{"next", {{"$ref", "#/$defs/list"}}}}}, {"required", {"next"}}}}}}}};
     return s;
   }
 
@@ -113,8 +132,10 @@ class Maker {
       }
     if (one_in(6)) required.push_back("undeclared");
     if (!required.empty()) s["required"] = required;
-    if (one_in(3)) s["additionalProperties"] = one_in(2) ? Json(true) : make(depth + 1);
-    else if (one_in(2) && !(required.size() && required.back() == "undeclared")) s["additionalProperties"] = false;
+    if (one_in(3))
+      s["additionalProperties"] = one_in(2) ? Json(true) : make(depth + 1);
+    else if (one_in(2) && !(required.size() && required.back() == "undeclared"))
+      s["additionalProperties"] = false;
     return s;
   }
   Json array(int depth) {
@@ -129,20 +150,34 @@ class Maker {
   Json make(int depth) {
     const uint64_t kind = random_.below(depth >= 3 ? 7 : 14);
     switch (kind) {
-      case 0: return range(true);
-      case 1: return range(false);
-      case 2: return string();
-      case 3: return {{"type", "boolean"}};
-      case 4: return {{"enum", {"x", "xy", 3, nullptr, {{"k", 1.5}}, "\xE4\xB8\xAD\n"}}};
-      case 5: return {{"const", one_in(2) ? Json("only") : Json::array({1, "two"})}};
-      case 6: return {{"type", {"null", "integer", "string"}}, {"maxLength", 4}, {"maximum", 9}};
-      case 7: return {{"anyOf", {make(depth + 1), make(depth + 1)}}};
-      case 8: return {{"oneOf", {string(), range(true), {{"type", "null"}}}}};
-      case 9: return {{"allOf", {object(depth + 1), {{"type", "object"}, {"properties", {{"extra", string()}}}}}}};
-      case 10: return array(depth);
-      case 11: return depth > 0 ? Json{{"$ref", one_in(2) ? "#/$defs/tree" : "#/$defs/list"}} : object(depth);
-      case 12: return {{"type", "object"}, {"nullable", true}, {"description", "free"}};
-      default: return object(depth);
+      case 0:
+        return range(true);
+      case 1:
+        return range(false);
+      case 2:
+        return string();
+      case 3:
+        return {{"type", "boolean"}};
+      case 4:
+        return {{"enum", {"x", "xy", 3, nullptr, {{"k", 1.5}}, "\xE4\xB8\xAD\n"}}};
+      case 5:
+        return {{"const", one_in(2) ? Json("only") : Json::array({1, "two"})}};
+      case 6:
+        return {{"type", {"null", "integer", "string"}}, {"maxLength", 4}, {"maximum", 9}};
+      case 7:
+        return {{"anyOf", {make(depth + 1), make(depth + 1)}}};
+      case 8:
+        return {{"oneOf", {string(), range(true), {{"type", "null"}}}}};
+      case 9:
+        return {{"allOf", {object(depth + 1), {{"type", "object"}, {"properties", {{"extra", string()}}}}}}};
+      case 10:
+        return array(depth);
+      case 11:
+        return depth > 0 ? Json{{"$ref", one_in(2) ? "#/$defs/tree" : "#/$defs/list"}} : object(depth);
+      case 12:
+        return {{"type", "object"}, {"nullable", true}, {"description", "free"}};
+      default:
+        return object(depth);
     }
   }
   Random random_;
@@ -183,42 +218,76 @@ struct Case {
 TEST(GuideSchema, TakesWhatIsValid) {
   const std::vector<Case> cases = {
       {R"({"type":"integer"})", {"0", "-1", "123456789012"}, {"01", "1.0", "-", "+1", "-0"}},
-      {R"({"type":"integer","minimum":7,"maximum":1205})", {"7", "10", "99", "100", "1205", "1199"}, {"6", "1206", "0", "9999", "-7"}},
-      {R"({"type":"integer","minimum":-105,"exclusiveMaximum":12})", {"-105", "-9", "0", "11"}, {"-106", "12", "-0", "100"}},
+      {R"({"type":"integer","minimum":7,"maximum":1205})",
+       {"7", "10", "99", "100", "1205", "1199"},
+       {"6", "1206", "0", "9999", "-7"}},
+      {R"({"type":"integer","minimum":-105,"exclusiveMaximum":12})",
+       {"-105", "-9", "0", "11"},
+       {"-106", "12", "-0", "100"}},
       {R"({"type":"integer","exclusiveMinimum":-3,"maximum":-1})", {"-1", "-2"}, {"-3", "0"}},
-      {R"({"type":"number","minimum":0.25,"maximum":2.5})", {"0.25", "0.3", "1", "2", "2.5", "2.50", "1.999"}, {"0.2", "2.51", "3", "0", "0.2499", "-1"}},
+      {R"({"type":"number","minimum":0.25,"maximum":2.5})",
+       {"0.25", "0.3", "1", "2", "2.5", "2.50", "1.999"},
+       {"0.2", "2.51", "3", "0", "0.2499", "-1"}},
       {R"({"type":"number","exclusiveMinimum":0})", {"0.001", "5", "123.4"}, {"0", "0.0", "-1"}},
-      {R"({"type":"number","minimum":-1.5,"exclusiveMaximum":0.5})", {"-1.5", "-1", "0", "0.4", "-0.2"}, {"0.5", "-1.6", "1"}},
+      {R"({"type":"number","minimum":-1.5,"exclusiveMaximum":0.5})",
+       {"-1.5", "-1", "0", "0.4", "-0.2"},
+       {"0.5", "-1.6", "1"}},
       {R"({"type":"number"})", {"1e5", "-2.5E-3", "0"}, {".5", "1.", "NaN", "1e", "1e999"}},
-      {R"({"type":"string","minLength":2,"maxLength":3})", {"\"ab\"", "\"a\\u00e9b\"", "\"\xF0\x9F\x98\x80x\"", "\"\\ud83d\\ude00x\""}, {"\"a\"", "\"abcd\"", "\"\xF0\x9F\x98\x80\""}},
+      {R"({"type":"string","minLength":2,"maxLength":3})",
+       {"\"ab\"", "\"a\\u00e9b\"", "\"\xF0\x9F\x98\x80x\"", "\"\\ud83d\\ude00x\""},
+       {"\"a\"", "\"abcd\"", "\"\xF0\x9F\x98\x80\""}},
       {R"({"type":"string","pattern":"^a\"?b$"})", {"\"ab\"", "\"a\\\"b\""}, {"\"a\"b\"", "\"xab\""}},
-      {R"({"type":"string","pattern":"b"})", {"\"b\"", "\"abc\"", "\"\xE4\xB8\xAD" "b\""}, {"\"ac\"", "\"\""}},
+      {R"({"type":"string","pattern":"b"})",
+       {"\"b\"", "\"abc\"",
+        "\"\xE4\xB8\xAD"
+        "b\""},
+       {"\"ac\"", "\"\""}},
       {R"({"type":"string","pattern":"^x|y$"})", {"\"xa\"", "\"ay\""}, {"\"ax\"", "\"ya\""}},
-      {R"({"type":"string","format":"date"})", {"\"2024-02-29\"", "\"1999-12-31\""}, {"\"2023-02-29\"", "\"2024-13-01\"", "\"2024-04-31\""}},
-      {R"({"type":"string","format":"date-time"})", {"\"2024-01-02T03:04:05Z\"", "\"2024-01-02T23:59:59.5+01:00\""}, {"\"2024-01-02\"", "\"2024-01-02T24:00:00Z\""}},
+      {R"({"type":"string","format":"date"})",
+       {"\"2024-02-29\"", "\"1999-12-31\""},
+       {"\"2023-02-29\"", "\"2024-13-01\"", "\"2024-04-31\""}},
+      {R"({"type":"string","format":"date-time"})",
+       {"\"2024-01-02T03:04:05Z\"", "\"2024-01-02T23:59:59.5+01:00\""},
+       {"\"2024-01-02\"", "\"2024-01-02T24:00:00Z\""}},
       {R"({"type":"string","format":"uuid"})", {"\"123e4567-e89b-12d3-a456-426614174000\""}, {"\"123e4567\""}},
       {R"({"type":"string","format":"ipv4"})", {"\"255.0.10.1\""}, {"\"256.1.1.1\"", "\"01.1.1.1\""}},
-      {R"({"type":"string","format":"ipv6"})", {"\"::1\"", "\"1:2:3:4:5:6:7:8\"", "\"fe80::1:2\""}, {"\"1:2\"", "\"12345::\""}},
+      {R"({"type":"string","format":"ipv6"})",
+       {"\"::1\"", "\"1:2:3:4:5:6:7:8\"", "\"fe80::1:2\""},
+       {"\"1:2\"", "\"12345::\""}},
       {R"({"type":"string","format":"email"})", {"\"a.b@c.de\""}, {"\"a@\"", "\"a b@c.de\""}},
       {R"({"enum":["a","b",1,null]})", {"\"a\"", "1", "null"}, {"\"c\"", "2"}},
       {R"({"type":"string","enum":["a",1]})", {"\"a\""}, {"1"}},
-      {R"({"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":3})", {"[1]", "[1,2]", "[1, 2, 3]", "[\n  1\n]"}, {"[]", "[1,2,3,4]", "[1,]", "[\"a\"]"}},
-      {R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"items":{"type":"boolean"},"maxItems":3})", {"[1,\"a\"]", "[1,\"a\",true]"}, {"[1]", "[1,\"a\",1]", "[1,\"a\",true,true]"}},
+      {R"({"type":"array","items":{"type":"integer"},"minItems":1,"maxItems":3})",
+       {"[1]", "[1,2]", "[1, 2, 3]", "[\n  1\n]"},
+       {"[]", "[1,2,3,4]", "[1,]", "[\"a\"]"}},
+      {R"({"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"items":{"type":"boolean"},"maxItems":3})",
+       {"[1,\"a\"]", "[1,\"a\",true]"},
+       {"[1]", "[1,\"a\",1]", "[1,\"a\",true,true]"}},
       {R"({"type":"array","maxItems":0})", {"[]"}, {"[1]"}},
       {R"({"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"boolean"},"c":{"type":"null"}},"required":["b"]})",
-       {R"({"b":true})", R"({"a":1,"b":true})", R"({"a": 1, "b": true, "c": null})", "{\n    \"b\": false\n}"}, {R"({})", R"({"a":1})", R"({"b":true,})", R"({,"b":true})", R"({"b":true,"d":1})", R"({"b":true,"a":1})"}},
+       {R"({"b":true})", R"({"a":1,"b":true})", R"({"a": 1, "b": true, "c": null})", "{\n    \"b\": false\n}"},
+       {R"({})", R"({"a":1})", R"({"b":true,})", R"({,"b":true})", R"({"b":true,"d":1})", R"({"b":true,"a":1})"}},
       {R"({"type":"object","properties":{"ab":{"type":"integer"}},"additionalProperties":{"type":"string"}})",
-       {R"({})", R"({"ab":1})", R"({"a":"x"})", R"({"abc":"x"})", R"({"ab":1,"":"x","b":"y"})"}, {R"({"ab":"x"})", R"({"a":1})", R"({"\u0061b":"x"})"}},
-      {R"({"type":"object","required":["k"],"additionalProperties":{"type":"integer"}})", {R"({"k":1})", R"({"k":1,"x":2})"}, {R"({})", R"({"x":2})"}},
+       {R"({})", R"({"ab":1})", R"({"a":"x"})", R"({"abc":"x"})", R"({"ab":1,"":"x","b":"y"})"},
+       {R"({"ab":"x"})", R"({"a":1})", R"({"\u0061b":"x"})"}},
+      {R"({"type":"object","required":["k"],"additionalProperties":{"type":"integer"}})",
+       {R"({"k":1})", R"({"k":1,"x":2})"},
+       {R"({})", R"({"x":2})"}},
       {R"({"anyOf":[{"type":"integer"},{"type":"null"}]})", {"1", "null"}, {"true"}},
       {R"({"type":"integer","nullable":true})", {"1", "null"}, {"true"}},
       {R"({"oneOf":[{"type":"object","properties":{"t":{"const":"a"},"x":{"type":"integer"}},"required":["t","x"]},{"type":"object","properties":{"t":{"const":"b"}},"required":["t"]}]})",
-       {R"({"t":"a","x":1})", R"({"t":"b"})"}, {R"({"t":"a"})", R"({"t":"c"})"}},
+       {R"({"t":"a","x":1})", R"({"t":"b"})"},
+       {R"({"t":"a"})", R"({"t":"c"})"}},
       {R"({"allOf":[{"type":"integer","minimum":3},{"maximum":5}]})", {"3", "5"}, {"2", "6"}},
-      {R"({"allOf":[{"$ref":"#/$defs/p"}],"description":"d","$defs":{"p":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}})", {R"({"n":1})"}, {"{}"}},
-      {R"({"$ref":"#/$defs/p","required":["m"],"$defs":{"p":{"type":"object","properties":{"n":{"type":"integer"},"m":{"type":"null"}}}}})", {R"({"m":null})"}, {"{}"}},
+      {R"({"allOf":[{"$ref":"#/$defs/p"}],"description":"d","$defs":{"p":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}}})",
+       {R"({"n":1})"},
+       {"{}"}},
+      {R"({"$ref":"#/$defs/p","required":["m"],"$defs":{"p":{"type":"object","properties":{"n":{"type":"integer"},"m":{"type":"null"}}}}})",
+       {R"({"m":null})"},
+       {"{}"}},
       {R"({"$ref":"#/$defs/node","$defs":{"node":{"type":"object","properties":{"v":{"type":"integer"},"next":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}},"required":["v","next"]}}})",
-       {R"({"v":1,"next":null})", R"({"v":1,"next":{"v":2,"next":{"v":3,"next":null}}})"}, {R"({"v":1})", R"({"v":1,"next":{}})"}},
+       {R"({"v":1,"next":null})", R"({"v":1,"next":{"v":2,"next":{"v":3,"next":null}}})"},
+       {R"({"v":1})", R"({"v":1,"next":{}})"}},
       {R"({"properties":{"a":{"type":"integer"}}})", {R"({"a":1})", "{}"}, {"1"}},
       {"true", {"1", "[{}]", "\"x\""}, {"", "x"}},
       {"{}", {"1", "[{}]", "\"x\""}, {"", "x"}},
@@ -237,17 +306,21 @@ TEST(GuideSchema, RangesAreExact) {
   for (int run = 0; run < 60; ++run) {
     const auto a = static_cast<int64_t>(random.below(260)) - 130, b = a + static_cast<int64_t>(random.below(140));
     const auto whole = guide_json_schema(small().words, {{"type", "integer"}, {"minimum", a}, {"maximum", b}});
-    for (int64_t n = a - 12; n <= b + 12; ++n) ASSERT_EQ(takes(small(), *whole, std::to_string(n)), n >= a && n <= b) << n << " in " << a << ".." << b;
+    for (int64_t n = a - 12; n <= b + 12; ++n)
+      ASSERT_EQ(takes(small(), *whole, std::to_string(n)), n >= a && n <= b) << n << " in " << a << ".." << b;
     const double low = static_cast<double>(a) / 40, high = static_cast<double>(b + 1) / 40;
     const bool open = run % 2;
-    const auto real = guide_json_schema(small().words, {{"type", "number"}, {open ? "exclusiveMinimum" : "minimum", low}, {open ? "exclusiveMaximum" : "maximum", high}});
+    const auto real = guide_json_schema(small().words, {{"type", "number"},
+                                                        {open ? "exclusiveMinimum" : "minimum", low},
+                                                        {open ? "exclusiveMaximum" : "maximum", high}});
     for (int i = 0; i < 60; ++i) {
       const double x = low - 0.2 + static_cast<double>(random.below(1000)) / 1000 * (high - low + 0.4);
       char text[32];
       std::snprintf(text, sizeof text, "%.4f", x);
       const double y = std::stod(text);
       if (std::string(text).starts_with("-0.0000")) continue;
-      ASSERT_EQ(takes(small(), *real, text), open ? y > low && y < high : y >= low && y <= high) << text << " in " << low << ".." << high << " open " << open;
+      ASSERT_EQ(takes(small(), *real, text), open ? y > low && y < high : y >= low && y <= high)
+          << text << " in " << low << ".." << high << " open " << open;
     }
   }
 }
@@ -281,13 +354,15 @@ TEST(GuideSchema, RefusesWithThePath) {
       {R"(false)", "no answer"},
       {R"({"type":"string","minLength":5,"maxLength":2})", "no answer"},
       {R"({"type":"integer","minimum":5,"maximum":2})", "no answer"},
-      {R"({"$ref":"#/$defs/n","$defs":{"n":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"required":["n"]}}})", "no answer"},
+      {R"({"$ref":"#/$defs/n","$defs":{"n":{"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"required":["n"]}}})",
+       "no answer"},
       {R"({"type":"object","properties":{"a":false},"required":["a"]})", "no answer"},
       {R"({"type":"object","minProperties":3})", "#/minProperties"},
       {R"({"type":"array","minItems":-1})", "#/minItems"},
       {R"([1])", "must be an object"},
   };
-  for (const auto& [text, why] : cases) EXPECT_NE(refusal(schema(text)).find(why), std::string::npos) << text << " -> " << refusal(schema(text));
+  for (const auto& [text, why] : cases)
+    EXPECT_NE(refusal(schema(text)).find(why), std::string::npos) << text << " -> " << refusal(schema(text));
 }
 
 TEST(GuideSchema, HostileSchemasEnd) {
@@ -309,7 +384,8 @@ TEST(GuideSchema, HostileSchemasEnd) {
   const std::string twice = refusal(doubling);
   EXPECT_TRUE(twice == "(accepted)" || twice.find("too large") != std::string::npos) << twice;
   Json crossing = {{"allOf", Json::array()}};
-  for (int i = 0; i < 12; ++i) crossing["allOf"].push_back({{"anyOf", {{{"minLength", i}}, {{"maxLength", 100 - i}}, {{"minLength", i + 1}}}}});
+  for (int i = 0; i < 12; ++i)
+    crossing["allOf"].push_back({{"anyOf", {{{"minLength", i}}, {{"maxLength", 100 - i}}, {{"minLength", i + 1}}}}});
   EXPECT_NE(refusal(crossing).find("combinations"), std::string::npos);
   EXPECT_NE(refusal({{"type", "string"}, {"pattern", "((a{1,900}){1,900}){1,900}x?"}}), "");
   Json circle = {{"$ref", "#/$defs/a"}, {"$defs", {{"a", {{"allOf", {{{"$ref", "#/$defs/a"}}, {{"minLength", 1}}}}}}}}};
@@ -318,7 +394,8 @@ TEST(GuideSchema, HostileSchemasEnd) {
 }
 
 TEST(GuideSchema, RecursionEndsWithinTheDepthThatReadersTake) {
-  const auto c = guide_json_schema(small().words, schema(R"({"$ref":"#/$defs/n","$defs":{"n":{"type":"array","items":{"$ref":"#/$defs/n"}}}})"));
+  const auto c = guide_json_schema(
+      small().words, schema(R"({"$ref":"#/$defs/n","$defs":{"n":{"type":"array","items":{"$ref":"#/$defs/n"}}}})"));
   const int32_t open = small().tokenizer->encode("[")[0];
   int depth = 0;
   while (depth < 1000 && allows(*c, open)) c->accept(open), ++depth;

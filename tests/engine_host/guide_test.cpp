@@ -2,12 +2,14 @@
 // Guides of texts: regular expressions, choices, any JSON, tool calls; masks against brute force; hostile patterns.
 #include "engine/guide.h"
 
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "base/error.h"
-#include "text/unicode.h"
 #include "tests/engine_host/guide_tools.h"
+#include "text/unicode.h"
 
 namespace apus {
 namespace {
@@ -46,7 +48,10 @@ TEST(GuideRegex, TakesWhatMatches) {
       {".", {"x", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"}, {"\n", "", "xy", "\xC3", "\xA9"}},
       {"[\xC3\xA0-\xC3\xBF]", {"\xC3\xA9"}, {"a", "\xC4\x80"}},
       {"[^\xC3\xA9]", {"a", "\xC3\xA8", "\xE4\xB8\xAD"}, {"\xC3\xA9", "\xC3"}},
-      {"\\u4e2d\\x41", {"\xE4\xB8\xAD" "A"}, {"A"}},
+      {"\\u4e2d\\x41",
+       {"\xE4\xB8\xAD"
+        "A"},
+       {"A"}},
       {"\\u{1F600}", {"\xF0\x9F\x98\x80"}, {"\xF0\x9F\x98\x81"}},
       {"(?:a|b)(?<name>c)", {"ac", "bc"}, {"abc"}},
       {"a+?b*?", {"a", "aab"}, {"b"}},
@@ -73,12 +78,24 @@ TEST(GuideRegex, FollowsWholeTokens) {
 }
 
 TEST(GuideRegex, RefusesWhatAnAutomatonCannotFollow) {
-  const std::vector<std::pair<std::string, std::string>> cases = {
-      {"(a)\\1", "back-references"}, {"(?=a)b", "look-ahead"}, {"(?<!a)b", "look-behind"}, {"\\bword", "word borders"},
-      {"a(b", "without its ')'"}, {"a)b", "without its '('"}, {"[a", "without its ']'"}, {"*a", "nothing to repeat"},
-      {"a{2,1}", "from more to fewer"}, {"a{99999999}", "repetitions"}, {"a^b", "beginning and the end"},
-      {"\\p{Lu}", "only L, N, M and P"}, {"[^\\s\\S]", "no answer"}, {std::string(200, '('), "too deeply"},
-      {std::string(70000, 'a'), "longer than"}, {"\xFF", "UTF-8"}, {"\\u{110000}", "beyond Unicode"}, {"\\", "too early"}};
+  const std::vector<std::pair<std::string, std::string>> cases = {{"(a)\\1", "back-references"},
+                                                                  {"(?=a)b", "look-ahead"},
+                                                                  {"(?<!a)b", "look-behind"},
+                                                                  {"\\bword", "word borders"},
+                                                                  {"a(b", "without its ')'"},
+                                                                  {"a)b", "without its '('"},
+                                                                  {"[a", "without its ']'"},
+                                                                  {"*a", "nothing to repeat"},
+                                                                  {"a{2,1}", "from more to fewer"},
+                                                                  {"a{99999999}", "repetitions"},
+                                                                  {"a^b", "beginning and the end"},
+                                                                  {"\\p{Lu}", "only L, N, M and P"},
+                                                                  {"[^\\s\\S]", "no answer"},
+                                                                  {std::string(200, '('), "too deeply"},
+                                                                  {std::string(70000, 'a'), "longer than"},
+                                                                  {"\xFF", "UTF-8"},
+                                                                  {"\\u{110000}", "beyond Unicode"},
+                                                                  {"\\", "too early"}};
   for (const auto& [pattern, why] : cases)
     EXPECT_NE(error_of([&] { guide_regex(small().words, pattern); }).find(why), std::string::npos) << pattern;
 }
@@ -86,8 +103,14 @@ TEST(GuideRegex, RefusesWhatAnAutomatonCannotFollow) {
 // Bounded time and memory, whatever is asked for; the error names the limit.
 TEST(GuideRegex, HostilePatternsEnd) {
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<std::string> patterns = {"(((a?){1000}){1000}){1000}", "(.*.*.*)*x", "(a|a|a|a)*b", ".*a.{1000}", "(x{1,1000}){1,1000}",
-                                             "((((((((.*)*)*)*)*)*)*)*)*", "(a{0,100000}b?){0,100000}", "(\\w{2,9}|\\w{3,7}|.{1,50}){4,200}"};
+  const std::vector<std::string> patterns = {"(((a?){1000}){1000}){1000}",
+                                             "(.*.*.*)*x",
+                                             "(a|a|a|a)*b",
+                                             ".*a.{1000}",
+                                             "(x{1,1000}){1,1000}",
+                                             "((((((((.*)*)*)*)*)*)*)*)*",
+                                             "(a{0,100000}b?){0,100000}",
+                                             "(\\w{2,9}|\\w{3,7}|.{1,50}){4,200}"};
   for (const auto& pattern : patterns) {
     const std::string why = error_of([&] {
       const auto c = guide_regex(bundled().words, pattern);
@@ -138,16 +161,22 @@ TEST(GuideJson, AnyObjectParses) {
       EXPECT_EQ(unicode::valid_prefix(*text), text->size());
       EXPECT_TRUE(parse_json(*text, "answer").is_object()) << *text;
     }
-    for (const char* text : {"{}", "{\"a\": [1, -2.5e3, {\"b\":null}], \"c\":\"\\u00e9\\n\"}", "{\n  \"a\": true\n}"}) EXPECT_TRUE(takes(*w, *c, text)) << text;
-    for (const char* text : {"[]", "1", "{\"a\":01}", "{\"a\":1,}", "{a:1}", "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}", "{\"a\":tru}", "{\"a\":\"\\ud800\"}"})
+    for (const char* text : {"{}", "{\"a\": [1, -2.5e3, {\"b\":null}], \"c\":\"\\u00e9\\n\"}", "{\n  \"a\": true\n}"})
+      EXPECT_TRUE(takes(*w, *c, text)) << text;
+    for (const char* text : {"[]", "1", "{\"a\":01}", "{\"a\":1,}", "{a:1}", "{\"a\":\"\n\"}", "{\"a\":\"\\x\"}",
+                             "{\"a\":tru}", "{\"a\":\"\\ud800\"}"})
       EXPECT_FALSE(takes(*w, *c, text)) << text;
   }
 }
 
 // The mask is right for every token: as if each were tried byte by byte.
 TEST(Guide, MasksEqualBruteForce) {
-  const Json schema = {{"type", "object"}, {"properties", {{"name", {{"type", "string"}, {"maxLength", 9}}}, {"n", {{"type", "integer"}, {"minimum", -5}, {"maximum", 120}}}}},
-                       {"required", {"name"}}, {"additionalProperties", {{"type", "array"}}}};
+  const Json schema = {{"type", "object"},
+                       {"properties",
+                        {{"name", {{"type", "string"}, {"maxLength", 9}}},
+                         {"n", {{"type", "integer"}, {"minimum", -5}, {"maximum", 120}}}}},
+                       {"required", {"name"}},
+                       {"additionalProperties", {{"type", "array"}}}};
   std::vector<std::unique_ptr<Constraint>> guides;
   guides.push_back(guide_json_schema(small().words, schema));
   guides.push_back(guide_regex(small().words, "[a-f\xC3\xA9]+(, the \\w{2,5}){1,3}\\.?"));
@@ -163,7 +192,8 @@ TEST(Guide, MasksEqualBruteForce) {
           const auto probe = c->clone();
           bool fine = true;
           for (const char b : bytes) {
-            const auto one = std::find_if(small().bytes.begin(), small().bytes.end(), [&](const auto& e) { return e.first == std::string(1, b); });
+            const auto one = std::find_if(small().bytes.begin(), small().bytes.end(),
+                                          [&](const auto& e) { return e.first == std::string(1, b); });
             fine = fine && allows(*probe, one->second);
             if (fine) probe->accept(one->second);
           }
@@ -185,6 +215,20 @@ TEST(Guide, ClonesGoTheirOwnWays) {
   a->accept(small().tokenizer->encode("a")[0]);
   EXPECT_EQ(allowed(*a).size(), 1u);
   EXPECT_TRUE(allows(*b, small().tokenizer->encode("c")[0]));
+}
+
+// What was found is forgotten when it has grown too large; who is in the middle does not notice.
+TEST(Guide, GoesOnWhenTheTablesAreMadeAnew) {
+  const auto c = guide_regex(small().words, "(a{150000}b){2}");
+  const int32_t a = small().tokenizer->encode("a")[0], b = small().tokenizer->encode("b")[0];
+  const auto other = c->clone();
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 150'000; ++i) c->accept(a);
+    EXPECT_EQ(allowed(*c), std::vector<int32_t>{b});
+    c->accept(b);
+  }
+  EXPECT_TRUE(c->finished());
+  EXPECT_TRUE(allows(*other, a));
 }
 
 TEST(Guide, ManyThreadsShareOneGuide) {
@@ -211,6 +255,8 @@ TEST(Guide, AfterAMarker) {
     c->accept(t);
   }
   EXPECT_TRUE(takes(w, *c, "done"));
+  EXPECT_TRUE(takes(w, *c, "\n\ndone"));
+  EXPECT_FALSE(takes(w, *c, "\n\n\ndone"));
   EXPECT_FALSE(takes(w, *c, "more"));
 }
 
@@ -222,7 +268,8 @@ const Json kTools = Json::parse(R"([
 
 TEST(GuideTools, CallsAreReadBack) {
   Random random(9, "tools");
-  for (const ToolFormat format : {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek, ToolFormat::Mistral}) {
+  for (const ToolFormat format :
+       {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek, ToolFormat::Mistral}) {
     const auto c = guide_tool_calls(bundled().words, {.format = format, .tools = &kTools});
     std::set<std::string> names;
     for (int i = 0; i < 40; ++i) {
@@ -252,7 +299,8 @@ TEST(GuideTools, NamedAndSingle) {
   const auto many = guide_tool_calls(bundled().words, {.tools = &kTools});
   EXPECT_TRUE(takes(bundled(), *many, one + "\n" + one));
   EXPECT_FALSE(takes(bundled(), *many, one + "\n"));
-  EXPECT_NE(error_of([] { guide_tool_calls(small().words, {.tools = &kTools, .only = "gone"}); }).find("gone"), std::string::npos);
+  EXPECT_NE(error_of([] { guide_tool_calls(small().words, {.tools = &kTools, .only = "gone"}); }).find("gone"),
+            std::string::npos);
 }
 
 }  // namespace

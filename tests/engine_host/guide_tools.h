@@ -57,7 +57,8 @@ inline bool allows(Constraint& c, int32_t token) {
 inline bool takes(const Words& w, const Constraint& constraint, const std::string& text) {
   const auto c = constraint.clone();
   for (const char b : text) {
-    const auto at = std::find_if(w.bytes.begin(), w.bytes.end(), [&](const auto& e) { return e.first == std::string(1, b); });
+    const auto at =
+        std::find_if(w.bytes.begin(), w.bytes.end(), [&](const auto& e) { return e.first == std::string(1, b); });
     if (at == w.bytes.end() || !allows(*c, at->second)) return false;
     c->accept(at->second);
   }
@@ -66,7 +67,8 @@ inline bool takes(const Words& w, const Constraint& constraint, const std::strin
 
 // Any of the allowed tokens, and from `free` tokens on those that lead to an end: `close`, byte by byte, where it fits.
 // Nothing: it did not end.
-inline std::optional<std::string> ramble(const Words& w, const Constraint& constraint, Random& random, int free = 40, const std::string& close = "") {
+inline std::optional<std::string> ramble(const Words& w, const Constraint& constraint, Random& random, int free = 40,
+                                         const std::string& close = "") {
   const auto c = constraint.clone();
   std::string text;
   size_t closed = 0;

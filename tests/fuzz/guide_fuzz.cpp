@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Schemas and patterns of any kind: they are refused with a reason, or followed; what is allowed by a mask is taken, and
-// answers made of allowed tokens parse.
+// Schemas and patterns of any kind: they are refused with a reason, or followed; what is allowed by a mask is taken,
+// and answers made of allowed tokens parse.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -23,16 +23,26 @@ std::shared_ptr<const apus::Tokenizer> tokenizer() {
     static char32_t others = 256;
     const char32_t c = printable ? b : others++;
     std::string text;
-    if (c < 0x80) text = static_cast<char>(c);
-    else text = {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
+    if (c < 0x80)
+      text = static_cast<char>(c);
+    else
+      text = {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
     vocabulary[text] = id++;
   }
   for (const char* token : {"{\"", "\":", "\",", "\"}", "true", "null", "ab", "12", "[["}) vocabulary[token] = id++;
   const apus::Json file = {
       {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", apus::Json::array()}}},
-      {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}},
+      {"pre_tokenizer",
+       {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}},
       {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}},
-      {"added_tokens", {{{"id", id}, {"content", "<end>"}, {"special", true}, {"single_word", false}, {"lstrip", false}, {"rstrip", false}, {"normalized", false}}}}};
+      {"added_tokens",
+       {{{"id", id},
+         {"content", "<end>"},
+         {"special", true},
+         {"single_word", false},
+         {"lstrip", false},
+         {"rstrip", false},
+         {"normalized", false}}}}};
   return apus::Tokenizer::from_json(file.dump());
 }
 
@@ -65,8 +75,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto vocabulary = apus::make_guide_vocabulary(*words, std::span(&stop, 1));
   for (const bool schema : {true, false}) {
     try {
-      const auto guide = schema ? apus::guide_json_schema(vocabulary, apus::parse_json(text, "schema", apus::Fault::Usage))
-                                : apus::guide_regex(vocabulary, text);
+      const auto guide = schema
+                             ? apus::guide_json_schema(vocabulary, apus::parse_json(text, "schema", apus::Fault::Usage))
+                             : apus::guide_regex(vocabulary, text);
       follow(words, *guide, size, schema);
     } catch (const apus::Error& error) {
       if (error.at.fault != apus::Fault::Usage) std::abort();

@@ -6,6 +6,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 
 #include <map>
 
@@ -76,7 +77,7 @@ TEST_P(GoldenModel, LossAndGradients) {
     EXPECT_NEAR(loss.loss_sum.item<double>() / count, numbers.at("loss").get<double>(), 2e-5) << which;
     EXPECT_NEAR(loss.loss_sum.item<double>() / 100, numbers.at("loss_sum_over_100_items").get<double>(), 2e-5) << which;
     if (step.router) EXPECT_NEAR(router.value().item<double>(), numbers.at("aux_loss").get<double>(), 2e-5) << which;
-    (loss.loss_sum / count).backward();
+    loss.loss_sum.backward(at::ones_like(loss.loss_sum).div_(count));
 
     std::map<std::string, at::Tensor> by_disk_name;
     model->visit([&](const std::string& name, Param& param) {

@@ -5,6 +5,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
@@ -20,14 +21,14 @@ namespace {
 
 using golden::Case;
 
-double max_abs(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+double max_abs(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kCPU) - b.to(at::kCPU)).abs().max().item<double>(); }
 
 class GoldenAdapter : public ::testing::TestWithParam<const char*> {
  protected:
   GoldenAdapter()
       : c("lora_qwen2"),
         json(c.json["adapters"][GetParam()]),
-        model(load_model(c.dir / "checkpoint", {.dtype = at::kFloat})) {
+        model(load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()})) {
     adapter = load_adapter(*model, c.dir / json["dir"].get<std::string>());
   }
   Case c;
@@ -45,20 +46,20 @@ TEST_P(GoldenAdapter, LogitsLossAndGradients) {
         delta->visit([&](const std::string& n, Param& q) { params[n] = &q; }, "base_model.model." + name);
   });
   for (auto& [name, param] : params) param->data.set_requires_grad(true);
-  Step step = packed_step(p.lengths, at::kCPU);
-  const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, at::kCPU), step);
+  Step step = packed_step(p.lengths, golden::device());
+  const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, golden::device()), step);
   const at::Tensor expected = at::index_select(c.tensor(str(GetParam(), "/logits")).reshape({-1, model->shape().vocab}),
                                                0, golden::ids_tensor(p.place, at::kCPU));
   EXPECT_LT(max_abs(model->head(hidden, step).detach(), expected), 3e-4);
-  const auto loss = ops::head_loss(hidden, model->head_weight(), golden::ids_tensor(p.labels, at::kCPU),
-                                   at::ones({hidden.size(0)}), {});
+  const auto loss = ops::head_loss(hidden, model->head_weight(), golden::ids_tensor(p.labels, golden::device()),
+                                   at::ones({hidden.size(0)}, hidden.options()), {});
   double count = 0, sum = 0;
   for (const int64_t label : p.labels) count += label >= 0;
   EXPECT_NEAR(loss.loss_sum.item<double>() / count, json["loss"].get<double>(), 2e-5);
-  (loss.loss_sum / count).backward();
+  loss.loss_sum.backward(at::full_like(loss.loss_sum, 1 / count));
   for (const auto& [name, norm] : json["grad_norms"].items()) {
     ASSERT_TRUE(params.count(name)) << name;
-    const at::Tensor grad = params[name]->data.grad();
+    const at::Tensor grad = params[name]->data.grad().to(at::kCPU);
     const double mine = grad.norm().item<double>(), theirs = norm.get<double>();
     EXPECT_NEAR(mine, theirs, 1e-3 * theirs) << name;
     sum += mine * mine;
@@ -73,15 +74,15 @@ TEST_P(GoldenAdapter, MergedWeights) {
   for (const auto& [name, sums] : json["merged_weight_sums"].items())
     model->visit([&, key = name](const std::string& n, Param& p) {
       if (n != key) return;
-      EXPECT_NEAR(p.data.to(at::kDouble).sum().item<double>(), sums["sum"].get<double>(), 2e-3) << n;
-      EXPECT_NEAR(p.data.to(at::kDouble).square().sum().item<double>(), sums["sum_sq"].get<double>(), 2e-3) << n;
+      EXPECT_NEAR(p.data.to(at::kCPU).to(at::kDouble).sum().item<double>(), sums["sum"].get<double>(), 2e-3) << n;
+      EXPECT_NEAR(p.data.to(at::kCPU).to(at::kDouble).square().sum().item<double>(), sums["sum_sq"].get<double>(), 2e-3) << n;
       if (const std::string tensor = str(GetParam(), "/merged/", n); c.has(tensor))
         EXPECT_LT(max_abs(p.data, c.tensor(tensor)), 1e-5) << n;
     });
   c10::AutoGradMode no_grad(false);
   const golden::Packed p = golden::unpad(c, "right");
-  Step step = packed_step(p.lengths, at::kCPU);
-  const at::Tensor logits = model->head(model->forward(golden::ids_tensor(p.flat, at::kCPU), step), step);
+  Step step = packed_step(p.lengths, golden::device());
+  const at::Tensor logits = model->head(model->forward(golden::ids_tensor(p.flat, golden::device()), step), step);
   EXPECT_LT(max_abs(logits, at::index_select(c.tensor(str(GetParam(), "/logits")).reshape({-1, model->shape().vocab}),
                                              0, golden::ids_tensor(p.place, at::kCPU))),
             3e-4);
@@ -112,20 +113,20 @@ TEST(LoraInit, PissaAndOloraLeaveTheModelAsItWas) {
   const at::Tensor expected =
       at::index_select(c.tensor("right/base_logits").reshape({-1, 320}), 0, golden::ids_tensor(p.place, at::kCPU));
   for (const char* how : {"true", "gaussian", "pissa", "pissa_niter_4", "olora"}) {
-    auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat});
+    auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
     const Adapter adapter =
         make_adapter(*model, {.r = 4, .alpha = 16, .target_modules = {"q_proj", "down_proj"}, .init = how}, 7);
-    Step step = packed_step(p.lengths, at::kCPU);
-    EXPECT_LT(max_abs(model->head(model->forward(golden::ids_tensor(p.flat, at::kCPU), step), step), expected), 3e-4)
+    Step step = packed_step(p.lengths, golden::device());
+    EXPECT_LT(max_abs(model->head(model->forward(golden::ids_tensor(p.flat, golden::device()), step), step), expected), 3e-4)
         << how;
     // What is saved fits the plain base: at the start, the base itself.
     const auto dir = std::filesystem::temp_directory_path() / str("apus-init-", ::getpid());
     std::filesystem::create_directories(dir);
     save_adapter(*model, adapter, dir, {});
-    auto plain = load_model(c.dir / "checkpoint", {.dtype = at::kFloat});
+    auto plain = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
     load_adapter(*plain, dir);
-    Step again = packed_step(p.lengths, at::kCPU);
-    EXPECT_LT(max_abs(plain->head(plain->forward(golden::ids_tensor(p.flat, at::kCPU), again), again), expected), 3e-4)
+    Step again = packed_step(p.lengths, golden::device());
+    EXPECT_LT(max_abs(plain->head(plain->forward(golden::ids_tensor(p.flat, golden::device()), again), again), expected), 3e-4)
         << how;
     std::filesystem::remove_all(dir);
   }
@@ -178,6 +179,8 @@ TEST(Noise, DropsTheShareAskedForInEveryType) {
     EXPECT_NEAR(kept.to(at::kFloat).mean().item<double>(), 0.95, 0.002);
     EXPECT_EQ(dropped(at::ones({3}).to(type), 0.0, 1).to(at::kFloat).sum().item<double>(), 3);
   }
+  // f16 takes the path of devices, by tensor operators: the same mask, whatever the device.
+  EXPECT_TRUE(dropped(at::ones({501, 333}).to(at::kHalf), 0.05, 42).to(at::kFloat).equal(dropped(at::ones({501, 333}), 0.05, 42)));
   // No pattern along the rows: every column loses its share.
   const at::Tensor columns = dropped(at::ones({2000, 64}), 0.2, 9).mean(0);
   EXPECT_GT(columns.min().item<double>(), 0.75);

@@ -115,8 +115,8 @@ TEST_P(Head, TheIncomingGradientScalesExactly) {
   const Sizes s = sizes[2];
   const auto gradient = [&](double scale) {
     const at::Tensor hidden = placed(inputs_of(s)[0], GetParam()).requires_grad_();
-    (head_loss(hidden, placed(inputs_of(s)[1], GetParam()), labels(s).to(device().device), {}, {}).loss_sum * scale)
-        .backward();
+    const at::Tensor loss = head_loss(hidden, placed(inputs_of(s)[1], GetParam()), labels(s).to(device().device), {}, {}).loss_sum;
+    loss.backward(at::ones_like(loss).mul_(scale));  // not (loss * scale): the gradient of that product is made in f64
     return exact(hidden.grad());
   };
   const at::Tensor expected = gradient(1) / 997, ratio = (gradient(1.0 / 997) / expected).nan_to_num(1);
@@ -164,7 +164,7 @@ TEST_P(Head, TheChunkSizeChangesNothing) {
     const auto loss =
         handle<LossSignature>("apus::head_loss").call(hidden, head, label, {}, 0.1, false, false, false, chunk);
     const auto p = handle<LogprobSignature>("apus::head_logprob").call(hidden, head, label, 0.9, true, chunk);
-    (std::get<0>(loss) + std::get<0>(p).sum() * 0.3 + std::get<1>(p).sum() * 0.2).backward();
+    (std::get<0>(loss) + (std::get<0>(p) * 0.3).sum() + (std::get<1>(p) * 0.2).sum()).backward();
     return Tensors{std::get<0>(loss).detach(), std::get<1>(loss), std::get<0>(p).detach(),
                    std::get<1>(p).detach(),    hidden.grad(),     head.grad()};
   };

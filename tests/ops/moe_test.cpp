@@ -105,6 +105,7 @@ TEST(MoeOnce, GradientsAreTheDifferences) {
 }
 
 TEST(MoeOnce, AnExpertThatIsNotThereIsRefused) {
+  if (!device().device.is_cpu()) GTEST_SKIP() << "looking at the experts would make the device wait for the host";
   const at::Tensor x = placed(normal({1, 4}, 1), at::kFloat), w = placed(normal({1, 1}, 1), at::kFloat);
   const at::Tensor gate_up = placed(normal({2, 6, 4}, 1), at::kFloat), down = placed(normal({2, 4, 3}, 1), at::kFloat);
   EXPECT_THROW(moe_ffn(x, w, at::tensor({2}, at::kLong).view({1, 1}).to(device().device), gate_up, down), Error);

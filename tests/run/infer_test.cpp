@@ -13,6 +13,7 @@
 #include "base/lines.h"
 #include "cli/init.h"
 #include "run/runner.h"
+#include "tests/golden.h"
 
 namespace apus {
 namespace {
@@ -41,7 +42,8 @@ class Infer : public ::testing::Test {
   static InferOptions options(const std::string& name) {
     InferOptions o;
     o.model = (dir() / "model").string();
-    o.device = "cpu";
+    o.device = golden::device_named();
+    if (o.device != "cpu") o.kv_cache_gb = 0.05;  // a device's cache takes all that is free
     o.val_dataset = {(dir() / "rows.jsonl").string()};
     o.result_path = (dir() / name).string();
     o.max_new_tokens = 12;

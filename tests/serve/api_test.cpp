@@ -125,6 +125,45 @@ TEST(ServeApi, ToolCallsWholeAndStreamed) {
   EXPECT_FALSE(none["choices"][0]["message"].contains("tool_calls")) << "without tools a call is text";
 }
 
+// What the constraint of a request lets through.
+bool fits(const Served& s, const EngineRequest& request, const std::string& answer) {
+  const auto constraint = request.constraint->clone();
+  std::vector<uint64_t> mask(static_cast<size_t>(s.tokenizer->vocab_size()) / 64 + 1);
+  auto ids = s.tokenizer->encode(answer);
+  ids.push_back(s.end);
+  for (const int32_t id : ids) {
+    constraint->allowed(mask);
+    if (!(mask[static_cast<size_t>(id) / 64] >> (id % 64) & 1)) return false;
+    if (id != s.end) constraint->accept(id);
+  }
+  return true;
+}
+
+TEST(ServeApi, FormsBecomeConstraints) {
+  Served s;
+  const auto api = s.api();
+  const auto request = [&](const Json& more) {
+    post(*api, "/v1/chat/completions", question(more));
+    return s.engine.seen().back();
+  };
+  EXPECT_FALSE(request(Json::object()).constraint);
+  EngineRequest r = request({{"guided_choice", {"yes", "no"}}});
+  EXPECT_TRUE(fits(s, r, "yes"));
+  EXPECT_FALSE(fits(s, r, "maybe"));
+  r = request({{"response_format", {{"type", "json_object"}}}});
+  EXPECT_TRUE(fits(s, r, "{\"a\": 1}"));
+  EXPECT_FALSE(fits(s, r, "Hello"));
+  r = request({{"guided_regex", "[0-9]+"}});
+  EXPECT_TRUE(fits(s, r, "42"));
+  r = request({{"guided_regex", "[0-9]+"}, {"chat_template_kwargs", {{"enable_thinking", true}}}});
+  EXPECT_TRUE(fits(s, r, "hm</think>42")) << "thoughts come first where the prompt begins them";
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}}}])");
+  r = request({{"tools", tools}, {"tool_choice", "required"}});
+  EXPECT_TRUE(fits(s, r, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>"));
+  EXPECT_FALSE(fits(s, r, "Hello"));
+  EXPECT_FALSE(request({{"tools", tools}}).constraint) << "auto restricts nothing";
+}
+
 TEST(ServeApi, StopStrings) {
   Served s;
   s.answer = "one two three four";
@@ -223,7 +262,8 @@ TEST(ServeApi, Errors) {
   EXPECT_EQ(post(*api, "/v1/chat/completions", longer, 400)["error"]["code"], "context_length_exceeded");
   longer["messages"][0]["content"] = std::string(10 << 20, 'x');
   EXPECT_EQ(post(*api, "/v1/chat/completions", longer, 400)["error"]["code"], "context_length_exceeded");
-  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"response_format", {{"type", "json_object"}}}}), 400)["error"]["param"], "response_format") << "nothing here can restrict answers";
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_regex", "a("}}), 400)["error"]["param"], "guided_regex");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_json", {{"type", "nothing"}}}}), 400)["error"]["param"], "guided_json");
   EXPECT_EQ(s.engine.seen().size(), 0u);
 }
 
@@ -242,7 +282,7 @@ TEST(ServeApi, AFailingStep) {
 
 TEST(ServeApi, KeysQueueAndDraining) {
   Served s;
-  const auto api = s.api({.api_key = "secret", .verbose = false});
+  const auto api = s.api({.access = {.api_key = "secret"}, .verbose = false});
   const std::string body = question().dump();
   HttpAnswer a = ask(*api, "POST", "/v1/chat/completions", body);
   EXPECT_EQ(a.status, 401);
@@ -296,7 +336,7 @@ TEST(ServeApi, Adapters) {
   Served s;
   const auto open = s.api();
   EXPECT_EQ(ask(*open, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "/x"})").status, 403) << "nobody names folders without a key";
-  const auto api = s.api({.api_key = "k", .verbose = false});
+  const auto api = s.api({.access = {.api_key = "k"}, .verbose = false});
   const std::map<std::string, std::string> key = {{"x-api-key", "k"}};
   EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 200);
   EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 400);
@@ -358,7 +398,7 @@ TEST(ServeApi, OriginsAndLogs) {
   Served s;
   EXPECT_EQ(ask(*s.api(), "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 405) << "off by default";
   const auto path = std::filesystem::temp_directory_path() / str("apus-serve-log-", ::getpid());
-  const auto api = s.api({.allowed_origins = {"https://x"}, .verbose = false, .request_log = path.string()});
+  const auto api = s.api({.access = {.allowed_origins = {"https://x"}}, .verbose = false, .request_log = path.string()});
   EXPECT_EQ(ask(*api, "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 204);
   const HttpAnswer a = ask(*api, "GET", "/v1/models", "", {{"origin", "https://x"}});
   EXPECT_EQ(a.headers[0].second, "https://x");

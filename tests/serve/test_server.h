@@ -48,7 +48,7 @@ struct Served {
 };
 
 // A reply that waits for its end.
-class Waiting : public HttpReply {
+class Waiting : public Responder {
  public:
   void send(HttpAnswer answer) override {
     const std::lock_guard lock(mutex_);

@@ -105,6 +105,18 @@ aclError aclrtMalloc(void** pointer, size_t size, int) {
   return ACL_SUCCESS;
 }
 
+// Work is finished when its call returns, so a stream is but a name.
+aclError aclrtCreateStream(void** stream) {
+  *stream = new char;
+  return ACL_SUCCESS;
+}
+aclError aclrtDestroyStream(void* stream) {
+  delete static_cast<char*>(stream);
+  return ACL_SUCCESS;
+}
+aclError aclrtSynchronizeStream(void* stream) { return stream ? ACL_SUCCESS : ACL_ERROR_INVALID_PARAM; }
+aclError aclrtSynchronizeStreamWithTimeout(void* stream, int32_t) { return aclrtSynchronizeStream(stream); }
+
 aclError aclrtFree(void* pointer) {
   std::lock_guard lock(node().mutex);
   const auto it = node().blocks.find(pointer);

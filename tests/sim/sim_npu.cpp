@@ -9,10 +9,13 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
 #include "ascendcl.h"
+#include "sim_ops.h"
 
 namespace {
 
@@ -23,12 +26,15 @@ constexpr auto kSim = c10::DeviceType::PrivateUse1;
 [[noreturn]] void out_of_memory(size_t wanted, int device) {
   size_t free = 0, total = 0;
   aclrtGetMemInfo(1, &free, &total);
+  const auto size = [](size_t bytes) {  // as the library writes sizes
+    const double mib = static_cast<double>(bytes) / (1 << 20);
+    char out[32];
+    std::snprintf(out, sizeof out, "%.2f %s", mib < 1024 ? mib : mib / 1024, mib < 1024 ? "MiB" : "GiB");
+    return std::string(out);
+  };
   std::ostringstream text;
-  const auto gib = [](size_t bytes) { return static_cast<double>(bytes) / (1 << 30); };
-  text.precision(2);
-  text << std::fixed << "NPU out of memory. Tried to allocate " << gib(wanted) << " GiB (NPU " << device << "; " << gib(total) << " GiB total capacity; "
-       << gib(total - free) << " GiB already allocated; " << gib(total - free) << " GiB current active; " << gib(free) << " GiB free; "
-       << gib(total - free) << " GiB reserved in total by PyTorch)";
+  text << "NPU out of memory. Tried to allocate " << size(wanted) << " (NPU " << device << "; " << size(total) << " total capacity; " << size(total - free)
+       << " already allocated; " << size(total - free) << " current active; " << size(free) << " free; " << size(total - free) << " reserved in total by PyTorch)";
   throw c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text.str());
 }
 
@@ -281,6 +287,43 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", compatible);
 }
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>()); }
+
+// ---- the vendor's operators: declared, computed on the host, and present for the device
+
+std::string name_of(const sim::Operator& op) { return std::string(op.schema, std::strchr(op.schema, '(')); }
+
+const std::vector<sim::Operator>& vendor_operators() {
+  static const std::vector<sim::Operator> all = [] {
+    const char* list = std::getenv("APUS_SIM_WITHOUT");
+    const std::string without = "," + std::string(list ? list : "") + ",";
+    std::vector<sim::Operator> out;
+    for (const auto& group : {sim::attention_operators(), sim::other_operators()})
+      for (const sim::Operator& op : group)
+        if (without.find("," + name_of(op) + ",") == std::string::npos) out.push_back(op);
+    return out;
+  }();
+  return all;
+}
+
+struct VendorKernel final : c10::OperatorKernel {
+  explicit VendorKernel(sim::Kernel k) : kernel(k) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    sim::Args args(op, *stack);
+    kernel(args);
+  }
+  sim::Kernel kernel;
+};
+
+TORCH_LIBRARY(npu, m) {
+  for (const sim::Operator& op : vendor_operators()) m.def(op.schema);
+}
+TORCH_LIBRARY_IMPL(npu, CPU, m) {
+  for (const sim::Operator& op : vendor_operators())
+    m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<VendorKernel>(op.kernel)));
+}
+TORCH_LIBRARY_IMPL(npu, PrivateUse1, m) {
+  for (const sim::Operator& op : vendor_operators()) m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
 
 }  // namespace
 

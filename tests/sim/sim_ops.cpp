@@ -1,1 +1,173 @@
 // SPDX-License-Identifier: Apache-2.0
+// The vendor's fused operators but attention, under the schemas of torch_npu 2.7.1, computed plainly. They are strict about
+// what the documentation says of shapes and types. APUS_SIM_WITHOUT (names with commas between) leaves some out, as another
+// version of the library would.
+#include "sim_ops.h"
+
+#include <cmath>
+#include <sstream>
+
+namespace sim {
+
+namespace {
+
+at::Tensor wide(const at::Tensor& t) { return t.to(at::kFloat); }
+
+// ---- norms, rotary embedding, activation
+
+void norm_into(Args& a, const at::Tensor& x, std::vector<c10::IValue> (*order)(const at::Tensor&, const at::Tensor&, const at::Tensor&)) {
+  const at::Tensor gamma = a.tensor("gamma");
+  SIM_REFUSE(gamma.dim() == 1 && gamma.size(0) == x.size(-1), "gamma's shape");
+  SIM_REFUSE(gamma.scalar_type() == x.scalar_type() || gamma.scalar_type() == at::kFloat, "gamma's type");
+  const at::Tensor rstd = at::rsqrt(wide(x).square().mean(-1, true) + a.number("epsilon"));
+  a.results(order((wide(x) * rstd * wide(gamma)).to(x.scalar_type()), rstd, x));
+}
+
+void rms_norm(Args& a) {
+  norm_into(a, a.tensor("self"), [](const at::Tensor& y, const at::Tensor& rstd, const at::Tensor&) { return std::vector<c10::IValue>{y, rstd}; });
+}
+
+void add_rms_norm(Args& a) {
+  norm_into(a, a.tensor("x1") + a.tensor("x2"), [](const at::Tensor& y, const at::Tensor& rstd, const at::Tensor& x) { return std::vector<c10::IValue>{y, rstd, x}; });
+}
+
+void rms_norm_backward(Args& a) {
+  const at::Tensor x = a.tensor("self"), normal = wide(x) * a.tensor("rstd"), dy = wide(a.tensor("dy")), g = dy * wide(a.tensor("gamma"));
+  SIM_REFUSE(a.tensor("dy").scalar_type() == x.scalar_type(), "dy's type");
+  const at::Tensor dx = a.tensor("rstd") * (g - normal * (g * normal).mean(-1, true));
+  a.results({dx.to(x.scalar_type()), (dy * normal).reshape({-1, x.size(-1)}).sum(0)});
+}
+
+void rotary_mul(Args& a) {
+  const at::Tensor x = a.tensor("self"), cos = a.tensor("r1"), sin = a.tensor("r2");
+  SIM_REFUSE(x.dim() == 4 && cos.dim() == 4 && cos.sizes() == sin.sizes(), "four dimensions are wanted");
+  SIM_REFUSE(x.size(3) % 2 == 0 && x.size(3) < 896 && x.size(0) < 1000 && x.size(2) < 1000 && cos.size(3) == x.size(3), "the size of heads");
+  SIM_REFUSE(cos.scalar_type() == x.scalar_type(), "cos has another type");
+  const int64_t half = x.size(3) / 2;
+  const at::Tensor turned = at::cat({-x.narrow(3, half, half), x.narrow(3, 0, half)}, 3);
+  a.results({(wide(x) * wide(cos) + wide(turned) * wide(sin)).to(x.scalar_type())});
+}
+
+void swiglu(Args& a) {
+  const at::Tensor x = wide(a.tensor("self"));
+  const int64_t dim = a.integer("dim"), f = x.size(dim) / 2;
+  a.results({(at::silu(x.narrow(dim, 0, f)) * x.narrow(dim, f, f)).to(a.tensor("self").scalar_type())});
+}
+
+void swiglu_backward(Args& a) {
+  const at::Tensor x = wide(a.tensor("self")), grad = wide(a.tensor("grad_output"));
+  const int64_t dim = a.integer("dim"), f = x.size(dim) / 2;
+  const at::Tensor gate = x.narrow(dim, 0, f), s = at::sigmoid(gate);
+  a.results({at::cat({grad * x.narrow(dim, f, f) * s * (1 + gate * (1 - s)), grad * gate * s}, dim).to(a.tensor("self").scalar_type())});
+}
+
+// ---- mixture of experts
+
+void gating(Args& a) {
+  const at::Tensor x = a.tensor("x");
+  auto [weight, expert] = at::topk(at::softmax(wide(x), -1), a.integer("k"), -1);
+  const at::Tensor rows = at::arange(weight.numel(), at::kInt).view({weight.size(1), weight.size(0)}).t().contiguous();
+  a.results({weight.to(x.scalar_type()), expert.to(at::kInt), rows});
+}
+
+void token_permute(Args& a) {
+  const at::Tensor indices = a.tensor("indices");
+  SIM_REFUSE(indices.scalar_type() == at::kInt || indices.scalar_type() == at::kLong, "indices' type");
+  const int64_t k = indices.dim() == 1 ? 1 : indices.size(1);
+  const at::Tensor order = at::argsort(indices.reshape(-1), true, 0, false);
+  a.results({a.tensor("tokens").index_select(0, order.floor_divide(k)), at::argsort(order, true, 0, false).to(at::kInt)});
+}
+
+void token_permute_grad(Args& a) {
+  const at::Tensor grad = a.tensor("grad_permuted_tokens"), place = a.tensor("sorted_indices").to(at::kLong);
+  const int64_t tokens = a.tensor("tokens").size(0);
+  a.results({wide(grad).index_select(0, place).view({tokens, -1, grad.size(1)}).sum(1).to(grad.scalar_type())});
+}
+
+void token_unpermute(Args& a) {
+  const at::Tensor rows = a.tensor("permuted_tokens"), probs = a.tensor("probs");
+  SIM_REFUSE(probs.scalar_type() == rows.scalar_type(), "probs' type");
+  const at::Tensor picked = wide(rows).index_select(0, a.tensor("sorted_indices").to(at::kLong)).view({probs.size(0), probs.size(1), rows.size(1)});
+  a.results({(picked * wide(probs).unsqueeze(-1)).sum(1).to(rows.scalar_type())});
+}
+
+void token_unpermute_grad(Args& a) {
+  const at::Tensor rows = a.tensor("permuted_tokens"), probs = a.tensor("probs"), place = a.tensor("sorted_indices").to(at::kLong);
+  const at::Tensor grad = wide(a.tensor("grad_unpermuted_tokens")).unsqueeze(1);  // [T, 1, D]
+  const at::Tensor picked = wide(rows).index_select(0, place).view({probs.size(0), probs.size(1), rows.size(1)});
+  at::Tensor drows = at::empty(rows.sizes(), at::kFloat);
+  drows.index_copy_(0, place, (grad * wide(probs).unsqueeze(-1)).reshape({-1, rows.size(1)}));
+  a.results({drows.to(rows.scalar_type()), (picked * grad).sum(-1).to(probs.scalar_type())});
+}
+
+void grouped_matmul(Args& a) {
+  const auto xs = a["x"].toTensorVector(), weights = a["weight"].toTensorVector();
+  SIM_REFUSE(xs.size() == 1 && weights.size() == 1, "the simulator takes one tensor each");
+  SIM_REFUSE(!a["group_type"].isNone(), "group_type must be given");
+  const at::Tensor x = xs[0], w = weights[0], ends = a.tensor("group_list");
+  SIM_REFUSE(ends.scalar_type() == at::kLong && a.integer("group_list_type") == 0 && x.scalar_type() == w.scalar_type(), "types");
+  const bool rows = a.integer("group_type") == 0;
+  SIM_REFUSE(rows ? w.dim() == 3 && w.size(0) == ends.numel() && w.size(1) == x.size(1) : a.integer("group_type") == 2 && x.size(1) == w.size(0), "shapes");
+  SIM_REFUSE(a.integer("split_item") == (rows ? 2 : 3), "split_item");
+  at::Tensor out = rows ? at::zeros({x.size(0), w.size(2)}, x.options()) : at::zeros({ends.numel(), x.size(0), w.size(1)}, x.options());
+  int64_t begin = 0;
+  for (int64_t e = 0; e < ends.numel(); ++e) {
+    const int64_t end = ends[e].item<int64_t>(), n = end - begin;
+    SIM_REFUSE(n >= 0, "group_list falls");
+    if (n > 0 && rows) out.narrow(0, begin, n).copy_(at::matmul(wide(x.narrow(0, begin, n)), wide(w[e])));
+    if (n > 0 && !rows) out[e].copy_(at::matmul(wide(x.narrow(1, begin, n)), wide(w.narrow(0, begin, n))));
+    begin = end;
+  }
+  a.results({std::vector<at::Tensor>{out}});
+}
+
+// ---- optimizer
+
+void adam_w_functional(Args&) { TORCH_CHECK(false, "npu_apply_adam_w is not implemented for Tensor"); }
+
+void adam_w(Args& a) {
+  at::Tensor var = a.tensor("var"), m = a.tensor("m"), v = a.tensor("v");
+  const at::Tensor g = a.tensor("grad");
+  for (const at::Tensor& t : {var, m, v, g}) SIM_REFUSE(t.scalar_type() == at::kFloat && t.is_contiguous(), "f32 tensors are wanted");
+  const double beta1 = a.number("beta1"), beta2 = a.number("beta2"), lr = a.number("lr");
+  m.mul_(beta1).add_(g, 1 - beta1);
+  v.mul_(beta2).addcmul_(g, g, 1 - beta2);
+  const at::Tensor root = (v / (1 - a.number("beta2_power"))).sqrt_().add_(a.number("epsilon"));
+  var.mul_(1 - lr * a.number("weight_decay")).addcdiv_(m, root, -lr / (1 - a.number("beta1_power")));
+  a.results({var, m, v});
+}
+
+}  // namespace
+
+#define ADAM_W_ARGUMENTS                                                                                                             \
+  "Scalar beta1_power, Scalar beta2_power, Scalar lr, Scalar weight_decay, Scalar beta1, Scalar beta2, Scalar epsilon, Tensor grad, " \
+  "Tensor? max_grad_norm, bool? amsgrad, bool? maximize"
+
+std::vector<Operator> other_operators() {
+  return {
+      {"npu_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)", rms_norm},
+      {"npu_rms_norm_backward(Tensor dy, Tensor self, Tensor gamma, Tensor rstd) -> (Tensor, Tensor)", rms_norm_backward},
+      {"npu_add_rms_norm(Tensor x1, Tensor x2, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor, Tensor)", add_rms_norm},
+      {"npu_rotary_mul(Tensor self, Tensor r1, Tensor r2, str rotary_mode='half') -> Tensor", rotary_mul},
+      {"npu_swiglu(Tensor self, int dim=-1) -> Tensor", swiglu},
+      {"npu_swiglu_backward(Tensor grad_output, Tensor self, int dim=-1) -> Tensor", swiglu_backward},
+      {"npu_moe_gating_top_k_softmax(Tensor x, Tensor? finished=None, int k=1) -> (Tensor, Tensor, Tensor)", gating},
+      {"npu_moe_token_permute(Tensor tokens, Tensor indices, int? num_out_tokens=None, bool padded_mode=False) -> (Tensor, Tensor)", token_permute},
+      {"npu_moe_token_permute_grad(Tensor tokens, Tensor grad_permuted_tokens, Tensor indices, Tensor sorted_indices, bool padded_mode=False) -> Tensor",
+       token_permute_grad},
+      {"npu_moe_token_unpermute(Tensor permuted_tokens, Tensor sorted_indices, Tensor? probs=None, bool padded_mode=False, int[]? restore_shape=None) -> Tensor",
+       token_unpermute},
+      {"npu_moe_token_unpermute_grad(Tensor permuted_tokens, Tensor grad_unpermuted_tokens, Tensor sorted_indices, Tensor? probs=None, bool "
+       "padded_mode=False, int[]? restore_shape=None) -> (Tensor, Tensor)",
+       token_unpermute_grad},
+      {"npu_grouped_matmul(Tensor[] x, Tensor[] weight, *, Tensor[]? bias=None, Tensor[]? scale=None, Tensor[]? offset=None, Tensor[]? antiquant_scale=None, "
+       "Tensor[]? antiquant_offset=None, Tensor[]? per_token_scale=None, Tensor? group_list=None, Tensor[]? activation_input=None, Tensor[]? "
+       "activation_quant_scale=None, Tensor[]? activation_quant_offset=None, int? split_item=0, int? group_type=None, int? group_list_type=0, int? act_type=0, "
+       "int[]? tuning_config=None, ScalarType? output_dtype=None) -> Tensor[]",
+       grouped_matmul},
+      {"npu_apply_adam_w(" ADAM_W_ARGUMENTS ") -> (Tensor, Tensor, Tensor)", adam_w_functional},
+      {"npu_apply_adam_w.out(" ADAM_W_ARGUMENTS ", *, Tensor(a!) var, Tensor(b!) m, Tensor(c!) v) -> (Tensor(a!), Tensor(b!), Tensor(c!))", adam_w},
+  };
+}
+
+}  // namespace sim

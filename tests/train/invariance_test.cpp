@@ -2,6 +2,7 @@
 // What must not change the loss and the gradients: how a step is cut into micro-batches, the order of sequences in a
 // pack, and whether layers are kept or recomputed. In f32; sums in another order differ by rounding only.
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full_like.h>
 
 #include <numeric>
 
@@ -27,12 +28,12 @@ Gradients gradients(Model& model, const std::vector<Packed>& parts, const Forwar
   Actors actors{.policy = model};
   double total = 0;
   std::vector<Batch> batches;
-  for (const Packed& p : parts) batches.push_back(golden::batch_of(p)), total += sft.count(batches.back());
+  for (const Packed& p : parts) batches.push_back(golden::batch_of(p).to(golden::device())), total += sft.count(batches.back());
   Gradients out;
   for (Batch& b : batches) {
     b.step.dropout_seed = seed;
     const Loss loss = sft.loss(actors, b, forward);
-    (loss.sum / total).backward();
+    loss.sum.backward(at::full_like(loss.sum, 1 / total));
     out.loss += loss.sum.item<double>() / total;
   }
   for (const NamedParam& p : params)
@@ -79,7 +80,7 @@ TEST(Invariance, RecomputeIsExact) {
 
 TEST(Invariance, RecomputeIsExactWithDropoutAndNoiseAndFrozenEmbeddings) {
   const Case c("lora_qwen2");
-  const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat});
+  const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
   make_adapter(
       *model,
       {.r = 4, .alpha = 8, .dropout = 0.3, .target_modules = {"q_proj", "v_proj", "down_proj"}, .init = "false"}, 5);

@@ -75,7 +75,7 @@ inline std::vector<NamedParam> trainable(Model& model) {
 }
 
 inline std::unique_ptr<Model> owned_model(const std::filesystem::path& dir, at::ScalarType type = at::kFloat) {
-  return load_model(dir, {.dtype = type, .device = at::kCPU, .own = [](const std::string&) { return true; }});
+  return load_model(dir, {.dtype = type, .device = device(), .own = [](const std::string&) { return true; }});
 }
 
 struct Folder {
@@ -122,6 +122,7 @@ struct TestRun {
                      .train = source,
                      .data_ranks = *comm,
                      .log = log.get(),
+                     .device = device(),
                      .save_model = [this](const std::filesystem::path& dir) { save(dir); }},
         options);
   }

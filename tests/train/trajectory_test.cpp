@@ -30,7 +30,7 @@ TEST_P(FullTraining, FollowsTransformers) {
   const TrainResult result = run.trainer->run();
   expect_steps(golden["steps"], result.log_history);
   run.model->visit([&](const std::string& name, Param& p) {
-    const at::Tensor value = p.data.detach();
+    const at::Tensor value = p.data.detach().to(at::kCPU);
     for (const std::string part : {"", "[0:16]"}) {
       const std::string key = str("final/", GetParam(), "/", name, part);
       if (!c.has(key)) continue;
@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, FullTraining,
 TEST(LoraTraining, FollowsPeft) {
   const Case c("lora_qwen2");
   const Json& golden = c.json["train"];
-  auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat});
+  auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
   const Adapter adapter = load_adapter(*model, c.dir / "adapter_train_init");
   TestRun run(std::move(model), golden["hyper"], golden::train_batches(c, "train/"));
   const TrainResult result = run.trainer->run();

@@ -11,6 +11,7 @@
 #include "device/device.h"
 #include "devices/ascend/acl.h"
 #include "devices/ascend/backend.h"
+#include "devices/ascend/hccl.h"
 #include "devices/ascend/ops.h"
 
 namespace apus {
@@ -97,9 +98,8 @@ class AscendKind final : public DeviceKind {
     const std::string back_end = !library_place().file.empty() ? library_place().file : pip_place().python.torch_npu;
     return str("torch_npu at ", back_end, ", ", known ? str("ACL ", major, ".", minor, ".", patch, " at ") : "ACL at ", runtime->file);
   }
-  std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const override {
-    require(ranks.size() <= 1, Fault::Comm, "a group of ", ranks.size(), " processes on npu needs HCCL, which this build lacks");
-    return lone_comm();
+  std::unique_ptr<Comm> connect(const Rendezvous& rendezvous, std::vector<int> ranks) const override {
+    return ranks.size() <= 1 ? lone_comm() : hccl_connect(rendezvous, ranks);
   }
 
  private:

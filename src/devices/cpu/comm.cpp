@@ -7,14 +7,11 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <functional>
-#include <mutex>
-#include <thread>
 
 #include "base/error.h"
-#include "base/queue.h"
+#include "device/lane.h"
 #include "device/store.h"
 #include "devices/cpu/combine.h"
 #include "devices/cpu/sockets.h"
@@ -26,69 +23,12 @@ namespace {
 constexpr size_t kSmall = 32 << 10;  // bytes up to which everybody sends everything to all: one round instead of two
 constexpr size_t kSlab = 1 << 20;    // bytes of one rank's share that are moved and summed at a time
 
-struct Outcome {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  std::exception_ptr error;
-  void finish(std::exception_ptr e) {
-    const std::lock_guard lock(mutex);
-    done = true, error = std::move(e);
-    changed.notify_all();
-  }
-};
-
-struct Pending final : Work {
-  explicit Pending(std::shared_ptr<Outcome> o) : outcome(std::move(o)) {}
-  void wait() override {  // the operation itself keeps the time limit
-    std::unique_lock lock(outcome->mutex);
-    outcome->changed.wait(lock, [this] { return outcome->done; });
-    if (outcome->error) std::rethrow_exception(outcome->error);
-  }
-  std::shared_ptr<Outcome> outcome;
-};
-
-// Runs operations one after the other. After a failure nothing more is tried: the ranks are no longer in step.
-class Lane {
- public:
-  Lane() : queue_(4096), thread_([this] { work(); }) {}
-  ~Lane() {
-    queue_.close();
-    thread_.join();
-  }
-  WorkPtr add(std::function<void()> run) {
-    auto outcome = std::make_shared<Outcome>();
-    const bool taken = queue_.push({std::move(run), outcome});
-    require(taken, Fault::Bug, "an operation for a communicator that is being closed");
-    return std::make_unique<Pending>(outcome);
-  }
-
- private:
-  struct Task {
-    std::function<void()> run;
-    std::shared_ptr<Outcome> outcome;
-  };
-  void work() {
-    std::exception_ptr broken;
-    while (auto task = queue_.pop()) {
-      try {
-        if (!broken) task->run();
-      } catch (...) {
-        broken = std::current_exception();
-      }
-      task->run = nullptr;  // lets go of the tensors before anybody is told
-      task->outcome->finish(broken);
-    }
-  }
-  BoundedQueue<Task> queue_;
-  std::thread thread_;
-};
-
 char* bytes_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
 
 class SocketComm final : public Comm {
  public:
-  SocketComm(Peers::Spec collective, Peers::Spec direct) : peers_(std::move(collective)), direct_(std::move(direct)) {}
+  SocketComm(Peers::Spec collective, Peers::Spec direct)
+      : peers_(collective), direct_(std::move(direct)), main_(collective.failure), sends_(collective.failure), receives_(collective.failure) {}
   ~SocketComm() override { peers_.hang_up(), direct_.hang_up(); }  // nobody waits any more for what may still be under way
 
   int rank() const override { return peers_.rank(); }

@@ -6,8 +6,10 @@
 #include <torch/library.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "devices/cpu/kernels.h"
 #include "devices/cpu/memory.h"
 #include "devices/cpu/parallel.h"
@@ -20,33 +22,50 @@ namespace {
 enum Slot { kBias, kSums };
 constexpr int64_t kRowBlock = 256, kChunkPanels = 8, kDepthBlock = 512;
 
+// Where the rows of several weights lie.
 template <class E>
-void pack(const at::Tensor& weight_OD, E* packed) {
-  const int64_t out = weight_OD.size(0), in = weight_OD.size(1), stride = weight_OD.stride(0);
-  const E* weight = data<E>(weight_OD);
-  share((out + kPanel - 1) / kPanel, 4, [&](int64_t begin, int64_t end) {
-    const E* rows[kPanel];
-    for (int64_t panel = begin; panel < end; ++panel) {
-      const int64_t first = panel * kPanel, n = std::min(kPanel, out - first);
-      for (int64_t i = 0; i < n; ++i) rows[i] = weight + (first + i) * stride;
-      row_kernels<E>().pack_columns(rows, n, in, packed + panel * panel_size<E>(in));
-    }
-  });
+std::vector<const E*> rows_of(at::TensorList weights) {
+  std::vector<const E*> row;
+  for (const at::Tensor& w : weights)
+    for (int64_t i = 0; i < w.size(0); ++i) row.push_back(data<E>(w) + i * w.stride(0));
+  return row;
 }
 
-at::Tensor pack_linear(const at::Tensor& weight_OD) {
-  const at::ScalarType dtype = weight_OD.scalar_type();
-  if (weight_OD.dim() != 2 || weight_OD.numel() == 0 || (dtype != at::kBFloat16 && dtype != at::kFloat)) return {};
-  const at::Tensor weight = weight_OD.stride(1) == 1 ? weight_OD : weight_OD.contiguous();
-  const int64_t panels = (weight.size(0) + kPanel - 1) / kPanel, in = weight.size(1);
-  if (dtype == at::kFloat) {
-    const at::Tensor packed = empty_huge(panels * panel_size<float>(in), dtype);
-    pack(weight, data<float>(packed));
-    return packed;
+// Gives the rows' pages of a mapped file back, neighbours together.
+template <class E>
+void forget_rows(const E* const* row, int64_t count, int64_t in) {
+  for (int64_t i = 0, begin = 0; i < count; ++i) {
+    if (i + 1 < count && row[i + 1] == row[i] + in) continue;
+    forget_mapped(row[begin], (row[i] + in - row[begin]) * static_cast<int64_t>(sizeof(E)));
+    begin = i + 1;
   }
-  const at::Tensor packed = empty_huge(panels * panel_size<bf16>(in), dtype);
-  pack(weight, data<bf16>(packed));
+}
+
+template <class E>
+at::Tensor pack(at::TensorList weights, bool mapped) {
+  const std::vector<const E*> row = rows_of<E>(weights);
+  const auto out = static_cast<int64_t>(row.size());
+  const int64_t in = weights[0].size(1), panels = (out + kPanel - 1) / kPanel;
+  const at::Tensor packed = empty_huge(panels * panel_size<E>(in), weights[0].scalar_type());
+  // Pieces of about 2 MB: a huge page of the result is touched by one thread, and giving pages back is rarely asked for.
+  const int64_t grain = std::max<int64_t>(1, (int64_t{2} << 20) / (panel_size<E>(in) * static_cast<int64_t>(sizeof(E))));
+  share(panels, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t panel = begin; panel < end; ++panel)
+      row_kernels<E>().pack_columns(row.data() + panel * kPanel, std::min(kPanel, out - panel * kPanel), in, data<E>(packed) + panel * panel_size<E>(in));
+    if (mapped) forget_rows(row.data() + begin * kPanel, std::min(end * kPanel, out) - begin * kPanel, in);
+  });
   return packed;
+}
+
+at::Tensor pack_linear(at::TensorList weights_OD, bool mapped) {
+  const at::ScalarType dtype = weights_OD[0].scalar_type();
+  std::vector<at::Tensor> weights;
+  for (const at::Tensor& w : weights_OD) {
+    if (w.dim() != 2 || w.numel() == 0 || w.scalar_type() != dtype || w.size(1) != weights_OD[0].size(1) || (dtype != at::kBFloat16 && dtype != at::kFloat)) return {};
+    weights.push_back(w.stride(1) == 1 ? w : w.contiguous());
+    mapped = mapped && weights.back().is_same(w);
+  }
+  return dtype == at::kFloat ? pack<float>(weights, mapped) : pack<bf16>(weights, mapped);
 }
 
 // y [m, n] of x [m, k] (rows ldx apart) and packed panels.

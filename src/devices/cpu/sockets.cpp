@@ -3,6 +3,8 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,6 +15,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <random>
 #include <utility>
 
@@ -46,20 +49,47 @@ std::string make_token() {
   return token;
 }
 
-// The address of this machine on the way to `master`, which others can reach too.
+std::string text_of(const in_addr& address) {
+  char text[INET_ADDRSTRLEN] = "";
+  ::inet_ntop(AF_INET, &address, text, sizeof text);
+  return text;
+}
+
+// The first address of the interface that GLOO_SOCKET_IFNAME names, or of the first that leads elsewhere; or "".
+std::string interface_address() {
+  const char* wanted = std::getenv("GLOO_SOCKET_IFNAME");
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return "";
+  std::string found;
+  for (const ifaddrs* i = all; i && found.empty(); i = i->ifa_next) {
+    if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP)) continue;
+    const bool taken = wanted ? std::string(wanted) == i->ifa_name : !(i->ifa_flags & IFF_LOOPBACK);
+    if (taken) found = text_of(reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr);
+  }
+  ::freeifaddrs(all);
+  require(!wanted || !found.empty(), Fault::Comm, "GLOO_SOCKET_IFNAME=", wanted ? wanted : "", " names no interface with an IPv4 address");
+  return found;
+}
+
+// The address of this machine on the way to `master`, which others can reach too. The master's own way to itself is often
+// 127.0.1.1, which nobody else can reach.
 std::string own_address(const std::string& master) {
+  if (std::getenv("GLOO_SOCKET_IFNAME")) return interface_address();
+  if (master == "127.0.0.1" || master == "localhost") return "127.0.0.1";
   addrinfo hints{}, *found = nullptr;
   hints.ai_family = AF_INET, hints.ai_socktype = SOCK_DGRAM;
-  if (::getaddrinfo(master.c_str(), "9", &hints, &found) != 0 || !found) return "127.0.0.1";
-  const Handle probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_in mine{};
-  socklen_t length = sizeof mine;
-  const bool known = probe.n >= 0 && ::connect(probe.n, found->ai_addr, found->ai_addrlen) == 0 &&
-                     ::getsockname(probe.n, reinterpret_cast<sockaddr*>(&mine), &length) == 0;
-  ::freeaddrinfo(found);
-  char text[INET_ADDRSTRLEN] = "127.0.0.1";
-  if (known) ::inet_ntop(AF_INET, &mine.sin_addr, text, sizeof text);
-  return text;
+  std::string mine;
+  if (::getaddrinfo(master.c_str(), "9", &hints, &found) == 0 && found) {
+    const Handle probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    socklen_t length = sizeof address;
+    if (probe.n >= 0 && ::connect(probe.n, found->ai_addr, found->ai_addrlen) == 0 &&
+        ::getsockname(probe.n, reinterpret_cast<sockaddr*>(&address), &length) == 0)
+      mine = text_of(address.sin_addr);
+    ::freeaddrinfo(found);
+  }
+  if (mine.empty() || mine.rfind("127.", 0) == 0) mine = interface_address();
+  return mine.empty() ? "127.0.0.1" : mine;
 }
 
 int listen_anywhere(int* port) {

@@ -89,13 +89,26 @@ class After final : public Constraint {
       : tokens_(std::move(tokens)), marker_(std::move(marker)), rest_(std::move(rest)) {}
 
   void allowed(std::vector<uint64_t>& mask) override {
-    if (open_) return rest_->allowed(mask);
+    if (open_) {
+      rest_->allowed(mask);
+      if (breaks_left_ > 0)
+        for (const int32_t t : tokens_->breaks()) mask[static_cast<size_t>(t) / 64] |= uint64_t{1} << (t % 64);
+      return;
+    }
     mask.assign((tokens_->size() + 63) / 64, ~uint64_t{0});
     if (tokens_->size() % 64) mask.back() >>= 64 - tokens_->size() % 64;
     for (const int32_t t : tokens_->stops()) mask[static_cast<size_t>(t) / 64] &= ~(uint64_t{1} << (t % 64));
   }
   void accept(int32_t token) override {
-    if (open_) return rest_->accept(token);
+    if (open_) {
+      const auto& breaks = tokens_->breaks();
+      if (breaks_left_ > 0 && std::find(breaks.begin(), breaks.end(), token) != breaks.end()) {
+        --breaks_left_;
+        return;
+      }
+      breaks_left_ = 0;
+      return rest_->accept(token);
+    }
     tail_ += token == tokens_->special(marker_) ? marker_ : tokens_->bytes(token);
     open_ = tail_.find(marker_) != std::string::npos;
     if (tail_.size() > marker_.size()) tail_.erase(0, tail_.size() - marker_.size());
@@ -105,6 +118,7 @@ class After final : public Constraint {
     auto copy = std::make_unique<After>(tokens_, marker_, rest_->clone());
     copy->tail_ = tail_;
     copy->open_ = open_;
+    copy->breaks_left_ = breaks_left_;
     return copy;
   }
 
@@ -114,11 +128,13 @@ class After final : public Constraint {
   const std::unique_ptr<Constraint> rest_;
   std::string tail_;
   bool open_ = false;
+  int breaks_left_ = 2;  // templates teach an empty line behind the thoughts
 };
 
 std::unique_ptr<Constraint> guided(const GuideWords& words, const std::string& kind, const std::string& source,
                                    const std::function<Node(Grammar&)>& build) {
-  require(source.size() <= kLongestSource, Fault::Usage, "the ", kind, " is longer than ", kLongestSource >> 10, " KiB");
+  require(source.size() <= kLongestSource, Fault::Usage, "the ", kind, " is longer than ", kLongestSource >> 10,
+          " KiB");
   return std::make_unique<Guided>(words->machine(kind + '\n' + source, build));
 }
 
@@ -129,9 +145,8 @@ GuideWords make_guide_vocabulary(const Tokenizer& tokenizer, std::span<const int
 }
 
 std::unique_ptr<Constraint> guide_json_schema(const GuideWords& words, const Json& schema) {
-  return guided(words, "schema", json_text(schema), [&](Grammar& g) {
-    return guide::SchemaGrammar(g, schema).value(schema, "#", Grammar::kReturn);
-  });
+  return guided(words, "schema", json_text(schema),
+                [&](Grammar& g) { return guide::SchemaGrammar(g, schema).value(schema, "#", Grammar::kReturn); });
 }
 
 std::unique_ptr<Constraint> guide_json_object(const GuideWords& words) {
@@ -152,16 +167,20 @@ std::unique_ptr<Constraint> guide_choice(const GuideWords& words, const std::vec
   for (const auto& choice : choices)
     require(!choice.empty() && unicode::valid_prefix(choice) == choice.size(), Fault::Usage,
             "guided_choice: a choice must be a text, not empty and in UTF-8");
-  return guided(words, "choice", json_text(Json(choices)), [&](Grammar& g) { return g.one_of(choices, Grammar::kReturn); });
+  return guided(words, "choice", json_text(Json(choices)),
+                [&](Grammar& g) { return g.one_of(choices, Grammar::kReturn); });
 }
 
 std::unique_ptr<Constraint> guide_tool_calls(const GuideWords& words, const GuideTools& tools) {
-  require(tools.tools && tools.tools->is_array() && !tools.tools->empty(), Fault::Usage, "tools: must be a list with at least one function");
-  const std::string source = str(tool_format_name(tools.format), '\n', tools.only, '\n', tools.parallel, '\n', json_text(*tools.tools));
+  require(tools.tools && tools.tools->is_array() && !tools.tools->empty(), Fault::Usage,
+          "tools: must be a list with at least one function");
+  const std::string source =
+      str(tool_format_name(tools.format), '\n', tools.only, '\n', tools.parallel, '\n', json_text(*tools.tools));
   return guided(words, "tools", source, [&](Grammar& g) { return guide::tool_calls(g, *words->tokens(), tools); });
 }
 
-std::unique_ptr<Constraint> guide_after(const GuideWords& words, const std::string& marker, std::unique_ptr<Constraint> rest) {
+std::unique_ptr<Constraint> guide_after(const GuideWords& words, const std::string& marker,
+                                        std::unique_ptr<Constraint> rest) {
   require(!marker.empty() && rest, Fault::Bug, "guide_after needs a marker and a constraint");
   return std::make_unique<After>(words->tokens(), marker, std::move(rest));
 }

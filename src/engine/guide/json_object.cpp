@@ -70,7 +70,8 @@ std::vector<Member> members_of(const Json& schema, const Json& others, const std
   };
   if (schema.contains("properties")) {
     require(schema["properties"].is_object(), Fault::Usage, path, "/properties: must be an object");
-    for (const auto& [name, property] : schema["properties"].items()) check_name(name), members.push_back({name, property});
+    for (const auto& [name, property] : schema["properties"].items())
+      check_name(name), members.push_back({name, property});
   }
   if (!schema.contains("required") || schema["required"].is_boolean()) return members;
   require(schema["required"].is_array(), Fault::Usage, path, "/required: must be a list of keys");
@@ -85,8 +86,8 @@ std::vector<Member> members_of(const Json& schema, const Json& others, const std
 }
 }  // namespace
 
-Node SchemaGrammar::more_members(const Json& schema, const std::string& path, const std::vector<std::string>& known, bool first,
-                                 Node close) {
+Node SchemaGrammar::more_members(const Json& schema, const std::string& path, const std::vector<std::string>& known,
+                                 bool first, Node close) {
   const Json others = schema.value("additionalProperties", Json(true));
   const Node end = Grammar::kReturn, end_here = space(close);
   const Node member = other_key(known, value(others, path + "/additionalProperties", end));
@@ -95,13 +96,15 @@ Node SchemaGrammar::more_members(const Json& schema, const std::string& path, co
   if (most == 0) return close;
   const Node more = g_.literal(",", space(g_.call(member, 1, 1, end)));
   if (!first) return g_.call(more, 0, kUnlimited, end_here);
-  const Node some = space(g_.call(member, 1, 1, g_.call(more, 0, most == kUnlimited ? kUnlimited : static_cast<uint32_t>(most - 1), end_here)));
+  const Node some = space(g_.call(
+      member, 1, 1, g_.call(more, 0, most == kUnlimited ? kUnlimited : static_cast<uint32_t>(most - 1), end_here)));
   return one_at_least ? some : g_.either(close, some);
 }
 
 Node SchemaGrammar::members(const Json& schema, const std::string& path, Node close) {
   const Json additional = schema.value("additionalProperties", Json(true));
-  require(additional.is_boolean() || additional.is_object(), Fault::Usage, path, "/additionalProperties: must be a schema, true or false");
+  require(additional.is_boolean() || additional.is_object(), Fault::Usage, path,
+          "/additionalProperties: must be a schema, true or false");
   const auto members = members_of(schema, additional, path);
   const bool open = additional != false && (schema.contains("additionalProperties") || !schema.contains("properties"));
   for (const char* word : {"minProperties", "maxProperties"}) {
@@ -142,8 +145,8 @@ Node SchemaGrammar::any_value(Node next) {
     const Node node = g_.reserve();
     any_ = node;
     const Json list = {{"type", "array"}};
-    g_.define(node, g_.either({any_object(Grammar::kReturn), array(list, "#"), string(Json::object(), "#"), number(Json::object(), "#"),
-                               g_.one_of({"true", "false", "null"}, Grammar::kReturn)}));
+    g_.define(node, g_.either({any_object(Grammar::kReturn), array(list, "#"), string(Json::object(), "#"),
+                               number(Json::object(), "#"), g_.one_of({"true", "false", "null"}, Grammar::kReturn)}));
   }
   return g_.call(*any_, 1, 1, next);
 }

@@ -14,7 +14,8 @@
 
 namespace apus::guide {
 
-// One schema that means both: what allOf asks for. `path` is for messages. Fault::Usage where that cannot be said in one.
+// One schema that means both: what allOf asks for. `path` is for messages. Fault::Usage where that cannot be said in
+// one.
 Json merged_schemas(const Json& a, const Json& b, const std::string& path);
 // Keywords that say nothing about which values are valid.
 bool is_annotation(const std::string& keyword);
@@ -27,7 +28,8 @@ class SchemaGrammar {
   Node value(const Json& schema, const std::string& path, Node next);  // a value of the schema, then `next`
   Node any_value(Node next);
   Node any_object(Node next);
-  const Json& resolved(const Json& schema, const std::string& path) const;  // follows $ref while nothing stands beside it
+  const Json& resolved(const Json& schema,
+                       const std::string& path) const;  // follows $ref while nothing stands beside it
 
  private:
   struct Kinds;
@@ -38,7 +40,8 @@ class SchemaGrammar {
   Node of_type(const std::string& type, const Json& schema, const std::string& path);
   Node object(const Json& schema, const std::string& path);
   Node members(const Json& schema, const std::string& path, Node close);
-  Node more_members(const Json& schema, const std::string& path, const std::vector<std::string>& known, bool first, Node close);
+  Node more_members(const Json& schema, const std::string& path, const std::vector<std::string>& known, bool first,
+                    Node close);
   Node array(const Json& schema, const std::string& path);
   Node string(const Json& schema, const std::string& path);
   Node integer(const Json& schema, const std::string& path);

@@ -8,9 +8,7 @@
 
 namespace apus::guide {
 
-size_t Tables::FrameHash::operator()(const FrameKey& k) const {
-  return mix(k.parent, k.call, k.count);
-}
+size_t Tables::FrameHash::operator()(const FrameKey& k) const { return mix(k.parent, k.call, k.count); }
 
 Tables::Tables(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const Vocabulary> vocabulary)
     : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)) {
@@ -105,8 +103,9 @@ uint32_t Tables::close() {
   for (auto it = begin; it != end; ++it)
     if (states_[it->second].complete == complete && states_[it->second].threads == threads) return it->second;
   const auto id = static_cast<uint32_t>(states_.size());
-  require(state_bytes_ < kMaxBytesAtOnce, Fault::Usage, "the pattern or schema is too ambiguous: one token takes more than ",
-          kMaxBytesAtOnce >> 20, " MiB of states");
+  require(state_bytes_ < kMaxBytesAtOnce, Fault::Usage,
+          "the pattern or schema is too ambiguous: one token takes more than ", kMaxBytesAtOnce >> 20,
+          " MiB of states");
   state_bytes_ += sizeof(State) + threads.size() * sizeof(Thread) + byte_of_class_.size() * 4 + 64;
   states_.push_back({std::move(threads), complete});
   next_.resize(next_.size() + byte_of_class_.size(), kUnknown);
@@ -234,7 +233,9 @@ uint32_t Tables::take_over(Tables& old, uint32_t state) {
 }
 
 Machine::Machine(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const Vocabulary> vocabulary)
-    : grammar_(std::move(grammar)), vocabulary_(std::move(vocabulary)), tables_(std::make_shared<Tables>(grammar_, vocabulary_)) {}
+    : grammar_(std::move(grammar)),
+      vocabulary_(std::move(vocabulary)),
+      tables_(std::make_shared<Tables>(grammar_, vocabulary_)) {}
 
 std::shared_ptr<Tables> Machine::tables() {
   const std::lock_guard lock(mutex_);

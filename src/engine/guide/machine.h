@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a grammar: a state is the set of places where the text so far may stand, each with the calls it is inside of. States,
-// the way from one to the next, and the tokens they allow are found when they are first needed, and kept for every answer
-// that follows the same grammar. Thread-safe.
+// Runs a grammar: a state is the set of places where the text so far may stand, each with the calls it is inside of.
+// States, the way from one to the next, and the tokens they allow are found when they are first needed, and kept for
+// every answer that follows the same grammar. Thread-safe.
 #pragma once
 
 #include <array>
@@ -59,12 +59,12 @@ class Tables {
   };
 
   void find_classes();
-  void begin();                            // of one piece of work
+  void begin();  // of one piece of work
   uint32_t next(uint32_t state, uint8_t byte);
   uint32_t frame(uint32_t parent, Node call, uint32_t count);
   void follow(Node node, uint32_t frame);  // to where a byte is needed; into open_
   void return_from(uint32_t frame);
-  uint32_t close();                        // the state of open_
+  uint32_t close();  // the state of open_
   void walk(uint32_t state, std::vector<uint64_t>& out);
 
   const std::shared_ptr<const Grammar> grammar_;
@@ -90,7 +90,7 @@ class Tables {
 class Machine {
  public:
   Machine(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const Vocabulary> vocabulary);
-  std::shared_ptr<Tables> tables();                              // the ones in use
+  std::shared_ptr<Tables> tables();                                         // the ones in use
   std::shared_ptr<Tables> instead_of(const std::shared_ptr<Tables>& full);  // new ones, unless that was done already
 
  private:

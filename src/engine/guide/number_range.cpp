@@ -63,7 +63,8 @@ struct Decimal {
   std::string fraction;
 };
 Decimal decimal(double value, const std::string& where) {
-  require(std::isfinite(value) && std::fabs(value) < 1e15, Fault::Usage, where, ": bounds of numbers must be below 1e15");
+  require(std::isfinite(value) && std::fabs(value) < 1e15, Fault::Usage, where,
+          ": bounds of numbers must be below 1e15");
   char text[64];
   const auto end = std::to_chars(text, text + sizeof text, std::fabs(value), std::chars_format::fixed).ptr;
   const std::string all(text, end);
@@ -82,15 +83,13 @@ class Fractions {
  public:
   explicit Fractions(size_t places) : places_(places) {}
 
-
   // What may stand behind a whole part that equals the bound's: "" or ".digits".
   std::string above(const std::string& f, bool included) const {
     std::vector<std::string> ways;
     if (f.empty()) return included ? any() : "\\." + not_zero(places_);
     for (size_t i = 0; i < f.size(); ++i)
       if (f[i] < '9')
-        ways.push_back("\\." + f.substr(0, i) + range(static_cast<char>(f[i] + 1), '9') +
-                       up_to(places_ - i - 1));
+        ways.push_back("\\." + f.substr(0, i) + range(static_cast<char>(f[i] + 1), '9') + up_to(places_ - i - 1));
     const size_t rest = places_ - f.size();
     ways.push_back("\\." + f + (included ? up_to(rest) : not_zero(rest)));
     return any_of(ways);
@@ -102,8 +101,7 @@ class Fractions {
     for (size_t i = 0; i < f.size(); ++i) {
       if (i > 0) ways.push_back("\\." + f.substr(0, i));
       if (f[i] > '0')
-        ways.push_back("\\." + f.substr(0, i) + range('0', static_cast<char>(f[i] - 1)) +
-                       up_to(places_ - i - 1));
+        ways.push_back("\\." + f.substr(0, i) + range('0', static_cast<char>(f[i] - 1)) + up_to(places_ - i - 1));
     }
     if (included) ways.push_back(str("\\.", f, "0{0,", places_ - f.size(), "}"));
     return any_of(ways);
@@ -124,7 +122,8 @@ class Fractions {
     while (low[same] == high[same]) ++same;
     const std::string head = "\\." + low.substr(0, same);
     if (high[same] - low[same] > 1)
-      ways.push_back(head + range(static_cast<char>(low[same] + 1), static_cast<char>(high[same] - 1)) + left(same + 1));
+      ways.push_back(head + range(static_cast<char>(low[same] + 1), static_cast<char>(high[same] - 1)) +
+                     left(same + 1));
     for (size_t i = same + 1; i < size; ++i) {
       if (low[i] < '9')
         ways.push_back("\\." + low.substr(0, i) + range(static_cast<char>(low[i] + 1), '9') + left(i + 1));
@@ -179,11 +178,13 @@ std::string number_pattern(const Bound* min, const Bound* max, const std::string
   std::vector<std::string> ways;
   const Decimal zero, least = min ? decimal(low, where) : zero, most = max ? decimal(high, where) : zero;
   const size_t whole = std::to_string(std::max(least.whole, most.whole)).size();
-  const Fractions numbers(std::max(std::min<size_t>(12, kSignificant - whole), std::max(least.fraction.size(), most.fraction.size()) + 1));
+  const Fractions numbers(
+      std::max(std::min<size_t>(12, kSignificant - whole), std::max(least.fraction.size(), most.fraction.size()) + 1));
   if (high > 0 || (high == 0 && high_in))
     ways = numbers.magnitudes(low > 0 ? least : zero, low != 0 || low_in, max ? &most : nullptr, high_in);
   if (low < 0)
-    for (const auto& w : numbers.magnitudes(high < 0 ? most : zero, high < 0 && high_in, min ? &least : nullptr, low_in))
+    for (const auto& w :
+         numbers.magnitudes(high < 0 ? most : zero, high < 0 && high_in, min ? &least : nullptr, low_in))
       ways.push_back("-" + w);
   return ways.empty() ? "[^\\s\\S]" : any_of(ways);
 }

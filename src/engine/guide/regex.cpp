@@ -159,7 +159,8 @@ class Parser {
     char32_t value = 0;
     for (int i = 0; i < digits; ++i) {
       const char32_t c = character();
-      const int digit = c < 128 ? static_cast<int>(std::string_view("0123456789abcdef").find(static_cast<char>(c | 32))) : -1;
+      const int digit =
+          c < 128 ? static_cast<int>(std::string_view("0123456789abcdef").find(static_cast<char>(c | 32))) : -1;
       if (c >= 128 || (c < '0') || digit < 0) bad("a hexadecimal digit is missing");
       value = value * 16 + static_cast<char32_t>(digit);
     }
@@ -183,28 +184,46 @@ class Parser {
     const char32_t c = character();
     const auto one = [](char32_t x) { return CharSet{{x, x}}; };
     switch (c) {
-      case 'd': return kDigit;
-      case 'D': return inverse(kDigit);
-      case 'w': return kWord;
-      case 'W': return inverse(kWord);
-      case 's': return kSpace;
-      case 'S': return inverse(kSpace);
-      case 'n': return one('\n');
-      case 't': return one('\t');
-      case 'r': return one('\r');
-      case 'f': return one('\f');
-      case 'v': return one('\v');
-      case 'a': return one('\a');
-      case 'e': return one(0x1B);
-      case '0': return one(0);
-      case 'x': return one(hex(2));
-      case 'u': return one(unicode_escape());
+      case 'd':
+        return kDigit;
+      case 'D':
+        return inverse(kDigit);
+      case 'w':
+        return kWord;
+      case 'W':
+        return inverse(kWord);
+      case 's':
+        return kSpace;
+      case 'S':
+        return inverse(kSpace);
+      case 'n':
+        return one('\n');
+      case 't':
+        return one('\t');
+      case 'r':
+        return one('\r');
+      case 'f':
+        return one('\f');
+      case 'v':
+        return one('\v');
+      case 'a':
+        return one('\a');
+      case 'e':
+        return one(0x1B);
+      case '0':
+        return one(0);
+      case 'x':
+        return one(hex(2));
+      case 'u':
+        return one(unicode_escape());
       case 'p':
-      case 'P': return property(c == 'P');
+      case 'P':
+        return property(c == 'P');
       case 'b':
         if (in_class) return one('\b');
         break;
-      default: break;
+      default:
+        break;
     }
     if (c < 128 && std::isalnum(static_cast<int>(c)))
       bad("back-references, word borders and other escapes of letters and digits are not supported");
@@ -214,17 +233,24 @@ class Parser {
   CharSet property(bool negated) {
     if (!eat("{")) bad("\\p needs {...}");
     uint16_t trait = 0;
-    if (eat("L}") || eat("Letter}")) trait = unicode::kLetter;
-    else if (eat("N}") || eat("Number}")) trait = unicode::kNumber;
-    else if (eat("M}") || eat("Mark}")) trait = unicode::kMark;
-    else if (eat("P}") || eat("Punctuation}")) trait = unicode::kPunctuation;
-    else bad("of \\p{...} only L, N, M and P are supported");
+    if (eat("L}") || eat("Letter}"))
+      trait = unicode::kLetter;
+    else if (eat("N}") || eat("Number}"))
+      trait = unicode::kNumber;
+    else if (eat("M}") || eat("Mark}"))
+      trait = unicode::kMark;
+    else if (eat("P}") || eat("Punctuation}"))
+      trait = unicode::kPunctuation;
+    else
+      bad("of \\p{...} only L, N, M and P are supported");
     const auto& table = unicode::CharTable::get();
     CharSet set;
     for (char32_t c = 0; c <= 0x10FFFF; ++c)
       if (table[c] & trait) {
-        if (!set.empty() && set.back().second + 1 == c) set.back().second = c;
-        else set.push_back({c, c});
+        if (!set.empty() && set.back().second + 1 == c)
+          set.back().second = c;
+        else
+          set.push_back({c, c});
       }
     set = normal(std::move(set));
     return negated ? inverse(set) : set;
@@ -234,8 +260,8 @@ class Parser {
   size_t at_ = 0;
 };
 
-// Anchors at the borders of the text mean nothing more once the text is matched as a whole; where there is none, a search
-// goes over anything. An anchor elsewhere could match nothing, or needs an automaton of another kind.
+// Anchors at the borders of the text mean nothing more once the text is matched as a whole; where there is none, a
+// search goes over anything. An anchor elsewhere could match nothing, or needs an automaton of another kind.
 class Anchors {
  public:
   Anchors(bool search, std::string_view where) : search_(search), where_(where) {}
@@ -246,8 +272,10 @@ class Anchors {
     }
     Expr all{.kind = Expr::Sequence};
     std::vector<Expr> parts;
-    if (e.kind == Expr::Sequence) parts = std::move(e.parts);
-    else parts.push_back(std::move(e));
+    if (e.kind == Expr::Sequence)
+      parts = std::move(e.parts);
+    else
+      parts.push_back(std::move(e));
     size_t begin = 0, end = parts.size();
     while (first && begin < end && parts[begin].kind == Expr::Begin) ++begin;
     while (last && end > begin && parts[end - 1].kind == Expr::End) --end;
@@ -259,8 +287,10 @@ class Anchors {
     if (first && !starts && !group_first) anything(all);
     for (size_t i = begin; i < end; ++i) {
       const bool opens = group_first && i == begin, closes = group_last && i + 1 == end;
-      if (opens || closes) parts[i] = (*this)(std::move(parts[i]), opens, closes);
-      else check(parts[i]);
+      if (opens || closes)
+        parts[i] = (*this)(std::move(parts[i]), opens, closes);
+      else
+        check(parts[i]);
       all.parts.push_back(std::move(parts[i]));
     }
     if (last && !ends && !group_last) anything(all);

@@ -12,9 +12,9 @@ namespace apus::guide {
 
 struct Expr {
   enum Kind { Chars, Sequence, Choice, Repeat, Begin, End } kind = Sequence;
-  CharSet set{};               // Chars: one character of it
-  std::vector<Expr> parts{};   // Repeat: one
-  uint32_t min = 1, max = 1;   // Repeat
+  CharSet set{};              // Chars: one character of it
+  std::vector<Expr> parts{};  // Repeat: one
+  uint32_t min = 1, max = 1;  // Repeat
 };
 
 // Matches the whole text. `where` begins the messages of errors (Fault::Usage).

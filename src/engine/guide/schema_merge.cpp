@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two schemas in one. What both say about a member or an item is left as an allOf there, to be merged when it is reached.
+// Two schemas in one. What both say about a member or an item is left as an allOf there, to be merged when it is
+// reached.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -25,9 +26,12 @@ Json common_types(const Json& a, const Json& b) {
   Json out = Json::array();
   const Json x = as_list(a), y = as_list(b);
   for (const Json& t : x) {
-    if (holds_value(y, t)) out.push_back(t);
-    else if (t == "integer" && holds_value(y, "number")) out.push_back(t);
-    else if (t == "number" && holds_value(y, "integer")) out.push_back("integer");
+    if (holds_value(y, t))
+      out.push_back(t);
+    else if (t == "integer" && holds_value(y, "number"))
+      out.push_back(t);
+    else if (t == "number" && holds_value(y, "integer"))
+      out.push_back("integer");
   }
   return out;
 }
@@ -52,8 +56,8 @@ void merge_objects(Json& out, const Json& a, const Json& b) {
 }
 
 Json product(const Json& x, const Json& y, const std::string& path) {
-  require(x.is_array() && y.is_array() && x.size() * y.size() <= kMostBranches, Fault::Usage, path,
-          ": more than ", kMostBranches, " combinations of anyOf branches");
+  require(x.is_array() && y.is_array() && x.size() * y.size() <= kMostBranches, Fault::Usage, path, ": more than ",
+          kMostBranches, " combinations of anyOf branches");
   Json out = Json::array();
   for (const Json& a : x)
     for (const Json& b : y) out.push_back(both(a, b));
@@ -75,7 +79,8 @@ Json merged_keyword(const std::string& word, const Json& x, const Json& y, const
     return values;
   }
   if (is_annotation(word)) return x;
-  fail(Fault::Usage, path, "/", word, ": two different ones hold for the same value, which guided answers do not support");
+  fail(Fault::Usage, path, "/", word,
+       ": two different ones hold for the same value, which guided answers do not support");
 }
 
 Json plain(const Json& schema) {  // const as an enum of one; references into allOf
@@ -83,8 +88,10 @@ Json plain(const Json& schema) {  // const as an enum of one; references into al
   for (const char* word : {"$defs", "definitions"}) out.erase(word);
   if (out.contains("const")) {
     const Json value = out["const"];
-    if (!out.contains("enum") || holds_value(out["enum"], value)) out["enum"] = Json::array({value});
-    else out["enum"] = Json::array();
+    if (!out.contains("enum") || holds_value(out["enum"], value))
+      out["enum"] = Json::array({value});
+    else
+      out["enum"] = Json::array();
     out.erase("const");
   }
   if (out.contains("$ref")) {
@@ -103,7 +110,9 @@ Json merged_schemas(const Json& first, const Json& second, const std::string& pa
   if (second.is_boolean()) return second == true ? first : second;
   require(first.is_object() && second.is_object(), Fault::Usage, path, ": a schema must be an object, true or false");
   const Json a = plain(first), b = plain(second);
-  const auto lists_items = [](const Json& s) { return s.contains("prefixItems") || (s.contains("items") && s["items"].is_array()); };
+  const auto lists_items = [](const Json& s) {
+    return s.contains("prefixItems") || (s.contains("items") && s["items"].is_array());
+  };
   const auto has_items = [](const Json& s) { return s.contains("prefixItems") || s.contains("items"); };
   require(!(lists_items(a) && has_items(b)) && !(lists_items(b) && has_items(a)), Fault::Usage, path,
           ": prefixItems beside other items for the same array are not supported");

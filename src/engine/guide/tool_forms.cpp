@@ -30,14 +30,16 @@ Form form_of(ToolFormat format, const Vocabulary& words) {
     case ToolFormat::QwenCoder:
       return {"", "<tool_call>\n<function=", ">\n", "</function>\n</tool_call>", "\n", ""};
     case ToolFormat::DeepSeek:
-      return {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "", "<｜tool▁calls▁end｜>"};
+      return {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>", "",
+              "<｜tool▁calls▁end｜>"};
     case ToolFormat::Mistral:
       if (words.special("[ARGS]") >= 0) return {"", "[TOOL_CALLS]", "[ARGS]", "", "", ""};
       return {"[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]"};
     case ToolFormat::None:
       break;
   }
-  fail(Fault::Usage, "this model's template knows no form of tool calls: give one by --tool_format or the agent template");
+  fail(Fault::Usage,
+       "this model's template knows no form of tool calls: give one by --tool_format or the agent template");
 }
 
 // Text in which special tokens stand for themselves.
@@ -46,7 +48,9 @@ Node wrapper(Grammar& g, const Vocabulary& words, std::string_view text, Node ne
   std::pair<std::string_view, int32_t> found;
   for (const auto& [special, id] : words.specials()) {
     const size_t where = text.rfind(special);
-    if (where == std::string_view::npos || (at != std::string_view::npos && where + special.size() <= at + found.first.size())) continue;
+    if (where == std::string_view::npos ||
+        (at != std::string_view::npos && where + special.size() <= at + found.first.size()))
+      continue;
     at = where;
     found = {special, id};
   }
@@ -64,7 +68,8 @@ std::vector<Tool> read_tools(const GuideTools& wanted) {
   std::vector<Tool> tools;
   for (const Json& entry : *wanted.tools) {
     const Json& f = entry.is_object() && entry.contains("function") ? entry["function"] : entry;
-    require(f.is_object() && f.contains("name") && f["name"].is_string() && !f["name"].get_ref<const std::string&>().empty(),
+    require(f.is_object() && f.contains("name") && f["name"].is_string() &&
+                !f["name"].get_ref<const std::string&>().empty(),
             Fault::Usage, "tools: every one must be a function with a name");
     const auto name = f["name"].get<std::string>();
     if (!wanted.only.empty() && name != wanted.only) continue;
@@ -99,7 +104,8 @@ Node coder_arguments(Grammar& g, const Tool& tool, const std::string& path, Node
   SchemaGrammar schemas(g, tool.parameters);
   const Json& parameters = schemas.resolved(tool.parameters, path);
   require(parameters.is_object(), Fault::Usage, path, ": must be the schema of an object");
-  const Json properties = parameters.value("properties", Json::object()), required = parameters.value("required", Json::array());
+  const Json properties = parameters.value("properties", Json::object()),
+             required = parameters.value("required", Json::array());
   require(properties.is_object() && required.is_array(), Fault::Usage, path, ": must be the schema of an object");
   const std::string tag = "</parameter>";
   std::vector<std::pair<std::string, const Json*>> list;
@@ -110,7 +116,8 @@ Node coder_arguments(Grammar& g, const Tool& tool, const std::string& path, Node
     const Json& kind = schemas.resolved(*schema, at);
     const Node after = g.literal("\n", next), closed = g.literal("\n" + tag, after);
     Node value;
-    if (kind.is_object() && kind.value("type", Json()) == "string" && !kind.contains("pattern") && !kind.contains("format")) {
+    if (kind.is_object() && kind.value("type", Json()) == "string" && !kind.contains("pattern") &&
+        !kind.contains("format")) {
       std::vector<std::string> texts;
       for (const Json& v : kind.value("enum", Json::array()))
         if (v.is_string()) texts.push_back(v.get<std::string>());

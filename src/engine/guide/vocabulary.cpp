@@ -20,6 +20,7 @@ Vocabulary::Vocabulary(const Tokenizer& tokenizer, std::span<const int32_t> stop
       if (!text.empty()) specials_.emplace(text, id);
     } else if (!text.empty() && text.size() <= kLongest && !std::binary_search(stops_.begin(), stops_.end(), id)) {
       all_ += text;
+      if (text == "\n" || text == "\n\n") breaks_.push_back(id);
       order.push_back(id);
     }
     first_.push_back(static_cast<uint32_t>(all_.size()));

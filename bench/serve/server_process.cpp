@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server_process.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "base/error.h"
+#include "stream_client.h"
+
+namespace apus::bench {
+
+int free_port() {
+  const int s = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool bound = ::bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                     ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  ::close(s);
+  require(bound, Fault::Io, "there is no free port");
+  return ntohs(address.sin_port);
+}
+
+ServerProcess::ServerProcess(std::vector<std::string> command, std::string url, const std::string& log)
+    : url_(std::move(url)) {
+  std::vector<char*> argv;
+  for (auto& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_ = ::fork();
+  require(pid_ >= 0, Fault::Io, "no process can be started");
+  if (pid_ == 0) {
+    const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ::dup2(out, 1);
+    ::dup2(out, 2);
+    ::execvp(argv[0], argv.data());
+    ::_exit(127);
+  }
+  for (const double begin = now(); now() - begin < 300; std::this_thread::sleep_for(std::chrono::milliseconds(100))) {
+    if (::waitpid(pid_, nullptr, WNOHANG) == pid_) {
+      pid_ = -1;
+      break;
+    }
+    if (Connection(address_of(url_), 5).get("/health").status == 200) return;
+  }
+  if (pid_ > 0) ::kill(pid_, SIGKILL), ::waitpid(pid_, nullptr, 0);
+  fail(Fault::Io, command[0], " did not come up; its output is in ", log);
+}
+
+ServerProcess::~ServerProcess() {
+  if (pid_ <= 0) return;
+  ::kill(pid_, SIGTERM);
+  for (const double begin = now(); now() - begin < 30; std::this_thread::sleep_for(std::chrono::milliseconds(50)))
+    if (::waitpid(pid_, nullptr, WNOHANG) == pid_) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+double resident_mib(pid_t pid) {
+  if (pid <= 0) return 0;
+  std::ifstream statm("/proc/" + std::to_string(pid) + "/statm");
+  double pages = 0;
+  statm >> pages >> pages;
+  return pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
+
+}  // namespace apus::bench

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// --search: micro-batches, recompute and sharding tried together; those that fit, fastest first. The rows of an update
+// stay.
+#include <algorithm>
+#include <cmath>
+
+#include "advise/plan.h"
+#include "base/error.h"
+
+namespace apus {
+
+Plan bare_plan(PlanSpec spec) {
+  Plan plan;
+  plan.spec = std::move(spec);
+  const PlanSpec& s = plan.spec;
+  if (s.inference) {
+    TuningSpec none = s.tuning;
+    plan.tuning.spec = none, plan.tuning.elements = static_cast<double>(s.model.parameters());
+    plan.use = infer_memory(s, plan);
+  } else {
+    plan.tuning = tuning_facts(s.model, s.tuning);
+    plan.use =
+        s.stack == "apus" ? train_memory(s.model, plan.tuning, s.train, s.device) : python_stack_memory(s, plan.tuning);
+  }
+  plan.capacity = s.device.memory;
+  plan.fits = plan.use.peak <= plan.capacity;
+  plan.speed = estimated_speed(s, plan.tuning);
+  return plan;
+}
+
+std::string strategy_name(int zero, int devices) {
+  return devices == 1 ? "one device" : zero == 0 ? "data parallel" : str("zero", zero);
+}
+
+std::vector<Strategy> search_strategies(const PlanSpec& base) {
+  std::vector<Strategy> found;
+  const int64_t update = base.rows * base.train.accumulation;
+  for (int zero = 0; zero <= (base.train.devices > 1 ? 3 : 0); ++zero)
+    for (int64_t rows = 1; rows <= std::min<int64_t>(update, 64); rows *= 2)
+      for (const bool recompute : {false, true}) {
+        PlanSpec s = base;
+        s.rows = rows, s.train.accumulation = std::max<int64_t>(1, (update + rows - 1) / rows);
+        s.train.tokens = static_cast<double>(rows * s.row_tokens * s.row_copies);
+        s.train.zero = zero, s.train.recomputed_layers = recompute ? s.model.layers : 0;
+        const Plan plan = bare_plan(std::move(s));
+        if (!plan.fits) continue;
+        const PlanSpec& p = plan.spec;
+        std::string flags = str("--per_device_train_batch_size ", rows, " --gradient_accumulation_steps ",
+                                p.train.accumulation, " --gradient_checkpointing ", recompute ? "true" : "false");
+        if (zero > 0) flags += str(" --deepspeed zero", zero);
+        found.push_back({rows, p.train.accumulation, recompute, zero, plan.use.peak, plan.speed.tokens_per_second,
+                         plan.speed.bound, flags});
+      }
+  // Speeds within about a percent are one; then the smaller one is better.
+  const auto rank = [](const Strategy& x) {
+    return std::pair(-std::round(std::log(x.tokens_per_second) * 100), x.peak);
+  };
+  std::stable_sort(found.begin(), found.end(), [&](const Strategy& a, const Strategy& b) { return rank(a) < rank(b); });
+  return found;
+}
+
+}  // namespace apus

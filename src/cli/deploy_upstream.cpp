@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/deploy_upstream.h"
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/signals.h"
+#include "serve/child_server.h"
+#include "serve/forwarder.h"
+#include "serve/http_server.h"
+
+namespace apus {
+
+namespace {
+
+using namespace std::chrono_literals;
+constexpr double kStartSeconds = 3600;  // large models are read from slow disks
+
+// {"max_loras": 4, "enforce_eager": true} as --max-loras 4 --enforce-eager; an object or list as JSON.
+void add_arguments(const Json& kwargs, std::vector<std::string>& words) {
+  if (!kwargs.is_object()) return;
+  for (const auto& [key, value] : kwargs.items()) {
+    std::string flag = "--" + key;
+    for (char& c : flag)
+      if (c == '_') c = '-';
+    if (value.is_null() || (value.is_boolean() && !value.get<bool>())) continue;
+    words.push_back(flag);
+    if (!value.is_boolean()) words.push_back(value.is_string() ? value.get<std::string>() : json_text(value));
+  }
+}
+
+void wait_until_ready(const std::string& url, ChildServer& child, const StopFlag& stop) {
+  const Stopwatch watch;
+  log_info("waiting for ", url, "/health");
+  for (;;) {
+    if (answers_health(url)) return log_info("it is ready after ", duration_text(watch.seconds()));
+    stop.throw_if_raised();
+    if (const auto how = child.ended()) fail(Fault::Device, "the server ended before it was ready (", *how, "); what it printed says why");
+    require(watch.seconds() < kStartSeconds, Fault::Device, "the server is not ready after ", duration_text(watch.seconds()));
+    std::this_thread::sleep_for(300ms);
+  }
+}
+
+HttpServerSpec server_spec(const DeployOptions& o) {
+  HttpServerSpec s;
+  s.host = o.host;
+  s.port = static_cast<int>(o.port);
+  s.tls_key = o.ssl_keyfile;
+  s.tls_certificate = o.ssl_certfile;
+  s.body_limit = o.max_body_mb << 20;
+  s.max_connections = o.max_connections;
+  return s;
+}
+
+std::string without_v1(std::string url) {
+  while (!url.empty() && url.back() == '/') url.pop_back();
+  return url.ends_with("/v1") ? url.substr(0, url.size() - 3) : url;
+}
+
+}  // namespace
+
+std::vector<std::string> upstream_command(const DeployOptions& o, const std::string& program, int port) {
+  const bool vllm = o.infer_backend == "vllm";
+  std::vector<std::string> words = {program, "serve"};
+  const auto add = [&](const char* flag, const std::string& value) { words.insert(words.end(), {flag, value}); };
+  vllm ? words.push_back(o.model) : add("--model-path", o.model);
+  add("--host", "127.0.0.1");
+  add("--port", std::to_string(port));
+  add("--served-model-name", o.served_model_name.value_or(o.model));
+  if (o.torch_dtype) add("--dtype", *o.torch_dtype);
+  if (o.max_model_len) add(vllm ? "--max-model-len" : "--context-length", std::to_string(*o.max_model_len));
+  add(vllm ? "--max-num-seqs" : "--max-running-requests", std::to_string(o.max_num_seqs));
+  add(vllm ? "--gpu-memory-utilization" : "--mem-fraction-static", str(o.memory_utilization));
+  if (!o.chat_template.empty()) add("--chat-template", o.chat_template);
+  const auto& tp = vllm ? o.vllm_tensor_parallel_size : o.sglang_tp_size;
+  if (tp) add(vllm ? "--tensor-parallel-size" : "--tp-size", std::to_string(*tp));
+  if (vllm && o.vllm_pipeline_parallel_size) add("--pipeline-parallel-size", std::to_string(*o.vllm_pipeline_parallel_size));
+  if (vllm && o.vllm_data_parallel_size) add("--data-parallel-size", std::to_string(*o.vllm_data_parallel_size));
+  const auto adapters = o.named_adapters();
+  if (!adapters.empty()) {
+    if (vllm) words.push_back("--enable-lora");
+    words.push_back(vllm ? "--lora-modules" : "--lora-paths");
+    for (const auto& [name, dir] : adapters) words.push_back(name + "=" + dir);
+  }
+  add_arguments(vllm ? o.vllm_engine_kwargs : o.sglang_engine_kwargs, words);
+  return words;
+}
+
+int deploy_upstream(const DeployOptions& o) {
+  const StopFlag stop;
+  std::unique_ptr<ChildServer> child;
+  std::string url = without_v1(o.vllm_server_base_url);
+  if (url.empty()) {
+    const int port = free_port();
+    const auto words = upstream_command(o, program_on_path(o.infer_backend)->string(), port);
+    std::string line;
+    for (const auto& w : words) line += " " + w;
+    log_info("starting", line);
+    child = std::make_unique<ChildServer>(words);
+    url = str("http://127.0.0.1:", port);
+    wait_until_ready(url, *child, stop);
+  } else if (!answers_health(url)) {
+    log_warning(url, "/health does not answer with 200 now; requests go there nevertheless");
+  }
+  const auto forwarder = std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, url, o.verbose);
+  HttpServer server(server_spec(o), forwarder);
+  log_info("serving ", url, " at ", o.ssl_keyfile.empty() ? "http" : "https", "://", o.host == "0.0.0.0" ? "127.0.0.1" : o.host, ":", server.port(), "/v1");
+  while (!stop.raised() && !(child && child->ended())) std::this_thread::sleep_for(200ms);
+  if (!stop.raised()) fail(Fault::Device, "the server behind this one has ended (", *child->ended(), "); what it printed says why");
+  forwarder->drain();
+  server.stop_accepting();
+  const Stopwatch watch;
+  while (forwarder->active() > 0 && watch.seconds() < static_cast<double>(o.drain_seconds)) std::this_thread::sleep_for(50ms);
+  server.stop();
+  log_info("stopped");
+  return 0;
+}
+
+}  // namespace apus

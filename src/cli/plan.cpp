@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/nearest.h"
+#include "cli/command.h"
+#include "cli/rehearsal.h"
+#include "models/presets.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kRowTokens = 2048;  // assumed when nothing says how long rows are
+constexpr int kDoesNotFit = 5;        // as Fault::Device: the device is too small
+
+// The config of a folder, a config.json, or a known shape's name, which may carry its maker: Qwen/Qwen2.5-7B-Instruct.
+Json config_of(const std::string& model) {
+  std::error_code code;
+  const fs::path path = fs::is_directory(model, code) ? fs::path(model) / "config.json" : fs::path(model);
+  if (fs::is_regular_file(path, code)) return parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
+  std::string name = fs::path(model).filename().string();
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  for (const char* ending : {"-instruct", "-base", "-chat"})
+    if (name.ends_with(ending)) name = name.substr(0, name.size() - std::string(ending).size());
+  return preset_config(name);
+}
+
+int zero_stage(const PlanOptions& o) {
+  if (o.fsdp) return 3;
+  if (!o.deepspeed) return 0;
+  for (int stage = 0; stage <= 3; ++stage)
+    if (*o.deepspeed == str("zero", stage)) return stage;
+  fail(Fault::Usage, "--deepspeed ", *o.deepspeed, " cannot be planned; possible: zero0, zero1, zero2, zero3");
+}
+
+double element_of(const std::optional<std::string>& wanted, const ModelFacts& model, const DeviceFacts& device,
+                  PlanSpec& spec) {
+  const std::string dtype = wanted.value_or(model.dtype.empty() ? "float32" : model.dtype);
+  if (dtype == "float16" && device.host) spec.assumptions.push_back("float16 is held as bfloat16 on a processor");
+  return dtype == "float32" ? 4 : 2;
+}
+
+TuningSpec tuning_of(const SftOptions& o) {
+  TuningSpec t;
+  t.lora = o.lora(), t.rank = o.lora_rank, t.dropout = o.lora_dropout, t.dora = o.use_dora;
+  t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
+  t.target_modules = o.target_modules, t.modules_to_save = o.modules_to_save,
+  t.target_regex = o.target_regex.value_or("");
+  t.freeze_ratio = o.freeze_parameters_ratio, t.freeze = o.freeze_parameters, t.train = o.trainable_parameters;
+  t.freeze_regex = o.freeze_parameters_regex, t.train_regex = o.trainable_parameters_regex;
+  return t;
+}
+
+int64_t recomputed_layers(const SftOptions& o, const ModelFacts& model) {
+  if (!o.gradient_checkpointing) return 0;
+  const Json& kwargs = o.gradient_checkpointing_kwargs;
+  return kwargs.is_object() && kwargs.contains("layers") ? std::min(model.layers, kwargs["layers"].get<int64_t>())
+                                                         : model.layers;
+}
+
+void row_tokens(const SftOptions& o, PlanSpec& spec) {
+  spec.packed = o.packing;
+  const auto length = o.packing && o.packing_length ? o.packing_length : o.max_length;
+  spec.row_tokens = length.value_or(std::min(kRowTokens, spec.model.positions));
+  if (!length)
+    spec.assumptions.push_back(str("the longest row has ", spec.row_tokens, " tokens; --max_length says otherwise"));
+}
+
+// What alignment adds: a second answer a row, a frozen reference (an adapter is switched off instead), a cache to
+// generate with.
+void add_alignment(const PlanOptions& o, PlanSpec& spec) {
+  const std::string& type = o.rlhf_type;
+  const bool pairs = type == "dpo" || type == "simpo" || type == "orpo" || type == "cpo" || type == "rm";
+  spec.row_copies = pairs ? 2 : 1;
+  spec.train.frozen_copies = !spec.tuning.lora && (type == "dpo" || type == "kto" || type == "grpo") ? 1 : 0;
+  if (type != "grpo") return;
+  spec.row_tokens += o.max_completion_length;
+  spec.train.cache_bytes = static_cast<double>(o.num_generations * spec.rows * spec.row_tokens) *
+                           cache_bytes_per_token(spec.model, spec.element());
+  spec.assumptions.push_back(str("answers of up to ", o.max_completion_length, " tokens, ", o.num_generations,
+                                 " to a prompt, generated on the same devices"));
+}
+
+}  // namespace
+
+PlanSpec training_spec(const SftOptions& o, const Json& config, const DeviceFacts& device, int64_t devices) {
+  PlanSpec spec;
+  spec.title = o.model, spec.command = o.command, spec.device = device;
+  spec.model = model_facts(config), spec.tuning = tuning_of(o);
+  spec.train.element = element_of(o.torch_dtype, spec.model, device, spec);
+  spec.train.devices = static_cast<int>(devices), spec.train.accumulation = o.accumulation(devices);
+  spec.train.recomputed_layers = recomputed_layers(o, spec.model);
+  spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
+  spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
+  const std::string arguments = o.optim_args.value_or("");
+  spec.train.optimizer.momentum =
+      arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
+  spec.rows = o.per_device_train_batch_size;
+  row_tokens(o, spec);
+  spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);
+  return spec;
+}
+
+PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Json& config, const DeviceFacts& device) {
+  PlanSpec spec;
+  spec.title = m.model, spec.command = "infer", spec.device = device, spec.inference = true;
+  spec.model = model_facts(config);
+  spec.train.element = element_of(m.torch_dtype, spec.model, device, spec);
+  spec.infer = {.context = m.max_model_len.value_or(spec.model.positions),
+                .sequences = e.max_num_seqs,
+                .step_tokens = e.max_batched_tokens,
+                .memory_share = e.memory_utilization,
+                .cache_bytes = e.kv_cache_gb.value_or(0) * 1024 * 1024 * 1024};
+  return spec;
+}
+
+PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& config, const DeviceFacts& device) {
+  PlanSpec spec = inference_spec(m, EngineOptions(), config, device);
+  spec.command = "score";
+  spec.infer = {.context = step_tokens, .sequences = 1, .step_tokens = step_tokens, .cached = false};
+  return spec;
+}
+
+PlanSpec plan_spec(const PlanOptions& o) {
+  const DeviceFacts device = device_facts(o.device);
+  const Json config = config_of(o.preset.empty() ? o.model : o.preset);
+  PlanSpec spec = o.of == "score"                       ? scoring_spec(o, o.max_batched_tokens, config, device)
+                  : o.of == "infer" || o.of == "deploy" ? inference_spec(o, o, config, device)
+                                                        : training_spec(o, config, device, o.devices);
+  spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
+  if (spec.inference) return spec;
+  spec.train.zero = zero_stage(o);
+  if (o.of == "rlhf") add_alignment(o, spec), spec.command = "rlhf " + o.rlhf_type;
+  spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens * spec.row_copies);
+  return spec;
+}
+
+void PlanOptions::fields(OptionTable& v) {
+  v.group("Plan");
+  v("command", of, "what is planned: its flags count").choices({"sft", "pt", "rlhf", "infer", "deploy", "score"});
+  v("preset", preset, "a known shape in place of --model: " + join(preset_names()));
+  v("devices", devices, "how many; data are split over them").at_least(1).at_most(65536);
+  v("search", search, "list micro-batches, recompute and sharding that fit, fastest first");
+  v("json", as_json, "for machines");
+  v("stack", stack, "ms-swift: the same run under PyTorch, transformers, peft and DeepSpeed")
+      .choices({"apus", "ms-swift"});
+  v("rlhf_type", rlhf_type, "with --command rlhf").choices({"grpo", "dpo", "kto", "orpo", "simpo", "cpo", "rm"});
+  v("num_generations", num_generations, "grpo: answers to a prompt").at_least(1);
+  v("max_completion_length", max_completion_length, "grpo: longest answer in tokens").at_least(1);
+  SftOptions::fields(v);
+  EngineOptions::fields(v);
+  for (const char* name : {"deepspeed", "fsdp"}) v.at(name).no_effect.clear(), v.at(name).refusal.clear();
+  v.at("deepspeed").target = &deepspeed;
+  v.at("deepspeed").help =
+      "what the devices share: zero1 the optimizer's state, zero2 gradients too, zero3 weights too";
+  v.at("fsdp").target = &fsdp, v.at("fsdp").help = "counts as zero3";
+  v.at("model").help = "folder with a config.json, the file itself, or the name of a known shape (qwen2.5-7b)";
+  v.at("device").help = "910B3, A100-80G, H200, ... (see docs/plan.md); auto or cpu: this machine's processor";
+}
+
+void PlanOptions::resolve(OptionTable& v) { TemplateOptions::resolve(v); }
+
+void PlanOptions::check() const {
+  require(model.empty() != preset.empty(), Fault::Usage,
+          "give either --model (a folder, or a known shape's name) or --preset NAME");
+  TunerOptions::check();
+  require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
+          "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");
+  require(!search || !(of == "infer" || of == "deploy" || of == "score"), Fault::Usage,
+          "--search tries micro-batches, recompute and sharding, which are of training");
+  zero_stage(*this);
+}
+
+void PlanOptions::rehearse(Rehearsal& r) const { r.plan(plan_spec(*this)); }
+
+namespace {
+
+int run(const PlanOptions& o) {
+  const PlanSpec spec = plan_spec(o);
+  if (o.search) {
+    const auto all = search_strategies(spec);
+    const std::string text = o.as_json ? json_text(strategies_json(all), 2) + "\n" : strategies_text(all, spec);
+    std::fputs(text.c_str(), stdout);
+    return all.empty() ? kDoesNotFit : 0;
+  }
+  const Plan plan = make_plan(spec);
+  std::fputs((o.as_json ? json_text(plan_json(plan), 2) + "\n" : plan_text(plan)).c_str(), stdout);
+  return plan.fits ? 0 : kDoesNotFit;
+}
+
+const RegisterCommand<PlanOptions> command(
+    {.name = "plan",
+     .group = "Machine",
+     .summary = "memory and speed of a run before it starts; exit code 0: it fits, 5: it does not",
+     .examples = {"plan --model qwen2.5-7b --tuner_type lora --device 910B3 --max_length 2048",
+                  "plan --preset qwen2.5-32b --tuner_type full --device 910B3 --devices 8 --deepspeed zero3",
+                  "plan --model DIR --command infer --device A100-40G --max_model_len 8192",
+                  "plan --model qwen3-8b --tuner_type full --device H200 --devices 8 --search"}},
+    run);
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/rehearsal.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/lines.h"
+#include "base/nearest.h"
+#include "checkpoint/adapter_config.h"
+#include "tensor/safetensors_header.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kRowsRead = 100;  // of each file
+
+std::vector<fs::path> weight_files(const fs::path& dir) {
+  const fs::path index = dir / "model.safetensors.index.json";
+  std::set<fs::path> files;
+  if (fs::exists(index)) {
+    const Json all = parse_json(read_file(index, 256 << 20), index.string(), Fault::Model);
+    require(all.contains("weight_map") && all["weight_map"].is_object(), Fault::Model, index.string(),
+            " holds no weight_map");
+    for (const auto& [name, file] : all["weight_map"].items())
+      if (file.is_string()) files.insert(dir / file.get<std::string>());
+  } else {
+    for (const auto& entry : fs::directory_iterator(dir))
+      if (entry.path().extension() == ".safetensors") files.insert(entry.path());
+  }
+  require(!files.empty(), Fault::Model, dir.string(), " holds no *.safetensors");
+  return {files.begin(), files.end()};
+}
+
+std::string shape_text(const std::vector<int64_t>& shape) {
+  std::vector<std::string> parts;
+  for (const int64_t d : shape) parts.push_back(std::to_string(d));
+  return "[" + join(parts) + "]";
+}
+
+// What of the model's plain tensors is missing or of another shape; stacked experts lie in pieces and are counted only.
+void compare(const ModelFacts& model, const std::map<std::string, std::vector<int64_t>>& on_disk,
+             const std::string& dir) {
+  std::vector<std::string> wrong;
+  for (const ParamFacts& p : model.params) {
+    if (p.shape.size() == 3) continue;
+    auto found = on_disk.find(p.name);
+    if (found == on_disk.end() && p.name.starts_with("model."))
+      found = on_disk.find(p.name.substr(6));  // a bare backbone
+    if (found == on_disk.end())
+      wrong.push_back(p.name + " is missing");
+    else if (found->second != p.shape)
+      wrong.push_back(str(p.name, " is ", shape_text(found->second), ", config.json says ", shape_text(p.shape)));
+  }
+  const size_t count = wrong.size();
+  if (count > 8) wrong.resize(8), wrong.push_back("...");
+  require(count == 0, Fault::Model, dir, ": the weights do not fit config.json, ", count,
+          " tensors: ", join(wrong, "; "));
+}
+
+fs::path existing_parent(fs::path path) {
+  std::error_code code;
+  path = fs::absolute(path);
+  while (!fs::exists(path, code) && path.has_relative_path()) path = path.parent_path();
+  return path;
+}
+
+}  // namespace
+
+void Rehearsal::right(const std::string& what, const std::string& found) {
+  std::printf("ok  %-14s %s\n", what.c_str(), found.c_str());
+}
+
+Json Rehearsal::model(const std::string& dir) {
+  const fs::path path = fs::path(dir) / "config.json";
+  require(fs::exists(path), Fault::Model, dir, " holds no config.json: it is no HuggingFace checkpoint");
+  Json config = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
+  const ModelFacts facts = model_facts(config);
+  std::map<std::string, std::vector<int64_t>> on_disk;
+  int64_t bytes = 0;
+  const auto files = weight_files(dir);
+  for (const fs::path& file : files) {
+    const MappedFile mapped(file);
+    const auto header = parse_safetensors_header(mapped.data(), mapped.size(), file.string());
+    for (const auto& [name, entry] : header.tensors) on_disk[name] = entry.shape;
+    bytes += mapped.size();
+  }
+  compare(facts, on_disk, dir);
+  right("model", str(dir, ": ", facts.type, ", ", facts.parameters() / 1000000, " M parameters, ", bytes_text(bytes),
+                     " in ", files.size(), files.size() == 1 ? " file" : " files"));
+  return config;
+}
+
+void Rehearsal::adapters(const std::vector<std::string>& dirs) {
+  for (const std::string& dir : dirs) {
+    const LoraConfig config = read_adapter_config(dir);
+    for (const fs::path& file : weight_files(dir)) {
+      const MappedFile mapped(file);
+      parse_safetensors_header(mapped.data(), mapped.size(), file.string());
+    }
+    right("adapter", str(dir, ": rank ", config.r, " on ", join(config.target_modules)));
+  }
+}
+
+void Rehearsal::tokenizer(const std::string& dir) {
+  const auto tokenizer = Tokenizer::load(dir);
+  right("tokenizer", str(tokenizer->vocab_size(), " tokens"));
+}
+
+void Rehearsal::chat_template(const std::string& given, const std::string& dir) {
+  if (!given.empty())
+    ChatTemplate::from_text(given, "--chat_template", dir);
+  else
+    ChatTemplate::load(dir);
+  right("chat template", given.empty() ? "of the checkpoint" : "--chat_template");
+}
+
+void Rehearsal::json_rows(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    if (file == "-") {
+      right("rows", "standard input: read when the run begins");
+      continue;
+    }
+    LineReader reader(file);
+    int64_t rows = 0;
+    for (std::string line; rows < kRowsRead && reader.next(line);) {
+      if (line.find_first_not_of(" \t") == std::string::npos) continue;
+      const std::string where = str(file, ", line ", reader.number());
+      require(parse_json(line, where).is_object(), Fault::Data, where, ": a row is a JSON object");
+      ++rows;
+    }
+    require(rows > 0, Fault::Data, file, " holds no row");
+    right("rows", str(file, ": ", rows == kRowsRead ? str("the first ", rows) : str(rows), " read"));
+  }
+}
+
+void Rehearsal::output(const fs::path& path, int64_t bytes) {
+  const fs::path parent = existing_parent(path);
+  require(fs::is_directory(parent) || fs::equivalent(parent, fs::absolute(path)), Fault::Io, path.string(), ": ",
+          parent.string(), " is no folder");
+  require(::access(parent.c_str(), W_OK) == 0, Fault::Io, parent.string(), " cannot be written");
+  std::error_code code;
+  const auto space = fs::space(parent, code);
+  require(code || static_cast<int64_t>(space.available) > bytes, Fault::Io, parent.string(), " has ",
+          bytes_text(static_cast<int64_t>(space.available)), " free, ", bytes_text(bytes), " will be written");
+  right("output", str(path.string(), bytes > 0 ? ": about " + bytes_text(bytes) : "",
+                      code ? "" : str(", ", bytes_text(static_cast<int64_t>(space.available)), " free")));
+}
+
+void Rehearsal::plan(const PlanSpec& spec) {
+  const Plan plan = make_plan(spec);
+  std::printf("\n%s", plan_text(plan).c_str());
+  fits_ = plan.fits;
+}
+
+int Rehearsal::finish() {
+  std::printf("\n%s\n", fits_ ? str("The options of ", command_, " are right; nothing was loaded or written.").c_str()
+                              : "The options are right, but the run does not fit.");
+  return fits_ ? 0 : exit_code(Fault::Device);
+}
+
+}  // namespace apus

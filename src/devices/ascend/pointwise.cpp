@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rotary embedding and swiglu by the vendor's operators; linear layers grouped so that swiglu finds its inputs side by side.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linear.h>
+
+#include "devices/ascend/ops.h"
+#include "devices/vendor_op.h"
+#include "ops/op.h"
+
+namespace apus::ascend {
+
+namespace {
+
+using Pair = std::tuple<at::Tensor, at::Tensor>;
+
+// x [T, heads, H] as the operator's layout BSND with one sequence; it turns whole heads only, so a head's unrotated rest is
+// cut off and put back.
+at::Tensor turned(const at::Tensor& x_TNH, const at::Tensor& cos_1T1H, const at::Tensor& sin_1T1H) {
+  static const VendorOp op("npu::npu_rotary_mul");
+  const int64_t turning = cos_1T1H.size(-1), rest = x_TNH.size(-1) - turning;
+  const at::Tensor x = rest > 0 ? x_TNH.narrow(-1, 0, turning).contiguous() : x_TNH;
+  const at::Tensor y = tensor(op({x.unsqueeze(0), cos_1T1H, sin_1T1H})[0]).squeeze(0);
+  return rest > 0 ? at::cat({y, x_TNH.narrow(-1, turning, rest)}, -1) : y;
+}
+
+Pair rope(const at::Tensor& q, const at::Tensor& k, const at::Tensor& cos, const at::Tensor& sin, bool inverse) {
+  const auto whole = [&](const at::Tensor& t) { return at::cat({t, t}, -1).to(q.scalar_type()).view({1, t.size(0), 1, 2 * t.size(1)}); };
+  const at::Tensor c = whole(cos), s = whole(inverse ? -sin : sin);
+  return {turned(q, c, s), turned(k, c, s)};
+}
+
+// [gate | up] along the last dimension: as it lies when both are halves of one product, else copied together.
+at::Tensor joined(const at::Tensor& gate, const at::Tensor& up) {
+  const bool side_by_side = gate.dim() == 2 && gate.strides() == up.strides() && gate.stride(1) == 1 && gate.storage().data_ptr().get() == up.storage().data_ptr().get() &&
+                            gate.storage_offset() + gate.size(1) == up.storage_offset() && gate.stride(0) >= 2 * gate.size(1);
+  if (!side_by_side) return at::cat({gate, up}, -1);
+  return gate.as_strided({gate.size(0), 2 * gate.size(1)}, gate.strides(), gate.storage_offset());
+}
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  static const VendorOp op("npu::npu_swiglu");
+  return tensor(op({joined(gate, up), -1})[0]);
+}
+
+Pair swiglu_backward(const at::Tensor& grad, const at::Tensor& gate, const at::Tensor& up) {
+  static const VendorOp op("npu::npu_swiglu_backward");
+  const at::Tensor both = tensor(op({grad, joined(gate, up), -1})[0]);
+  const int64_t f = gate.size(-1);
+  return {both.narrow(-1, 0, f), both.narrow(-1, f, f)};
+}
+
+// A packed weight is the weight itself: what is gained is that neighbouring layers (q, k, v; gate, up) become one product.
+at::Tensor pack_linear(const at::Tensor& weight) { return weight.detach(); }
+
+at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const OptionalTensor& bias, int64_t) { return at::linear(x, packed, bias); }
+
+}  // namespace
+
+std::vector<NativeOp> pointwise_ops() {
+  return {native<rope>("rope", {"npu::npu_rotary_mul"}), native<swiglu>("swiglu", {"npu::npu_swiglu"}),
+          native<swiglu_backward>("swiglu_backward", {"npu::npu_swiglu_backward"}), native<pack_linear>("pack_linear", {}),
+          native<packed_linear>("packed_linear", {})};
+}
+
+}  // namespace apus::ascend

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// `apus devices --ops`: for each fused operator and each device kind that can be used here, whether the device has its own
+// kernel or runs the reference.
+#include "cli/devices.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/json.h"
+#include "device/device.h"
+#include "run/runner.h"
+
+namespace apus {
+
+namespace {
+// Ours, without the namespace, and without the gradients, which follow their operator.
+std::vector<std::string> operators() {
+  std::set<std::string> names;
+  for (const auto& op : c10::Dispatcher::singleton().getAllOpNames())
+    if (op.name.rfind("apus::", 0) == 0) names.insert(op.name.substr(6));
+  return {names.begin(), names.end()};
+}
+
+// "reference", "native", or the vendor's operator behind it.
+std::string served(const std::string& op, const DeviceKind& kind) {
+  const auto handle = c10::Dispatcher::singleton().findSchema({"apus::" + op, ""});
+  const c10::DispatchKey key = c10::computeDispatchKey(c10::nullopt, c10::nullopt, c10::Device(kind.type()));
+  if (!handle || !handle->hasKernelForDispatchKey(key)) return "reference";
+  const std::string vendor = kind.native_op(op);
+  return vendor.empty() ? "native" : vendor;
+}
+
+int run_devices(const DevicesOptions& options) {
+  std::vector<DeviceKind*> kinds;
+  Json unusable = Json::object(), table = Json::object();
+  for (DeviceKind* kind : device_kinds()) {
+    std::string why_not;
+    if (!kind->available(&why_not)) {
+      unusable[kind->name()] = why_not;
+      continue;
+    }
+    open_device(kind->name());  // some register their kernels when they are opened
+    kinds.push_back(kind);
+  }
+  for (const auto& op : operators())
+    for (const DeviceKind* kind : kinds) table[op][kind->name()] = served(op, *kind);
+  if (options.json) {
+    std::printf("%s\n", json_text({{"operators", table}, {"not_usable", unusable}}, 2).c_str());
+    return 0;
+  }
+  std::printf("  %-28s", "operator");
+  for (const DeviceKind* kind : kinds) std::printf("%-36s", kind->name());
+  std::printf("\n");
+  for (const auto& [op, row] : table.items()) {
+    std::printf("  %-28s", op.c_str());
+    for (const DeviceKind* kind : kinds) std::printf("%-36s", row.at(kind->name()).get<std::string>().c_str());
+    std::printf("\n");
+  }
+  for (const auto& [name, why] : unusable.items()) std::printf("\n  %s is not usable: %s\n", name.c_str(), why.get<std::string>().c_str());
+  std::printf("\n  native, or a vendor's operator: a kernel of the device's own; reference: plain tensor operators, right on every device\n");
+  return 0;
+}
+
+const RegisterRunner<DevicesOptions> devices("devices", run_devices);
+
+}  // namespace
+}  // namespace apus

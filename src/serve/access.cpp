@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/access.h"
+
+#include <openssl/crypto.h>
+#include <openssl/sha.h>
+
+#include <nlohmann/json.hpp>
+
+namespace apus {
+
+namespace {
+
+bool same_key(const std::string& a, const std::string& b) {
+  unsigned char digest_a[SHA256_DIGEST_LENGTH], digest_b[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(a.data()), a.size(), digest_a);
+  SHA256(reinterpret_cast<const unsigned char*>(b.data()), b.size(), digest_b);
+  return CRYPTO_memcmp(digest_a, digest_b, sizeof digest_a) == 0;  // takes the same time wherever they differ
+}
+
+std::string presented_key(const HttpCall& call) {
+  const std::string header = call.header("authorization");
+  if (header.size() > 7 && (header.starts_with("Bearer ") || header.starts_with("bearer "))) return header.substr(7);
+  return call.header("x-api-key");  // Anthropic's clients
+}
+
+bool anthropic(const HttpCall& call) { return call.path.starts_with("/v1/messages"); }
+
+}  // namespace
+
+void Access::check_key(const HttpCall& call) const {
+  if (api_key.empty()) return;
+  const std::string key = presented_key(call);
+  if (key.empty()) throw ApiError(401, "This server wants an API key: send it as \"Authorization: Bearer KEY\".", "", "invalid_api_key");
+  if (!same_key(key, api_key)) throw ApiError(401, "The API key is not the one this server was started with.", "", "invalid_api_key");
+}
+
+HttpAnswer error_answer(const HttpCall& call, const ApiError& error) {
+  Json body = anthropic(call) ? anthropic_error(error) : openai_error(error);
+  if (anthropic(call)) body["request_id"] = call.id;
+  HttpAnswer answer{.status = error.status, .body = json_text(body)};
+  if (error.status == 401) answer.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (error.retry_after > 0) answer.headers.emplace_back("Retry-After", std::to_string(error.retry_after));
+  return answer;
+}
+
+void Access::allow_origin(const HttpCall& call, HttpAnswer& answer) const {
+  const std::string origin = call.header("origin");
+  if (origin.empty()) return;
+  for (const auto& allowed : allowed_origins) {
+    if (allowed != "*" && allowed != origin) continue;
+    answer.headers.emplace_back("Access-Control-Allow-Origin", allowed);
+    if (allowed != "*") answer.headers.emplace_back("Vary", "Origin");
+    return;
+  }
+}
+
+std::optional<HttpAnswer> Access::preflight(const HttpCall& call) const {
+  if (call.method != "OPTIONS" || allowed_origins.empty()) return std::nullopt;
+  return HttpAnswer{.status = 204,
+                    .headers = {{"Access-Control-Allow-Methods", "GET, POST"},
+                                {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version"},
+                                {"Access-Control-Max-Age", "600"}}};
+}
+
+}  // namespace apus

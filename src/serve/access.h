@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may ask: API keys, and web pages of other origins. Shared by the API and by what passes requests on.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "serve/api_error.h"
+#include "serve/http.h"
+
+namespace apus {
+
+struct Access {
+  std::string api_key;                       // empty: everybody may ask
+  std::vector<std::string> allowed_origins;  // of browsers' pages; "*": all; empty: none (CORS off)
+
+  void check_key(const HttpCall& call) const;  // ApiError 401; takes the same time wherever keys differ
+  void allow_origin(const HttpCall& call, HttpAnswer& answer) const;
+  std::optional<HttpAnswer> preflight(const HttpCall& call) const;  // a browser's question before the question
+};
+
+HttpAnswer error_answer(const HttpCall& call, const ApiError& error);  // in the form of the API that the path belongs to
+
+}  // namespace apus

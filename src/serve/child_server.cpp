@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/child_server.h"
+
+#include <netinet/in.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+#include <thread>
+
+#include "base/error.h"
+
+extern char** environ;
+
+namespace apus {
+
+std::optional<std::filesystem::path> program_on_path(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto file = std::filesystem::path(folder.empty() ? "." : folder) / name;
+    std::error_code code;
+    if (std::filesystem::is_regular_file(file, code) && ::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return std::nullopt;
+}
+
+ChildServer::ChildServer(const std::vector<std::string>& words) {
+  std::vector<char*> argv;
+  for (const auto& w : words) argv.push_back(const_cast<char*>(w.c_str()));
+  argv.push_back(nullptr);
+  posix_spawnattr_t how;
+  posix_spawnattr_init(&how);
+  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);  // so that its own children end with it, and Ctrl-C does not reach it first
+  const int error = ::posix_spawnp(&process_, argv[0], nullptr, &how, argv.data(), environ);
+  posix_spawnattr_destroy(&how);
+  require(error == 0, Fault::Io, words.front(), " cannot be started: ", std::generic_category().message(error));
+}
+
+ChildServer::~ChildServer() {
+  using namespace std::chrono_literals;
+  if (ended()) return;
+  ::kill(-process_, SIGTERM);
+  for (int i = 0; i < 100 && !ended(); ++i) std::this_thread::sleep_for(100ms);
+  if (ended()) return;
+  ::kill(-process_, SIGKILL);
+  ::waitpid(process_, nullptr, 0);
+}
+
+std::optional<std::string> ChildServer::ended() {
+  int status = 0;
+  if (how_ || ::waitpid(process_, &status, WNOHANG) != process_) return how_;
+  how_ = WIFEXITED(status) ? str("exit code ", WEXITSTATUS(status)) : str("signal ", WTERMSIG(status));
+  return how_;
+}
+
+int free_port() {
+  const int s = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  const bool ok = s >= 0 && ::bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 && ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  if (s >= 0) ::close(s);
+  require(ok, Fault::Io, "no free port at 127.0.0.1");
+  return ntohs(address.sin_port);
+}
+
+}  // namespace apus

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Another program's server as a child process: found on PATH, started, watched, ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace apus {
+
+std::optional<std::filesystem::path> program_on_path(const std::string& name);
+
+class ChildServer {
+ public:
+  explicit ChildServer(const std::vector<std::string>& words);  // the program and its arguments; Fault::Io when it cannot start
+  ~ChildServer();  // SIGTERM to it and its children, SIGKILL after ten seconds
+  ChildServer(const ChildServer&) = delete;
+  ChildServer& operator=(const ChildServer&) = delete;
+  std::optional<std::string> ended();  // how, once it has
+
+ private:
+  pid_t process_ = -1;
+  std::optional<std::string> how_;
+};
+
+int free_port();  // of 127.0.0.1, free at this moment
+
+}  // namespace apus

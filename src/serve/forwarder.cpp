@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/forwarder.h"
+
+#include <curl/curl.h>
+
+#include <list>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace apus {
+
+namespace {
+
+// One request on its way. Touched by the transfers' thread only, but for `gone`.
+struct Transfer {
+  std::shared_ptr<const HttpCall> call;
+  std::shared_ptr<Responder> reply;
+  std::shared_ptr<std::atomic<bool>> gone = std::make_shared<std::atomic<bool>>(false);
+  CURL* curl = nullptr;
+  curl_slist* headers = nullptr;
+  HttpAnswer head;
+  bool begun = false;
+  int64_t bytes = 0;
+  const Stopwatch watch;
+
+  ~Transfer() {
+    curl_slist_free_all(headers);
+    if (curl) curl_easy_cleanup(curl);
+  }
+  void begin() {
+    if (std::exchange(begun, true)) return;
+    take_status();
+    reply->begin(head);
+  }
+  void take_status() {
+    long status = 0;
+    curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    head.status = static_cast<int>(status);
+  }
+};
+
+size_t on_header(char* data, size_t size, size_t count, void* user) {
+  auto& t = *static_cast<Transfer*>(user);
+  const std::string line(data, size * count);
+  const size_t colon = line.find(':');
+  if (colon == std::string::npos) return size * count;
+  std::string name = line.substr(0, colon), value = line.substr(std::min(line.find_first_not_of(' ', colon + 1), line.size()));
+  while (!value.empty() && (value.back() == '\r' || value.back() == '\n')) value.pop_back();
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (name == "content-type") t.head.content_type = value;
+  if (name == "retry-after") t.head.headers.emplace_back("Retry-After", value);
+  return size * count;
+}
+
+size_t on_body(char* data, size_t size, size_t count, void* user) {
+  auto& t = *static_cast<Transfer*>(user);
+  if (*t.gone) return 0;
+  t.begin();
+  t.bytes += static_cast<int64_t>(size * count);
+  t.reply->write(std::string(data, size * count));
+  return size * count;
+}
+
+}  // namespace
+
+bool answers_health(const std::string& base_url) {
+  CURL* curl = curl_easy_init();
+  curl_easy_setopt(curl, CURLOPT_URL, (base_url + "/health").c_str());
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl, CURLOPT_PROXY, "");
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT, 10L);
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, +[](char*, size_t size, size_t count, void*) { return size * count; });
+  long status = 0;
+  if (curl_easy_perform(curl) == CURLE_OK) curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_cleanup(curl);
+  return status == 200;
+}
+
+// All transfers on one thread, by libcurl's multi interface.
+struct Forwarder::Transfers {
+  const std::string base_url;
+  const bool keeps_key;  // the client's key is the other server's business
+  const bool verbose;
+  CURLM* const multi = curl_multi_init();
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Transfer>> arrived;
+  std::list<std::unique_ptr<Transfer>> running;
+  std::atomic<int64_t> active{0};
+  std::atomic<bool> stopping{false};
+  std::thread thread;
+
+  Transfers(std::string url, bool key, bool verbose) : base_url(std::move(url)), keeps_key(key), verbose(verbose), thread([this] { run(); }) {}
+  ~Transfers() {
+    stopping = true;
+    curl_multi_wakeup(multi);
+    thread.join();
+    for (auto& t : running) curl_multi_remove_handle(multi, t->curl);
+    running.clear();
+    curl_multi_cleanup(multi);
+  }
+
+  void run() {
+    while (!stopping) {
+      std::vector<std::unique_ptr<Transfer>> fresh;
+      {
+        const std::lock_guard lock(mutex);
+        fresh.swap(arrived);
+      }
+      for (auto& t : fresh) start(std::move(t));
+      int still = 0;
+      curl_multi_perform(multi, &still);
+      int left = 0;
+      while (const CURLMsg* message = curl_multi_info_read(multi, &left))
+        if (message->msg == CURLMSG_DONE) finish(message->easy_handle, message->data.result);
+      running.remove_if([this](const std::unique_ptr<Transfer>& t) {
+        if (!*t->gone) return false;
+        over(*t, 499);
+        return true;
+      });
+      curl_multi_poll(multi, nullptr, 0, 1000, nullptr);
+    }
+  }
+  void start(std::unique_ptr<Transfer> t) {
+    t->curl = curl_easy_init();
+    curl_easy_setopt(t->curl, CURLOPT_URL, (base_url + t->call->target).c_str());
+    curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(t->curl, CURLOPT_PROXY, "");
+    curl_easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT, 10L);
+    if (t->call->method == "POST") {
+      curl_easy_setopt(t->curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(t->call->body.size()));
+      curl_easy_setopt(t->curl, CURLOPT_POSTFIELDS, t->call->body.c_str());
+    } else if (t->call->method == "HEAD") {
+      curl_easy_setopt(t->curl, CURLOPT_NOBODY, 1L);
+    }
+    const auto add = [&](const std::string& line) { t->headers = curl_slist_append(t->headers, line.c_str()); };
+    for (const char* name : {"content-type", "accept", "anthropic-version"})
+      if (const std::string value = t->call->header(name); !value.empty()) add(std::string(name) + ": " + value);
+    if (keeps_key)
+      for (const char* name : {"authorization", "x-api-key"})
+        if (const std::string value = t->call->header(name); !value.empty()) add(std::string(name) + ": " + value);
+    add("X-Request-Id: " + t->call->id);
+    add("Expect:");
+    curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, t->headers);
+    curl_easy_setopt(t->curl, CURLOPT_HEADERFUNCTION, on_header);
+    curl_easy_setopt(t->curl, CURLOPT_HEADERDATA, t.get());
+    curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, on_body);
+    curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t.get());
+    curl_multi_add_handle(multi, t->curl);
+    running.push_back(std::move(t));
+  }
+  void finish(CURL* curl, CURLcode result) {
+    running.remove_if([&](const std::unique_ptr<Transfer>& t) {
+      if (t->curl != curl) return false;
+      if (result != CURLE_OK && !t->begun) {
+        t->reply->send(error_answer(*t->call, ApiError(502, str("The server behind this one does not answer: ", curl_easy_strerror(result)))));
+        over(*t, 502);
+        return true;
+      }
+      if (t->call->method == "HEAD") {
+        t->take_status();
+        t->reply->send(t->head);
+        over(*t, t->head.status);
+        return true;
+      }
+      t->begin();
+      if (result == CURLE_OK) t->reply->end();  // else dropping the reply cuts the connection: the client sees that it is not all
+      over(*t, t->head.status);
+      return true;
+    });
+  }
+  void over(Transfer& t, int status) {
+    curl_multi_remove_handle(multi, t.curl);
+    --active;
+    if (verbose) log_info(t.call->peer, " ", t.call->method, " ", t.call->path, " ", status, " ", t.bytes, " bytes ", duration_text(t.watch.seconds()), " id=", t.call->id);
+  }
+};
+
+Forwarder::Forwarder(Access access, std::string base_url, bool verbose)
+    : access_(std::move(access)), verbose_(verbose), transfers_(std::make_unique<Transfers>(std::move(base_url), access_.api_key.empty(), verbose)) {}
+
+Forwarder::~Forwarder() = default;
+
+int64_t Forwarder::active() const { return transfers_->active; }
+
+std::optional<HttpAnswer> Forwarder::admit(const HttpCall& call) {
+  try {
+    if (auto answer = access_.preflight(call)) {
+      access_.allow_origin(call, *answer);
+      return answer;
+    }
+    if (call.path != "/health" && call.path != "/ping") access_.check_key(call);
+    if (call.method != "GET" && call.method != "POST" && call.method != "HEAD") throw ApiError(405, str(call.method.substr(0, 16), " is not possible here"));
+    if (draining_) throw ApiError(503, "The server is stopping; it takes no new requests.");
+    return std::nullopt;
+  } catch (const ApiError& e) {
+    return error_answer(call, e);
+  }
+}
+
+HttpAnswer Forwarder::broken(const HttpCall& call, int status, const std::string& why) { return error_answer(call, ApiError(status, why)); }
+
+void Forwarder::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) {
+  auto t = std::make_unique<Transfer>();
+  t->call = std::move(call);
+  t->reply = std::move(reply);
+  t->head.content_type = "application/octet-stream";  // unless the other server says what it is
+  access_.allow_origin(*t->call, t->head);
+  t->reply->on_gone([gone = t->gone, multi = transfers_->multi] {
+    *gone = true;
+    curl_multi_wakeup(multi);
+  });
+  ++transfers_->active;
+  {
+    const std::lock_guard lock(transfers_->mutex);
+    transfers_->arrived.push_back(std::move(t));
+  }
+  curl_multi_wakeup(transfers_->multi);
+}
+
+}  // namespace apus

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus plan against the programs it plans: the parameters of every known shape, and the memory that runs really took.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "advise/model_facts.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "models/model.h"
+#include "models/presets.h"
+#include "tests/paths.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+TEST(PlanFacts, AreTheModelsOwnParameters) {
+  for (const std::string& name : preset_names()) {
+    const Json config = preset_config(name);
+    const ModelFacts facts = model_facts(config);
+    const auto model = make_model(config);
+    std::vector<std::pair<std::string, std::vector<int64_t>>> real, planned;
+    model->visit([&](const std::string& parameter, Param& p) {
+      if (p.tied.empty()) real.emplace_back(parameter, p.full);
+    });
+    for (const ParamFacts& p : facts.params) planned.emplace_back(p.name, p.shape);
+    EXPECT_EQ(real, planned) << name;
+  }
+}
+
+using Words = std::vector<std::string>;
+
+struct Ran {
+  int exit = -1;
+  double peak = 0;  // bytes resident, of its whole life
+};
+
+// Runs the program and watches its peak, which only grows.
+Ran run_program(Words words, const fs::path& output) {
+  words.insert(words.begin(), (test::binary_dir() / "apus").string());
+  const pid_t child = fork();
+  if (child == 0) {
+    const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    ::dup2(file, 1), ::dup2(file, 2);
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  Ran ran;
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    std::ifstream in(str("/proc/", child, "/status"));
+    std::string program, peak;
+    for (std::string line; std::getline(in, line);) {
+      if (line.rfind("Name:", 0) == 0) program = line;
+      if (line.rfind("VmHWM:", 0) == 0) peak = line.substr(6);
+    }
+    if (program.find("apus") != std::string::npos && !peak.empty()) ran.peak = std::stod(peak) * 1024;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ran.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ran;
+}
+
+struct Case {
+  const char *name, *dtype;
+  Words flags;
+};
+std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
+
+class PlannedMemory : public ::testing::TestWithParam<Case> {
+ protected:
+  static void SetUpTestSuite() {
+    dir() = fs::temp_directory_path() / str("apus-plan-", ::getpid());
+    fs::create_directories(dir());
+    write_file_atomic(dir() / "config.json", Json{{"model_type", "qwen2"},
+                                                  {"architectures", {"Qwen2ForCausalLM"}},
+                                                  {"hidden_size", 512},
+                                                  {"num_hidden_layers", 6},
+                                                  {"num_attention_heads", 8},
+                                                  {"num_key_value_heads", 4},
+                                                  {"intermediate_size", 1408},
+                                                  {"vocab_size", 8192},
+                                                  {"tie_word_embeddings", true},
+                                                  {"max_position_embeddings", 2048}}
+                                                 .dump());
+    std::ofstream rows(dir() / "rows.jsonl");
+    std::string answer;
+    for (int i = 0; i < 500; ++i) answer += str("river ", i, " ");
+    for (int i = 0; i < 8; ++i)
+      rows << Json{{"messages",
+                    {{{"role", "user"}, {"content", "Count."}}, {{"role", "assistant"}, {"content", answer}}}}}
+           << "\n";
+  }
+  static void TearDownTestSuite() { fs::remove_all(dir()); }
+  static fs::path& dir() {
+    static fs::path path;
+    return path;
+  }
+  static std::string model(const std::string& dtype) {
+    const fs::path path = dir() / dtype;
+    if (!fs::exists(path / "config.json")) {
+      const Ran made =
+          run_program({"init", "--config", dir().string(), "--torch_dtype", dtype, "--output_dir", path.string()},
+                      dir() / "init.log");
+      require(made.exit == 0, Fault::Bug, read_file(dir() / "init.log"));
+    }
+    return path.string();
+  }
+};
+
+TEST_P(PlannedMemory, IsWhatTheRunTakes) {
+  Words flags = {"--model", model(GetParam().dtype), "--device", "cpu", "--truncation_strategy", "right"};
+  flags.insert(flags.end(), GetParam().flags.begin(), GetParam().flags.end());
+  const auto with = [&](Words front, const Words& back) {
+    front.insert(front.end(), flags.begin(), flags.end());
+    front.insert(front.end(), back.begin(), back.end());
+    return front;
+  };
+  ASSERT_EQ(run_program(with({"plan"}, {"--json"}), dir() / "plan.json").exit, 0) << read_file(dir() / "plan.json");
+  const std::string text = read_file(dir() / "plan.json");
+  const Json plan = Json::parse(text.substr(text.find("{\n")));
+  const Ran ran = run_program(with({"sft"}, {"--dataset", (dir() / "rows.jsonl").string(), "--max_steps", "2",
+                                             "--report_to", "none", "--output_dir", (dir() / "out").string()}),
+                              dir() / "sft.log");
+  ASSERT_EQ(ran.exit, 0) << read_file(dir() / "sft.log");
+  const auto planned = plan.at("peak_bytes").get<double>();
+  std::printf("%-28s %7.1f MiB planned, %7.1f MiB taken: %+.1f %%\n", GetParam().name, planned / (1 << 20),
+              ran.peak / (1 << 20), 100 * (planned / ran.peak - 1));
+  EXPECT_NEAR(planned / ran.peak, 1, 0.1) << plan.dump(1);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Plan, PlannedMemory,
+    ::testing::Values(Case{"full_f32",
+                           "float32",
+                           {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false"}},
+                      Case{"full_f32_recompute_acc2",
+                           "float32",
+                           {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "2"}},
+                      Case{"full_f32_sgd",
+                           "float32",
+                           {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false", "--optim", "sgd"}},
+                      Case{"full_f32_8bit",
+                           "float32",
+                           {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1",
+                            "--optim", "adamw_8bit"}},
+                      Case{"full_bf16",
+                           "bfloat16",
+                           {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false"}},
+                      Case{"full_bf16_8bit_stochastic",
+                           "bfloat16",
+                           {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "2",
+                            "--optim", "adamw_8bit", "--master_weights", "stochastic"}},
+                      Case{"lora_bf16",
+                           "bfloat16",
+                           {"--tuner_type", "lora", "--max_length", "1024", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false"}},
+                      Case{"lora_f32_two_rows",
+                           "float32",
+                           {"--tuner_type", "lora", "--lora_rank", "32", "--max_length", "512",
+                            "--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "1",
+                            "--gradient_checkpointing", "false"}},
+                      Case{"lora_bf16_recompute",
+                           "bfloat16",
+                           {"--tuner_type", "lora", "--max_length", "1024", "--gradient_accumulation_steps", "1"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace apus

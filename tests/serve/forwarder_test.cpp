@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Passing on to another server: a stand-in in this process, and a stand-in program that is started and watched.
+#include "serve/forwarder.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "cli/deploy_upstream.h"
+#include "serve/child_server.h"
+#include "serve/http_server.h"
+#include "tests/serve/test_server.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+HttpAnswer through(Forwarder& f, const std::string& method, const std::string& path, const std::string& body = "", std::map<std::string, std::string> headers = {}) {
+  auto call = std::make_shared<HttpCall>();
+  call->id = "test";
+  call->method = method;
+  call->target = call->path = path;
+  call->body = body;
+  call->headers = std::move(headers);
+  if (auto refused = f.admit(*call)) return *refused;
+  const auto reply = std::make_shared<test::Waiting>();
+  f.serve(call, reply);
+  return reply->wait();
+}
+
+TEST(Forwarder, AnswersStreamsErrorsAndKeys) {
+  test::Served s;
+  const auto api = s.api();
+  const HttpServer behind({.host = "127.0.0.1", .port = 0}, api);
+  Forwarder f({.api_key = "k"}, str("http://127.0.0.1:", behind.port()), false);
+  const std::map<std::string, std::string> key = {{"x-api-key", "k"}, {"content-type", "application/json"}};
+  const std::string body = R"({"messages": [{"role": "user", "content": "hi"}])";
+  HttpAnswer a = through(f, "POST", "/v1/chat/completions", body + "}", key);
+  EXPECT_EQ(a.status, 200);
+  EXPECT_EQ(Json::parse(a.body)["choices"][0]["message"]["content"], s.answer);
+  a = through(f, "POST", "/v1/chat/completions", body + R"(, "stream": true})", key);
+  EXPECT_EQ(a.content_type, "text/event-stream");
+  EXPECT_EQ(test::events(a.body).back(), "[DONE]");
+  EXPECT_EQ(through(f, "POST", "/v1/chat/completions", "{}", key).status, 400);
+  EXPECT_EQ(through(f, "GET", "/v1/models").status, 401);
+  EXPECT_EQ(through(f, "GET", "/health").status, 200);
+  Forwarder nowhere({}, "http://127.0.0.1:1", false);
+  EXPECT_EQ(through(nowhere, "GET", "/v1/models").status, 502);
+}
+
+TEST(Forwarder, WhoLeavesIsLeftThereToo) {
+  test::Served s;
+  s.engine.hold = true;
+  const auto api = s.api();
+  const HttpServer behind({.host = "127.0.0.1", .port = 0}, api);
+  Forwarder f({}, str("http://127.0.0.1:", behind.port()), false);
+  auto call = std::make_shared<HttpCall>();
+  call->method = "POST";
+  call->target = call->path = "/v1/chat/completions";
+  call->body = R"({"messages": [{"role": "user", "content": "hi"}], "stream": true})";
+  const auto reply = std::make_shared<test::Waiting>();
+  f.serve(call, reply);
+  for (int i = 0; i < 500 && s.engine.running() == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_EQ(s.engine.running(), 1);
+  reply->go_away();
+  EXPECT_TRUE(s.engine.becomes_idle());
+}
+
+TEST(Forwarder, TheCommandLine) {
+  DeployOptions o;
+  o.infer_backend = "vllm";
+  o.model = "/m";
+  o.served_model_name = "m";
+  o.max_model_len = 100;
+  o.vllm_tensor_parallel_size = 2;
+  o.adapters = {"a=/x"};
+  o.vllm_engine_kwargs = {{"max_loras", 4}, {"enforce_eager", true}, {"off", false}};
+  EXPECT_EQ(upstream_command(o, "vllm", 5),
+            (std::vector<std::string>{"vllm", "serve", "/m", "--host", "127.0.0.1", "--port", "5", "--served-model-name", "m", "--max-model-len", "100", "--max-num-seqs", "256",
+                                      "--gpu-memory-utilization", "0.9", "--tensor-parallel-size", "2", "--enable-lora", "--lora-modules", "a=/x", "--max-loras", "4", "--enforce-eager"}));
+}
+
+TEST(Forwarder, AChildIsStartedWatchedAndEnded) {
+  const fs::path dir = fs::temp_directory_path() / str("apus-child-", ::getpid());
+  fs::create_directories(dir);
+  const auto script = dir / "stand-in";
+  std::ofstream(script) << "#!/bin/sh\necho started > \"" << dir.string() << "/mark\"\n[ \"$1\" = fail ] && exit 3\nsleep 100 &\nwait\n";
+  ::chmod(script.c_str(), 0755);
+  {
+    ChildServer failing({script.string(), "fail"});
+    for (int i = 0; i < 500 && !failing.ended(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_EQ(failing.ended(), "exit code 3");
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    ChildServer child({script.string(), "run"});
+    EXPECT_FALSE(child.ended());
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5)) << "it ends when it is told to";
+  EXPECT_THROW(ChildServer({(dir / "nothing").string()}), Error);
+  EXPECT_FALSE(program_on_path("no-such-program-of-apus"));
+  EXPECT_TRUE(program_on_path("sh"));
+  fs::remove_all(dir);
+}
+
+}  // namespace
+}  // namespace apus
