@@ -50,6 +50,7 @@ Ran run_program(Words words, const fs::path& output) {
   if (child == 0) {
     const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
     ::dup2(file, 1), ::dup2(file, 2);
+    ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);  // on a busy machine threads that spin wait for each other
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
