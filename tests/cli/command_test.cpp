@@ -7,7 +7,6 @@
 #include <sys/wait.h>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 
