@@ -39,9 +39,6 @@ struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, Generation
     if (!upstream() && !model.empty()) ModelOptions::fetch();  // there it may be a name that the other program knows
   }
   bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
-  void fetch() {
-    if (!upstream()) ModelOptions::fetch();  // there the model's name is the other server's business
-  }
   void rehearse(Rehearsal& r) const;
 };
 
