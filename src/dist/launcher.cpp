@@ -177,7 +177,8 @@ class Launcher {
 
   void wait_for_events() const {
     pollfd watched[2] = {{events_.number, POLLIN, 0}, {notes_.number, POLLIN, 0}};
-    const int limit_ms = failing_since_ ? 100 : -1;
+    // Looked at again after a while in any case: a process with further threads may lose a SIGCHLD to one of them.
+    const int limit_ms = failing_since_ ? 100 : 250;
     // After the last rank's end the pipe stays readable (closed): only its notes matter then.
     ::poll(watched, notes_closed_ ? 1 : 2, limit_ms);
   }

@@ -4,6 +4,7 @@
 
 #include "base/files.h"
 #include "tests/serve/test_server.h"
+#include "tests/eventually.h"
 
 namespace apus {
 namespace {
@@ -39,7 +40,7 @@ TEST(ServeApi, AChat) {
   EXPECT_EQ(a["usage"]["prompt_tokens"], prompt.size());
   EXPECT_EQ(a["usage"]["completion_tokens"], s.tokenizer->encode(s.answer).size() + 1);
   EXPECT_EQ(a["usage"]["total_tokens"], a["usage"]["prompt_tokens"].get<int64_t>() + a["usage"]["completion_tokens"].get<int64_t>());
-  EXPECT_EQ(api->active(), 0);
+  EXPECT_TRUE(test::eventually([&] { return api->active() == 0; }));
 }
 
 TEST(ServeApi, SeveralAnswersLogprobsAndLength) {
@@ -329,7 +330,7 @@ TEST(ServeApi, WhoLeavesAndWhoIsCutOff) {
   EXPECT_EQ(whole->wait().status, 503);
   EXPECT_NE(streamed->wait().body.find("service_unavailable_error"), std::string::npos);
   EXPECT_TRUE(s.engine.becomes_idle());
-  EXPECT_EQ(api->active(), 0);
+  EXPECT_TRUE(test::eventually([&] { return api->active() == 0; }));
 }
 
 TEST(ServeApi, Adapters) {
@@ -404,7 +405,9 @@ TEST(ServeApi, OriginsAndLogs) {
   EXPECT_EQ(a.headers[0].second, "https://x");
   EXPECT_TRUE(ask(*api, "GET", "/v1/models", "", {{"origin", "https://y"}}).headers.empty());
   post(*api, "/v1/chat/completions", question());
-  const std::string log = read_file(path, 1 << 20);
+  std::string log;
+  ASSERT_TRUE(test::eventually([&] { return (log = read_file(path, 1 << 20)).find("\"finish\"") != std::string::npos && log.back() == '\n'; }))
+      << log;
   const Json last = Json::parse(log.substr(log.rfind('\n', log.size() - 2) + 1));
   EXPECT_EQ(last["id"], "test");
   EXPECT_EQ(last["status"], 200);
