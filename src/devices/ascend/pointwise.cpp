@@ -57,7 +57,9 @@ Pair swiglu_backward(const at::Tensor& grad, const at::Tensor& gate, const at::T
 
 // A packed weight is the weight itself: what is gained is that neighbouring layers (q, k, v; gate, up) become one
 // product.
-at::Tensor pack_linear(const at::Tensor& weight) { return weight.detach(); }
+at::Tensor pack_linear(at::TensorList weights, bool) {
+  return weights.size() == 1 ? weights[0].detach() : at::cat(weights, 0);
+}
 
 at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const OptionalTensor& bias, int64_t) {
   return at::linear(x, packed, bias);
