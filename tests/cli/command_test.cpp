@@ -151,6 +151,15 @@ TEST(Commands, TemplateNamesOneOfTheProgramsOwn) {
   EXPECT_THROW(resolved({"--template", "chatml", "--chat_template", "{{ messages }}"}), Error);
 }
 
+TEST(ProgramRun, PlansAKnownShapeWithoutItsFiles) {
+  const Result fits = shell(program() + " plan --model qwen2.5-7b --tuner_type lora --device 910B3 --max_length 2048");
+  EXPECT_EQ(fits.code, 0) << fits.out;
+  EXPECT_TRUE(has(fits.out, "weights")) << fits.out;
+  const Result large = shell(program() + " plan --preset qwen2.5-32b --tuner_type full --device 910B3 --devices 8");
+  EXPECT_EQ(large.code, 5) << large.out;
+  EXPECT_EQ(shell(program() + " plan --model no/such-shape-at-all").code, 2);
+}
+
 // Processor seconds of all children so far: what a run costs, however busy the machine is.
 double children_seconds() {
   rusage used{};
