@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/ports.h"
 #include "loads.h"
 #include "server_process.h"
 
@@ -87,8 +88,14 @@ Options read_options(int count, char** words) {
   return o;
 }
 
+int some_port() {
+  const auto port = free_port();
+  require(port.has_value(), Fault::Io, "there is no free port");
+  return *port;
+}
+
 std::unique_ptr<ServerProcess> start_apus(const Options& o) {
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(some_port());
   std::vector<std::string> command = {o.apus,   "deploy", "--model",        o.model, "--host",    "127.0.0.1",
                                       "--port", port,     "--log_interval", "-1",    "--verbose", "false"};
   // A cache that is soon used everywhere: memory counts from the first touch on, and a soak asks whether it grows for
@@ -98,7 +105,7 @@ std::unique_ptr<ServerProcess> start_apus(const Options& o) {
 }
 
 std::unique_ptr<ServerProcess> start_llama(const Options& o) {
-  const std::string port = std::to_string(free_port());
+  const std::string port = std::to_string(some_port());
   int seats = 1, longest = 0;
   for (const int c : o.clients) seats = std::max(seats, c);
   for (const int p : o.prompts)

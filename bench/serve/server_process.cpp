@@ -17,19 +17,6 @@
 
 namespace apus::bench {
 
-int free_port() {
-  const int s = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool bound = ::bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  ::close(s);
-  require(bound, Fault::Io, "there is no free port");
-  return ntohs(address.sin_port);
-}
-
 ServerProcess::ServerProcess(std::vector<std::string> command, std::string url, const std::string& log)
     : url_(std::move(url)) {
   std::vector<char*> argv;

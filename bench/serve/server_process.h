@@ -9,8 +9,6 @@
 
 namespace apus::bench {
 
-int free_port();
-
 class ServerProcess {
  public:
   // Its output goes to `log`. Waits until GET /health of `url` says 200.

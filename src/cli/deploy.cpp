@@ -126,6 +126,17 @@ void DeployOptions::rehearse(Rehearsal& r) const {
   r.plan(spec);
 }
 
+HttpServerSpec http_server_spec(const DeployOptions& o) {
+  HttpServerSpec s;
+  s.host = o.host;
+  s.port = static_cast<int>(o.port);
+  s.tls_key = o.ssl_keyfile;
+  s.tls_certificate = o.ssl_certfile;
+  s.body_limit = o.max_body_mb << 20;
+  s.max_connections = o.max_connections;
+  return s;
+}
+
 namespace {
 int run(const DeployOptions& options) { return options.upstream() ? deploy_upstream(options) : run_heavy("deploy", &options); }
 const RegisterCommand<DeployOptions> command({.name = "deploy", .group = "Run",

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/option_groups.h"
+#include "serve/http_server.h"
 
 namespace apus {
 
@@ -41,5 +42,7 @@ struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, Generation
   bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
   void rehearse(Rehearsal& r) const;
 };
+
+HttpServerSpec http_server_spec(const DeployOptions& options);
 
 }  // namespace apus

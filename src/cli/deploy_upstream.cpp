@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/ports.h"
 #include "base/signals.h"
 #include "serve/child_server.h"
 #include "serve/forwarder.h"
@@ -43,17 +44,6 @@ void wait_until_ready(const std::string& url, ChildServer& child, const StopFlag
     require(watch.seconds() < kStartSeconds, Fault::Device, "the server is not ready after ", duration_text(watch.seconds()));
     std::this_thread::sleep_for(300ms);
   }
-}
-
-HttpServerSpec server_spec(const DeployOptions& o) {
-  HttpServerSpec s;
-  s.host = o.host;
-  s.port = static_cast<int>(o.port);
-  s.tls_key = o.ssl_keyfile;
-  s.tls_certificate = o.ssl_certfile;
-  s.body_limit = o.max_body_mb << 20;
-  s.max_connections = o.max_connections;
-  return s;
 }
 
 std::string without_v1(std::string url) {
@@ -95,19 +85,20 @@ int deploy_upstream(const DeployOptions& o) {
   std::unique_ptr<ChildServer> child;
   std::string url = without_v1(o.vllm_server_base_url);
   if (url.empty()) {
-    const int port = free_port();
-    const auto words = upstream_command(o, program_on_path(o.infer_backend)->string(), port);
+    const auto port = free_port();
+    require(port.has_value(), Fault::Io, "no free port at 127.0.0.1");
+    const auto words = upstream_command(o, program_on_path(o.infer_backend)->string(), *port);
     std::string line;
     for (const auto& w : words) line += " " + w;
     log_info("starting", line);
     child = std::make_unique<ChildServer>(words);
-    url = str("http://127.0.0.1:", port);
+    url = str("http://127.0.0.1:", *port);
     wait_until_ready(url, *child, stop);
   } else if (!answers_health(url)) {
     log_warning(url, "/health does not answer with 200 now; requests go there nevertheless");
   }
   const auto forwarder = std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, url, o.verbose);
-  HttpServer server(server_spec(o), forwarder);
+  HttpServer server(http_server_spec(o), forwarder);
   log_info("serving ", url, " at ", o.ssl_keyfile.empty() ? "http" : "https", "://", o.host == "0.0.0.0" ? "127.0.0.1" : o.host, ":", server.port(), "/v1");
   while (!stop.raised() && !(child && child->ended())) std::this_thread::sleep_for(200ms);
   if (!stop.raised()) fail(Fault::Device, "the server behind this one has ended (", *child->ended(), "); what it printed says why");

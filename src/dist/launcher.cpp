@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/launcher.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +20,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/ports.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -41,15 +39,10 @@ struct Descriptor {
   int number;
 };
 
-int free_port() {
-  const Descriptor probe(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  require(probe.number >= 0 && ::bind(probe.number, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-              ::getsockname(probe.number, reinterpret_cast<sockaddr*>(&address), &length) == 0,
-          Fault::Comm, "no free port for the ranks to meet at: ", ::strerror(errno), "; set MASTER_PORT");
-  return ntohs(address.sin_port);
+int rendezvous_port() {
+  const auto port = free_port();
+  require(port.has_value(), Fault::Comm, "no free port for the ranks to meet at: ", ::strerror(errno), "; set MASTER_PORT");
+  return *port;
 }
 
 std::vector<int> allowed_cores() {
@@ -97,7 +90,7 @@ class Launcher {
   }
 
   int run() {
-    port_ = launch_.plan.port > 0 ? launch_.plan.port : free_port();
+    port_ = launch_.plan.port > 0 ? launch_.plan.port : rendezvous_port();
     for (int i = 0; i < launch_.plan.ranks; ++i) start(i);
     ::close(note_end_), note_end_ = -1;
     while (living() > 0) {

@@ -24,17 +24,6 @@ ToolFormat tool_format_of(const DeployOptions& o, const Chat& chat) {
   return o.tool_call_parser == "auto" ? guess_tool_format(chat.template_text(true)) : tool_format(o.tool_call_parser);
 }
 
-HttpServerSpec server_spec(const DeployOptions& o) {
-  HttpServerSpec s;
-  s.host = o.host;
-  s.port = static_cast<int>(o.port);
-  s.tls_key = o.ssl_keyfile;
-  s.tls_certificate = o.ssl_certfile;
-  s.body_limit = o.max_body_mb << 20;
-  s.max_connections = o.max_connections;
-  return s;
-}
-
 void say_where(const DeployOptions& o, int port) {
   const std::string host = o.host == "0.0.0.0" || o.host == "::" ? "127.0.0.1" : o.host;
   log_info("serving ", o.served_model_name.value_or("model"), " at ", o.ssl_keyfile.empty() ? "http" : "https", "://", host, ":", port, "/v1",
@@ -74,7 +63,7 @@ int run_deploy(const DeployOptions& o) {
   const auto api = std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins}, .verbose = o.verbose,
                                                  .request_log = o.request_log, .result_path = o.result_path},
                                          service_spec(o, in), workers);
-  HttpServer server(server_spec(o), api);
+  HttpServer server(http_server_spec(o), api);
   say_where(o, server.port());
   serve_until_stopped(o, *api, stop);
   drain(o, *api, server);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/child_server.h"
 
-#include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -57,18 +55,6 @@ std::optional<std::string> ChildServer::ended() {
   if (how_ || ::waitpid(process_, &status, WNOHANG) != process_) return how_;
   how_ = WIFEXITED(status) ? str("exit code ", WEXITSTATUS(status)) : str("signal ", WTERMSIG(status));
   return how_;
-}
-
-int free_port() {
-  const int s = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  const bool ok = s >= 0 && ::bind(s, reinterpret_cast<sockaddr*>(&address), size) == 0 && ::getsockname(s, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (s >= 0) ::close(s);
-  require(ok, Fault::Io, "no free port at 127.0.0.1");
-  return ntohs(address.sin_port);
 }
 
 }  // namespace apus

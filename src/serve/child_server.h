@@ -26,6 +26,4 @@ class ChildServer {
   std::optional<std::string> how_;
 };
 
-int free_port();  // of 127.0.0.1, free at this moment
-
 }  // namespace apus

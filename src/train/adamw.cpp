@@ -82,15 +82,7 @@ class AdamW final : public Optimizer {
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
     if (small_ || (rounding_ == Rounding::Stochastic && param.scalar_type() != at::kFloat))
       return chunked(slot, param, grad, u);
-    at::Tensor master = keeps_master(param) ? slot.state.at("master") : at::Tensor();
-    ops::adamw(param, grad, slot.state.at("exp_avg"), slot.state.at("exp_avg_sq"), master,
-               {.lr = u.lr,
-                .beta1 = beta1_,
-                .beta2 = beta2_,
-                .eps = eps_,
-                .weight_decay = u.weight_decay,
-                .step = u.step,
-                .grad_scale = u.grad_scale});
+    adamw(slot, param, grad, u, {beta1_, beta2_, eps_});
   }
 
   // The same arithmetic as ops::adamw, over chunks of kDitherChunk elements.

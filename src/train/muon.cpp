@@ -54,17 +54,7 @@ class Muon final : public Optimizer {
     }
   }
   void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const override {
-    if (!by_muon(*slot.param)) {
-      at::Tensor master = keeps_master(param) ? slot.state.at("master") : at::Tensor();
-      return ops::adamw(param, grad, slot.state.at("exp_avg"), slot.state.at("exp_avg_sq"), master,
-                        {.lr = u.lr,
-                         .beta1 = beta1_,
-                         .beta2 = beta2_,
-                         .eps = eps_,
-                         .weight_decay = u.weight_decay,
-                         .step = u.step,
-                         .grad_scale = u.grad_scale});
-    }
+    if (!by_muon(*slot.param)) return adamw(slot, param, grad, u, {beta1_, beta2_, eps_});
     change_in_f32(slot, param, u, [&](at::Tensor& p) {
       const at::Tensor g = grad.to(at::kFloat) * u.grad_scale;
       at::Tensor& buffer = slot.state.at("momentum_buffer").mul_(momentum_).add_(g);

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "ops/ops.h"
 #include "train/dither.h"
 #include "train/optim_names.h"
 
@@ -23,6 +24,18 @@ Optimizer::Optimizer(std::string kind, std::vector<ParamGroup> groups, Rounding 
 
 bool Optimizer::keeps_master(const at::Tensor& param) const {
   return rounding_ == Rounding::Master && param.scalar_type() != at::kFloat;
+}
+
+void Optimizer::adamw(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u, const Decay& decay) const {
+  at::Tensor master = keeps_master(param) ? slot.state.at("master") : at::Tensor();
+  ops::adamw(param, grad, slot.state.at("exp_avg"), slot.state.at("exp_avg_sq"), master,
+             {.lr = u.lr,
+              .beta1 = decay.beta1,
+              .beta2 = decay.beta2,
+              .eps = decay.eps,
+              .weight_decay = u.weight_decay,
+              .step = u.step,
+              .grad_scale = u.grad_scale});
 }
 
 Optimizer::Slot& Optimizer::ready(size_t i) {

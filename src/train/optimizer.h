@@ -81,6 +81,11 @@ class Optimizer {
   virtual void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const = 0;
 
   bool keeps_master(const at::Tensor& param) const;
+  // One update by AdamW over the moments "exp_avg" and "exp_avg_sq", in the fused operator.
+  struct Decay {
+    double beta1, beta2, eps;
+  };
+  void adamw(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u, const Decay& decay) const;
   // Calls change(f32 parameter) and puts the result back by the rounding in force.
   void change_in_f32(Slot& slot, at::Tensor param, const Update& u,
                      const std::function<void(at::Tensor&)>& change) const;

@@ -3,8 +3,6 @@
 #include "cli/infer_client.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +14,7 @@
 #include <thread>
 
 #include "base/lines.h"
+#include "tests/loopback.h"
 
 namespace apus {
 namespace {
@@ -30,27 +29,18 @@ struct Answer {
 class Server {
  public:
   explicit Server(std::function<Answer(const std::string& path, const std::string& head, const Json& body)> answer)
-      : answer_(std::move(answer)), listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    socklen_t size = sizeof address;
-    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
-    ::listen(listener_, 64);
+      : answer_(std::move(answer)), listener_(64) {
     accepting_ = std::thread([this] {
-      for (int client; (client = ::accept(listener_, nullptr, nullptr)) >= 0;)
+      for (int client; (client = listener_.accept()) >= 0;)
         threads_.emplace_back([this, client] { serve(client); });
     });
   }
   ~Server() {
-    ::shutdown(listener_, SHUT_RDWR);
-    ::close(listener_);
+    listener_.close();
     accepting_.join();
     for (auto& t : threads_) t.join();
   }
-  std::string url() const { return str("http://127.0.0.1:", port_); }
+  std::string url() const { return str("http://127.0.0.1:", listener_.port()); }
   std::atomic<int> most{0};  // requests at once
 
  private:
@@ -78,7 +68,7 @@ class Server {
     ::close(client);
   }
   const std::function<Answer(const std::string&, const std::string&, const Json&)> answer_;
-  int listener_, port_ = 0;
+  test::Loopback listener_;
   std::atomic<int> current_{0};
   std::thread accepting_;
   std::vector<std::thread> threads_;

@@ -2,8 +2,6 @@
 // A hub on 127.0.0.1 for tests: answers from a table, understands ranges, and misbehaves as told.
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +11,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "tests/loopback.h"
 
 namespace apus {
 
@@ -24,24 +24,15 @@ struct FakeAnswer {
 
 class FakeHub {
  public:
-  FakeHub() : listener_(::socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address);
-    socklen_t size = sizeof address;
-    ::getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
-    ::listen(listener_, 16);
+  FakeHub() : listener_(16) {
     thread_ = std::thread([this] { serve(); });
   }
   ~FakeHub() {
     stopping_ = true;
-    ::shutdown(listener_, SHUT_RDWR);
-    ::close(listener_);
+    listener_.close();
     thread_.join();
   }
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(listener_.port()); }
   void put(const std::string& path, FakeAnswer answer) {  // path with query
     const std::lock_guard lock(mutex_);
     answers_[path] = std::move(answer);
@@ -65,7 +56,7 @@ class FakeHub {
  private:
   void serve() {
     while (!stopping_) {
-      const int client = ::accept(listener_, nullptr, nullptr);
+      const int client = listener_.accept();
       if (client < 0) return;
       answer(client);
       ::close(client);
@@ -113,7 +104,7 @@ class FakeHub {
     ::send(client, head.data(), head.size(), MSG_NOSIGNAL);
   }
 
-  int listener_, port_ = 0;
+  test::Loopback listener_;
   std::atomic<bool> stopping_{false}, refuse_{false}, ignore_ranges_{false};
   std::atomic<size_t> cut_{0};
   std::mutex mutex_;

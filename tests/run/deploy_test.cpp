@@ -10,9 +10,9 @@
 
 #include "base/lines.h"
 #include "cli/infer.h"
-#include "cli/init.h"
 #include "run/runner.h"
 #include "tests/serve/test_server.h"
+#include "tests/run/tiny_model.h"
 
 namespace apus {
 namespace {
@@ -23,12 +23,7 @@ class Deploy : public ::testing::Test {
   static constexpr int kRows = 12;
   static void SetUpTestSuite() {
     dir() = fs::temp_directory_path() / str("apus-deploy-", ::getpid());
-    InitOptions o;
-    o.preset = "tiny";
-    o.output_dir = (dir() / "model").string();
-    o.torch_dtype = "float32";
-    o.seed = 3;
-    ASSERT_EQ(apus_run_command("init", &o), 0);
+    ASSERT_EQ(test::init_tiny_model(dir() / "model"), 0);
     std::ofstream rows(dir() / "rows.jsonl");
     for (int i = 0; i < kRows; ++i) rows << json_text({{"messages", messages(i)}}) << "\n";
   }

@@ -11,9 +11,9 @@
 
 #include "base/files.h"
 #include "base/lines.h"
-#include "cli/init.h"
 #include "run/runner.h"
 #include "tests/golden.h"
+#include "tests/run/tiny_model.h"
 
 namespace apus {
 namespace {
@@ -23,12 +23,7 @@ class Infer : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     dir() = fs::temp_directory_path() / str("apus-infer-", ::getpid());
-    InitOptions o;
-    o.preset = "tiny";
-    o.output_dir = (dir() / "model").string();
-    o.torch_dtype = "float32";
-    o.seed = 3;
-    ASSERT_EQ(apus_run_command("init", &o), 0);
+    ASSERT_EQ(test::init_tiny_model(dir() / "model"), 0);
     std::ofstream rows(dir() / "rows.jsonl");
     for (int i = 0; i < 20; ++i)
       rows << Json{{"id", i}, {"messages", Json::array({{{"role", "user"}, {"content", std::string(static_cast<size_t>(i * 3), 'x') + str(" question ", i)}},

@@ -9,19 +9,14 @@
 #include "devices/ascend/lengths.h"
 #include "devices/ascend/ops.h"
 #include "devices/vendor_op.h"
+#include "ops/attention_signature.h"
 #include "ops/op.h"
 
 namespace apus::ascend {
 
 namespace {
 
-using Pair = std::tuple<at::Tensor, at::Tensor>;
-using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                     int64_t, int64_t, double, bool, int64_t);
-using Backward = Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                        const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool,
-                        int64_t);
+using namespace ops::attention_signature;
 
 // The operator's arguments for lengths and mask.
 struct Call {

@@ -6,19 +6,14 @@
 
 #include "devices/cuda/ops.h"
 #include "devices/vendor_op.h"
+#include "ops/attention_signature.h"
 #include "ops/op.h"
 
 namespace apus::cuda {
 
 namespace {
 
-using Pair = std::tuple<at::Tensor, at::Tensor>;
-using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                     int64_t, int64_t, double, bool, int64_t);
-using Backward = Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                        const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool,
-                        int64_t);
+using namespace ops::attention_signature;
 
 const VendorOp& flash() {
   static const VendorOp op("aten::_flash_attention_forward");
