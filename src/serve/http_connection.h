@@ -81,10 +81,12 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   static constexpr int kLingerSeconds = 2;
   static constexpr size_t kAhead = 64 << 10;  // bytes of following requests that are read while one is answered
 
-  // The handlers' end of one answer. Outlives the connection.
+  // The handlers' end of one answer. Outlives the connection and possibly the server: it must not keep the io_context, whose
+  // queue may hold what holds this reply.
   class Reply : public Responder {
    public:
-    Reply(std::weak_ptr<Connection> to, uint64_t turn, std::shared_ptr<asio::io_context> io) : to_(std::move(to)), turn_(turn), io_(std::move(io)) {}
+    Reply(std::weak_ptr<Connection> to, uint64_t turn, std::weak_ptr<asio::io_context> io)
+        : to_(std::move(to)), turn_(turn), io_(std::move(io)) {}
     ~Reply() override {
       on_connection([](Connection& c) { c.abandoned(); });
     }
@@ -101,7 +103,9 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
       on_connection([](Connection& c) { c.end(); });
     }
     void on_gone(std::function<void()> f) override {
-      asio::post(*io_, [to = to_, turn = turn_, f = std::move(f)] {
+      const auto io = io_.lock();
+      if (!io) return f();
+      asio::post(*io, [to = to_, turn = turn_, f = std::move(f)] {
         const auto c = to.lock();
         if (!c || c->closed_) return f();
         if (c->turn_ == turn && c->answering_) c->gone_.push_back(f);
@@ -111,14 +115,16 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
    private:
     template <class F>
     void on_connection(F f) {
-      asio::post(*io_, [to = to_, turn = turn_, f = std::move(f)] {
+      const auto io = io_.lock();
+      if (!io) return;
+      asio::post(*io, [to = to_, turn = turn_, f = std::move(f)] {
         const auto c = to.lock();
         if (c && !c->closed_ && c->turn_ == turn && c->answering_) f(*c);
       });
     }
     const std::weak_ptr<Connection> to_;
     const uint64_t turn_;
-    const std::shared_ptr<asio::io_context> io_;
+    const std::weak_ptr<asio::io_context> io_;
   };
 
   void expires(int seconds) { beast::get_lowest_layer(stream_).expires_after(std::chrono::seconds(seconds)); }

@@ -160,6 +160,8 @@ void HttpServer::stop() {
     state->busy.reset();  // the thread ends when all that was under way has been told
   });
   state_->thread.join();
+  state_->io.restart();
+  state_->io.poll();  // what handlers posted since: they are told that the client has gone
 }
 
 }  // namespace apus

@@ -20,44 +20,83 @@ void run_safely(const std::function<void()>& work) {
 }
 }  // namespace
 
-Workers::Workers(int threads) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+struct Workers::State {
+  std::mutex mutex;
+  std::condition_variable filled;
+  std::deque<std::function<void()>> queue;
+  bool stopped = false;
+
+  void run();
+};
+
+void Workers::State::run() {
+  for (;;) {
+    std::function<void()> work;
+    {
+      std::unique_lock lock(mutex);
+      filled.wait(lock, [&] { return stopped || !queue.empty(); });
+      if (stopped) return;
+      work = std::move(queue.front());
+      queue.pop_front();
+    }
+    run_safely(work);
+  }
+}
+
+Workers::Workers(int threads) : state_(std::make_shared<State>()) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([state = state_] { state->run(); });
 }
 
 Workers::~Workers() { stop(); }
 
 void Workers::post(std::function<void()> work) {
   {
-    const std::lock_guard lock(mutex_);
-    if (stopped_) return;
-    queue_.push_back(std::move(work));
+    const std::lock_guard lock(state_->mutex);
+    if (state_->stopped) return;
+    state_->queue.push_back(std::move(work));
   }
-  filled_.notify_one();
+  state_->filled.notify_one();
 }
 
 void Workers::stop() {
   std::deque<std::function<void()>> dropped;  // destroyed outside of the lock: it may post
   {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-    dropped.swap(queue_);
+    const std::lock_guard lock(state_->mutex);
+    state_->stopped = true;
+    dropped.swap(state_->queue);
   }
-  filled_.notify_all();
-  for (auto& t : threads_)
-    if (t.joinable()) t.join();
+  state_->filled.notify_all();
+  dropped.clear();
+  for (auto& t : threads_) {
+    if (t.get_id() == std::this_thread::get_id()) t.detach();
+    else if (t.joinable()) t.join();
+  }
 }
 
-void Workers::run() {
-  for (;;) {
-    std::function<void()> work;
-    {
-      std::unique_lock lock(mutex_);
-      filled_.wait(lock, [&] { return stopped_ || !queue_.empty(); });
-      if (stopped_) return;
-      work = std::move(queue_.front());
-      queue_.pop_front();
-    }
-    run_safely(work);
+// The right to run on a worker. Unused, because the workers have stopped, it ends what waits: that work may well hold the
+// Serial's owner, and nobody else would ever take it out.
+class Serial::Turn {
+ public:
+  explicit Turn(std::shared_ptr<Serial> of) : of_(std::move(of)) {}
+  ~Turn() {
+    if (of_) of_->drop();
+  }
+  void take() { std::exchange(of_, nullptr)->run_some(); }
+
+ private:
+  std::shared_ptr<Serial> of_;
+};
+
+void Serial::ask_for_turn() {
+  workers_->post([turn = std::make_shared<Turn>(shared_from_this())] { turn->take(); });
+}
+
+void Serial::drop() {
+  std::deque<std::function<void()>> dropped;  // destroyed outside of the lock: it may post
+  {
+    const std::lock_guard lock(mutex_);
+    running_ = false;
+    dropped.swap(queue_);
   }
 }
 
@@ -67,7 +106,7 @@ void Serial::post(std::function<void()> work) {
     queue_.push_back(std::move(work));
     if (std::exchange(running_, true)) return;
   }
-  workers_->post([self = shared_from_this()] { self->run_some(); });
+  ask_for_turn();
 }
 
 void Serial::run_some() {
@@ -84,7 +123,7 @@ void Serial::run_some() {
     }
     run_safely(work);
   }
-  workers_->post([self = shared_from_this()] { self->run_some(); });
+  ask_for_turn();
 }
 
 }  // namespace apus

@@ -19,25 +19,27 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
   void post(std::function<void()> work);  // after stop() it is dropped
-  void stop();                            // what is queued is dropped, what runs is waited for
+  // What is queued is dropped, what runs is waited for; but for the work that calls this itself, as it may by letting go of
+  // the last owner: that one ends by itself.
+  void stop();
 
  private:
-  void run();
-  std::mutex mutex_;
-  std::condition_variable filled_;
-  std::deque<std::function<void()>> queue_;
-  bool stopped_ = false;
+  struct State;
+  const std::shared_ptr<State> state_;  // the threads' too
   std::vector<std::thread> threads_;
 };
 
-// Its work runs one after the other, on any of the workers.
+// Its work runs one after the other, on any of the workers; when they stop, what waits is dropped.
 class Serial : public std::enable_shared_from_this<Serial> {
  public:
   explicit Serial(std::shared_ptr<Workers> workers) : workers_(std::move(workers)) {}
   void post(std::function<void()> work);
 
  private:
+  class Turn;
+  void ask_for_turn();
   void run_some();
+  void drop();
   const std::shared_ptr<Workers> workers_;
   std::mutex mutex_;
   std::deque<std::function<void()>> queue_;
