@@ -68,8 +68,8 @@ DeviceMap parse_device_map(const std::string& text) {
   }
   const auto near = nearest(text, kStrategies, 1);
   const bool one = text != "disk" && (is_number(text) || text == "cpu" || (text.find(':') != std::string::npos && is_device(text)));
-  require(one, Fault::Usage, "--device_map '", text.substr(0, 80), "' is not known", near.empty() ? "" : "; did you mean " + near[0] + "?",
-          " Possible: ", join(kStrategies), ", a device (1, cpu), a JSON object of modules and devices, or a file of one");
+  require(one, Fault::Usage, "--device_map '", text.substr(0, 80), "' is not known", near.empty() ? "" : " (" + near[0] + "?)",
+          "; possible: ", join(kStrategies), ", a device (1, cpu), a JSON object of modules and devices, or a file of one");
   return {"map", {{"", text}}};
 }
 
