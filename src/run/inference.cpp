@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <future>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -14,20 +15,35 @@
 
 namespace apus {
 
+namespace {
+constexpr const char* kGiven = "default";  // the adapter that the model was loaded with
+
+std::unique_ptr<Model> read_model(const Json& config, const TensorFolder& source, const LoadOptions& how,
+                                  const std::string& adapter) {
+  auto model = make_model(config);
+  load_weights(*model, source, how);
+  if (!adapter.empty()) settle_adapter(*model, load_adapter(*model, adapter, kGiven).name, how.dtype);
+  model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
+  return model;
+}
+
+Json model_config(const ModelOptions& o) {
+  Json config = read_model_config(o.model);
+  if (o.model_type) config["model_type"] = *o.model_type;
+  return config;
+}
+}  // namespace
+
 LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter) {
   const Stopwatch watch;
   LoadedModel loaded;
-  Json config = read_model_config(o.model);
-  if (o.model_type) config["model_type"] = *o.model_type;
-  loaded.model = make_model(config);
+  const Json config = model_config(o);
   loaded.device = open_device(o.device);
   std::string note;
   loaded.dtype = choose_dtype(o.torch_dtype.value_or(""), config, loaded.device.device, &note);
   if (!note.empty()) log_info(note);
   const TensorFolder source(o.model);
-  load_weights(*loaded.model, source, {.dtype = loaded.dtype, .device = loaded.device.device});
-  if (!adapter.empty()) settle_adapter(*loaded.model, load_adapter(*loaded.model, adapter).name, loaded.dtype);
-  loaded.model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
+  loaded.model = read_model(config, source, {.dtype = loaded.dtype, .device = loaded.device.device}, adapter);
   loaded.max_positions = loaded.model->shape().max_positions;
   log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", config["model_type"].get<std::string>(), ", ", bytes_text(source.bytes()), ", ", float_type_name(loaded.dtype), " on ",
            loaded.device.name(), ", loaded in ", duration_text(watch.seconds()));
@@ -81,16 +97,43 @@ std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& ch
 }
 
 namespace {
-constexpr const char* kGiven = "default";  // the adapter that the model was loaded with
 
-AdapterHooks adapter_hooks(const LoadedModel& loaded, const std::string& folder, bool with_adapter) {
-  AdapterHooks hooks;
-  if (with_adapter) hooks.always = kGiven;
-  hooks.load = [model = loaded.model.get(), type = loaded.dtype, folder](const std::string& name, const std::string& dir) {
+// A model and where it and its adapters came from. On the engine's thread.
+struct Source {
+  std::unique_ptr<Model> model;
+  Json config;
+  LoadOptions how;
+  std::string folder, adapter;
+  std::map<std::string, std::string> beside;  // adapters of requests: name to folder
+
+  void load(const std::string& name, const std::string& dir) {
     require(name != kGiven, Fault::Usage, "an adapter cannot be named '", kGiven, "'; choose another name");
-    load_adapter_beside(*model, dir, name, type, [&](const std::string& weight) { return TensorFolder(folder).tensor(weight); });
-  };
-  hooks.unload = [model = loaded.model.get()](const std::string& name) { detach_adapter(*model, name); };
+    attach(*model, name, dir);
+    beside[name] = dir;
+  }
+  void unload(const std::string& name) {
+    if (model) detach_adapter(*model, name);
+    beside.erase(name);
+  }
+  const Model* read() {
+    auto again = read_model(config, TensorFolder(folder), how, adapter);
+    for (const auto& [name, dir] : beside) attach(*again, name, dir);
+    model = std::move(again);
+    return model.get();
+  }
+  void attach(Model& to, const std::string& name, const std::string& dir) const {
+    load_adapter_beside(to, dir, name, how.dtype,
+                        [&](const std::string& weight) { return TensorFolder(folder).tensor(weight); });
+  }
+};
+
+ModelHooks model_hooks(const std::shared_ptr<Source>& from) {
+  ModelHooks hooks;
+  if (!from->adapter.empty()) hooks.always = kGiven;
+  hooks.load = [from](const std::string& name, const std::string& dir) { from->load(name, dir); };
+  hooks.unload = [from](const std::string& name) { from->unload(name); };
+  hooks.drop_model = [from] { from->model.reset(); };
+  hooks.read_model = [from] { return from->read(); };
   return hooks;
 }
 
@@ -111,7 +154,10 @@ Inference open_inference(const ModelOptions& model, const std::string& adapter, 
   const EngineSpec spec = engine_spec(engine, model);
   if (spec.max_model_len > in.loaded.max_positions)
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions, " positions that the checkpoint was made for");
-  in.engine = std::make_unique<Engine>(*in.loaded.model, in.loaded.options(), spec, adapter_hooks(in.loaded, model.model, !adapter.empty()));
+  const LoadOptions how{.dtype = in.loaded.dtype, .device = in.loaded.device.device};
+  const auto from = std::make_shared<Source>(
+      Source{std::move(in.loaded.model), model_config(model), how, model.model, adapter, {}});
+  in.engine = std::make_unique<Engine>(*from->model, in.loaded.options(), spec, model_hooks(from));
   return in;
 }
 
