@@ -9,7 +9,7 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
+struct InferOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
   std::vector<std::string> val_dataset;     // files of rows, "-" is standard input; none: a chat
   std::optional<int64_t> val_dataset_sample;  // only the first n rows
   bool load_data_args = false;              // the rows that the training run kept for validation

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "advise/plan.h"
+#include "cli/placement_asked.h"
 
 namespace apus {
 
@@ -25,6 +26,7 @@ class Rehearsal {
   void json_rows(const std::vector<std::string>& files);                 // opens them and reads the first rows of each
   void output(const std::filesystem::path& path, int64_t bytes = 0);     // can be written, and has room for so much
   void plan(const PlanSpec& spec);
+  void placement(PlacementAsked asked);  // in place of the plan, which is of one device
   int finish();  // the exit code: 0, or 5 when the plan does not fit
 
  private:
