@@ -23,8 +23,14 @@ constexpr const char* kLessMemory =
     "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or --max_model_len, or free the device";
 }  // namespace
 
-Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, AdapterHooks hooks)
-    : model_(model), options_(options), spec_(with_block_size(spec, model, options.device())), hooks_(std::move(hooks)), threads_(at::get_num_threads()), builder_(options.device(), spec_.block_size) {
+Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, ModelHooks hooks)
+    : model_(&model),
+      vocab_(model.shape().vocab),
+      options_(options),
+      spec_(with_block_size(spec, model, options.device())),
+      hooks_(std::move(hooks)),
+      threads_(at::get_num_threads()),
+      builder_(options.device(), spec_.block_size) {
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage, "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
   cache_spec_ = {shape.layers, 0, spec_.block_size, shape.kv_heads, shape.head_dim};
@@ -49,7 +55,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, A
 }
 
 std::unique_ptr<KvCache> Engine::new_cache() const {
-  return std::make_unique<KvCache>(cache_spec_, options_, model_.places() ? model_.places()->layer : std::vector<at::Device>());
+  return std::make_unique<KvCache>(cache_spec_, options_, model_->places() ? model_->places()->layer : std::vector<at::Device>());
 }
 
 Engine::~Engine() {
@@ -106,7 +112,10 @@ std::vector<std::string> Engine::adapters() const {
 }
 
 void Engine::run_on_thread(std::function<void()> work) {
-  auto task = std::make_shared<std::packaged_task<void()>>(std::move(work));
+  auto task = std::make_shared<std::packaged_task<void()>>([this, work = std::move(work)] {
+    work();
+    publish_stats();
+  });
   auto done = task->get_future();
   {
     const std::lock_guard lock(mutex_);
@@ -121,6 +130,7 @@ void Engine::load_adapter(const std::string& name, const std::string& dir) {
   require(hooks_.load != nullptr, Fault::Usage, "this engine takes no adapters");
   require(!name.empty(), Fault::Usage, "an adapter needs a name");
   run_on_thread([&] {
+    require(model_, Fault::Device, "the engine is asleep without its weights; wake it first");
     {
       const std::lock_guard lock(mutex_);
       require(!adapter_salt_.count(name), Fault::Usage, "an adapter named '", name, "' is loaded already; unload it first");
@@ -146,16 +156,22 @@ void Engine::unload_adapter(const std::string& name) {
   done->get_future().get();
 }
 
-void Engine::sleep() {
-  run_on_thread([this] {
+void Engine::sleep(int level) {
+  require(level < 2 || hooks_.drop_model, Fault::Usage, "the weights of this model cannot be read again: sleep at level 1");
+  run_on_thread([this, level] {
     scheduler_->suspend();
     cache_.reset();
+    if (level >= 2 && std::exchange(model_, nullptr)) hooks_.drop_model();
     kind_of(options_.device()).release_cached();
   });
 }
 
 void Engine::wake() {
   run_on_thread([this] {
+    if (!model_) {
+      const c10::InferenceMode off(false);  // ordinary tensors, as when the model was loaded
+      model_ = hooks_.read_model();
+    }
     if (!cache_) cache_ = new_cache();
   });
 }
@@ -237,7 +253,7 @@ void Engine::compute(const Plan& plan) {
   if (loaded)
     for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
   auto [id_T, step] = builder_(plan, *cache_, adapter);
-  const at::Tensor hidden_TD = model_.forward(id_T, step);
+  const at::Tensor hidden_TD = model_->forward(id_T, step);
   score_prompts(plan, hidden_TD, step);
   scheduler_->advance(plan);
   take_samples(plan, hidden_TD, step);
@@ -257,7 +273,7 @@ void Engine::score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const 
       const std::vector<int32_t> next(s.tokens.begin() + i + 1, s.tokens.begin() + i + 1 + count);
       const auto rows = static_cast<size_t>(count);
       const Step part = builder_.select(step, std::vector<std::string>(rows, adapter_of(a)));
-      const at::Tensor logits = model_.head(hidden_TD.narrow(0, row + i - item.begin, count), part);
+      const at::Tensor logits = model_->head(hidden_TD.narrow(0, row + i - item.begin, count), part);
       for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top))) a.prompt.push_back(std::move(scored));
     }
     row += item.count;
@@ -290,7 +306,7 @@ void Engine::take_samples(const Plan& plan, const at::Tensor& hidden_TD, const S
   at::Tensor last_RD = hidden_TD;
   if (static_cast<int64_t>(last_rows.size()) != hidden_TD.size(0))
     last_RD = at::index_select(hidden_TD, 0, at::tensor(last_rows, at::kLong).to(hidden_TD.device()));
-  sampler_(model_.head(last_RD, builder_.select(step, adapter_of_row)), rows);
+  sampler_(model_->head(last_RD, builder_.select(step, adapter_of_row)), rows);
   for (size_t i = 0; i < rows.size(); ++i) accept(*sampled[i], std::move(rows[i].out), rows[i].error);
 }
 

@@ -20,17 +20,22 @@
 
 namespace apus {
 
-// What attaching and detaching a LoRA adapter means is the model's and the checkpoint's business.
-struct AdapterHooks {
+// What attaching and detaching a LoRA adapter means, and where weights come from, is the model's and the checkpoint's
+// business.
+struct ModelHooks {
   std::string always;  // an attached adapter of those requests that name none; empty: the model itself answers them
   std::function<void(const std::string& name, const std::string& dir)> load;
   std::function<void(const std::string& name)> unload;
+  // For sleep and wake, both or none: the model goes away, and comes again, the same.
+  std::function<void()> drop_model;
+  std::function<const Model*()> read_model;
 };
 
 class Engine : public Generator {
  public:
-  // `options`: dtype of the cache, and the device (of the embedding, when the model lies on several). The model stays the caller's and must outlive the engine.
-  Engine(const Model& model, at::TensorOptions options, EngineSpec spec, AdapterHooks hooks = {});
+  // `options`: dtype of the cache, and the device (of the embedding, when the model lies on several). The model is not the
+  // engine's and must outlive it, but for the hooks.
+  Engine(const Model& model, at::TensorOptions options, EngineSpec spec, ModelHooks hooks = {});
   ~Engine() override;  // whoever still waits is told that it was cancelled
 
   int64_t submit(EngineRequest request) override;
@@ -38,11 +43,11 @@ class Engine : public Generator {
   EngineStats stats() const override;
   int64_t max_model_len() const override { return max_model_len_; }
   int64_t cache_tokens() const { return cache_spec_.blocks * cache_spec_.block_size; }
-  int64_t vocab() const override { return model_.shape().vocab; }
+  int64_t vocab() const override { return vocab_; }
   std::vector<std::string> adapters() const override;
   void load_adapter(const std::string& name, const std::string& dir) override;
   void unload_adapter(const std::string& name) override;  // waits for the requests that use it
-  void sleep() override;
+  void sleep(int level = 1) override;
   void wake() override;
 
  private:
@@ -59,7 +64,7 @@ class Engine : public Generator {
 
   std::unique_ptr<KvCache> new_cache() const;
   void run();
-  void run_on_thread(std::function<void()> work);  // and waits for it
+  void run_on_thread(std::function<void()> work);  // and waits for it; the statistics are of after it
   void start(int64_t id, EngineRequest request);
   void one_step();
   void compute(const Plan& plan);
@@ -72,10 +77,11 @@ class Engine : public Generator {
   void detach_unused();
   void publish_stats();
 
-  const Model& model_;
+  const Model* model_;  // none after sleep(2)
+  const int64_t vocab_;
   const at::TensorOptions options_;
   const EngineSpec spec_;
-  const AdapterHooks hooks_;
+  const ModelHooks hooks_;
   const int threads_;
   int64_t max_model_len_ = 0;
   KvCache::Spec cache_spec_;

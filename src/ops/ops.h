@@ -95,8 +95,18 @@ struct AdamwStep {
   double lr, beta1, beta2, eps, weight_decay;
   int64_t step;               // from 1
   double grad_scale = 1;      // clipping: gradients are multiplied by it
+  int64_t dither = 0;         // where this tensor's rounding thresholds begin (tensor/dither.h)
+  bool stochastic = false;    // round a bf16 parameter by them, instead of to the nearest
 };
 void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& v, at::Tensor& master, const AdamwStep& s);
+
+// The same with moments of a byte each; always rounded by thresholds. The three roundings of an element are a third apart.
+constexpr int64_t kMomentBlock = 256, kMeanDither = 0x55555555, kSquareDither = 0xaaaaaaaa;
+struct Moments8 {
+  at::Tensor mean, mean_scale;      // int8 [n], f32 [ceil(n / kMomentBlock)]
+  at::Tensor square, square_scale;  // uint8 [n], f32
+};
+void adamw_8bit(at::Tensor& param, const at::Tensor& grad, Moments8& moments, at::Tensor& master, const AdamwStep& s);
 
 // Sum of squares over all tensors, f64 accumulation, a CPU f64 scalar value.
 double sum_of_squares(const std::vector<at::Tensor>& tensors);

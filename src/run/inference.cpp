@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <future>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -19,7 +20,7 @@
 namespace apus {
 
 namespace {
-
+constexpr const char* kGiven = "default";  // the adapter that the model was loaded with
 constexpr double kShare = 0.9;  // of a device's memory for weights, where no flag says it
 // What helps when the weights do not go in.
 constexpr const char* kSpread = "--device_map auto spreads a model over the devices there are; --torch_dtype bfloat16 halves one of float32";
@@ -60,6 +61,20 @@ Spread place_model(Model& model, const ModelOptions& o, const std::string& adapt
   return spread_model(model, wish);
 }
 
+// Weights and adapter into a model that is described, on the places it was told.
+void fill(Model& model, const TensorFolder& source, LoadOptions how, const std::string& adapter) {
+  if (model.places()) how.place = [&](const std::string& name) { return model.place_of(name); };
+  load_weights(model, source, how);
+  if (!adapter.empty()) settle_adapter(model, load_adapter(model, adapter, kGiven).name, how.dtype);
+  model.visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
+}
+
+Json model_config(const ModelOptions& o) {
+  Json config = read_model_config(o.model);
+  if (o.model_type) config["model_type"] = *o.model_type;
+  return config;
+}
+
 struct Described {
   Json config;
   std::unique_ptr<Model> model;  // no weights yet
@@ -67,8 +82,7 @@ struct Described {
 };
 
 Described describe(const ModelOptions& o, const PlacementOptions& placement) {
-  Described d{read_model_config(o.model), nullptr, at::kFloat};
-  if (o.model_type) d.config["model_type"] = *o.model_type;
+  Described d{model_config(o), nullptr, at::kFloat};
   d.model = make_model(d.config);
   d.dtype = dtype_for(o, d.config, parse_device_map(placement.device_map), parse_max_memory(placement.max_memory));
   return d;
@@ -101,12 +115,8 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
   if (placement.placed()) loaded.spread = place_model(model, o, adapter, placement, engine, loaded.dtype);
   loaded.device = loaded.spread ? loaded.spread->home() : open_device(o.device);
   const TensorFolder source(o.model);
-  LoadOptions load{.dtype = loaded.dtype, .device = loaded.device.device};
-  if (model.places()) load.place = [&](const std::string& name) { return model.place_of(name); };
   try {
-    load_weights(model, source, load);
-    if (!adapter.empty()) settle_adapter(model, load_adapter(model, adapter).name, loaded.dtype);
-    model.visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
+    fill(model, source, {.dtype = loaded.dtype, .device = loaded.device.device}, adapter);
   } catch (const c10::Error& e) {
     throw explained(e, loaded.device.device, loaded.spread ? kFuller : kSpread);
   }
@@ -165,16 +175,46 @@ std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& ch
 }
 
 namespace {
-constexpr const char* kGiven = "default";  // the adapter that the model was loaded with
 
-AdapterHooks adapter_hooks(const LoadedModel& loaded, const std::string& folder, bool with_adapter) {
-  AdapterHooks hooks;
-  if (with_adapter) hooks.always = kGiven;
-  hooks.load = [model = loaded.model.get(), type = loaded.dtype, folder](const std::string& name, const std::string& dir) {
+// A model and where it and its adapters came from. On the engine's thread.
+struct Source {
+  std::unique_ptr<Model> model;
+  Json config;
+  LoadOptions how;
+  std::string folder, adapter;
+  std::map<std::string, std::string> beside;  // adapters of requests: name to folder
+  std::optional<Model::Places> places;
+
+  void load(const std::string& name, const std::string& dir) {
     require(name != kGiven, Fault::Usage, "an adapter cannot be named '", kGiven, "'; choose another name");
-    load_adapter_beside(*model, dir, name, type, [&](const std::string& weight) { return TensorFolder(folder).tensor(weight); });
-  };
-  hooks.unload = [model = loaded.model.get()](const std::string& name) { detach_adapter(*model, name); };
+    attach(*model, name, dir);
+    beside[name] = dir;
+  }
+  void unload(const std::string& name) {
+    if (model) detach_adapter(*model, name);
+    beside.erase(name);
+  }
+  const Model* read() {
+    auto again = make_model(config);
+    if (places) again->spread(*places);
+    fill(*again, TensorFolder(folder), how, adapter);
+    for (const auto& [name, dir] : beside) attach(*again, name, dir);
+    model = std::move(again);
+    return model.get();
+  }
+  void attach(Model& to, const std::string& name, const std::string& dir) const {
+    load_adapter_beside(to, dir, name, how.dtype,
+                        [&](const std::string& weight) { return TensorFolder(folder).tensor(weight); });
+  }
+};
+
+ModelHooks model_hooks(const std::shared_ptr<Source>& from) {
+  ModelHooks hooks;
+  if (!from->adapter.empty()) hooks.always = kGiven;
+  hooks.load = [from](const std::string& name, const std::string& dir) { from->load(name, dir); };
+  hooks.unload = [from](const std::string& name) { from->unload(name); };
+  hooks.drop_model = [from] { from->model.reset(); };
+  hooks.read_model = [from] { return from->read(); };
   return hooks;
 }
 
@@ -197,7 +237,11 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
   if (spec.max_model_len > in.loaded.max_positions)
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions, " positions that the checkpoint was made for");
   if (in.loaded.spread) spec.cache_limits = in.loaded.spread->cache_limits();
-  in.engine = std::make_unique<Engine>(*in.loaded.model, in.loaded.options(), spec, adapter_hooks(in.loaded, model.model, !adapter.empty()));
+  const LoadOptions how{.dtype = in.loaded.dtype, .device = in.loaded.device.device};
+  const auto from = std::make_shared<Source>(
+      Source{std::move(in.loaded.model), model_config(model), how, model.model, adapter, {}, {}});
+  from->places = from->model->places();
+  in.engine = std::make_unique<Engine>(*from->model, in.loaded.options(), spec, model_hooks(from));
   if (in.loaded.spread) report(*in.loaded.spread, in.engine->cache_tokens());
   return in;
 }

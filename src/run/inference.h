@@ -37,12 +37,12 @@ std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& ch
 
 // A checkpoint that answers.
 struct Inference {
-  LoadedModel loaded;
+  LoadedModel loaded;                // its model is the engine's
   std::shared_ptr<const Tokenizer> tokenizer;
   GenerationConfig generation;
   std::unique_ptr<Chat> chat;
   std::vector<int32_t> stop_ids;
-  std::unique_ptr<Engine> engine;    // last: it uses the model
+  std::unique_ptr<Engine> engine;    // keeps the model
 };
 Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter, const TemplateOptions& prompt,
                          const EngineOptions& engine);

@@ -27,6 +27,17 @@ struct AdamwScalars {
   float lr, beta1, beta2, eps, decay, correction1, correction2, grad_scale;  // corrections: 1 - beta^step
 };
 
+// Moments of at most kMoments elements (ops/adamw_8bit.cpp says what the codes mean) and where the thresholds begin, by which
+// they are rounded: element i has the threshold (begin + i * kThresholdStride) mod 2^32.
+constexpr int64_t kMoments = 256;
+constexpr uint32_t kThresholdStride = 0x9e3779b9;
+struct Moments {
+  int8_t* mean;
+  uint8_t* square;
+  float *mean_scale, *square_scale;
+  uint32_t mean_threshold, square_threshold;
+};
+
 // Of one row of logits, each scaled first: the largest, sum of exp(x - largest), of x, of exp(x - largest) * x; arg-max.
 struct RowStatistics {
   float largest, sum, sum_x, sum_px;
@@ -78,6 +89,9 @@ struct Kernels {
   RowKernels<float> f32;
   void (*row_statistics)(int64_t n, const float* x, float scale, RowStatistics* out);
   void (*adamw)(int64_t n, float* param, const float* grad, float* m, float* v, const AdamwScalars& s);
+  // n <= kMoments, a multiple of 16
+  void (*adamw_moments)(int64_t n, float* param, const float* grad, const Moments& moments, const AdamwScalars& s);
+  void (*narrow_by_thresholds)(int64_t n, const float* x, uint32_t threshold, bf16* y);  // stochastic rounding
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();
@@ -107,6 +121,7 @@ class Multiplying {
 };
 
 extern const Kernels kGenericKernels, kAvx2Kernels, kAvx512Kernels;
+extern const Kernels kAvx512PairKernels;  // products of bf16 by vdpbf16ps rather than in f32
 void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add,
                   const bf16* next);
 void enter_amx();

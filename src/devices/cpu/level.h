@@ -2,6 +2,7 @@
 // The table of inner loops for the including file's instruction set.
 #pragma once
 
+#include "devices/cpu/moments.h"
 #include "devices/cpu/multiply.h"
 #include "devices/cpu/rows.h"
 #include "devices/cpu/softmax.h"
@@ -15,7 +16,7 @@ constexpr RowKernels<E> row_table() {
           rms_norm<E>, rms_norm_gradient<E>, swiglu<E>, swiglu_gradient<E>, rope<E>, sum_of_squares<E>, logit_gradient<E>};
 }
 
-constexpr Kernels kTable{row_table<bf16>(), row_table<float>(), row_statistics, adamw, nullptr, nullptr};
+constexpr Kernels kTable{row_table<bf16>(), row_table<float>(), row_statistics, adamw, adamw_moments, narrow_by_thresholds, nullptr, nullptr};
 
 }  // namespace
 }  // namespace apus::cpu
