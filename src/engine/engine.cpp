@@ -17,51 +17,24 @@
 namespace apus {
 
 namespace {
-constexpr int64_t kHostCache = int64_t{2} << 30;  // on the host memory is everyone's: the cache is no larger unasked
-constexpr int64_t kScoredRows = 64;               // prompt rows whose logits exist at once
+constexpr int64_t kScoredRows = 64;  // prompt rows whose logits exist at once
 // The flags that make the engine need less.
 constexpr const char* kLessMemory =
     "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or --max_model_len, or free the device";
-
-EngineSpec with_block_size(EngineSpec spec, at::Device device) {
-  if (spec.block_size == 0) spec.block_size = kind_of(device).cache_block();
-  return spec;
-}
 }  // namespace
-
-CacheSize cache_size(const EngineSpec& spec, int64_t positions, int64_t bytes_per_block, int64_t total, int64_t free, bool host) {
-  const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : positions;
-  const auto blocks_for = [&](int64_t tokens) { return (tokens + spec.block_size - 1) / spec.block_size; };
-  int64_t bytes = spec.cache_bytes;
-  if (bytes <= 0) {
-    bytes = static_cast<int64_t>(spec.memory_fraction * static_cast<double>(total)) - (total - free);
-    if (host) bytes = std::min(bytes, std::max(kHostCache, blocks_for(wanted) * bytes_per_block));
-  }
-  CacheSize size;
-  size.blocks = std::min(bytes / bytes_per_block, spec.max_sequences * blocks_for(wanted));
-  size.blocks = std::min<int64_t>(size.blocks, INT32_MAX / spec.block_size);
-  size.max_model_len = std::min(wanted, size.blocks * spec.block_size);
-  return size;
-}
 
 Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, ModelHooks hooks)
     : model_(&model),
       vocab_(model.shape().vocab),
       options_(options),
-      spec_(with_block_size(spec, options.device())),
+      spec_(with_block_size(spec, model, options.device())),
       hooks_(std::move(hooks)),
       threads_(at::get_num_threads()),
       builder_(options.device(), spec_.block_size) {
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage, "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
   cache_spec_ = {shape.layers, 0, spec_.block_size, shape.kv_heads, shape.head_dim};
-  const auto element = static_cast<int64_t>(c10::elementSize(c10::typeMetaToScalarType(options.dtype())));
-  const int64_t bytes = KvCache::bytes_per_block(cache_spec_, element);
-  const at::Device device = options.device();
-  const Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);
-  const CacheSize size = cache_size(spec_, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu());
-  require(size.blocks > 0 && size.max_model_len > 1, Fault::Device, "no memory for the cache of keys and values on ", device_name(device), ": ", memory.free >> 20,
-          " MiB free of ", memory.total >> 20, " MiB, one block needs ", (bytes >> 10) + 1, " KiB; give more by --memory_utilization or --kv_cache_gb, or free memory");
+  const CacheSize size = cache_size_of(model, options, spec_);
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
   if (size.max_model_len < wanted)
     log_warning("the cache has memory for ", size.max_model_len, " tokens only: this is the longest context now, not ", wanted,
@@ -73,12 +46,16 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
       .max_sequences = spec.max_sequences,
       .max_step_tokens = spec.max_step_tokens});
   try {
-    cache_ = std::make_unique<KvCache>(cache_spec_, options_);
+    cache_ = new_cache();
   } catch (const std::exception& e) {
-    throw explained(e, device, kLessMemory);
+    throw explained(e, options.device(), kLessMemory);
   }
   publish_stats();
   thread_ = std::thread([this] { run(); });
+}
+
+std::unique_ptr<KvCache> Engine::new_cache() const {
+  return std::make_unique<KvCache>(cache_spec_, options_, model_->places() ? model_->places()->layer : std::vector<at::Device>());
 }
 
 Engine::~Engine() {
@@ -195,7 +172,7 @@ void Engine::wake() {
       const c10::InferenceMode off(false);  // ordinary tensors, as when the model was loaded
       model_ = hooks_.read_model();
     }
-    if (!cache_) cache_ = std::make_unique<KvCache>(cache_spec_, options_);
+    if (!cache_) cache_ = new_cache();
   });
 }
 

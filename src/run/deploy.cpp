@@ -59,7 +59,7 @@ void drain(const DeployOptions& o, Api& api, HttpServer& server) {
 int run_deploy(const DeployOptions& o) {
   EngineOptions engine = o;
   if (o.infer_backend == "pt") engine.max_num_seqs = 1;
-  Inference in = open_inference(o, o.named_adapters().empty() ? o.adapter() : "", o, engine);
+  Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, engine);
   for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
   const StopFlag stop;
   const auto workers = std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
