@@ -7,6 +7,7 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randperm.h>
@@ -278,6 +279,27 @@ TEST_P(Kernels, AdamwWithMomentsOfAByteIsTheReferences) {
         EXPECT_LT((a.p != b.p).sum().item<double>(), (type == at::kFloat ? 1 : 0.01) * static_cast<double>(n));
       }
     }
+}
+
+// Processors on which the instruction for pairs does not pay still test it.
+TEST(Cpu, PairsOfBf16MultiplyAsF32Does) {
+  if (machine_isa() < Isa::Avx512) GTEST_SKIP() << "this machine has no vdpbf16ps";
+  const int64_t k = 96;
+  const at::Tensor b = at::randn({32, k}).to(at::kBFloat16);
+  std::vector<const bf16*> columns;
+  for (int64_t i = 0; i < 32; ++i) columns.push_back(static_cast<const bf16*>(b.data_ptr()) + i * k);
+  std::vector<bf16> panel(static_cast<size_t>(panel_size<bf16>(k)));
+  kAvx512PairKernels.b16.pack_columns(columns.data(), 32, k, panel.data());
+  for (const int64_t m : {1, 5, 12, 13, 40}) {
+    const at::Tensor a = at::randn({m, k}).to(at::kBFloat16), pairs = at::ones({m, 32}), f32 = at::ones({m, 32});
+    const auto* rows = static_cast<const bf16*>(a.data_ptr());
+    for (const bool add : {false, true}) {
+      kAvx512PairKernels.b16.multiply(m, k, rows, k, panel.data(), pairs.data_ptr<float>(), 32, add, panel.data());
+      kAvx512Kernels.b16.multiply(m, k, rows, k, panel.data(), f32.data_ptr<float>(), 32, add, panel.data());
+      EXPECT_LT(error(f32, at::matmul(a.to(at::kDouble), b.to(at::kDouble).t()) * (add ? 2 : 1)), 1e-6) << m;
+      EXPECT_LT(error(pairs, f32), 1e-6) << m;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Kernels, ::testing::Values(Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx), [](const auto& info) { return std::string(isa_name(info.param)); });

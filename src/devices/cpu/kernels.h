@@ -121,6 +121,7 @@ class Multiplying {
 };
 
 extern const Kernels kGenericKernels, kAvx2Kernels, kAvx512Kernels;
+extern const Kernels kAvx512PairKernels;  // products of bf16 by vdpbf16ps rather than in f32
 void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add,
                   const bf16* next);
 void enter_amx();
