@@ -18,6 +18,7 @@ namespace apus {
 
 void DeployOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.group("Server");
   v("host", host, "address to listen at; 127.0.0.1 lets in this machine only");
@@ -38,6 +39,7 @@ void DeployOptions::fields(OptionTable& v) {
   v("sglang_engine_kwargs", sglang_engine_kwargs, "with sglang: the same");
   v("tool_call_parser", tool_call_parser, "format of tool calls").choices({"auto", "none", "hermes", "llama3", "qwen_coder", "deepseek", "mistral"}).shown_default("auto: from the chat template");
   v("reasoning_parser", reasoning_parser, "split <think>...</think> off as reasoning_content").choices({"auto", "on", "off"}).shown_default("auto: from the chat template");
+  v.refuse({"vllm_reasoning_parser"}, "--reasoning_parser on splits <think>...</think> off");
   v("max_waiting", max_waiting, "requests that may wait for a place in the batch; more are answered with 429. 0: any number").at_least(0);
   v("max_connections", max_connections, "connections at once").at_least(1);
   v("max_body_mb", max_body_mb, "largest request in MiB; larger ones are answered with 413").at_least(1).at_most(2048);
@@ -45,7 +47,7 @@ void DeployOptions::fields(OptionTable& v) {
   v("allowed_origins", allowed_origins, "web pages that may ask from a browser (CORS); *: all").shown_default("none");
   v.no_effect({"log_level"}, "set LOG_LEVEL in the environment");
   v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"}, "adapters of any rank are served; name them by --adapters name=DIR");
-  v.refuse({"dataset", "val_dataset", "load_data_args", "val_dataset_sample", "max_batch_size", "metric"}, "requests bring the questions; `apus infer` answers files");
+  v.refuse({"dataset", "val_dataset", "strict", "load_data_args", "val_dataset_sample", "max_batch_size", "metric"}, "requests bring the questions; `apus infer` answers files");
   v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
   plain_rows_fields(v);
   TemplateOptions::fields(v);
@@ -102,6 +104,8 @@ void DeployOptions::check() const {
   const bool theirs = vllm_tensor_parallel_size || vllm_pipeline_parallel_size || vllm_data_parallel_size || sglang_tp_size || vllm_engine_kwargs.is_object() ||
                       sglang_engine_kwargs.is_object() || !vllm_server_base_url.empty();
   require(upstream() || !theirs, Fault::Usage, "flags of another program's server need --infer_backend vllm or sglang");
+  require(!upstream() || !placed(), Fault::Usage, "--device_map and --max_memory are of --infer_backend engine; the other server spreads a model by --vllm_tensor_parallel_size");
+  PlacementOptions::check(*this);
   if (!upstream()) ModelOptions::check();
   else if (vllm_server_base_url.empty()) {
     require(!model.empty(), Fault::Usage, "--model is needed: ", infer_backend, " is started with it; for a server that runs already give --vllm_server_base_url");
@@ -121,6 +125,7 @@ void DeployOptions::rehearse(Rehearsal& r) const {
   for (const auto& [name, folder] : named_adapters()) r.adapters({folder});
   r.tokenizer(model);
   if (use_chat_template) r.chat_template(chat_template, model);
+  if (placed()) return r.placement({*this, *this, this, named_adapters().empty() ? adapter() : ""});
   PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
   spec.command = "deploy";
   r.plan(spec);

@@ -11,14 +11,17 @@
 #include "cli/infer_client.h"
 #include "cli/plan.h"
 #include "cli/rehearsal.h"
+#include "data/dataset_fetch.h"
+#include "data/dataset_info.h"
 
 namespace apus {
 
 void InferOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.group("Rows and results");
-  v("val_dataset", val_dataset, "files of rows (JSONL with messages, or query); - reads standard input; without it: a chat");
+  v("val_dataset", val_dataset, "rows to answer: files, folders, globs or hub ids as --dataset of sft takes; #N takes N rows; - reads standard input; without it: a chat");
   v("load_data_args", load_data_args, "answer the rows that the training run kept for validation");
   v("val_dataset_sample", val_dataset_sample, "only the first n rows").at_least(1);
   v("strict", strict, "stop at the first bad row instead of leaving it out");
@@ -33,9 +36,21 @@ void InferOptions::fields(OptionTable& v) {
   v("api_key", api_key, "with client: what the server asks for").shown_default("OPENAI_API_KEY of the environment");
   v("max_concurrency", max_concurrency, "with client: requests at once").at_least(1).at_most(4096);
   v("max_retries", max_retries, "with client: how often a request is repeated after 429, 5xx or a lost connection").at_least(0).at_most(100);
-  v.refuse({"dataset"}, "give the rows to --val_dataset");
+  v.refuse({"dataset"}, "give the rows to --val_dataset, which takes the same; #N behind a name takes N of its rows");
+  v.refuse({"vllm_engine_kwargs", "sglang_engine_kwargs"}, "Apus's own engine answers; `apus deploy --infer_backend vllm` starts that program's server");
+  v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"}, "an adapter of any rank is used; name it by --adapters");
+  v.no_effect({"vllm_reasoning_parser"}, "answers of rows are kept whole, thoughts included");
   v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
   plain_rows_fields(v);
+  const auto honoured = [&v](const char* name, OptionTarget target, const char* help) {
+    Option& option = v.at(name);
+    option.target = target, option.refusal.clear(), option.help = help;
+  };
+  honoured("columns", &columns, "rename columns: '{\"their\": \"ours\"}'");
+  honoured("disable_auto_column_mapping", &disable_auto_column_mapping, "only --columns renames");
+  honoured("custom_dataset_info", &custom_dataset_info, "dataset_info.json files that give datasets names: dataset_path or hub id, subsets, columns");
+  honoured("model_name", &model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
+  honoured("model_author", &model_author, "the same for {{AUTHOR}}");
   TemplateOptions::fields(v);
   GenerationOptions::fields(v);
   EngineOptions::fields(v);
@@ -44,16 +59,22 @@ void InferOptions::fields(OptionTable& v) {
 }
 
 namespace {
-// The validation rows of the run that wrote this checkpoint: the files it was given, or those it split off.
-std::vector<std::string> kept_rows(const std::filesystem::path& checkpoint) {
+// The validation rows of the run that wrote this checkpoint: those it was given, or those it split off.
+void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
   const auto path = checkpoint / "args.json";
+  require(std::filesystem::exists(path), Fault::Usage, "--load_data_args: ", path.string(), " does not exist; ",
+          "name a checkpoint of a training run by --adapters or --model, or give --val_dataset");
   const Json args = Json::parse(read_file(path, 16 << 20), nullptr, /*allow_exceptions=*/false);
   require(args.is_object(), Fault::Usage, path.string(), " holds no JSON object");
-  if (args.contains("val_dataset") && args["val_dataset"].is_array() && !args["val_dataset"].empty()) return args["val_dataset"].get<std::vector<std::string>>();
+  if (args.contains("val_dataset") && args["val_dataset"].is_array() && !args["val_dataset"].empty()) {
+    for (const char* key : {"val_dataset", "columns", "disable_auto_column_mapping", "custom_dataset_info", "model_name", "model_author", "use_hf"})
+      if (args.contains(key) && !args[key].is_null() && !v.given(key)) v.set(key, args[key]);
+    return;
+  }
   const auto split = std::filesystem::absolute(checkpoint).lexically_normal().parent_path() / "val_dataset.jsonl";
   require(std::filesystem::exists(split), Fault::Usage, "--load_data_args: the run of ", checkpoint.string(),
           " kept no rows for validation (it had neither --val_dataset nor --split_dataset_ratio); give --val_dataset");
-  return {split.string()};
+  v.set("val_dataset", Json::array({split.string()}));
 }
 
 // What only a model of this program's own can do.
@@ -65,6 +86,7 @@ void check_client(const InferOptions& o) {
   require(!o.max_length, Fault::Usage, "--max_length cannot be kept with --infer_backend client: only the server counts tokens");
   require(!o.stream.value_or(false), Fault::Usage, "--stream shows an answer while it is made, which --infer_backend client does not");
   require(!o.top_logprobs || o.logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
+  require(!o.placed(), Fault::Usage, "--device_map and --max_memory are the server's business");
 }
 }  // namespace
 
@@ -72,7 +94,7 @@ void InferOptions::resolve(OptionTable& v) {
   AdapterOptions::resolve(v, *this);
   HubFlags::resolve();
   TemplateOptions::resolve(v);
-  if (load_data_args && val_dataset.empty()) val_dataset = kept_rows(adapters.empty() ? model : adapters.front());
+  if (load_data_args && val_dataset.empty()) take_kept_rows(v, adapters.empty() ? model : adapters.front());
   if (infer_backend == "transformers") infer_backend = "pt";
 }
 
@@ -80,18 +102,38 @@ void InferOptions::check() const {
   require(client() == !base_url.empty(), Fault::Usage, "--base_url and --infer_backend client belong together");
   if (client()) return check_client(*this);
   ModelOptions::check();
+  PlacementOptions::check(*this);
   require(infer_backend == "engine" || infer_backend == "pt", Fault::Usage, "--infer_backend ", infer_backend,
           " is not run by this program; --infer_backend engine batches continuously with a paged cache as it does");
   require(!max_batch_size || infer_backend == "pt", Fault::Usage,
           "--max_batch_size belongs to --infer_backend pt; the engine's limit is --max_num_seqs");
-  for (const auto& file : val_dataset)  // said before the model is loaded
-    require(file == "-" || std::filesystem::exists(file), Fault::Io, "--val_dataset ", file, " is not here");
   require(!(interactive() && metric), Fault::Usage, "--metric needs rows to compare with: give --val_dataset");
   require(!top_logprobs || logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
 }
 
+std::vector<QuestionSet> InferOptions::question_sets() const {
+  const DatasetInfo known(custom_dataset_info);
+  const FetchDataset from_hub = hub_datasets(use_hf, hub_token.value_or(""));
+  std::vector<QuestionSet> sets;
+  for (const std::string& name : val_dataset) {
+    QuestionSet set;
+    set.normalize = {.columns = parse_columns(columns), .auto_mapping = !disable_auto_column_mapping,
+                     .seed = static_cast<uint64_t>(seed), .names = {model_name, model_author}};
+    if (name == "-") {
+      set.files = {name};
+    } else {
+      const auto [ref, renamed] = known.resolve(parse_dataset_ref(name), use_hf);
+      set.normalize.columns.insert(renamed.begin(), renamed.end());  // --columns wins
+      set.count = ref.count;
+      for (const auto& file : dataset_files(ref, from_hub)) set.files.push_back(file.string());
+    }
+    sets.push_back(std::move(set));
+  }
+  return sets;
+}
+
 RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_path) {
-  return {.files = o.val_dataset, .sample = o.val_dataset_sample, .strict = o.strict, .resume = o.resume,
+  return {.rows = o.rows.empty() ? o.question_sets() : o.rows, .sample = o.val_dataset_sample, .strict = o.strict, .resume = o.resume,
           .write_every = o.write_batch_size, .path = result_path, .metric = o.metric};
 }
 
@@ -101,13 +143,14 @@ std::string default_result_path(const InferOptions& o) {
 }
 
 void InferOptions::rehearse(Rehearsal& r) const {
-  r.json_rows(val_dataset);
+  r.questions(rows);
   if (client()) return;  // the model is the server's
   const Json config = r.model(model);
   r.adapters(adapters);
   r.tokenizer(model);
   if (use_chat_template) r.chat_template(chat_template, model);
   if (!interactive()) r.output(result_path.empty() ? std::filesystem::path(model) / "infer_result" : std::filesystem::path(result_path));
+  if (placed()) return r.placement({*this, *this, this, adapter()});
   r.plan(inference_spec(*this, *this, config, device_facts(device)));
 }
 

@@ -9,8 +9,11 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
-  std::vector<std::string> val_dataset;     // files of rows, "-" is standard input; none: a chat
+struct InferOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
+  std::vector<std::string> val_dataset;     // as --dataset of sft, or "-", standard input; none: a chat
+  Json columns;
+  bool disable_auto_column_mapping = false;
+  std::vector<std::string> model_name, model_author, custom_dataset_info;
   std::optional<int64_t> val_dataset_sample;  // only the first n rows
   bool load_data_args = false;              // the rows that the training run kept for validation
   bool strict = false;                      // stop at the first bad row
@@ -31,8 +34,11 @@ struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationO
   void resolve(OptionTable& v);
   void check() const;
   void fetch() {
+    rows = question_sets();
     if (!client()) ModelOptions::fetch();  // there the model's name is the other server's business
   }
+  std::vector<QuestionSet> question_sets() const;  // the files behind val_dataset; a hub's are downloaded
+  std::vector<QuestionSet> rows;                   // they, after fetch()
   void rehearse(Rehearsal& r) const;
 };
 

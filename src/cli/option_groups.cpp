@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/nearby.h"
 #include "checkpoint/adapter_config.h"
 #include "hub/hub.h"
+#include "parallel/device_map.h"
 #include "text/builtin_templates.h"
 
 namespace apus {
@@ -61,7 +63,6 @@ void ModelOptions::fields(OptionTable& v) {
   v("task_type", task_type, "this command knows causal language models only").choices({"causal_lm"});
   HubFlags::fields(v);
   v.refuse({"num_labels", "problem_type"}, "this command knows causal language models only");
-  v.refuse({"device_map", "max_memory"}, "the model is placed on one device: choose it with --device");
   v.refuse({"new_special_tokens", "init_strategy", "experts_impl"}, "the checkpoint is used as it is; change its files instead");
   v.refuse({"rope_scaling"}, "the scaling of config.json is used; set rope_scaling there");
   v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
@@ -74,7 +75,25 @@ void ModelOptions::fetch() { model = fetched_model(model); }
 void ModelOptions::check() const {
   require(!model.empty(), Fault::Usage, "--model is needed: the folder of a checkpoint, or a hub's id");
   require(is_model(model), Fault::Usage, "--model ", model, " is not a folder here",
-          is_file(model) ? "; give the folder that holds the file" : ", and no hub id (owner/name) either");
+          is_file(model) ? "; give the folder that holds the file" : ", and no hub id (owner/name) either" + nearby(model));
+  require(!is_adapter_dir(model) || std::filesystem::exists(std::filesystem::path(model) / "config.json"), Fault::Usage, "--model ", model,
+          " is an adapter: give it with --adapters, and the model it belongs to with --model");
+}
+
+void PlacementOptions::fields(OptionTable& v) {
+  v("device_map", device_map,
+    "a model over several devices. auto: as few as have room for weights and cache; balanced: all, filled alike; sequential: one after the other; "
+    "balanced_low_0: the first holds what the others cannot; or a JSON object, or the file of one: {\"model.embed_tokens\": 0, \"model.layers\": 1, \"\": \"cpu\"}")
+      .shown_default("all on --device");
+  v("max_memory", max_memory, "what weights and cache may take, by device: {0: \"20GB\", 1: \"40GB\"}; others are not used. \"cpu\" takes what is left over")
+      .shown_default("--memory_utilization of each device");
+}
+
+void PlacementOptions::check(const ModelOptions& model) const {
+  parse_device_map(device_map);
+  parse_max_memory(max_memory);
+  require(!placed() || model.device.find(':') == std::string::npos, Fault::Usage, "--device ", model.device,
+          " names one device, and --device_map or --max_memory choose among all of a kind; give --device ", model.device.substr(0, model.device.find(':')));
 }
 
 void AdapterOptions::fields(OptionTable& v) {
@@ -87,7 +106,10 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
   if (!adapters.empty()) {
     std::string& dir = adapters.front();
     if (const size_t equals = dir.find('='); equals != std::string::npos && !std::filesystem::exists(dir)) dir = dir.substr(equals + 1);  // name=folder
-    require(is_adapter_dir(dir), Fault::Usage, "--adapters ", dir, " holds no adapter_config.json");
+    std::error_code code;
+    const bool here = std::filesystem::is_directory(dir, code), whole = std::filesystem::exists(std::filesystem::path(dir) / "config.json", code);
+    require(is_adapter_dir(dir), Fault::Usage, "--adapters ", dir, !here ? " is not a folder here" + nearby(dir) : std::string(" is no adapter: it holds no adapter_config.json"),
+            whole ? ". It is a whole model: give it with --model" : "");
   }
   const std::filesystem::path made_by = std::filesystem::path(adapters.empty() ? model.model : adapters.front()) / "args.json";
   if (load_args && !made_by.parent_path().empty() && is_file(made_by.string())) {
@@ -169,9 +191,17 @@ void EngineOptions::fields(OptionTable& v) {
   v("kv_cache_gb", kv_cache_gb, "memory of the key-value cache in GiB").above(0).shown_default("from --memory_utilization");
   v("enable_prefix_caching", enable_prefix_caching, "prompts that begin alike share the work").alias("vllm_enable_prefix_caching");
   v.no_effect({"vllm_enforce_eager", "vllm_disable_custom_all_reduce", "vllm_disable_cascade_attn", "vllm_use_async_engine",
-               "sglang_disable_cuda_graph", "sglang_disable_custom_all_reduce"}, "Apus's own engine generates");
-  v.refuse({"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size", "sglang_tp_size", "lmdeploy_tp"},
+               "sglang_disable_cuda_graph", "sglang_disable_custom_all_reduce", "vllm_mm_processor_cache_gb", "vllm_limit_mm_per_prompt",
+               "lmdeploy_vision_batch_size"}, "Apus's own engine generates");
+  v.refuse({"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size", "vllm_enable_expert_parallel", "sglang_tp_size",
+            "sglang_pp_size", "sglang_dp_size", "sglang_ep_size", "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"},
            "one device generates: choose it with --device");
+  v.refuse({"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps", "sglang_speculative_eagle_topk",
+            "sglang_speculative_num_draft_tokens"}, "the engine makes one token of a sequence at a time; leave it out");
+  v.refuse({"vllm_quantization", "sglang_quantization", "sglang_kv_cache_dtype", "lmdeploy_quant_policy"},
+           "weights and cache are held in --torch_dtype; bfloat16 is the smallest");
+  v.refuse({"sglang_context_length", "lmdeploy_session_len"}, "--max_model_len sets the context");
+  v.refuse({"lmdeploy_cache_max_entry_count"}, "--kv_cache_gb or --memory_utilization sets the cache's size");
 }
 
 void untrained_fields(OptionTable& v) {

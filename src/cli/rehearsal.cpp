@@ -14,6 +14,7 @@
 #include "base/lines.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter_config.h"
+#include "cli/command.h"
 #include "tensor/safetensors_header.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -144,6 +145,31 @@ void Rehearsal::json_rows(const std::vector<std::string>& files) {
   }
 }
 
+void Rehearsal::questions(const std::vector<QuestionSet>& sets) {
+  for (const QuestionSet& set : sets) {
+    const std::string name = str(set.files.front(), set.files.size() > 1 ? str(" and ", set.files.size() - 1, " more") : "");
+    if (set.files.front() == "-") {
+      right("rows", "standard input: read when the run begins");
+      continue;
+    }
+    Questions rows({set}, kRowsRead);
+    int64_t good = 0, bad = 0;
+    std::string first_bad;
+    for (bool more = true; more;) {
+      try {
+        more = rows.next().has_value();
+        good += more;
+      } catch (const RowError& e) {
+        if (bad++ == 0) first_bad = e.what();
+      }
+    }
+    require(good + bad > 0, Fault::Data, name, " holds no row");
+    require(good > 0, Fault::Data, name, ": none of the first ", bad, " rows can be used; the first: ", first_bad);
+    right("rows", str(name, ": ", good + bad == kRowsRead ? str("the first ", good + bad) : str(good + bad), " read",
+                      bad ? str(", ", bad, " of them cannot be used; the first: ", first_bad) : ""));
+  }
+}
+
 void Rehearsal::output(const fs::path& path, int64_t bytes) {
   const fs::path parent = existing_parent(path);
   require(fs::is_directory(parent) || fs::equivalent(parent, fs::absolute(path)), Fault::Io, path.string(), ": ",
@@ -161,6 +187,13 @@ void Rehearsal::plan(const PlanSpec& spec) {
   const Plan plan = make_plan(spec);
   std::printf("\n%s", plan_text(plan).c_str());
   fits_ = plan.fits;
+}
+
+void Rehearsal::placement(PlacementAsked asked) {
+  std::string table;
+  asked.table = &table;
+  run_heavy("placement rehearsal", &asked);
+  right("placement", table);
 }
 
 int Rehearsal::finish() {

@@ -42,10 +42,13 @@ Json Question::record(const std::string& response, Json logprobs) const {
 
 std::string Question::key() const { return row_key(record("", nullptr)); }
 
-Question make_question(const Row& row) {
+Question make_question(const Row& row, const NormalizeOptions& options) {
   if (!row.value.is_object()) throw RowError(row.origin, "", str("a row must be an object, is ", row.value.type_name()));
   Question q;
-  q.row = for_templates(row.value) ? row.value : normalize_row(row, {.keep_unused = true});
+  NormalizeOptions all_columns = options;
+  all_columns.keep_unused = true;
+  const bool as_it_stands = options.columns.empty() && options.names.empty() && for_templates(row.value);
+  q.row = as_it_stands ? row.value : normalize_row(row, all_columns);
   for (const char* media : {"images", "videos", "audios"})
     if (q.row.contains(media) && !q.row[media].empty()) throw RowError(row.origin, media, "this model takes text only");
   Json& messages = q.row["messages"];
@@ -72,10 +75,11 @@ std::string spool_standard_input() {
 }
 }  // namespace
 
-Questions::Questions(std::vector<std::string> paths, std::optional<int64_t> limit)
-    : paths_(std::move(paths)), limit_(limit.value_or(std::numeric_limits<int64_t>::max())) {
-  for (auto& path : paths_)
-    if (path == "-") path = spooled_ = spooled_.empty() ? spool_standard_input() : spooled_;
+Questions::Questions(std::vector<QuestionSet> sets, std::optional<int64_t> limit)
+    : sets_(std::move(sets)), limit_(limit.value_or(std::numeric_limits<int64_t>::max())) {
+  for (auto& set : sets_)
+    for (auto& path : set.files)
+      if (path == "-") path = spooled_ = spooled_.empty() ? spool_standard_input() : spooled_;
 }
 
 Questions::~Questions() {
@@ -83,20 +87,30 @@ Questions::~Questions() {
   if (!spooled_.empty()) std::filesystem::remove(spooled_, code);
 }
 
+bool Questions::open_next() {
+  for (; set_ < sets_.size(); ++set_, opened_ = 0, of_set_ = 0) {
+    const QuestionSet& set = sets_[set_];
+    if (set.count && of_set_ >= *set.count) continue;
+    if (opened_ == set.files.size() && set.count && of_set_ > 0) opened_ = 0;
+    if (opened_ == set.files.size()) continue;
+    reader_ = open_reader(set.files[opened_++]);
+    return true;
+  }
+  return false;
+}
+
 bool Questions::read(Row& row) {
   if (index_ + 1 >= limit_) return false;
   for (;;) {
-    if (!reader_) {
-      if (opened_ == paths_.size()) return false;
-      reader_ = open_reader(paths_[opened_++]);
-    }
+    if (reader_ && sets_[set_].count && of_set_ >= *sets_[set_].count) reader_.reset();
+    if (!reader_ && !open_next()) return false;
     try {
       if (reader_->next(row)) {
-        ++index_;
+        ++index_, ++of_set_;
         return true;
       }
     } catch (const RowError&) {
-      ++index_;
+      ++index_, ++of_set_;
       throw;
     }
     reader_.reset();
@@ -106,12 +120,13 @@ bool Questions::read(Row& row) {
 std::optional<Question> Questions::next() {
   Row row;
   if (!read(row)) return std::nullopt;
-  return make_question(row);
+  return make_question(row, sets_[set_].normalize);
 }
 
 void Questions::rewind() {
   reader_.reset();
-  opened_ = 0;
+  set_ = opened_ = 0;
+  of_set_ = 0;
   index_ = -1;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "data/normalize.h"
 #include "data/reader.h"
 #include "data/row.h"
 
@@ -22,14 +23,21 @@ struct Question {
   std::string key() const;  // row_key() of any of its records
 };
 
-// Rows that have messages in roles a template knows are taken as they are, others are made canonical. RowError.
-Question make_question(const Row& row);
+// Rows that have messages in roles a template knows are taken as they are, unless columns are to be renamed or names put in;
+// others are made canonical. RowError.
+Question make_question(const Row& row, const NormalizeOptions& options = {});
 
-// Rows of several files one after the other; "-" is standard input, JSON lines. A bad row is RowError, and the next call
-// goes on behind it.
+// One dataset of questions; the file "-" is standard input, JSON lines.
+struct QuestionSet {
+  std::vector<std::string> files;
+  std::optional<int64_t> count;  // the first so many rows; more than there are: from the first one again
+  NormalizeOptions normalize;
+};
+
+// Rows of several datasets one after the other. A bad row is RowError, and the next call goes on behind it.
 class Questions {
  public:
-  Questions(std::vector<std::string> paths, std::optional<int64_t> limit);
+  Questions(std::vector<QuestionSet> sets, std::optional<int64_t> limit);
   ~Questions();
   Questions(const Questions&) = delete;
   Questions& operator=(const Questions&) = delete;
@@ -41,9 +49,11 @@ class Questions {
 
  private:
   bool read(Row& row);
-  std::vector<std::string> paths_;
+  bool open_next();                    // the next file, or the next set's
+  std::vector<QuestionSet> sets_;
   int64_t limit_, index_ = -1;
-  size_t opened_ = 0;                  // of the paths
+  size_t set_ = 0, opened_ = 0;        // the set that is read, and how many of its files were opened
+  int64_t of_set_ = 0;                 // rows that were read of it
   std::unique_ptr<RowReader> reader_;
   std::string spooled_;                // standard input, kept in a file so that it can be read again
 };

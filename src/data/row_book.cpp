@@ -11,7 +11,7 @@ namespace apus {
 
 RowBook::RowBook(Spec spec)
     : spec_(std::move(spec)),
-      questions_(spec_.files, spec_.sample),
+      questions_(spec_.rows, spec_.sample),
       rejects_({.file = {}, .strict = spec_.strict}),
       results_({.path = spec_.path, .resume = spec_.resume, .write_every = spec_.write_every}) {}
 

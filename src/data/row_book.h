@@ -18,7 +18,7 @@ namespace apus {
 class RowBook {
  public:
   struct Spec {
-    std::vector<std::string> files;
+    std::vector<QuestionSet> rows;
     std::optional<int64_t> sample;  // only the first n rows
     bool strict = false;            // the first bad row is thrown on
     bool resume = true;

@@ -56,6 +56,10 @@ class Server {
       const size_t length = text.find("Content-Length: ");
       if (head != std::string::npos && length < head) wanted = std::stoul(text.substr(length + 16));
     }
+    if (head == std::string::npos || text.size() < head + 4 + wanted) {  // the client left in the middle
+      ::close(client);
+      return;
+    }
     int now = ++current_, before = most;
     while (now > before && !most.compare_exchange_weak(before, now)) {}
     const size_t space = text.find(' ');

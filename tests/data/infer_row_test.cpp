@@ -51,7 +51,7 @@ TEST(Questions, SeveralFilesTwiceAndBadRows) {
   fs::create_directories(dir);
   write_file_atomic(dir / "a.jsonl", "{\"query\": \"0\"}\nbroken\n{\"query\": \"2\"}\n");
   write_file_atomic(dir / "b.jsonl", "{\"query\": \"3\"}\n\n{\"query\": \"4\"}\n");
-  Questions all({(dir / "a.jsonl").string(), (dir / "b.jsonl").string()}, std::nullopt);
+  Questions all({{.files = {(dir / "a.jsonl").string(), (dir / "b.jsonl").string()}}}, std::nullopt);
   EXPECT_EQ(all.count(), 5);
   for (int pass = 0; pass < 2; ++pass, all.rewind()) {
     std::vector<int64_t> good, bad;
@@ -68,8 +68,31 @@ TEST(Questions, SeveralFilesTwiceAndBadRows) {
     EXPECT_EQ(good, (std::vector<int64_t>{0, 2, 3, 4}));
     EXPECT_EQ(bad, (std::vector<int64_t>{1}));
   }
-  Questions some({(dir / "a.jsonl").string(), (dir / "b.jsonl").string()}, 4);
+  Questions some({{.files = {(dir / "a.jsonl").string(), (dir / "b.jsonl").string()}}}, 4);
   EXPECT_EQ(some.count(), 4);
+  fs::remove_all(dir);
+}
+
+TEST(Questions, CountsAndColumnsOfEachSet) {
+  const fs::path dir = fs::temp_directory_path() / str("apus-question-sets-", ::getpid());
+  fs::create_directories(dir);
+  write_file_atomic(dir / "a.jsonl", "{\"query\": \"a0\"}\n{\"query\": \"a1\"}\n{\"query\": \"a2\"}\n");
+  write_file_atomic(dir / "b.csv", "asked,said\nb0,x\nb1,y\n");
+  const QuestionSet a{.files = {(dir / "a.jsonl").string()}, .count = 2};
+  const QuestionSet b{.files = {(dir / "b.csv").string()}, .count = 5, .normalize = {.columns = {{"asked", "query"}, {"said", "response"}}}};
+  const auto texts = [](Questions& rows) {
+    std::vector<std::string> out;
+    while (const auto q = rows.next()) out.push_back(q->row["messages"][0]["content"].get<std::string>() + q->label.value_or(""));
+    return out;
+  };
+  Questions rows({a, b}, std::nullopt);
+  const std::vector<std::string> expected = {"a0", "a1", "b0x", "b1y", "b0x", "b1y", "b0x"};
+  EXPECT_EQ(texts(rows), expected);
+  EXPECT_EQ(rows.count(), 7);
+  EXPECT_EQ(texts(rows), expected) << "again after count()";
+  write_file_atomic(dir / "empty.jsonl", "");
+  Questions none({{.files = {(dir / "empty.jsonl").string()}, .count = 3}, a}, std::nullopt);
+  EXPECT_EQ(texts(none).size(), 2u) << "an empty set repeats nothing";
   fs::remove_all(dir);
 }
 

@@ -60,32 +60,50 @@ class Kernels : public ::testing::TestWithParam<Isa> {
 
 const at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16};
 
+// As weights of a mapped file are taken; AMX packs them all the same, and would give back pages that come from no file here.
+at::Tensor in_place(const at::Tensor& w) {
+  const at::Tensor packed = ops::pack_linear(w, isa() != Isa::Amx);
+  EXPECT_EQ(packed.is_alias_of(w), isa() != Isa::Amx);
+  return packed;
+}
+
 TEST_P(Kernels, PackedLinearMultiplies) {
   const int64_t shapes[][3] = {{1, 1, 1}, {1, 64, 32}, {3, 33, 31}, {7, 100, 65}, {16, 896, 128}, {17, 31, 33}, {45, 520, 97}, {300, 1100, 70}};
   for (const auto type : kTypes)
     for (const auto& [m, k, n] : shapes) {
       const at::Tensor x = at::randn({m, k}).to(type), w = at::randn({n, k}).to(type), b = at::randn({n}).to(type);
       const at::Tensor expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
-      const at::Tensor packed = ops::pack_linear(w);
-      ASSERT_TRUE(packed.defined());
-      EXPECT_LT(error(ops::packed_linear(x, packed, {}, n), expected), tolerance(type)) << m << " " << k << " " << n;
-      EXPECT_LT(error(ops::packed_linear(x, packed, b, n), expected + b.to(at::kDouble)), tolerance(type)) << m << " " << k << " " << n;
       const at::Tensor wide = at::cat({x, x}, 1), slice = wide.narrow(1, k, k);  // rows that lie apart
-      EXPECT_TRUE(ops::packed_linear(slice, packed, b, n).equal(ops::packed_linear(x, packed, b, n)));
+      for (const at::Tensor& packed : {ops::pack_linear(w), in_place(w)}) {
+        ASSERT_TRUE(packed.defined());
+        EXPECT_LT(error(ops::packed_linear(x, packed, {}, n), expected), tolerance(type)) << m << " " << k << " " << n;
+        EXPECT_LT(error(ops::packed_linear(x, packed, b, n), expected + b.to(at::kDouble)), tolerance(type)) << m << " " << k << " " << n;
+        EXPECT_TRUE(ops::packed_linear(slice, packed, b, n).equal(ops::packed_linear(x, packed, b, n)));
+      }
     }
+}
+
+TEST_P(Kernels, PlainLinearMultiplies) {
+  const at::Tensor x = at::randn({3, 7, 75}).to(at::kBFloat16), all = at::randn({33, 150}).to(at::kBFloat16), w = all.narrow(1, 75, 75);
+  const at::Tensor b = at::randn({33}).to(at::kBFloat16), expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
+  EXPECT_LT(error(ops::linear(x, w, {}), expected), tolerance(at::kBFloat16));
+  EXPECT_LT(error(ops::linear(x, w, b), expected + b.to(at::kDouble)), tolerance(at::kBFloat16));
+  EXPECT_EQ(ops::linear(x.narrow(1, 0, 0), w, b).sizes().vec(), (std::vector<int64_t>{3, 0, 33}));
 }
 
 TEST_P(Kernels, PackedLinearRowsDoNotSeeEachOther) {
   for (const auto type : kTypes) {
-    const int64_t k = 1100, n = 100;  // more than one block of k
+    const int64_t k = 1100, n = 101;  // more than one block of k
     const at::Tensor x = at::randn({300, k}).to(type), w = at::randn({n, k}).to(type), b = at::randn({n}).to(type);
-    const at::Tensor packed = ops::pack_linear(w), all = ops::packed_linear(x, packed, b, n);
-    for (const int64_t m : {1, 2, 7, 12, 13, 16, 17, 31, 32, 33, 64, 257})
-      EXPECT_TRUE(ops::packed_linear(x.narrow(0, 300 - m, m), packed, b, n).equal(all.narrow(0, 300 - m, m))) << m << " rows";
-    const int threads = at::get_num_threads();
-    at::set_num_threads(threads == 1 ? 2 : 1);
-    EXPECT_TRUE(ops::packed_linear(x, packed, b, n).equal(all));
-    at::set_num_threads(threads);
+    for (const at::Tensor& packed : {ops::pack_linear(w), in_place(w)}) {
+      const at::Tensor all = ops::packed_linear(x, packed, b, n);
+      for (const int64_t m : {1, 2, 7, 12, 13, 16, 17, 31, 32, 33, 64, 257})
+        EXPECT_TRUE(ops::packed_linear(x.narrow(0, 300 - m, m), packed, b, n).equal(all.narrow(0, 300 - m, m))) << m << " rows";
+      const int threads = at::get_num_threads();
+      at::set_num_threads(threads == 1 ? 2 : 1);
+      EXPECT_TRUE(ops::packed_linear(x, packed, b, n).equal(all));
+      at::set_num_threads(threads);
+    }
   }
 }
 
@@ -299,6 +317,11 @@ TEST(Cpu, PairsOfBf16MultiplyAsF32Does) {
       EXPECT_LT(error(f32, at::matmul(a.to(at::kDouble), b.to(at::kDouble).t()) * (add ? 2 : 1)), 1e-6) << m;
       EXPECT_LT(error(pairs, f32), 1e-6) << m;
     }
+    std::vector<float> space(static_cast<size_t>(kDotStretch * kDotBatch));
+    kAvx512PairKernels.b16.dots(m, 32, k - 5, rows, k, static_cast<const bf16*>(b.data_ptr()), k, pairs.data_ptr<float>(), 32, space.data());
+    kAvx512Kernels.b16.dots(m, 32, k - 5, rows, k, static_cast<const bf16*>(b.data_ptr()), k, f32.data_ptr<float>(), 32, space.data());
+    EXPECT_LT(error(f32, at::matmul(a.narrow(1, 0, k - 5).to(at::kDouble), b.narrow(1, 0, k - 5).to(at::kDouble).t())), 1e-6) << m;
+    EXPECT_LT(error(pairs, f32), 1e-6) << m;
   }
 }
 

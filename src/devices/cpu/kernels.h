@@ -16,6 +16,7 @@ namespace apus::cpu {
 using bf16 = uint16_t;
 
 constexpr int64_t kPanel = 32;  // columns
+constexpr int64_t kDotStretch = 1024, kDotBatch = 60;  // of k, and of rows, that RowKernels::dots takes at a time
 template <class E>
 constexpr int64_t kDepth = sizeof(E) == 2 ? 32 : 1;  // k is filled up to a multiple of it
 template <class E>
@@ -55,6 +56,9 @@ struct RowKernels {
   // c[m][32] = (add ? c : 0) + a[m][k] * panel. a is row-major, readable and finite up to padded_depth(k). The order in which k
   // is summed depends on nothing else than k. next: the panel that will be read after this one, when panels come from memory.
   void (*multiply)(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add, const E* next);
+  // c[m][n] = x[m][k] * the n rows of w, which lie where and as they are. As above each row's result depends on nothing else.
+  // space: kDotStretch * kDotBatch floats, or k + 32 if m is 1 and that is more.
+  void (*dots)(int64_t m, int64_t n, int64_t k, const E* x, int64_t ldx, const E* w, int64_t ldw, float* c, int64_t ldc, float* space);
   // Panels from rows: B's columns are the n <= 32 rows (each k long), or its k rows are the rows (each n <= 32 wide).
   void (*pack_columns)(const E* const* rows, int64_t n, int64_t k, E* panel);
   void (*pack_rows)(const E* const* rows, int64_t k, int64_t n, E* panel);
