@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers in training, whose weights change or whose gradient is wanted: each product packs one of its sides on the way,
-// some percent of its work, and then runs on the panels of inference. Where oneDNN has an instruction for the type that we
-// do not beat (AMX, fast vdpbf16ps), its products are used.
+// Plain linear layers (training, scoring): each product of many rows packs one of its sides on the way, some percent of its
+// work, and then runs on panels, a fifth faster than where weights lie; few rows take the weights as they are. Where oneDNN has
+// an instruction for the type that we do not beat (AMX, fast vdpbf16ps), its products are used.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -30,7 +30,7 @@ bool ours_is_faster(at::ScalarType type) {
   return type == at::kBFloat16 && (isa() == Isa::Avx2 || (isa() == Isa::Avx512 && !bf16_pairs_pay()));
 }
 
-// Packing repays itself from some rows on; layers narrower than a panel would mostly multiply its filling.
+// Whether packing repays itself: it does from some rows on; layers narrower than a panel would mostly multiply its filling.
 bool worthwhile(const at::Tensor& x, int64_t out) {
   const int64_t in = x.size(-1);
   return x.dim() > 1 && in >= kPanel && out >= kPanel && x.numel() >= 8 * in && ours_is_faster(x.scalar_type());
@@ -127,8 +127,9 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& panels, const at::Tens
 }
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
-  if (!worthwhile(x, weight.size(0)) || weight.scalar_type() != x.scalar_type())
+  if (!ours_is_faster(x.scalar_type()) || weight.scalar_type() != x.scalar_type() || x.dim() == 0)
     return Reference<Linear>::call("apus::linear", x, weight, bias);
+  if (!worthwhile(x, weight.size(0))) return product(x, as_rows(weight), or_undefined(bias), weight.size(0));
   return by_type(x, [&](auto e) {
     return product(x, pack_as_columns<decltype(e)>(as_rows(weight)), or_undefined(bias), weight.size(0));
   });
