@@ -30,6 +30,8 @@ class Model : public Module {
   virtual at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const = 0;
   virtual at::Tensor final_norm(const at::Tensor& x_TD) const = 0;
   virtual at::Tensor head_weight() const = 0;                                   // [V, D]
+  // As the forward pass of `s` left it: a tied head gives its gradient to the embedding, not to the parameter.
+  at::Tensor trained_head(const Step& s) const { return s.table && s.table->defined() ? *s.table : head_weight(); }
   virtual at::Tensor head(const at::Tensor& normed_TD, const Step& s) const = 0;  // logits [T, V]
 
   at::Tensor forward(const at::Tensor& id_T, Step& s) const;  // begin, embed, every layer, final norm -> hidden_TD

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers in inference. Weights of a mapped file are multiplied where they lie (dots.h): nothing is read or written
+// Linear layers of inference (plain_linear.cpp: of training). Weights of a mapped file are multiplied where they lie (dots.h): nothing is read or written
 // before the first token, and processes share them. AMX, and weights that are in memory of our own anyway, take panels of 32
 // outputs (kernels.h), read once per 256 rows. Either way the order of an output's additions depends on nothing but the number
 // of inputs, so a row's result does not depend on the other rows.
