@@ -39,6 +39,7 @@ void DeployOptions::fields(OptionTable& v) {
   v("sglang_engine_kwargs", sglang_engine_kwargs, "with sglang: the same");
   v("tool_call_parser", tool_call_parser, "format of tool calls").choices({"auto", "none", "hermes", "llama3", "qwen_coder", "deepseek", "mistral"}).shown_default("auto: from the chat template");
   v("reasoning_parser", reasoning_parser, "split <think>...</think> off as reasoning_content").choices({"auto", "on", "off"}).shown_default("auto: from the chat template");
+  v.refuse({"vllm_reasoning_parser"}, "--reasoning_parser on splits <think>...</think> off");
   v("max_waiting", max_waiting, "requests that may wait for a place in the batch; more are answered with 429. 0: any number").at_least(0);
   v("max_connections", max_connections, "connections at once").at_least(1);
   v("max_body_mb", max_body_mb, "largest request in MiB; larger ones are answered with 413").at_least(1).at_most(2048);
@@ -46,7 +47,7 @@ void DeployOptions::fields(OptionTable& v) {
   v("allowed_origins", allowed_origins, "web pages that may ask from a browser (CORS); *: all").shown_default("none");
   v.no_effect({"log_level"}, "set LOG_LEVEL in the environment");
   v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"}, "adapters of any rank are served; name them by --adapters name=DIR");
-  v.refuse({"dataset", "val_dataset", "load_data_args", "val_dataset_sample", "max_batch_size", "metric"}, "requests bring the questions; `apus infer` answers files");
+  v.refuse({"dataset", "val_dataset", "strict", "load_data_args", "val_dataset_sample", "max_batch_size", "metric"}, "requests bring the questions; `apus infer` answers files");
   v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
   plain_rows_fields(v);
   TemplateOptions::fields(v);

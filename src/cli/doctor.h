@@ -17,6 +17,7 @@ struct DoctorOptions : RunOptions {
   bool comm = false;            // measure the collectives between all devices
   std::string device = "auto";  // whose, for comm: a kind
   int64_t comm_ranks = 0;       // processes for comm; 0: one a device, two on the cpu
+  double comm_timeout = 60;     // seconds without a sign of a rank
   std::optional<bool> trial;    // compute on each device; absent: unless another machine is looked at
   int64_t trial_timeout = 300;  // seconds
   std::string root = "/";       // look at the machine whose files are here

@@ -32,10 +32,19 @@ void ExportOptions::fields(OptionTable& v) {
   v.no_effect({"load_args", "load_data_args", "check_model", "model_type", "task_type", "tuner_backend", "tuner_type",
                "attn_impl"},
               "exporting needs files only");
+  v.no_effect({"ddp_timeout", "ddp_backend", "enable_npu_model_patch", "local_repo_path", "max_model_len", "rope_scaling", "experts_impl"},
+              "exporting needs files only");
+  v.refuse({"new_special_tokens", "init_strategy", "num_labels", "problem_type"},
+           "the checkpoint is used as it is; change its files instead");
+  v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
+  v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
+  without_effect<GenerationOptions>(v, "nothing is generated");
   v.no_effect({"template_mode"}, "rows are encoded for sft and pt");
-  v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size"},
+  v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size", "hqq_axis", "bnb_4bit_compute_dtype",
+            "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
            "quantised export is not available; merged weights are float32, bfloat16 or float16");
-  v.refuse({"to_ollama", "to_mcore", "to_hf", "mcore_model", "mcore_adapter"},
+  v.refuse({"to_ollama", "to_mcore", "to_hf", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge", "test_convert_precision",
+            "test_convert_dtype"},
            "the result is a HuggingFace folder, which the tools of those formats convert");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "commit_message"},
            "upload the finished folder with the hub's own client");

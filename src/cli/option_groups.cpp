@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/nearby.h"
 #include "checkpoint/adapter_config.h"
 #include "hub/hub.h"
 #include "parallel/device_map.h"
@@ -74,7 +75,9 @@ void ModelOptions::fetch() { model = fetched_model(model); }
 void ModelOptions::check() const {
   require(!model.empty(), Fault::Usage, "--model is needed: the folder of a checkpoint, or a hub's id");
   require(is_model(model), Fault::Usage, "--model ", model, " is not a folder here",
-          is_file(model) ? "; give the folder that holds the file" : ", and no hub id (owner/name) either");
+          is_file(model) ? "; give the folder that holds the file" : ", and no hub id (owner/name) either" + nearby(model));
+  require(!is_adapter_dir(model) || std::filesystem::exists(std::filesystem::path(model) / "config.json"), Fault::Usage, "--model ", model,
+          " is an adapter: give it with --adapters, and the model it belongs to with --model");
 }
 
 void PlacementOptions::fields(OptionTable& v) {
@@ -103,7 +106,10 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
   if (!adapters.empty()) {
     std::string& dir = adapters.front();
     if (const size_t equals = dir.find('='); equals != std::string::npos && !std::filesystem::exists(dir)) dir = dir.substr(equals + 1);  // name=folder
-    require(is_adapter_dir(dir), Fault::Usage, "--adapters ", dir, " holds no adapter_config.json");
+    std::error_code code;
+    const bool here = std::filesystem::is_directory(dir, code), whole = std::filesystem::exists(std::filesystem::path(dir) / "config.json", code);
+    require(is_adapter_dir(dir), Fault::Usage, "--adapters ", dir, !here ? " is not a folder here" + nearby(dir) : std::string(" is no adapter: it holds no adapter_config.json"),
+            whole ? ". It is a whole model: give it with --model" : "");
   }
   const std::filesystem::path made_by = std::filesystem::path(adapters.empty() ? model.model : adapters.front()) / "args.json";
   if (load_args && !made_by.parent_path().empty() && is_file(made_by.string())) {
@@ -185,9 +191,17 @@ void EngineOptions::fields(OptionTable& v) {
   v("kv_cache_gb", kv_cache_gb, "memory of the key-value cache in GiB").above(0).shown_default("from --memory_utilization");
   v("enable_prefix_caching", enable_prefix_caching, "prompts that begin alike share the work").alias("vllm_enable_prefix_caching");
   v.no_effect({"vllm_enforce_eager", "vllm_disable_custom_all_reduce", "vllm_disable_cascade_attn", "vllm_use_async_engine",
-               "sglang_disable_cuda_graph", "sglang_disable_custom_all_reduce"}, "Apus's own engine generates");
-  v.refuse({"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size", "sglang_tp_size", "lmdeploy_tp"},
+               "sglang_disable_cuda_graph", "sglang_disable_custom_all_reduce", "vllm_mm_processor_cache_gb", "vllm_limit_mm_per_prompt",
+               "lmdeploy_vision_batch_size"}, "Apus's own engine generates");
+  v.refuse({"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size", "vllm_enable_expert_parallel", "sglang_tp_size",
+            "sglang_pp_size", "sglang_dp_size", "sglang_ep_size", "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"},
            "one device generates: choose it with --device");
+  v.refuse({"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps", "sglang_speculative_eagle_topk",
+            "sglang_speculative_num_draft_tokens"}, "the engine makes one token of a sequence at a time; leave it out");
+  v.refuse({"vllm_quantization", "sglang_quantization", "sglang_kv_cache_dtype", "lmdeploy_quant_policy"},
+           "weights and cache are held in --torch_dtype; bfloat16 is the smallest");
+  v.refuse({"sglang_context_length", "lmdeploy_session_len"}, "--max_model_len sets the context");
+  v.refuse({"lmdeploy_cache_max_entry_count"}, "--kv_cache_gb or --memory_utilization sets the cache's size");
 }
 
 void untrained_fields(OptionTable& v) {

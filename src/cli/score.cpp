@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/score.h"
 
+#include <filesystem>
+
 #include "base/error.h"
+#include "base/nearby.h"
 #include "cli/command.h"
 #include "cli/plan.h"
 #include "cli/rehearsal.h"
@@ -36,6 +39,8 @@ void ScoreOptions::resolve(OptionTable& v) {
 void ScoreOptions::check() const {
   ModelOptions::check();
   PlacementOptions::check(*this);
+  for (const std::string& file : dataset)  // said before the model is loaded
+    require(file == "-" || std::filesystem::exists(file), Fault::Io, "--dataset ", file, " is not here", nearby(file));
 }
 
 void ScoreOptions::rehearse(Rehearsal& r) const {

@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "checkpoint/adapter_config.h"
 #include "cli/command.h"
 #include "cli/plan.h"
 #include "cli/rehearsal.h"
+#include "data/dataset_ref.h"
 #include "dist/environment.h"
 
 namespace apus {
@@ -93,6 +95,24 @@ void take_saved_args(SftOptions& o, OptionTable& v) {
   log_info("Successfully loaded ", file.string());
 }
 
+// What args.json names is to be found from any folder: paths here become absolute, hub ids stay.
+void make_absolute(Json& all) {
+  const auto path = [](const std::string& text) {
+    std::error_code code;
+    return !text.empty() && fs::exists(text, code) ? fs::absolute(text).lexically_normal().string() : text;
+  };
+  for (const char* name : {"model", "resume_from_checkpoint"}) all[name] = path(all[name].get<std::string>());
+  for (const char* name : {"adapters", "custom_dataset_info", "cached_dataset", "cached_val_dataset"})
+    for (Json& text : all[name]) text = path(text.get<std::string>());
+  for (const char* name : {"dataset", "val_dataset"})
+    for (Json& text : all[name]) {
+      const DatasetRef ref = parse_dataset_ref(text.get<std::string>());  // an id, then :subset#count
+      const bool pattern = ref.id.find_first_of("*?[") != std::string::npos;
+      if (ref.hub != DatasetRef::Hub::Default || !(pattern || fs::exists(ref.id))) continue;
+      text = fs::absolute(ref.id).lexically_normal().string() + ref.text.substr(ref.id.size());
+    }
+}
+
 }  // namespace
 
 void SftOptions::resolve(OptionTable& v) {
@@ -101,7 +121,11 @@ void SftOptions::resolve(OptionTable& v) {
   HubFlags::resolve();
   TemplateOptions::resolve(v);
   TrainOptions::resolve(v);
+  if (!lora())
+    for (const char* name : {"lora_rank", "lora_alpha", "lora_dropout", "lora_dtype", "lora_bias", "target_modules", "target_regex", "modules_to_save", "init_weights"})
+      if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
   all = v.json();
+  make_absolute(all);
   all["hub_token"] = nullptr;  // no secrets in args.json
   config_file = v.config_file;
 }
@@ -111,6 +135,9 @@ void SftOptions::check() const {
   DataOptions::check();
   TunerOptions::check();
   TrainOptions::check();
+  if (!resume_from_checkpoint.empty())
+    require(lora() == is_adapter_dir(resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
+            lora() ? " holds no adapter; was it trained with --tuner_type full?" : " holds an adapter; was it trained with --tuner_type lora?");
   require(!streaming || max_steps > 0 || max_epochs, Fault::Usage,
           "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
   require(truncation_strategy != "split" || command == "pt", Fault::Usage,

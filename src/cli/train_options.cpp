@@ -145,7 +145,9 @@ void TunerOptions::fields(OptionTable& v) {
             "llamapro_num_new_blocks",
             "llamapro_num_groups",
             "reft_rank",
-            "reft_intervention_type"},
+            "reft_layers",
+            "reft_intervention_type",
+            "reft_args"},
            "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio) and full are available");
 }
 
@@ -266,11 +268,12 @@ void TrainOptions::fields(OptionTable& v) {
            "evaluation during training is by loss, accuracy and --predict_with_generate");
   v.refuse({"loss_type", "mrl_dims"}, "this command trains causal language models by cross-entropy");
   v.refuse({"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale",
-            "galore_proj_type", "galore_optim_per_parameter", "galore_with_embedding", "lisa_activated_layers",
+            "galore_proj_type", "galore_optim_per_parameter", "galore_with_embedding", "galore_quantization", "lisa_activated_layers",
             "lisa_step_interval"},
            "small memory: --tuner_type lora, or full with --optim adamw_8bit --master_weights stochastic");
   v.refuse({"use_flash_ckpt"}, "checkpoints are written atomically as they are");
-  v.refuse({"swanlab_token", "swanlab_project", "swanlab_workspace", "swanlab_exp_name", "swanlab_mode"},
+  v.refuse({"swanlab_token", "swanlab_project", "swanlab_workspace", "swanlab_exp_name", "swanlab_notification_method",
+            "swanlab_webhook_url", "swanlab_secret", "swanlab_mode"},
            "logs go to logging.jsonl, TensorBoard files and plots");
 }
 

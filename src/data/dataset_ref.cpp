@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/nearby.h"
 #include "data/reader.h"
 
 namespace apus {
@@ -159,7 +160,7 @@ DatasetRef parse_dataset_ref(const std::string& text) {
     const std::string number = rest.substr(hash + 1);
     int64_t count = 0;
     const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), count);
-    require(code == std::errc() && end == number.data() + number.size() && count > 0, Fault::Usage, "--dataset ", text, ": behind # a number of rows is wanted, e.g. data.jsonl#500");
+    require(code == std::errc() && end == number.data() + number.size() && count > 0, Fault::Usage, "dataset ", text, ": behind # a number of rows is wanted, e.g. data.jsonl#500");
     ref.count = count;
     rest.erase(hash);
   }
@@ -169,7 +170,7 @@ DatasetRef parse_dataset_ref(const std::string& text) {
     ref.subsets = split(std::string_view(rest).substr(colon + 1), '/');
     rest.erase(colon);
   }
-  require(!rest.empty(), Fault::Usage, "--dataset ", text, ": the name is empty");
+  require(!rest.empty(), Fault::Usage, "dataset ", text, ": the name is empty");
   ref.id = rest;
   return ref;
 }
@@ -184,7 +185,7 @@ std::vector<fs::path> dataset_files(const DatasetRef& ref, const FetchDataset& f
     return out;
   }
   const bool file_name = readable_name(ref.id) && std::count(ref.id.begin(), ref.id.end(), '/') != 1;
-  require(!looks_local(ref.id) && !file_name, Fault::Data, "The local path does not exist, dataset_id: `", ref.id, "`. Looked from ", fs::current_path().string());
+  require(!looks_local(ref.id) && !file_name, Fault::Data, "The local path does not exist, dataset_id: `", ref.id, "`. Looked from ", fs::current_path().string(), nearby(ref.id));
   require(static_cast<bool>(fetch), Fault::Data, "dataset ", ref.text, ": there is no such file, and datasets of hubs are not available here");
   return folder_files(fetch(ref), ref);
 }

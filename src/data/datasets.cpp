@@ -96,7 +96,7 @@ Datasets load_datasets(const DatasetOptions& options, RejectLog& rejects) {
   std::vector<Numbers> parts;
   for (size_t i = 0; i < streams.size(); ++i) {
     Numbers rows = read_all(streams[i], *out.rows);
-    require(!rows.empty(), Fault::Data, "dataset ", streams[i].ref().text, " has no usable row", rejects.count() ? " (all were left out for the reasons above)" : "");
+    require(!rows.empty(), Fault::Data, "dataset ", streams[i].ref().text, " has no usable row", rejects.count() ? " (all were left out for the reasons above)" : ": it is empty");
     Split split = split_rows(std::move(rows), streams[i].ref(), options, str("data.", i));
     parts.push_back(std::move(split.train));
     out.validation.insert(out.validation.end(), split.validation.begin(), split.validation.end());

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/lines.h"
 #include "base/log.h"
 #include "base/ports.h"
 
@@ -223,8 +224,25 @@ class Launcher {
   void stop_the_rest() {
     if (!failing_since_) return;
     const double since = watch_.seconds() - *failing_since_;
-    if (since > launch_.grace_s && !stopping_) stopping_ = true, signal_all(SIGTERM);
+    if (since > launch_.grace_s && !stopping_) stopping_ = true, note_silent(), signal_all(SIGTERM);
     if (since > launch_.grace_s + 5) signal_all(SIGKILL);
+  }
+
+  // Who has neither ended nor said why, when all others have: whom they waited for.
+  void note_silent() {
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      if (ranks_[i].ended || ranks_[i].told) continue;
+      std::string stat;
+      try {
+        LineReader(str("/proc/", ranks_[i].process, "/stat")).next(stat);
+      } catch (const Error&) {  // it has just ended
+      }
+      const size_t state = stat.rfind(") ");
+      const bool stopped = state != std::string::npos && state + 2 < stat.size() && (stat[state + 2] == 'T' || stat[state + 2] == 't');
+      silent_.push_back(str("rank ", world_rank(static_cast<int>(i)), " has said nothing all the while",
+                            stopped ? str(": its process ", ranks_[i].process, " is stopped (SIGSTOP, or a debugger)")
+                                    : ": it is what the others wait for; look at what its process, its device or its link does"));
+    }
   }
 
   // The cause rather than its consequences: who lost a peer speaks of another's end.
@@ -248,6 +266,8 @@ class Launcher {
     } else {
       log_error(str("rank ", rank, " ended with exit code ", WEXITSTATUS(f.status), " and no explanation", tail(f.local_rank)));
     }
+    if (f.fault == Fault::Comm && silent_.size() < ranks_.size())
+      for (const std::string& text : silent_) log_error(text);
     if (ranks_.size() > 1 || launch_.plan.nodes > 1)
       log_error(str("all ranks of this machine have been stopped", f.local_rank > 0 ? str("; what rank ", rank, " said is in ", log_file(f.local_rank).string()) : ""));
     return code == codes_.end() ? exit_code(f.fault.value_or(Fault::Bug)) : code->second;
@@ -270,6 +290,7 @@ class Launcher {
   bool stopping_ = false, notes_closed_ = false;
   std::optional<double> failing_since_;
   std::vector<Failure> failures_;  // in the order in which they became known
+  std::vector<std::string> silent_;
   std::map<int, int> codes_;       // exit codes of the ranks that failed
   std::string pending_;
   Stopwatch watch_;

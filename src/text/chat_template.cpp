@@ -159,8 +159,7 @@ ChatTemplate ChatTemplate::load(const fs::path& folder) {
   auto found = find(folder);
   require(found.has_value(), Fault::Model, folder.string(),
           " has no chat template (chat_template.jinja, chat_template.json, or chat_template in tokenizer_config.json); "
-          "give "
-          "one as a file, or one of the built-in ones: ",
+          "give one with --chat_template FILE.jinja, or one of the built-in ones with --template: ",
           join(builtin_names()));
   return std::move(*found);
 }

@@ -83,6 +83,14 @@ TEST_P(Kernels, PackedLinearMultiplies) {
     }
 }
 
+TEST_P(Kernels, PlainLinearMultiplies) {
+  const at::Tensor x = at::randn({3, 7, 75}).to(at::kBFloat16), all = at::randn({33, 150}).to(at::kBFloat16), w = all.narrow(1, 75, 75);
+  const at::Tensor b = at::randn({33}).to(at::kBFloat16), expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
+  EXPECT_LT(error(ops::linear(x, w, {}), expected), tolerance(at::kBFloat16));
+  EXPECT_LT(error(ops::linear(x, w, b), expected + b.to(at::kDouble)), tolerance(at::kBFloat16));
+  EXPECT_EQ(ops::linear(x.narrow(1, 0, 0), w, b).sizes().vec(), (std::vector<int64_t>{3, 0, 33}));
+}
+
 TEST_P(Kernels, PackedLinearRowsDoNotSeeEachOther) {
   for (const auto type : kTypes) {
     const int64_t k = 1100, n = 101;  // more than one block of k

@@ -64,5 +64,59 @@ stop)  # Ctrl-C: all ranks stop together, with a checkpoint
   [ $code = 143 ] || fail "exit code $code"
   says out.log "Saving model checkpoint"
   ;;
+nan)  # one row of one rank has an infinite loss: both leave the update out, and go on as one process does
+  printf '{"messages":[{"role":"user","content":"question"},{"role":"assistant","content":"too heavy","loss_scale":1e38}]}\n' >>rows.jsonl
+  for ranks in 1 2; do
+    train $ranks cpu nan$ranks --num_train_epochs 2 --save_strategy no || { cat nan$ranks.log >&2; fail "$ranks ranks"; }
+    says nan$ranks.log "the loss is not finite"
+    [ "$(grep -c "the loss is not finite" nan$ranks.log)" = 2 ] || fail "one update in each of two epochs was to be left out"
+  done
+  python3 - nan1 nan2 <<'P'
+import json, math, sys
+runs = [[json.loads(line) for line in open(d + "/logging.jsonl")][:-1] for d in sys.argv[1:]]
+runs = [[row for row in run if "loss" in row or "eval_loss" in row] for run in runs]
+assert len(runs[0]) == len(runs[1]) >= 8, runs
+left_out = 0
+for a, b in zip(*runs):
+    x, y = (row.get("loss", row.get("eval_loss")) for row in (a, b))
+    bad = [not isinstance(v, (int, float)) or not math.isfinite(v) or v > 1e30 for v in (x, y)]
+    assert bad[0] == bad[1], (a, b)  # the same updates on one and on two ranks
+    left_out += bad[0]
+    assert bad[0] or abs(x - y) < 2e-5, (a, b)  # and the same parameters after them
+assert left_out == 2, runs
+P
+  ;;
+silent)  # a stopped rank, before and while the ranks talk: named within the limit, nobody stays
+  export APUS_TEST_RUN=$$-silent
+  rank_of() {  # rank_of RANK: its process, of this test's run
+    local pid
+    for pid in $(pgrep -f "apus comm-check"); do
+      tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -cxE "APUS_TEST_RUN=$APUS_TEST_RUN|RANK=$1" | grep -qx 2 && echo "$pid"
+    done
+    return 0
+  }
+  stop_rank() {  # stop_rank SHELL RANK SOCKETS: as soon as it has so many connections
+    local pid
+    until pid=$(rank_of "$2") && [ -n "$pid" ] && [ "$(find "/proc/$pid/fd" -lname 'socket:*' 2>/dev/null | wc -l)" -ge "$3" ]; do
+      kill -0 "$1" 2>/dev/null || fail "it ended before rank $2 could be stopped"
+      sleep 0.05
+    done
+    kill -STOP "$pid"
+  }
+  "$apus" doctor --comm true --device cpu --comm_ranks 3 --comm_timeout 3 --trial false >doctor.log 2>&1 &
+  shell=$!
+  stop_rank $shell 1 0
+  code=0; wait $shell || code=$?
+  [ $code = 5 ] || { cat doctor.log >&2; fail "doctor: exit code $code"; }
+  tr -s ' \n' ' ' <doctor.log >doctor.line
+  says doctor.line "FAIL communication .*rank 1 has said nothing all the while: its process [0-9]+ is stopped"
+  NPROC_PER_NODE=3 "$apus" comm-check --device cpu --repeats 1000 --ddp_timeout 3 >check.log 2>&1 &
+  shell=$!
+  stop_rank $shell 1 5  # the store and two communicators
+  code=0; wait $shell || code=$?
+  [ $code = 6 ] || { cat check.log >&2; fail "comm-check: exit code $code"; }
+  says check.log "rank 1 has said nothing all the while: its process [0-9]+ is stopped"
+  for rank in 0 1 2; do [ -z "$(rank_of $rank)" ] || fail "rank $rank is left behind"; done
+  ;;
 *) fail "no case $case" ;;
 esac
