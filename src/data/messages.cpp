@@ -4,6 +4,7 @@
 #include <map>
 
 #include "data/media_refs.h"
+#include "text/jinja.h"
 
 namespace apus {
 
@@ -22,6 +23,12 @@ const Json* member(const Json& object, std::initializer_list<const char*> names)
   for (const char* name : names)
     if (const auto it = object.find(name); it != object.end() && !it->is_null()) return &*it;
   return nullptr;
+}
+
+// As Python's json.dumps has it, with blanks behind : and , as models know it from their training.
+std::string dumped(const Json& value) {
+  static const JinjaTemplate dumps = JinjaTemplate::parse("{{ value | tojson }}", "a tool's answer");
+  return dumps.render({{"value", value}}).text;
 }
 
 class Conversation {
@@ -77,7 +84,7 @@ class Conversation {
       text = from_parts(role, content, extras);
       if (text.empty() && parts_became_messages_) return;
     } else if (content.is_object() && (role == "tool_call" || role == "tool" || role == "tool_response")) {
-      text = json_text(content);
+      text = dumped(content);
     } else {
       text = text_of(content, ".content");
     }

@@ -87,6 +87,7 @@ class Normalizer {
     const Json instruction = take("instruction"), input = take("input");
     const auto text = [&](const Json& value, const char* key) {
       if (value.is_null()) return std::string();
+      if (value.is_number()) return json_text(value);
       if (!value.is_string()) bad(key, str("must be a text, is ", value.type_name()));
       return value.get<std::string>();
     };

@@ -17,7 +17,9 @@ namespace {
 
 // Before 10.40 PCRE2 has no binary properties, and a script's name means the script itself.
 constexpr bool kHasProperties = PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40;
-constexpr int kDeepest = 64;  // sets within sets
+constexpr int kDeepest = 64;             // sets within sets
+constexpr size_t kLongest = 1 << 20;     // of the translation
+constexpr size_t kDeepestGroup = 250;    // PCRE2's own limit
 
 // PCRE2's \s takes U+180E in and its \w leaves combining marks out, so both are written out. They stand inside [...]
 // and end with a range, after which a hyphen is one.
@@ -105,6 +107,7 @@ class Translator {
 
   void step() {
     const char c = in_[at_];
+    if (out_.size() > kLongest) refuse("the pattern is too long");
     if (c == '{' && interval()) return;
     if (c == '(') return open();
     if (c == ')') return close();
@@ -122,6 +125,7 @@ class Translator {
     }
     size_t end = at_ + 2;
     while (end < in_.size() && std::string_view("imx-").find(in_[end]) != std::string_view::npos) ++end;
+    if (groups_.size() > kDeepestGroup) refuse(str("groups are nested deeper than ", kDeepestGroup));
     const bool options = next_is("(?") && end > at_ + 2 && end < in_.size() && (in_[end] == ':' || in_[end] == ')');
     if (!options) {
       groups_.push_back({out_.size(), 0});
@@ -150,9 +154,9 @@ class Translator {
   bool interval() {
     const size_t end = in_.find('}', at_);
     if (end == std::string::npos) return false;
-    std::string_view inside = std::string_view(in_).substr(at_ + 1, end - at_ - 1);
-    const bool digits = inside.find_first_not_of("0123456789,") == std::string_view::npos && std::count(inside.begin(), inside.end(), ',') <= 1;
-    if (!digits || inside.empty() || inside == ",") return false;
+    const std::string_view inside = std::string_view(in_).substr(at_ + 1, end - at_ - 1);
+    const bool digits = inside.find_first_not_of("0123456789,") == std::string_view::npos;
+    if (!digits || std::count(inside.begin(), inside.end(), ',') > 1 || inside.empty() || inside == ",") return false;
     std::string times = str(inside.front() == ',' ? "{0" : "{", inside, "}");
     at_ = end + 1;
     if (next_is("+")) {
@@ -269,7 +273,8 @@ class Translator {
       const size_t end = in_.find(":]", at_);
       const bool inverse = in_.compare(at_ + 2, 1, "^") == 0;
       const size_t begin = at_ + 2 + inverse;
-      const std::string_view set = end == std::string::npos || end < begin ? "" : named_set(std::string_view(in_).substr(begin, end - begin));
+      const bool closed = end != std::string::npos && end >= begin;
+      const std::string_view set = closed ? named_set(std::string_view(in_).substr(begin, end - begin)) : "";
       if (!set.empty()) {
         if (inverse) members.others.push_back(str("[^", set, "]"));
         else members.chars += set;

@@ -30,6 +30,8 @@ TEST(Normalize, KnowsTheShapesOfRows) {
       {R"({"instruction":"do","input":"it","output":"done"})", "user: do\nit | assistant: done"},
       {R"({"instruction":"do","input":"","output":"done"})", "user: do | assistant: done"},
       {R"({"instruction":"do","input":null,"output":"done","system":""})", "user: do | assistant: done"},
+      {R"({"instruction":"add","input":5,"output":7})", "user: add\n5 | assistant: 7"},
+      {R"({"messages":[{"role":"user","content":"a"},{"role":"tool","content":{"b":[1.0,"é"],"c":null}}]})", "user: a | tool: {\"b\": [1.0, \"é\"], \"c\": null}"},
       {R"({"query":"a","response":"b","history":[["x","y"],["z","w"]],"system":"s"})", "system: s | user: x | assistant: y | user: z | assistant: w | user: a | assistant: b"},
       {R"({"query":"a","response":"b","history":"[['x', 'it\\'s']]"})", "user: x | assistant: it's | user: a | assistant: b"},
       {R"({"text":"only"})", "assistant: only"},

@@ -73,6 +73,10 @@ TEST(TokenizerCorners, SetsWithinSets) {
   EXPECT_EQ(split("[[a-c]x]", "abxd", "Removed"), (Pieces{"d"}));
   EXPECT_EQ(split("[a[^b-z]]", "ab1", "Removed"), (Pieces{"b"}));
   EXPECT_THROW(split("[a", "a"), Error);
+  EXPECT_THROW(split(std::string(60000, '('), "a"), Error);
+  std::string long_one(20000, 'b');
+  for (size_t i = 0; i < long_one.size(); i += 2) long_one[i] = '\\';
+  EXPECT_THROW(split(long_one, "a"), Error);
   EXPECT_THROW(split(std::string(100, '[') + "a" + std::string(100, ']'), "a"), Error);
 }
 
