@@ -73,9 +73,10 @@ Decoder::Decoder(DecoderSpec spec)
   if (spec_.tied) lm_head_.weight().tied = "model.embed_tokens.weight";
 }
 
-at::Tensor Decoder::embed(const at::Tensor& id_T, const Step&) const { return backbone_.embed(id_T); }
+at::Tensor Decoder::embed(const at::Tensor& id_T, const Step& s) const { return backbone_.embed(id_T, s); }
 at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const { return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s); }
 at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm(x_TD); }
+std::pair<at::Tensor, at::Tensor> Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const { return lm_head_.factors(normed_TD, s); }
 at::Tensor Decoder::head_weight() const { return lm_head_.weight().data; }
 at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const { return lm_head_(normed_TD, s); }
 
