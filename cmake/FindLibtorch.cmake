@@ -29,7 +29,8 @@ if(Torch_DIR)
                  ${torch_root}/../nvidia/cu13/lib $ENV{CUDA_HOME}/lib64 /usr/local/cuda/lib64 ${torch_lib})
     if(cuda_include AND cuda_runtime)
       set(APUS_TORCH_CUDA ON)
-      target_include_directories(apus_torch_interface SYSTEM INTERFACE ${cuda_include})
+      file(GLOB nvidia_includes ${torch_root}/../nvidia/*/include)  # NCCL's and what its header of libtorch includes
+      target_include_directories(apus_torch_interface SYSTEM INTERFACE ${cuda_include} ${nvidia_includes})
       # Nothing may refer to libtorch_cuda directly and it must be loaded all the same: it registers the kernels.
       target_link_libraries(apus_torch_interface INTERFACE -Wl,--no-as-needed ${torch_lib}/libtorch_cuda.so ${torch_lib}/libc10_cuda.so ${cuda_runtime} -Wl,--as-needed)
     else()

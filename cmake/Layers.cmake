@@ -28,6 +28,8 @@ set(APUS_HOST_FILES
     engine/scheduler.cpp
     models/config.cpp
     models/presets.cpp
+    parallel/device_map.cpp
+    parallel/placement.cpp
     tensor/disk_type.cpp
     tensor/safetensors_header.cpp
     train/event_file.cpp

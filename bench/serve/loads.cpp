@@ -20,13 +20,25 @@ namespace apus::bench {
 
 namespace {
 
-Json request(const std::string& model, int prompt, int news, int vocab, uint64_t seed) {
+void add_tokens(Json& ids, int count, int vocab, uint64_t seed) {
   Random random(seed, "prompt");
-  Json ids = Json::array();
-  for (int i = 0; i < prompt; ++i) ids.push_back(100 + random.below(static_cast<uint64_t>(vocab - 100)));
-  return {{"model", model},    {"prompt", ids},  {"max_tokens", news},
-          {"temperature", 0},  {"stream", true}, {"stream_options", {{"include_usage", true}}},
+  for (int i = 0; i < count; ++i) ids.push_back(100 + random.below(static_cast<uint64_t>(vocab - 100)));
+}
+
+Json completion(const std::string& model, const Json& ids, int news) {
+  return {{"model", model},
+          {"prompt", ids},
+          {"max_tokens", news},
+          {"temperature", 0},
+          {"stream", true},
+          {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}},
           {"ignore_eos", true}};
+}
+
+Json request(const std::string& model, int prompt, int news, int vocab, uint64_t seed) {
+  Json ids = Json::array();
+  add_tokens(ids, prompt, vocab, seed);
+  return completion(model, ids, news);
 }
 
 double quantile(std::vector<double>& values, double q) {
@@ -65,7 +77,7 @@ Figures timed_load(const Target& target, const std::string& model, const Shape& 
   std::mutex mutex;
   std::vector<double> first, gaps;
   int64_t tokens = 0;
-  const double begin = now();
+  const double begin = now(), busy = serving_seconds(target.pid);
   in_threads(shape.clients, [&](int client) {
     Connection connection(address_of(target.url));
     for (int i = 0; i < shape.requests; ++i) {
@@ -82,7 +94,9 @@ Figures timed_load(const Target& target, const std::string& model, const Shape& 
       gaps.insert(gaps.end(), t.gaps.begin(), t.gaps.end());
     }
   });
-  figures.tokens_per_second = static_cast<double>(tokens) / (now() - begin);
+  const double took = now() - begin;
+  figures.tokens_per_second = static_cast<double>(tokens) / took;
+  if (busy >= 0) figures.serving_share = (serving_seconds(target.pid) - busy) / took;
   figures.first_p50 = quantile(first, 0.5), figures.first_p99 = quantile(first, 0.99);
   figures.gap_p50 = quantile(gaps, 0.5), figures.gap_p99 = quantile(gaps, 0.99);
   return figures;
@@ -149,6 +163,29 @@ bool soak(const Target& target, const std::string& model, double minutes, int cl
   std::printf("\nmemory %+.1f %%, blocks left %.0f, running %.0f, waiting %.0f, failed %lld%s%s\n", growth, blocks,
               running, waiting, static_cast<long long>(failed), error.empty() ? "" : ": ", error.c_str());
   return growth < 2 && blocks <= 0 && running <= 0 && waiting <= 0 && failed == 0 && answered > 0;
+}
+
+bool shared_prefix(const Target& target, const std::string& model, int prefix, int vocab) {
+  constexpr int kRounds = 5, kHits = 4, kOwn = 16;
+  std::vector<double> missed, hit;
+  Connection connection(address_of(target.url));
+  uint64_t seed = mix(7, 0, static_cast<uint64_t>(now() * 1e6));  // nothing of an earlier run is in the cache
+  for (int round = 0; round < kRounds; ++round) {
+    Json shared = Json::array();
+    add_tokens(shared, prefix, vocab, ++seed);
+    for (int i = 0; i <= kHits; ++i) {
+      Json ids = shared;
+      add_tokens(ids, kOwn, vocab, ++seed);
+      const Timed t = connection.stream(completion(model, ids, 4));
+      require(t.ok, Fault::Io, target.url, ": ", t.error);
+      (i == 0 ? missed : hit).push_back(t.first);
+    }
+  }
+  const double miss = quantile(missed, 0.5), found = quantile(hit, 0.5);
+  std::printf("a prefix of %d tokens and %d of one's own: first token after %.1f ms when it is new, %.1f ms when it is "
+              "known (p50 of %zu and %zu): %.1f times sooner\n",
+              prefix, kOwn, miss * 1000, found * 1000, missed.size(), hit.size(), miss / found);
+  return miss >= 5 * found;
 }
 
 bool many_connections(const Target& target, const std::string& model, int idle, int active, int vocab) {

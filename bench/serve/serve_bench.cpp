@@ -24,6 +24,7 @@ constexpr const char* kUsage =
   --vocab N          prompts are token ids below N (2000)
   --soak MINUTES     random requests, a third of whose clients leave early; 16 clients
   --idle N --active N  many connections instead: 1000 and 200
+  --prefix N         prompts that share their first N tokens instead: the first token's time, found and not found
   --pid PID          of the server at --url, so that its memory can be shown
 )";
 
@@ -31,7 +32,7 @@ struct Options {
   std::string url, apus, model, llama, gguf;
   std::vector<std::pair<std::string, std::string>> peers;
   std::vector<int> clients = {1, 8, 32}, prompts = {128, 512}, news = {64, 128};
-  int requests = 2, threads = 0, vocab = 2000, idle = 0, active = 200;
+  int requests = 2, threads = 0, vocab = 2000, idle = 0, active = 200, prefix = 0;
   pid_t pid = -1;
   double soak = 0;
 };
@@ -75,6 +76,8 @@ Options read_options(int count, char** words) {
       o.vocab = std::max(200, std::atoi(value.c_str()));
     else if (flag == "--idle")
       o.idle = std::atoi(value.c_str());
+    else if (flag == "--prefix")
+      o.prefix = std::atoi(value.c_str());
     else if (flag == "--active")
       o.active = std::atoi(value.c_str());
     else if (flag == "--pid")
@@ -126,6 +129,12 @@ std::unique_ptr<ServerProcess> start_llama(const Options& o) {
   return std::make_unique<ServerProcess>(command, "http://127.0.0.1:" + port, "serve_bench_llama.log");
 }
 
+std::string percent(double share) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %%", share * 100);
+  return text;
+}
+
 int compare(const Options& o, const std::vector<Target>& targets) {
   std::vector<std::string> models;
   for (const auto& t : targets) {
@@ -133,8 +142,8 @@ int compare(const Options& o, const std::vector<Target>& targets) {
     timed_load(t, models.back(), {1, 16, 8, 1}, o.vocab, 1);  // warm
   }
   std::printf(
-      "| clients | prompt + new | server | tokens/s | first token p50 / p99 s | between p50 / p99 ms | failed "
-      "|\n|---|---|---|---|---|---|---|\n");
+      "| clients | prompt + new | server | tokens/s | first token p50 / p99 s | between p50 / p99 ms | HTTP, JSON, text "
+      "| failed |\n|---|---|---|---|---|---|---|---|\n");
   int failed = 0;
   uint64_t seed = 1;
   for (const int prompt : o.prompts)
@@ -143,9 +152,10 @@ int compare(const Options& o, const std::vector<Target>& targets) {
         ++seed;
         for (size_t i = 0; i < targets.size(); ++i) {
           const Figures f = timed_load(targets[i], models[i], {clients, prompt, news, o.requests}, o.vocab, seed);
-          std::printf("| %d | %d + %d | %s | %.1f | %.2f / %.2f | %.1f / %.1f | %d of %d%s%s |\n", clients, prompt,
+          const std::string share = f.serving_share < 0 ? "" : percent(f.serving_share);
+          std::printf("| %d | %d + %d | %s | %.1f | %.2f / %.2f | %.1f / %.1f | %s | %d of %d%s%s |\n", clients, prompt,
                       news, targets[i].name.c_str(), f.tokens_per_second, f.first_p50, f.first_p99, f.gap_p50 * 1000,
-                      f.gap_p99 * 1000, f.failed, f.requests, f.error.empty() ? "" : ": ", f.error.c_str());
+                      f.gap_p99 * 1000, share.c_str(), f.failed, f.requests, f.error.empty() ? "" : ": ", f.error.c_str());
           std::fflush(stdout);
           failed += f.failed;
         }
@@ -168,6 +178,7 @@ int run(const Options& o) {
     targets.push_back({"apus", o.url, o.pid});
   }
   if (o.soak > 0) return soak(targets[0], model_of(targets[0]), o.soak, 16, o.vocab) ? 0 : 1;
+  if (o.prefix > 0) return shared_prefix(targets[0], model_of(targets[0]), o.prefix, o.vocab) ? 0 : 1;
   if (o.idle > 0) return many_connections(targets[0], model_of(targets[0]), o.idle, o.active, o.vocab) ? 0 : 1;
   for (const auto& [name, url] : o.peers) targets.push_back({name, url});
   if (!o.llama.empty()) {

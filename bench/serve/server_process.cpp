@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <thread>
 
 #include "base/error.h"
@@ -57,6 +59,25 @@ double resident_mib(pid_t pid) {
   double pages = 0;
   statm >> pages >> pages;
   return pages * static_cast<double>(::sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
+
+double serving_seconds(pid_t pid) {
+  if (pid <= 0) return -1;
+  double ticks = -1;
+  std::error_code code;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/task", code)) {
+    std::string all;
+    std::getline(std::ifstream(task.path() / "stat"), all, '\0');
+    const size_t name = all.find('('), end = all.rfind(')');
+    if (end == std::string::npos || !all.substr(name).starts_with("(serve-")) continue;
+    std::istringstream rest(all.substr(end + 1));  // utime and stime are the 12th and 13th words from here
+    std::string skipped;
+    for (int i = 0; i < 11; ++i) rest >> skipped;
+    double user = 0, system = 0;
+    rest >> user >> system;
+    ticks = std::max(ticks, 0.0) + user + system;
+  }
+  return ticks < 0 ? -1 : ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 }  // namespace apus::bench

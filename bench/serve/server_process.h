@@ -24,6 +24,7 @@ class ServerProcess {
   pid_t pid_ = -1;
 };
 
-double resident_mib(pid_t pid);  // 0: not known
+double resident_mib(pid_t pid);
+double serving_seconds(pid_t pid);  // processor time of its threads for HTTP, JSON and text; -1: not known  // 0: not known
 
 }  // namespace apus::bench

@@ -185,12 +185,14 @@ Timed Connection::stream(const Json& body) {
     const Json event = Json::parse(data, nullptr, false);
     if (!event.is_object()) return timed.error = "an event that is no JSON: " + data.substr(0, 100), false;
     if (event.contains("error")) return timed.error = json_text(event["error"]), false;
+    const int64_t before = timed.new_tokens;
     if (event.contains("usage") && event["usage"].is_object()) {
       timed.prompt_tokens = event["usage"].value("prompt_tokens", int64_t{0});
       timed.new_tokens = event["usage"].value("completion_tokens", int64_t{0});
     }
-    const bool says =
-        event.contains("choices") && !event["choices"].empty() && !event["choices"][0].value("text", "").empty();
+    // A token may show no text yet, and not every server counts in every event.
+    const bool choice = event.contains("choices") && !event["choices"].empty();
+    const bool says = choice && (timed.new_tokens > before || !event["choices"][0].value("text", "").empty());
     if (!says) return true;
     const double at = now();
     if (timed.first == 0)

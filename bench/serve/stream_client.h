@@ -27,8 +27,8 @@ struct Reply {
 struct Timed {
   bool ok = false;
   std::string error;
-  double first = 0;          // seconds to the first piece
-  std::vector<double> gaps;  // between pieces
+  double first = 0;          // seconds to the first token
+  std::vector<double> gaps;  // between tokens, or between the pieces of text of a server that does not count them
   int64_t prompt_tokens = 0, new_tokens = 0;
 };
 

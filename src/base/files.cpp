@@ -114,6 +114,10 @@ void advise(const std::byte* base, int64_t offset, int64_t bytes, int advice, bo
 void MappedFile::will_need(int64_t offset, int64_t bytes) const { advise(data_, offset, bytes, MADV_WILLNEED, false); }
 void MappedFile::forget(int64_t offset, int64_t bytes) const { advise(data_, offset, bytes, MADV_DONTNEED, true); }
 
+void populate_mapped(const void* data, int64_t bytes) {
+  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14; older headers lack its name, older kernels refuse it
+  advise(static_cast<const std::byte*>(data), 0, bytes, kPopulateRead, false);
+}
 void forget_mapped(const void* data, int64_t bytes) { advise(static_cast<const std::byte*>(data), 0, bytes, MADV_DONTNEED, true); }
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(path), partial_(path.string() + str(".partial-", ::getpid())) {

@@ -169,9 +169,10 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   adapter.saved_params = own_saved_params(model, adapter.config);
 
   // What the model expects, by the file's names.
-  const auto wide = at::TensorOptions().dtype(at::kFloat).device(device_of(model));
   std::map<std::string, std::pair<Param*, at::TensorOptions>> expected;
+  const at::Device one = device_of(model);
   each_lora(model, name, [&](const std::string& module, Adaptable&, Lora& lora) {
+    const auto wide = at::TensorOptions().dtype(at::kFloat).device(model.places() ? model.place_of(module) : one);
     lora.visit(
         [&](const std::string& n, Param& p) {
           expected[n] = {&p, wide};

@@ -94,22 +94,24 @@ std::string without_prefix(const std::string& name, const TensorFolder& source) 
   return name.starts_with(prefix) && !source.find(name) && source.find(name.substr(prefix.size())) ? name.substr(prefix.size()) : name;
 }
 
-at::Tensor brought(const at::Tensor& disk, const LoadOptions& options, bool own) {
+c10::Device device_of(const std::string& name, const LoadOptions& options) { return options.place ? options.place(name) : options.device; }
+
+at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dtype, bool own) {
   at::Tensor t = disk;
-  if (t.scalar_type() != options.dtype) t = t.to(options.dtype);
-  if (t.device() != options.device) t = t.to(options.device);
+  if (t.scalar_type() != dtype) t = t.to(dtype);
+  if (t.device() != device) t = t.to(device);
   return own && t.is_same(disk) ? t.clone() : t;
 }
 
 void load_one(const std::string& name, Param& p, const TensorFolder& source, const std::vector<std::string>& names, const LoadOptions& options) {
   if (names.size() == 1) {
     const at::Tensor disk = source.tensor(names[0]);
-    p.data = brought(disk, options, options.own(name));
+    p.data = brought(disk, device_of(name, options), options.dtype, options.own(name));
     p.mapped = p.data.is_same(disk);
     if (!p.mapped) source.forget(names[0]);
     return;
   }
-  p.data = at::empty(p.full, at::TensorOptions().dtype(options.dtype).device(options.device));
+  p.data = at::empty(p.full, at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
   const auto shape = piece_shape(p, names.size());
   at::Tensor rows = p.data.view({static_cast<int64_t>(names.size()), shape[0], shape[1]});
   for (size_t i = 0; i < names.size(); ++i) {
@@ -154,8 +156,9 @@ void load_weights(Module& model, const TensorFolder& source, const LoadOptions& 
   model.visit([&](const std::string& name, Param& p) {
     if (p.tied.empty()) return;
     require(by_name.count(p.tied), Fault::Bug, name, " is tied to ", p.tied, ", which does not exist");
-    p.data = by_name[p.tied]->data;
-    p.mapped = by_name[p.tied]->mapped;
+    const Param& same = *by_name[p.tied];
+    p.data = options.place ? same.data.to(options.place(name)) : same.data;  // on another device: a copy
+    p.mapped = same.mapped && p.data.is_same(same.data);
   });
 }
 

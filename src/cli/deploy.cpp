@@ -18,6 +18,7 @@ namespace apus {
 
 void DeployOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.group("Server");
   v("host", host, "address to listen at; 127.0.0.1 lets in this machine only");
@@ -103,6 +104,8 @@ void DeployOptions::check() const {
   const bool theirs = vllm_tensor_parallel_size || vllm_pipeline_parallel_size || vllm_data_parallel_size || sglang_tp_size || vllm_engine_kwargs.is_object() ||
                       sglang_engine_kwargs.is_object() || !vllm_server_base_url.empty();
   require(upstream() || !theirs, Fault::Usage, "flags of another program's server need --infer_backend vllm or sglang");
+  require(!upstream() || !placed(), Fault::Usage, "--device_map and --max_memory are of --infer_backend engine; the other server spreads a model by --vllm_tensor_parallel_size");
+  PlacementOptions::check(*this);
   if (!upstream()) ModelOptions::check();
   else if (vllm_server_base_url.empty()) {
     require(!model.empty(), Fault::Usage, "--model is needed: ", infer_backend, " is started with it; for a server that runs already give --vllm_server_base_url");
@@ -122,6 +125,7 @@ void DeployOptions::rehearse(Rehearsal& r) const {
   for (const auto& [name, folder] : named_adapters()) r.adapters({folder});
   r.tokenizer(model);
   if (use_chat_template) r.chat_template(chat_template, model);
+  if (placed()) return r.placement({*this, *this, this, named_adapters().empty() ? adapter() : ""});
   PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
   spec.command = "deploy";
   r.plan(spec);

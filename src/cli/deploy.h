@@ -9,7 +9,7 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct DeployOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
+struct DeployOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
   std::string host = "0.0.0.0";
   int64_t port = 8000;
   std::optional<std::string> api_key;            // absent: APUS_API_KEY of the environment, else everybody may ask

@@ -18,6 +18,7 @@ namespace apus {
 
 void InferOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.group("Rows and results");
   v("val_dataset", val_dataset, "rows to answer: files, folders, globs or hub ids as --dataset of sft takes; #N takes N rows; - reads standard input; without it: a chat");
@@ -85,6 +86,7 @@ void check_client(const InferOptions& o) {
   require(!o.max_length, Fault::Usage, "--max_length cannot be kept with --infer_backend client: only the server counts tokens");
   require(!o.stream.value_or(false), Fault::Usage, "--stream shows an answer while it is made, which --infer_backend client does not");
   require(!o.top_logprobs || o.logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
+  require(!o.placed(), Fault::Usage, "--device_map and --max_memory are the server's business");
 }
 }  // namespace
 
@@ -100,6 +102,7 @@ void InferOptions::check() const {
   require(client() == !base_url.empty(), Fault::Usage, "--base_url and --infer_backend client belong together");
   if (client()) return check_client(*this);
   ModelOptions::check();
+  PlacementOptions::check(*this);
   require(infer_backend == "engine" || infer_backend == "pt", Fault::Usage, "--infer_backend ", infer_backend,
           " is not run by this program; --infer_backend engine batches continuously with a paged cache as it does");
   require(!max_batch_size || infer_backend == "pt", Fault::Usage,
@@ -147,6 +150,7 @@ void InferOptions::rehearse(Rehearsal& r) const {
   r.tokenizer(model);
   if (use_chat_template) r.chat_template(chat_template, model);
   if (!interactive()) r.output(result_path.empty() ? std::filesystem::path(model) / "infer_result" : std::filesystem::path(result_path));
+  if (placed()) return r.placement({*this, *this, this, adapter()});
   r.plan(inference_spec(*this, *this, config, device_facts(device)));
 }
 

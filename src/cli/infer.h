@@ -9,7 +9,7 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct InferOptions : ModelOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
+struct InferOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
   std::vector<std::string> val_dataset;     // as --dataset of sft, or "-", standard input; none: a chat
   Json columns;
   bool disable_auto_column_mapping = false;

@@ -9,6 +9,7 @@
 #include "base/nearby.h"
 #include "checkpoint/adapter_config.h"
 #include "hub/hub.h"
+#include "parallel/device_map.h"
 #include "text/builtin_templates.h"
 
 namespace apus {
@@ -62,7 +63,6 @@ void ModelOptions::fields(OptionTable& v) {
   v("task_type", task_type, "this command knows causal language models only").choices({"causal_lm"});
   HubFlags::fields(v);
   v.refuse({"num_labels", "problem_type"}, "this command knows causal language models only");
-  v.refuse({"device_map", "max_memory"}, "the model is placed on one device: choose it with --device");
   v.refuse({"new_special_tokens", "init_strategy", "experts_impl"}, "the checkpoint is used as it is; change its files instead");
   v.refuse({"rope_scaling"}, "the scaling of config.json is used; set rope_scaling there");
   v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
@@ -78,6 +78,22 @@ void ModelOptions::check() const {
           is_file(model) ? "; give the folder that holds the file" : ", and no hub id (owner/name) either" + nearby(model));
   require(!is_adapter_dir(model) || std::filesystem::exists(std::filesystem::path(model) / "config.json"), Fault::Usage, "--model ", model,
           " is an adapter: give it with --adapters, and the model it belongs to with --model");
+}
+
+void PlacementOptions::fields(OptionTable& v) {
+  v("device_map", device_map,
+    "a model over several devices. auto: as few as have room for weights and cache; balanced: all, filled alike; sequential: one after the other; "
+    "balanced_low_0: the first holds what the others cannot; or a JSON object, or the file of one: {\"model.embed_tokens\": 0, \"model.layers\": 1, \"\": \"cpu\"}")
+      .shown_default("all on --device");
+  v("max_memory", max_memory, "what weights and cache may take, by device: {0: \"20GB\", 1: \"40GB\"}; others are not used. \"cpu\" takes what is left over")
+      .shown_default("--memory_utilization of each device");
+}
+
+void PlacementOptions::check(const ModelOptions& model) const {
+  parse_device_map(device_map);
+  parse_max_memory(max_memory);
+  require(!placed() || model.device.find(':') == std::string::npos, Fault::Usage, "--device ", model.device,
+          " names one device, and --device_map or --max_memory choose among all of a kind; give --device ", model.device.substr(0, model.device.find(':')));
 }
 
 void AdapterOptions::fields(OptionTable& v) {

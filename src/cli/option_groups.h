@@ -36,6 +36,15 @@ struct ModelOptions : HubFlags {
   void fetch();  // brings a hub's model to this machine
 };
 
+// Over which devices a model lies. Of the commands that run one; training keeps it whole on each device.
+struct PlacementOptions {
+  std::string device_map;  // parallel/device_map.h; empty: one device, which --device names
+  std::string max_memory;
+  void fields(OptionTable& v);
+  void check(const ModelOptions& model) const;
+  bool placed() const { return !device_map.empty() || !max_memory.empty(); }
+};
+
 // A LoRA adapter on the model, and what the run that made it wrote down.
 struct AdapterOptions {
   std::vector<std::string> adapters;  // one PEFT folder, or none

@@ -159,6 +159,8 @@ void PlanOptions::fields(OptionTable& v) {
   v("max_completion_length", max_completion_length, "grpo: longest answer in tokens").at_least(1);
   SftOptions::fields(v);
   EngineOptions::fields(v);
+  for (const char* name : {"device_map", "max_memory"})
+    v.at(name).refusal = "a plan is of one device; --dry_run true of infer, score and deploy says what lies where";
   for (const char* name : {"deepspeed", "fsdp"}) v.at(name).no_effect.clear(), v.at(name).refusal.clear();
   v.at("deepspeed").target = &deepspeed;
   v.at("deepspeed").help =

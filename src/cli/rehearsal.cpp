@@ -14,6 +14,7 @@
 #include "base/lines.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter_config.h"
+#include "cli/command.h"
 #include "tensor/safetensors_header.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -186,6 +187,13 @@ void Rehearsal::plan(const PlanSpec& spec) {
   const Plan plan = make_plan(spec);
   std::printf("\n%s", plan_text(plan).c_str());
   fits_ = plan.fits;
+}
+
+void Rehearsal::placement(PlacementAsked asked) {
+  std::string table;
+  asked.table = &table;
+  run_heavy("placement rehearsal", &asked);
+  right("placement", table);
 }
 
 int Rehearsal::finish() {

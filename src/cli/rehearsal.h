@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "advise/plan.h"
+#include "cli/placement_asked.h"
 #include "data/infer_row.h"
 
 namespace apus {
@@ -27,6 +28,7 @@ class Rehearsal {
   void questions(const std::vector<QuestionSet>& sets);                  // the same, of any format and shape of row
   void output(const std::filesystem::path& path, int64_t bytes = 0);     // can be written, and has room for so much
   void plan(const PlanSpec& spec);
+  void placement(PlacementAsked asked);  // in place of the plan, which is of one device
   int finish();  // the exit code: 0, or 5 when the plan does not fit
 
  private:

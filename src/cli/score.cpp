@@ -13,6 +13,7 @@ namespace apus {
 
 void ScoreOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.refuse({"load_data_args"}, "give the rows to --dataset");
   v.group("Rows and results");
@@ -37,6 +38,7 @@ void ScoreOptions::resolve(OptionTable& v) {
 
 void ScoreOptions::check() const {
   ModelOptions::check();
+  PlacementOptions::check(*this);
   for (const std::string& file : dataset)  // said before the model is loaded
     require(file == "-" || std::filesystem::exists(file), Fault::Io, "--dataset ", file, " is not here", nearby(file));
 }
@@ -48,6 +50,7 @@ void ScoreOptions::rehearse(Rehearsal& r) const {
   r.json_rows(dataset);
   for (const std::string& file : {result_path, dump_logits})
     if (!file.empty() && file != "-") r.output(file);
+  if (placed()) return r.placement({*this, *this, nullptr, adapter()});
   r.plan(scoring_spec(*this, max_batched_tokens, config, device_facts(device)));
 }
 

@@ -8,7 +8,7 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct ScoreOptions : ModelOptions, AdapterOptions, TemplateOptions, RunOptions {
+struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RunOptions {
   std::vector<std::string> dataset;  // rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input
   std::string result_path;           // empty or "-": standard output
   std::string dump_logits;           // safetensors file; empty: none

@@ -37,6 +37,9 @@ fs::path SftOptions::ranks_dir() const { return output_root() / "logs" / local_t
 
 void SftOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  v.refuse({"device_map", "max_memory"},
+           "training keeps the whole model on each device: --device chooses one, NPROC_PER_NODE=8 trains on eight at once, each with its share of the rows. "
+           "infer, score and deploy run a model that is spread over devices");
   TunerOptions::fields(v);
   DataOptions::fields(v);
   training_template_fields(v, *this, *this);

@@ -23,6 +23,12 @@ int64_t size_in(const std::string& what, const std::string& pattern) {
 
 constexpr const char* kSize = "([0-9.]+) (GiB|MiB|KiB|bytes)";
 
+// The device that the allocator names, "... (XPU 3; 64.00 GiB total ..." or "... XPU 3 has a total ..."; -1: none.
+int device_in(const std::string& what) {
+  std::smatch match;
+  return std::regex_search(what, match, std::regex("[A-Z]PU ([0-9]{1,3})(;| has)")) ? std::stoi(match[1].str()) : -1;
+}
+
 // What was free is taken from the message: by now the failed computation's own tensors are gone.
 Error of_memory(const DeviceKind& kind, const std::string& name, int index, int64_t asked, const std::string& what,
                 const std::string& remedy) {
@@ -54,17 +60,17 @@ Error explained(const std::exception& error, c10::Device device, const std::stri
   if (ours(error)) return as_is(error);
   const DeviceKind& kind = kind_of(device);
   const int64_t asked = kind.out_of_memory(error.what());
-  const int index = device.has_index() ? device.index() : 0;
-  return asked < 0 ? as_is(error) : of_memory(kind, device_name(device), index, asked, error.what(), remedy);
+  if (asked < 0) return as_is(error);
+  if (const int named = device_in(error.what()); named >= 0 && named < kind.count() && !device.is_cpu())  // one of several
+    device.set_index(static_cast<c10::DeviceIndex>(named));
+  return of_memory(kind, device_name(device), device.has_index() ? device.index() : 0, asked, error.what(), remedy);
 }
 
 Error explained(const std::exception& error, const std::string& remedy) {
   if (ours(error)) return as_is(error);
   for (DeviceKind* kind : device_kinds()) {
     std::string why_not;
-    if (!kind->available(&why_not)) continue;
-    if (const int64_t asked = kind->out_of_memory(error.what()); asked >= 0)
-      return of_memory(*kind, kind->name(), 0, asked, error.what(), remedy);
+    if (kind->available(&why_not) && kind->out_of_memory(error.what()) >= 0) return explained(error, c10::Device(kind->type()), remedy);
   }
   return as_is(error);
 }

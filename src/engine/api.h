@@ -81,7 +81,8 @@ class Generator {
   virtual std::vector<std::string> adapters() const = 0;
   virtual void load_adapter(const std::string& name, const std::string& dir) = 0;
   virtual void unload_adapter(const std::string& name) = 0;
-  virtual void sleep() = 0;                           // give the cache's memory back; waiting requests wait
+  // Gives memory back: level 1 the cache, level 2 the weights too. Requests wait until wake(), which reads the weights again.
+  virtual void sleep(int level = 1) = 0;
   virtual void wake() = 0;
 };
 

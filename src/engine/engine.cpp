@@ -17,45 +17,24 @@
 namespace apus {
 
 namespace {
-constexpr int64_t kHostCache = int64_t{2} << 30;  // on the host memory is everyone's: the cache is no larger unasked
-constexpr int64_t kScoredRows = 64;               // prompt rows whose logits exist at once
+constexpr int64_t kScoredRows = 64;  // prompt rows whose logits exist at once
 // The flags that make the engine need less.
 constexpr const char* kLessMemory =
     "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or --max_model_len, or free the device";
-
-EngineSpec with_block_size(EngineSpec spec, at::Device device) {
-  if (spec.block_size == 0) spec.block_size = kind_of(device).cache_block();
-  return spec;
-}
 }  // namespace
 
-CacheSize cache_size(const EngineSpec& spec, int64_t positions, int64_t bytes_per_block, int64_t total, int64_t free, bool host) {
-  const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : positions;
-  const auto blocks_for = [&](int64_t tokens) { return (tokens + spec.block_size - 1) / spec.block_size; };
-  int64_t bytes = spec.cache_bytes;
-  if (bytes <= 0) {
-    bytes = static_cast<int64_t>(spec.memory_fraction * static_cast<double>(total)) - (total - free);
-    if (host) bytes = std::min(bytes, std::max(kHostCache, blocks_for(wanted) * bytes_per_block));
-  }
-  CacheSize size;
-  size.blocks = std::min(bytes / bytes_per_block, spec.max_sequences * blocks_for(wanted));
-  size.blocks = std::min<int64_t>(size.blocks, INT32_MAX / spec.block_size);
-  size.max_model_len = std::min(wanted, size.blocks * spec.block_size);
-  return size;
-}
-
-Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, AdapterHooks hooks)
-    : model_(model), options_(options), spec_(with_block_size(spec, options.device())), hooks_(std::move(hooks)), threads_(at::get_num_threads()), builder_(options.device(), spec_.block_size) {
+Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, ModelHooks hooks)
+    : model_(&model),
+      vocab_(model.shape().vocab),
+      options_(options),
+      spec_(with_block_size(spec, model, options.device())),
+      hooks_(std::move(hooks)),
+      threads_(at::get_num_threads()),
+      builder_(options.device(), spec_.block_size) {
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage, "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
   cache_spec_ = {shape.layers, 0, spec_.block_size, shape.kv_heads, shape.head_dim};
-  const auto element = static_cast<int64_t>(c10::elementSize(c10::typeMetaToScalarType(options.dtype())));
-  const int64_t bytes = KvCache::bytes_per_block(cache_spec_, element);
-  const at::Device device = options.device();
-  const Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);
-  const CacheSize size = cache_size(spec_, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu());
-  require(size.blocks > 0 && size.max_model_len > 1, Fault::Device, "no memory for the cache of keys and values on ", device_name(device), ": ", memory.free >> 20,
-          " MiB free of ", memory.total >> 20, " MiB, one block needs ", (bytes >> 10) + 1, " KiB; give more by --memory_utilization or --kv_cache_gb, or free memory");
+  const CacheSize size = cache_size_of(model, options, spec_);
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
   if (size.max_model_len < wanted)
     log_warning("the cache has memory for ", size.max_model_len, " tokens only: this is the longest context now, not ", wanted,
@@ -67,12 +46,16 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, A
       .max_sequences = spec.max_sequences,
       .max_step_tokens = spec.max_step_tokens});
   try {
-    cache_ = std::make_unique<KvCache>(cache_spec_, options_);
+    cache_ = new_cache();
   } catch (const std::exception& e) {
-    throw explained(e, device, kLessMemory);
+    throw explained(e, options.device(), kLessMemory);
   }
   publish_stats();
   thread_ = std::thread([this] { run(); });
+}
+
+std::unique_ptr<KvCache> Engine::new_cache() const {
+  return std::make_unique<KvCache>(cache_spec_, options_, model_->places() ? model_->places()->layer : std::vector<at::Device>());
 }
 
 Engine::~Engine() {
@@ -129,7 +112,10 @@ std::vector<std::string> Engine::adapters() const {
 }
 
 void Engine::run_on_thread(std::function<void()> work) {
-  auto task = std::make_shared<std::packaged_task<void()>>(std::move(work));
+  auto task = std::make_shared<std::packaged_task<void()>>([this, work = std::move(work)] {
+    work();
+    publish_stats();
+  });
   auto done = task->get_future();
   {
     const std::lock_guard lock(mutex_);
@@ -144,6 +130,7 @@ void Engine::load_adapter(const std::string& name, const std::string& dir) {
   require(hooks_.load != nullptr, Fault::Usage, "this engine takes no adapters");
   require(!name.empty(), Fault::Usage, "an adapter needs a name");
   run_on_thread([&] {
+    require(model_, Fault::Device, "the engine is asleep without its weights; wake it first");
     {
       const std::lock_guard lock(mutex_);
       require(!adapter_salt_.count(name), Fault::Usage, "an adapter named '", name, "' is loaded already; unload it first");
@@ -169,17 +156,23 @@ void Engine::unload_adapter(const std::string& name) {
   done->get_future().get();
 }
 
-void Engine::sleep() {
-  run_on_thread([this] {
+void Engine::sleep(int level) {
+  require(level < 2 || hooks_.drop_model, Fault::Usage, "the weights of this model cannot be read again: sleep at level 1");
+  run_on_thread([this, level] {
     scheduler_->suspend();
     cache_.reset();
+    if (level >= 2 && std::exchange(model_, nullptr)) hooks_.drop_model();
     kind_of(options_.device()).release_cached();
   });
 }
 
 void Engine::wake() {
   run_on_thread([this] {
-    if (!cache_) cache_ = std::make_unique<KvCache>(cache_spec_, options_);
+    if (!model_) {
+      const c10::InferenceMode off(false);  // ordinary tensors, as when the model was loaded
+      model_ = hooks_.read_model();
+    }
+    if (!cache_) cache_ = new_cache();
   });
 }
 
@@ -260,7 +253,7 @@ void Engine::compute(const Plan& plan) {
   if (loaded)
     for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
   auto [id_T, step] = builder_(plan, *cache_, adapter);
-  const at::Tensor hidden_TD = model_.forward(id_T, step);
+  const at::Tensor hidden_TD = model_->forward(id_T, step);
   score_prompts(plan, hidden_TD, step);
   scheduler_->advance(plan);
   take_samples(plan, hidden_TD, step);
@@ -280,7 +273,7 @@ void Engine::score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const 
       const std::vector<int32_t> next(s.tokens.begin() + i + 1, s.tokens.begin() + i + 1 + count);
       const auto rows = static_cast<size_t>(count);
       const Step part = builder_.select(step, std::vector<std::string>(rows, adapter_of(a)));
-      const at::Tensor logits = model_.head(hidden_TD.narrow(0, row + i - item.begin, count), part);
+      const at::Tensor logits = model_->head(hidden_TD.narrow(0, row + i - item.begin, count), part);
       for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top))) a.prompt.push_back(std::move(scored));
     }
     row += item.count;
@@ -313,7 +306,7 @@ void Engine::take_samples(const Plan& plan, const at::Tensor& hidden_TD, const S
   at::Tensor last_RD = hidden_TD;
   if (static_cast<int64_t>(last_rows.size()) != hidden_TD.size(0))
     last_RD = at::index_select(hidden_TD, 0, at::tensor(last_rows, at::kLong).to(hidden_TD.device()));
-  sampler_(model_.head(last_RD, builder_.select(step, adapter_of_row)), rows);
+  sampler_(model_->head(last_RD, builder_.select(step, adapter_of_row)), rows);
   for (size_t i = 0; i < rows.size(); ++i) accept(*sampled[i], std::move(rows[i].out), rows[i].error);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: one thread that drives a model on one device for whoever asks. The same object serves batch inference, the
+// The engine: one thread that drives a model for whoever asks, on one device or over several (Model::places). The same object serves batch inference, the
 // server, and the rollouts of reinforcement learning.
 #pragma once
 
@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "engine/api.h"
+#include "engine/engine_spec.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
 #include "engine/step_builder.h"
@@ -19,44 +20,34 @@
 
 namespace apus {
 
-struct EngineSpec {
-  int64_t block_size = 0;           // 0: what suits the device
-  int64_t max_step_tokens = 2048, max_sequences = 256;
-  int64_t max_model_len = 0;        // 0: what the checkpoint was made for
-  int64_t max_waiting = 0;          // requests that may wait; 0: any number
-  double memory_fraction = 0.9;     // of the device's memory, weights and cache and everything else together
-  int64_t cache_bytes = 0;          // above 0: the cache's size, whatever the fraction
-  bool prefix_caching = true;
-};
-
-// What attaching and detaching a LoRA adapter means is the model's and the checkpoint's business.
-struct AdapterHooks {
+// What attaching and detaching a LoRA adapter means, and where weights come from, is the model's and the checkpoint's
+// business.
+struct ModelHooks {
   std::string always;  // an attached adapter of those requests that name none; empty: the model itself answers them
   std::function<void(const std::string& name, const std::string& dir)> load;
   std::function<void(const std::string& name)> unload;
+  // For sleep and wake, both or none: the model goes away, and comes again, the same.
+  std::function<void()> drop_model;
+  std::function<const Model*()> read_model;
 };
-
-// How many cache blocks a device has memory for, and how long a text may be then. Pure.
-struct CacheSize {
-  int64_t blocks = 0, max_model_len = 0;
-};
-CacheSize cache_size(const EngineSpec& spec, int64_t model_positions, int64_t bytes_per_block, int64_t total, int64_t free, bool host);
 
 class Engine : public Generator {
  public:
-  // `options`: dtype of the cache, and the device. The model stays the caller's and must outlive the engine.
-  Engine(const Model& model, at::TensorOptions options, EngineSpec spec, AdapterHooks hooks = {});
+  // `options`: dtype of the cache, and the device (of the embedding, when the model lies on several). The model is not the
+  // engine's and must outlive it, but for the hooks.
+  Engine(const Model& model, at::TensorOptions options, EngineSpec spec, ModelHooks hooks = {});
   ~Engine() override;  // whoever still waits is told that it was cancelled
 
   int64_t submit(EngineRequest request) override;
   void cancel(int64_t request) override;
   EngineStats stats() const override;
   int64_t max_model_len() const override { return max_model_len_; }
-  int64_t vocab() const override { return model_.shape().vocab; }
+  int64_t cache_tokens() const { return cache_spec_.blocks * cache_spec_.block_size; }
+  int64_t vocab() const override { return vocab_; }
   std::vector<std::string> adapters() const override;
   void load_adapter(const std::string& name, const std::string& dir) override;
   void unload_adapter(const std::string& name) override;  // waits for the requests that use it
-  void sleep() override;
+  void sleep(int level = 1) override;
   void wake() override;
 
  private:
@@ -71,8 +62,9 @@ class Engine : public Generator {
     std::shared_ptr<std::promise<void>> done;
   };
 
+  std::unique_ptr<KvCache> new_cache() const;
   void run();
-  void run_on_thread(std::function<void()> work);  // and waits for it
+  void run_on_thread(std::function<void()> work);  // and waits for it; the statistics are of after it
   void start(int64_t id, EngineRequest request);
   void one_step();
   void compute(const Plan& plan);
@@ -85,10 +77,11 @@ class Engine : public Generator {
   void detach_unused();
   void publish_stats();
 
-  const Model& model_;
+  const Model* model_;  // none after sleep(2)
+  const int64_t vocab_;
   const at::TensorOptions options_;
   const EngineSpec spec_;
-  const AdapterHooks hooks_;
+  const ModelHooks hooks_;
   const int threads_;
   int64_t max_model_len_ = 0;
   KvCache::Spec cache_spec_;

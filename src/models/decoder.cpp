@@ -3,6 +3,8 @@
 
 #include <ATen/TensorOperators.h>
 
+#include <algorithm>
+
 namespace apus {
 
 DecoderSpec read_decoder(const Config& c) {
@@ -23,6 +25,9 @@ DecoderSpec read_decoder(const Config& c) {
   spec.eps = c.number("rms_norm_eps", 1e-6);
   spec.tied = c.flag("tie_word_embeddings", false);
   spec.rope = read_rope(c, shape.head_dim);
+  // These two reach further than the number in the file, which is the context before scaling in the usual recipes.
+  if (spec.rope.type == "yarn" || spec.rope.type == "dynamic")
+    shape.max_positions = std::max(shape.max_positions, static_cast<int64_t>(std::min(spec.rope.original_positions * spec.rope.factor, 1e9)));
   spec.window.assign(static_cast<size_t>(shape.layers), 0);
   const int64_t hidden = shape.hidden, ffn = c.integer("intermediate_size");
   const bool bias = c.flag("mlp_bias", false);

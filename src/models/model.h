@@ -2,10 +2,13 @@
 // What every model offers: all that the trainer, recompute, sharding, the cache and the engine need.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/json.h"
 #include "nn/linear.h"
@@ -33,6 +36,27 @@ class Model : public Module {
   virtual at::Tensor head(const at::Tensor& normed_TD, const Step& s) const = 0;  // logits [T, V]
 
   at::Tensor forward(const at::Tensor& id_T, Step& s) const;  // begin, embed, every layer, final norm -> hidden_TD
+
+  // The modules behind these calls, by name: what lies on one device as a whole. A module that no name covers (a vision
+  // tower) runs inside embed().
+  virtual std::string embed_name() const { return "model.embed_tokens"; }
+  virtual std::string layer_name(int64_t i) const { return "model.layers." + std::to_string(i); }
+  virtual std::string norm_name() const { return "model.norm"; }
+  virtual std::string head_name() const { return "lm_head"; }
+
+  // Where each of them lies, when that is not one device for all. forward() then moves the tokens along, from the
+  // embedding's device, where ids and step must be, to the head's, where its result is. To be said before loading.
+  struct Places {
+    at::Device embed, norm, head;
+    std::vector<at::Device> layer;
+  };
+  void spread(Places places) { places_ = std::move(places); }
+  const std::optional<Places>& places() const { return places_; }
+  at::Device place_of(const std::string& name) const;  // of a module or parameter, when it is spread
+
+ private:
+  at::Tensor forward_over_devices(const at::Tensor& id_T, Step& s) const;
+  std::optional<Places> places_;
 };
 
 using MakeModel = std::unique_ptr<Model> (*)(const Json& config);

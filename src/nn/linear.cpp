@@ -5,6 +5,8 @@
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_select.h>
 
+#include <algorithm>
+
 #include "base/files.h"
 #include "ops/ops.h"
 
@@ -90,14 +92,14 @@ std::pair<at::Tensor, at::Tensor> Linear::factors(const at::Tensor& x_TI, const 
 void Linear::release_plain() {
   if (weight_.mapped)
     forget_mapped(weight_.data.data_ptr(), static_cast<int64_t>(weight_.data.nbytes()));
-  else if (weight_.tied.empty() && adapters_.empty())
-    weight_.data = at::Tensor();  // a converted copy: the packed form replaces it, unless an adapter looks at the weight (DoRA)
+  else if (weight_.tied.empty() && std::none_of(adapters_.begin(), adapters_.end(), [](const auto& a) { return a.second->looks_at_weight(); }))
+    weight_.data = at::Tensor();  // a converted copy: the packed form replaces it
 }
 
 void Linear::prepare_inference() {
   if (packed_.defined() || grouped_ || stacked_) return;
   packed_ = ops::pack_linear(weight_.data, weight_.mapped);
-  if (packed_.defined()) release_plain();
+  if (packed_.defined() && !packed_.is_alias_of(weight_.data)) release_plain();
 }
 
 }  // namespace apus

@@ -18,6 +18,7 @@ enum class Split { None, Out, In };  // the side tensor parallelism cuts
 class Delta : public Module {
  public:
   virtual at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const = 0;  // -> new y
+  virtual bool looks_at_weight() const { return true; }  // in apply(), when nothing is dropped
   virtual at::Tensor merged(const at::Tensor& weight) const = 0;  // the weight with the change, f32
   // The change as further columns of input and weight: y + x_more w_more'. For products that are never made whole.
   virtual std::pair<at::Tensor, at::Tensor> columns(const at::Tensor& x_TI, const Step& s) const = 0;

@@ -29,9 +29,10 @@ at::Tensor lazy_zeros(at::IntArrayRef shape, at::TensorOptions options) {
 }
 }  // namespace
 
-KvCache::KvCache(Spec spec, at::TensorOptions options) : spec_(spec) {
+KvCache::KvCache(Spec spec, at::TensorOptions options, const std::vector<at::Device>& layer_devices) : spec_(spec) {
   const std::vector<int64_t> shape{spec.blocks, spec.block_size, spec.kv_heads, spec.head_dim};
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
+    if (!layer_devices.empty()) options = options.device(layer_devices[static_cast<size_t>(layer)]);
     k_.push_back(lazy_zeros(shape, options));
     v_.push_back(lazy_zeros(shape, options));
   }
@@ -39,6 +40,14 @@ KvCache::KvCache(Spec spec, at::TensorOptions options) : spec_(spec) {
 
 int64_t KvCache::bytes_per_block(Spec spec, int64_t element_size) {
   return 2 * spec.layers * spec.block_size * spec.kv_heads * spec.head_dim * element_size;
+}
+
+Step moved(const Step& step, at::Device device) {
+  Step there = step;
+  for (at::Tensor* t : {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table, &there.cos, &there.sin})
+    if (t->defined()) *t = t->to(device);
+  for (Step::AdapterRows& a : there.adapters) a.rows = a.rows.to(device);
+  return there;
 }
 
 Step packed_step(const std::vector<int32_t>& lengths, at::Device device) {

@@ -16,7 +16,8 @@ class KvCache {
   struct Spec {
     int64_t layers, blocks, block_size, kv_heads, head_dim;
   };
-  KvCache(Spec spec, at::TensorOptions options);
+  // `layer_devices`: where each layer's lie; empty: all on the device of `options`.
+  KvCache(Spec spec, at::TensorOptions options, const std::vector<at::Device>& layer_devices = {});
   at::Tensor k(int64_t layer) const { return k_[layer]; }  // [blocks, block_size, kv_heads, head_dim]
   at::Tensor v(int64_t layer) const { return v_[layer]; }
   const Spec& spec() const { return spec_; }
@@ -48,6 +49,9 @@ struct Step {
   RouterLoss* router = nullptr;      // mixture of experts, training: where the balance loss is collected
   at::Tensor cos, sin;               // [T, R] f32, filled once by Model::begin()
 };
+
+// The same step with its tensors on `device`; those that are there already are shared. The cache stays where it is.
+Step moved(const Step& step, at::Device device);
 
 // A step without a cache over packed sequences of the given lengths; positions restart at each.
 Step packed_step(const std::vector<int32_t>& lengths, at::Device device);

@@ -52,8 +52,8 @@ at::Tensor embedding(const at::Tensor& id_T, const at::Tensor& weight_VD);
 // result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row do not depend
 // on how many other rows there are.
 at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O);
-// Several weights of one input are packed as one. `mapped`: they lie in a mapped file and are read for the last time, so their
-// pages can be given back on the way.
+// Several weights of one input are packed as one. `mapped`: they lie in a mapped file. The device may take them as they are (the
+// result is then an alias of the one weight), or reads them for the last time and gives their pages back on the way.
 at::Tensor pack_linear(at::TensorList weights_OD, bool mapped = false);
 at::Tensor packed_linear(const at::Tensor& x_TD, const at::Tensor& packed, const at::Tensor& bias_O, int64_t out);
 
@@ -95,8 +95,18 @@ struct AdamwStep {
   double lr, beta1, beta2, eps, weight_decay;
   int64_t step;               // from 1
   double grad_scale = 1;      // clipping: gradients are multiplied by it
+  int64_t dither = 0;         // where this tensor's rounding thresholds begin (tensor/dither.h)
+  bool stochastic = false;    // round a bf16 parameter by them, instead of to the nearest
 };
 void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& v, at::Tensor& master, const AdamwStep& s);
+
+// The same with moments of a byte each; always rounded by thresholds. The three roundings of an element are a third apart.
+constexpr int64_t kMomentBlock = 256, kMeanDither = 0x55555555, kSquareDither = 0xaaaaaaaa;
+struct Moments8 {
+  at::Tensor mean, mean_scale;      // int8 [n], f32 [ceil(n / kMomentBlock)]
+  at::Tensor square, square_scale;  // uint8 [n], f32
+};
+void adamw_8bit(at::Tensor& param, const at::Tensor& grad, Moments8& moments, at::Tensor& master, const AdamwStep& s);
 
 // Sum of squares over all tensors, f64 accumulation, a CPU f64 scalar value.
 double sum_of_squares(const std::vector<at::Tensor>& tensors);

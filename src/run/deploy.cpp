@@ -42,21 +42,24 @@ void serve_until_stopped(const DeployOptions& o, Api& api, const StopFlag& stop)
 
 // New requests are refused, those under way may end.
 void drain(const DeployOptions& o, Api& api, HttpServer& server) {
+  const auto seconds = static_cast<double>(o.drain_seconds);
   api.drain();
   server.stop_accepting();
   if (api.active() > 0) log_info("stopping: ", api.active(), " requests are under way and have ", o.drain_seconds, " seconds; a second signal ends at once");
   const Stopwatch watch;
-  while (api.active() > 0 && watch.seconds() < static_cast<double>(o.drain_seconds)) std::this_thread::sleep_for(50ms);
-  if (api.active() == 0) return;
-  log_warning(api.active(), " requests are cut off");
-  api.stop_all();
-  while (api.active() > 0 && watch.seconds() < static_cast<double>(o.drain_seconds) + 2) std::this_thread::sleep_for(20ms);
+  while (api.active() > 0 && watch.seconds() < seconds) std::this_thread::sleep_for(50ms);
+  if (api.active() > 0) {
+    log_warning(api.active(), " requests are cut off");
+    api.stop_all();
+  }
+  // The last bytes of answers are still on their way to slow readers.
+  while (api.active() + server.connections() > 0 && watch.seconds() < seconds + 2) std::this_thread::sleep_for(20ms);
 }
 
 int run_deploy(const DeployOptions& o) {
   EngineOptions engine = o;
   if (o.infer_backend == "pt") engine.max_num_seqs = 1;
-  Inference in = open_inference(o, o.named_adapters().empty() ? o.adapter() : "", o, engine);
+  Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, engine);
   for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
   const StopFlag stop;
   const auto workers = std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
@@ -69,6 +72,7 @@ int run_deploy(const DeployOptions& o) {
   drain(o, *api, server);
   server.stop();
   workers->stop();
+  api->stop();
   if (const Json line = api->statistics(); !line.is_null()) log_info(json_text(line));
   log_info("stopped");
   return 0;

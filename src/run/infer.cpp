@@ -30,7 +30,7 @@ int run_infer(const InferOptions& o) {
     make_writable_dir(fs::path(result_path).parent_path());  // said before the model is loaded
   EngineOptions engine = o;
   if (o.infer_backend == "pt" && o.max_batch_size.value_or(1) > 0) engine.max_num_seqs = o.max_batch_size.value_or(1);
-  Inference inference = open_inference(o, o.adapter(), o, engine);
+  Inference inference = open_inference(o, o, o.adapter(), o, engine);
   return o.interactive() ? infer_chat(o, inference, result_path) : infer_rows(o, inference, result_path);
 }
 

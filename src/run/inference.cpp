@@ -2,35 +2,129 @@
 #include "run/inference.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <future>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
+#include "cli/placement_asked.h"
+#include "device/failure.h"
+#include "run/runner.h"
 #include "tensor/dtype.h"
 
 namespace apus {
 
-LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter) {
-  const Stopwatch watch;
-  LoadedModel loaded;
+namespace {
+constexpr const char* kGiven = "default";  // the adapter that the model was loaded with
+constexpr double kShare = 0.9;  // of a device's memory for weights, where no flag says it
+// What helps when the weights do not go in.
+constexpr const char* kSpread = "--device_map auto spreads a model over the devices there are; --torch_dtype bfloat16 halves one of float32";
+constexpr const char* kFuller = "Lower --max_memory of that device, or --memory_utilization: more must be left beside the weights";
+
+int64_t file_bytes(const std::string& dir) {
+  int64_t bytes = 0;
+  if (!dir.empty())
+    for (const auto& file : std::filesystem::directory_iterator(dir))
+      if (file.path().extension() == ".safetensors") bytes += static_cast<int64_t>(file.file_size());
+  return bytes;
+}
+
+// The weights' format: --torch_dtype, the checkpoint's, or what all devices compute with.
+at::ScalarType dtype_for(const ModelOptions& o, const Json& config, const DeviceMap& map, const std::map<std::string, int64_t>& limits) {
+  std::string note;
+  const at::Device device(choose_kind(o.device).type());
+  const bool on_host = limits.count("cpu") || std::any_of(map.entries.begin(), map.entries.end(), [](const auto& e) { return e.second == "cpu"; });
+  const auto dtype = choose_dtype(o.torch_dtype.value_or(""), config, on_host ? at::Device(at::kCPU) : device, &note);
+  if (!note.empty()) log_info(note);
+  return dtype;
+}
+
+Spread place_model(Model& model, const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement, const EngineOptions* engine,
+                   at::ScalarType dtype) {
+  SpreadWish wish{.map = parse_device_map(placement.device_map.empty() ? "auto" : placement.device_map),
+                  .limits = parse_max_memory(placement.max_memory),
+                  .device = o.device,
+                  .dtype = dtype,
+                  .share = engine ? engine->memory_utilization : kShare};
+  wish.adapter_bytes = file_bytes(adapter);
+  if (engine) {
+    const EngineSpec spec = engine_spec(*engine, o);
+    wish.context = spec.max_model_len > 0 ? spec.max_model_len : model.shape().max_positions;
+    wish.cache_bytes = spec.cache_bytes;
+    wish.share_flag = "--memory_utilization";
+  }
+  return spread_model(model, wish);
+}
+
+// Weights and adapter into a model that is described, on the places it was told.
+void fill(Model& model, const TensorFolder& source, LoadOptions how, const std::string& adapter) {
+  if (model.places()) how.place = [&](const std::string& name) { return model.place_of(name); };
+  load_weights(model, source, how);
+  if (!adapter.empty()) settle_adapter(model, load_adapter(model, adapter, kGiven).name, how.dtype);
+  model.visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
+}
+
+Json model_config(const ModelOptions& o) {
   Json config = read_model_config(o.model);
   if (o.model_type) config["model_type"] = *o.model_type;
-  loaded.model = make_model(config);
-  loaded.device = open_device(o.device);
-  std::string note;
-  loaded.dtype = choose_dtype(o.torch_dtype.value_or(""), config, loaded.device.device, &note);
-  if (!note.empty()) log_info(note);
+  return config;
+}
+
+struct Described {
+  Json config;
+  std::unique_ptr<Model> model;  // no weights yet
+  at::ScalarType dtype;
+};
+
+Described describe(const ModelOptions& o, const PlacementOptions& placement) {
+  Described d{model_config(o), nullptr, at::kFloat};
+  d.model = make_model(d.config);
+  d.dtype = dtype_for(o, d.config, parse_device_map(placement.device_map), parse_max_memory(placement.max_memory));
+  return d;
+}
+
+void report(const Spread& spread, int64_t cache_tokens) {
+  const size_t used = spread.placement.used().size();
+  log_info("the model lies on ", used, used == 1 ? " device" : " devices", cache_tokens > 0 ? str(", with a cache for ", cache_tokens, " tokens") : "", ":",
+           spread.table(cache_tokens));
+}
+
+int run_rehearsal(const PlacementAsked& a) {
+  Described d = describe(a.model, a.placement);
+  const Spread spread = place_model(*d.model, a.model, a.adapter, a.placement, a.engine, d.dtype);
+  *a.table = str(float_type_name(d.dtype), spread.placement.tokens > 0 ? str(", a cache for ", spread.placement.tokens, " tokens or more") : "",
+                 spread.table(spread.placement.tokens));
+  return 0;
+}
+const RegisterRunner<PlacementAsked> rehearsal("placement rehearsal", run_rehearsal);
+
+}  // namespace
+
+LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement, const EngineOptions* engine) {
+  const Stopwatch watch;
+  LoadedModel loaded;
+  Described described = describe(o, placement);
+  loaded.model = std::move(described.model);
+  loaded.dtype = described.dtype;
+  Model& model = *loaded.model;
+  if (placement.placed()) loaded.spread = place_model(model, o, adapter, placement, engine, loaded.dtype);
+  loaded.device = loaded.spread ? loaded.spread->home() : open_device(o.device);
   const TensorFolder source(o.model);
-  load_weights(*loaded.model, source, {.dtype = loaded.dtype, .device = loaded.device.device});
-  if (!adapter.empty()) settle_adapter(*loaded.model, load_adapter(*loaded.model, adapter).name, loaded.dtype);
-  loaded.model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
-  loaded.max_positions = loaded.model->shape().max_positions;
-  log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", config["model_type"].get<std::string>(), ", ", bytes_text(source.bytes()), ", ", float_type_name(loaded.dtype), " on ",
-           loaded.device.name(), ", loaded in ", duration_text(watch.seconds()));
+  try {
+    fill(model, source, {.dtype = loaded.dtype, .device = loaded.device.device}, adapter);
+  } catch (const c10::Error& e) {
+    throw explained(e, loaded.device.device, loaded.spread ? kFuller : kSpread);
+  }
+  loaded.max_positions = model.shape().max_positions;
+  log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", described.config["model_type"].get<std::string>(), ", ", bytes_text(source.bytes()), ", ",
+           float_type_name(loaded.dtype), " on ", loaded.spread && loaded.spread->several() ? "several devices" : loaded.device.name(), ", loaded in ",
+           duration_text(watch.seconds()));
+  if (loaded.spread && !engine) report(*loaded.spread, 0);
   return loaded;
 }
 
@@ -81,16 +175,46 @@ std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& ch
 }
 
 namespace {
-constexpr const char* kGiven = "default";  // the adapter that the model was loaded with
 
-AdapterHooks adapter_hooks(const LoadedModel& loaded, const std::string& folder, bool with_adapter) {
-  AdapterHooks hooks;
-  if (with_adapter) hooks.always = kGiven;
-  hooks.load = [model = loaded.model.get(), type = loaded.dtype, folder](const std::string& name, const std::string& dir) {
+// A model and where it and its adapters came from. On the engine's thread.
+struct Source {
+  std::unique_ptr<Model> model;
+  Json config;
+  LoadOptions how;
+  std::string folder, adapter;
+  std::map<std::string, std::string> beside;  // adapters of requests: name to folder
+  std::optional<Model::Places> places;
+
+  void load(const std::string& name, const std::string& dir) {
     require(name != kGiven, Fault::Usage, "an adapter cannot be named '", kGiven, "'; choose another name");
-    load_adapter_beside(*model, dir, name, type, [&](const std::string& weight) { return TensorFolder(folder).tensor(weight); });
-  };
-  hooks.unload = [model = loaded.model.get()](const std::string& name) { detach_adapter(*model, name); };
+    attach(*model, name, dir);
+    beside[name] = dir;
+  }
+  void unload(const std::string& name) {
+    if (model) detach_adapter(*model, name);
+    beside.erase(name);
+  }
+  const Model* read() {
+    auto again = make_model(config);
+    if (places) again->spread(*places);
+    fill(*again, TensorFolder(folder), how, adapter);
+    for (const auto& [name, dir] : beside) attach(*again, name, dir);
+    model = std::move(again);
+    return model.get();
+  }
+  void attach(Model& to, const std::string& name, const std::string& dir) const {
+    load_adapter_beside(to, dir, name, how.dtype,
+                        [&](const std::string& weight) { return TensorFolder(folder).tensor(weight); });
+  }
+};
+
+ModelHooks model_hooks(const std::shared_ptr<Source>& from) {
+  ModelHooks hooks;
+  if (!from->adapter.empty()) hooks.always = kGiven;
+  hooks.load = [from](const std::string& name, const std::string& dir) { from->load(name, dir); };
+  hooks.unload = [from](const std::string& name) { from->unload(name); };
+  hooks.drop_model = [from] { from->model.reset(); };
+  hooks.read_model = [from] { return from->read(); };
   return hooks;
 }
 
@@ -102,16 +226,23 @@ void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptio
 }
 }  // namespace
 
-Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine) {
+Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter, const TemplateOptions& prompt,
+                         const EngineOptions& engine) {
   Inference in;
   // Texts beside weights: a large vocabulary takes a tenth of a second.
   auto texts = std::async(std::launch::async, [&] { prepare_texts(in, model, prompt); });
-  in.loaded = load_for_inference(model, adapter);
+  in.loaded = load_for_inference(model, adapter, placement, &engine);
   texts.get();
-  const EngineSpec spec = engine_spec(engine, model);
+  EngineSpec spec = engine_spec(engine, model);
   if (spec.max_model_len > in.loaded.max_positions)
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions, " positions that the checkpoint was made for");
-  in.engine = std::make_unique<Engine>(*in.loaded.model, in.loaded.options(), spec, adapter_hooks(in.loaded, model.model, !adapter.empty()));
+  if (in.loaded.spread) spec.cache_limits = in.loaded.spread->cache_limits();
+  const LoadOptions how{.dtype = in.loaded.dtype, .device = in.loaded.device.device};
+  const auto from = std::make_shared<Source>(
+      Source{std::move(in.loaded.model), model_config(model), how, model.model, adapter, {}, {}});
+  from->places = from->model->places();
+  in.engine = std::make_unique<Engine>(*from->model, in.loaded.options(), spec, model_hooks(from));
+  if (in.loaded.spread) report(*in.loaded.spread, in.engine->cache_tokens());
   return in;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cli/option_groups.h"
@@ -12,18 +13,21 @@
 #include "engine/engine.h"
 #include "engine/generation_config.h"
 #include "models/model.h"
+#include "parallel/spread.h"
 
 namespace apus {
 
 struct LoadedModel {
-  DeviceChoice device;
+  DeviceChoice device;           // of the embedding, when there are several
   at::ScalarType dtype = at::kFloat;
   std::unique_ptr<Model> model;
   int64_t max_positions = 0;
+  std::optional<Spread> spread;  // with --device_map
   at::TensorOptions options() const { return at::TensorOptions().dtype(dtype).device(device.device); }
 };
-// `adapter`: a PEFT folder, or empty.
-LoadedModel load_for_inference(const ModelOptions& options, const std::string& adapter);
+// `adapter`: a PEFT folder, or empty. `engine`: null when there will be no cache.
+LoadedModel load_for_inference(const ModelOptions& options, const std::string& adapter, const PlacementOptions& placement = {},
+                               const EngineOptions* engine = nullptr);
 
 EngineSpec engine_spec(const EngineOptions& engine, const ModelOptions& model);
 ChatSpec chat_spec(const TemplateOptions& options);
@@ -33,13 +37,14 @@ std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& ch
 
 // A checkpoint that answers.
 struct Inference {
-  LoadedModel loaded;
+  LoadedModel loaded;                // its model is the engine's
   std::shared_ptr<const Tokenizer> tokenizer;
   GenerationConfig generation;
   std::unique_ptr<Chat> chat;
   std::vector<int32_t> stop_ids;
-  std::unique_ptr<Engine> engine;    // last: it uses the model
+  std::unique_ptr<Engine> engine;    // keeps the model
 };
-Inference open_inference(const ModelOptions& model, const std::string& adapter, const TemplateOptions& prompt, const EngineOptions& engine);
+Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter, const TemplateOptions& prompt,
+                         const EngineOptions& engine);
 
 }  // namespace apus

@@ -236,7 +236,7 @@ void Scorer::run(const std::vector<ScoreRow>& rows) {
 }
 
 int run_score(const ScoreOptions& o) {
-  const LoadedModel loaded = load_for_inference(o, o.adapter());
+  const LoadedModel loaded = load_for_inference(o, o.adapter(), o);
   RowEncoder encode(o, loaded.model->shape().vocab, o.max_model_len.value_or(loaded.max_positions));
   const auto rows = read_rows(o, encode);
   Scorer(o, loaded).run(rows);

@@ -19,21 +19,22 @@ Json Api::Exchange::body() const {
   }
 }
 
-// Passes on to the client's reply, and writes down how it ended.
+// Passes on to the client's reply, and writes down how it ended: before the client can know it, so that whoever has an
+// answer finds it counted.
 class Api::Recorded : public Responder, public std::enable_shared_from_this<Recorded> {
  public:
   Recorded(std::shared_ptr<Api> api, std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> to, std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes)
       : api_(std::move(api)), call_(std::move(call)), to_(std::move(to)), serial_(std::move(serial)), notes_(std::move(notes)) {
     ++api_->active_;
   }
-  ~Recorded() override { over(500); }
+  ~Recorded() override {
+    over(500, [] {});
+  }
 
   void send(HttpAnswer answer) override {
-    status_ = answer.status;
     bytes_ = static_cast<int64_t>(answer.body.size());
     api_->spec_.access.allow_origin(*call_, answer);
-    to_->send(std::move(answer));
-    over(status_);
+    over(answer.status, [&] { to_->send(std::move(answer)); });
   }
   void begin(HttpAnswer head) override {
     status_ = head.status;
@@ -45,21 +46,23 @@ class Api::Recorded : public Responder, public std::enable_shared_from_this<Reco
     to_->write(std::move(part));
   }
   void end() override {
-    to_->end();
-    over(status_);
+    over(status_, [&] { to_->end(); });
   }
   void on_gone(std::function<void()> f) override {
     to_->on_gone([f = std::move(f), self = weak_from_this()] {
       f();
-      if (const auto alive = self.lock()) alive->serial_->post([alive] { alive->over(499); });  // 499: nginx's number for it
+      // 499: nginx's number for it
+      if (const auto alive = self.lock()) alive->serial_->post([alive] { alive->over(499, [] {}); });
     });
   }
 
  private:
-  void over(int status) {
+  template <class Tell>
+  void over(int status, const Tell& tell) {
     if (std::exchange(over_, true)) return;
-    --api_->active_;
     api_->finished(*call_, *notes_, status, bytes_, watch_.seconds());
+    tell();
+    --api_->active_;
   }
   const std::shared_ptr<Api> api_;
   const std::shared_ptr<const HttpCall> call_;
@@ -82,20 +85,23 @@ Api::~Api() = default;
 
 const Api::Routes& Api::routes() {
   static const Routes table = {
-      {"/v1/chat/completions", {"POST", &Api::chat}},
-      {"/v1/completions", {"POST", &Api::completions}},
-      {"/v1/embeddings", {"POST", &Api::embeddings}},
+      {"/v1/chat/completions", {.methods = "POST", .handler = &Api::chat, .awake = true}},
+      {"/v1/completions", {.methods = "POST", .handler = &Api::completions, .awake = true}},
+      {"/v1/embeddings", {.methods = "POST", .handler = &Api::embeddings, .awake = true}},
       {"/v1/models", {"GET", &Api::models}},
-      {"/v1/messages", {"POST", &Api::messages}},
+      {"/v1/messages", {.methods = "POST", .handler = &Api::messages, .awake = true}},
       {"/v1/messages/count_tokens", {"POST", &Api::count_tokens}},
       {"/tokenize", {"POST", &Api::tokenize}},
       {"/detokenize", {"POST", &Api::detokenize}},
-      {"/infer", {"POST", &Api::infer}},
-      {"/health", {"GET", &Api::health, true}},
-      {"/ping", {"GET POST", &Api::health, true}},
+      {"/infer", {.methods = "POST", .handler = &Api::infer, .awake = true}},
+      {"/health", {.methods = "GET", .handler = &Api::health, .open = true}},
+      {"/ping", {.methods = "GET POST", .handler = &Api::health, .open = true}},
       {"/metrics", {"GET", &Api::metrics}},
-      {"/v1/load_lora_adapter", {"POST", &Api::load_adapter, false, true}},
-      {"/v1/unload_lora_adapter", {"POST", &Api::unload_adapter, false, true}},
+      {"/v1/load_lora_adapter", {.methods = "POST", .handler = &Api::load_adapter, .slow = true, .awake = true}},
+      {"/v1/unload_lora_adapter", {.methods = "POST", .handler = &Api::unload_adapter, .slow = true}},
+      {"/sleep", {.methods = "POST", .handler = &Api::sleep, .slow = true}},
+      {"/wake_up", {.methods = "POST", .handler = &Api::wake, .slow = true}},
+      {"/is_sleeping", {.methods = "GET", .handler = &Api::is_sleeping}},
   };
   return table;
 }
@@ -125,11 +131,13 @@ std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
       return refused(std::move(answer));
     }
     if (!route->open) spec_.access.check_key(call);
-    if (draining_) {
-      ApiError error(503, "The server is stopping; it takes no new requests.");
-      error.retry_after = 10;
-      throw error;
-    }
+    const auto unavailable = [](const char* why, int seconds) {
+      ApiError error(503, why);
+      error.retry_after = seconds;
+      return error;
+    };
+    if (draining_) throw unavailable("The server is stopping; it takes no new requests.", 10);
+    if (route->awake && asleep_) throw unavailable("The model is asleep; POST /wake_up wakes it.", 30);
     return std::nullopt;
   } catch (const ApiError& e) {
     return refused(error_answer(call, e));
@@ -183,6 +191,8 @@ void Api::finished(const HttpCall& call, const GenerationNotes& notes, int statu
   request_log_->write(json_text(line));
   request_log_->flush();
 }
+
+void Api::stop() { slow_workers_->stop(); }
 
 void Api::stop_all() {
   std::vector<std::shared_ptr<Generation>> alive;

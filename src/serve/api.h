@@ -35,6 +35,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   HttpAnswer broken(const HttpCall& call, int status, const std::string& why) override;
 
   void drain() { draining_ = true; }              // new requests are refused with 503
+  void stop();                                    // waits for what administrators asked for; the engine may go then
   int64_t active() const { return active_; }      // requests without a complete answer
   void stop_all();                                // tells the clients of what still runs
   Json statistics() { return metrics_.statistics(service_.spec().engine->stats()); }
@@ -55,6 +56,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
     Handler handler;
     bool open = false;    // needs no key
     bool slow = false;    // may wait for long: on a thread of its own kind
+    bool awake = false;   // needs an engine that is awake
   };
   class Recorded;
   using Routes = std::map<std::string, Route>;
@@ -65,7 +67,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void generate(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
   WholeSink to_reply(const Exchange& e);
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
-  void check_admin() const;
+  void check_admin(const char* what) const;
 
   void chat(const Exchange& e);
   void completions(const Exchange& e);
@@ -80,13 +82,16 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void count_tokens(const Exchange& e);
   void load_adapter(const Exchange& e);
   void unload_adapter(const Exchange& e);
+  void sleep(const Exchange& e);
+  void wake(const Exchange& e);
+  void is_sleeping(const Exchange& e);
 
   const ApiSpec spec_;
   const Service service_;
   const std::shared_ptr<Workers> workers_, slow_workers_ = std::make_shared<Workers>(1);
   const int64_t created_;
   ServerMetrics metrics_;
-  std::atomic<bool> draining_{false};
+  std::atomic<bool> draining_{false}, asleep_{false};
   std::atomic<int64_t> active_{0};
   std::mutex mutex_;
   std::map<Generation*, std::weak_ptr<Generation>> running_;

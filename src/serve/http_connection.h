@@ -58,7 +58,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     if constexpr (kTls) {
       expires(shared_->spec.header_seconds);
       stream_.async_handshake(asio::ssl::stream_base::server, [self = this->shared_from_this()](ErrorCode code) {
-        if (!code) self->read_header(self->shared_->spec.header_seconds);
+        if (!code) return self->read_header(self->shared_->spec.header_seconds);
+        if (is_plain_http(code)) self->send_plainly();
       });
     } else {
       read_header(shared_->spec.header_seconds);
@@ -126,6 +127,18 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     const uint64_t turn_;
     const std::weak_ptr<asio::io_context> io_;
   };
+
+  static bool is_plain_http(ErrorCode code) {
+    return code.category() == asio::error::get_ssl_category() &&
+           ERR_GET_REASON(static_cast<unsigned long>(code.value())) == SSL_R_HTTP_REQUEST;
+  }
+  // To who speaks HTTP where TLS is spoken: without it, as that client could not read anything else.
+  void send_plainly() {
+    out_ = head_text({.status = 400, .content_type = "text/plain", .headers = {}}, "", false, kUntilClose) +
+           "This port speaks TLS: ask it by https://\n";
+    asio::async_write(beast::get_lowest_layer(stream_), asio::buffer(out_),
+                      [self = this->shared_from_this()](ErrorCode, size_t) { self->close_now(); });
+  }
 
   void expires(int seconds) { beast::get_lowest_layer(stream_).expires_after(std::chrono::seconds(seconds)); }
 
@@ -231,6 +244,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   void watch() {
     if (watching_ || buffer_.size() >= kAhead) return;
     watching_ = true;
+    beast::get_lowest_layer(stream_).expires_never();  // a write under way keeps its own limit
     stream_.async_read_some(buffer_.prepare(4096), [self = this->shared_from_this()](ErrorCode code, size_t n) {
       self->watching_ = false;
       self->buffer_.commit(n);

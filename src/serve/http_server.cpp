@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http_server.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -124,6 +126,7 @@ HttpServer::HttpServer(HttpServerSpec spec, std::shared_ptr<HttpService> service
   state_->bind();
   state_->accept();
   state_->thread = std::thread([state = state_.get()] {
+    ::pthread_setname_np(::pthread_self(), "serve-http");
     for (;;) {
       try {
         state->io.run();

@@ -218,6 +218,8 @@ class Streamed : public AnswerWriter {
     auto& unseen = unseen_[piece.index];
     unseen.insert(unseen.end(), piece.tokens.begin(), piece.tokens.end());
   }
+  // Whoever follows the usage is told of tokens that show no text yet.
+  bool counts(const AnswerPiece& piece) const { return form_.usage_in_every_chunk && !piece.tokens.empty(); }
   // Log-probs and ids of the tokens since the last chunk: a token may come some time before its text can be shown.
   std::vector<TokenOut> take_tokens(size_t index) { return std::exchange(unseen_[index], {}); }
 
@@ -238,7 +240,10 @@ class StreamedChat : public Streamed {
   void piece(const AnswerPiece& piece, const Usage& usage) override {
     keep_tokens(piece);
     for (const auto& d : piece.deltas) say(piece.index, delta_json(piece.index, d), nullptr, usage);
-    if (piece.finish != Finish::None) say(piece.index, Json::object(), finish_reason(piece.finish, calls_[piece.index]), usage);
+    if (piece.finish != Finish::None)
+      say(piece.index, Json::object(), finish_reason(piece.finish, calls_[piece.index]), usage);
+    else if (piece.deltas.empty() && counts(piece))
+      say(piece.index, Json::object(), nullptr, usage);
   }
 
  private:
@@ -274,7 +279,7 @@ class StreamedCompletion : public Streamed {
     keep_tokens(piece);
     std::string text;
     for (const auto& d : piece.deltas) text += d.text;
-    if (text.empty() && piece.finish == Finish::None) return;
+    if (text.empty() && piece.finish == Finish::None && !counts(piece)) return;
     Json choice = {{"index", piece.index}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
     if (piece.finish != Finish::None) choice["finish_reason"] = finish_name(piece.finish);
     const auto tokens = take_tokens(piece.index);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/workers.h"
 
+#include <pthread.h>
+
 #include <exception>
 #include <utility>
 
@@ -30,6 +32,7 @@ struct Workers::State {
 };
 
 void Workers::State::run() {
+  ::pthread_setname_np(::pthread_self(), "serve-worker");  // for top, and for bench/serve
   for (;;) {
     std::function<void()> work;
     {

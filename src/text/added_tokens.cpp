@@ -72,7 +72,7 @@ bool AddedTokenFinder::accept(std::string_view s, size_t done, Match& match) {
     for (const char* p = left; left > base + done && (before(p) & unicode::kSpace);) left = p;
   if (match.token->rstrip)
     for (const char* p = right; right < end && (behind(p) & unicode::kSpace);) right = p;
-  match.begin = std::max(done, static_cast<size_t>(left - base));
+  match.begin = static_cast<size_t>(left - base);
   match.end = static_cast<size_t>(right - base);
   return true;
 }

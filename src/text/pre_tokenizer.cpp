@@ -174,7 +174,8 @@ class Rewrite : public PreTokenizer {
     TokenEdit edit(text);
     for (Span& cut : cuts) {
       const auto begin = static_cast<uint32_t>(edit.size());
-      rewrite(text.text, cut, at_start && cut.begin == 0, edit);
+      const bool first = text.tracked ? text.origin[cut.begin].begin == 0 : at_start && cut.begin == 0;
+      rewrite(text.text, cut, first, edit);
       cut = {begin, static_cast<uint32_t>(edit.size())};
     }
     text = edit.take();
@@ -306,6 +307,7 @@ class Builder {
     const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
     if (scheme != "always" && scheme != "first" && scheme != "never")
       part.error("prepend_scheme", str("'", scheme, "' is not known; known are always, first, never"));
+    made_.by_origin |= scheme == "first";
     stage(std::make_unique<MetaspaceRewrite>(replacement, scheme == "always" ? Scheme::Always : scheme == "first" ? Scheme::First : Scheme::Never));
     if (!part.flag("split", true)) return;
     const char* p = replacement.data();

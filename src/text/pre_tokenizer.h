@@ -29,6 +29,8 @@ struct PreTokenizers {
   bool bytes = false;
   // Set if all that happens is this split: no list of pieces is needed.
   Splitter only = nullptr;
+  // Some stage treats the beginning of the input its own way: the text has to remember where it came from.
+  bool by_origin = false;
 
   Cuts apply(TokenText& text, bool at_start) const;
 };

@@ -12,66 +12,7 @@ namespace {
 constexpr size_t kMaxPattern = 1 << 16;
 constexpr uint32_t kMatchLimit = 10'000'000, kDepthLimit = 100'000, kHeapLimitKiB = 64 * 1024;
 
-// PCRE2's \s takes U+180E in and its \w leaves combining marks out, so both are written out, as Oniguruma has them (with
-// its Latin-1 numbers among \w). They stand inside [...].
-constexpr const char* kSpaceSet = "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}";
-constexpr const char* kNotSpaceSet =
-    "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"
-    "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{d7ff}\\x{e000}-\\x{10ffff}";
-constexpr const char* kWordSet =
-    "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}";
-
-// One escape, `c` being what follows the backslash: its translation, or "" to keep it.
-std::string escape(char c, bool in_set, const std::string& where) {
-  const auto set = [&](const char* chars, bool negated) { return str(negated ? "[^" : "[", chars, "]"); };
-  switch (c) {
-    case 's': return in_set ? kSpaceSet : set(kSpaceSet, false);
-    case 'S': return in_set ? kNotSpaceSet : set(kSpaceSet, true);
-    case 'w': return in_set ? kWordSet : set(kWordSet, false);
-    case 'W':
-      require(!in_set, Fault::Model, where, ": \\W inside [...] is not supported");
-      return set(kWordSet, true);
-    case 'd': return "\\p{Nd}";
-    case 'D': return "\\P{Nd}";
-    case 'h': return in_set ? "0-9a-fA-F" : "[0-9a-fA-F]";  // Oniguruma: a hexadecimal digit
-    case 'H':
-      require(!in_set, Fault::Model, where, ": \\H inside [...] is not supported");
-      return "[^0-9a-fA-F]";
-    default: return "";
-  }
-}
-
 }  // namespace
-
-std::string to_pcre(const std::string& pattern, const std::string& where) {
-  std::string out;
-  bool in_set = false;
-  for (size_t i = 0; i < pattern.size(); ++i) {
-    const char c = pattern[i];
-    if (c == '\\' && i + 1 < pattern.size()) {
-      const std::string other = escape(pattern[i + 1], in_set, where);
-      out += other.empty() ? pattern.substr(i, 2) : other;
-      ++i;
-    } else if (!in_set && c == '[') {
-      in_set = true;
-      out += c;
-      if (pattern.compare(i + 1, 1, "^") == 0) out += pattern[++i];
-      if (pattern.compare(i + 1, 1, "]") == 0) out += "\\]", ++i;
-    } else if (in_set && c == '[') {
-      const size_t end = pattern.compare(i + 1, 1, ":") == 0 ? pattern.find(":]", i + 2) : std::string::npos;
-      require(end != std::string::npos, Fault::Model, where,
-              ": a set inside a set is not supported in the pattern ", pattern, " (write \\[ for the character)");
-      out += pattern.substr(i, end + 2 - i);
-      i = end + 1;
-    } else if (in_set && c == '&' && pattern.compare(i + 1, 1, "&") == 0) {
-      fail(Fault::Model, where, ": the intersection && in a set is not supported in the pattern ", pattern);
-    } else {
-      if (c == ']') in_set = false;
-      out += c;
-    }
-  }
-  return out;
-}
 
 struct Regex::Code {
   pcre2_code* code = nullptr;

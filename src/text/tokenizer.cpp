@@ -44,7 +44,7 @@ class Encoding {
       for (size_t i = first; i < spans.size(); ++i) spans[i] = whole_characters(text, spans[i], at);
       return;
     }
-    TokenText owned = TokenText::of(text, at, spans_wanted_);
+    TokenText owned = TokenText::of(text, at, spans_wanted_ || parts_.pre_tokenizers.by_origin);
     if (!as_it_is) parts_.normalizer->apply(owned);
     if (parts_.normalized_finder.empty()) return normalized(std::move(owned), at == 0);
     parts_.normalized_finder.split(
@@ -168,7 +168,7 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special, s
     const AddedToken* added = p.added_token(id);
     if (added ? skip_special && added->special : !p.model->has(id)) continue;
     if (p.byte_decoder) text += added ? std::string_view(added->bytes) : p.model->raw(id);
-    else tokens.push_back(added ? added->content : p.model->piece(id));
+    else tokens.push_back(added ? added->shown : p.model->piece(id));
   }
   if (p.byte_decoder) {
     if (unicode::valid_prefix(text) != text.size()) text = unicode::lossy(text);
@@ -187,7 +187,7 @@ std::string Tokenizer::piece(int32_t id) const {
 std::string Tokenizer::token_bytes(int32_t id) const {
   const TokenizerParts& p = *parts_;
   const AddedToken* added = p.added_token(id);
-  if (added) return p.byte_decoder ? added->bytes : added->content;
+  if (added) return p.byte_decoder ? added->bytes : added->shown;
   if (!p.model->has(id)) return {};
   const std::string_view raw = p.model->raw(id);
   if (p.model->works_on_bytes()) return std::string(raw);
@@ -236,7 +236,8 @@ std::string Tokenizer::normalize(std::string_view text) const {
 }
 
 std::vector<std::string> Tokenizer::pre_tokenize(std::string_view text) const {
-  TokenText owned = TokenText::of(normalize(text), 0, false);
+  TokenText owned = TokenText::of(unicode::lossy(text), 0, true);
+  if (parts_->normalizer) parts_->normalizer->apply(owned);
   std::vector<std::string> pieces;
   for (const Span cut : parts_->pre_tokenizers.apply(owned, true)) pieces.push_back(owned.text.substr(cut.begin, cut.end - cut.begin));
   return pieces;

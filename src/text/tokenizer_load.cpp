@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "text/byte_alphabet.h"
 #include "text/tokenizer_parts.h"
 
@@ -17,10 +18,19 @@ namespace {
 constexpr int64_t kMaxFile = int64_t{256} << 20;
 constexpr size_t kMaxAdded = 1 << 18, kMaxAddedLength = 1 << 16;
 
-void add_token(TokenizerParts& parts, AddedToken token, const std::string& where) {
+// An id that the vocabulary has counts; so does, where given, the next free one, whatever the file says.
+void add_token(TokenizerParts& parts, AddedToken token, const std::string& where, int32_t* next = nullptr) {
   if (token.content.empty()) return;
   if (parts.added_id.count(token.content)) return;
-  if (const auto own = parts.model->id(token.content)) token.id = *own;  // the vocabulary's id counts
+  if (const auto own = parts.model->id(token.content)) {
+    token.id = *own;
+  } else if (next) {
+    if (token.id >= 0 && token.id != *next && !parts.renumbered) {
+      log_warning(where, ": '", token.content, "' gets the id ", *next, ", as the tokenizers library counts, and not ", token.id);
+      parts.renumbered = true;
+    }
+    token.id = (*next)++;
+  }
   require(token.id >= 0 && token.id <= kMaxId, Fault::Model, where, ".id: ", token.id, " is not between 0 and ", kMaxId);
   require(token.content.size() <= kMaxAddedLength, Fault::Model, where, ".content: longer than ", kMaxAddedLength, " bytes");
   require(parts.added.size() < kMaxAdded, Fault::Model, where, ": more than ", kMaxAdded, " added tokens");
@@ -38,6 +48,14 @@ AddedToken added_token(const JsonPart& part, int64_t id, bool special) {
   token.special = part.flag("special", special);
   token.normalized = part.flag("normalized", !token.special);
   return token;
+}
+
+// Where added tokens go on: behind the vocabulary, which is counted, and behind what was added before.
+int32_t next_id(const TokenizerParts& parts) {
+  int32_t next = 0;
+  for (int32_t id = 0; id < parts.model->size(); ++id) next += parts.model->has(id);
+  for (const AddedToken& token : parts.added) next = std::max(next, token.id + 1);
+  return next;
 }
 
 // ---- the post-processor: what it puts before and after one text
@@ -140,9 +158,10 @@ void assemble(TokenizerParts& parts, const Members& members, const ModelSource& 
   }
   if (added.is_null()) return;
   require(added.is_array(), Fault::Model, members.where("added_tokens"), ": a list is needed");
+  int32_t next = next_id(parts);
   for (size_t i = 0; i < added.size(); ++i) {
     const JsonPart part(added[i], members.where(str("added_tokens[", i, "]")));
-    add_token(parts, added_token(part, part.integer("id", -1), false), part.where());
+    add_token(parts, added_token(part, part.integer("id", -1), false), part.where(), &next);
   }
 }
 
@@ -177,12 +196,15 @@ void read_config(TokenizerParts& parts, const JsonPart& config) {
   if (!config.has("added_tokens_decoder")) return;
   const JsonPart table = config.part("added_tokens_decoder");
   if (!table.json().is_object()) config.error("added_tokens_decoder", "an object is needed");
+  int32_t next = next_id(parts);
+  std::map<int64_t, AddedToken> tokens;  // in the order of their ids
   for (const auto& [key, value] : table.json().items()) {
     const JsonPart part(value, table.where() + "." + key);
     const bool number = !key.empty() && key.size() < 10 && std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
     require(number, Fault::Model, part.where(), ": the key must be an id");
-    add_token(parts, added_token(part, std::stol(key), false), part.where());
+    tokens.emplace(std::stol(key), added_token(part, std::stol(key), false));
   }
+  for (auto& [id, token] : tokens) add_token(parts, std::move(token), str(table.where(), ".", id), &next);
 }
 
 // add_bos_token and add_eos_token of the configuration overrule the post-processor.
@@ -216,14 +238,12 @@ void finish(TokenizerParts& parts) {
   for (size_t i = 0; i < parts.added.size(); ++i) {
     AddedToken& token = parts.added[i];
     parts.added_at[static_cast<size_t>(token.id)] = static_cast<int32_t>(i);
-    if (!byte_alphabet::append_bytes(token.bytes, token.content)) token.bytes = token.content;
-    if (!token.normalized) {
-      raw.push_back(&token), raw_patterns.push_back(token.content);
-      continue;
-    }
     TokenText pattern = TokenText::of(token.content, 0, false);
-    if (parts.normalizer) parts.normalizer->apply(pattern);
-    normalized.push_back(&token), normalized_patterns.push_back(pattern.text);
+    if (parts.normalizer && token.normalized) parts.normalizer->apply(pattern);
+    token.shown = pattern.text;
+    if (!byte_alphabet::append_bytes(token.bytes, token.shown)) token.bytes = token.shown;
+    (token.normalized ? normalized : raw).push_back(&token);
+    (token.normalized ? normalized_patterns : raw_patterns).push_back(token.shown);
   }
   parts.raw_finder.build(raw, raw_patterns);
   parts.normalized_finder.build(normalized, normalized_patterns);

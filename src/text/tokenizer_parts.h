@@ -28,6 +28,7 @@ struct TokenizerParts {
   std::vector<AddedToken> added;
   std::vector<int32_t> added_at;                  // by id: place in `added`, or -1
   std::unordered_map<std::string, int32_t> added_id;
+  bool renumbered = false;             // added tokens have other ids than the file says
   AddedTokenFinder raw_finder;         // in the text as given
   AddedTokenFinder normalized_finder;  // in normalised text
   int32_t size = 0;                    // largest id + 1

@@ -73,7 +73,6 @@ uint16_t category_traits(char32_t c) {
     case UTF8PROC_CATEGORY_PO: return kPunctuation;
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_CO: return kControl;
     default: return 0;
   }
@@ -108,7 +107,9 @@ const CharTable& CharTable::get() {
 
 CharTable::CharTable() {
   // Planes 4 to 13 are unassigned, 15 and 16 private: one shared page each stands for them.
-  std::vector<uint16_t> all(0x110000, kControl);
+  std::vector<uint16_t> all(0x110000, 0);
+  std::fill(all.begin() + 0xF0000, all.begin() + 0xFFFFE, kControl);
+  std::fill(all.begin() + 0x100000, all.begin() + 0x10FFFE, kControl);
   const auto each = [](auto&& visit) {
     for (char32_t c = 0; c < 0x40000; ++c) visit(c);
     for (char32_t c = 0xE0000; c < 0xE1000; ++c) visit(c);

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "ops/ops.h"
-#include "train/dither.h"
+#include "tensor/dither.h"
 #include "train/optim_names.h"
 
 namespace apus {
@@ -28,14 +28,21 @@ bool Optimizer::keeps_master(const at::Tensor& param) const {
 
 void Optimizer::adamw(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u, const Decay& decay) const {
   at::Tensor master = keeps_master(param) ? slot.state.at("master") : at::Tensor();
-  ops::adamw(param, grad, slot.state.at("exp_avg"), slot.state.at("exp_avg_sq"), master,
-             {.lr = u.lr,
-              .beta1 = decay.beta1,
-              .beta2 = decay.beta2,
-              .eps = decay.eps,
-              .weight_decay = u.weight_decay,
-              .step = u.step,
-              .grad_scale = u.grad_scale});
+  const ops::AdamwStep step{.lr = u.lr,
+                            .beta1 = decay.beta1,
+                            .beta2 = decay.beta2,
+                            .eps = decay.eps,
+                            .weight_decay = u.weight_decay,
+                            .step = u.step,
+                            .grad_scale = u.grad_scale,
+                            .dither = dither_start(slot.index, u.step),
+                            .stochastic = rounding_ == Rounding::Stochastic};
+  const auto scale = slot.state.find("exp_avg_scale");
+  if (scale == slot.state.end())
+    return ops::adamw(param, grad, slot.state.at("exp_avg"), slot.state.at("exp_avg_sq"), master, step);
+  ops::Moments8 moments{slot.state.at("exp_avg"), scale->second, slot.state.at("exp_avg_sq"),
+                        slot.state.at("exp_avg_sq_scale")};
+  ops::adamw_8bit(param, grad, moments, master, step);
 }
 
 Optimizer::Slot& Optimizer::ready(size_t i) {
@@ -65,7 +72,7 @@ void Optimizer::change_in_f32(Slot& slot, at::Tensor param, const Update& u,
   at::Tensor wide = keeps_master(param) ? slot.state.at("master") : param.to(at::kFloat);
   change(wide);
   if (rounding_ == Rounding::Stochastic)
-    round_stochastic_(param, wide, slot.index, u.step);
+    round_stochastic_(param, wide, dither_start(slot.index, u.step));
   else
     param.copy_(wide);
 }

@@ -34,6 +34,14 @@ INSTANTIATE_TEST_SUITE_P(Formats, Tables,
                          testing::Values("table_snappy.parquet", "table_gzip.parquet", "table_zstd.parquet", "table_lz4.parquet",
                                          "table_delta_strings.parquet", "table_delta_lengths.parquet", "table.stream.arrow", "table.file.arrow"));
 
+TEST(ArrowTable, WholeNumbersKeepTheirSigns) {
+  const auto rows = read_rows(table("signed.stream.arrow"));
+  ASSERT_EQ(rows.size(), 2u);
+  const Json first = {{"i8", -128}, {"i16", -2}, {"i32", -2147483648}, {"u32", 4294967295}, {"i64", -9007199254740993}, {"day", "1960-02-29"}};
+  EXPECT_EQ(rows[0].value, first);
+  EXPECT_EQ(rows[1].value["i32"], 2147483647);
+}
+
 // Reading on from a position gives what reading through gives.
 void expect_seekable(const fs::path& path) {
   auto reader = open_reader(path);

@@ -72,7 +72,7 @@ TEST_F(Npu, ExhaustedMemoryIsExplained) {
     const std::string what = error.what();
     EXPECT_NE(what.find("out of memory on npu:0: 80.00 GiB more were asked for"), std::string::npos) << what;
     EXPECT_NE(what.find("of 64.00 GiB were free. Lower --this."), std::string::npos) << what;
-    EXPECT_EQ(std::string(explained(e, "Lower --that.").what()).find("out of memory on npu: 80.00 GiB"), 0u);
+    EXPECT_EQ(std::string(explained(e, "Lower --that.").what()).find("out of memory on npu:0: 80.00 GiB"), 0u);
   }
 }
 

@@ -7,9 +7,11 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randperm.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -21,6 +23,7 @@
 #include "devices/cpu/isa.h"
 #include "devices/cpu/memory.h"
 #include "devices/cpu/tensors.h"
+#include "ops/op.h"
 #include "ops/ops.h"
 #include "tensor/compat.h"
 
@@ -57,32 +60,50 @@ class Kernels : public ::testing::TestWithParam<Isa> {
 
 const at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16};
 
+// As weights of a mapped file are taken; AMX packs them all the same, and would give back pages that come from no file here.
+at::Tensor in_place(const at::Tensor& w) {
+  const at::Tensor packed = ops::pack_linear(w, isa() != Isa::Amx);
+  EXPECT_EQ(packed.is_alias_of(w), isa() != Isa::Amx);
+  return packed;
+}
+
 TEST_P(Kernels, PackedLinearMultiplies) {
   const int64_t shapes[][3] = {{1, 1, 1}, {1, 64, 32}, {3, 33, 31}, {7, 100, 65}, {16, 896, 128}, {17, 31, 33}, {45, 520, 97}, {300, 1100, 70}};
   for (const auto type : kTypes)
     for (const auto& [m, k, n] : shapes) {
       const at::Tensor x = at::randn({m, k}).to(type), w = at::randn({n, k}).to(type), b = at::randn({n}).to(type);
       const at::Tensor expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
-      const at::Tensor packed = ops::pack_linear(w);
-      ASSERT_TRUE(packed.defined());
-      EXPECT_LT(error(ops::packed_linear(x, packed, {}, n), expected), tolerance(type)) << m << " " << k << " " << n;
-      EXPECT_LT(error(ops::packed_linear(x, packed, b, n), expected + b.to(at::kDouble)), tolerance(type)) << m << " " << k << " " << n;
       const at::Tensor wide = at::cat({x, x}, 1), slice = wide.narrow(1, k, k);  // rows that lie apart
-      EXPECT_TRUE(ops::packed_linear(slice, packed, b, n).equal(ops::packed_linear(x, packed, b, n)));
+      for (const at::Tensor& packed : {ops::pack_linear(w), in_place(w)}) {
+        ASSERT_TRUE(packed.defined());
+        EXPECT_LT(error(ops::packed_linear(x, packed, {}, n), expected), tolerance(type)) << m << " " << k << " " << n;
+        EXPECT_LT(error(ops::packed_linear(x, packed, b, n), expected + b.to(at::kDouble)), tolerance(type)) << m << " " << k << " " << n;
+        EXPECT_TRUE(ops::packed_linear(slice, packed, b, n).equal(ops::packed_linear(x, packed, b, n)));
+      }
     }
+}
+
+TEST_P(Kernels, PlainLinearMultiplies) {
+  const at::Tensor x = at::randn({3, 7, 75}).to(at::kBFloat16), all = at::randn({33, 150}).to(at::kBFloat16), w = all.narrow(1, 75, 75);
+  const at::Tensor b = at::randn({33}).to(at::kBFloat16), expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
+  EXPECT_LT(error(ops::linear(x, w, {}), expected), tolerance(at::kBFloat16));
+  EXPECT_LT(error(ops::linear(x, w, b), expected + b.to(at::kDouble)), tolerance(at::kBFloat16));
+  EXPECT_EQ(ops::linear(x.narrow(1, 0, 0), w, b).sizes().vec(), (std::vector<int64_t>{3, 0, 33}));
 }
 
 TEST_P(Kernels, PackedLinearRowsDoNotSeeEachOther) {
   for (const auto type : kTypes) {
-    const int64_t k = 1100, n = 100;  // more than one block of k
+    const int64_t k = 1100, n = 101;  // more than one block of k
     const at::Tensor x = at::randn({300, k}).to(type), w = at::randn({n, k}).to(type), b = at::randn({n}).to(type);
-    const at::Tensor packed = ops::pack_linear(w), all = ops::packed_linear(x, packed, b, n);
-    for (const int64_t m : {1, 2, 7, 12, 13, 16, 17, 31, 32, 33, 64, 257})
-      EXPECT_TRUE(ops::packed_linear(x.narrow(0, 300 - m, m), packed, b, n).equal(all.narrow(0, 300 - m, m))) << m << " rows";
-    const int threads = at::get_num_threads();
-    at::set_num_threads(threads == 1 ? 2 : 1);
-    EXPECT_TRUE(ops::packed_linear(x, packed, b, n).equal(all));
-    at::set_num_threads(threads);
+    for (const at::Tensor& packed : {ops::pack_linear(w), in_place(w)}) {
+      const at::Tensor all = ops::packed_linear(x, packed, b, n);
+      for (const int64_t m : {1, 2, 7, 12, 13, 16, 17, 31, 32, 33, 64, 257})
+        EXPECT_TRUE(ops::packed_linear(x.narrow(0, 300 - m, m), packed, b, n).equal(all.narrow(0, 300 - m, m))) << m << " rows";
+      const int threads = at::get_num_threads();
+      at::set_num_threads(threads == 1 ? 2 : 1);
+      EXPECT_TRUE(ops::packed_linear(x, packed, b, n).equal(all));
+      at::set_num_threads(threads);
+    }
   }
 }
 
@@ -240,6 +261,68 @@ TEST_P(Kernels, AdamwInEveryMixOfTypes) {
           EXPECT_LT(error(master, p64), 2e-6);
         }
       }
+}
+
+// The same codes as the reference but where a value lies on the border between two, the same parameter to the last bit.
+TEST_P(Kernels, AdamwWithMomentsOfAByteIsTheReferences) {
+  using Step = void(at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&, const OptionalTensor&, double, double, double, double,
+                    double, int64_t, double, int64_t, bool);
+  const auto step = op<Step>("apus::adamw_8bit");
+  for (const auto type : kTypes)
+    for (const bool with_master : {false, true}) {
+      const int64_t n = 70001;  // more than one chunk of the reference
+      const at::Tensor start = at::randn({n}).to(type);
+      struct State {
+        at::Tensor p, m, m_scale, v, v_scale, master;
+      } a{start.clone(), at::zeros({n}, at::kChar), at::zeros({(n + 255) / 256}), at::zeros({n}, at::kByte), at::zeros({(n + 255) / 256}), {}}, b;
+      if (with_master) a.master = start.to(at::kFloat);
+      for (int64_t t = 1; t <= 3; ++t) {
+        const at::Tensor g = (at::randn({n}) * at::rand({n}).pow(8)).to(type);
+        b = {a.p.clone(), a.m.clone(), a.m_scale.clone(), a.v.clone(), a.v_scale.clone(), with_master ? a.master.clone() : at::Tensor()};
+        const auto run = [&](State& s, bool reference) {
+          const OptionalTensor master = with_master ? OptionalTensor(s.master) : OptionalTensor();
+          if (reference) ops::call_reference(step, s.p, g, s.m, s.m_scale, s.v, s.v_scale, master, 0.01, 0.9, 0.99, 1e-8, 0.1, t, 0.5, 12345 * t, !with_master);
+          else step.call(s.p, g, s.m, s.m_scale, s.v, s.v_scale, master, 0.01, 0.9, 0.99, 1e-8, 0.1, t, 0.5, 12345 * t, !with_master);
+        };
+        run(a, false);
+        run(b, true);
+        EXPECT_LT(error(a.m_scale, b.m_scale), 1e-5);
+        EXPECT_LT(error(a.v_scale, b.v_scale), 1e-5);
+        for (const auto& [x, y] : {std::pair(a.m, b.m), std::pair(a.v, b.v)}) {
+          const at::Tensor off = (x.to(at::kInt) - y.to(at::kInt)).abs();
+          EXPECT_LE(off.max().item<int>(), 1);
+          EXPECT_LT(off.sum().item<double>(), 0.001 * static_cast<double>(n));
+        }
+        EXPECT_LT(error(a.p, b.p), type == at::kFloat || !with_master ? tolerance(type) : tolerance(at::kBFloat16));
+        EXPECT_LT((a.p != b.p).sum().item<double>(), (type == at::kFloat ? 1 : 0.01) * static_cast<double>(n));
+      }
+    }
+}
+
+// Processors on which the instruction for pairs does not pay still test it.
+TEST(Cpu, PairsOfBf16MultiplyAsF32Does) {
+  if (machine_isa() < Isa::Avx512) GTEST_SKIP() << "this machine has no vdpbf16ps";
+  const int64_t k = 96;
+  const at::Tensor b = at::randn({32, k}).to(at::kBFloat16);
+  std::vector<const bf16*> columns;
+  for (int64_t i = 0; i < 32; ++i) columns.push_back(static_cast<const bf16*>(b.data_ptr()) + i * k);
+  std::vector<bf16> panel(static_cast<size_t>(panel_size<bf16>(k)));
+  kAvx512PairKernels.b16.pack_columns(columns.data(), 32, k, panel.data());
+  for (const int64_t m : {1, 5, 12, 13, 40}) {
+    const at::Tensor a = at::randn({m, k}).to(at::kBFloat16), pairs = at::ones({m, 32}), f32 = at::ones({m, 32});
+    const auto* rows = static_cast<const bf16*>(a.data_ptr());
+    for (const bool add : {false, true}) {
+      kAvx512PairKernels.b16.multiply(m, k, rows, k, panel.data(), pairs.data_ptr<float>(), 32, add, panel.data());
+      kAvx512Kernels.b16.multiply(m, k, rows, k, panel.data(), f32.data_ptr<float>(), 32, add, panel.data());
+      EXPECT_LT(error(f32, at::matmul(a.to(at::kDouble), b.to(at::kDouble).t()) * (add ? 2 : 1)), 1e-6) << m;
+      EXPECT_LT(error(pairs, f32), 1e-6) << m;
+    }
+    std::vector<float> space(static_cast<size_t>(kDotStretch * kDotBatch));
+    kAvx512PairKernels.b16.dots(m, 32, k - 5, rows, k, static_cast<const bf16*>(b.data_ptr()), k, pairs.data_ptr<float>(), 32, space.data());
+    kAvx512Kernels.b16.dots(m, 32, k - 5, rows, k, static_cast<const bf16*>(b.data_ptr()), k, f32.data_ptr<float>(), 32, space.data());
+    EXPECT_LT(error(f32, at::matmul(a.narrow(1, 0, k - 5).to(at::kDouble), b.narrow(1, 0, k - 5).to(at::kDouble).t())), 1e-6) << m;
+    EXPECT_LT(error(pairs, f32), 1e-6) << m;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, Kernels, ::testing::Values(Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx), [](const auto& info) { return std::string(isa_name(info.param)); });

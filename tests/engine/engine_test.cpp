@@ -151,6 +151,33 @@ TEST(Engine, SleepingEngineKeepsItsRequests) {
   EXPECT_EQ(r[1].ids(), answer(prompt(2, 12), 150));
 }
 
+TEST(Engine, TheModelGoesAndComesAgainInDeepSleep) {
+  auto model = std::make_unique<FakeModel>();
+  int read = 0;
+  ModelHooks hooks;
+  hooks.drop_model = [&] { model.reset(); };
+  hooks.read_model = [&]() -> const Model* {
+    require(++read > 1, Fault::Io, "the folder is away");
+    model = std::make_unique<FakeModel>();
+    return model.get();
+  };
+  Engine engine(*model, kOptions, spec(), hooks);
+  auto all = std::async(std::launch::async, [&] { return generate(engine, {prompt(1, 9)}, greedy(150)); });
+  engine.sleep(1);
+  EXPECT_TRUE(model) << "the cache only";
+  engine.sleep(2);
+  engine.sleep(2);
+  EXPECT_FALSE(model);
+  EXPECT_EQ(engine.vocab(), testing_engine::kVocab) << "asked for while it sleeps";
+  EXPECT_THROW(engine.wake(), Error);
+  engine.wake();
+  EXPECT_EQ(all.get()[0].ids(), answer(prompt(1, 9), 150)) << "what was under way goes on";
+  EXPECT_EQ(read, 2);
+  FakeModel other;
+  Engine fixed(other, kOptions, spec());
+  EXPECT_THROW(fixed.sleep(2), Error) << "its weights are somebody else's";
+}
+
 TEST(Engine, PrefixesAreFoundAgain) {
   FakeModel model;
   Engine engine(model, kOptions, spec());

@@ -2,6 +2,7 @@
 // adamw and sum_of_squares.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
@@ -60,6 +61,56 @@ TEST(Optimizer, AdamwWithAMasterIsAsGoodAsF32) {
   check_adamw(at::kBFloat16, at::kFloat, true, 1e-6);
   check_adamw(at::kBFloat16, at::kBFloat16, true, 1e-3);
   check_adamw(at::kBFloat16, at::kFloat, false, 1e-2);
+}
+
+Moments8 no_moments(int64_t count) {
+  const at::Tensor code = placed(at::zeros({count}, at::kDouble), at::kFloat);
+  const at::Tensor scale = placed(at::zeros({(count + kMomentBlock - 1) / kMomentBlock}, at::kDouble), at::kFloat);
+  return {code.to(at::kChar), scale, code.to(at::kByte), scale.clone()};
+}
+
+// A byte holds a moment to some percent: after some steps the way that a parameter went is right to about that.
+TEST(Optimizer, AdamwWithMomentsOfAByteGoesTheSameWay) {
+  const int64_t count = 1000, steps = 20;  // not a multiple of the block
+  const at::Tensor start = rounded(normal({count}, 1), at::kFloat);
+  at::Tensor p = placed(start, at::kFloat), none;
+  Moments8 moments = no_moments(count);
+  std::vector<Plain> truth;
+  for (int64_t i = 0; i < count; ++i) truth.push_back({start[i].item<double>()});
+  for (int64_t t = 1; t <= steps; ++t) {
+    AdamwStep s = settings;
+    s.step = t, s.dither = 1000003 * t;
+    const at::Tensor grad = rounded(normal({count}, 10 + t), at::kFloat);
+    adamw_8bit(p, placed(grad, at::kFloat), moments, none, s);
+    for (int64_t i = 0; i < count; ++i) truth[i].step(grad[i].item<double>(), s);
+  }
+  at::Tensor expected = at::empty({count}, at::kDouble);
+  for (int64_t i = 0; i < count; ++i) expected[i] = truth[i].p;
+  const at::Tensor off = (exact(p) - expected).abs(), way = (expected - start.to(at::kDouble)).abs();
+  EXPECT_LT(off.mean().item<double>() / way.mean().item<double>(), 0.05);
+  EXPECT_LT(off.max().item<double>() / way.mean().item<double>(), 0.5);
+}
+
+// Updates far below bf16's last bit add up when they are rounded in proportion, and are lost otherwise.
+TEST(Optimizer, SmallUpdatesCountWithStochasticRounding) {
+  if (!device().kind->supports(at::kBFloat16)) GTEST_SKIP() << device().name() << " has no bf16";
+  const int64_t count = 3000, steps = 100;
+  for (const bool bytes : {false, true})
+    for (const bool stochastic : {false, true}) {
+      at::Tensor p = placed(at::ones({count}, at::kDouble), at::kBFloat16), none;
+      at::Tensor m = placed(at::zeros({count}, at::kDouble), at::kFloat), v = m.clone();
+      Moments8 moments = no_moments(count);
+      const at::Tensor grad = placed(at::ones({count}, at::kDouble), at::kBFloat16);
+      for (int64_t t = 1; t <= steps; ++t) {
+        const AdamwStep s{.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0, .step = t,
+                          .grad_scale = 1, .dither = (t * int64_t{0xc13fa9a9}) & 0xffffffff, .stochastic = stochastic};
+        if (bytes)
+          adamw_8bit(p, grad, moments, none, s);
+        else
+          adamw(p, grad, m, v, none, s);
+      }
+      EXPECT_NEAR(exact(p).mean().item<double>(), stochastic ? 1 - 1e-2 : 1, stochastic ? 2e-4 : 0) << bytes;
+    }
 }
 
 TEST(Optimizer, AdamwOnATrainedLeafAndOnNothing) {

@@ -53,7 +53,7 @@ TEST_F(Deploy, AnswersAsInferDoes) {
   DeployOptions o;
   o.model = (dir() / "model").string();
   o.device = "cpu";
-  const Inference in = open_inference(o, "", o, o);
+  const Inference in = open_inference(o, o, "", o, o);
   const auto workers = std::make_shared<Workers>(2);
   const auto api = std::make_shared<Api>(ApiSpec{.verbose = false}, service_spec(o, in), workers);
   for (const double temperature : {0.0, 1.0}) {

@@ -22,11 +22,12 @@ class GoldenScore : public ::testing::TestWithParam<const char*> {
   GoldenScore() : dir(fs::temp_directory_path() / str("apus-score-", ::getpid())) { fs::create_directories(dir); }
   ~GoldenScore() override { fs::remove_all(dir); }
 
-  std::vector<Json> score(const std::string& dataset, bool packed) {
+  std::vector<Json> score(const std::string& dataset, bool packed, const std::string& device_map) {
     ScoreOptions o;
     o.model = (golden::models() / GetParam() / "checkpoint").string();
     o.torch_dtype = "float32";
-    o.device = device_name(golden::device());
+    o.device = kind_of(golden::device()).name();
+    o.device_map = device_map;
     o.dataset = {dataset};
     o.result_path = (dir / "scores.jsonl").string();
     o.dump_logits = (dir / "dump.safetensors").string();
@@ -57,8 +58,11 @@ TEST_P(GoldenScore, LogitsHiddenStatesAndLoss) {
     }
     out << R"({"input_ids": [1, 99999999]})" << "\n" << R"({"input_ids": []})" << "\n" << "nonsense\n" << R"({"input_ids": [1, 2], "labels": [1]})" << "\n";
   }
-  for (const bool packed : {true, false}) {
-    const auto rows = score(dataset.string(), packed);
+  // On one device, row by row, and over several: every border there is, and the head away from the weight it may share.
+  const bool host = golden::device().is_cpu();
+  const std::string map = host ? R"({"": "cpu"})" : R"({"": 0, "model.layers.1": 1, "model.norm": 2, "lm_head": 3})";
+  for (const auto& [packed, device_map] : {std::pair{true, ""}, std::pair{false, ""}, std::pair{true, map.c_str()}}) {
+    const auto rows = score(dataset.string(), packed, device_map);
     ASSERT_EQ(rows.size(), p.ids.size() + 4);
     for (size_t r = p.ids.size(); r < rows.size(); ++r) EXPECT_TRUE(rows[r].contains("error")) << r;
     const auto dump = SafetensorsFile::open(dir / "dump.safetensors");

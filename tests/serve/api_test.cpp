@@ -316,7 +316,7 @@ TEST(ServeApi, WhoLeavesAndWhoIsCutOff) {
     auto reply = std::make_shared<test::Waiting>();
     const size_t before = s.engine.seen().size();
     api->serve(call, reply);
-    for (int i = 0; i < 500 && s.engine.seen().size() < before + 2; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_TRUE(s.engine.has_seen(before + 2));
     return reply;
   };
   const auto gone = start(true);
@@ -325,7 +325,7 @@ TEST(ServeApi, WhoLeavesAndWhoIsCutOff) {
   EXPECT_TRUE(s.engine.becomes_idle());
   EXPECT_EQ(s.engine.cancels, 2);
   const auto streamed = start(true), whole = start(false);
-  EXPECT_EQ(api->active(), 2);
+  EXPECT_TRUE(test::eventually([&] { return api->active() == 2; })) << "who left is no longer counted";
   api->stop_all();
   EXPECT_EQ(whole->wait().status, 503);
   EXPECT_NE(streamed->wait().body.find("service_unavailable_error"), std::string::npos);
@@ -348,6 +348,45 @@ TEST(ServeApi, Adapters) {
   EXPECT_EQ(s.engine.seen().back().adapter, "a");
   EXPECT_EQ(ask(*api, "POST", "/v1/unload_lora_adapter", R"({"lora_name": "a"})", key).status, 200);
   EXPECT_EQ(ask(*api, "POST", "/v1/unload_lora_adapter", R"({"lora_name": "a"})", key).status, 404);
+}
+
+TEST(ServeApi, Sleep) {
+  Served s;
+  const auto open = s.api();
+  EXPECT_EQ(ask(*open, "POST", "/sleep").status, 403) << "nobody stops everybody's answers without a key";
+  EXPECT_EQ(ask(*open, "GET", "/is_sleeping").body, R"({"is_sleeping":false})");
+  const auto api = s.api({.access = {.api_key = "k"}, .verbose = false});
+  const std::map<std::string, std::string> key = {{"x-api-key", "k"}};
+  for (const char* path : {"/sleep", "/wake_up"}) EXPECT_EQ(ask(*api, "POST", path).status, 401) << path;
+  EXPECT_EQ(ask(*api, "GET", "/is_sleeping").status, 401);
+  const auto begin = [&] {
+    auto call = std::make_shared<HttpCall>();
+    call->method = "POST";
+    call->path = "/v1/chat/completions";
+    call->body = question().dump();
+    auto reply = std::make_shared<test::Waiting>();
+    api->serve(call, reply);
+    return reply;
+  };
+  s.engine.hold = true;
+  const auto under_way = begin();
+  ASSERT_TRUE(s.engine.has_seen(1));
+  EXPECT_EQ(ask(*api, "POST", "/sleep", "", key, "level=1").status, 200);
+  EXPECT_EQ(ask(*api, "GET", "/is_sleeping", "", key).body, R"({"is_sleeping":true})");
+  const HttpAnswer refused = ask(*api, "POST", "/v1/chat/completions", question().dump(), key);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.headers[0].first, "Retry-After");
+  for (const char* path : {"/v1/completions", "/v1/embeddings", "/v1/messages", "/infer/", "/v1/load_lora_adapter"})
+    EXPECT_EQ(ask(*api, "POST", path, "{}", key).status, 503) << path;
+  EXPECT_EQ(ask(*api, "GET", "/health").status, 200);
+  EXPECT_EQ(ask(*api, "GET", "/v1/models", "", key).status, 200);
+  EXPECT_EQ(ask(*api, "POST", "/sleep", "", key, "level=2").status, 400) << "this engine cannot";
+  EXPECT_EQ(ask(*api, "POST", "/sleep", "", key, "level=3").status, 400);
+  EXPECT_EQ(ask(*api, "GET", "/is_sleeping", "", key).body, R"({"is_sleeping":true})") << "still";
+  EXPECT_EQ(ask(*api, "POST", "/wake_up", "", key).status, 200);
+  EXPECT_EQ(under_way->wait().status, 200) << "it waited";
+  EXPECT_EQ(ask(*api, "GET", "/is_sleeping", "", key).body, R"({"is_sleeping":false})");
+  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", question().dump(), key).status, 200);
 }
 
 TEST(ServeApi, AnthropicMessages) {

@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "engine/api.h"
+#include "tests/eventually.h"
 
 namespace apus {
 
@@ -72,8 +73,14 @@ class FakeGenerator : public Generator {
     const std::lock_guard lock(mutex_);
     adapters_.erase(name);
   }
-  void sleep() override {}
-  void wake() override {}
+  void sleep(int level) override {
+    require(level < 2, Fault::Usage, "these weights cannot be read again");
+    hold = true;
+  }
+  void wake() override {
+    hold = false;
+    changed_.notify_all();
+  }
 
   // For tests.
   std::vector<EngineRequest> seen() const {
@@ -81,9 +88,11 @@ class FakeGenerator : public Generator {
     return seen_;
   }
   int64_t running() const { return stats().running; }
-  bool becomes_idle() const {  // within five seconds
-    for (int i = 0; i < 500 && running() > 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    return running() == 0;
+  bool becomes_idle() const {
+    return test::eventually([&] { return running() == 0; });
+  }
+  bool has_seen(size_t requests) const {
+    return test::eventually([&] { return seen().size() >= requests; });
   }
   std::atomic<int64_t> waiting{0}, fail_after{-1}, cancels{0};
   std::atomic<int> step_us{0};       // pause between steps
@@ -97,12 +106,13 @@ class FakeGenerator : public Generator {
   };
 
   void run() {
-    for (;;) {
+    for (bool last = false; !last;) {
       std::vector<std::function<void()>> tell;
       {
         std::unique_lock lock(mutex_);
         changed_.wait_for(lock, std::chrono::milliseconds(5), [&] { return stopping_ || !cancelled_.empty() || (!active_.empty() && !hold); });
-        if (stopping_) {
+        last = stopping_;
+        if (last) {
           for (const auto& [id, a] : active_) end(a, id, Finish::Cancelled, tell);
           active_.clear();
         }
@@ -115,7 +125,6 @@ class FakeGenerator : public Generator {
         if (!hold) step(tell);
       }
       for (const auto& t : tell) t();
-      if (stopping_) return;
       if (step_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(step_us));
     }
   }

@@ -94,11 +94,13 @@ class Waiting : public Responder {
   bool over_ = false;
 };
 
-inline HttpAnswer ask(Api& api, const std::string& method, const std::string& path, const std::string& body = "", std::map<std::string, std::string> headers = {}) {
+inline HttpAnswer ask(Api& api, const std::string& method, const std::string& path, const std::string& body = "",
+                      std::map<std::string, std::string> headers = {}, const std::string& query = "") {
   auto call = std::make_shared<HttpCall>();
   call->id = "test";
   call->method = method;
   call->path = path;
+  call->query = query;
   call->body = body;
   call->headers = std::move(headers);
   if (auto refused = api.admit(*call)) return *refused;

@@ -18,7 +18,7 @@ model() { "$apus" init --preset tiny --output_dir "$work/model" --torch_dtype "$
 rows() {
   for i in 1 2 3; do echo '{"messages":[{"role":"user","content":"question '$i'"},{"role":"assistant","content":"an answer, '$i'"}]}'; done >"$work/rows.jsonl"
 }
-infer() { "$apus" infer --model "$work/model" --device "$1" --val_dataset "$work/rows.jsonl" --result_path "$work/$2.jsonl" --max_new_tokens 4 --temperature 0 2>"$work/said"; }
+infer() { "$apus" infer --model "$work/model" --device "$1" --val_dataset "$work/rows.jsonl" --result_path "$work/$2.jsonl" --max_new_tokens 4 --temperature 0 --resume false "${@:3}" 2>"$work/said"; }
 
 export APUS_SIM_MEMORY=${APUS_SIM_MEMORY:-1000000000}  # the cache takes what is free, and this is the host's memory
 case $case in
@@ -67,6 +67,55 @@ doors)  # both builds of torch_npu, and why neither
   says "$work/said" "has no torch_npu (pip install torch_npu"
   exits 5 env -u LD_LIBRARY_PATH "$apus" infer --model "$work/model" --device npu --val_dataset "$work/rows.jsonl"
   says "$work/said" "no CANN here"
+  ;;
+map)  # models that are larger than a card, over several: the processor's tokens and log-probabilities
+  model float32 && rows && mv "$work/model" "$work/tied" && mkdir "$work/shape"
+  python3 -c 'import json, sys; c = json.load(open(sys.argv[1])); c["tie_word_embeddings"] = False; json.dump(c, open(sys.argv[2], "w"))' "$work/tied/config.json" "$work/shape/config.json"
+  "$apus" init --config "$work/shape" --tokenizer "$work/tied" --output_dir "$work/untied" --torch_dtype float32 --seed 4 2>/dev/null
+  "$apus" init --preset tiny-moe --output_dir "$work/moe" --torch_dtype float32 --seed 5 2>/dev/null
+  export LD_LIBRARY_PATH=$self_built
+  scores() { "$apus" score --model "$work/model" --device "$1" --dataset "$work/rows.jsonl" --result_path "$work/$2.scores" "${@:3}" >"$work/out" 2>"$work/said"; }
+  for kind in tied:12000000 untied:12000000 moe:4500000; do
+    ln -sfn "${kind%:*}" "$work/model" && export APUS_SIM_MEMORY=${kind#*:}
+    infer cpu cpu && scores cpu cpu
+    exits 5 infer npu none --max_model_len 256
+    infer npu map --device_map auto --max_model_len 256
+    cmp "$work/cpu.jsonl" "$work/map.jsonl" || fail "$kind: other tokens than on the processor"
+    says "$work/said" "the model lies on 2 devices, with a cache for" && says "$work/said" "npu:0" && says "$work/said" "model.layers.0"
+    # whole texts are scored with a mask of 4 MiB: a card with room for it, of which the model may take less than it needs
+    APUS_SIM_MEMORY=20000000 scores npu map --max_memory "{0: $((APUS_SIM_MEMORY * 9 / 10)), 1: $((APUS_SIM_MEMORY * 9 / 10))}" || { cat "$work/said" >&2; fail "score of $kind"; }
+    says "$work/said" "the model lies on 2 devices:"
+    python3 - "$work/cpu.scores" "$work/map.scores" <<'P'
+import json, sys
+a, b = ([p for line in open(f) for p in json.loads(line)["logprobs"][1:]] for f in sys.argv[1:])
+assert len(a) == len(b) > 20 and all(abs(x - y) < 1e-4 for x, y in zip(a, b)), (a, b)
+P
+  done
+  # maps of the user's own, the processor among the devices
+  ln -sfn tied "$work/model" && export APUS_SIM_MEMORY=12000000 && infer cpu cpu
+  for map in balanced sequential balanced_low_0 '{"model.embed_tokens": 3, "model.layers": 1, "model.layers.0": 2, "model.norm": 0, "lm_head": 2}' '{"": 0, "model.layers.1": 1, "model.layers.2": "npu:4", "model.layers.3": "cpu"}' "{'': 'cpu', 'model.layers.0': 7}"; do
+    infer npu map --device_map "$map" --kv_cache_gb 0.001 || { cat "$work/said" >&2; fail "$map"; }
+    cmp "$work/cpu.jsonl" "$work/map.jsonl" || fail "$map: other tokens"
+  done
+  says "$work/said" "npu:7" && says "$work/said" "model.layers.0"
+  infer npu map --device_map auto --max_memory '{5: "11MB", 6: "11MB"}' --max_model_len 256 && says "$work/said" "npu:5" && says "$work/said" "npu:6"
+  cmp "$work/cpu.jsonl" "$work/map.jsonl" || fail "--max_memory: other tokens"
+  refused() { local code=$1 words=$2; shift 2; exits "$code" infer npu none "$@"; says "$work/said" "$words"; }
+  refused 5 "npu:1 cannot hold model.layers.0-3" --device_map '{"": 0, "model.layers": 1}'
+  refused 5 "--device_map auto places it on 2 devices" --device_map 1
+  refused 2 "no module 'model.layer.3'; did you mean model.layers.3?" --device_map '{"": 0, "model.layer.3": 1}'
+  refused 2 "'lm_head' is on npu:8, which is not there" --device_map '{"": 0, "lm_head": 8}'
+  refused 2 "--max_memory names npu:9, which is not there" --device_map auto --max_memory '{9: "1GB"}'
+  APUS_SIM_DEVICES=1 refused 5 "What helps: --torch_dtype bfloat16" --device_map auto
+  exits 2 "$apus" sft --model "$work/model" --dataset "$work/rows.jsonl" --device_map auto && says "$work/said" "NPROC_PER_NODE"
+  exits 0 infer npu none --device_map auto --max_model_len 256 --dry_run true
+  [ ! -e "$work/none.jsonl" ] || fail "--dry_run wrote answers"
+  # an adapter goes where its layers are
+  "$apus" sft --model "$work/model" --device cpu --dataset "$work/rows.jsonl" --output_dir "$work/lora" --max_steps 2 --torch_dtype float32 --learning_rate 1e-2 \
+    --add_version false --split_dataset_ratio 0 2>"$work/said" || { cat "$work/said" >&2; fail "sft"; }
+  infer cpu cpu2 --adapters "$work"/lora/checkpoint-2
+  infer npu map --adapters "$work"/lora/checkpoint-2 --device_map auto --max_model_len 256 || { cat "$work/said" >&2; fail "with an adapter"; }
+  cmp "$work/cpu2.jsonl" "$work/map.jsonl" || fail "with an adapter: other tokens"
   ;;
 *) fail "no case $case" ;;
 esac

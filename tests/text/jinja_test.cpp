@@ -81,6 +81,12 @@ TEST(Jinja, CornersOfJinja2) {
       {"{% set x | upper %}a{{ s }}{% endset %}{{ x }}", "AHELLO"},
       {"{{ [1, [2, {'k': ('v',)}]] | tojson(indent=1) }}",
        "[\n 1,\n [\n  2,\n  {\n   \"k\": [\n    \"v\"\n   ]\n  }\n ]\n]"},
+      {"{{ 'the quick-brown fox' | wordwrap(4, wrapstring='|') }} {{ ' a b' | wordwrap(2, wrapstring='|') }}",
+       "the |quic|k-br|own|fox  a|b"},
+      {"{{ '{0!a} {0!r}'.format('ß日😀') }} {{ '%a' % 'é' }}", "'\\xdf\\u65e5\\U0001f600' 'ß日😀' '\\xe9'"},
+      {"{{ ('<a' | escape) | list }} {{ -0.5 | round(2, 'ceil') }} {{ -0.5 | round(0, 'ceil') }}", "['&', 'l', 't', ';', 'a'] -0.5 0.0"},
+      {"{{ 1 / 9007199254740993 }} {{ 31 / 9007199254740993 }} {{ 10 ** 30 / 10 ** 29 }} {{ -(10 ** 40) / 3 }}",
+       "1.1102230246251564e-16 3.441691376337985e-15 10.0 -3.333333333333333e+39"},
       {"{{ range(10, 0, -3) | list }} {{ range(5)[1:3] }} {{ 3 in range(5) }}", "[10, 7, 4, 1] range(1, 3) True"},
   };
   for (const auto& [text, expected] : cases) EXPECT_EQ(render(text, context), expected) << text;
@@ -115,6 +121,9 @@ TEST(Jinja, ErrorsTellLineAndConstruct) {
   EXPECT_NE(std::string(error.what()).find("{{ messages[0].content + 1 }}"), std::string::npos);
   EXPECT_EQ(failure("a\n\n{% for x in y %}").line, 3);
   EXPECT_EQ(failure("\n{{ 1 ! 2 }}").line, 2);
+  EXPECT_EQ(failure("{{ '{:+}'.format('a') }}").message, "Sign not allowed in string format specifier");
+  EXPECT_EQ(failure("{{ '{:d}'.format(1.5) }}").message, "Unknown format code 'd' for object of type 'float'");
+  EXPECT_EQ(failure("{% filter length %}a{% endfilter %}").line, 1);
   EXPECT_EQ(failure("{% endif %}").at.fault, Fault::Model);
   EXPECT_EQ(failure("{{ raise_exception('no ' ~ 1) }}").message, "no 1");
   EXPECT_TRUE(failure("{{ raise_exception('x') }}").raised);

@@ -21,7 +21,7 @@ int64_t integer_at(std::string_view data, int64_t index, int bits, bool is_signe
   switch (bits) {
     case 8: return is_signed ? raw_at<int8_t>(data, index) : raw_at<uint8_t>(data, index);
     case 16: return is_signed ? raw_at<int16_t>(data, index) : raw_at<uint16_t>(data, index);
-    case 32: return is_signed ? raw_at<int32_t>(data, index) : raw_at<uint32_t>(data, index);
+    case 32: return is_signed ? raw_at<int32_t>(data, index) : int64_t{raw_at<uint32_t>(data, index)};  // no common type of both
     default: return raw_at<int64_t>(data, index);
   }
 }

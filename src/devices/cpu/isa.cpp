@@ -59,6 +59,15 @@ Isa machine_isa() {
 
 Isa isa() { return std::min(machine_isa(), cap().load(std::memory_order_relaxed)); }
 
+bool bf16_pairs_pay() {
+#if defined(__x86_64__)
+  static const bool intel = __builtin_cpu_is("intel") != 0;
+  return !intel;
+#else
+  return false;
+#endif
+}
+
 Isa cap_isa(Isa limit) {
   const Isa before = isa();
   cap().store(limit, std::memory_order_relaxed);

@@ -18,6 +18,10 @@ Isa isa();                      // the one in use: machine_isa(), not above the 
 const char* isa_name(Isa isa);  // "generic", "avx2", "avx512", "amx"
 Isa parse_isa(const std::string& name);
 
+// Whether vdpbf16ps is the faster way to multiply bf16. It does the work of two f32 FMAs: AMD's processors begin two of either
+// in a cycle; Intel's two FMAs in a cycle, but one vdpbf16ps in two.
+bool bf16_pairs_pay();
+
 // Lets kernels use no more than `cap` from now on; returns what isa() was. Tests and benches compare the paths with it.
 Isa cap_isa(Isa cap);
 

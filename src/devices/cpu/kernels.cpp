@@ -15,7 +15,7 @@ const Kernels& kernels() {
   }();
   switch (isa()) {
     case Isa::Amx: return amx;
-    case Isa::Avx512: return kAvx512Kernels;
+    case Isa::Avx512: return bf16_pairs_pay() ? kAvx512PairKernels : kAvx512Kernels;
     case Isa::Avx2: return kAvx2Kernels;
     case Isa::Generic: break;
   }

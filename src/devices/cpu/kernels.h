@@ -16,6 +16,7 @@ namespace apus::cpu {
 using bf16 = uint16_t;
 
 constexpr int64_t kPanel = 32;  // columns
+constexpr int64_t kDotStretch = 1024, kDotBatch = 60;  // of k, and of rows, that RowKernels::dots takes at a time
 template <class E>
 constexpr int64_t kDepth = sizeof(E) == 2 ? 32 : 1;  // k is filled up to a multiple of it
 template <class E>
@@ -25,6 +26,17 @@ constexpr int64_t panel_size(int64_t k) { return padded_depth<E>(k) * kPanel; } 
 
 struct AdamwScalars {
   float lr, beta1, beta2, eps, decay, correction1, correction2, grad_scale;  // corrections: 1 - beta^step
+};
+
+// Moments of at most kMoments elements (ops/adamw_8bit.cpp says what the codes mean) and where the thresholds begin, by which
+// they are rounded: element i has the threshold (begin + i * kThresholdStride) mod 2^32.
+constexpr int64_t kMoments = 256;
+constexpr uint32_t kThresholdStride = 0x9e3779b9;
+struct Moments {
+  int8_t* mean;
+  uint8_t* square;
+  float *mean_scale, *square_scale;
+  uint32_t mean_threshold, square_threshold;
 };
 
 // Of one row of logits, each scaled first: the largest, sum of exp(x - largest), of x, of exp(x - largest) * x; arg-max.
@@ -44,6 +56,9 @@ struct RowKernels {
   // c[m][32] = (add ? c : 0) + a[m][k] * panel. a is row-major, readable and finite up to padded_depth(k). The order in which k
   // is summed depends on nothing else than k. next: the panel that will be read after this one, when panels come from memory.
   void (*multiply)(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add, const E* next);
+  // c[m][n] = x[m][k] * the n rows of w, which lie where and as they are. As above each row's result depends on nothing else.
+  // space: kDotStretch * kDotBatch floats, or k + 32 if m is 1 and that is more.
+  void (*dots)(int64_t m, int64_t n, int64_t k, const E* x, int64_t ldx, const E* w, int64_t ldw, float* c, int64_t ldc, float* space);
   // Panels from rows: B's columns are the n <= 32 rows (each k long), or its k rows are the rows (each n <= 32 wide).
   void (*pack_columns)(const E* const* rows, int64_t n, int64_t k, E* panel);
   void (*pack_rows)(const E* const* rows, int64_t k, int64_t n, E* panel);
@@ -78,6 +93,9 @@ struct Kernels {
   RowKernels<float> f32;
   void (*row_statistics)(int64_t n, const float* x, float scale, RowStatistics* out);
   void (*adamw)(int64_t n, float* param, const float* grad, float* m, float* v, const AdamwScalars& s);
+  // n <= kMoments, a multiple of 16
+  void (*adamw_moments)(int64_t n, float* param, const float* grad, const Moments& moments, const AdamwScalars& s);
+  void (*narrow_by_thresholds)(int64_t n, const float* x, uint32_t threshold, bf16* y);  // stochastic rounding
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();
@@ -107,6 +125,7 @@ class Multiplying {
 };
 
 extern const Kernels kGenericKernels, kAvx2Kernels, kAvx512Kernels;
+extern const Kernels kAvx512PairKernels;  // products of bf16 by vdpbf16ps rather than in f32
 void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add,
                   const bf16* next);
 void enter_amx();

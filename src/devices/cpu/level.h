@@ -2,6 +2,8 @@
 // The table of inner loops for the including file's instruction set.
 #pragma once
 
+#include "devices/cpu/dots.h"
+#include "devices/cpu/moments.h"
 #include "devices/cpu/multiply.h"
 #include "devices/cpu/rows.h"
 #include "devices/cpu/softmax.h"
@@ -11,11 +13,13 @@ namespace {
 
 template <class E>
 constexpr RowKernels<E> row_table() {
-  return {multiply<E>, pack_columns<E>, pack_rows<E>, finish<E>, widen<E>, narrow<E>, softmax_block<E>, softmax_gradient<E>,
-          rms_norm<E>, rms_norm_gradient<E>, swiglu<E>, swiglu_gradient<E>, rope<E>, sum_of_squares<E>, logit_gradient<E>};
+  using Way = std::conditional_t<sizeof(E) == 4, F32, Widened>;
+  return {multiply<E>, dots<Way>, pack_columns<E>, pack_rows<E>, finish<E>, widen<E>, narrow<E>, softmax_block<E>,
+          softmax_gradient<E>, rms_norm<E>, rms_norm_gradient<E>, swiglu<E>, swiglu_gradient<E>, rope<E>, sum_of_squares<E>,
+          logit_gradient<E>};
 }
 
-constexpr Kernels kTable{row_table<bf16>(), row_table<float>(), row_statistics, adamw, nullptr, nullptr};
+constexpr Kernels kTable{row_table<bf16>(), row_table<float>(), row_statistics, adamw, adamw_moments, narrow_by_thresholds, nullptr, nullptr};
 
 }  // namespace
 }  // namespace apus::cpu

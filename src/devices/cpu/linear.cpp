@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers with packed weights: panels of 32 outputs (kernels.h), read once per 256 rows. Every output is one chain of
-// additions over the inputs in rising order, so a row's result does not depend on the other rows.
+// Linear layers. Weights of a mapped file are multiplied where they lie (dots.h): nothing is read or written
+// before the first token, and processes share them. AMX, and weights that are in memory of our own anyway, take panels of 32
+// outputs (kernels.h), read once per 256 rows. Either way the order of an output's additions depends on nothing but the number
+// of inputs, so a row's result does not depend on the other rows.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
@@ -10,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "devices/cpu/isa.h"
 #include "devices/cpu/kernels.h"
 #include "devices/cpu/memory.h"
 #include "devices/cpu/parallel.h"
@@ -19,7 +22,7 @@
 namespace apus::cpu {
 namespace {
 
-enum Slot { kBias, kSums };
+enum Slot { kBias, kSums, kLaidOut };
 constexpr int64_t kRowBlock = 256, kChunkPanels = 8, kDepthBlock = 512;
 
 // Where the rows of several weights lie.
@@ -65,6 +68,11 @@ at::Tensor pack_linear(at::TensorList weights_OD, bool mapped) {
     weights.push_back(w.stride(1) == 1 ? w : w.contiguous());
     mapped = mapped && weights.back().is_same(w);
   }
+  if (mapped && isa() != Isa::Amx) {
+    if (weights.size() > 1) return at::empty({0}, dtype);  // they lie apart: each for itself
+    populate_mapped(weights[0].data_ptr(), static_cast<int64_t>(weights[0].nbytes()));
+    return weights[0];
+  }
   return dtype == at::kFloat ? pack<float>(weights, mapped) : pack<bf16>(weights, mapped);
 }
 
@@ -95,13 +103,31 @@ void multiply(const E* x, int64_t ldx, int64_t m, int64_t k, const E* packed, co
   });
 }
 
+// y [m, n] of x [m, k] (rows ldx apart) and the n rows of w (ldw apart).
+template <class E>
+void multiply_in_place(const E* x, int64_t ldx, int64_t m, int64_t k, const E* w, int64_t ldw, const float* bias, E* y, int64_t n) {
+  const int64_t row_blocks = (m + kRowBlock - 1) / kRowBlock, block = (m + row_blocks - 1) / row_blocks;
+  const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 128), chunks = (n + chunk - 1) / chunk;
+  share(row_blocks * chunks, 1, [&](int64_t begin, int64_t end) {
+    const RowKernels<E>& kernel = row_kernels<E>();
+    float *sums = scratch(kSums, chunk * block), *space = scratch(kLaidOut, std::max(k + 32, kDotStretch * kDotBatch));
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t row = item % row_blocks * block, rows = std::min(block, m - row);
+      const int64_t first = item / row_blocks * chunk, columns = std::min(chunk, n - first);
+      kernel.dots(rows, columns, k, x + row * ldx, ldx, w + first * ldw, ldw, sums, chunk, space);
+      kernel.finish(rows, columns, sums, chunk, bias ? bias + first : nullptr, y + row * n + first, n);
+    }
+  });
+}
+
 template <class E>
 at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const OptionalTensor& bias, int64_t out) {
   const int64_t in = x.size(-1), depth = padded_depth<E>(in);
-  require(packed.numel() == (out + kPanel - 1) / kPanel * panel_size<E>(in), Fault::Bug, "packed_linear: ", packed.numel(),
-          " packed elements are not those of a weight of ", out, " x ", in);
+  const bool in_place = packed.dim() == 2;
+  require(in_place ? packed.size(0) == out && packed.size(1) == in : packed.numel() == (out + kPanel - 1) / kPanel * panel_size<E>(in), Fault::Bug,
+          "packed_linear: ", packed.numel(), " packed elements are not those of a weight of ", out, " x ", in);
   at::Tensor rows = as_rows(x);
-  if (depth != in) {  // the filling must be there to read, and finite
+  if (depth != in && !in_place) {  // the filling must be there to read, and finite
     at::Tensor filled = at::zeros({rows.size(0), depth}, x.options());
     filled.narrow(1, 0, in).copy_(rows);
     rows = filled;
@@ -117,7 +143,11 @@ at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const
     row_kernels<E>().widen(out, data<E>(flat), wide);
     wide_bias = wide;
   }
-  if (y.numel()) multiply<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), wide_bias, data<E>(y), out);
+  if (y.numel() == 0) return y;
+  if (in_place)
+    multiply_in_place<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias, data<E>(y), out);
+  else
+    multiply<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), wide_bias, data<E>(y), out);
   return y;
 }
 
@@ -127,10 +157,20 @@ at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const Op
   return packed.scalar_type() == at::kFloat ? multiply_tensors<float>(x, packed, bias, out) : multiply_tensors<bf16>(x, packed, bias, out);
 }
 
+// The plain layer (training, scoring). Libtorch multiplies bf16 with the processor's own instructions, which is the best there
+// is where these are fast.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
+  const bool ours = isa() == Isa::Avx512 && !bf16_pairs_pay() && x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 &&
+                    weight.dim() == 2 && weight.stride(1) == 1 && x.dim() > 0 && x.size(-1) == weight.size(1);
+  if (ours) return multiply_tensors<bf16>(x, weight, bias, weight.size(0));
+  return Reference<at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&)>::call("apus::linear", x, weight, bias);
+}
+
 }  // namespace
 }  // namespace apus::cpu
 
 TORCH_LIBRARY_IMPL(apus, CPU, m) {
+  m.impl("linear", apus::cpu::linear);
   m.impl("pack_linear", apus::cpu::pack_linear);
   m.impl("packed_linear", apus::cpu::packed_linear);
 }

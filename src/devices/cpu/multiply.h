@@ -3,7 +3,7 @@
 // chain of additions over k in rising order, whatever the number of rows: that is what makes results independent of the batch.
 #pragma once
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512F__)
 #include "devices/cpu/ahead.h"
 #endif
 #include "devices/cpu/vec.h"
@@ -13,71 +13,54 @@ namespace {
 
 constexpr int kTileColumns = 2 * kWidth;  // of one register tile: two vectors
 
-#if defined(__AVX512BF16__)
-constexpr int kTileRows16 = 12;
-
-// One register tile: R rows, all 32 columns; k a multiple of 32.
-template <int R>
-void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
-  __m512 sum[R][2];
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-    for (int h = 0; h < 2; ++h) sum[r][h] = add ? _mm512_loadu_ps(c + r * ldc + 16 * h) : _mm512_setzero_ps();
-  for (int64_t block = 0; block < k; block += 32, b += 1024) {
-    ahead.fetch();
-    const bf16* row[(R + 2) / 3];
-    for (int i = 0; i < (R + 2) / 3; ++i) row[i] = a + 3 * i * lda + block;
-#pragma GCC unroll 4
-    for (int pair = 0; pair < 16; ++pair) {
-      const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b + 32 * pair), b1 = (__m512bh)_mm512_loadu_si512(b + 512 + 32 * pair);
-#pragma GCC unroll 12
-      for (int r = 0; r < R; ++r) {
-        int32_t two;
-        std::memcpy(&two, row[r / 3] + (r % 3) * lda + 2 * pair, 4);
-        const __m512bh x = (__m512bh)_mm512_set1_epi32(two);
-        sum[r][0] = _mm512_dpbf16_ps(sum[r][0], x, b0);
-        sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, b1);
-      }
-    }
-  }
-#pragma GCC unroll 12
-  for (int r = 0; r < R; ++r)
-    for (int h = 0; h < 2; ++h) _mm512_storeu_ps(c + r * ldc + 16 * h, sum[r][h]);
-}
-#else
-constexpr int kTileRows16 = 4;
-
+#if !defined(__AVX512F__)
 // The hardware's own prefetching has to do.
 struct Ahead {
   Ahead(const bf16*, const bf16*, int64_t, int64_t, int64_t) {}
+  void fetch() {}
 };
+#endif
+constexpr int kTileRows16 = kWidth == 16 ? 12 : 4;
 
-// Without bf16 arithmetic: both halves of each pair widen to f32 by a shift or a mask.
+// One register tile of bf16: R rows, all 32 columns; k a multiple of 32. Computed in f32: both halves of each pair widen by a
+// shift or a mask, the rows beforehand.
 template <int R>
-void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead) {
+void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
+  constexpr int64_t kStretch = 128;
+  float x[R][kStretch];
   for (int64_t column = 0; column < kPanel; column += kTileColumns) {
+    const bf16* at = b + (column / 16) * 512 + 2 * (column % 16);
     Floats sum[R][2];
+#pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
       for (int h = 0; h < 2; ++h) sum[r][h] = add ? load(c + r * ldc + column + kWidth * h) : Floats{};
-    for (int64_t pair = 0; pair < k / 2; ++pair) {
-      Floats even[2], odd[2];
-      for (int h = 0; h < 2; ++h) {
-        const int64_t at = column + kWidth * h;
-        Words w;
-        std::memcpy(&w, b + (pair / 16) * 1024 + (at / 16) * 512 + (pair % 16) * 32 + 2 * (at % 16), sizeof w);
-        even[h] = (Floats)(w << 16), odd[h] = (Floats)(w & 0xffff0000u);
-      }
-      for (int r = 0; r < R; ++r) {
-        const Floats x0 = splat(one(a + r * lda + 2 * pair)), x1 = splat(one(a + r * lda + 2 * pair + 1));
-        for (int h = 0; h < 2; ++h) sum[r][h] = sum[r][h] + even[h] * x0;
-        for (int h = 0; h < 2; ++h) sum[r][h] = sum[r][h] + odd[h] * x1;
+    for (int64_t k0 = 0; k0 < k; k0 += kStretch) {
+      const int64_t n = k - k0 < kStretch ? k - k0 : kStretch;
+      for (int r = 0; r < R; ++r)
+        for (int64_t i = 0; i < n; i += kWidth) store(x[r] + i, load(a + r * lda + k0 + i));
+      for (int64_t block = 0; block < n; block += 32, at += 1024) {
+        if (column == 0) ahead.fetch();
+#pragma GCC unroll 2
+        for (int64_t pair = 0; pair < 16; ++pair) {
+          Words w[2];
+          std::memcpy(&w[0], at + 32 * pair, sizeof w[0]);
+          std::memcpy(&w[1], at + 32 * pair + (kWidth == 16 ? 512 : 2 * kWidth), sizeof w[1]);
+          const Floats even[2] = {(Floats)(w[0] << 16), (Floats)(w[1] << 16)};
+#pragma GCC unroll 12
+          for (int r = 0; r < R; ++r)
+            for (int h = 0; h < 2; ++h) sum[r][h] = sum[r][h] + even[h] * splat(x[r][block + 2 * pair]);
+          const Floats odd[2] = {(Floats)(w[0] & 0xffff0000u), (Floats)(w[1] & 0xffff0000u)};
+#pragma GCC unroll 12
+          for (int r = 0; r < R; ++r)
+            for (int h = 0; h < 2; ++h) sum[r][h] = sum[r][h] + odd[h] * splat(x[r][block + 2 * pair + 1]);
+        }
       }
     }
+#pragma GCC unroll 12
     for (int r = 0; r < R; ++r)
       for (int h = 0; h < 2; ++h) store(c + r * ldc + column + kWidth * h, sum[r][h]);
   }
 }
-#endif
 
 constexpr int kTileRows32 = kWidth == 16 ? 12 : 6;
 
@@ -122,6 +105,52 @@ void multiply(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, flo
     row += rows;
   }
 }
+
+#if defined(__AVX512BF16__)
+// The same with the instruction that multiplies pairs of bf16.
+template <int R>
+void tile_pairs(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
+  __m512 sum[R][2];
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+    for (int h = 0; h < 2; ++h) sum[r][h] = add ? _mm512_loadu_ps(c + r * ldc + 16 * h) : _mm512_setzero_ps();
+  for (int64_t block = 0; block < k; block += 32, b += 1024) {
+    ahead.fetch();
+    const bf16* row[(R + 2) / 3];
+    for (int i = 0; i < (R + 2) / 3; ++i) row[i] = a + 3 * i * lda + block;
+#pragma GCC unroll 4
+    for (int pair = 0; pair < 16; ++pair) {
+      const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b + 32 * pair), b1 = (__m512bh)_mm512_loadu_si512(b + 512 + 32 * pair);
+#pragma GCC unroll 12
+      for (int r = 0; r < R; ++r) {
+        int32_t two;
+        std::memcpy(&two, row[r / 3] + (r % 3) * lda + 2 * pair, 4);
+        const __m512bh x = (__m512bh)_mm512_set1_epi32(two);
+        sum[r][0] = _mm512_dpbf16_ps(sum[r][0], x, b0);
+        sum[r][1] = _mm512_dpbf16_ps(sum[r][1], x, b1);
+      }
+    }
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < R; ++r)
+    for (int h = 0; h < 2; ++h) _mm512_storeu_ps(c + r * ldc + 16 * h, sum[r][h]);
+}
+
+template <int R>
+void tile_pairs_of(int64_t rows, int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
+  if (rows == R) return tile_pairs<R>(k, a, lda, b, c, ldc, add, ahead);
+  if constexpr (R > 1) tile_pairs_of<R - 1>(rows, k, a, lda, b, c, ldc, add, ahead);
+}
+
+void multiply_pairs(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add, const bf16* next) {
+  const int64_t depth = padded_depth<bf16>(k), tiles = (m + kTileRows16 - 1) / kTileRows16;
+  for (int64_t t = 0, row = 0; t < tiles; ++t) {
+    const int64_t rows = (m - row + tiles - t - 1) / (tiles - t);
+    tile_pairs_of<kTileRows16>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add, Ahead(panel, next, depth, t, tiles));
+    row += rows;
+  }
+}
+#endif
 
 // Position of B[k][column] in a panel.
 template <class E>

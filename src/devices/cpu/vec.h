@@ -8,7 +8,7 @@
 #include <cstring>
 #include <type_traits>
 
-#if defined(__AVX512BF16__) || defined(__AVX2__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -43,9 +43,13 @@ inline Floats load(const float* p) {
 inline void store(float* p, Floats v) { std::memcpy(p, &v, sizeof v); }
 
 inline Floats load(const bf16* p) {
+#if defined(__AVX512F__)  // the compiler would convert each half by itself
+  return (Floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))), 16);
+#else
   Halves h;
   std::memcpy(&h, p, sizeof h);
   return (Floats)(__builtin_convertvector(h, Words) << 16);
+#endif
 }
 
 inline void store(bf16* p, Floats v) {

@@ -2,10 +2,11 @@
 // NVIDIA GPUs as a device, on libtorch's own CUDA. Compiled only where libtorch has it (cmake/FindLibtorch.cmake).
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <mutex>
@@ -20,6 +21,13 @@
 namespace apus {
 
 namespace {
+
+// From the runtime itself: ATen's own call would want the headers of cuBLAS, cuSPARSE and cuSOLVER.
+cudaDeviceProp properties(int index) {
+  cudaDeviceProp p;
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&p, index));
+  return p;
+}
 
 class CudaKind final : public DeviceKind {
  public:
@@ -46,9 +54,7 @@ class CudaKind final : public DeviceKind {
     cuda::register_ops();
   }
   int count() const override { return c10::cuda::device_count(); }
-  std::string label(int index) const override {
-    return at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(index))->name;
-  }
+  std::string label(int index) const override { return properties(index).name; }
   Memory memory(int index) const override {
     const c10::cuda::CUDAGuard here(static_cast<c10::DeviceIndex>(index));
     size_t free = 0, total = 0;
@@ -77,7 +83,7 @@ class CudaKind final : public DeviceKind {
     }
   }
   bool supports(c10::ScalarType dtype) const override {
-    if (dtype == at::kBFloat16) return count() == 0 || at::cuda::getDeviceProperties(0)->major >= 8;
+    if (dtype == at::kBFloat16) return count() == 0 || properties(0).major >= 8;
     return dtype == at::kFloat || dtype == at::kHalf || dtype == at::kDouble;
   }
   std::string native_op(const std::string& op) const override { return cuda::vendor_name(op); }

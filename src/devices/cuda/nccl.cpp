@@ -19,6 +19,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <type_traits>
 #endif
 
 namespace apus::cuda {
@@ -118,7 +119,7 @@ class NcclComm final : public Comm {
     return std::make_unique<Pending>(*this, what, explained(what, start));
   }
   template <class F>
-  auto explained(const char* what, const F& run) const {
+  std::invoke_result_t<const F&> explained(const char* what, const F& run) const {
     try {
       return run();
     } catch (const std::exception& error) {

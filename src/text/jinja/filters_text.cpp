@@ -108,20 +108,24 @@ void wrap_line(std::string_view line, int64_t width, bool break_long, bool break
   size_t next = 0;
   while (next < chunks.size()) {
     std::u32string current;
+    size_t last = 0;  // where the last chunk of the line begins: it is dropped if it is blank
     if (!out.empty() && is_space(chunks[next][0])) ++next;
-    for (; next < chunks.size() && current.size() + chunks[next].size() <= wide; ++next) current += chunks[next];
+    for (; next < chunks.size() && current.size() + chunks[next].size() <= wide; ++next) {
+      last = current.size();
+      current += chunks[next];
+    }
     if (next < chunks.size() && chunks[next].size() > wide) {
-      const size_t space = wide - std::min(wide, current.size());
-      if (break_long && space > 0) {
+      const size_t space = wide - current.size();
+      if (break_long) {
+        last = current.size();
         current += chunks[next].substr(0, space);
         chunks[next].erase(0, space);
       } else if (current.empty()) {
         current = chunks[next++];
       }
     }
-    std::string text = encode(current);
-    text.resize(strip_right(text).size());
-    if (!text.empty()) out.push_back(std::move(text));
+    if (std::all_of(current.begin() + static_cast<std::ptrdiff_t>(last), current.end(), is_space)) current.resize(last);
+    if (!current.empty()) out.push_back(encode(current));
   }
 }
 

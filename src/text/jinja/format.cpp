@@ -12,6 +12,19 @@ namespace apus::jinja {
 
 namespace {
 
+// What repr() gives, as ascii() does: other characters become escapes.
+std::string only_ascii(std::string_view text) {
+  std::string out;
+  char escape[16];
+  for (const char32_t point : decode(text)) {
+    const auto value = static_cast<unsigned>(point);
+    std::snprintf(escape, sizeof escape, value < 0x100 ? "\\x%02x" : value < 0x10000 ? "\\u%04x" : "\\U%08x", value);
+    if (value < 0x80) out += static_cast<char>(value);
+    else out += escape;
+  }
+  return out;
+}
+
 // Python's %-format.
 class Percent {
  public:
@@ -113,6 +126,7 @@ class Percent {
     const char type = spec.type;
     if (type == 's' || type == 'r' || type == 'a') {
       std::string text = type == 's' ? to_text(in_.heap, value) : repr(in_.heap, value);
+      if (type == 'a') text = only_ascii(text);
       if (format_.markup() && !value.markup()) text = escape_html(text);
       if (spec.precision >= 0) text.resize(byte_offset(text, spec.precision));
       out_ += pad(std::move(text), spec, '>');
@@ -254,8 +268,10 @@ std::string expand_braces(Interpreter& in, std::string_view text, const Args& ar
       const std::string spec = colon == std::string_view::npos
                                    ? ""
                                    : expand_braces(in, inside.substr(colon + 1), args, depth + 1, automatic, false);
-      if (conversion == 'r' || conversion == 'a')
+      if (conversion == 'r')
         value = in.text(repr(in.heap, value));
+      else if (conversion == 'a')
+        value = in.text(only_ascii(repr(in.heap, value)));
       else if (conversion == 's')
         value = in.text(to_text(in.heap, value));
       else if (conversion)

@@ -57,7 +57,8 @@ FormatSpec parse_spec(std::string_view text) {
     }
   }
   const auto flag = [&](char c) { return at < text.size() && text[at] == c && (++at, true); };
-  if (at < text.size() && (text[at] == '+' || text[at] == '-' || text[at] == ' ')) spec.sign = text[at++];
+  spec.has_sign = at < text.size() && (text[at] == '+' || text[at] == '-' || text[at] == ' ');
+  if (spec.has_sign) spec.sign = text[at++];
   spec.alternate = flag('#');
   spec.zero = flag('0');
   const auto number = [&] {
@@ -155,10 +156,16 @@ std::string format_value(Heap& heap, const Value& value, std::string_view spec_t
   if (spec_text.empty()) return to_text(heap, value);
   if (value.is(Kind::Undefined)) fail_undefined(value);
   FormatSpec spec = parse_spec(spec_text);
+  if (value.is(Kind::Float) && spec.type && std::string_view("eEfFgGn%").find(spec.type) == std::string_view::npos)
+    trouble("Unknown format code '", spec.type, "' for object of type 'float'");
   if (value.is(Kind::Float)) return format_real(value.real(), spec);
   if (value.is_integral()) return format_integer(value, spec);
   if (!value.is(Kind::String)) trouble("unsupported format string passed to ", type_name(value), ".__format__");
   if (spec.type && spec.type != 's') trouble("Unknown format code '", spec.type, "' for object of type 'str'");
+  if (spec.has_sign) trouble("Sign not allowed in string format specifier");
+  if (spec.alternate) trouble("Alternate form (#) not allowed in string format specifier");
+  if (spec.align == '=') trouble("'=' alignment not allowed in string format specifier");
+  if (spec.grouping) trouble("Cannot specify '", spec.grouping, "' with 's'.");
   if (spec.zero && !spec.align) spec.fill = "0";
   std::string text = value.bytes();
   if (spec.precision >= 0) text.resize(byte_offset(text, spec.precision));

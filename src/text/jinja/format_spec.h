@@ -11,7 +11,7 @@ constexpr int64_t kWidest = 1 << 20;
 struct FormatSpec {  // of one placeholder
   std::string fill = " ";
   char align = 0, sign = '-', type = 0;
-  bool alternate = false, zero = false;
+  bool alternate = false, zero = false, has_sign = false;
   char grouping = 0;
   int64_t width = 0, precision = -1;
 };

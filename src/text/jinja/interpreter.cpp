@@ -175,6 +175,7 @@ void Interpreter::run_filtered(const Stmt& stmt) {
     text = eval(*filter);
     scope_ = outer;
   }
+  if (!sets && !text.is(Kind::String)) trouble("a filter block has to give a string, not ", type_name(text));
   if (sets)
     assign(*stmt.exprs[0], text);
   else

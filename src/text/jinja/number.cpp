@@ -45,6 +45,18 @@ double big_to_real(const Big& value) {
   return real;
 }
 
+// The quotient of integers, rounded once. Neither is zero.
+double big_quotient(const Big& a, const Big& b) {
+  const Big x = abs(a), y = abs(b);
+  const int64_t shift = 60 - (static_cast<int64_t>(msb(x)) - static_cast<int64_t>(msb(y)));  // leaves 60 or 61 bits
+  Big quotient, rest;
+  divide_qr(shift > 0 ? Big(x << static_cast<unsigned>(shift)) : x, shift < 0 ? Big(y << static_cast<unsigned>(-shift)) : y, quotient, rest);
+  const uint64_t bits = static_cast<uint64_t>(quotient) | (rest != 0);
+  const double size = std::ldexp(static_cast<double>(bits), static_cast<int>(-shift));
+  if (std::isinf(size)) trouble("integer division result too large for a float");
+  return (a < 0) != (b < 0) ? -size : size;
+}
+
 Big floor_div(const Big& a, const Big& b) {
   Big quotient, rest;
   divide_qr(a, b, quotient, rest);
@@ -135,7 +147,13 @@ Value arithmetic(Heap& heap, char op, const Value& a, const Value& b) {
   const bool zero = !b.is(Kind::BigInt) && small(b) == 0;
   if (op == '/' && zero) trouble("division by zero");
   if (zero && (op == 'f' || op == '%')) trouble("integer division or modulo by zero");
-  if (op == '/') return to_real(a) / to_real(b);
+  if (op == '/') {
+    constexpr int64_t kExact = int64_t{1} << 53;  // beyond it not every integer is a float
+    const auto exact = [](const Value& v) { return !v.is(Kind::BigInt) && small(v) >= -kExact && small(v) <= kExact; };
+    if (exact(a) && exact(b)) return static_cast<double>(small(a)) / static_cast<double>(small(b));
+    const Big x = to_big(a);
+    return x == 0 ? 0.0 : big_quotient(x, to_big(b));
+  }
   int64_t out = 0;
   if (!a.is(Kind::BigInt) && !b.is(Kind::BigInt) && small_arithmetic(op, small(a), small(b), out)) return out;
   const Big x = to_big(a), y = to_big(b);

@@ -279,7 +279,7 @@ std::vector<Value> iterate(Heap& heap, const Value& value) {
       heap.budget.work(length(value));
       heap.budget.take(length(value) * 16);
       out.reserve(static_cast<size_t>(length(value)));
-      for (std::string& point : split_points(value.bytes())) out.push_back(heap.text(std::move(point), value.markup()));
+      for (std::string& point : split_points(value.bytes())) out.push_back(heap.text(std::move(point)));
       break;
     case Kind::List:
     case Kind::Tuple:

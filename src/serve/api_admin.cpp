@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading and unloading LoRA adapters while the server runs.
+// What administrators ask of a server that runs: loading and unloading LoRA adapters, sleep.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "serve/api.h"
 #include "serve/api_error.h"
@@ -19,14 +20,16 @@ bool plain_name(const std::string& name) {
 }
 }  // namespace
 
-// A folder of the server's machine is named here: only who has the key may do that, so without a key there is no such endpoint.
-void Api::check_admin() const {
+// A folder of the server's machine is named here, or everybody's answers held up: only who has the key may do that, so
+// without a key there is no such endpoint.
+void Api::check_admin(const char* what) const {
   if (spec_.access.api_key.empty())
-    throw ApiError(403, "Adapters are loaded and unloaded by whoever holds the API key: start the server with --api_key, or name them by --adapters name=DIR.", "", "api_key_needed");
+    throw ApiError(403, str(what, " is for whoever holds the API key: start the server with --api_key."), "",
+                   "api_key_needed");
 }
 
 void Api::load_adapter(const Exchange& e) {
-  check_admin();
+  check_admin("Loading adapters");
   const Json body = e.body();
   const Fields f(body);
   const std::string name = f.needed_text("lora_name"), dir = f.needed_text("lora_path");
@@ -39,7 +42,7 @@ void Api::load_adapter(const Exchange& e) {
 }
 
 void Api::unload_adapter(const Exchange& e) {
-  check_admin();
+  check_admin("Unloading adapters");
   const Json body = e.body();
   const std::string name = Fields(body).needed_text("lora_name");
   const auto adapters = service_.spec().engine->adapters();
@@ -48,5 +51,33 @@ void Api::unload_adapter(const Exchange& e) {
   log_info("adapter ", name, " is unloaded");
   send_json(*e.reply, {{"object", "model"}, {"id", name}, {"deleted", true}});
 }
+
+// As vLLM's: /sleep?level=1 frees the cache, level=2 the weights too, until /wake_up. What is under way waits for it.
+void Api::sleep(const Exchange& e) {
+  check_admin("Sleep");
+  const std::string& query = e.call->query;
+  if (query != "" && query != "level=1" && query != "level=2") refuse("level", "'level' must be 1 (the cache) or 2 (the cache and the weights)");
+  const Stopwatch watch;
+  const bool before = asleep_.exchange(true);  // refused from now on, not held up
+  try {
+    service_.spec().engine->sleep(query == "level=2" ? 2 : 1);
+  } catch (...) {
+    asleep_ = before;
+    throw;
+  }
+  log_info("asleep", query.empty() ? "" : ", " + query, ", after ", duration_text(watch.seconds()));
+  e.reply->send({});
+}
+
+void Api::wake(const Exchange& e) {
+  check_admin("Waking");
+  const Stopwatch watch;
+  service_.spec().engine->wake();
+  asleep_ = false;
+  log_info("awake after ", duration_text(watch.seconds()));
+  e.reply->send({});
+}
+
+void Api::is_sleeping(const Exchange& e) { send_json(*e.reply, {{"is_sleeping", asleep_.load()}}); }
 
 }  // namespace apus

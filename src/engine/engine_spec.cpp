@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine_spec.h"
+
+#include <algorithm>
+
+#include "device/device.h"
+
+namespace apus {
+
+namespace {
+constexpr int64_t kHostCache = int64_t{2} << 30;  // on the host memory is everyone's: the cache is no larger unasked
+
+// The devices that hold caches, each with the number of its layers.
+std::vector<std::pair<at::Device, int64_t>> cache_devices(const Model& model, at::Device only) {
+  std::vector<std::pair<at::Device, int64_t>> out;
+  if (!model.places()) return {{only, model.shape().layers}};
+  for (const at::Device device : model.places()->layer) {
+    const auto known = std::find_if(out.begin(), out.end(), [&](const auto& entry) { return entry.first == device; });
+    known == out.end() ? out.emplace_back(device, 1).second : ++known->second;
+  }
+  return out;
+}
+
+}  // namespace
+
+CacheSize cache_size(const EngineSpec& spec, int64_t positions, int64_t bytes_per_block, int64_t total, int64_t free, bool host, int64_t limit) {
+  const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : positions;
+  const auto blocks_for = [&](int64_t tokens) { return (tokens + spec.block_size - 1) / spec.block_size; };
+  int64_t bytes = spec.cache_bytes;
+  if (bytes <= 0) {
+    bytes = static_cast<int64_t>(spec.memory_fraction * static_cast<double>(total)) - (total - free);
+    bytes = std::min(bytes, limit);
+    if (host) bytes = std::min(bytes, std::max(kHostCache, blocks_for(wanted) * bytes_per_block));
+  }
+  CacheSize size;
+  size.blocks = std::min(bytes / bytes_per_block, spec.max_sequences * blocks_for(wanted));
+  size.blocks = std::min<int64_t>(size.blocks, INT32_MAX / spec.block_size);
+  size.max_model_len = std::min(wanted, size.blocks * spec.block_size);
+  return size;
+}
+
+EngineSpec with_block_size(EngineSpec spec, const Model& model, at::Device only) {
+  if (spec.block_size != 0) return spec;
+  for (const auto& [device, layers] : cache_devices(model, only)) spec.block_size = std::max(spec.block_size, kind_of(device).cache_block());
+  return spec;
+}
+
+CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec) {
+  const ModelShape& shape = model.shape();
+  CacheSize least{INT64_MAX, 0};
+  const auto element = static_cast<int64_t>(c10::elementSize(c10::typeMetaToScalarType(options.dtype())));
+  for (const auto& [device, layers] : cache_devices(model, options.device())) {
+    EngineSpec own = spec;
+    own.cache_bytes = spec.cache_bytes * layers / shape.layers;
+    const int64_t bytes = KvCache::bytes_per_block({layers, 0, spec.block_size, shape.kv_heads, shape.head_dim}, element);
+    const auto limit = spec.cache_limits.find(device_name(device));
+    const Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);
+    const CacheSize size = cache_size(own, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu(),
+                                      limit == spec.cache_limits.end() ? INT64_MAX : limit->second);
+    require(size.blocks > 0 && size.max_model_len > 1, Fault::Device, "no memory for the cache of keys and values on ", device_name(device), ": ", memory.free >> 20,
+            " MiB free of ", memory.total >> 20, " MiB, one block needs ", (bytes >> 10) + 1, " KiB; give more by --memory_utilization or --kv_cache_gb, or free memory");
+    if (size.blocks < least.blocks) least = size;
+  }
+  return least;
+}
+
+}  // namespace apus

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Corners of tokenizer.json as the tokenizers library has them (0.23.2): ids of added tokens, patterns in Oniguruma's
+// dialect, the beginning of the input. Found by comparing random tokenizers.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "text/tokenizer.h"
+
+namespace apus {
+namespace {
+
+using Ids = std::vector<int32_t>;
+using Pieces = std::vector<std::string>;
+
+Json added(int id, const std::string& content, const Json& flags = Json::object()) {
+  Json token = {{"id", id}, {"content", content}, {"normalized", false}, {"special", false}};
+  token.update(flags);
+  return token;
+}
+
+std::shared_ptr<const Tokenizer> words(Json json) {
+  json["model"] = {{"type", "WordLevel"}, {"vocab", {{"a", 0}, {"[UNK]", 1}, {"▁a", 2}, {"\u0378", 3}}}, {"unk_token", "[UNK]"}};
+  return Tokenizer::from_json(json.dump());
+}
+
+Pieces split(const std::string& pattern, const std::string& text, const char* behavior = "Isolated") {
+  return words({{"pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", behavior}}}})->pre_tokenize(text);
+}
+
+TEST(TokenizerCorners, AddedTokensAreCountedBehindTheVocabulary) {
+  const auto t = words({{"added_tokens", {added(9, "<x>"), added(7, "a"), added(30, "<y>")}}});
+  EXPECT_EQ(t->encode("<x><y>a"), (Ids{4, 5, 0}));
+  EXPECT_EQ(t->vocab_size(), 6);
+}
+
+TEST(TokenizerCorners, ANormalizedTokenIsDecodedFromItsNormalForm) {
+  const auto t = words({{"normalizer", {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}}},
+                        {"decoder", {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "never"}}},
+                        {"added_tokens", {added(4, "b c", {{"normalized", true}}), added(5, " d")}}});
+  EXPECT_EQ(t->encode("b ca d"), (Ids{4, 0, 5}));
+  EXPECT_EQ(t->decode(Ids{4, 0, 5}), "b ca d");
+}
+
+TEST(TokenizerCorners, TokensWithinStrippedSpaceCountToo) {
+  EXPECT_EQ(words({{"added_tokens", {added(4, "\n", {{"rstrip", true}})}}})->encode("a\n \na"), (Ids{0, 4, 4, 0}));
+}
+
+TEST(TokenizerCorners, TheFirstPieceIsTheOneAtTheBeginningOfTheInput) {
+  const auto t = words({{"normalizer", {{"type", "Strip"}, {"strip_left", true}, {"strip_right", false}}},
+                        {"pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "first"}}}});
+  EXPECT_EQ(t->encode("a"), (Ids{2}));
+  EXPECT_EQ(t->encode(" a"), (Ids{0}));
+}
+
+TEST(TokenizerCorners, BertKeepsUnassignedCharacters) {
+  const auto t = words({{"normalizer", {{"type", "BertNormalizer"}, {"handle_chinese_chars", false}, {"strip_accents", false}, {"lowercase", false}}}});
+  EXPECT_EQ(t->encode("\u0378\u200b\ue000"), (Ids{3}));
+}
+
+TEST(TokenizerCorners, ScriptsAreNotWhatTheirCharactersAreUsedWith) {
+  EXPECT_EQ(split("\\p{Han}+", "汉、字"), (Pieces{"汉", "、", "字"}));
+  EXPECT_EQ(split("\\p{Han}", "汉、字", "Removed"), (Pieces{"、"}));
+  EXPECT_EQ(split("\\p{greek}", "α\u0342", "Removed"), (Pieces{"\u0342"}));
+}
+
+TEST(TokenizerCorners, SetsWithinSets) {
+  EXPECT_EQ(split("[\\p{L}&&[^a-c]]", "abcdé1", "Removed"), (Pieces{"abc", "1"}));
+  EXPECT_EQ(split("[\\p{Lu}\\p{M}&&[^\\p{Han}]]+[a-z]", "ABc汉", "Removed"), (Pieces{"汉"}));
+  EXPECT_EQ(split("[^a-z&&[^x]]", "axB", "Removed"), (Pieces{"a"}));
+  EXPECT_EQ(split("[[a-c]x]", "abxd", "Removed"), (Pieces{"d"}));
+  EXPECT_EQ(split("[a[^b-z]]", "ab1", "Removed"), (Pieces{"b"}));
+  EXPECT_THROW(split("[a", "a"), Error);
+  EXPECT_THROW(split(std::string(100, '[') + "a" + std::string(100, ']'), "a"), Error);
+}
+
+TEST(TokenizerCorners, ClassesAreUnicodes) {
+  EXPECT_EQ(split("\\b", "aी ‿b"), (Pieces{"aी", " ", "‿b"}));
+  EXPECT_EQ(split("[[:punct:]]", "a¢!", "Removed"), (Pieces{"a"}));
+  EXPECT_EQ(split("\\p{Punct}", "a¢!", "Removed"), (Pieces{"a¢"}));
+  EXPECT_EQ(split("\\w", "²!", "Removed"), (Pieces{"!"}));  // outside of a set Latin-1's numbers are word characters
+  EXPECT_EQ(split("[\\w]", "²!", "Removed"), (Pieces{"²!"}));
+  EXPECT_EQ(split("\\p{Uppercase_Letter}|\\p{nonspacing mark}", "aB\u0301", "Removed"), (Pieces{"a"}));
+  EXPECT_EQ(split("[\\W]", "a-b", "Removed"), (Pieces{"a", "b"}));
+  EXPECT_EQ(split("\\u4e2d|\\v", "a中\x0b", "Removed"), (Pieces{"a"}));
+}
+
+TEST(TokenizerCorners, RepetitionsAndOptions) {
+  EXPECT_EQ(split("\\p{N}{1,3}+", "a1234567b"), (Pieces{"a", "1234567", "b"}));  // a plus behind {} repeats
+  EXPECT_EQ(split("(?:ab){,2}+x", "ababababx"), (Pieces{"ababababx"}));
+  EXPECT_EQ(split("(?m:a.)", "ba\nc"), (Pieces{"b", "a\n", "c"}));               // m lets the dot match line ends
+  EXPECT_EQ(split("(x(?i)a|b)c", "XacBcxAcxBc", "Removed"), (Pieces{"XacBc"}));  // i takes the alternatives along
+  EXPECT_EQ(split("\\Qa", "QaE", "Removed"), (Pieces{"E"}));                     // no quoting
+}
+
+}  // namespace
+}  // namespace apus
