@@ -196,7 +196,18 @@ bool many_connections(const Target& target, const std::string& model, int idle, 
     quiet.push_back(std::make_unique<Connection>(address, 30));
     refused += quiet.back()->get("/health").status != 200;  // kept alive from here on
   }
+  // A server may close what is silent for longer than its limit (75 s here): they show themselves now and then.
+  std::atomic<bool> over{false};
+  std::thread showing([&] {
+    for (double last = now(); !over; std::this_thread::sleep_for(std::chrono::milliseconds(100))) {
+      if (now() - last < 30) continue;
+      last = now();
+      for (auto& c : quiet) lost += c->get("/health").status != 200;
+    }
+  });
   const Figures f = timed_load(target, model, {active, 16, 16, 2}, vocab, 77);
+  over = true;
+  showing.join();
   for (auto& c : quiet) lost += c->get("/health").status != 200;
   std::printf(
       "%d idle connections: %d refused, %d lost; %d active ones: %d requests, %d failed%s%s, %.1f tokens/s, first "

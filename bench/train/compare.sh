@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # train_bench and its PyTorch peer in turn, side by side: tokens/s and peak resident memory.
 # Usage: compare.sh MODEL_DIR [LENGTH...]     MODEL_DIR: apus init --preset qwen2.5-0.5b; lengths 512 and 2048 otherwise
+# TUNERS="lora full", ROUNDS=2: pairs of runs, of which the best of either side counts (other work on the machine).
+# Up to 512 tokens nobody recomputes. Beyond, PyTorch recomputes all layers, as it must; Apus as many as keep LoRA small.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 model=$1
@@ -8,18 +10,25 @@ shift
 bench=${TRAIN_BENCH:-$here/../../build/bench/train/train_bench}
 [ $# -gt 0 ] || set -- 512 2048
 field() { grep -o "\"$1\": *[0-9.]*" | head -n 1 | sed 's/.*: *//'; }
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2}
+best() { sort -n | tail -n 1; }
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-2} GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-2000}
+peer_python=${PEER_PYTHON:-/usr/bin/python3}
 
 printf '%-6s %6s  %10s %10s %7s   %8s %8s %7s\n' tuner length apus peer ratio 'apus GiB' 'peer GiB' ratio
-for tuner in lora full; do
+for tuner in ${TUNERS:-lora full}; do
   options=()
   [ $tuner = lora ] || options=(--optim adamw_8bit --master stochastic)
   for length in "$@"; do
-    recompute=false
-    [ $tuner = lora ] || [ "$length" -le 512 ] || recompute=true
-    ours=$("$bench" "$model" $tuner "$length" --steps 3 "${options[@]}")
-    peer=$(python3 "$here/peer.py" $tuner "$length" --steps 2 --recompute $recompute --threads "$OMP_NUM_THREADS")
-    awk -v t=$tuner -v l="$length" -v a="$(field tokens_per_s <<<"$ours")" -v b="$(field tokens_per_s <<<"$peer")" \
+    recompute=false apus_recompute=false
+    [ "$length" -le 512 ] || { recompute=true apus_recompute=true; }
+    our_rates='' peer_rates=''
+    for _ in $(seq "${ROUNDS:-2}"); do
+      ours=$("$bench" "$model" $tuner "$length" --steps 3 --recompute $apus_recompute "${options[@]}")
+      peer=$("$peer_python" "$here/peer.py" $tuner "$length" --steps 2 --recompute $recompute --threads "$OMP_NUM_THREADS")
+      our_rates+=$(field tokens_per_s <<<"$ours")$'\n' peer_rates+=$(field tokens_per_s <<<"$peer")$'\n'
+      uptime | sed "s/.*load average: \([^,]*\).*/# load \1, apus $(field tokens_per_s <<<"$ours"), peer $(field tokens_per_s <<<"$peer")/" >&2
+    done
+    awk -v t=$tuner -v l="$length" -v a="$(best <<<"$our_rates")" -v b="$(best <<<"$peer_rates")" \
       -v c="$(field peak_gib <<<"$ours")" -v d="$(field peak_gib <<<"$peer")" \
       'BEGIN { printf "%-6s %6d  %10.1f %10.1f %7.2f   %8.2f %8.2f %7.2f\n", t, l, a, b, a / b, c, d, c / d }'
   done

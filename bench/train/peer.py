@@ -119,10 +119,10 @@ def main():
                 setattr(layer, name, LoraLinear(getattr(layer, name)))
     params = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(params, lr=1e-5, weight_decay=0.1)
-    steps, best = [], math.inf
+    steps, best, least_cpu = [], math.inf, math.inf
     for step in range(o.steps):
         ids = torch.randint(VOCAB, (1, o.length))
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         loss = model.loss(ids, o.recompute == "true")
         forward = time.perf_counter()
         loss.backward()
@@ -131,11 +131,11 @@ def main():
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         end = time.perf_counter()
-        best = min(best, end - start)
+        best, least_cpu = min(best, end - start), min(least_cpu, time.process_time() - cpu)
         steps.append({"loss": loss.item(), "forward_s": forward - start, "backward_s": backward - forward,
                       "optimizer_s": end - backward})
     print(json.dumps({"peer": "torch " + torch.__version__, "tuner": o.tuner, "length": o.length, "recompute": o.recompute,
-                      "tokens_per_s": o.length / best,
+                      "tokens_per_s": o.length / best, "cpu_s_per_step": least_cpu,
                       "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 << 20), "steps": steps}, indent=1))
 
 

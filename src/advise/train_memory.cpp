@@ -114,10 +114,8 @@ class TrainingRun {
       backward(t_.layers[i], there);
       drop(again(i) ? 2 * h_ : h_);  // its input, and the second run's output
     }
-    if (t_.embedding_trained && t_.head_trained && m_.tied)
-      at_.brief(Holds::Gradients, vocab_ * h_ * s_.element);  // added to the head's, which waited for it
-    else if (t_.embedding_trained)
-      gradient(vocab_ * h_, s_.element, there);
+    const bool into_heads = t_.head_trained && m_.tied;  // the embedding's gradient is added into the head's
+    if (t_.embedding_trained && !into_heads) gradient(vocab_ * h_, s_.element, there);
     finish_head(there);
     drop(h_), at_.drop(Holds::Activations, rotation);
     require(std::abs(at_.now(Holds::Activations)) < 1, Fault::Bug, "the tally of activations ends at ",

@@ -44,7 +44,7 @@ class Decoder : public Model {
  public:
   explicit Decoder(DecoderSpec spec);
   const ModelShape& shape() const override { return spec_.shape; }
-  void begin(Step& s) const override { fill_rope(spec_.rope, s); }
+  void begin(Step& s) const override;
   at::Tensor embed(const at::Tensor& id_T, const Step& s) const override;
   at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const override;
   at::Tensor final_norm(const at::Tensor& x_TD) const override;

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct Step {
   bool routed = false;
   std::vector<AdapterRows> adapters;
   uint64_t dropout_seed = 0;         // training: where this forward's dropout masks come from; 0: no dropout
+  std::shared_ptr<at::Tensor> table;  // training a head tied to the embedding: where embed() leaves the table for the head
   RouterLoss* router = nullptr;      // mixture of experts, training: where the balance loss is collected
   at::Tensor cos, sin;               // [T, R] f32, filled once by Model::begin()
 };

@@ -47,6 +47,9 @@ void store_kv(const at::Tensor& k_TKH, const at::Tensor& v_TKH, at::Tensor& k_ca
 
 // weight rows of ids; the gradient is added into a dense [V, D] without an intermediate copy.
 at::Tensor embedding(const at::Tensor& id_T, const at::Tensor& weight_VD);
+// The same, and the table again for an output head that is tied to it: the gradient which that head gives the table is taken
+// over, and the rows' gradients are added into it.
+std::tuple<at::Tensor, at::Tensor> embedding_and_table(const at::Tensor& id_T, const at::Tensor& weight_VD);
 
 // x W' + b. The weight may be packed once for a device (an opaque tensor that only packed_linear understands): an undefined
 // result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row do not depend

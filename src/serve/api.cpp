@@ -201,7 +201,7 @@ void Api::stop_all() {
     for (const auto& entry : running_)
       if (auto g = entry.second.lock()) alive.push_back(std::move(g));
   }
-  for (const auto& g : alive) g->stop(ApiError(503, "The server is stopping; this answer was not finished."));
+  for (const auto& g : alive) g->stop("The server is stopping; this answer was not finished.");
 }
 
 void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer) {

@@ -49,8 +49,8 @@ void Generation::cancel() {
   serial_->post([self = shared_from_this()] { self->leave("client left"); });
 }
 
-void Generation::stop(ApiError error) {
-  serial_->post([self = shared_from_this(), error] { self->fail(error); });
+void Generation::stop(const std::string& why) {
+  serial_->post([self = shared_from_this(), why] { self->fail(ApiError(503, why)); });
 }
 
 void Generation::leave(const char* finish) {

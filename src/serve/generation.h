@@ -74,7 +74,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
 
   void start();               // on `serial`; throws when the engine refuses, nothing is written then
   void cancel();              // the client has left: what the engine still does for it ends. Any thread
-  void stop(ApiError error);  // the server goes: the client is told. Any thread
+  void stop(const std::string& why);  // the server goes: the client is told (503). Any thread
 
  private:
   using Clock = std::chrono::steady_clock;

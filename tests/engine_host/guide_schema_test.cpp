@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <regex>
 
 #include "base/error.h"
 #include "engine/guide.h"
@@ -33,6 +34,10 @@ bool fits_type(const Json& v, const std::string& t) {
   return v.type() == kinds.at(t);
 }
 
+bool found(const std::string& pattern, const std::string& text) {
+  return std::regex_search(text, std::regex(pattern, std::regex::ECMAScript));
+}
+
 bool valid(const Json& v, const Json& s, const Json& root) {
   if (s.is_boolean()) return s.get<bool>();
   const auto has = [&](const char* word) { return s.contains(word); };
@@ -49,12 +54,22 @@ bool valid(const Json& v, const Json& s, const Json& root) {
     const Json types = s["type"].is_array() ? s["type"] : Json::array({s["type"]});
     if (std::none_of(types.begin(), types.end(), [&](const Json& t) { return fits_type(v, t); })) return false;
   }
+  if (has("not") && valid(v, s["not"], root)) return false;
+  if (has("if")) {
+    const char* then = valid(v, s["if"], root) ? "then" : "else";
+    if (has(then) && !valid(v, s[then], root)) return false;
+  }
   if (v.is_string()) {
     const size_t n = characters(v);
     if (n < s.value("minLength", 0u) || n > s.value("maxLength", 1000000u)) return false;
+    if (has("pattern") && !found(s["pattern"], v)) return false;
   }
   if (v.is_number()) {
     const double x = v;
+    if (has("multipleOf")) {
+      const double parts = x / s["multipleOf"].get<double>();
+      if (std::fabs(parts - std::nearbyint(parts)) > 1e-9 * std::max(1.0, std::fabs(parts))) return false;
+    }
     if ((has("minimum") && x < s["minimum"]) || (has("maximum") && x > s["maximum"])) return false;
     if ((has("exclusiveMinimum") && x <= s["exclusiveMinimum"]) ||
         (has("exclusiveMaximum") && x >= s["exclusiveMaximum"]))
@@ -62,6 +77,13 @@ bool valid(const Json& v, const Json& s, const Json& root) {
   }
   if (v.is_array()) {
     if (v.size() < s.value("minItems", 0u) || v.size() > s.value("maxItems", 1000000u)) return false;
+    if (s.value("uniqueItems", false))
+      for (size_t i = 0; i < v.size(); ++i)
+        if (std::count(v.begin(), v.end(), v[i]) > 1) return false;
+    if (has("contains") &&
+        std::count_if(v.begin(), v.end(), [&](const Json& x) { return valid(x, s["contains"], root); }) <
+            s.value("minContains", 1))
+      return false;
     const Json first = s.value("prefixItems", Json::array());
     for (size_t i = 0; i < v.size(); ++i)
       if (!valid(v[i], i < first.size() ? first[i] : s.value("items", Json(true)), root)) return false;
@@ -69,11 +91,25 @@ bool valid(const Json& v, const Json& s, const Json& root) {
   if (v.is_object()) {
     for (const Json& r : s.value("required", Json::array()))
       if (!v.contains(r.get<std::string>())) return false;
-    const Json properties = s.value("properties", Json::object());
-    for (const auto& [key, member] : v.items())
-      if (!valid(member, properties.contains(key) ? properties[key] : s.value("additionalProperties", Json(true)),
-                 root))
-        return false;
+    if (v.size() < s.value("minProperties", 0u) || v.size() > s.value("maxProperties", 1000000u)) return false;
+    const Json needed = s.value("dependentRequired", Json::object()), then = s.value("dependentSchemas", Json::object());
+    for (const auto& [key, names] : needed.items())
+      for (const Json& name : names)
+        if (v.contains(key) && !v.contains(name.get<std::string>())) return false;
+    for (const auto& [key, schema] : then.items())
+      if (v.contains(key) && !valid(v, schema, root)) return false;
+    const Json properties = s.value("properties", Json::object()), patterns = s.value("patternProperties", Json::object());
+    for (const auto& [key, member] : v.items()) {
+      if (has("propertyNames") && !valid(key, s["propertyNames"], root)) return false;
+      bool named = properties.contains(key);
+      if (named && !valid(member, properties[key], root)) return false;
+      for (const auto& [pattern, schema] : patterns.items()) {
+        if (!found(pattern, key)) continue;
+        named = true;
+        if (!valid(member, schema, root)) return false;
+      }
+      if (!named && !valid(member, s.value("additionalProperties", Json(true)), root)) return false;
+    }
   }
   return true;
 }
@@ -147,7 +183,83 @@ class Maker {
     if (one_in(2)) s["maxItems"] = least + random_.below(4);
     return s;
   }
+  Json multiple() {
+    static const Json units[] = {2, 3, 7, 12, 100, 0.5, 0.01, 2.5, 40000};
+    Json s = range(one_in(2));
+    s["multipleOf"] = units[random_.below(std::size(units))];
+    if (s["multipleOf"] == 40000) s = {{"type", "integer"}, {"multipleOf", 40000}, {"minimum", -90000}, {"maximum", 1000000}};
+    return s;
+  }
+  Json patterned(int depth) {
+    Json s = {{"type", "object"}, {"patternProperties", {{"^a", string()}, {"^n_[0-9]+$", multiple()}}}};
+    if (one_in(2)) s["patternProperties"]["^a[a-z]?$"] = {{"type", "string"}, {"maxLength", 8}};
+    if (one_in(2)) s["properties"] = {{"ab", Json::object()}, {"c", make(depth + 1)}};
+    if (one_in(2)) s["additionalProperties"] = one_in(2) ? Json(false) : make(depth + 1);
+    if (one_in(3)) s["propertyNames"] = {{"pattern", "^[a-c_n0-9]*$"}};
+    if (one_in(4)) s["propertyNames"] = {{"maxLength", 5}};
+    return s;
+  }
+  Json conditional(int depth) {
+    Json s = {{"type", "object"},
+              {"properties", {{"kind", {{"enum", {"x", "y", "z"}}}}, {"a", make(depth + 1)}, {"b", string()}}},
+              {"required", {"kind"}}};
+    s["if"] = {{"properties", {{"kind", one_in(2) ? Json{{"const", "x"}} : Json{{"enum", {"x", "y"}}}}}}, {"required", {"kind"}}};
+    s["then"] = {{"required", {"a"}}};
+    if (one_in(2)) s["else"] = {{"properties", {{"b", {{"minLength", 3}}}}}, {"required", {"b"}}};
+    if (one_in(3)) s["allOf"] = {{{"if", {{"required", {"b"}}}}, {"then", {{"properties", {{"kind", {{"const", "z"}}}}}}}}};
+    return s;
+  }
+  Json negated(int depth) {
+    switch (random_.below(6)) {
+      case 0: return {{"not", {{"type", {"string", "object"}}}}};
+      case 1: return {{"type", "string"}, {"not", {{"enum", {"", "no", "never"}}}}, {"maxLength", 9}};
+      case 2: return {{"type", "integer"}, {"minimum", -3}, {"maximum", 9}, {"not", {{"enum", {0, 5, -3}}}}};
+      case 3: return {{"enum", {"a", "b", "c"}}, {"not", {{"const", "b"}}}};
+      case 4: return {{"type", "object"}, {"properties", {{"a", make(depth + 1)}, {"b", string()}}}, {"not", {{"required", {"a", "b"}}}}};
+      default: return {{"type", "number"}, {"not", {{"minimum", 5}}}};
+    }
+  }
+  Json counted(int depth) {
+    Json s = object(depth);
+    const auto n = static_cast<int64_t>(s["properties"].size());
+    if (one_in(2)) s["minProperties"] = random_.below(static_cast<uint64_t>(n + 1));
+    if (one_in(2)) s["maxProperties"] = std::max<int64_t>(n - 1, static_cast<int64_t>(s.value("required", Json::array()).size()));
+    return s;
+  }
+  Json dependent(int depth) {
+    Json s = {{"type", "object"}, {"properties", {{"a", make(depth + 1)}, {"b", string()}, {"c", {{"type", "boolean"}}}}}};
+    s["dependentRequired"] = {{"a", {"b"}}};
+    if (one_in(2)) s["dependentRequired"]["c"] = {"a"};
+    if (one_in(2)) s["dependentSchemas"] = {{"c", {{"properties", {{"b", {{"minLength", 2}}}}}}}};
+    return s;
+  }
+  Json lists() {
+    if (one_in(2)) {
+      Json s = {{"type", "array"}, {"uniqueItems", true}, {"items", {{"enum", {"p", "q", 1, nullptr}}}}};
+      if (one_in(2)) s["minItems"] = 1 + random_.below(4);
+      if (one_in(2)) s["maxItems"] = 4;
+      return s;
+    }
+    Json s = {{"type", "array"}, {"items", {{"type", {"integer", "string"}}}}, {"contains", {{"type", "string"}}}};
+    if (one_in(2)) s["minContains"] = random_.below(3);
+    if (one_in(2)) s["maxItems"] = 2 + random_.below(4);
+    if (one_in(3)) s["minItems"] = 2;
+    return s;
+  }
+  Json rarer(int depth) {
+    switch (random_.below(8)) {
+      case 0: return multiple();
+      case 1: return patterned(depth);
+      case 2: return conditional(depth);
+      case 3: return negated(depth);
+      case 4: return counted(depth);
+      case 5: return dependent(depth);
+      case 6: return lists();
+      default: return {{"type", "string"}, {"pattern", "^[a-f]+(-[0-9]{1,3})?$"}, {"minLength", 3}, {"maxLength", 12}};
+    }
+  }
   Json make(int depth) {
+    if (depth < 3 && one_in(3)) return rarer(depth);
     const uint64_t kind = random_.below(depth >= 3 ? 7 : 14);
     switch (kind) {
       case 0:
@@ -289,6 +401,46 @@ TEST(GuideSchema, TakesWhatIsValid) {
        {R"({"v":1,"next":null})", R"({"v":1,"next":{"v":2,"next":{"v":3,"next":null}}})"},
        {R"({"v":1})", R"({"v":1,"next":{}})"}},
       {R"({"properties":{"a":{"type":"integer"}}})", {R"({"a":1})", "{}"}, {"1"}},
+      {R"({"type":"integer","multipleOf":7})", {"0", "7", "-14", "700000000007"}, {"1", "-0", "07", "7.0", "-7.5"}},
+      {R"({"type":"integer","multipleOf":12,"minimum":25,"maximum":123456})", {"36", "120", "123456"}, {"24", "37", "123468", "0"}},
+      {R"({"type":"integer","multipleOf":250000,"minimum":-500000,"maximum":1000000})", {"-500000", "0", "750000"}, {"250001", "1250000"}},
+      {R"({"type":"number","multipleOf":0.25,"minimum":0})", {"0.00", "0.25", "10.50", "3.75"}, {"0.3", "0.10", "-0.25", "1.251"}},
+      {R"({"type":"number","multipleOf":5,"exclusiveMaximum":20})", {"15", "-5", "0"}, {"20", "4"}},
+      {R"({"type":"array","items":{"enum":["a","b","c"]},"uniqueItems":true,"minItems":1})",
+       {R"(["b"])", R"(["c","a"])", R"(["b", "a", "c"])"},
+       {"[]", R"(["a","a"])", R"(["a","b","a"])", R"(["d"])"}},
+      {R"({"type":"array","items":{"type":"integer"},"contains":{"minimum":5},"maxItems":3})",
+       {"[5]", "[1,2,9]", "[9,1]"},
+       {"[]", "[1]", "[1,2,3]", "[1,2,3,9]"}},
+      {R"({"type":"array","items":{"type":"integer"},"contains":{"minimum":5},"minContains":2})",
+       {"[5,6]", "[1,9,2,9,3,4,4]"},
+       {"[5]", "[5,1,1,1,1]"}},
+      {R"({"type":"object","patternProperties":{"^n_":{"type":"integer"},"s$":{"type":"string"}}})",
+       {R"({})", R"({"n_a":1})", R"({"s":"x","n_":2})"},
+       {R"({"n_s":1})", R"({"n_s":"x"})", R"({"x":1})", R"({"s":1})"}},
+      {R"({"type":"object","properties":{"n_a":{"maximum":5},"b":{"type":"null"}},"patternProperties":{"^n_":{"type":"integer"}},"additionalProperties":{"type":"boolean"}})",
+       {R"({"n_a":5,"b":null,"n_b":7,"x":true})"},
+       {R"({"n_a":6})", R"({"n_b":true})", R"({"x":1})", R"({"n_a":"x"})"}},
+      {R"({"type":"object","propertyNames":{"pattern":"^[a-z]+$","maxLength":3},"additionalProperties":{"type":"integer"}})",
+       {R"({"ab":1})", R"({"abc":1,"x":2})"},
+       {R"({"abcd":1})", R"({"A":1})", R"({"":1})"}},
+      {R"({"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"}},"minProperties":2})",
+       {R"({"a":null,"c":null})", R"({"a":null,"b":null,"c":null})"},
+       {R"({})", R"({"b":null})"}},
+      {R"({"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"}},"maxProperties":1,"required":["b"]})",
+       {R"({"b":null})"},
+       {R"({"a":null})", R"({"a":null,"b":null})"}},
+      {R"({"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"}},"dependentRequired":{"a":["c"]}})",
+       {R"({})", R"({"b":null})", R"({"a":null,"c":null})"},
+       {R"({"a":null})", R"({"a":null,"b":null})"}},
+      {R"({"type":"object","properties":{"t":{"enum":["a","b"]},"x":{"type":"integer"}},"required":["t"],"if":{"properties":{"t":{"const":"a"}}},"then":{"required":["x"]},"else":{"properties":{"x":false}}})",
+       {R"({"t":"a","x":1})", R"({"t":"b"})"},
+       {R"({"t":"a"})", R"({"t":"b","x":1})"}},
+      {R"({"type":"string","not":{"enum":["no","n"]},"maxLength":3})", {"\"\"", "\"not\"", "\"on\""}, {"\"no\"", "\"n\"", "\"nope\""}},
+      {R"({"not":{"type":["string","number"]}})", {"null", "[1]", "true"}, {"\"x\"", "1"}},
+      {R"({"type":"integer","not":{"const":5},"minimum":4,"maximum":6})", {"4", "6"}, {"5", "3", "7"}},
+      {R"({"type":"string","pattern":"^a*$","maxLength":3})", {"\"\"", "\"aaa\""}, {"\"aaaa\"", "\"b\""}},
+      {R"({"type":"string","pattern":"1$","format":"date"})", {"\"2024-01-01\""}, {"\"2024-01-02\""}},
       {"true", {"1", "[{}]", "\"x\""}, {"", "x"}},
       {"{}", {"1", "[{}]", "\"x\""}, {"", "x"}},
   };
@@ -337,15 +489,24 @@ std::string refusal(const Json& s) {
 
 TEST(GuideSchema, RefusesWithThePath) {
   const std::vector<std::pair<const char*, const char*>> cases = {
-      {R"({"type":"object","properties":{"a":{"type":"string","not":{}}}})", "#/properties/a/not"},
-      {R"({"type":"object","patternProperties":{}})", "#/patternProperties"},
+      {R"({"type":"object","properties":{"a":{"type":"string","not":{"pattern":"x"}}}})", "#/properties/a/not/pattern"},
+      {R"({"not":{}})", "no answer"},
+      {R"({"not":{"type":"integer"}})", "#/not/type"},
+      {R"({"type":"number","not":{"enum":[1]}})", "#/not"},
+      {R"x({"type":"object","patternProperties":{"(?=x)":{}}})x", "#/patternProperties"},
+      {R"({"type":"object","patternProperties":3})", "#/patternProperties"},
+      {R"({"type":"object","propertyNames":{"not":{"const":"x"}}})", "#/propertyNames/not"},
       {R"({"type":"array","items":{"type":"array","uniqueItems":true}})", "#/items/uniqueItems"},
-      {R"({"type":"integer","multipleOf":3})", "#/multipleOf"},
-      {R"({"if":{},"then":{}})", "#/if"},
+      {R"({"type":"array","contains":{},"maxContains":3})", "#/maxContains"},
+      {R"({"type":"integer","multipleOf":3000})", "#/multipleOf"},
+      {R"({"type":"integer","multipleOf":0})", "#/multipleOf"},
+      {R"({"if":{"items":{"type":"integer"}},"then":{}})", "#/if/items"},
+      {R"({"unevaluatedProperties":false})", "#/unevaluatedProperties"},
+      {R"({"$dynamicRef":"#x"})", "#/$dynamicRef"},
       {R"({"type":"strin"})", "#/type"},
       {R"({"type":"string","format":"colour"})", "#/format"},
       {R"x({"type":"string","pattern":"(?=x)"})x", "#/pattern"},
-      {R"({"type":"string","pattern":"a*","maxLength":3})", "say the length in the pattern"},
+      {R"({"type":"string","pattern":"a*","maxLength":30000})", "more than"},
       {R"({"$ref":"#/$defs/none"})", "#/$ref"},
       {R"({"$ref":"http://example.com/schema"})", "#/$ref"},
       {R"({"$ref":"#"})", "circle"},

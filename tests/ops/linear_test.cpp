@@ -11,7 +11,7 @@ namespace {
 struct Shape {
   int64_t rows, in, out;
 };
-const std::vector<Shape> shapes{{0, 8, 4}, {1, 1, 1}, {1, 64, 33}, {7, 40, 24}, {65, 32, 48}};
+const std::vector<Shape> shapes{{0, 8, 4}, {1, 1, 1}, {1, 64, 33}, {7, 40, 24}, {65, 32, 48}, {33, 100, 70}};
 
 class Linears : public OpTest {};
 
@@ -71,6 +71,20 @@ TEST_P(Linears, EmbeddingIsTheFormula) {
     compare([&](const Tensors& t) { return Tensors{embedding(id.to(device().device), t[0])}; },
             [&](const Tensors& t) { return Tensors{t[0].index_select(0, id)}; }, {normal({11, 24}, 1)}, GetParam());
   }
+}
+
+// A table that is the head too: its gradient is the sum of both uses, though only one tensor holds it.
+TEST_P(Linears, ATiedTableCollectsBothGradients) {
+  const at::Tensor id = integers({12}, 0, 9, 5);
+  compare(
+      [&](const Tensors& t) {
+        const auto [x, table] = embedding_and_table(id.to(device().device), t[0]);
+        return Tensors{linear(x, table, {})};
+      },
+      [&](const Tensors& t) { return Tensors{at::matmul(t[0].index_select(0, id), t[0].t())}; }, {normal({11, 24}, 1)},
+      GetParam());
+  compare([&](const Tensors& t) { return Tensors{std::get<0>(embedding_and_table(id.to(device().device), t[0]))}; },
+          [&](const Tensors& t) { return Tensors{t[0].index_select(0, id)}; }, {normal({11, 24}, 1)}, GetParam());
 }
 
 TEST_P(Linears, EmbeddingTakesInt32AndMoreDimensions) {

@@ -77,7 +77,7 @@ class Waiting : public Responder {
   }
   HttpAnswer wait() {
     std::unique_lock lock(mutex_);
-    if (!ended_.wait_for(lock, std::chrono::seconds(20), [&] { return over_; })) return {.status = 0, .body = "no answer came"};
+    if (!ended_.wait_for(lock, std::chrono::seconds(120), [&] { return over_; })) return {.status = 0, .body = "no answer came"};
     return answer_;
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers. Weights of a mapped file are multiplied where they lie (dots.h): nothing is read or written
+// Linear layers of inference (plain_linear.cpp: of training). Weights of a mapped file are multiplied where they lie (dots.h): nothing is read or written
 // before the first token, and processes share them. AMX, and weights that are in memory of our own anyway, take panels of 32
 // outputs (kernels.h), read once per 256 rows. Either way the order of an output's additions depends on nothing but the number
 // of inputs, so a row's result does not depend on the other rows.
@@ -157,20 +157,10 @@ at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const Op
   return packed.scalar_type() == at::kFloat ? multiply_tensors<float>(x, packed, bias, out) : multiply_tensors<bf16>(x, packed, bias, out);
 }
 
-// The plain layer (training, scoring). Libtorch multiplies bf16 with the processor's own instructions, which is the best there
-// is where these are fast.
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
-  const bool ours = isa() == Isa::Avx512 && !bf16_pairs_pay() && x.scalar_type() == at::kBFloat16 && weight.scalar_type() == at::kBFloat16 &&
-                    weight.dim() == 2 && weight.stride(1) == 1 && x.dim() > 0 && x.size(-1) == weight.size(1);
-  if (ours) return multiply_tensors<bf16>(x, weight, bias, weight.size(0));
-  return Reference<at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&)>::call("apus::linear", x, weight, bias);
-}
-
 }  // namespace
 }  // namespace apus::cpu
 
 TORCH_LIBRARY_IMPL(apus, CPU, m) {
-  m.impl("linear", apus::cpu::linear);
   m.impl("pack_linear", apus::cpu::pack_linear);
   m.impl("packed_linear", apus::cpu::packed_linear);
 }

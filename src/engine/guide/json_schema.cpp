@@ -14,14 +14,18 @@ constexpr size_t kMostRules = 20'000;
 
 // The keywords of each type, and whether they stand for it where no type is given.
 const std::map<std::string, std::vector<std::string>> kKeywords = {
-    {"object", {"properties", "required", "additionalProperties", "minProperties", "maxProperties"}},
-    {"array", {"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"}},
+    {"object",
+     {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
+      "maxProperties"}},
+    {"array",
+     {"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains"}},
     {"string", {"minLength", "maxLength", "pattern", "format"}},
     {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}}};
 
 bool is_structural(const std::string& keyword) {
   static const std::set<std::string> words = {"type",  "enum", "const", "anyOf",       "oneOf",
-                                              "allOf", "$ref", "$defs", "definitions", "nullable"};
+                                              "allOf", "$ref", "$defs", "definitions", "nullable",
+                                              "not"};
   return words.count(keyword) > 0;
 }
 
@@ -79,6 +83,14 @@ Json without(Json schema, const std::vector<const char*>& words) {
 
 }  // namespace
 
+Json excluded_values(const Json& schema) {
+  return schema.contains("not") ? schema["not"]["enum"] : Json::array();
+}
+
+bool contains_value(const Json& list, const Json& value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
 bool is_annotation(const std::string& keyword) {
   static const std::set<std::string> words = {
       "$schema",       "$id",          "$comment",   "$anchor",  "title",     "description",     "default",
@@ -126,12 +138,13 @@ const Json& SchemaGrammar::resolved(const Json& schema, const std::string& path)
 Node SchemaGrammar::body(const Json& schema, const std::string& path) {
   if (schema.is_boolean()) return schema == true ? any_value(Grammar::kReturn) : g_.never();
   require(schema.is_object(), Fault::Usage, path, ": a schema must be an object, true or false");
+  if (Json plain = desugared(schema, path); plain != schema) return rule(plain, path);
   check_keywords(schema, path);
   if (schema.contains("$ref")) {
     const Json& target = resolved(Json{{"$ref", schema["$ref"]}}, path);
     const Json beside = without(schema, {"$ref", "$defs", "definitions"});
     if (&resolved(schema, path) != &schema) return rule(target, path);
-    return rule(merged_schemas(target, beside, path), path);
+    return rule(merged_schemas(desugared(target, path), beside, path), path);
   }
   if (schema.contains("allOf")) {
     const Json& parts = schema["allOf"];
@@ -142,17 +155,19 @@ Node SchemaGrammar::body(const Json& schema, const std::string& path) {
       Json whole = *found;
       for (int hops = 0; whole.is_object() && whole.contains("$ref"); ++hops) {  // with keywords beside it
         require(hops < 50, Fault::Usage, below(path, "allOf"), ": references lead in a circle");
-        whole = merged_schemas(resolved(Json{{"$ref", whole["$ref"]}}, path), without(whole, {"$ref"}), path);
+        whole = merged_schemas(desugared(resolved(Json{{"$ref", whole["$ref"]}}, path), path),
+                               desugared(without(whole, {"$ref"}), path), path);
       }
-      all = merged_schemas(all, whole, below(path, "allOf"));
+      all = merged_schemas(all, desugared(whole, below(path, "allOf")), below(path, "allOf"));
     }
     return rule(all, path);
   }
   for (const char* keyword : {"anyOf", "oneOf"})
     if (schema.contains(keyword)) return branches(schema, keyword, path);
   if (schema.contains("enum") || schema.contains("const")) return constants(schema, path);
-  const auto types = types_of(schema, path);
-  if (types.empty()) return any_value(Grammar::kReturn);
+  auto types = types_of(schema, path);
+  if (types.empty() && !schema.contains("not")) return any_value(Grammar::kReturn);
+  if (types.empty()) types = {"array", "boolean", "null", "number", "object", "string"};
   std::vector<Node> ways;
   for (const auto& type : types) ways.push_back(of_type(type, schema, path));
   return g_.either(ways);
@@ -219,7 +234,7 @@ Node SchemaGrammar::branches(const Json& schema, const std::string& keyword, con
   std::vector<Json> seen;
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string at = below(here, std::to_string(i));
-    const Json& branch = resolved(list[i], at);
+    const Json branch = desugared(resolved(list[i], at), at);
     if (keyword == "oneOf")
       for (size_t j = 0; j < seen.size(); ++j)
         require(disjoint(seen[j], branch, at), Fault::Usage, here, ": the branches ", j, " and ", i,
@@ -244,11 +259,13 @@ Node SchemaGrammar::constants(const Json& schema, const std::string& path) {
     require(fine, Fault::Usage, below(path, word),
             ": beside enum or const this keyword is not supported; leave out the values it forbids");
   }
+  const Json excluded = excluded_values(schema);
   if (const auto n = schema.find("nullable"); n != schema.end() && *n == true) values.push_back(nullptr);
   const auto types = types_of(schema, path);
   std::vector<std::string> texts;
   for (const Json& v : values)
-    if (types.empty() || std::any_of(types.begin(), types.end(), [&](const auto& t) { return matches_type(v, t); }))
+    if ((types.empty() || std::any_of(types.begin(), types.end(), [&](const auto& t) { return matches_type(v, t); })) &&
+        !contains_value(excluded, v))
       texts.push_back(json_text(v));
   return g_.one_of(texts, Grammar::kReturn);
 }
@@ -259,8 +276,11 @@ Node SchemaGrammar::of_type(const std::string& type, const Json& schema, const s
   if (type == "string") return string(schema, path);
   if (type == "integer") return integer(schema, path);
   if (type == "number") return number(schema, path);
-  if (type == "boolean") return g_.one_of({"true", "false"}, Grammar::kReturn);
-  return g_.literal("null", Grammar::kReturn);
+  const Json excluded = excluded_values(schema);
+  std::vector<std::string> texts;
+  for (const Json& v : type == "boolean" ? Json::array({true, false}) : Json::array({nullptr}))
+    if (!contains_value(excluded, v)) texts.push_back(json_text(v));
+  return g_.one_of(texts, Grammar::kReturn);
 }
 
 }  // namespace apus::guide

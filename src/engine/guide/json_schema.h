@@ -17,6 +17,14 @@ namespace apus::guide {
 // One schema that means both: what allOf asks for. `path` is for messages. Fault::Usage where that cannot be said in
 // one.
 Json merged_schemas(const Json& a, const Json& b, const std::string& path);
+// Whether a key matches a pattern of patternProperties.
+bool key_matches(const std::string& pattern, const std::string& key, const std::string& path);
+// A keyword's count; Fault::Usage when it is none.
+int64_t count_of(const Json& schema, const char* keyword, int64_t otherwise, const std::string& path);
+std::vector<Expr> shapes_of(const Json& schema, const std::string& path);  // of texts: pattern and format
+Expr of_length(int64_t min, int64_t max);                                  // any characters, so many
+Json excluded_values(const Json& schema);  // of a desugared one: what `not` leaves of enum
+bool contains_value(const Json& list, const Json& value);
 // Keywords that say nothing about which values are valid.
 bool is_annotation(const std::string& keyword);
 
@@ -40,12 +48,16 @@ class SchemaGrammar {
   Node of_type(const std::string& type, const Json& schema, const std::string& path);
   Node object(const Json& schema, const std::string& path);
   Node members(const Json& schema, const std::string& path, Node close);
-  Node more_members(const Json& schema, const std::string& path, const std::vector<std::string>& known, bool first,
-                    Node close);
   Node array(const Json& schema, const std::string& path);
+  Node unique_items(const Json& item, int64_t min, int64_t max, const std::string& path);
+  Node items_that_contain(const Json& schema, const Json& first, const Json& rest, int64_t min, int64_t max,
+                          const std::string& path);
   Node string(const Json& schema, const std::string& path);
   Node integer(const Json& schema, const std::string& path);
   Node number(const Json& schema, const std::string& path);
+  // Conditions, dependencies and negations as anyOf and allOf; what is left of `not` is a list of excluded values.
+  Json desugared(const Json& schema, const std::string& path) const;
+  Json complement(const Json& schema, const std::string& path, int depth = 0) const;  // what holds where it does not
   Node text(Node next, uint32_t min = 0, uint32_t max = kUnlimited);  // characters of a string, without its quotes
   Node other_key(const std::vector<std::string>& known, Node next);   // a key, quoted, that is none of these
   Node space(Node next);                                              // optional, of bounded length

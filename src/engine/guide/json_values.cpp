@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strings, numbers and arrays of JSON schemas.
+// Strings and numbers of JSON schemas.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <nlohmann/json.hpp>
 
 #include "engine/guide/json_schema.h"
+#include "engine/guide/multiples.h"
 #include "engine/guide/number_range.h"
 #include "engine/guide/string_formats.h"
+#include "engine/guide/texts.h"
 
 namespace apus::guide {
 
@@ -19,16 +22,20 @@ constexpr uint32_t kIndent = 40;  // blanks after a line break
 
 std::string below(const std::string& path, const std::string& name) { return path + "/" + name; }
 
-int64_t count(const Json& schema, const char* keyword, int64_t otherwise, const std::string& path) {
-  const auto it = schema.find(keyword);
-  if (it == schema.end()) return otherwise;
-  const bool whole =
-      it->is_number_integer() || (it->is_number_float() && *it == static_cast<double>(it->get<int64_t>()));
-  require(whole && *it >= 0, Fault::Usage, below(path, keyword), ": must be a count, 0 or more");
-  return std::min<int64_t>(it->get<int64_t>(), kUnlimited - 1);
+bool matches_integer(const Json& v) {
+  return v.is_number_integer() || (v.is_number_float() && v.get<double>() == std::floor(v.get<double>()));
 }
 
 }  // namespace
+
+int64_t count_of(const Json& schema, const char* keyword, int64_t otherwise, const std::string& path) {
+  const auto it = schema.find(keyword);
+  if (it == schema.end()) return otherwise;
+  const bool whole = it->is_number_integer() || (it->is_number_float() && *it >= 0 && *it < 1e15 &&
+                                                 *it == static_cast<double>(it->get<int64_t>()));
+  require(whole && *it >= 0, Fault::Usage, below(path, keyword), ": must be a count, 0 or more");
+  return std::min<int64_t>(it->get<int64_t>(), kUnlimited - 1);
+}
 
 Node SchemaGrammar::pattern(const std::string& regex, Node next) {
   return add_expr(g_, parse_regex(regex, "schema"), Spelling::Plain, next);
@@ -57,28 +64,57 @@ Node SchemaGrammar::text(Node next, uint32_t min, uint32_t max) {
   return g_.call(g_.either(g_.chars(bare, end), escape), min, max, next);
 }
 
-Node SchemaGrammar::string(const Json& schema, const std::string& path) {
-  const int64_t min = count(schema, "minLength", 0, path), max = count(schema, "maxLength", kUnlimited, path);
-  const Node close = g_.literal("\"", Grammar::kReturn);
-  std::optional<Expr> shape;
-  require(!schema.contains("pattern") || !schema.contains("format"), Fault::Usage, path,
-          ": pattern and format together are not supported; keep the pattern");
+// What pattern and format say, each as an expression.
+std::vector<Expr> shapes_of(const Json& schema, const std::string& path) {
+  std::vector<Expr> shapes;
   if (const auto it = schema.find("pattern"); it != schema.end()) {
     require(it->is_string(), Fault::Usage, below(path, "pattern"), ": must be a text");
-    shape = parse_search(it->get<std::string>(), below(path, "pattern"));
-  } else if (const auto f = schema.find("format"); f != schema.end()) {
+    shapes.push_back(parse_search(it->get<std::string>(), below(path, "pattern")));
+  }
+  if (const auto f = schema.find("format"); f != schema.end()) {
     require(f->is_string(), Fault::Usage, below(path, "format"), ": must be a text");
     const auto known = format_pattern(f->get<std::string>());
     require(known.has_value(), Fault::Usage, below(path, "format"), ": ", json_text(*f),
             " is not supported; known are ", known_formats());
-    shape = parse_regex(*known, below(path, "format"));
+    shapes.push_back(parse_regex(*known, below(path, "format")));
   }
-  if (!shape) return g_.literal("\"", text(close, static_cast<uint32_t>(min), static_cast<uint32_t>(max)));
-  const Lengths l = lengths(*shape);
-  require(l.min >= static_cast<uint64_t>(min) && l.max <= static_cast<uint64_t>(max), Fault::Usage, path,
-          ": minLength or maxLength beside a pattern or format that allows other lengths is not supported; say the "
-          "length in the pattern");
-  return g_.literal("\"", add_expr(g_, *shape, Spelling::JsonString, close));
+  return shapes;
+}
+
+Expr of_length(int64_t min, int64_t max) {
+  Expr all{.kind = Expr::Repeat, .min = static_cast<uint32_t>(min), .max = static_cast<uint32_t>(max)};
+  all.parts.push_back({.kind = Expr::Chars, .set = all_chars()});
+  return all;
+}
+
+Node SchemaGrammar::string(const Json& schema, const std::string& path) {
+  const int64_t min = count_of(schema, "minLength", 0, path), max = count_of(schema, "maxLength", kUnlimited, path);
+  const Node close = g_.literal("\"", Grammar::kReturn);
+  std::vector<Expr> shapes = shapes_of(schema, path);
+  std::vector<std::string> excluded;
+  for (const Json& v : excluded_values(schema))
+    if (v.is_string()) excluded.push_back(v);
+  if (shapes.empty() && excluded.empty())
+    return g_.literal("\"", text(close, static_cast<uint32_t>(min), static_cast<uint32_t>(max)));
+  bool fits = true;  // the length needs no care of its own
+  for (const Expr& shape : shapes) {
+    const Lengths l = lengths(shape);
+    fits = l.min >= static_cast<uint64_t>(min) && l.max <= static_cast<uint64_t>(max);
+    if (fits) break;
+  }
+  if (shapes.empty()) fits = false;
+  if (shapes.size() == 1 && fits && excluded.empty())
+    return g_.literal("\"", add_expr(g_, shapes[0], Spelling::JsonString, close));
+  if (!fits) shapes.push_back(of_length(min, max));
+  Texts texts(path);
+  for (const Expr& shape : shapes) texts.add(shape);
+  const size_t no = texts.add(excluded);
+  const Node inside = texts.node(g_, Spelling::JsonString, all_chars(), [&](const Texts::Matches& m) {
+    const bool all = std::find(m.begin(), m.begin() + static_cast<std::ptrdiff_t>(no), false) ==
+                     m.begin() + static_cast<std::ptrdiff_t>(no);
+    return all && !m[no] ? std::optional(close) : std::nullopt;
+  });
+  return g_.literal("\"", inside);
 }
 
 namespace {
@@ -100,81 +136,73 @@ std::optional<Bound> bound(const Json& schema, const char* inclusive, const char
   return found;
 }
 
-void check_multiple(const Json& schema, const std::string& path, bool integer) {
+std::optional<Unit> unit(const Json& schema, const std::string& path) {
   const auto it = schema.find("multipleOf");
-  require(it == schema.end() || (integer && *it == 1), Fault::Usage, below(path, "multipleOf"),
-          ": not supported in guided answers");
+  if (it == schema.end()) return std::nullopt;
+  require(it->is_number(), Fault::Usage, below(path, "multipleOf"), ": must be a number");
+  return unit_of(it->get<double>(), below(path, "multipleOf"));
+}
+
+// The bounds in units of the last decimal, both included.
+struct Whole {
+  int64_t min = -kLargestInteger, max = kLargestInteger;
+};
+Whole whole_bounds(const Json& schema, const std::string& path, int decimals) {
+  const double scale = std::pow(10.0, decimals);
+  Whole out;
+  const auto scaled = [&](const Bound& b) {
+    const double x = b.value * scale, near = std::nearbyint(x);
+    require(std::fabs(x) <= 9e15, Fault::Usage, path, ": bounds of integers beyond 9e15 are not supported");
+    return std::fabs(x - near) <= 1e-12 * std::max(1.0, std::fabs(x)) ? near : x;
+  };
+  if (const auto low = bound(schema, "minimum", "exclusiveMinimum", 1, path)) {
+    const double x = scaled(*low);
+    out.min = static_cast<int64_t>(std::ceil(x)) + (!low->included && x == std::ceil(x));
+  }
+  if (const auto high = bound(schema, "maximum", "exclusiveMaximum", -1, path)) {
+    const double x = scaled(*high);
+    out.max = static_cast<int64_t>(std::floor(x)) - (!high->included && x == std::floor(x));
+  }
+  return out;
 }
 }  // namespace
 
 Node SchemaGrammar::integer(const Json& schema, const std::string& path) {
-  check_multiple(schema, path, true);
-  const auto low = bound(schema, "minimum", "exclusiveMinimum", 1, path),
-             high = bound(schema, "maximum", "exclusiveMaximum", -1, path);
-  int64_t min = -kLargestInteger, max = kLargestInteger;
-  for (const auto& b : {low, high})
-    require(!b || std::fabs(b->value) <= 9e15, Fault::Usage, path,
-            ": bounds of integers beyond 9e15 are not supported");
-  if (low) min = static_cast<int64_t>(std::ceil(low->value)) + (!low->included && low->value == std::ceil(low->value));
-  if (high)
-    max = static_cast<int64_t>(std::floor(high->value)) - (!high->included && high->value == std::floor(high->value));
-  return pattern(integer_pattern(min, max), Grammar::kReturn);
+  std::optional<Unit> of = unit(schema, path);
+  if (of) {  // an integer is a multiple of 0.25 when it is one of 1, of 0.6 when it is one of 3
+    uint64_t scale = 1;
+    for (int i = 0; i < of->decimals; ++i) scale *= 10;
+    of = Unit{of->digits / std::gcd(of->digits, scale), 0};
+  }
+  const Whole whole = whole_bounds(schema, path, 0);
+  std::set<int64_t> holes;
+  for (const Json& v : excluded_values(schema))
+    if (matches_integer(v) && std::fabs(v.get<double>()) < 9e15) holes.insert(static_cast<int64_t>(v.get<double>()));
+  holes.insert(whole.max + 1);  // the last stretch ends there
+  std::vector<Node> ways;
+  int64_t from = whole.min;
+  for (const int64_t hole : holes) {
+    const int64_t to = std::min(hole - 1, whole.max);
+    if (from <= to)
+      ways.push_back(of && of->digits > 1 ? multiples(g_, from, to, *of, below(path, "multipleOf"))
+                                          : pattern(integer_pattern(from, to), Grammar::kReturn));
+    from = std::max(from, hole + 1);
+  }
+  return g_.either(ways);
 }
 
 Node SchemaGrammar::number(const Json& schema, const std::string& path) {
-  check_multiple(schema, path, false);
+  for (const Json& v : excluded_values(schema))
+    require(!v.is_number(), Fault::Usage, below(path, "not"),
+            ": numbers can be excluded where the type is integer; others are too many to tell apart");
+  if (const auto of = unit(schema, path)) {
+    const Whole whole = whole_bounds(schema, path, of->decimals);
+    return multiples(g_, whole.min, whole.max, *of, below(path, "multipleOf"));
+  }
   const auto low = bound(schema, "minimum", "exclusiveMinimum", 1, path),
              high = bound(schema, "maximum", "exclusiveMaximum", -1, path);
   if (!low && !high) return pattern(kNumber, Grammar::kReturn);
   return pattern(number_pattern(low ? &*low : nullptr, high ? &*high : nullptr, path), Grammar::kReturn);
-}
-
-Node SchemaGrammar::array(const Json& schema, const std::string& path) {
-  const auto unique = schema.find("uniqueItems");
-  require(unique == schema.end() || *unique == false, Fault::Usage, below(path, "uniqueItems"),
-          ": not supported in guided answers; leave it out");
-  const int64_t min = count(schema, "minItems", 0, path), max = count(schema, "maxItems", kUnlimited, path);
-  Json first = Json::array(), rest = true;
-  bool closed = false;  // nothing after the first ones unless it is asked for
-  const auto list = [&](const char* word) {
-    first = schema[word];
-    closed = true;
-  };
-  if (schema.contains("prefixItems")) list("prefixItems");
-  if (schema.contains("items")) {
-    if (schema["items"].is_array())
-      list("items");
-    else
-      rest = schema["items"], closed = false;
-  }
-  if (schema.contains("additionalItems") && schema.contains("items") && schema["items"].is_array())
-    rest = schema["additionalItems"], closed = false;
-  require(first.is_array(), Fault::Usage, below(path, "prefixItems"), ": must be a list of schemas");
-  const auto fixed = std::min<int64_t>(static_cast<int64_t>(first.size()), max);
-  int64_t least = std::max<int64_t>(min - fixed, 0), most = max == kUnlimited ? kUnlimited : max - fixed;
-  if (closed) most = std::min(most, least);
-  if (rest == false) most = 0;
-  const Node end = Grammar::kReturn, close = space(g_.literal("]", end));
-  const std::string at = below(path, "items");
-  const auto limit = [](int64_t n) { return static_cast<uint32_t>(n); };
-  if (least > most) return g_.never();
-  if (fixed == 0) {
-    if (most == 0) return g_.literal("[", close);
-    const Node item = rule(rest, at);
-    const Node more = g_.call(g_.literal(",", space(g_.call(item, 1, 1, end))), limit(std::max<int64_t>(least - 1, 0)),
-                              most == kUnlimited ? kUnlimited : limit(most - 1), close);
-    const Node some = space(g_.call(item, 1, 1, more));
-    return g_.literal("[", least == 0 ? g_.either(g_.literal("]", end), some) : some);
-  }
-  Node tail = close;
-  if (most > 0)
-    tail = g_.call(g_.literal(",", space(g_.call(rule(rest, at), 1, 1, end))), limit(least),
-                   most == kUnlimited ? kUnlimited : limit(most), close);
-  for (auto i = static_cast<size_t>(fixed); i-- > 0;) {
-    tail = space(value(first[i], below(below(path, "prefixItems"), std::to_string(i)), tail));
-    if (i > 0) tail = g_.literal(",", tail);
-  }
-  return g_.literal("[", tail);
 }
 
 }  // namespace apus::guide

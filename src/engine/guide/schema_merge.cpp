@@ -20,39 +20,63 @@ Json both(const Json& a, const Json& b) {
 }
 
 Json as_list(const Json& x) { return x.is_array() ? x : Json::array({x}); }
-bool holds_value(const Json& list, const Json& x) { return std::find(list.begin(), list.end(), x) != list.end(); }
+
+Json united(Json a, const Json& b) {
+  for (const Json& x : b)
+    if (!contains_value(a, x)) a.push_back(x);
+  return a;
+}
 
 Json common_types(const Json& a, const Json& b) {
   Json out = Json::array();
   const Json x = as_list(a), y = as_list(b);
   for (const Json& t : x) {
-    if (holds_value(y, t))
+    if (contains_value(y, t))
       out.push_back(t);
-    else if (t == "integer" && holds_value(y, "number"))
+    else if (t == "integer" && contains_value(y, "number"))
       out.push_back(t);
-    else if (t == "number" && holds_value(y, "integer"))
+    else if (t == "number" && contains_value(y, "integer"))
       out.push_back("integer");
   }
   return out;
 }
 
-void merge_objects(Json& out, const Json& a, const Json& b) {
+Json others(const Json& s) { return s.value("additionalProperties", Json(true)); }
+
+// What a schema without this key among its properties says of its value, but for the patterns, which are merged anyway.
+Json others_for(const Json& s, const std::string& name, const std::string& path) {
+  if (s.contains("patternProperties") && s["patternProperties"].is_object())
+    for (const auto& [pattern, value] : s["patternProperties"].items())
+      if (key_matches(pattern, name, path)) return true;
+  return others(s);
+}
+
+void merge_patterns(Json& out, const Json& a, const Json& b, const std::string& path) {
   const Json none = Json::object();
-  const auto others = [](const Json& s) { return s.value("additionalProperties", Json(true)); };
+  const Json p = a.value("patternProperties", none), q = b.value("patternProperties", none);
+  if (p.empty() && q.empty()) return;
+  require(p.empty() || q.empty() || (others(a) == true && others(b) == true), Fault::Usage, path,
+          "/patternProperties: two of them beside additionalProperties are not supported");
+  Json all = Json::object();
+  for (const auto& [pattern, value] : p.items()) all[pattern] = q.contains(pattern) ? both(value, q[pattern]) : both(value, others(b));
+  for (const auto& [pattern, value] : q.items())
+    if (!p.contains(pattern)) all[pattern] = both(others(a), value);
+  out["patternProperties"] = all;
+}
+
+void merge_objects(Json& out, const Json& a, const Json& b, const std::string& path) {
+  const Json none = Json::object();
+  merge_patterns(out, a, b, path);
   const Json p = a.value("properties", none), q = b.value("properties", none);
   Json all = Json::object();
   const bool listed = a.contains("properties") || b.contains("properties");
-  for (const auto& [name, schema] : p.items()) all[name] = both(schema, q.contains(name) ? q[name] : others(b));
+  for (const auto& [name, schema] : p.items()) all[name] = both(schema, q.contains(name) ? q[name] : others_for(b, name, path));
   for (const auto& [name, schema] : q.items())
-    if (!p.contains(name)) all[name] = both(others(a), schema);
+    if (!p.contains(name)) all[name] = both(others_for(a, name, path), schema);
   if (listed) out["properties"] = all;
   if (a.contains("additionalProperties") || b.contains("additionalProperties"))
     out["additionalProperties"] = both(others(a), others(b));
-  if (!a.contains("required") || !b.contains("required")) return;
-  Json needed = a["required"];
-  for (const Json& r : b["required"])
-    if (!holds_value(needed, r)) needed.push_back(r);
-  out["required"] = needed;
+  if (a.contains("required") && b.contains("required")) out["required"] = united(a["required"], b["required"]);
 }
 
 Json product(const Json& x, const Json& y, const std::string& path) {
@@ -71,11 +95,13 @@ Json merged_keyword(const std::string& word, const Json& x, const Json& y, const
   if (word.starts_with("max") || (word == "exclusiveMaximum" && x.is_number() && y.is_number())) return std::min(x, y);
   if (word == "uniqueItems") return true;
   if (word == "items" && !x.is_array() && !y.is_array()) return both(x, y);
+  if (word == "propertyNames") return both(x, y);
+  if (word == "not") return {{"enum", united(x["enum"], y["enum"])}};
   if (word == "anyOf") return product(x, y, path);
   if (word == "enum") {
     Json values = Json::array();
     for (const Json& v : x)
-      if (holds_value(y, v)) values.push_back(v);
+      if (contains_value(y, v)) values.push_back(v);
     return values;
   }
   if (is_annotation(word)) return x;
@@ -88,7 +114,7 @@ Json plain(const Json& schema) {  // const as an enum of one; references into al
   for (const char* word : {"$defs", "definitions"}) out.erase(word);
   if (out.contains("const")) {
     const Json value = out["const"];
-    if (!out.contains("enum") || holds_value(out["enum"], value))
+    if (!out.contains("enum") || contains_value(out["enum"], value))
       out["enum"] = Json::array({value});
     else
       out["enum"] = Json::array();
@@ -123,12 +149,12 @@ Json merged_schemas(const Json& first, const Json& second, const std::string& pa
       for (const Json& part : value) out[word].push_back(part);
     } else if (!out.contains(word)) {
       out[word] = value;
-    } else if (word != "properties" && word != "additionalProperties" && word != "required" && out[word] != value) {
+    } else if (word != "properties" && word != "additionalProperties" && word != "patternProperties" && word != "required" && out[word] != value) {
       out[word] = merged_keyword(word, out[word], value, path);
       if (word == "type" && out[word].empty()) return false;
     }
   }
-  merge_objects(out, a, b);
+  merge_objects(out, a, b, path);
   if (!(a.value("nullable", Json(false)) == true && b.value("nullable", Json(false)) == true)) out.erase("nullable");
   return out;
 }
