@@ -39,14 +39,7 @@ class Freezing {
 LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   LoraConfig c;
   c.r = s.rank, c.target_regex = s.target_regex;
-  for (const std::string& word : s.target_modules) {
-    if (word != "all-linear") {
-      c.target_modules.push_back(word);
-      continue;
-    }
-    const auto all = all_linear_suffixes(model.linear_modules());
-    c.target_modules.insert(c.target_modules.end(), all.begin(), all.end());
-  }
+  c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
   for (const std::string& word : s.modules_to_save) {
     if (word == "all-norm")
       c.modules_to_save.insert(c.modules_to_save.end(),
@@ -64,6 +57,18 @@ LinearUse* place(LayerUse& layer, const std::string& last) {
       {"gate_proj", &layer.gate}, {"up_proj", &layer.up}, {"down_proj", &layer.down}};
   const auto found = places.find(last);
   return found == places.end() ? nullptr : found->second;
+}
+
+// Factors on the embedding, and on each expert's matrices, which are stacked in one parameter.
+double other_factors(const ParamFacts& p, const LoraConfig& lora) {
+  const std::string module = p.module();
+  const auto rank = [&](const std::string& name) { return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0); };
+  if (module == "model.embed_tokens") return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
+  if (p.shape.size() != 3) return 0;
+  const bool pair = p.name.ends_with(".gate_up_proj");
+  const std::string expert = p.name.substr(0, p.name.rfind('.')) + ".0.";
+  const double ranks = pair ? rank(expert + "gate_proj") + rank(expert + "up_proj") : rank(expert + "down_proj");
+  return static_cast<double>(p.shape[0]) * ranks * static_cast<double>(p.shape[1] / (pair ? 2 : 1) + p.shape[2]);
 }
 
 int64_t layer_index(const std::string& name) {
@@ -87,7 +92,8 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
     const int64_t rank = spec.lora && p.linear && !trained && lora.targets(module) ? lora.rank_of(module) : 0;
     const double factors = p.linear ? static_cast<double>(rank * (p.shape[0] + p.shape[1])) +
                                           (spec.dora && rank > 0 ? static_cast<double>(p.shape[0]) : 0)
-                                    : 0;
+                           : spec.lora && !trained ? other_factors(p, lora)
+                                                   : 0;
     t.elements += n, t.adapter += factors;
     if (trained) {
       t.trained += n, t.largest_trained = std::max(t.largest_trained, n);

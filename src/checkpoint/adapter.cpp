@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/nearest.h"
 #include "tensor/safetensors.h"
 
@@ -21,20 +23,20 @@ namespace {
 constexpr const char* kPrefix = "base_model.model.";
 constexpr const char* kWeights = "adapter_model.safetensors";
 
-void each_linear(Module& model, const std::function<void(const std::string&, Linear&)>& f) {
+void each_adaptable(Module& model, const std::function<void(const std::string&, Adaptable&)>& f) {
   model.visit_modules([&](const std::string& name, Module& module) {
-    if (auto* linear = dynamic_cast<Linear*>(&module)) f(name, *linear);
+    if (auto* layer = dynamic_cast<Adaptable*>(&module)) f(name, *layer);
   });
 }
 
-Lora* lora_of(Linear& layer, const std::string& adapter) {
+Lora* lora_of(Adaptable& layer, const std::string& adapter) {
   const auto found = layer.adapters().find(adapter);
   return found == layer.adapters().end() ? nullptr : dynamic_cast<Lora*>(found->second);
 }
 
 void each_lora(Module& model, const std::string& adapter,
-               const std::function<void(const std::string&, Linear&, Lora&)>& f) {
-  each_linear(model, [&](const std::string& name, Linear& layer) {
+               const std::function<void(const std::string&, Adaptable&, Lora&)>& f) {
+  each_adaptable(model, [&](const std::string& name, Adaptable& layer) {
     if (Lora* lora = lora_of(layer, adapter)) f(name, layer, *lora);
   });
 }
@@ -45,25 +47,39 @@ std::string module_of(const std::string& parameter) { return parameter.substr(0,
 std::vector<std::string> attach(Model& model, const LoraConfig& config, const std::string& name) {
   std::vector<std::string> attached;
   uint64_t id = 0;
-  each_linear(model, [&](const std::string& module, Linear& layer) {
-    ++id;
+  each_adaptable(model, [&](const std::string& module, Adaptable& layer) {
+    const auto sides = layer.sides();
+    if (!sides.looks_up) ++id;
     if (!config.targets(module) || config.saves(module)) return;
-    require(module != "lm_head", Fault::Usage,
-            "the head cannot carry LoRA factors (its logits are never made whole); train it with --modules_to_save "
-            "lm_head");
-    const auto& spec = layer.spec();
-    layer.attach(name, std::make_unique<Lora>(Lora::Spec{.in = spec.in,
-                                                         .out = spec.out,
+    require(!config.dora || (!sides.looks_up && module != "lm_head"), Fault::Usage, "DoRA on ", module,
+            " is not available: it needs products that are never made whole. Leave it out of --target_modules, or train it "
+            "whole with --modules_to_save");
+    layer.attach(name, std::make_unique<Lora>(Lora::Spec{.in = sides.in,
+                                                         .out = sides.out,
                                                          .rank = config.rank_of(module),
                                                          .alpha = config.alpha_of(module),
                                                          .dropout = config.dropout,
                                                          .rank_stabilised = config.rslora,
                                                          .dora = config.dora,
-                                                         .id = id},
+                                                         .id = sides.looks_up ? 0 : id,
+                                                         .looks_up = sides.looks_up},
                                               layer.bias()));
     attached.push_back(module);
   });
   return attached;
+}
+
+// Factors change one of two tied tensors only, as in PEFT.
+void note_tied(Model& model, const std::vector<std::string>& attached) {
+  model.visit([&](const std::string& name, Param& p) {
+    if (p.tied.empty()) return;
+    std::vector<std::string> changed;
+    for (const std::string& module : {module_of(name), module_of(p.tied)})
+      if (std::find(attached.begin(), attached.end(), module) != attached.end()) changed.push_back(module);
+    if (!changed.empty())
+      log_warning(module_of(name), " and ", module_of(p.tied), " are one tensor in this model; the factors change ",
+                  changed.size() == 1 ? changed[0] + " alone" : "each for itself", ", and merging makes two tensors of them");
+  });
 }
 
 // Base parameters that the adapter trains whole get their own memory; tied ones are untied by it.
@@ -93,7 +109,7 @@ void freeze(Model& model) {
   model.visit([](const std::string&, Param& p) { p.trainable = false; });
 }
 
-at::TensorOptions options_like(Linear& layer, at::ScalarType type) {
+at::TensorOptions options_like(Adaptable& layer, at::ScalarType type) {
   return layer.weight().data.options().dtype(type).requires_grad(false);
 }
 
@@ -110,7 +126,9 @@ at::Device device_of(Model& model) {
 
 std::vector<std::string> linear_modules(Module& model) {
   std::vector<std::string> names;
-  each_linear(model, [&](const std::string& name, Linear&) { names.push_back(name); });
+  each_adaptable(model, [&](const std::string& name, Adaptable& layer) {
+    if (!layer.sides().looks_up) names.push_back(name);
+  });
   return names;
 }
 
@@ -128,10 +146,12 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
   require(!attached.empty(), Fault::Usage, "no linear layer of this model is meant by target_modules ",
           adapter.config.target_regex.empty() ? join(adapter.config.target_modules) : adapter.config.target_regex,
           "; the model has ", join(all_linear_suffixes(linear_modules(model))));
-  each_lora(model, name, [&](const std::string& module, Linear& layer, Lora& lora) {
-    if (changes) layer.weight().data = layer.weight().data.clone(), layer.weight().mapped = false;
+  note_tied(model, attached);
+  each_lora(model, name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
+    const bool taken = changes && !lora.spec().looks_up;
+    if (taken) layer.put_weight(layer.weight().data.clone());
     init_lora(lora, layer, adapter.config.init, seed, options_like(layer, wide));
-    if (changes) adapter.taken_out[module] = {lora.a().data.clone(), lora.b().data.clone()};
+    if (taken) adapter.taken_out[module] = {lora.a().data.clone(), lora.b().data.clone()};
   });
   adapter.saved_params = own_saved_params(model, adapter.config);
   return adapter;
@@ -151,7 +171,7 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   // What the model expects, by the file's names.
   std::map<std::string, std::pair<Param*, at::TensorOptions>> expected;
   const at::Device one = device_of(model);
-  each_lora(model, name, [&](const std::string& module, Linear&, Lora& lora) {
+  each_lora(model, name, [&](const std::string& module, Adaptable&, Lora& lora) {
     const auto wide = at::TensorOptions().dtype(at::kFloat).device(model.places() ? model.place_of(module) : one);
     lora.visit(
         [&](const std::string& n, Param& p) {
@@ -200,14 +220,14 @@ void load_adapter_beside(Model& model, const fs::path& dir, const std::string& n
 
 void settle_adapter(Model& model, const std::string& name, at::ScalarType type, const ReadWeight& read) {
   at::NoGradGuard no_grad;
-  each_lora(model, name, [&](const std::string& module, Linear& layer, Lora& lora) {
+  each_lora(model, name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
     const at::Tensor& here = layer.weight().data;
     lora.settle(!lora.magnitude() || here.defined() ? here : read(module + ".weight").to(lora.a().data.device()).to(type), type);
   });
 }
 
 void detach_adapter(Model& model, const std::string& name) {
-  each_linear(model, [&](const std::string&, Linear& layer) { layer.detach(name); });
+  each_adaptable(model, [&](const std::string&, Adaptable& layer) { layer.detach(name); });
 }
 
 void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
@@ -223,7 +243,7 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
     p.data = saved.to(p.data.options()).clone();
   };
   each_lora(model, adapter.name,
-            [&](const std::string& module, Linear&, Lora& lora) { lora.visit(put, kPrefix + module); });
+            [&](const std::string& module, Adaptable&, Lora& lora) { lora.visit(put, kPrefix + module); });
   model.visit([&](const std::string& n, Param& p) {
     if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
       put(kPrefix + n, p);
@@ -234,7 +254,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
   at::NoGradGuard no_grad;
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   LoraConfig config = adapter.config;
-  each_lora(model, adapter.name, [&](const std::string& module, Linear&, Lora& lora) {
+  each_lora(model, adapter.name, [&](const std::string& module, Adaptable&, Lora& lora) {
     const auto taken = adapter.taken_out.find(module);
     lora.visit(
         [&](const std::string& n, Param& p) {
@@ -266,11 +286,16 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
 
 void merge_attached(Model& model, const Adapter& adapter) {
   at::NoGradGuard no_grad;
-  each_lora(model, adapter.name, [&](const std::string&, Linear& layer, Lora& lora) {
-    Param& weight = layer.weight();
-    weight.data = lora.merged(weight.data).to(weight.data.scalar_type());
-    weight.mapped = false;
+  std::set<std::string> merged;
+  each_lora(model, adapter.name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
+    const at::Tensor weight = layer.weight().data;
+    layer.put_weight(lora.merged(weight).to(weight.scalar_type()));
+    layer.weight().tied.clear();
     layer.detach(adapter.name);
+    merged.insert(module + ".weight");
+  });
+  model.visit([&](const std::string&, Param& p) {
+    if (merged.count(p.tied)) p.tied.clear();  // it keeps the tensor as it was
   });
 }
 

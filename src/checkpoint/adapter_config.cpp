@@ -198,4 +198,16 @@ std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& lin
   return {suffixes.begin(), suffixes.end()};
 }
 
+std::vector<std::string> target_suffixes(const std::vector<std::string>& words, const std::vector<std::string>& linear_modules) {
+  std::vector<std::string> suffixes;
+  for (const std::string& word : words) {
+    const std::vector<std::string> meant = word == "all-linear"      ? all_linear_suffixes(linear_modules)
+                                           : word == "all-embedding" ? std::vector<std::string>{"embed_tokens"}
+                                           : word == "all-router"    ? std::vector<std::string>{"gate"}
+                                                                     : std::vector<std::string>{word};
+    suffixes.insert(suffixes.end(), meant.begin(), meant.end());
+  }
+  return suffixes;
+}
+
 }  // namespace apus

@@ -44,4 +44,7 @@ Json adapter_config_json(const LoraConfig& config);
 // "all-linear" of these linear layers: their last name parts, without the head and the routers, sorted.
 std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& linear_modules);
 
+// The words of --target_modules as parts of names: all-linear as above, all-embedding, all-router.
+std::vector<std::string> target_suffixes(const std::vector<std::string>& words, const std::vector<std::string>& linear_modules);
+
 }  // namespace apus

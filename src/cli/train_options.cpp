@@ -92,7 +92,7 @@ void TunerOptions::fields(OptionTable& v) {
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name");
   v("adapters", adapters, "an adapter to train on from").alias("lora");
-  v("target_modules", target_modules, "layers with factors: last parts of their names, or all-linear");
+  v("target_modules", target_modules, "layers with factors: last parts of their names, or all-linear (experts included), all-embedding, all-router");
   v("target_regex", target_regex, "instead: an expression that whole names must match");
   v("modules_to_save", modules_to_save, "modules trained whole beside the factors: embed_tokens, lm_head, norm, ...");
   v("lora_rank", lora_rank, "rank of the factors").at_least(1);
@@ -165,9 +165,8 @@ void TunerOptions::check() const {
   require(lora() || (!use_dora && !use_rslora && !lorap_lr_ratio), Fault::Usage,
           "--use_dora, --use_rslora and --lorap_lr_ratio belong to --tuner_type lora");
   for (const std::string& word : target_modules)
-    require(word != "all-embedding" && word != "all-router", Fault::Usage, "--target_modules ", word,
-            " is not available: factors go on linear layers; ",
-            "embeddings can be trained whole with --modules_to_save embed_tokens");
+    require(!use_dora || (word != "all-embedding" && word != "embed_tokens" && word != "lm_head"), Fault::Usage, "--target_modules ", word,
+            " with --use_dora true is not available; use plain LoRA there, or train it whole with --modules_to_save");
 }
 
 void TrainOptions::fields(OptionTable& v) {

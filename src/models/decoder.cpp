@@ -81,18 +81,23 @@ Decoder::Decoder(DecoderSpec spec)
 
 void Decoder::begin(Step& s) const {
   fill_rope(spec_.rope, s);
-  const bool shared = spec_.tied && at::GradMode::is_enabled() && lm_head_.weight().data.requires_grad();
+  Param& head = lm_head_.weight();  // untied where one of the two is trained or merged for itself
+  const bool shared = !head.tied.empty() && at::GradMode::is_enabled() && head.data.requires_grad();
   s.table = shared ? std::make_shared<at::Tensor>() : nullptr;
 }
 
 at::Tensor Decoder::embed(const at::Tensor& id_T, const Step& s) const {
-  if (!s.table) return backbone_.embed(id_T);
+  if (!s.table) return backbone_.embed(id_T, s);
   const auto [x_TD, table_VD] = ops::embedding_and_table(id_T, backbone_.embed.weight().data);
   *s.table = table_VD;
   return x_TD;
 }
 at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const { return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s); }
 at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm(x_TD); }
+std::pair<at::Tensor, at::Tensor> Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
+  if (s.table && s.table->defined()) return {normed_TD, *s.table};
+  return lm_head_.factors(normed_TD, s);
+}
 at::Tensor Decoder::head_weight() const { return lm_head_.weight().data; }
 at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const { return lm_head_(normed_TD, s); }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/linear.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_select.h>
 
@@ -19,39 +20,73 @@ std::vector<Cut> weight_cuts(Split split) {
 }
 }  // namespace
 
-Linear::Linear(Spec spec) : spec_(spec), weight_(param("weight", {spec.out, spec.in}, weight_cuts(spec.split))) {
-  if (spec.bias) bias_ = &param("bias", {spec.out}, spec.split == Split::Out ? std::vector<Cut>{{Axis::Tp, 0}} : std::vector<Cut>{});
+void Adaptable::attach(const std::string& adapter, std::unique_ptr<Delta> delta) {
+  require(!adapters_.count(adapter), Fault::Usage, "an adapter named '", adapter, "' is already attached");
+  adapters_[adapter] = &adopt(adapter, std::move(delta));
 }
 
-at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
-  const at::Tensor bias = bias_ ? bias_->data : at::Tensor();
-  const at::Tensor y_TO = packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, spec_.out) : ops::linear(x_TI, weight_.data, bias);
-  return with_adapters(x_TI, y_TO, s);
+void Adaptable::detach(const std::string& adapter) {
+  if (adapters_.erase(adapter)) drop_child(adapter);
 }
 
-at::Tensor Linear::with_adapters(const at::Tensor& x_TI, at::Tensor y_TO, const Step& s) const {
+void Adaptable::put_weight(const at::Tensor& value) { weight().data = value, weight().mapped = false; }
+
+at::Tensor Adaptable::with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight, const Step& s) const {
   if (adapters_.empty() || !adapters_on_) return y_TO;
   if (!s.routed) {
-    for (const auto& [name, delta] : adapters_) y_TO = delta->apply(x_TI, y_TO, weight_.data, s);
+    for (const auto& [name, delta] : adapters_) y_TO = delta->apply(x, y_TO, weight, s);
     return y_TO;
   }
   for (const auto& group : s.adapters) {
     const auto it = adapters_.find(group.name);
     if (it == adapters_.end()) continue;
-    if (group.rows.size(0) == x_TI.size(0)) return it->second->apply(x_TI, y_TO, weight_.data, s);  // all of them
-    const at::Tensor y = it->second->apply(at::index_select(x_TI, 0, group.rows), at::index_select(y_TO, 0, group.rows), weight_.data, s);
+    if (group.rows.size(0) == x.size(0)) return it->second->apply(x, y_TO, weight, s);  // all of them
+    const at::Tensor y = it->second->apply(at::index_select(x, 0, group.rows), at::index_select(y_TO, 0, group.rows), weight, s);
     y_TO = at::index_copy(y_TO, 0, group.rows, y);
   }
   return y_TO;
 }
 
-void Linear::attach(const std::string& adapter, std::unique_ptr<Delta> delta) {
-  require(!adapters_.count(adapter), Fault::Usage, "an adapter named '", adapter, "' is already attached");
-  adapters_[adapter] = &adopt(adapter, std::move(delta));
+Linear::Linear(Spec spec) : spec_(spec), weight_(param("weight", {spec.out, spec.in}, weight_cuts(spec.split))) {
+  if (spec.bias) bias_ = &param("bias", {spec.out}, spec.split == Split::Out ? std::vector<Cut>{{Axis::Tp, 0}} : std::vector<Cut>{});
 }
 
-void Linear::detach(const std::string& adapter) {
-  if (adapters_.erase(adapter)) drop_child(adapter);
+Linear::Linear(Spec spec, Param& stacked, int64_t piece)
+    : spec_(spec), stacked_(&stacked), piece_(piece), view_(std::make_unique<Param>()), weight_(*view_) {
+  view_->full = {spec.out, spec.in};
+}
+
+const at::Tensor& Linear::matrix() const {
+  if (stacked_) weight_.data = stacked_->data.detach().view({-1, spec_.out, spec_.in}).select(0, piece_);
+  return weight_.data;
+}
+
+Param& Linear::weight() {
+  if (!stacked_ || stacked_->data.defined()) matrix();
+  return weight_;
+}
+
+void Linear::put_weight(const at::Tensor& value) {
+  if (!stacked_) return Adaptable::put_weight(value);
+  if (stacked_->mapped) stacked_->data = stacked_->data.clone(), stacked_->mapped = false;
+  matrix().copy_(value);
+}
+
+at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
+  const at::Tensor bias = bias_ ? bias_->data : at::Tensor();
+  const at::Tensor y_TO = packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, spec_.out) : ops::linear(x_TI, matrix(), bias);
+  return with_adapters(x_TI, y_TO, weight_.data, s);
+}
+
+std::pair<at::Tensor, at::Tensor> Linear::factors(const at::Tensor& x_TI, const Step& s) const {
+  std::vector<at::Tensor> x = {x_TI}, w = {matrix()};
+  if (adapters_on_)
+    for (const auto& [name, delta] : adapters_) {
+      auto [x_more, w_more] = delta->columns(x_TI, s);
+      x.push_back(std::move(x_more)), w.push_back(std::move(w_more));
+    }
+  if (x.size() == 1) return {x[0], w[0]};
+  return {at::cat(x, 1), at::cat(w, 1)};
 }
 
 void Linear::release_plain() {
@@ -62,7 +97,7 @@ void Linear::release_plain() {
 }
 
 void Linear::prepare_inference() {
-  if (packed_.defined() || grouped_) return;
+  if (packed_.defined() || grouped_ || stacked_) return;
   packed_ = ops::pack_linear(weight_.data, weight_.mapped);
   if (packed_.defined() && !packed_.is_alias_of(weight_.data)) release_plain();
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one linear layer. Adapters attach to it; one class serves every split over devices.
+// Linear layers, and what adapters change.
 #pragma once
 
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "nn/module.h"
 #include "nn/step.h"
@@ -13,15 +14,41 @@ namespace apus {
 
 enum class Split { None, Out, In };  // the side tensor parallelism cuts
 
-// A change of a linear layer: LoRA, DoRA, ... Its parameters carry PEFT's names (lora_A.weight, ...).
+// A change of a weight matrix: LoRA, DoRA, ... Its parameters carry PEFT's names (lora_A.weight, ...).
 class Delta : public Module {
  public:
   virtual at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const = 0;  // -> new y
   virtual bool looks_at_weight() const { return true; }  // in apply(), when nothing is dropped
   virtual at::Tensor merged(const at::Tensor& weight) const = 0;  // the weight with the change, f32
+  // The change as further columns of input and weight: y + x_more w_more'. For products that are never made whole.
+  virtual std::pair<at::Tensor, at::Tensor> columns(const at::Tensor& x_TI, const Step& s) const = 0;
 };
 
-class Linear : public Module {
+// A layer with one weight matrix that adapters may change: a linear layer, a matrix of an expert, an embedding.
+class Adaptable : public Module {
+ public:
+  struct Sides {
+    int64_t in, out;
+    bool looks_up = false;  // an embedding: its weight is [in, out], x are row numbers
+  };
+  virtual Sides sides() const = 0;
+  virtual Param& weight() = 0;
+  virtual Param* bias() { return nullptr; }
+  virtual void put_weight(const at::Tensor& value);  // of its own: writable, no longer a mapped file's
+
+  void attach(const std::string& adapter, std::unique_ptr<Delta> delta);  // appended; "default" is the usual name
+  void detach(const std::string& adapter);
+  void enable_adapters(bool on) { adapters_on_ = on; }
+  const std::map<std::string, Delta*>& adapters() const { return adapters_; }
+
+ protected:
+  at::Tensor with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight, const Step& s) const;
+  std::map<std::string, Delta*> adapters_;
+  bool adapters_on_ = true;
+};
+
+// The one linear layer. Adapters attach to it; one class serves every split over devices.
+class Linear : public Adaptable {
  public:
   struct Spec {
     int64_t in, out;
@@ -29,33 +56,33 @@ class Linear : public Module {
     Split split = Split::None;
   };
   explicit Linear(Spec spec);
+  Linear(Spec spec, Param& stacked, int64_t piece);  // its weight is the piece-th [out, in] of a stacked parameter
 
   at::Tensor operator()(const at::Tensor& x_TI, const Step& s) const;
+  // Input and weight whose product is y, adapters included, for losses that make it in parts.
+  std::pair<at::Tensor, at::Tensor> factors(const at::Tensor& x_TI, const Step& s) const;
   const Spec& spec() const { return spec_; }
-  Param& weight() { return weight_; }
-  const Param& weight() const { return weight_; }
-  Param* bias() { return bias_; }
-
-  void attach(const std::string& adapter, std::unique_ptr<Delta> delta);  // appended; "default" is the usual name
-  void detach(const std::string& adapter);
-  void enable_adapters(bool on) { adapters_on_ = on; }
-  const std::map<std::string, Delta*>& adapters() const { return adapters_; }
+  Sides sides() const override { return {spec_.in, spec_.out}; }
+  Param& weight() override;
+  Param* bias() override { return bias_; }
+  void put_weight(const at::Tensor& value) override;
 
   // Packs the weight for the device (undefined when that gains nothing), and lets go of the plain one.
   void prepare_inference() override;
 
  private:
   friend class LinearGroup;
+  const at::Tensor& matrix() const;
   void release_plain();
-  at::Tensor with_adapters(const at::Tensor& x_TI, at::Tensor y_TO, const Step& s) const;
 
   Spec spec_;
+  Param* stacked_ = nullptr;     // of which piece_ is the weight
+  int64_t piece_ = 0;
+  std::unique_ptr<Param> view_;  // then the weight as a view
   Param& weight_;
   Param* bias_ = nullptr;
   at::Tensor packed_;
   bool grouped_ = false;  // a LinearGroup multiplies for it
-  std::map<std::string, Delta*> adapters_;
-  bool adapters_on_ = true;
 };
 
 // Several linear layers of one input (q, k, v; gate, up): one multiplication in inference, several in training, so that each

@@ -16,7 +16,7 @@ std::vector<at::Tensor> LinearGroup::operator()(const at::Tensor& x_TI, const St
   const at::Tensor all = ops::packed_linear(x_TI, packed_, bias_, out_);
   int64_t begin = 0;
   for (size_t i = 0; i < members_.size(); begin += outs_[i++])
-    out.push_back(members_[i]->with_adapters(x_TI, all.narrow(-1, begin, outs_[i]), s));
+    out.push_back(members_[i]->with_adapters(x_TI, all.narrow(-1, begin, outs_[i]), members_[i]->weight_.data, s));
   return out;
 }
 

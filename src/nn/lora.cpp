@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -67,14 +69,19 @@ Dropout dropout_of(const Lora::Spec& spec, const Step& s) {
 Lora::Lora(Spec spec, const Param* bias)
     : spec_(spec),
       bias_(bias),
-      a_(param("lora_A.weight", {spec.rank, spec.in})),
-      b_(param("lora_B.weight", {spec.out, spec.rank})) {
+      a_(param(spec.looks_up ? "lora_embedding_A" : "lora_A.weight", {spec.rank, spec.in})),
+      b_(param(spec.looks_up ? "lora_embedding_B" : "lora_B.weight", {spec.out, spec.rank})) {
+  require(!spec.looks_up || !spec.dora, Fault::Bug, "DoRA on an embedding");
   require(spec.rank > 0, Fault::Usage, "the LoRA rank must be above 0, it is ", spec.rank);
   if (spec.dora) magnitude_ = &param("lora_magnitude_vector", {spec.out});
 }
 
 at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const {
   if (spec_.dora) return apply_dora(x_TI, y_TO, weight, s);
+  if (spec_.looks_up) {
+    const at::Tensor a_TR = at::index_select(a_.data, 1, x_TI).t().to(y_TO.scalar_type());
+    return at::addmm(y_TO, a_TR, b_.data.to(y_TO.scalar_type()).t(), 1, spec_.scale());
+  }
   const Dropout drop = dropout_of(spec_, s);
   if (at::GradMode::is_enabled())
     return LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed));
@@ -104,9 +111,18 @@ void Lora::settle(const at::Tensor& weight, at::ScalarType type) {
   for (Param* factor : {&a_, &b_}) factor->data = factor->data.to(type);
 }
 
+std::pair<at::Tensor, at::Tensor> Lora::columns(const at::Tensor& x_TI, const Step& s) const {
+  require(!spec_.dora && !spec_.looks_up, Fault::Bug, "only plain LoRA can be written as further columns");
+  const Dropout drop = dropout_of(spec_, s);
+  const auto type = x_TI.scalar_type();
+  const at::Tensor x = drop.p > 0 ? x_TI * drop(at::ones(x_TI.sizes(), x_TI.options())) : x_TI;
+  return {x.mm(a_.data.to(type).t()) * (spec_.scale() * drop.factor()), b_.data.to(type)};
+}
+
 at::Tensor Lora::merged(const at::Tensor& weight) const {
   at::NoGradGuard no_grad;
   const at::Tensor a = a_.data.to(at::kFloat), b = b_.data.to(at::kFloat);
+  if (spec_.looks_up) return at::addmm(weight.to(at::kFloat), a.t(), b.t(), 1, spec_.scale());
   const at::Tensor sum = at::addmm(weight.to(at::kFloat), b, a, 1, spec_.scale());
   if (!magnitude_) return sum;
   return sum * (magnitude_->data.to(at::kFloat) / sum.norm(2, 1)).unsqueeze(1);

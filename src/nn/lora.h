@@ -18,6 +18,7 @@ class Lora final : public Delta {
     double alpha = 1, dropout = 0;
     bool rank_stabilised = false, dora = false;
     uint64_t id = 0;  // keeps the dropout masks of layers apart
+    bool looks_up = false;  // of an embedding: x are row numbers, `in` rows of size `out`; no dropout, no DoRA
     double scale() const {
       return alpha / (rank_stabilised ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
     }
@@ -28,6 +29,7 @@ class Lora final : public Delta {
                    const Step& s) const override;
   bool looks_at_weight() const override { return magnitude_ && !ratio_.defined(); }
   at::Tensor merged(const at::Tensor& weight) const override;
+  std::pair<at::Tensor, at::Tensor> columns(const at::Tensor& x_TI, const Step& s) const override;
 
   // For inference alone: the factors in this type, and what DoRA needs of the weight, once and for all.
   void settle(const at::Tensor& weight, at::ScalarType type);
@@ -52,8 +54,8 @@ at::Tensor changed_row_norms(const at::Tensor& weight, const at::Tensor& a, cons
 
 // First values. "true"/"kaiming", "gaussian", "pissa", "pissa_niter_N", "olora"; "false": B random as well. PiSSA and
 // OLoRA take the main part of the weight into the factors and subtract it from the weight: `layer`'s weight is changed
-// in place.
-void init_lora(Lora& lora, Linear& layer, const std::string& how, uint64_t seed, at::TensorOptions options);
+// in place. Factors of an embedding: A zero, B normal, whatever else is asked for.
+void init_lora(Lora& lora, Adaptable& layer, const std::string& how, uint64_t seed, at::TensorOptions options);
 bool init_changes_weight(const std::string& how);
 void check_lora_init(const std::string& how);  // Fault::Usage for what is not known
 

@@ -46,7 +46,7 @@ Factors principal(const at::Tensor& weight, int64_t rank, int64_t iterations, ui
 }
 
 // Takes scale * b a out of the layer's weight, in f32 and rounded once.
-void subtract(Linear& layer, const Factors& f) {
+void subtract(Adaptable& layer, const Factors& f) {
   at::Tensor& weight = layer.weight().data;
   weight.copy_(weight.to(at::kFloat) - f.b.mm(f.a).to(weight.device()));
 }
@@ -68,13 +68,16 @@ void check_lora_init(const std::string& how) {
           " is not available; possible: true, false, gaussian, pissa, pissa_niter_N (N > 0), olora");
 }
 
-void init_lora(Lora& lora, Linear& layer, const std::string& how, uint64_t seed, at::TensorOptions options) {
+void init_lora(Lora& lora, Adaptable& layer, const std::string& how, uint64_t seed, at::TensorOptions options) {
   at::NoGradGuard no_grad;
   check_lora_init(how);
   const auto& spec = lora.spec();
   const uint64_t seed_a = mix(seed, spec.id, 1), seed_b = mix(seed, spec.id, 2);
   Factors f;
-  if (init_changes_weight(how)) {
+  if (spec.looks_up) {
+    f.a = how == "false" ? normal_noise({spec.rank, spec.in}, 0, 1, seed_a) : at::zeros({spec.rank, spec.in});
+    f.b = normal_noise({spec.out, spec.rank}, 0, 1, seed_b);
+  } else if (init_changes_weight(how)) {
     require(spec.rank <= std::min(spec.in, spec.out), Fault::Usage, "--init_weights ", how, ": the rank ", spec.rank,
             " exceeds the layer's ", std::min(spec.in, spec.out));
     const at::Tensor weight = layer.weight().data.to(at::kCPU, at::kFloat);

@@ -3,13 +3,20 @@
 #include "nn/moe.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/isin.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/split_with_sizes.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "ops/expert_pairs.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -58,11 +65,49 @@ Experts::Experts(int64_t count, int64_t hidden, int64_t ffn)
     gate_up_.pieces.push_back(str(e, ".gate_proj.weight"));
     gate_up_.pieces.push_back(str(e, ".up_proj.weight"));
     down_.pieces.push_back(str(e, ".down_proj.weight"));
+    gate_of_.push_back(&child<Linear>(str(e, ".gate_proj"), Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e));
+    up_of_.push_back(&child<Linear>(str(e, ".up_proj"), Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e + 1));
+    down_of_.push_back(&child<Linear>(str(e, ".down_proj"), Linear::Spec{.in = ffn, .out = hidden}, down_, e));
   }
 }
 
-at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk) const {
-  return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up_.data, down_.data);
+bool Experts::adapted() const {
+  const auto has = [](const Linear* l) { return !l->adapters().empty(); };
+  return std::any_of(gate_of_.begin(), gate_of_.end(), has) || std::any_of(up_of_.begin(), up_of_.end(), has) || std::any_of(down_of_.begin(), down_of_.end(), has);
+}
+
+at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const {
+  return adapted() ? one_by_one(x_TD, weight_Tk, expert_Tk, s) : ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up_.data, down_.data);
+}
+
+namespace {
+// The step as an expert sees it that gets these tokens: which of its rows go through which adapter.
+Step step_of_rows(const at::Tensor& token_n, const Step& s) {
+  Step part;
+  part.routed = s.routed, part.dropout_seed = s.dropout_seed;
+  for (const auto& group : s.adapters) {
+    const at::Tensor rows = at::isin(token_n, group.rows).nonzero().squeeze(1);
+    if (rows.size(0) > 0) part.adapters.push_back({group.name, rows});
+  }
+  return part;
+}
+}  // namespace
+
+// With adapters every expert is a feed-forward of its own: gathered, changed, and summed once at the end.
+at::Tensor Experts::one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const {
+  const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, static_cast<int64_t>(gate_of_.size()));
+  const auto inputs = at::split_with_sizes(at::index_select(x_TD, 0, pairs.token), pairs.count, 0);
+  std::vector<at::Tensor> outputs;
+  int64_t begin = 0;
+  for (size_t e = 0; e < gate_of_.size(); begin += pairs.count[e++]) {
+    if (pairs.count[e] == 0) continue;
+    const Step part = step_of_rows(pairs.token.narrow(0, begin, pairs.count[e]), s);
+    outputs.push_back((*down_of_[e])(ops::swiglu((*gate_of_[e])(inputs[e], part), (*up_of_[e])(inputs[e], part)), part));
+  }
+  const auto wide = x_TD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  if (outputs.empty()) return at::zeros(x_TD.sizes(), x_TD.options());
+  const at::Tensor weighed = at::cat(outputs, 0).to(wide) * weight_Tk.to(wide).reshape({-1, 1}).index_select(0, pairs.pair);
+  return at::zeros(x_TD.sizes(), x_TD.options().dtype(wide)).index_add(0, pairs.token, weighed).to(x_TD.scalar_type());
 }
 
 MoeMlp::MoeMlp(Spec s)
@@ -79,7 +124,7 @@ at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   if (s.router && logits.requires_grad()) logits = AttachBalance::apply(logits, reinterpret_cast<int64_t>(s.router));
   const ops::Routing routing = ops::route_topk(logits, spec_.per_token, spec_.normalise);
   if (s.router && s.router->recording) record(*s.router, logits, routing.expert_Tk);
-  at::Tensor y_TD = experts_(x_TD, routing.weight_Tk, routing.expert_Tk);
+  at::Tensor y_TD = experts_(x_TD, routing.weight_Tk, routing.expert_Tk, s);
   if (shared_) y_TD = y_TD + at::sigmoid((*shared_gate_)(x_TD, s)) * (*shared_)(x_TD, s);
   return y_TD;
 }

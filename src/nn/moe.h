@@ -21,10 +21,13 @@ struct RouterLoss {
 class Experts : public Module {
  public:
   Experts(int64_t count, int64_t hidden, int64_t ffn);
-  at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk) const;
+  at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const;
 
  private:
+  bool adapted() const;
+  at::Tensor one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const;
   Param &gate_up_, &down_;
+  std::vector<Linear*> gate_of_, up_of_, down_of_;  // of each expert: views, for adapters under the names PEFT sees
 };
 
 class MoeMlp : public FeedForward {

@@ -13,6 +13,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "ops/expert_pairs.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 
@@ -46,27 +47,11 @@ struct Share {
 };
 
 std::vector<Share> shares(const at::Tensor& expert_Tk, int64_t experts) {
-  const at::Tensor host = expert_Tk.to(at::kCPU, at::kLong).contiguous();
-  const int64_t *of = host.data_ptr<int64_t>(), pairs = host.numel(), k = expert_Tk.size(1);
-  std::vector<int64_t> end(experts + 1, 0);
-  for (int64_t i = 0; i < pairs; ++i) {
-    require(of[i] >= 0 && of[i] < experts, Fault::Bug, "moe_ffn: expert ", of[i], " of ", experts);
-    ++end[of[i] + 1];
-  }
-  for (int64_t e = 0; e < experts; ++e) end[e + 1] += end[e];
-  at::Tensor order = at::empty({2, pairs}, host.options());  // tokens, pairs
-  int64_t *token = order.data_ptr<int64_t>(), *pair = token + pairs;
-  std::vector<int64_t> next(end.begin(), end.end() - 1);
-  for (int64_t i = 0; i < pairs; ++i) {
-    const int64_t place = next[of[i]]++;
-    token[place] = i / k;
-    pair[place] = i;
-  }
-  order = order.to(expert_Tk.device());
+  const ExpertPairs all = pairs_by_expert(expert_Tk, experts);
   std::vector<Share> out;
-  for (int64_t e = 0; e < experts; ++e)
-    if (const int64_t n = end[e + 1] - end[e]; n > 0)
-      out.push_back({e, order[0].narrow(0, end[e], n), order[1].narrow(0, end[e], n)});
+  int64_t begin = 0;
+  for (int64_t e = 0; e < experts; begin += all.count[e++])
+    if (const int64_t n = all.count[e]; n > 0) out.push_back({e, all.token.narrow(0, begin, n), all.pair.narrow(0, begin, n)});
   return out;
 }
 
@@ -199,6 +184,28 @@ at::Tensor ffn_autograd(const at::Tensor& x, const at::Tensor& weight, const at:
 }
 
 }  // namespace
+
+ExpertPairs pairs_by_expert(const at::Tensor& expert_Tk, int64_t experts) {
+  const at::Tensor host = expert_Tk.to(at::kCPU, at::kLong).contiguous();
+  const int64_t *of = host.data_ptr<int64_t>(), pairs = host.numel(), k = expert_Tk.size(1);
+  ExpertPairs out{.token = {}, .pair = {}, .count = std::vector<int64_t>(static_cast<size_t>(experts), 0)};
+  for (int64_t i = 0; i < pairs; ++i) {
+    require(of[i] >= 0 && of[i] < experts, Fault::Bug, "moe_ffn: expert ", of[i], " of ", experts);
+    ++out.count[of[i]];
+  }
+  std::vector<int64_t> next(static_cast<size_t>(experts), 0);
+  for (int64_t e = 1; e < experts; ++e) next[e] = next[e - 1] + out.count[e - 1];
+  at::Tensor order = at::empty({2, pairs}, host.options());  // tokens, pairs
+  int64_t *token = order.data_ptr<int64_t>(), *pair = token + pairs;
+  for (int64_t i = 0; i < pairs; ++i) {
+    const int64_t place = next[of[i]]++;
+    token[place] = i / k;
+    pair[place] = i;
+  }
+  order = order.to(expert_Tk.device());
+  out.token = order[0], out.pair = order[1];
+  return out;
+}
 
 Routing route_topk(const at::Tensor& router_logits_TE, int64_t k, bool normalise) {
   auto [weight, expert] = route_op().call(router_logits_TE, k, normalise);

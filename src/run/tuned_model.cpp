@@ -21,14 +21,7 @@ LoraConfig lora_config(const SftOptions& o, Module& model) {
   c.base_model = fs::absolute(o.model).lexically_normal();
   c.r = o.lora_rank, c.alpha = o.lora_alpha, c.dropout = o.lora_dropout, c.rslora = o.use_rslora, c.dora = o.use_dora;
   c.bias = o.lora_bias, c.init = o.init_weights;
-  for (const std::string& word : o.target_modules) {
-    if (word != "all-linear") {
-      c.target_modules.push_back(word);
-      continue;
-    }
-    const auto all = all_linear_suffixes(linear_modules(model));
-    c.target_modules.insert(c.target_modules.end(), all.begin(), all.end());
-  }
+  c.target_modules = target_suffixes(o.target_modules, linear_modules(model));
   if (o.target_regex) c.target_regex = *o.target_regex, c.target_modules.clear();
   for (const std::string& word : o.modules_to_save) {
     std::set<std::string> meant;

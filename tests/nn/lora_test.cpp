@@ -41,7 +41,7 @@ TEST_P(GoldenAdapter, LogitsLossAndGradients) {
   const golden::Packed p = golden::unpad(c, "right");
   std::map<std::string, Param*> params;
   model->visit_modules([&](const std::string& name, Module& m) {
-    if (auto* linear = dynamic_cast<Linear*>(&m))
+    if (auto* linear = dynamic_cast<Adaptable*>(&m))
       for (const auto& [adapter_name, delta] : linear->adapters())
         delta->visit([&](const std::string& n, Param& q) { params[n] = &q; }, "base_model.model." + name);
   });
