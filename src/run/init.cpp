@@ -65,7 +65,9 @@ void copy_tokenizer(const InitOptions& o, const fs::path& dir) {
 }
 
 int run_init(const InitOptions& o) {
-  Json config = o.config.empty() ? preset_config(o.preset) : read_model_config(fs::path(o.config).filename() == "config.json" ? fs::path(o.config).parent_path() : fs::path(o.config));
+  Json config = o.config.empty()                ? preset_config(o.preset)
+                : fs::is_directory(o.config) ? read_model_config(o.config)
+                                             : parse_json(read_file(o.config, 16 << 20), o.config, Fault::Model);
   const fs::path dir = o.output_dir;
   require(o.exist_ok || !fs::exists(dir / "config.json"), Fault::Usage, dir.string(), " already holds a checkpoint; choose another --output_dir or give --exist_ok true");
   const auto dtype = parse_float_type(o.torch_dtype);
