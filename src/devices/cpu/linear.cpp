@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers of inference (plain_linear.cpp: of training). Weights of a mapped file are multiplied where they lie (dots.h): nothing is read or written
-// before the first token, and processes share them. AMX, and weights that are in memory of our own anyway, take panels of 32
+// Linear layers of inference (plain_linear.cpp: of training). Weights of a mapped file are multiplied where they lie
+// (dots.h): nothing is read or written before the first token, and processes share them. AMX, and weights that are in memory of our own anyway, take panels of 32
 // outputs (kernels.h), read once per 256 rows. Either way the order of an output's additions depends on nothing but the number
 // of inputs, so a row's result does not depend on the other rows.
 #include <ATen/ops/empty.h>
@@ -15,6 +15,7 @@
 #include "devices/cpu/isa.h"
 #include "devices/cpu/kernels.h"
 #include "devices/cpu/memory.h"
+#include "devices/cpu/panels.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/tensors.h"
 #include "tensor/compat.h"
@@ -24,15 +25,6 @@ namespace {
 
 enum Slot { kBias, kSums, kLaidOut };
 constexpr int64_t kRowBlock = 256, kChunkPanels = 8, kDepthBlock = 512;
-
-// Where the rows of several weights lie.
-template <class E>
-std::vector<const E*> rows_of(at::TensorList weights) {
-  std::vector<const E*> row;
-  for (const at::Tensor& w : weights)
-    for (int64_t i = 0; i < w.size(0); ++i) row.push_back(data<E>(w) + i * w.stride(0));
-  return row;
-}
 
 // Gives the rows' pages of a mapped file back, neighbours together.
 template <class E>
@@ -52,10 +44,8 @@ at::Tensor pack(at::TensorList weights, bool mapped) {
   const at::Tensor packed = empty_huge(panels * panel_size<E>(in), weights[0].scalar_type());
   // Pieces of about 2 MB: a huge page of the result is touched by one thread, and giving pages back is rarely asked for.
   const int64_t grain = std::max<int64_t>(1, (int64_t{2} << 20) / (panel_size<E>(in) * static_cast<int64_t>(sizeof(E))));
-  share(panels, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t panel = begin; panel < end; ++panel)
-      row_kernels<E>().pack_columns(row.data() + panel * kPanel, std::min(kPanel, out - panel * kPanel), in, data<E>(packed) + panel * panel_size<E>(in));
-    if (mapped) forget_rows(row.data() + begin * kPanel, std::min(end * kPanel, out) - begin * kPanel, in);
+  pack_panels(row, in, data<E>(packed), grain, [&](int64_t begin, int64_t end) {
+    if (mapped) forget_rows(row.data() + begin, end - begin, in);
   });
   return packed;
 }

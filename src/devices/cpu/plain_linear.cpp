@@ -12,6 +12,7 @@
 
 #include "devices/cpu/isa.h"
 #include "devices/cpu/kernels.h"
+#include "devices/cpu/panels.h"
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/tensors.h"
 #include "ops/op.h"
@@ -44,16 +45,8 @@ at::Tensor panels_for(int64_t columns, int64_t depth, at::ScalarType type) {
 // Panels whose columns are the rows of `m` [columns, depth].
 template <class E>
 at::Tensor pack_as_columns(const at::Tensor& m) {
-  const int64_t columns = m.size(0), depth = m.size(1);
-  const at::Tensor packed = panels_for(columns, depth, m.scalar_type());
-  share((columns + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      const E* rows[kPanel];
-      const int64_t n = std::min(kPanel, columns - p * kPanel);
-      for (int64_t i = 0; i < n; ++i) rows[i] = data<E>(m) + (p * kPanel + i) * m.stride(0);
-      row_kernels<E>().pack_columns(rows, n, depth, data<E>(packed) + p * panel_size<E>(depth));
-    }
-  });
+  const at::Tensor packed = panels_for(m.size(0), m.size(1), m.scalar_type());
+  pack_panels(rows_of<E>(m), m.size(1), data<E>(packed), 1, [](int64_t, int64_t) {});
   return packed;
 }
 
