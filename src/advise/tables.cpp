@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/table.h"
 
 namespace apus {
 
@@ -15,25 +16,11 @@ std::string padded(const std::string& text, size_t width) {
   return text + std::string(width > text.size() ? width - text.size() : 0, ' ');
 }
 
-// Columns as wide as their longest word; the first row is the heading. `colour` paints a cell after it has its width.
 template <class Colour>
 std::string table(const std::vector<Row>& rows, const Paint& paint, Colour colour) {
-  std::vector<size_t> width;
-  for (const Row& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) {
-      if (i == width.size()) width.push_back(0);
-      width[i] = std::max(width[i], row[i].size());
-    }
-  std::string out;
-  for (const Row& row : rows) {
-    out += " ";
-    for (size_t i = 0; i < row.size(); ++i) {
-      const std::string cell = i + 1 == row.size() ? row[i] : padded(row[i], width[i]);
-      out += " " + (&row == &rows[0] ? paint.bold(cell) : colour(row[i], cell)) + (i + 1 == row.size() ? "" : " ");
-    }
-    out += "\n";
-  }
-  return out;
+  return table_text(rows, [&](const std::string& text, const std::string& cell, bool heading) {
+    return heading ? paint.bold(cell) : colour(text, cell);
+  });
 }
 
 std::string rounded(double value, const char* unit) { return value < 0 ? "-" : str(std::lround(value), unit); }

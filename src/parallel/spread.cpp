@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/table.h"
 
 namespace apus {
 
@@ -106,21 +107,6 @@ void find_rooms(PlacementAsk& ask, DeviceKind& kind, const SpreadWish& wish) {
   }
 }
 
-std::string padded(const std::string& text, size_t width) { return text + std::string(std::max(text.size(), width) - text.size(), ' '); }
-
-// Columns as wide as their widest cell, two blanks between them.
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> width(rows[0].size(), 0);
-  for (const auto& row : rows)
-    for (size_t c = 0; c < row.size(); ++c) width[c] = std::max(width[c], row[c].size());
-  std::string text;
-  for (const auto& row : rows) {
-    text += "\n ";
-    for (size_t c = 0; c < row.size(); ++c) text += " " + (c + 1 < row.size() ? padded(row[c], width[c] + 1) : row[c]);
-  }
-  return text;
-}
-
 }  // namespace
 
 const DeviceChoice& Spread::home() const { return devices[static_cast<size_t>(placement.room[0])]; }
@@ -151,7 +137,9 @@ std::string Spread::table(int64_t cache_tokens) const {
     rows.push_back({ask.rooms[i].device, bytes_text(placement.weights[i]), cache > 0 ? bytes_text(cache) : "-",
                     str(bytes_text(memory.free), " of ", bytes_text(memory.total)), names_on(ask, placement, r)});
   }
-  return aligned(rows);
+  std::string text = table_text(rows, [](const std::string&, const std::string& cell, bool) { return cell; });
+  text.pop_back();
+  return "\n" + text;
 }
 
 Spread spread_model(Model& model, const SpreadWish& wish) {
