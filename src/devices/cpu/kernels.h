@@ -105,6 +105,10 @@ struct Kernels {
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();
+  // bf16 in place in f32 with 16 lanes only, else null: c[m][32] = x[m][k] * the n <= 32 rows of w, bit for bit b16.dots, for
+  // many rows. x is spread first, into padded_depth(k) floats a row. space: kDotStretch * kPanel floats.
+  void (*spread)(int64_t k, const bf16* x, float* y) = nullptr;
+  void (*lanes)(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const bf16* w, int64_t ldw, float* c, float* space) = nullptr;
   // AMX only, else null: c[m][32] = (add ? c : 0) + the m rows of w, which lie where they are, * the first `columns` columns of a
   // panel. k is a multiple of 32. Element by element the sum that b16.multiply makes of the same two rows.
   void (*multiply_rows)(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c, bool add,

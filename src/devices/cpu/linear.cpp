@@ -24,7 +24,9 @@ namespace apus::cpu {
 namespace {
 
 enum Slot { kBias, kSums, kLaidOut };
-constexpr int64_t kRowBlock = 256, kChunkPanels = 8, kDepthBlock = 512, kTileRowBlock = 512;
+constexpr int64_t kRowBlock = 256, kChunkPanels = 8, kDepthBlock = 512;
+constexpr int64_t kTurnedRows = 512;  // that share the turning or copying of a block of weights
+constexpr int64_t kManyRows = 64;     // from here on turning them pays
 
 template <class E>
 at::Tensor pack(at::TensorList weights) {
@@ -98,6 +100,27 @@ void multiply_in_place(const E* x, int64_t ldx, int64_t m, int64_t k, const E* w
   });
 }
 
+// The same, bit for bit, for many rows: each 32 weights are widened and turned for 512 rows at once.
+void multiply_in_lanes(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias, bf16* y, int64_t n) {
+  const int64_t row_blocks = (m + kTurnedRows - 1) / kTurnedRows, block = (m + row_blocks - 1) / row_blocks;
+  const int64_t apart = padded_depth<bf16>(k) + 16;  // not a multiple of 4096 bytes
+  const at::Tensor spread = at::empty({block, apart}, at::kFloat);
+  for (int64_t row = 0; row < m; row += block) {
+    const int64_t rows = std::min(block, m - row);
+    share(rows, 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) kernels().spread(k, x + (row + i) * ldx, data<float>(spread) + i * apart);
+    });
+    share((n + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end) {
+      float *sums = scratch(kSums, block * kPanel), *space = scratch(kLaidOut, kDotStretch * kPanel);
+      for (int64_t first = begin * kPanel; first < std::min(n, end * kPanel); first += kPanel) {
+        const int64_t outputs = std::min(kPanel, n - first);
+        kernels().lanes(rows, outputs, k, data<float>(spread), apart, w + first * ldw, ldw, sums, space);
+        kernels().b16.finish(rows, outputs, sums, kPanel, bias ? bias + first : nullptr, y + row * n + first, n);
+      }
+    });
+  }
+}
+
 // The rows of x [m, k] as the columns of panels.
 at::Tensor packed_as_columns(const bf16* x, int64_t ldx, int64_t m, int64_t k) {
   const int64_t panels = (m + kPanel - 1) / kPanel;
@@ -120,7 +143,7 @@ at::Tensor packed_as_columns(const bf16* x, int64_t ldx, int64_t m, int64_t k) {
 void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias, bf16* y, int64_t n) {
   const at::Tensor columns = packed_as_columns(x, ldx, m, k);
   const auto* packed = data<bf16>(columns);
-  const int64_t panels = (m + kPanel - 1) / kPanel, depth = padded_depth<bf16>(k), most_panels = kTileRowBlock / kPanel;
+  const int64_t panels = (m + kPanel - 1) / kPanel, depth = padded_depth<bf16>(k), most_panels = kTurnedRows / kPanel;
   const int64_t row_blocks = (panels + most_panels - 1) / most_panels, block = (panels + row_blocks - 1) / row_blocks;
   const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 256), chunks = (n + chunk - 1) / chunk;
   const int64_t depth_block = panels == 1 ? depth : kDepthBlock;
@@ -187,8 +210,10 @@ at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const
   }
   if (y.numel() == 0) return y;
   if constexpr (sizeof(E) == 2) {
-    if (in_place && kernels().multiply_rows) {
-      multiply_by_tiles(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias, data<E>(y), out);
+    const bool many = rows.size(0) >= kManyRows && kernels().lanes;
+    if (in_place && (kernels().multiply_rows || many)) {
+      const auto multiply = kernels().multiply_rows ? multiply_by_tiles : multiply_in_lanes;
+      multiply(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias, data<E>(y), out);
       return y;
     }
   }
