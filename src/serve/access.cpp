@@ -30,8 +30,11 @@ bool anthropic(const HttpCall& call) { return call.path.starts_with("/v1/message
 void Access::check_key(const HttpCall& call) const {
   if (api_key.empty()) return;
   const std::string key = presented_key(call);
-  if (key.empty()) throw ApiError(401, "This server wants an API key: send it as \"Authorization: Bearer KEY\".", "", "invalid_api_key");
-  if (!same_key(key, api_key)) throw ApiError(401, "The API key is not the one this server was started with.", "", "invalid_api_key");
+  if (key.empty())
+    throw ApiError(401, "This server wants an API key: send it as \"Authorization: Bearer KEY\".", "",
+                   "invalid_api_key");
+  if (!same_key(key, api_key))
+    throw ApiError(401, "The API key is not the one this server was started with.", "", "invalid_api_key");
 }
 
 HttpAnswer error_answer(const HttpCall& call, const ApiError& error) {
@@ -56,10 +59,11 @@ void Access::allow_origin(const HttpCall& call, HttpAnswer& answer) const {
 
 std::optional<HttpAnswer> Access::preflight(const HttpCall& call) const {
   if (call.method != "OPTIONS" || allowed_origins.empty()) return std::nullopt;
-  return HttpAnswer{.status = 204,
-                    .headers = {{"Access-Control-Allow-Methods", "GET, POST"},
-                                {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version"},
-                                {"Access-Control-Max-Age", "600"}}};
+  return HttpAnswer{
+      .status = 204,
+      .headers = {{"Access-Control-Allow-Methods", "GET, POST"},
+                  {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version"},
+                  {"Access-Control-Max-Age", "600"}}};
 }
 
 }  // namespace apus

@@ -18,7 +18,8 @@ std::string text_of_parts(const Json& parts, const std::string& where) {
       continue;
     }
     if (type != "text" && type != "input_text" && type != "output_text")
-      refuse(part.name("type"), "'", part.name("type"), "' is '", type.substr(0, 64), "', but this model takes text only");
+      refuse(part.name("type"), "'", part.name("type"), "' is '", type.substr(0, 64),
+             "', but this model takes text only");
     text += part.needed_text("text");
   }
   return text;
@@ -66,12 +67,14 @@ Json chat_message(const Json& message, const std::string& where) {
   }
   if (const Json* calls = f.list("tool_calls")) {
     out["tool_calls"] = Json::array();
-    for (size_t i = 0; i < calls->size(); ++i) out["tool_calls"].push_back(tool_call((*calls)[i], str(f.name("tool_calls"), "[", i, "]")));
+    for (size_t i = 0; i < calls->size(); ++i)
+      out["tool_calls"].push_back(tool_call((*calls)[i], str(f.name("tool_calls"), "[", i, "]")));
     if (calls->empty()) out.erase("tool_calls");
   } else {
     out.erase("tool_calls");
   }
-  for (const char* key : {"refusal", "audio", "function_call", "annotations"})  // null in what OpenAI's clients send back
+  // Null in what OpenAI's clients send back.
+  for (const char* key : {"refusal", "audio", "function_call", "annotations"})
     if (out.contains(key)) out.erase(key);
   return out;
 }
@@ -93,8 +96,11 @@ void read_tools(const Json* tools, const Json* choice, ChatCall& call) {
     named = Fields(*function, "tool_choice.function.").needed_text("name");
     mode = "required";
   }
-  if (mode != "none" && mode != "auto" && mode != "required") refuse("tool_choice", "'tool_choice' is '", mode.substr(0, 64), "', it must be none, auto, required, or name a function");
-  if (mode == "required" && (!tools || tools->empty())) refuse("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
+  if (mode != "none" && mode != "auto" && mode != "required")
+    refuse("tool_choice", "'tool_choice' is '", mode.substr(0, 64),
+           "', it must be none, auto, required, or name a function");
+  if (mode == "required" && (!tools || tools->empty()))
+    refuse("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
   if (mode == "none" || !tools || tools->empty()) return;
   call.tools = Json::array();
   for (size_t i = 0; i < tools->size(); ++i) {
@@ -108,8 +114,12 @@ void read_tools(const Json* tools, const Json* choice, ChatCall& call) {
   }
   if (call.tools.empty()) refuse("tool_choice", "'tool_choice' names '", named, "', which is none of the 'tools'");
   if (mode != "required") return;
-  if (call.guide.kind != Guide::Kind::None) refuse("tool_choice", "an answer can have one form only: a forced call and a response_format exclude each other");
-  call.guide = {.kind = Guide::Kind::ToolCalls, .schema = call.tools, .several = call.parallel_calls && named.empty(), .param = "tools"};
+  if (call.guide.kind != Guide::Kind::None)
+    refuse("tool_choice", "an answer can have one form only: a forced call and a response_format exclude each other");
+  call.guide = {.kind = Guide::Kind::ToolCalls,
+                .schema = call.tools,
+                .several = call.parallel_calls && named.empty(),
+                .param = "tools"};
 }
 
 }  // namespace apus

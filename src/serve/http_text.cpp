@@ -53,7 +53,9 @@ void split_target(const std::string& target, HttpCall& call) {
   const std::string path = target.substr(0, mark);
   call.path.clear();
   for (size_t i = 0; i < path.size(); ++i) {
-    const bool coded = path[i] == '%' && i + 2 < path.size() && std::isxdigit(static_cast<unsigned char>(path[i + 1])) && std::isxdigit(static_cast<unsigned char>(path[i + 2]));
+    const bool coded = path[i] == '%' && i + 2 < path.size() &&
+                       std::isxdigit(static_cast<unsigned char>(path[i + 1])) &&
+                       std::isxdigit(static_cast<unsigned char>(path[i + 2]));
     if (!coded) {
       call.path += path[i];
       continue;
@@ -66,7 +68,8 @@ void split_target(const std::string& target, HttpCall& call) {
 
 std::string request_id(const std::string& given) {
   bool harmless = !given.empty() && given.size() <= 128;
-  for (const char c : given) harmless &= std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  for (const char c : given)
+    harmless &= std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
   return harmless ? given : random_id("", 32);
 }
 
