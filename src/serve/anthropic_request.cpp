@@ -123,6 +123,23 @@ Json openai_choice(const Json& choice, bool& parallel) {
   return type;
 }
 
+// The form of the answer: output_config.format, or output_format as it was called first.
+Guide read_format(const Fields& f) {
+  std::string where = "output_format.";
+  const Json* format = f.object("output_format");
+  if (const Json* config = f.object("output_config"); config && !format) {
+    where = "output_config.format.";
+    format = Fields(*config, "output_config.").object("format");
+  }
+  if (!format) return {};
+  const Fields in(*format, where);
+  if (const std::string type = in.needed_text("type"); type != "json_schema")
+    refuse(in.name("type"), "'", in.name("type"), "' is '", type.substr(0, 64), "', it must be json_schema");
+  const Json* schema = in.object("schema");
+  if (!schema) refuse(in.name("schema"), "'", in.name("schema"), "' is missing");
+  return {.kind = Guide::Kind::JsonSchema, .schema = *schema, .param = in.name("schema")};
+}
+
 }  // namespace
 
 ChatCall read_messages_request(const Json& body, bool counting) {
@@ -143,6 +160,7 @@ ChatCall read_messages_request(const Json& body, bool counting) {
   // An answer that is begun already is gone on with.
   call.continue_final_message =
       call.messages.back()["role"] == "assistant" && !call.messages.back().contains("tool_calls");
+  call.guide = read_format(f);
   Json tools, choice;
   if (const Json* given = f.list("tools")) tools = openai_tools(*given);
   if (const Json* given = f.object("tool_choice")) choice = openai_choice(*given, call.parallel_calls);

@@ -91,6 +91,7 @@ void Api::models(const Exchange& e) {
 void Api::tokenize(const Exchange& e) {
   const Json body = e.body();
   const Fields f(body);
+  service_.check_model(f.text("model").value_or(""));
   std::vector<int32_t> ids;
   if (f.find("messages"))
     ids = service_.chat_ids(read_chat_request(body, {.max_logprobs = service_.spec().max_logprobs}));
@@ -111,7 +112,9 @@ void Api::detokenize(const Exchange& e) {
   const Json body = e.body();
   const Fields f(body);
   if (!f.find("tokens")) refuse("tokens", "'tokens' is missing: it must be a list of token ids");
-  send_json(*e.reply, {{"prompt", service_.spec().tokenizer->decode(f.ids("tokens", 1 << 22))}});
+  const auto ids = f.ids("tokens", 1 << 22);
+  service_.check_ids(ids, "tokens");
+  send_json(*e.reply, {{"prompt", service_.spec().tokenizer->decode(ids)}});
 }
 
 void Api::health(const Exchange& e) { e.reply->send({.status = 200, .content_type = "text/plain"}); }

@@ -179,18 +179,22 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     if (status == 0 || status == 408) return close_now();  // after a time-out the socket is closed already
     begin_answer();
     keep_alive_ = false;
+    if (!call_) call_ = std::make_shared<HttpCall>(HttpCall{.id = request_id({}), .peer = peer_});
     std::string why = "This is no HTTP request that can be understood: " + code.message();
     if (status == 413)
       why = str("The body is larger than the ", shared_->spec.body_limit >> 20, " MiB that this server takes.");
     if (status == 431) why = "The headers are larger than 64 KiB.";
-    send(shared_->service->broken(call_ ? *call_ : HttpCall{.id = request_id({}), .peer = peer_}, status, why));
+    send(shared_->service->broken(*call_, status, why));
   }
 
   void header_there(ErrorCode code) {
     if (parser_->is_header_done() || code == http::error::body_limit) take_header();
     if (code) return broken(code);
     begin_answer();
-    if (auto refused = shared_->service->admit(*call_)) {
+    auto refused = shared_->service->admit(*call_);
+    if (const int status = uncodable_body(*call_); status && !refused)
+      refused = shared_->service->broken(*call_, status, "The body is compressed; this server takes plain JSON only.");
+    if (refused) {
       if (!parser_->is_done()) keep_alive_ = false;  // its body is not waited for
       return send(*refused);
     }
@@ -260,9 +264,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   }
 
   void send(const HttpAnswer& answer) {
-    const bool body = call_ && call_->method != "HEAD" && answer.status != 204;
-    out_ += head_text(answer, call_ ? call_->id : "", keep_alive_, static_cast<int64_t>(answer.body.size()));
-    if (body || !call_) out_ += answer.body;
+    out_ += head_text(answer, call_->id, keep_alive_, static_cast<int64_t>(answer.body.size()));
+    if (call_->method != "HEAD" && answer.status != 204) out_ += answer.body;
     ended();
   }
   void begin(const HttpAnswer& head) {

@@ -55,7 +55,17 @@ std::string finish_reason(Finish finish, bool calls) {
 }
 
 Json head_json(const AnswerHead& head, const char* object) {
-  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+  return {{"id", head.id},
+          {"object", object},
+          {"created", head.created},
+          {"model", head.model},
+          {"system_fingerprint", head.fingerprint}};
+}
+
+Json chat_logprobs(const AnswerForm& form, const std::vector<TokenOut>& tokens) {
+  Json out = logprobs_json(*form.tokenizer, tokens, form.top_logprobs);
+  out["refusal"] = nullptr;
+  return out;
 }
 
 Json id_list(const std::vector<TokenOut>& tokens) {
@@ -130,7 +140,7 @@ class WholeChat : public Whole {
                 {"message", std::move(message)},
                 {"logprobs", nullptr},
                 {"finish_reason", finish_reason(k.finish, !k.calls.empty())}};
-    if (form_.top_logprobs >= 0) out["logprobs"] = logprobs_json(*form_.tokenizer, k.tokens, form_.top_logprobs);
+    if (form_.top_logprobs >= 0) out["logprobs"] = chat_logprobs(form_, k.tokens);
     if (!k.stop.empty()) out["stop_reason"] = k.stop;
     if (form_.token_ids) out["token_ids"] = id_list(k.tokens);
     return out;
@@ -262,7 +272,7 @@ class StreamedChat : public Streamed {
     keep_tokens(piece);
     for (const auto& d : piece.deltas) say(piece.index, delta_json(piece.index, d), nullptr, usage);
     if (piece.finish != Finish::None)
-      say(piece.index, Json::object(), finish_reason(piece.finish, calls_[piece.index]), usage);
+      say(piece.index, Json::object(), finish_reason(piece.finish, calls_[piece.index]), usage, piece.stop);
     else if (piece.deltas.empty() && counts(piece)) say(piece.index, Json::object(), nullptr, usage);
   }
 
@@ -281,15 +291,15 @@ class StreamedChat : public Streamed {
     }
     return {{"tool_calls", Json::array({{{"index", d.call}, {"function", {{"arguments", d.text}}}}})}};
   }
-  void say(size_t index, Json delta, Json finish, const Usage& usage) {
+  void say(size_t index, Json delta, Json finish, const Usage& usage, const std::string& stop = "") {
     Json choice = {{"index", index},
                    {"delta", std::move(delta)},
                    {"logprobs", nullptr},
                    {"finish_reason", std::move(finish)}};
+    if (!stop.empty()) choice["stop_reason"] = stop;
     if (form_.top_logprobs >= 0 || form_.token_ids) {
       const auto tokens = take_tokens(index);
-      if (form_.top_logprobs >= 0 && !tokens.empty())
-        choice["logprobs"] = logprobs_json(*form_.tokenizer, tokens, form_.top_logprobs);
+      if (form_.top_logprobs >= 0 && !tokens.empty()) choice["logprobs"] = chat_logprobs(form_, tokens);
       if (form_.token_ids) choice["token_ids"] = id_list(tokens);
     }
     chunk(std::move(choice), usage);
@@ -309,6 +319,7 @@ class StreamedCompletion : public Streamed {
     if (text.empty() && piece.finish == Finish::None && !counts(piece)) return;
     Json choice = {{"index", piece.index}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
     if (piece.finish != Finish::None) choice["finish_reason"] = finish_name(piece.finish);
+    if (!piece.stop.empty()) choice["stop_reason"] = piece.stop;
     const auto tokens = take_tokens(piece.index);
     if (form_.top_logprobs >= 0) {
       TokenTable table(*form_.tokenizer, form_.top_logprobs);

@@ -14,7 +14,7 @@
 namespace apus {
 
 struct AnswerHead {
-  std::string id, model;
+  std::string id, model, fingerprint;  // fingerprint: what made the answer; with a seed it tells whether it may differ
   int64_t created = 0;
 };
 

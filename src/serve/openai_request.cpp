@@ -136,7 +136,7 @@ void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call)
   call.keep_stop = f.boolean("include_stop_str_in_output").value_or(false);
   call.ignore_eos = f.boolean("ignore_eos").value_or(false);
   call.skip_special = f.boolean("skip_special_tokens").value_or(true);
-  call.prompt_logprobs = f.whole("prompt_logprobs", -1, limits.max_logprobs).value_or(-1);
+  call.prompt_logprobs = f.whole("prompt_logprobs", 0, limits.max_logprobs).value_or(-1);
   // As in vLLM the smaller goes first.
   call.priority = static_cast<int>(-f.whole("priority", -1'000'000, 1'000'000).value_or(0));
   call.token_ids = f.boolean("return_token_ids").value_or(false) || f.boolean("return_details").value_or(false);
@@ -155,9 +155,9 @@ void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call)
   f.cannot("logits_processors", nullptr, "foreign code is not run");
 }
 
-int64_t new_tokens(const Fields& f, std::initializer_list<const char*> keys) {
+int64_t new_tokens(const Fields& f, std::initializer_list<const char*> keys, int64_t least) {
   for (const char* key : keys)
-    if (const auto n = f.whole(key, 0, kMostTokens)) return *n;
+    if (const auto n = f.whole(key, least, kMostTokens)) return *n;
   return kMostTokens;  // the engine cuts it to the context
 }
 
@@ -193,7 +193,7 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
   const Fields f(body);
   ChatCall call;
   read_answer(f, limits, call);
-  call.wishes.max_new_tokens = std::max<int64_t>(new_tokens(f, {"max_completion_tokens", "max_tokens"}), 1);
+  call.wishes.max_new_tokens = new_tokens(f, {"max_completion_tokens", "max_tokens"}, 1);
   const Json* messages = f.list("messages");
   if (!messages || messages->empty())
     refuse("messages", "'messages' is missing: it must be a list with at least one message");
@@ -227,15 +227,17 @@ CompletionCall read_completion_request(const Json& body, const RequestLimits& li
   CompletionCall call;
   read_answer(f, limits, call);
   call.prompts = read_inputs(f, "prompt");
-  const int64_t longest = new_tokens(f, {"max_tokens", "max_completion_tokens"});
+  const int64_t longest = new_tokens(f, {"max_tokens", "max_completion_tokens"}, 0);
   call.echo = f.boolean("echo").value_or(false);
   call.only_prompt = longest == 0;
   if (call.only_prompt && !call.echo)
     refuse("max_tokens", "'max_tokens' is 0: nothing would be answered; with \"echo\": true the prompt is");
   call.wishes.max_new_tokens = std::max<int64_t>(longest, 1);
   call.add_special = f.boolean("add_special_tokens").value_or(true);
-  if (const Json* logprobs = f.find("logprobs"); logprobs && !logprobs->is_boolean())
+  if (const Json* logprobs = f.find("logprobs"); !logprobs || !logprobs->is_boolean())
     call.top_logprobs = f.whole("logprobs", 0, limits.max_logprobs).value_or(-1);
+  else if (*logprobs == true)  // as the chat API has it
+    call.top_logprobs = f.whole("top_logprobs", 0, limits.max_logprobs).value_or(0);
   if (call.echo && call.stream) refuse("echo", "'echo' comes with a whole answer only: leave out \"stream\"");
   if (call.echo && call.top_logprobs >= 0) call.prompt_logprobs = std::max(call.prompt_logprobs, call.top_logprobs);
   f.cannot("suffix", "", "this model completes at the end only");

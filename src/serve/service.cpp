@@ -87,9 +87,7 @@ void Service::check_room(const std::vector<int32_t>& ids, const char* param, boo
   const auto most = spec_.engine->max_model_len(), length = static_cast<int64_t>(ids.size());
   if (ids.empty()) refuse(param, "'", param, "' has no tokens");
   if (length + (answers ? 1 : 0) > most) too_long(param, str("'", param, "' has ", length), most);
-  for (const int32_t id : ids)
-    if (id >= spec_.engine->vocab())
-      refuse(param, "'", param, "': token id ", id, " is outside of the model's vocabulary of ", spec_.engine->vocab());
+  check_ids(ids, param);
 }
 
 void Service::check_queue(size_t requests) const {
@@ -104,7 +102,16 @@ void Service::check_queue(size_t requests) const {
   throw error;
 }
 
+void Service::check_ids(const std::vector<int32_t>& ids, const char* param) const {
+  const int64_t vocab = spec_.engine->vocab();
+  for (const int32_t id : ids)
+    if (id >= vocab)
+      refuse(param, "'", param, "': token id ", id, " is outside of the model's vocabulary of ", vocab);
+}
+
 Sampling Service::sampling(const AnswerCall& call) const {
+  check_ids(call.stop_ids, "stop_token_ids");
+  for (const auto& [id, bias] : call.logit_bias) check_ids({id}, "logit_bias");
   Sampling s = resolve(over(call.wishes, spec_.flags), spec_.checkpoint);
   s.stop_ids = spec_.stop_ids;
   s.stop_ids.insert(s.stop_ids.end(), call.stop_ids.begin(), call.stop_ids.end());
@@ -127,6 +134,7 @@ AnswerForm Service::form(const AnswerCall& call) const {
   AnswerForm form;
   form.head = {.model = call.model.empty() ? spec_.model_name : call.model,
                .created = static_cast<int64_t>(std::time(nullptr))};
+  form.head.fingerprint = "fp_apus_" APUS_VERSION;
   form.tokenizer = spec_.tokenizer;
   form.top_logprobs = call.top_logprobs;
   form.stream_usage = call.stream_usage;

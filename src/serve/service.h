@@ -43,8 +43,13 @@ class Service {
   Prepared prepare(const CompletionCall& call) const;
   std::vector<EngineRequest> prepare(const EmbeddingCall& call) const;
 
-  std::vector<int32_t> chat_ids(const ChatCall& call) const { return chat_prompt(call).ids; }
+  void check_model(const std::string& name) const { adapter_of(name); }  // ApiError 404
+  std::vector<int32_t> chat_ids(const ChatCall& call) const {
+    check_model(call.model);
+    return chat_prompt(call).ids;
+  }
   std::vector<int32_t> encode(const std::string& text, bool add_special, const char* param) const;
+  void check_ids(const std::vector<int32_t>& ids, const char* param) const;  // that the model knows them
   const ServiceSpec& spec() const { return spec_; }
   std::vector<std::string> models() const;  // its own name, then the adapters
 
