@@ -667,6 +667,27 @@ TEST(GuideSchema, HostileSchemasEnd) {
   EXPECT_NE(refusal({{"type", "string"}, {"pattern", "((a{1,900}){1,900}){1,900}x?"}}), "");
   Json circle = {{"$ref", "#/$defs/a"}, {"$defs", {{"a", {{"allOf", {{{"$ref", "#/$defs/a"}}, {{"minLength", 1}}}}}}}}};
   EXPECT_NE(refusal(circle), "(accepted)");
+  // References that lead to the next level twice: all of them, their negation, any of them with something of their own.
+  const auto chain = [](const std::function<Json(const std::string&, int)>& level) {
+    Json s = {{"$ref", "#/$defs/0"}, {"$defs", {{"60", {{"type", "object"}}}}}};
+    for (int i = 0; i < 60; ++i) s["$defs"][std::to_string(i)] = level("#/$defs/" + std::to_string(i + 1), i);
+    return s;
+  };
+  const auto key = [](const std::string& name) { return Json{{"properties", {{name, Json::object()}}}}; };
+  const Json all = chain([&](const std::string& next, int i) {
+    return Json{{"allOf", {{{"$ref", next}}, {{"$ref", next}}, key(str("k", i))}}};
+  });
+  const Json all_named = chain([&](const std::string& next, int i) {
+    return Json{{"allOf", {{{"$ref", next}, {"title", str("a", i)}}, {{"$ref", next}, {"title", str("b", i)}}}}};
+  });
+  const Json any = chain([&](const std::string& next, int i) {
+    Json one = key(str("a", i)), two = key(str("b", i));
+    one["$ref"] = two["$ref"] = next;
+    return Json{{"anyOf", {one, two}}};
+  });
+  for (const Json* s : {&all, &all_named, &any}) EXPECT_NE(refusal(*s), "");
+  EXPECT_NE(refusal({{"not", all}, {"$defs", all["$defs"]}}), "");
+  EXPECT_NE(refusal({{"unevaluatedProperties", false}, {"allOf", {{{"$ref", "#/$defs/0"}}}}, {"$defs", all["$defs"]}}), "");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 

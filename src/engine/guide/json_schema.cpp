@@ -10,7 +10,7 @@ namespace apus::guide {
 namespace {
 
 constexpr int kDeepestSchema = 120;
-constexpr size_t kMostRules = 20'000;
+constexpr size_t kMostRules = 20'000, kMostParts = 1'000;
 
 // The keywords of each type, and whether they stand for it where no type is given.
 const std::map<std::string, std::vector<std::string>> kKeywords = {
@@ -151,8 +151,12 @@ Node SchemaGrammar::body(const Json& schema, const std::string& path) {
   if (schema.contains("allOf")) {
     const Json& parts = schema["allOf"];
     require(parts.is_array() && !parts.empty(), Fault::Usage, below(path, "allOf"), ": must be a list of schemas");
+    // The same part twice says nothing more: without this, references that each name the next twice would double forever.
+    std::set<std::string> seen;
     Json all = without(schema, {"allOf", "$defs", "definitions"});
     for (const Json& part : parts) {
+      if (!seen.insert(json_text(part)).second) continue;
+      require(seen.size() <= kMostParts, Fault::Usage, below(path, "allOf"), ": more than ", kMostParts, " schemas");
       const Json* found = &resolved(part, below(path, "allOf"));
       Json whole = *found;
       for (int hops = 0; whole.is_object() && whole.contains("$ref"); ++hops) {  // with keywords beside it

@@ -75,6 +75,7 @@ class SchemaGrammar {
   std::map<std::string, Node> rules_;  // by the schema's text
   std::optional<Node> any_, any_object_;
   int depth_ = 0;
+  mutable int negations_ = 0;  // schemas that were negated
 };
 
 }  // namespace apus::guide

@@ -72,6 +72,7 @@ Json SchemaGrammar::complement(const Json& schema, const std::string& path, int 
   if (s.is_boolean()) return !s.get<bool>();
   require(s.is_object() && depth < kDeepest, Fault::Usage, path,
           ": a negated schema must be an object, true or false, and not nest too deeply");
+  require(++negations_ <= kMostParts, Fault::Usage, path, ": more than ", kMostParts, " negated parts");
   Json ways = Json::array();
   const auto add = [&](Json way) {
     if (way != false) ways.push_back(std::move(way));
