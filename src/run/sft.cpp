@@ -130,6 +130,7 @@ Json summary(const TrainResult& r, const TrainData& data, const std::string& par
   out["best_metric"] = r.best_metric ? Json(*r.best_metric) : Json();
   out["metric_for_best_model"] = best_name;
   out["global_step"] = r.step, out["log_history"] = r.log_history, out["skipped_updates"] = r.bad_steps;
+  out["memory"] = r.memory;
   return out;
 }
 

@@ -76,6 +76,7 @@ struct TrainResult {
   std::optional<int64_t> best_step;
   Json log_history = Json::array();
   int64_t bad_steps = 0;
+  double memory = 0;  // GiB, the most there was
 };
 
 class Trainer {
@@ -112,6 +113,7 @@ class Trainer {
   void log_training();
   void evaluate();
   void save(bool must);
+  void after_save(const std::filesystem::path& target);
   void write_progress(const std::filesystem::path& dir) const;
   RunState state() const;
   Json trainer_json() const;

@@ -160,6 +160,19 @@ TEST(Checkpoints, AFailedSaveDoesNotEndTheRun) {
     EXPECT_EQ(entry.path().filename().string().find("partial"), std::string::npos);
 }
 
+TEST(Checkpoints, AFailedSaveAtTheEndFailsTheRun) {
+  for (const int64_t save_steps : {3, 5}) {  // the last step is one to save at, or not
+    Folder out;
+    Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, save_steps);
+    s.run->save = [&, good = s.run->save](const fs::path& dir) {
+      good(dir);
+      require(dir.filename().string().find("checkpoint-10") == std::string::npos, Fault::Io, "No space left on device");
+    };
+    EXPECT_THROW(s.run->trainer->run(), Error) << save_steps;
+    EXPECT_EQ(list_checkpoints(out.path).back().first, save_steps == 3 ? 9 : 5);
+  }
+}
+
 TEST(NanGuard, NamesTheLayerAndStops) {
   Folder out;
   Started s = start({"f32", at::kFloat, {}, false}, out.path);
