@@ -30,6 +30,7 @@ enum class When { Never, Steps, Epoch };
 struct TrainerOptions {
   int64_t max_steps = -1;  // > 0 wins over epochs
   double num_train_epochs = 3;
+  double max_epochs = 0;   // > 0: the end after so many passes, whatever max_steps says
   int64_t gradient_accumulation_steps = 1;
   double max_grad_norm = 1;  // 0: no clipping
   int64_t logging_steps = 5;

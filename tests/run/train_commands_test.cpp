@@ -122,6 +122,17 @@ TEST_F(TrainCommands, CachedDatasetTrainsAsItsRows) {
   EXPECT_THROW(apus_run_command("sft", &other), Error);  // encoded another way
 }
 
+TEST_F(TrainCommands, AStreamEndsAfterMaxEpochs) {
+  const std::string rows = (island() / "heldout.jsonl").string();
+  const auto batches = static_cast<int64_t>((lines(rows).size() + 15) / 16);
+  const auto steps = [&](const std::string& out, const char* max_steps, const char* max_epochs) {
+    sft(out, {"--dataset", rows, "--streaming", "true", "--per_device_train_batch_size", "16", "--max_steps", max_steps, "--max_epochs", max_epochs});
+    return lines(dir() / out / "logging.jsonl").back()["global_step"].get<int64_t>();
+  };
+  EXPECT_EQ(steps("stream_counted", "-1", "2"), 2 * batches);
+  EXPECT_EQ(steps("stream_limited", "100", "1"), batches);
+}
+
 TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   FakeHub hub;
   const auto put = [&](const std::string& kind, const std::string& id, const std::vector<fs::path>& files) {
