@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "devices/cpu/kernels.h"
@@ -21,12 +22,29 @@ struct LogitRow {
   bool correct;
 };
 
+// Logits are sums of products hidden [n, width] head' [width, vocabulary]: the head's own, and one of low rank where it has LoRA factors.
+template <class E>
+struct HeadMatrix {
+  const E* rows;          // [vocabulary, width], `stride` apart
+  int64_t width, stride;  // width is a multiple of 32
+};
+template <class E>
+struct HiddenRows {
+  const E* rows;
+  int64_t stride;
+};
+struct HeadSums {
+  float *hidden, *head;  // [n, width], written; [panel][width][32], added to, see write_head(). Either may be null
+};
+
 template <class E>
 class Logits {
  public:
-  // head [vocabulary, width], rows `head_stride` apart; `space` holds space_for() floats. width is a multiple of kDepth.
-  Logits(const E* head, int64_t vocabulary, int64_t width, int64_t head_stride, float scale, float* space)
-      : head_(head), vocabulary_(vocabulary), width_(width), stride_(head_stride), scale_(scale), logits_(space),
+  using Hidden = std::vector<HiddenRows<E>>;  // of each product
+
+  // `space` holds space_for() floats.
+  Logits(std::vector<HeadMatrix<E>> heads, int64_t vocabulary, float scale, float* space)
+      : heads_(std::move(heads)), vocabulary_(vocabulary), scale_(scale), logits_(space),
         blocks_((vocabulary + kVocabularyBlock - 1) / kVocabularyBlock) {}
 
   static int64_t space_for(int64_t vocabulary, int64_t tokens) {
@@ -34,46 +52,47 @@ class Logits {
   }
 
   // Logits of n tokens, and each row's summary.
-  std::vector<LogitRow> compute(const E* hidden, int64_t stride, int64_t n, const int64_t* label) {
+  std::vector<LogitRow> compute(const Hidden& hidden, int64_t n, const int64_t* label) {
     n_ = n;
     std::vector<RowStatistics> parts(blocks_ * n);
     share(blocks_, 1, [&](int64_t begin, int64_t end) {
       const Multiplying guard;
-      for (int64_t b = begin; b < end; ++b) block_logits(b, hidden, stride, parts.data() + b * n);
+      for (int64_t b = begin; b < end; ++b) block_logits(b, hidden, parts.data() + b * n);
     });
     std::vector<LogitRow> rows(n);
     for (int64_t i = 0; i < n; ++i) rows[i] = summary(i, label[i], parts.data() + i);
     return rows;
   }
 
-  // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label. Written to d_hidden [n, width]
-  // (f32, may be null) and added to d_head (may be null): f32 [panel][width][32], see write_head().
-  void backward(const E* hidden, int64_t stride, const int64_t* label, const LogitGradient* gradient, const float* at_label, float* d_hidden,
-                float* d_head, float* space) const {
+  // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label; what it means for each product.
+  void backward(const Hidden& hidden, const int64_t* label, const LogitGradient* gradient, const float* at_label, const std::vector<HeadSums>& into,
+                float* space) const {
     const int64_t groups = std::min<int64_t>(kGroups, blocks_), per_group = (blocks_ + groups - 1) / groups;
-    const E* transposed = d_head ? transpose(hidden, stride) : nullptr;
+    std::vector<const E*> transposed(heads_.size());
+    std::vector<float*> sums(heads_.size());  // of d_hidden, one a group
+    for (size_t h = 0; h < heads_.size(); ++h) {
+      if (into[h].head) transposed[h] = transpose(static_cast<int>(h), hidden[h]);
+      sums[h] = space, space += kGroups * n_ * heads_[h].width;
+    }
     share(groups, 1, [&](int64_t begin, int64_t end) {
       const Multiplying guard;
       E* d = reinterpret_cast<E*>(scratch(kGradients, n_ * kVocabularyBlock));
       for (int64_t g = begin; g < end; ++g) {
-        if (d_hidden) std::fill_n(space + g * n_ * width_, n_ * width_, 0.0f);
+        for (size_t h = 0; h < heads_.size(); ++h)
+          if (into[h].hidden) std::fill_n(sums[h] + g * n_ * heads_[h].width, n_ * heads_[h].width, 0.0f);
         for (int64_t b = g * per_group; b < std::min(blocks_, (g + 1) * per_group); ++b) {
           block_gradient(b, label, gradient, at_label, d);
-          if (d_hidden) add_to_hidden(b, d, space + g * n_ * width_);
-          if (d_head) add_to_head(b, d, transposed, d_head);
+          for (size_t h = 0; h < heads_.size(); ++h) {
+            if (into[h].hidden) add_to_hidden(heads_[h], b, d, sums[h] + g * n_ * heads_[h].width);
+            if (into[h].head) add_to_head(heads_[h].width, b, d, transposed[h], into[h].head);
+          }
         }
       }
     });
-    if (!d_hidden) return;
-    share(n_, 8, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin * width_; i < end * width_; ++i) {
-        float sum = 0;
-        for (int64_t g = 0; g < groups; ++g) sum += space[g * n_ * width_ + i];
-        d_hidden[i] = sum;
-      }
-    });
+    for (size_t h = 0; h < heads_.size(); ++h)
+      if (into[h].hidden) sum_groups(groups, heads_[h].width, sums[h], into[h].hidden);
   }
-  static int64_t backward_space(int64_t tokens, int64_t width) { return kGroups * tokens * width; }
+  static int64_t backward_space(int64_t tokens, int64_t width) { return kGroups * tokens * width; }  // widths of all products together
   static int64_t head_space(int64_t vocabulary, int64_t width) { return (vocabulary + kPanel - 1) / kPanel * kPanel * width; }
 
   // d_head's sums as rows [vocabulary, width] of E.
@@ -90,20 +109,22 @@ class Logits {
 
  private:
   static constexpr int64_t kGroups = 16;  // parts of the vocabulary that sum d_hidden for themselves
-  enum Slot { kPanels = 2, kGradients, kTransposed };
+  enum Slot { kPanels = 2, kGradients, kTransposed };  // the last: one for each product
 
   int64_t columns(int64_t block) const { return std::min(kVocabularyBlock, vocabulary_ - block * kVocabularyBlock); }
   float* block_at(int64_t block) const { return logits_ + block * n_ * kVocabularyBlock; }
-  const E* head_row(int64_t v) const { return head_ + v * stride_; }
 
-  void block_logits(int64_t block, const E* hidden, int64_t stride, RowStatistics* parts) const {
-    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(width_)));
+  void block_logits(int64_t block, const Hidden& hidden, RowStatistics* parts) const {
     const E* rows[kPanel];
-    for (int64_t c = 0; c < columns(block); c += kPanel) {
-      const int64_t count = std::min(kPanel, columns(block) - c);
-      for (int64_t i = 0; i < count; ++i) rows[i] = head_row(block * kVocabularyBlock + c + i);
-      row_kernels<E>().pack_columns(rows, count, width_, panel);
-      row_kernels<E>().multiply(n_, width_, hidden, stride, panel, block_at(block) + c, kVocabularyBlock, false, nullptr);
+    for (size_t h = 0; h < heads_.size(); ++h) {
+      const HeadMatrix<E>& m = heads_[h];
+      E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(m.width)));
+      for (int64_t c = 0; c < columns(block); c += kPanel) {
+        const int64_t count = std::min(kPanel, columns(block) - c);
+        for (int64_t i = 0; i < count; ++i) rows[i] = m.rows + (block * kVocabularyBlock + c + i) * m.stride;
+        row_kernels<E>().pack_columns(rows, count, m.width, panel);
+        row_kernels<E>().multiply(n_, m.width, hidden[h].rows, hidden[h].stride, panel, block_at(block) + c, kVocabularyBlock, h > 0, nullptr);
+      }
     }
     for (int64_t i = 0; i < n_; ++i) kernels().row_statistics(columns(block), block_at(block) + i * kVocabularyBlock, scale_, parts + i);
   }
@@ -141,40 +162,50 @@ class Logits {
     }
   }
 
-  void add_to_hidden(int64_t block, const E* d, float* sums) const {
+  void add_to_hidden(const HeadMatrix<E>& m, int64_t block, const E* d, float* sums) const {
     const int64_t n = columns(block);
-    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(kVocabularyBlock, width_))));
+    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(kVocabularyBlock, m.width))));
     const E* rows[kVocabularyBlock];
-    for (int64_t i = 0; i < n; ++i) rows[i] = head_row(block * kVocabularyBlock + i);
-    for (int64_t w = 0; w < width_; w += kPanel) {
-      const int64_t count = std::min(kPanel, width_ - w);
+    for (int64_t i = 0; i < n; ++i) rows[i] = m.rows + (block * kVocabularyBlock + i) * m.stride;
+    for (int64_t w = 0; w < m.width; w += kPanel) {
+      const int64_t count = std::min(kPanel, m.width - w);
       row_kernels<E>().pack_rows(rows, n, count, panel);
-      row_kernels<E>().multiply(n_, n, d, kVocabularyBlock, panel, sums + w, width_, true, nullptr);
+      row_kernels<E>().multiply(n_, n, d, kVocabularyBlock, panel, sums + w, m.width, true, nullptr);
       for (int64_t i = 0; i < n; ++i) rows[i] += kPanel;
     }
   }
 
-  void add_to_head(int64_t block, const E* d, const E* transposed, float* d_head) const {
-    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(n_, std::max(kVocabularyBlock, width_)))));
+  void add_to_head(int64_t width, int64_t block, const E* d, const E* transposed, float* d_head) const {
+    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(n_, std::max(kVocabularyBlock, width)))));
     std::vector<const E*> rows(n_);
     for (int64_t c = 0; c < columns(block); c += kPanel) {
       for (int64_t i = 0; i < n_; ++i) rows[i] = d + i * kVocabularyBlock + c;
       row_kernels<E>().pack_rows(rows.data(), n_, kPanel, panel);
-      row_kernels<E>().multiply(width_, n_, transposed, padded_depth<E>(n_), panel, d_head + (block * kVocabularyBlock + c) * width_, kPanel, true, nullptr);
+      row_kernels<E>().multiply(width, n_, transposed, padded_depth<E>(n_), panel, d_head + (block * kVocabularyBlock + c) * width, kPanel, true, nullptr);
     }
   }
 
-  // hidden' [width, n], filled up to the depth of a product.
-  const E* transpose(const E* hidden, int64_t stride) const {
-    const int64_t depth = padded_depth<E>(n_);
-    E* out = reinterpret_cast<E*>(scratch(kTransposed, width_ * depth));
-    for (int64_t w = 0; w < width_; ++w)
-      for (int64_t i = 0; i < depth; ++i) out[w * depth + i] = i < n_ ? hidden[i * stride + w] : E(0);
+  void sum_groups(int64_t groups, int64_t width, const float* sums, float* d_hidden) const {
+    share(n_, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin * width; i < end * width; ++i) {
+        float sum = 0;
+        for (int64_t g = 0; g < groups; ++g) sum += sums[g * n_ * width + i];
+        d_hidden[i] = sum;
+      }
+    });
+  }
+
+  // A product's hidden' [width, n], filled up to the depth of a product.
+  const E* transpose(int product, const HiddenRows<E>& hidden) const {
+    const int64_t depth = padded_depth<E>(n_), width = heads_[static_cast<size_t>(product)].width;
+    E* out = reinterpret_cast<E*>(scratch(kTransposed + product, width * depth));
+    for (int64_t w = 0; w < width; ++w)
+      for (int64_t i = 0; i < depth; ++i) out[w * depth + i] = i < n_ ? hidden.rows[i * hidden.stride + w] : E(0);
     return out;
   }
 
-  const E* head_;
-  int64_t vocabulary_, width_, stride_, n_ = 0;
+  std::vector<HeadMatrix<E>> heads_;
+  int64_t vocabulary_, n_ = 0;
   float scale_;
   float* logits_;
   int64_t blocks_;
