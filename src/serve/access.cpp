@@ -63,8 +63,8 @@ void Access::allow_origin(const HttpCall& call, HttpAnswer& answer) const {
 
 std::optional<HttpAnswer> Access::preflight(const HttpCall& call) const {
   if (call.method != "OPTIONS" || allowed_origins.empty()) return std::nullopt;
-  // Clients' libraries send headers of their own (X-Stainless-..., anthropic-beta): whatever a page of an allowed origin
-  // asks for is allowed.
+  // Clients' libraries send headers of their own (X-Stainless-..., anthropic-beta): whatever a page of an allowed
+  // origin asks for is allowed.
   std::string headers = call.header("access-control-request-headers");
   if (headers.empty()) headers = "authorization, content-type, x-api-key, anthropic-version";
   return HttpAnswer{.status = 204,

@@ -262,7 +262,8 @@ void Api::note_ignored(const Exchange& e, const AnswerCall& call) const {
   std::string names;
   for (size_t i = 0; i < std::min(call.ignored.size(), kShown); ++i)
     names += (i ? ", " : "") + json_text(Json(call.ignored[i])).substr(0, 64);
-  log_warning("request ", e.call->id, ": fields without effect here: ", names, call.ignored.size() > kShown ? ", ..." : "");
+  const char* const more = call.ignored.size() > kShown ? ", ..." : "";
+  log_warning("request ", e.call->id, ": fields without effect here: ", names, more);
 }
 
 WholeSink Api::to_reply(const Exchange& e) {

@@ -112,7 +112,8 @@ ToolChoice read_choice(const Json* choice, bool has_tools) {
     if (const Json* allowed = f.object("allowed_tools")) {
       const Fields in(*allowed, f.name("allowed_tools") + ".");
       const Json* list = in.list("tools");
-      if (!list || list->empty()) refuse(in.name("tools"), "'", in.name("tools"), "' must list tools that may be called");
+      if (!list || list->empty())
+        refuse(in.name("tools"), "'", in.name("tools"), "' must list tools that may be called");
       for (const Json& tool : *list) out.names.push_back(function_name(Fields(tool, in.name("tools") + ".")));
       out.mode = in.text("mode").value_or("auto");
     } else if (f.find("function")) {
@@ -124,7 +125,8 @@ ToolChoice read_choice(const Json* choice, bool has_tools) {
   if (out.mode != "none" && out.mode != "auto" && out.mode != "required")
     refuse("tool_choice", "'tool_choice' is '", out.mode.substr(0, 64),
            "', it must be none, auto, required, or name a function");
-  if (out.mode == "required" && !has_tools) refuse("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
+  if (out.mode == "required" && !has_tools)
+    refuse("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
   return out;
 }
 
