@@ -39,9 +39,11 @@ class HeadPass {
         step_(std::min(tokens_at_once(head.size(0), chunk), std::max<int64_t>(1, tokens.count()))),
         space_(floats(Logits<E>::space_for(head.size(0), step_))),
         logits_(data<E>(head), head.size(0), width_, head.stride(0), static_cast<float>(1 / temperature), data<float>(space_)) {
-    if (need_hidden || need_head) sums_ = floats(Logits<E>::backward_space(step_, width_));
-    if (need_hidden) d_hidden_ = at::empty({tokens.count(), width_}, head.options()), d_chunk_ = floats(step_ * width_);
-    if (need_head) d_head_ = at::zeros({Logits<E>::head_space(head.size(0), width_)}, at::kFloat);
+    need_head_ = need_head;
+    if (need_hidden) {
+      sums_ = floats(Logits<E>::backward_space(step_, width_)), d_chunk_ = floats(step_ * width_);
+      d_hidden_ = at::empty({tokens.count(), width_}, head.options());
+    }
     const int64_t* y = data<int64_t>(label_);
     for (int64_t i = 0; i < tokens.count(); ++i)
       require(y[i] < head.size(0), Fault::Data, "label ", y[i], " is outside of the vocabulary of ", head.size(0));
@@ -56,20 +58,23 @@ class HeadPass {
     }
   }
 
-  // Within fn: adds what these gradients of the logits mean for hidden and head.
+  // Within fn: adds what these gradients of the logits mean for hidden, and notes them for the head.
   void add(int64_t begin, const std::vector<LogitGradient>& gradient, const std::vector<float>& at_label) {
-    if (!d_hidden_.defined() && !d_head_.defined()) return;
-    logits_.backward(rows(begin), hidden_.stride(0), data<int64_t>(label_) + begin, gradient.data(), at_label.data(),
-                     d_hidden_.defined() ? data<float>(d_chunk_) : nullptr, d_head_.defined() ? data<float>(d_head_) : nullptr, data<float>(sums_));
-    if (d_hidden_.defined())
-      row_kernels<E>().narrow(static_cast<int64_t>(gradient.size()) * width_, data<float>(d_chunk_), 1.0f, data<E>(d_hidden_) + begin * width_);
+    if (need_head_) {
+      gradient_.insert(gradient_.end(), gradient.begin(), gradient.end());
+      at_label_.insert(at_label_.end(), at_label.begin(), at_label.end());
+    }
+    if (!d_hidden_.defined()) return;
+    logits_.backward(data<int64_t>(label_) + begin, gradient.data(), at_label.data(), data<float>(d_chunk_), data<float>(sums_));
+    row_kernels<E>().narrow(static_cast<int64_t>(gradient.size()) * width_, data<float>(d_chunk_), 1.0f, data<E>(d_hidden_) + begin * width_);
   }
 
   at::Tensor d_hidden() const { return d_hidden_.defined() ? tokens_.spread(d_hidden_) : at::Tensor(); }
-  at::Tensor d_head() const {
-    if (!d_head_.defined()) return {};
+  at::Tensor d_head() {  // after run()
+    if (!need_head_) return {};
+    space_ = sums_ = d_chunk_ = at::Tensor();
     const at::Tensor out = at::empty(head_.sizes(), head_.options());
-    Logits<E>::write_head(data<float>(d_head_), head_.size(0), width_, data<E>(out));
+    logits_.head_gradient(rows(0), hidden_.stride(0), tokens_.count(), step_, data<int64_t>(label_), gradient_.data(), at_label_.data(), data<E>(out));
     return out;
   }
 
@@ -79,7 +84,10 @@ class HeadPass {
   const ops::LabelledTokens& tokens_;
   at::Tensor hidden_, head_, label_;
   int64_t width_, step_;
-  at::Tensor space_, sums_, d_hidden_, d_chunk_, d_head_;
+  at::Tensor space_, sums_, d_hidden_, d_chunk_;
+  bool need_head_ = false;
+  std::vector<LogitGradient> gradient_;  // of all tokens
+  std::vector<float> at_label_;
   Logits<E> logits_;
 };
 

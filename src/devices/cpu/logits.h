@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The logits of some tokens over the whole vocabulary, and what a gradient of them does to hidden states and head. The head is
 // read in blocks of 1024 rows, each packed while it is in the cache. Sums go in an order that does not depend on threads.
+// The head's gradient sums over all tokens, whose logits are never there together: it makes them again, block by block, which
+// costs a tenth of a step and saves an f32 copy of the head.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "devices/cpu/kernels.h"
+#include "devices/cpu/left.h"
 #include "devices/cpu/parallel.h"
 
 namespace apus::cpu {
@@ -39,32 +42,31 @@ class Logits {
     std::vector<RowStatistics> parts(blocks_ * n);
     share(blocks_, 1, [&](int64_t begin, int64_t end) {
       const Multiplying guard;
-      for (int64_t b = begin; b < end; ++b) block_logits(b, hidden, stride, parts.data() + b * n);
+      for (int64_t b = begin; b < end; ++b) {
+        block_logits(b, hidden, stride, n, block_at(b));
+        for (int64_t i = 0; i < n; ++i) kernels().row_statistics(columns(b), block_at(b) + i * kVocabularyBlock, scale_, parts.data() + b * n + i);
+      }
     });
     std::vector<LogitRow> rows(n);
     for (int64_t i = 0; i < n; ++i) rows[i] = summary(i, label[i], parts.data() + i);
     return rows;
   }
 
-  // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label. Written to d_hidden [n, width]
-  // (f32, may be null) and added to d_head (may be null): f32 [panel][width][32], see write_head().
-  void backward(const E* hidden, int64_t stride, const int64_t* label, const LogitGradient* gradient, const float* at_label, float* d_hidden,
-                float* d_head, float* space) const {
+  // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label. What it means for the hidden states
+  // of the tokens of the last compute(): d_hidden [n, width], f32.
+  void backward(const int64_t* label, const LogitGradient* gradient, const float* at_label, float* d_hidden, float* space) const {
     const int64_t groups = std::min<int64_t>(kGroups, blocks_), per_group = (blocks_ + groups - 1) / groups;
-    const E* transposed = d_head ? transpose(hidden, stride) : nullptr;
     share(groups, 1, [&](int64_t begin, int64_t end) {
       const Multiplying guard;
       E* d = reinterpret_cast<E*>(scratch(kGradients, n_ * kVocabularyBlock));
       for (int64_t g = begin; g < end; ++g) {
-        if (d_hidden) std::fill_n(space + g * n_ * width_, n_ * width_, 0.0f);
+        std::fill_n(space + g * n_ * width_, n_ * width_, 0.0f);
         for (int64_t b = g * per_group; b < std::min(blocks_, (g + 1) * per_group); ++b) {
-          block_gradient(b, label, gradient, at_label, d);
-          if (d_hidden) add_to_hidden(b, d, space + g * n_ * width_);
-          if (d_head) add_to_head(b, d, transposed, d_head);
+          block_gradient(b, block_at(b), n_, label, gradient, at_label, d);
+          add_to_hidden(b, d, space + g * n_ * width_);
         }
       }
     });
-    if (!d_hidden) return;
     share(n_, 8, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin * width_; i < end * width_; ++i) {
         float sum = 0;
@@ -74,38 +76,48 @@ class Logits {
     });
   }
   static int64_t backward_space(int64_t tokens, int64_t width) { return kGroups * tokens * width; }
-  static int64_t head_space(int64_t vocabulary, int64_t width) { return (vocabulary + kPanel - 1) / kPanel * kPanel * width; }
 
-  // d_head's sums as rows [vocabulary, width] of E.
-  static void write_head(const float* sums, int64_t vocabulary, int64_t width, E* out) {
-    share((vocabulary + kPanel - 1) / kPanel, 8, [&](int64_t begin, int64_t end) {
-      float* row = scratch(kPanels, width);
-      for (int64_t v = begin * kPanel; v < std::min(vocabulary, end * kPanel); ++v) {
-        const float* column = sums + v / kPanel * kPanel * width + v % kPanel;
-        for (int64_t d = 0; d < width; ++d) row[d] = column[d * kPanel];
-        row_kernels<E>().narrow(width, row, 1.0f, out + v * width);
+  // And for the head, [vocabulary, width]: of all tokens, `chunk` at a time; gradient and at_label are of all of them.
+  void head_gradient(const E* hidden, int64_t stride, int64_t tokens, int64_t chunk, const int64_t* label, const LogitGradient* gradient,
+                     const float* at_label, E* d_head) const {
+    const int64_t depth = padded_depth<E>(chunk), chunks = (tokens + chunk - 1) / chunk;
+    const std::vector<E> turned = transposed(hidden, stride, tokens, chunk);
+    share(blocks_, 1, [&](int64_t begin, int64_t end) {
+      const Multiplying guard;
+      float *logits = scratch(kLogits, chunk * kVocabularyBlock), *sums = scratch(kSums, kVocabularyBlock * width_);
+      E* d = reinterpret_cast<E*>(scratch(kGradients, chunk * kVocabularyBlock));
+      for (int64_t b = begin; b < end; ++b) {
+        std::fill_n(sums, kVocabularyBlock * width_, 0.0f);
+        for (int64_t c = 0; c < chunks; ++c) {
+          const int64_t at = c * chunk, n = std::min(chunk, tokens - at);
+          block_logits(b, hidden + at * stride, stride, n, logits);
+          block_gradient(b, logits, n, label + at, gradient + at, at_label + at, d);
+          add_to_head(b, d, n, turned.data() + c * width_ * depth, padded_depth<E>(n), sums);
+        }
+        write_head(sums, columns(b), d_head + b * kVocabularyBlock * width_);
       }
     });
   }
 
  private:
   static constexpr int64_t kGroups = 16;  // parts of the vocabulary that sum d_hidden for themselves
-  enum Slot { kPanels = 2, kGradients, kTransposed };
+  enum Slot { kPanels = 2, kGradients, kRows, kLogits, kSums, kRow };
 
   int64_t columns(int64_t block) const { return std::min(kVocabularyBlock, vocabulary_ - block * kVocabularyBlock); }
   float* block_at(int64_t block) const { return logits_ + block * n_ * kVocabularyBlock; }
   const E* head_row(int64_t v) const { return head_ + v * stride_; }
 
-  void block_logits(int64_t block, const E* hidden, int64_t stride, RowStatistics* parts) const {
+  // [n][kVocabularyBlock]
+  void block_logits(int64_t block, const E* hidden, int64_t stride, int64_t n, float* logits) const {
     E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(width_)));
     const E* rows[kPanel];
+    const Left<E> left(hidden, stride, n, width_, scratch(kRows, Left<E>::room_for(n, width_)));
     for (int64_t c = 0; c < columns(block); c += kPanel) {
       const int64_t count = std::min(kPanel, columns(block) - c);
       for (int64_t i = 0; i < count; ++i) rows[i] = head_row(block * kVocabularyBlock + c + i);
       row_kernels<E>().pack_columns(rows, count, width_, panel);
-      row_kernels<E>().multiply(n_, width_, hidden, stride, panel, block_at(block) + c, kVocabularyBlock, false, nullptr);
+      left.times(panel, logits + c, kVocabularyBlock, false);
     }
-    for (int64_t i = 0; i < n_; ++i) kernels().row_statistics(columns(block), block_at(block) + i * kVocabularyBlock, scale_, parts + i);
   }
 
   // parts: this row's statistics of block b at parts[b * n].
@@ -126,11 +138,12 @@ class Logits {
             static_cast<float>(lse - sum_px / sum), best == label};
   }
 
-  void block_gradient(int64_t block, const int64_t* label, const LogitGradient* gradient, const float* at_label, E* d) const {
+  void block_gradient(int64_t block, const float* logits, int64_t rows, const int64_t* label, const LogitGradient* gradient, const float* at_label,
+                      E* d) const {
     const int64_t n = columns(block);
-    for (int64_t i = 0; i < n_; ++i) {
+    for (int64_t i = 0; i < rows; ++i) {
       E* row = d + i * kVocabularyBlock;
-      const float* x = block_at(block) + i * kVocabularyBlock;
+      const float* x = logits + i * kVocabularyBlock;
       row_kernels<E>().logit_gradient(n, x, gradient[i], row);
       std::fill(row + n, row + kVocabularyBlock, E(0));
       const int64_t at = label[i] - block * kVocabularyBlock;
@@ -146,30 +159,48 @@ class Logits {
     E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(kVocabularyBlock, width_))));
     const E* rows[kVocabularyBlock];
     for (int64_t i = 0; i < n; ++i) rows[i] = head_row(block * kVocabularyBlock + i);
+    const Left<E> left(d, kVocabularyBlock, n_, n, scratch(kRows, Left<E>::room_for(n_, n)));
     for (int64_t w = 0; w < width_; w += kPanel) {
       const int64_t count = std::min(kPanel, width_ - w);
       row_kernels<E>().pack_rows(rows, n, count, panel);
-      row_kernels<E>().multiply(n_, n, d, kVocabularyBlock, panel, sums + w, width_, true, nullptr);
+      left.times(panel, sums + w, width_, true);
       for (int64_t i = 0; i < n; ++i) rows[i] += kPanel;
     }
   }
 
-  void add_to_head(int64_t block, const E* d, const E* transposed, float* d_head) const {
-    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(n_, std::max(kVocabularyBlock, width_)))));
-    std::vector<const E*> rows(n_);
+  // sums [panel][width][32]
+  void add_to_head(int64_t block, const E* d, int64_t n, const E* turned, int64_t depth, float* sums) const {
+    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(n, std::max(kVocabularyBlock, width_)))));
+    std::vector<const E*> rows(n);
+    const Left<E> left(turned, depth, width_, n, scratch(kRows, Left<E>::room_for(width_, n)));
     for (int64_t c = 0; c < columns(block); c += kPanel) {
-      for (int64_t i = 0; i < n_; ++i) rows[i] = d + i * kVocabularyBlock + c;
-      row_kernels<E>().pack_rows(rows.data(), n_, kPanel, panel);
-      row_kernels<E>().multiply(width_, n_, transposed, padded_depth<E>(n_), panel, d_head + (block * kVocabularyBlock + c) * width_, kPanel, true, nullptr);
+      for (int64_t i = 0; i < n; ++i) rows[i] = d + i * kVocabularyBlock + c;
+      row_kernels<E>().pack_rows(rows.data(), n, kPanel, panel);
+      left.times(panel, sums + c * width_, kPanel, true);
     }
   }
 
-  // hidden' [width, n], filled up to the depth of a product.
-  const E* transpose(const E* hidden, int64_t stride) const {
-    const int64_t depth = padded_depth<E>(n_);
-    E* out = reinterpret_cast<E*>(scratch(kTransposed, width_ * depth));
-    for (int64_t w = 0; w < width_; ++w)
-      for (int64_t i = 0; i < depth; ++i) out[w * depth + i] = i < n_ ? hidden[i * stride + w] : E(0);
+  // The sums of some of the vocabulary as rows of E.
+  void write_head(const float* sums, int64_t rows, E* out) const {
+    float* row = scratch(kRow, width_);
+    for (int64_t v = 0; v < rows; ++v) {
+      const float* column = sums + v / kPanel * kPanel * width_ + v % kPanel;
+      for (int64_t d = 0; d < width_; ++d) row[d] = column[d * kPanel];
+      row_kernels<E>().narrow(width_, row, 1.0f, out + v * width_);
+    }
+  }
+
+  // hidden' of each chunk, [width, n] filled up to the depth of a product.
+  std::vector<E> transposed(const E* hidden, int64_t stride, int64_t tokens, int64_t chunk) const {
+    const int64_t chunks = (tokens + chunk - 1) / chunk, room = width_ * padded_depth<E>(chunk);
+    std::vector<E> out(chunks * room);
+    share(chunks, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t c = begin; c < end; ++c) {
+        const int64_t n = std::min(chunk, tokens - c * chunk), depth = padded_depth<E>(n);
+        for (int64_t w = 0; w < width_; ++w)
+          for (int64_t i = 0; i < n; ++i) out[c * room + w * depth + i] = hidden[(c * chunk + i) * stride + w];
+      }
+    });
     return out;
   }
 
