@@ -10,49 +10,53 @@ if(NOT Torch_DIR)
     endif()
   endif()
 endif()
-set(APUS_TORCH_CUDA OFF)
-add_library(apus_torch_interface INTERFACE)
+# TorchConfig is not used: it wants the CUDA toolkit even where only headers and libraries are needed. Torch_DIR tells the
+# place: share/cmake/Torch of a folder (pip's, the archive of pytorch.org), or lib/<machine>/cmake/Torch of a system.
+set(torch_places)
 if(Torch_DIR)
-  # TorchConfig is not used: it wants the CUDA toolkit even where only headers and libraries are needed.
   get_filename_component(torch_root "${Torch_DIR}/../../.." ABSOLUTE)
-  target_include_directories(apus_torch_interface SYSTEM INTERFACE ${torch_root}/include ${torch_root}/include/torch/csrc/api/include)
-  set(torch_lib "${torch_root}/lib")
-  if(NOT EXISTS "${torch_lib}/libtorch_cpu.so")
-    message(FATAL_ERROR "Torch_DIR=${Torch_DIR}: no libtorch_cpu.so under ${torch_lib}")
+  get_filename_component(torch_system "${Torch_DIR}/../.." ABSOLUTE)
+  set(torch_places PATHS ${torch_root}/include ${torch_root}/lib ${torch_root}/../include ${torch_system} NO_DEFAULT_PATH)
+endif()
+find_path(torch_include torch/csrc/autograd/function.h ${torch_places} NO_CACHE)
+find_library(torch_cpu torch_cpu ${torch_places} NO_CACHE)
+find_library(torch_c10 c10 ${torch_places} NO_CACHE)
+if(NOT torch_include OR NOT torch_cpu OR NOT torch_c10)
+  if(Torch_DIR)
+    message(FATAL_ERROR "Torch_DIR=${Torch_DIR}: no headers or no libtorch_cpu.so beside it (looked at ${torch_root} and ${torch_system})")
   endif()
-  target_link_libraries(apus_torch_interface INTERFACE ${torch_lib}/libtorch_cpu.so ${torch_lib}/libc10.so)
-  if(EXISTS "${torch_lib}/libtorch_cuda.so")
-    # Headers of the CUDA runtime: pip's nvidia packages lie beside torch, or a toolkit is installed.
-    find_path(cuda_include cuda_runtime_api.h PATHS ${torch_root}/../nvidia/cuda_runtime/include ${torch_root}/../nvidia/cu13/include
-              $ENV{CUDA_HOME}/include /usr/local/cuda/include)
-    find_library(cuda_runtime NAMES cudart libcudart.so.13 libcudart.so.12 libcudart.so.11.0 PATHS ${torch_root}/../nvidia/cuda_runtime/lib
-                 ${torch_root}/../nvidia/cu13/lib $ENV{CUDA_HOME}/lib64 /usr/local/cuda/lib64 ${torch_lib})
-    if(cuda_include AND cuda_runtime)
-      set(APUS_TORCH_CUDA ON)
-      file(GLOB nvidia_includes ${torch_root}/../nvidia/*/include)  # NCCL's and what its header of libtorch includes
-      target_include_directories(apus_torch_interface SYSTEM INTERFACE ${cuda_include} ${nvidia_includes})
-      # Nothing may refer to libtorch_cuda directly and it must be loaded all the same: it registers the kernels.
-      target_link_libraries(apus_torch_interface INTERFACE -Wl,--no-as-needed ${torch_lib}/libtorch_cuda.so ${torch_lib}/libc10_cuda.so ${cuda_runtime} -Wl,--as-needed)
-    else()
-      message(WARNING "libtorch has CUDA, but the headers or the library of the CUDA runtime are missing: built without cuda. "
-                      "pip install nvidia-cuda-runtime-cu12, or set CUDA_HOME")
-    endif()
-  endif()
+  message(FATAL_ERROR "libtorch not found. Any of these will do:\n"
+    "  pip install torch            (the python3 on PATH is asked)\n"
+    "  -DTorch_DIR=<libtorch>/share/cmake/Torch\n"
+    "  apt-get install libtorch-dev (Debian)")
+endif()
+get_filename_component(torch_lib "${torch_cpu}" DIRECTORY)
+add_library(apus_torch_interface INTERFACE)
+target_include_directories(apus_torch_interface SYSTEM INTERFACE ${torch_include} ${torch_include}/torch/csrc/api/include)
+target_link_libraries(apus_torch_interface INTERFACE ${torch_cpu} ${torch_c10})
+if(Torch_DIR)
   set(CMAKE_BUILD_RPATH "${torch_lib}")
   set(CMAKE_INSTALL_RPATH "${torch_lib}")
-else()
-  find_path(torch_include torch/csrc/autograd/function.h)
-  find_library(torch_cpu torch_cpu)
-  find_library(torch_c10 c10)
-  if(NOT torch_include OR NOT torch_cpu OR NOT torch_c10)
-    message(FATAL_ERROR "libtorch not found. Any of these will do:\n"
-      "  pip install torch            (the python3 on PATH is asked)\n"
-      "  -DTorch_DIR=<libtorch>/share/cmake/Torch\n"
-      "  apt-get install libtorch-dev (Debian)")
+endif()
+
+set(APUS_TORCH_CUDA OFF)
+if(EXISTS "${torch_lib}/libtorch_cuda.so")
+  # Headers of the CUDA runtime: pip's nvidia packages lie beside torch, or a toolkit is installed.
+  set(pip_nvidia ${torch_lib}/../../nvidia)
+  find_path(cuda_include cuda_runtime_api.h PATHS ${pip_nvidia}/cuda_runtime/include ${pip_nvidia}/cu13/include
+            $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+  find_library(cuda_runtime NAMES cudart libcudart.so.13 libcudart.so.12 libcudart.so.11.0 PATHS ${pip_nvidia}/cuda_runtime/lib
+               ${pip_nvidia}/cu13/lib $ENV{CUDA_HOME}/lib64 /usr/local/cuda/lib64 ${torch_lib})
+  if(cuda_include AND cuda_runtime)
+    set(APUS_TORCH_CUDA ON)
+    file(GLOB nvidia_includes ${pip_nvidia}/*/include)  # NCCL's and what its header of libtorch includes
+    target_include_directories(apus_torch_interface SYSTEM INTERFACE ${cuda_include} ${nvidia_includes})
+    # Nothing may refer to libtorch_cuda directly and it must be loaded all the same: it registers the kernels.
+    target_link_libraries(apus_torch_interface INTERFACE -Wl,--no-as-needed ${torch_lib}/libtorch_cuda.so ${torch_lib}/libc10_cuda.so ${cuda_runtime} -Wl,--as-needed)
+  else()
+    message(WARNING "libtorch has CUDA, but the headers or the library of the CUDA runtime are missing: built without cuda. "
+                    "pip install nvidia-cuda-runtime-cu12, or set CUDA_HOME, or apt-get install nvidia-cuda-dev (Debian)")
   endif()
-  target_include_directories(apus_torch_interface SYSTEM INTERFACE ${torch_include} ${torch_include}/torch/csrc/api/include)
-  target_link_libraries(apus_torch_interface INTERFACE ${torch_cpu} ${torch_c10})
-  get_filename_component(torch_lib "${torch_cpu}" DIRECTORY)
 endif()
 # The C++ ABI flag must match the library's: ask the library which std::string its symbols use.
 execute_process(COMMAND sh -c "nm -D --defined-only '${torch_lib}/libc10.so' 2>/dev/null | grep -c __cxx11" OUTPUT_VARIABLE cxx11_symbols OUTPUT_STRIP_TRAILING_WHITESPACE)

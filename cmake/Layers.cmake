@@ -19,6 +19,7 @@ set(APUS_HOST_FILES
     devices/cpu/host.cpp
     dist/environment.cpp
     dist/launcher.cpp
+    dist/mesh_layout.cpp
     engine/answer.cpp
     engine/block_pool.cpp
     engine/chat.cpp

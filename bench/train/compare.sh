@@ -20,8 +20,10 @@ for tuner in ${TUNERS:-lora full}; do
   options=()
   [ $tuner = lora ] || options=(--optim adamw_8bit --master stochastic)
   for length in "$@"; do
-    recompute=false ours_recompute=selective,${RECOMPUTED:-0}
+    recompute=false again=0
     [ "$length" -le 512 ] || recompute=true
+    [ $tuner != lora ] || [ "$length" -le 512 ] || again=5
+    ours_recompute=selective,${RECOMPUTED:-$again}
     [ $tuner != lora ] || [ "$length" -gt 512 ] || ours_recompute=false
     our_rates='' peer_rates=''
     for _ in $(seq "${ROUNDS:-2}"); do

@@ -17,6 +17,7 @@
 
 #include "advise/host.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "devices/cpu/host.h"
 
 extern char** environ;
@@ -114,10 +115,11 @@ std::optional<Space> space_of(const std::filesystem::path& path) {
 }  // namespace
 
 Host this_machine(const std::filesystem::path& root) {
+  std::error_code code;
+  require(std::filesystem::is_directory(root, code), Fault::Usage, "--root ", root.string(), " is no folder");
   Host host;
   host.root = root;
   host.env = environment();
-  std::error_code code;
   host.program = std::filesystem::read_symlink("/proc/self/exe", code);
   host.memory_total = cpu::memory_total(), host.memory_free = cpu::memory_free();
   host.usable_cores = cpu::usable_cores();

@@ -2,6 +2,7 @@
 #include "checkpoint/adapter.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -82,13 +83,13 @@ void note_tied(Model& model, const std::vector<std::string>& attached) {
   });
 }
 
-// Base parameters that the adapter trains whole get their own memory; tied ones are untied by it.
-std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config) {
+// Base parameters that the adapter trains whole, or that its file holds, get their own memory; tied ones are untied by it.
+std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config, const std::set<std::string>& in_file = {}) {
   std::vector<std::string> names;
   std::vector<Param*> params;
   model.visit([&](const std::string& name, Param& p) {
     const bool bias = config.bias == "all" && name.ends_with(".bias");
-    if (!bias && !config.saves(module_of(name))) return;
+    if (!bias && !config.saves(module_of(name)) && !in_file.count(name)) return;
     names.push_back(name), params.push_back(&p);
   });
   for (const std::string& wanted : config.modules_to_save) {
@@ -132,6 +133,44 @@ std::vector<std::string> linear_modules(Module& model) {
   return names;
 }
 
+namespace {
+
+// PEFT's name for a parameter that is saved whole: that of a layer with factors has a part more.
+std::string saved_name(Model& model, const Adapter& adapter, const std::string& parameter) {
+  const std::string module = module_of(parameter);
+  bool has_factors = false;
+  each_lora(model, adapter.name, [&](const std::string& name, Adaptable&, Lora&) { has_factors |= name == module; });
+  return kPrefix + (has_factors ? module + ".base_layer" + parameter.substr(module.size()) : parameter);
+}
+
+// The base's own parameters in an adapter's file, by the model's names: the names in the file. PEFT adds the table of an embedding
+// with factors, which is no part of the adapter: it is left out here.
+std::map<std::string, std::string> saved_in(const SafetensorsFile& file) {
+  std::map<std::string, std::string> all;
+  for (const auto& [name, entry] : file.entries()) {
+    if (!name.starts_with(kPrefix) || name.find(".lora_") != std::string::npos || name.ends_with(".base_layer.weight")) continue;
+    all[without_base_layer(name.substr(std::string(kPrefix).size()))] = name;
+  }
+  return all;
+}
+
+std::set<std::string> keys_of(const std::map<std::string, std::string>& map) {
+  std::set<std::string> keys;
+  for (const auto& [key, value] : map) keys.insert(key);
+  return keys;
+}
+
+// A table that the adapter's run had changed (new tokens) goes into the base, and into what is tied to it.
+void put_table(Model& model, Param& p, const at::Tensor& saved) {
+  if (!p.data.defined() || at::equal(saved.to(p.data.options()), p.data)) return;
+  const at::Tensor before = p.data, table = saved.to(p.data.options()).clone();
+  model.visit([&](const std::string&, Param& other) {
+    if (other.data.defined() && other.data.is_same(before)) other.data = table, other.mapped = false;
+  });
+}
+
+}  // namespace
+
 Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarType wide, const std::string& name) {
   at::NoGradGuard no_grad;
   check_lora_init(config.init);
@@ -166,10 +205,12 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   const auto file = SafetensorsFile::open(dir / kWeights);
   freeze(model);
   attach(model, adapter.config, name);
-  adapter.saved_params = own_saved_params(model, adapter.config);
+  const auto saved = saved_in(*file);
+  adapter.saved_params = own_saved_params(model, adapter.config, keys_of(saved));
 
   // What the model expects, by the file's names.
   std::map<std::string, std::pair<Param*, at::TensorOptions>> expected;
+  std::map<std::string, Param*> tables;  // the base's own, which PEFT saves beside factors on them
   const at::Device one = device_of(model);
   each_lora(model, name, [&](const std::string& module, Adaptable&, Lora& lora) {
     const auto wide = at::TensorOptions().dtype(at::kFloat).device(model.places() ? model.place_of(module) : one);
@@ -180,9 +221,12 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
         kPrefix + module);
   });
   model.visit([&](const std::string& n, Param& p) {
-    if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
-      expected[kPrefix + n] = {&p, p.data.options()};
+    const bool own = std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end();
+    if (own) expected[saved.count(n) ? saved.at(n) : kPrefix + n] = {&p, p.data.options()};
+    const std::string table = kPrefix + module_of(n) + ".base_layer.weight";
+    if (!own && file->entries().count(table) && kPrefix + n == without_base_layer(table)) tables[table] = &p;
   });
+  for (const auto& [n, p] : tables) expected[n] = {p, p->data.defined() ? p->data.options() : at::TensorOptions()};
   std::vector<std::string> wrong;
   for (const auto& [n, want] : expected) {
     const auto found = file->entries().find(n);
@@ -198,6 +242,10 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   if (wrong.size() > 8) wrong.resize(8), wrong.push_back(str("and ", total - 8, " more"));
   require(wrong.empty(), Fault::Model, "the adapter ", dir.string(),
           " was made for another model (its base: ", adapter.config.base_model, "): ", join(wrong, "; "));
+  for (const auto& [n, p] : tables) {
+    put_table(model, *p, file->tensor(n));
+    expected.erase(n);
+  }
   for (auto& [n, want] : expected) want.first->data = file->tensor(n).to(want.second).clone();
   return adapter;
 }
@@ -206,7 +254,8 @@ void load_adapter_beside(Model& model, const fs::path& dir, const std::string& n
                          const ReadWeight& read) {
   at::NoGradGuard no_grad;
   const LoraConfig config = read_adapter_config(dir);
-  require(config.modules_to_save.empty() && config.bias == "none", Fault::Usage, "the adapter ", dir.string(),
+  const bool whole = fs::exists(dir / kWeights) && !saved_in(*SafetensorsFile::open(dir / kWeights)).empty();
+  require(!whole && config.modules_to_save.empty() && config.bias == "none", Fault::Usage, "the adapter ", dir.string(),
           " trained parameters of the base model whole (modules_to_save or biases), so that it cannot share the model with "
           "others; serve it alone, or merge it by `apus export --merge_lora true`");
   try {
@@ -234,6 +283,7 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
   at::NoGradGuard no_grad;
   const auto file = SafetensorsFile::open(dir / kWeights);
   const auto put = [&](const std::string& name, Param& p) {
+    require(file->entries().count(name), Fault::Usage, dir.string(), ": ", name, " is missing; were the flags of the adapter changed?");
     at::Tensor saved = file->tensor(name);
     // A converted PiSSA adapter holds the trained factors first, the taken-out ones behind.
     if (!adapter.taken_out.empty() && name.ends_with("lora_A.weight")) saved = saved.narrow(0, 0, p.full[0]);
@@ -246,7 +296,7 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
             [&](const std::string& module, Adaptable&, Lora& lora) { lora.visit(put, kPrefix + module); });
   model.visit([&](const std::string& n, Param& p) {
     if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
-      put(kPrefix + n, p);
+      put(saved_name(model, adapter, n), p);
   });
 }
 
@@ -276,7 +326,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
   }
   model.visit([&](const std::string& n, Param& p) {
     if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
-      tensors.emplace_back(kPrefix + n, p.data.detach());
+      tensors.emplace_back(saved_name(model, adapter, n), p.data.detach());
   });
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   write_safetensors(dir / kWeights, tensors);

@@ -23,14 +23,18 @@ bool any_suffix(const std::string& module, const std::vector<std::string>& suffi
   return std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string& s) { return ends_with_part(module, s); });
 }
 
-// The number after the last "layers." (or any part before a number) of a module's name; -1 when there is none.
-int64_t layer_of(const std::string& module) {
-  for (size_t at = 0; (at = module.find('.', at)) != std::string::npos; ++at) {
-    const size_t end = module.find('.', at + 1);
-    const std::string part = module.substr(at + 1, end == std::string::npos ? end : end - at - 1);
-    if (!part.empty() && part.size() < 9 &&
-        std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); }))
-      return std::stoll(part);
+// PEFT's rule for layers_to_transform: the last number inside the name, or the last one behind a part that layers_pattern
+// names. -1: none.
+int64_t layer_of(const std::string& module, const std::vector<std::string>& behind) {
+  std::vector<std::string> parts;
+  for (size_t at = 0, end; at <= module.size(); at = end + 1) {
+    end = std::min(module.find('.', at), module.size());
+    parts.push_back(module.substr(at, end - at));
+  }
+  for (size_t i = parts.size() < 2 ? 0 : parts.size() - 2; i >= 2; --i) {
+    const std::string& part = parts[i];
+    const bool number = !part.empty() && part.size() < 10 && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (number && (behind.empty() || std::find(behind.begin(), behind.end(), parts[i - 1]) != behind.end())) return std::stoll(part);
   }
   return -1;
 }
@@ -93,14 +97,28 @@ bool LoraConfig::targets(const std::string& module) const {
   if (!exclude_regex.empty() && Pattern(exclude_regex, "exclude_modules").matches(module)) return false;
   if (any_suffix(module, exclude_modules)) return false;
   if (!target_regex.empty()) return Pattern(target_regex, "target_modules").matches(module);
+  if (std::find(target_modules.begin(), target_modules.end(), module) != target_modules.end()) return true;  // named whole
   if (!any_suffix(module, target_modules)) return false;
-  return layers_to_transform.empty() || std::find(layers_to_transform.begin(), layers_to_transform.end(),
-                                                  layer_of(module)) != layers_to_transform.end();
+  return layers_to_transform.empty() ||
+         std::find(layers_to_transform.begin(), layers_to_transform.end(), layer_of(module, layers_pattern)) != layers_to_transform.end();
 }
 
-bool LoraConfig::saves(const std::string& module) const { return any_suffix(module, modules_to_save); }
+// PEFT compares ends of names, not parts ("norm" means every ...layernorm too), and saves a module with all it contains.
+bool LoraConfig::saves(const std::string& module) const {
+  for (size_t end = module.size(); end != std::string::npos && end > 0; end = module.rfind('.', end - 1)) {
+    const std::string outer = module.substr(0, end);
+    if (std::any_of(modules_to_save.begin(), modules_to_save.end(), [&](const std::string& name) { return outer.ends_with(name); })) return true;
+  }
+  return false;
+}
 int64_t LoraConfig::rank_of(const std::string& module) const { return by_pattern(rank_pattern, module, r); }
 double LoraConfig::alpha_of(const std::string& module) const { return by_pattern(alpha_pattern, module, alpha); }
+
+std::string without_base_layer(const std::string& parameter) {
+  const std::string part = ".base_layer.";
+  const size_t at = parameter.rfind(part);
+  return at == std::string::npos ? parameter : parameter.substr(0, at + 1) + parameter.substr(at + part.size());
+}
 
 bool is_adapter_dir(const fs::path& dir) { return fs::exists(dir / "adapter_config.json"); }
 
@@ -125,6 +143,9 @@ LoraConfig read_adapter_config(const fs::path& dir) {
     c.layers_to_transform = json["layers_to_transform"].is_number()
                                 ? std::vector<int64_t>{json["layers_to_transform"].get<int64_t>()}
                                 : in.value<std::vector<int64_t>>("layers_to_transform", {});
+  if (in.has("layers_pattern"))
+    c.layers_pattern = json["layers_pattern"].is_string() ? std::vector<std::string>{json["layers_pattern"].get<std::string>()}
+                                                          : in.value<std::vector<std::string>>("layers_pattern", {});
   c.rank_pattern = in.patterns<int64_t>("rank_pattern"), c.alpha_pattern = in.patterns<double>("alpha_pattern");
   if (in.has("init_lora_weights"))
     c.init = json["init_lora_weights"].is_string() ? json["init_lora_weights"].get<std::string>()
@@ -164,7 +185,7 @@ Json adapter_config_json(const LoraConfig& c) {
                                 : c.init == "false" ? Json(false)
                                                     : Json(c.init)},
           {"layer_replication", nullptr},
-          {"layers_pattern", nullptr},
+          {"layers_pattern", c.layers_pattern.empty() ? Json() : Json(c.layers_pattern)},
           {"layers_to_transform", c.layers_to_transform.empty() ? Json() : Json(c.layers_to_transform)},
           {"loftq_config", Json::object()},
           {"lora_alpha", number(c.alpha)},

@@ -23,8 +23,9 @@ struct LoraConfig {
   std::string target_regex;                 // wins over the list; the whole name must match
   std::vector<std::string> exclude_modules;
   std::string exclude_regex;
-  std::vector<std::string> modules_to_save;                   // suffixes of modules trained whole
+  std::vector<std::string> modules_to_save;                   // ends of names of modules trained whole
   std::vector<int64_t> layers_to_transform;                   // empty: all
+  std::vector<std::string> layers_pattern;                    // the part of a name before a layer's number; empty: any
   std::vector<std::pair<std::string, int64_t>> rank_pattern;  // name or expression -> rank; the first that fits
   std::vector<std::pair<std::string, double>> alpha_pattern;
   std::string init = "true";  // init_lora_weights
@@ -35,6 +36,10 @@ struct LoraConfig {
   int64_t rank_of(const std::string& module) const;
   double alpha_of(const std::string& module) const;
 };
+
+// PEFT calls a layer with factors `<module>.base_layer` where it saves the layer's own parameters: its bias, the table of an
+// embedding. Such a name without that part.
+std::string without_base_layer(const std::string& parameter);
 
 bool is_adapter_dir(const std::filesystem::path& dir);
 // Fault::Model for what is no LoRA adapter or uses a feature that is not supported, naming it.

@@ -57,10 +57,19 @@ class Changes {
   }
 
   // weight * (merged - W) for the rows [first, first + count) of W, which come as f32.
-  at::Tensor change(const std::string& target, const at::Tensor& rows, int64_t first) const {
+  at::Tensor change(const std::string& target, const at::Tensor& base, int64_t first) const {
     const auto& parts = parts_.at(target);
     const auto tensor = [&](const char* what) { return file_->tensor(parts.at(what)).to(at::kFloat); };
-    if (parts.count("weight")) return (tensor("weight").narrow(0, first, rows.size(0)) - rows) * weight_;
+    if (parts.count("weight")) return (tensor("weight").narrow(0, first, base.size(0)) - base) * weight_;
+    if (!parts.count("table")) return changed_by_factors(target, base, first) * weight_;
+    const at::Tensor rows = tensor("table").narrow(0, first, base.size(0));
+    return (rows - base + changed_by_factors(target, rows, first)) * weight_;
+  }
+
+ private:
+  at::Tensor changed_by_factors(const std::string& target, const at::Tensor& rows, int64_t first) const {
+    const auto& parts = parts_.at(target);
+    const auto tensor = [&](const char* what) { return file_->tensor(parts.at(what)).to(at::kFloat); };
     const bool embedding = parts.count("embedding_A");
     const at::Tensor a = tensor(embedding ? "embedding_A" : "A"), b = tensor(embedding ? "embedding_B" : "B");
     const at::Tensor delta =
@@ -68,12 +77,11 @@ class Changes {
     const std::string module = target.substr(0, target.rfind('.'));
     const double rank = static_cast<double>(a.size(0)), alpha = config_.alpha_of(module);
     const at::Tensor scaled = delta * (alpha / (config_.rslora ? std::sqrt(rank) : rank));
-    if (!parts.count("magnitude")) return scaled * weight_;
+    if (!parts.count("magnitude")) return scaled;
     const at::Tensor sum = rows + scaled;
-    return (sum * (tensor("magnitude").narrow(0, first, rows.size(0)) / sum.norm(2, 1)).unsqueeze(1) - rows) * weight_;
+    return sum * (tensor("magnitude").narrow(0, first, rows.size(0)) / sum.norm(2, 1)).unsqueeze(1) - rows;
   }
 
- private:
   // (base tensor, what the adapter's tensor is to it); an empty target when the base has no such tensor.
   static std::pair<std::string, std::string> meaning(const std::string& name, const TensorFolder& base) {
     std::string rest = name;
@@ -89,6 +97,9 @@ class Changes {
       if (rest.ends_with(ending))
         rest = rest.substr(0, rest.size() - std::string(ending).size()) + ".weight", what = meant;
     if (what == "bias") what = "weight";  // replaced whole, like modules_to_save
+    const std::string plain = without_base_layer(rest);
+    if (plain != rest && plain.ends_with(".weight")) what = "table";  // the layer's own, below its factors
+    rest = plain;
     if (base.find(rest) || rest == kHead) return {rest, what};
     const std::string bare = "model.";
     if (rest.rfind(bare, 0) == 0 && base.find(rest.substr(bare.size()))) return {rest.substr(bare.size()), what};
@@ -110,7 +121,8 @@ class Changes {
       const auto a = shape(embedding ? "embedding_A" : "A"), b = shape(embedding ? "embedding_B" : "B");
       fits = a.size() == 2 && b.size() == 2 && entry->shape.size() == 2 && a[0] == b[1] &&
              (embedding ? b[0] == entry->shape[1] && a[1] == entry->shape[0]
-                        : b[0] == entry->shape[0] && a[1] == entry->shape[1]);
+                        : b[0] == entry->shape[0] && a[1] == entry->shape[1]) &&
+             (!parts.count("table") || shape("table") == entry->shape);
     }
     require(fits, Fault::Model, "the adapter ", dir_.string(),
             " was made for another model (its base: ", config_.base_model, "): its factors for ", target,

@@ -96,6 +96,12 @@ std::string without_prefix(const std::string& name, const TensorFolder& source) 
 
 c10::Device device_of(const std::string& name, const LoadOptions& options) { return options.place ? options.place(name) : options.device; }
 
+at::Tensor narrowed(at::Tensor t, const std::vector<Range>& part) {
+  for (size_t d = 0; d < part.size(); ++d)
+    if (part[d].size != t.size(static_cast<int64_t>(d))) t = t.narrow(static_cast<int64_t>(d), part[d].begin, part[d].size);
+  return t.contiguous();
+}
+
 at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dtype, bool own) {
   at::Tensor t = disk;
   if (t.scalar_type() != dtype) t = t.to(dtype);
@@ -104,19 +110,23 @@ at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dt
 }
 
 void load_one(const std::string& name, Param& p, const TensorFolder& source, const std::vector<std::string>& names, const LoadOptions& options) {
+  const std::vector<Range> part = local_part(p.full, p.cuts, options.mesh);
   if (names.size() == 1) {
-    const at::Tensor disk = source.tensor(names[0]);
-    p.data = brought(disk, device_of(name, options), options.dtype, options.own(name));
-    p.mapped = p.data.is_same(disk);
+    const at::Tensor disk = source.tensor(names[0]), mine = narrowed(disk, part);
+    p.data = brought(mine, device_of(name, options), options.dtype, options.own(name));
+    p.mapped = p.data.is_alias_of(disk);
     if (!p.mapped) source.forget(names[0]);
     return;
   }
-  p.data = at::empty(p.full, at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
   const auto shape = piece_shape(p, names.size());
-  at::Tensor rows = p.data.view({static_cast<int64_t>(names.size()), shape[0], shape[1]});
-  for (size_t i = 0; i < names.size(); ++i) {
-    rows[static_cast<int64_t>(i)].copy_(source.tensor(names[i]));
-    source.forget(names[i]);
+  const int64_t each = static_cast<int64_t>(names.size()) / p.full[0];  // pieces of an expert
+  require(part[1].size == p.full[1] && part[2].size == p.full[2], Fault::Bug, name, ": a stack of pieces is cut between pieces only");
+  p.data = at::empty({part[0].size, p.full[1], p.full[2]}, at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
+  at::Tensor rows = p.data.view({part[0].size * each, shape[0], shape[1]});
+  for (int64_t i = 0; i < rows.size(0); ++i) {
+    const std::string& disk = names[static_cast<size_t>(part[0].begin * each + i)];
+    rows[i].copy_(source.tensor(disk));
+    source.forget(disk);
   }
 }
 

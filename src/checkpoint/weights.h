@@ -18,6 +18,7 @@ struct LoadOptions {
   at::ScalarType dtype = at::kFloat;        // of the weights in memory
   c10::Device device = c10::Device(c10::kCPU);
   std::function<c10::Device(const std::string& name)> place = {};  // of each parameter, when they lie on several devices
+  MeshLayout mesh = {};  // of each parameter this rank's part by its cuts is read; one rank: all of it
   // Parameters that will be written to (trained): they get memory of their own instead of the mapped file's.
   std::function<bool(const std::string& name)> own = [](const std::string&) { return false; };
 };

@@ -23,8 +23,12 @@ constexpr int kDoesNotFit = 5;        // as Fault::Device: the device is too sma
 // The config of a folder, a config.json, or a known shape's name, which may carry its maker: Qwen/Qwen2.5-7B-Instruct.
 Json config_of(const std::string& model) {
   std::error_code code;
-  const fs::path path = fs::is_directory(model, code) ? fs::path(model) / "config.json" : fs::path(model);
+  const bool folder = fs::is_directory(model, code);
+  const fs::path path = folder ? fs::path(model) / "config.json" : fs::path(model);
   if (fs::is_regular_file(path, code)) return parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
+  require(!folder, Fault::Model, "--model ", model, " holds no config.json");
+  const bool named = !path.is_absolute() && model[0] != '.' && std::count(model.begin(), model.end(), '/') < 2;
+  require(named, Fault::Usage, "--model ", model, ": there is no such folder; give one, or the name of a known shape");
   std::string name = fs::path(model).filename().string();
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });

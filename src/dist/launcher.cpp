@@ -241,7 +241,7 @@ class Launcher {
       const bool stopped = state != std::string::npos && state + 2 < stat.size() && (stat[state + 2] == 'T' || stat[state + 2] == 't');
       silent_.push_back(str("rank ", world_rank(static_cast<int>(i)), " has said nothing all the while",
                             stopped ? str(": its process ", ranks_[i].process, " is stopped (SIGSTOP, or a debugger)")
-                                    : ": it is what the others wait for; look at what its process, its device or its link does"));
+                                    : ": if the others waited for it, look at what its process, its device or its link does"));
     }
   }
 

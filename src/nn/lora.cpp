@@ -10,23 +10,15 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "base/random.h"
+#include "nn/dropout.h"
 #include "nn/kept.h"
 #include "ops/ops.h"
-#include "tensor/noise.h"
 
 namespace apus {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-struct Dropout {
-  double p = 0;
-  uint64_t seed = 0;
-  at::Tensor operator()(const at::Tensor& x) const { return p > 0 ? dropped(x, p, seed) : x; }
-  double factor() const { return 1 / (1 - p); }
-};
 
 // dropout(x) A' of an earlier run, whose y was changed already. Wrapped: no input that a gradient could belong to.
 struct Known {
@@ -68,8 +60,7 @@ struct LowRank : torch::autograd::Function<LowRank> {
 };
 
 Dropout dropout_of(const Lora::Spec& spec, const Step& s) {
-  if (s.dropout_seed == 0 || spec.dropout == 0) return {};
-  return {spec.dropout, mix(s.dropout_seed, spec.id, 0)};
+  return Dropout::of(spec.dropout, spec.id, s);
 }
 
 }  // namespace

@@ -13,15 +13,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "dist/mesh_layout.h"
 
 namespace apus {
-
-enum class Axis { Pp, DpReplicate, DpShard, Cp, Tp, Ep };
-
-struct Cut {
-  Axis axis;    // this mesh axis slices
-  int64_t dim;  // this dimension
-};
 
 struct Param {
   at::Tensor data;                  // this rank's slice; undefined until loaded or placed

@@ -77,7 +77,28 @@ bool Experts::adapted() const {
 }
 
 at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const {
-  return adapted() ? one_by_one(x_TD, weight_Tk, expert_Tk, s) : ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up_.data, down_.data);
+  if (!adapted()) return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up_.data, down_.data);
+  const bool alike = can_be_grouped(gate_of_) && can_be_grouped(up_of_) && can_be_grouped(down_of_);
+  return alike ? grouped(x_TD, weight_Tk, expert_Tk, s) : one_by_one(x_TD, weight_Tk, expert_Tk, s);
+}
+
+namespace {
+// What the experts gave for their pairs, weighed and summed into the tokens.
+at::Tensor summed(const at::Tensor& y_MD, const at::Tensor& x_TD, const at::Tensor& weight_Tk, const ops::ExpertPairs& pairs) {
+  const auto wide = x_TD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor weighed = y_MD.to(wide) * weight_Tk.to(wide).reshape({-1, 1}).index_select(0, pairs.pair);
+  return at::zeros(x_TD.sizes(), x_TD.options().dtype(wide)).index_add(0, pairs.token, weighed).to(x_TD.scalar_type());
+}
+}  // namespace
+
+// The base's products and those of the factors, each for all experts at once.
+at::Tensor Experts::grouped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const {
+  const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, static_cast<int64_t>(gate_of_.size()));
+  const ExpertLora lora(pairs, x_TD.size(0), s);
+  const at::Tensor rows = at::index_select(x_TD, 0, pairs.token);
+  const auto halves = lora(ops::grouped_linear(rows, gate_up_.data.detach(), pairs.ends), rows, {&gate_of_, &up_of_}).chunk(2, 1);
+  const at::Tensor inner = ops::swiglu(halves[0], halves[1]);
+  return summed(lora(ops::grouped_linear(inner, down_.data.detach(), pairs.ends), inner, {&down_of_}), x_TD, weight_Tk, pairs);
 }
 
 namespace {
@@ -93,7 +114,7 @@ Step step_of_rows(const at::Tensor& token_n, const Step& s) {
 }
 }  // namespace
 
-// With adapters every expert is a feed-forward of its own: gathered, changed, and summed once at the end.
+// Every expert as a feed-forward of its own, for adapters that cannot be grouped.
 at::Tensor Experts::one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const {
   const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, static_cast<int64_t>(gate_of_.size()));
   const auto inputs = at::split_with_sizes(at::index_select(x_TD, 0, pairs.token), pairs.count, 0);
@@ -104,10 +125,8 @@ at::Tensor Experts::one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_
     const Step part = step_of_rows(pairs.token.narrow(0, begin, pairs.count[e]), s);
     outputs.push_back((*down_of_[e])(ops::swiglu((*gate_of_[e])(inputs[e], part), (*up_of_[e])(inputs[e], part)), part));
   }
-  const auto wide = x_TD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   if (outputs.empty()) return at::zeros(x_TD.sizes(), x_TD.options());
-  const at::Tensor weighed = at::cat(outputs, 0).to(wide) * weight_Tk.to(wide).reshape({-1, 1}).index_select(0, pairs.pair);
-  return at::zeros(x_TD.sizes(), x_TD.options().dtype(wide)).index_add(0, pairs.token, weighed).to(x_TD.scalar_type());
+  return summed(at::cat(outputs, 0), x_TD, weight_Tk, pairs);
 }
 
 MoeMlp::MoeMlp(Spec s)

@@ -2,6 +2,7 @@
 // Mixture of experts: a router, stacked experts, optionally a shared expert; and the loss that keeps experts busy alike.
 #pragma once
 
+#include "nn/expert_lora.h"
 #include "nn/linear.h"
 #include "nn/mlp.h"
 
@@ -25,9 +26,10 @@ class Experts : public Module {
 
  private:
   bool adapted() const;
+  at::Tensor grouped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const;
   at::Tensor one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const;
   Param &gate_up_, &down_;
-  std::vector<Linear*> gate_of_, up_of_, down_of_;  // of each expert: views, for adapters under the names PEFT sees
+  ExpertMatrices gate_of_, up_of_, down_of_;  // of each expert: views, for adapters under the names PEFT sees
 };
 
 class MoeMlp : public FeedForward {

@@ -61,8 +61,8 @@ std::tuple<at::Tensor, at::Tensor> embedding_and_table(const at::Tensor& id_T, c
 // result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row do not depend
 // on how many other rows there are. known: the result, which then goes on the tape without being computed again.
 at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O, const at::Tensor& known = {});
-// Several weights of one input are packed as one. `mapped`: they lie in a mapped file. The device may take them as they are (the
-// result is then an alias of the one weight), or reads them for the last time and gives their pages back on the way.
+// Several weights of one input are packed as one. `mapped`: they lie in a mapped file. The device may take one as it
+// is: the result is then an alias of it. Several that it would take as they are stay apart: the result is undefined.
 at::Tensor pack_linear(at::TensorList weights_OD, bool mapped = false);
 at::Tensor packed_linear(const at::Tensor& x_TD, const at::Tensor& packed, const at::Tensor& bias_O, int64_t out);
 

@@ -23,7 +23,8 @@ struct GradientSum::Member {
   size_t bucket = 0;
   int64_t offset = 0;              // elements
   int parts = 0, parts_expected = 1;
-  std::shared_ptr<torch::autograd::Node> accumulator;  // kept: autograd itself holds it weakly
+  // Kept: autograd itself holds it weakly. A std::shared_ptr, in late 2.x a c10::intrusive_ptr.
+  decltype(torch::autograd::impl::grad_accumulator(at::Tensor())) accumulator;
   uintptr_t hook = 0;
 };
 

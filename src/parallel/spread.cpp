@@ -97,7 +97,7 @@ void find_rooms(PlacementAsk& ask, DeviceKind& kind, const SpreadWish& wish) {
   };
   for (size_t i = 0; i < there.size() && !is_host; ++i)
     if (wanted(there[i])) ask.rooms.push_back(room_of(kind, there[i], static_cast<int>(i), wish));
-  const DeviceKind& host = choose_kind("cpu");
+  const DeviceKind& host = kind_of(c10::Device(c10::kCPU));
   if (is_host || names_host(wish)) {
     ask.rooms.push_back(host_room(host, wish));
     ask.rooms.back().host = true;

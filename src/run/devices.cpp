@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "device/device.h"
 #include "run/runner.h"
+#include "tensor/compat.h"
 
 namespace apus {
 
@@ -29,7 +30,7 @@ std::vector<std::string> operators() {
 // "reference", "native", or the vendor's operator behind it.
 std::string served(const std::string& op, const DeviceKind& kind) {
   const auto handle = c10::Dispatcher::singleton().findSchema({"apus::" + op, ""});
-  const c10::DispatchKey key = c10::computeDispatchKey(c10::nullopt, c10::nullopt, c10::Device(kind.type()));
+  const c10::DispatchKey key = c10::computeDispatchKey(kNone, kNone, c10::Device(kind.type()));
   if (!handle || !handle->hasKernelForDispatchKey(key)) return "reference";
   const std::string vendor = kind.native_op(op);
   return vendor.empty() ? "native" : vendor;

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/signals.h"
 #include "device/agree.h"
-#include "dist/world.h"
+#include "dist/mesh.h"
 #include "parallel/data_parallel.h"
 #include "run/inference.h"
 #include "run/prediction.h"
@@ -138,7 +138,7 @@ void say_result(const TrainResult& r, const RunLog& log) {
   log_info("images_dir: ", log.images_dir().string());
 }
 
-std::function<Json()> prediction(const SftOptions& o, const TrainData& data, const TunedModel& tuned, World& world,
+std::function<Json()> prediction(const SftOptions& o, const TrainData& data, const TunedModel& tuned, Mesh& mesh,
                                  const fs::path& run_dir) {
   if (!o.predict_with_generate) return {};
   if (!data.eval) {
@@ -151,12 +151,12 @@ std::function<Json()> prediction(const SftOptions& o, const TrainData& data, con
   sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, chat_spec(o)));
   const auto answer = std::make_shared<Prediction>(
       Prediction::Parts{.model = *tuned.model,
-                        .options = at::TensorOptions().dtype(tuned.dtype).device(world.device().device),
+                        .options = at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
                         .rows = *data.eval,
-                        .data_ranks = world.host(),
+                        .data_ranks = mesh.host(kDataAxes),
                         .tokenizer = tokenizer,
                         .sampling = sampling,
-                        .file = world.host().rank() == 0 ? run_dir / "predict.jsonl" : fs::path()});
+                        .file = mesh.rank(kDataAxes) == 0 ? run_dir / "predict.jsonl" : fs::path()});
   return [answer] { return (*answer)(); };
 }
 
@@ -185,22 +185,23 @@ std::unique_ptr<RunLog> open_log(const SftOptions& o, const fs::path& run_dir) {
   return log;
 }
 
-std::unique_ptr<GradientSum> sum_gradients(const std::vector<NamedParam>& params, World& world, const SftOptions& o) {
-  if (world.size() == 1) return nullptr;
+std::unique_ptr<GradientSum> sum_gradients(const std::vector<NamedParam>& params, Mesh& mesh, const SftOptions& o) {
+  if (mesh.size(kDataAxes) == 1) return nullptr;
   std::vector<std::pair<std::string, at::Tensor>> named;
   for (const NamedParam& p : params) named.emplace_back(p.name, p.tensor);
-  return std::make_unique<GradientSum>(std::move(named), world.devices(), GradientSum::Spec{.bucket_bytes = o.ddp_bucket_cap_mb << 20});
+  return std::make_unique<GradientSum>(std::move(named), mesh.comm(kDataAxes), GradientSum::Spec{.bucket_bytes = o.ddp_bucket_cap_mb << 20});
 }
 
 int train(const SftOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
+  Mesh mesh(world);
   const fs::path run_dir = run_folder(o, world);
   if (world.first()) write_arguments(o, run_dir);
   log_info("Global seed set to ", o.seed);
 
   // Tokenising begins before the weights are read: both take a while.
-  TrainData data = open_train_data(o, o.model, run_dir, {.rank = world.rank(), .ranks = world.size()});
-  TunedModel tuned = load_tuned_model(o, world.device());
+  TrainData data = open_train_data(o, o.model, run_dir, {.rank = mesh.rank(kDataAxes), .ranks = mesh.size(kDataAxes)});
+  TunedModel tuned = load_tuned_model(o, mesh);
   const auto params = trainable_params(*tuned.model);
   const std::string parameters =
       param_info(tuned.adapter ? "PeftModelForCausalLM" : "ModelForCausalLM", count_params(*tuned.model));
@@ -211,7 +212,7 @@ int train(const SftOptions& o, const OptimizerSpec& spec, World& world) {
                                                                    .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
                                                                    .lr_by_prefix = {}}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
-  const auto gradients = sum_gradients(params, world, o);
+  const auto gradients = sum_gradients(params, mesh, o);
   Sft algorithm({.label_smoothing = o.label_smoothing_factor,
                  .dft = o.enable_dft_loss,
                  .channel_loss = o.enable_channel_loss,
@@ -231,14 +232,14 @@ int train(const SftOptions& o, const OptimizerSpec& spec, World& world) {
                    .base_lr = o.lr(),
                    .train = *data.train,
                    .eval = data.eval.get(),
-                   .data_ranks = world.host(),
+                   .data_ranks = mesh.host(kDataAxes),
                    .gradients = gradients.get(),
                    .log = log.get(),
-                   .device = world.device().device,
+                   .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o); },
-                   .evaluate_more = prediction(o, data, tuned, world, run_dir),
+                   .evaluate_more = prediction(o, data, tuned, mesh, run_dir),
                    .stop = &stop},
-                  trainer_options(o, data, *tuned.model, run_dir, world.host()));
+                  trainer_options(o, data, *tuned.model, run_dir, mesh.host(kDataAxes)));
   if (!o.resume_from_checkpoint.empty() && !(o.resume_only_model && o.ignore_data_skip)) {
     trainer.resume(read_state(o.resume_from_checkpoint, !o.resume_only_model),
                    {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});

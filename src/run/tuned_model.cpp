@@ -50,7 +50,8 @@ void attach_adapter(TunedModel& out, const SftOptions& o) {
 
 }  // namespace
 
-TunedModel load_tuned_model(const SftOptions& o, const DeviceChoice& device) {
+TunedModel load_tuned_model(const SftOptions& o, const Mesh& mesh) {
+  const c10::Device device = mesh.device();
   check_lora_init(o.init_weights);  // before gigabytes are read
   TunedModel out;
   const bool resumed = !o.resume_from_checkpoint.empty();
@@ -61,10 +62,10 @@ TunedModel load_tuned_model(const SftOptions& o, const DeviceChoice& device) {
                    : " holds an adapter; was it trained with --tuner_type lora?");
   const Json config = read_model_config(out.base);
   std::string note;
-  out.dtype = choose_dtype(o.torch_dtype.value_or(""), config, device.device, &note);
+  out.dtype = choose_dtype(o.torch_dtype.value_or(""), config, device, &note);
   if (!note.empty()) log_warning(note);
   if (out.dtype == at::kHalf) {  // gradients of f16 weights underflow without loss scaling
-    out.dtype = kind_of(device.device).supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
+    out.dtype = kind_of(device).supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
     log_warning("float16 weights are trained as ", float_type_name(out.dtype));
   }
   out.model = make_model(config);
@@ -80,7 +81,7 @@ TunedModel load_tuned_model(const SftOptions& o, const DeviceChoice& device) {
       if (p.trainable) trained.insert(name);
     });
   load_weights(*out.model, TensorFolder(out.base),
-               {.dtype = out.dtype, .device = device.device, .own = [&](const std::string& name) {
+               {.dtype = out.dtype, .device = device, .mesh = mesh.layout(), .own = [&](const std::string& name) {
                   return trained.count(name) > 0;
                 }});
   if (o.lora()) attach_adapter(out, o);

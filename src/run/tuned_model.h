@@ -9,7 +9,7 @@
 
 #include "checkpoint/adapter.h"
 #include "cli/sft.h"
-#include "device/device.h"
+#include "dist/mesh.h"
 
 namespace apus {
 
@@ -22,6 +22,6 @@ struct TunedModel {
   void save(const std::filesystem::path& dir, const SftOptions& options) const;
 };
 
-TunedModel load_tuned_model(const SftOptions& options, const DeviceChoice& device);
+TunedModel load_tuned_model(const SftOptions& options, const Mesh& mesh);
 
 }  // namespace apus

@@ -19,7 +19,10 @@ bool same_key(const std::string& a, const std::string& b) {
 
 std::string presented_key(const HttpCall& call) {
   const std::string header = call.header("authorization");
-  if (header.size() > 7 && (header.starts_with("Bearer ") || header.starts_with("bearer "))) return header.substr(7);
+  std::string scheme = header.substr(0, header.find(' '));
+  for (char& c : scheme) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const size_t key = header.find_first_not_of(' ', scheme.size());
+  if (scheme == "bearer" && key != std::string::npos) return header.substr(key);
   return call.header("x-api-key");  // Anthropic's clients
 }
 
@@ -30,8 +33,11 @@ bool anthropic(const HttpCall& call) { return call.path.starts_with("/v1/message
 void Access::check_key(const HttpCall& call) const {
   if (api_key.empty()) return;
   const std::string key = presented_key(call);
-  if (key.empty()) throw ApiError(401, "This server wants an API key: send it as \"Authorization: Bearer KEY\".", "", "invalid_api_key");
-  if (!same_key(key, api_key)) throw ApiError(401, "The API key is not the one this server was started with.", "", "invalid_api_key");
+  if (key.empty())
+    throw ApiError(401, "This server wants an API key: send it as \"Authorization: Bearer KEY\".", "",
+                   "invalid_api_key");
+  if (!same_key(key, api_key))
+    throw ApiError(401, "The API key is not the one this server was started with.", "", "invalid_api_key");
 }
 
 HttpAnswer error_answer(const HttpCall& call, const ApiError& error) {
@@ -49,6 +55,7 @@ void Access::allow_origin(const HttpCall& call, HttpAnswer& answer) const {
   for (const auto& allowed : allowed_origins) {
     if (allowed != "*" && allowed != origin) continue;
     answer.headers.emplace_back("Access-Control-Allow-Origin", allowed);
+    answer.headers.emplace_back("Access-Control-Expose-Headers", "X-Request-Id, Request-Id, Retry-After");
     if (allowed != "*") answer.headers.emplace_back("Vary", "Origin");
     return;
   }
@@ -56,9 +63,13 @@ void Access::allow_origin(const HttpCall& call, HttpAnswer& answer) const {
 
 std::optional<HttpAnswer> Access::preflight(const HttpCall& call) const {
   if (call.method != "OPTIONS" || allowed_origins.empty()) return std::nullopt;
+  // Clients' libraries send headers of their own (X-Stainless-..., anthropic-beta): whatever a page of an allowed origin
+  // asks for is allowed.
+  std::string headers = call.header("access-control-request-headers");
+  if (headers.empty()) headers = "authorization, content-type, x-api-key, anthropic-version";
   return HttpAnswer{.status = 204,
                     .headers = {{"Access-Control-Allow-Methods", "GET, POST"},
-                                {"Access-Control-Allow-Headers", "authorization, content-type, x-api-key, anthropic-version"},
+                                {"Access-Control-Allow-Headers", headers},
                                 {"Access-Control-Max-Age", "600"}}};
 }
 

@@ -19,6 +19,7 @@ struct Access {
   std::optional<HttpAnswer> preflight(const HttpCall& call) const;  // a browser's question before the question
 };
 
-HttpAnswer error_answer(const HttpCall& call, const ApiError& error);  // in the form of the API that the path belongs to
+// In the form of the API that the path belongs to.
+HttpAnswer error_answer(const HttpCall& call, const ApiError& error);
 
 }  // namespace apus

@@ -8,12 +8,21 @@ namespace {
 using Kind = ChatDelta::Kind;
 
 Json usage_of(const Usage& u) {
-  return {{"input_tokens", u.prompt - u.cached}, {"cache_creation_input_tokens", 0}, {"cache_read_input_tokens", u.cached}, {"output_tokens", u.completion}};
+  return {{"input_tokens", u.prompt - u.cached},
+          {"cache_creation_input_tokens", 0},
+          {"cache_read_input_tokens", u.cached},
+          {"output_tokens", u.completion}};
 }
 
 Json message_json(const AnswerForm& form, const Usage& usage) {
-  return {{"id", form.head.id}, {"type", "message"}, {"role", "assistant"}, {"model", form.head.model}, {"content", Json::array()},
-          {"stop_reason", nullptr}, {"stop_sequence", nullptr}, {"usage", usage_of(usage)}};
+  return {{"id", form.head.id},
+          {"type", "message"},
+          {"role", "assistant"},
+          {"model", form.head.model},
+          {"content", Json::array()},
+          {"stop_reason", nullptr},
+          {"stop_sequence", nullptr},
+          {"usage", usage_of(usage)}};
 }
 
 const char* stop_reason(const AnswerPiece& piece, bool calls) {
@@ -26,7 +35,8 @@ Json empty_block(const ChatDelta& d) {
   switch (d.kind) {
     case Kind::Content: return {{"type", "text"}, {"text", ""}};
     case Kind::Reasoning: return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
-    default: return {{"type", "tool_use"}, {"id", random_id("toolu_", 24)}, {"name", d.text}, {"input", Json::object()}};
+    default:
+      return {{"type", "tool_use"}, {"id", random_id("toolu_", 24)}, {"name", d.text}, {"input", Json::object()}};
   }
 }
 
@@ -70,7 +80,8 @@ class WholeMessage : public AnswerWriter {
     const std::string text = std::exchange(text_, {});
     if (open_ == Kind::Content) block["text"] = text;
     else if (open_ == Kind::Reasoning) block["thinking"] = text;
-    else if (Json input = Json::parse(text, nullptr, /*allow_exceptions=*/false); input.is_object()) block["input"] = std::move(input);
+    else if (Json input = Json::parse(text, nullptr, /*allow_exceptions=*/false); input.is_object())
+      block["input"] = std::move(input);
   }
   const AnswerForm form_;
   const WholeSink sink_;
@@ -83,7 +94,8 @@ class WholeMessage : public AnswerWriter {
 
 class StreamedMessage : public AnswerWriter {
  public:
-  StreamedMessage(AnswerForm form, std::shared_ptr<Responder> reply) : form_(std::move(form)), reply_(std::move(reply)) {}
+  StreamedMessage(AnswerForm form, std::shared_ptr<Responder> reply)
+      : form_(std::move(form)), reply_(std::move(reply)) {}
 
   void begin(const Usage& usage) override {
     reply_->begin({.content_type = "text/event-stream", .headers = {{"Cache-Control", "no-cache"}}});
@@ -98,7 +110,9 @@ class StreamedMessage : public AnswerWriter {
     stop_ = piece.stop;
   }
   void end(const Usage& usage) override {
-    say({{"type", "message_delta"}, {"delta", {{"stop_reason", reason_}, {"stop_sequence", stop_.empty() ? Json() : Json(stop_)}}}, {"usage", usage_of(usage)}});
+    say({{"type", "message_delta"},
+         {"delta", {{"stop_reason", reason_}, {"stop_sequence", stop_.empty() ? Json() : Json(stop_)}}},
+         {"usage", usage_of(usage)}});
     say({{"type", "message_stop"}});
     reply_->end();
   }
@@ -141,7 +155,11 @@ class StreamedMessage : public AnswerWriter {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> whole_message(AnswerForm form, WholeSink sink) { return std::make_unique<WholeMessage>(std::move(form), std::move(sink)); }
-std::unique_ptr<AnswerWriter> streamed_message(AnswerForm form, std::shared_ptr<Responder> reply) { return std::make_unique<StreamedMessage>(std::move(form), std::move(reply)); }
+std::unique_ptr<AnswerWriter> whole_message(AnswerForm form, WholeSink sink) {
+  return std::make_unique<WholeMessage>(std::move(form), std::move(sink));
+}
+std::unique_ptr<AnswerWriter> streamed_message(AnswerForm form, std::shared_ptr<Responder> reply) {
+  return std::make_unique<StreamedMessage>(std::move(form), std::move(reply));
+}
 
 }  // namespace apus

@@ -17,7 +17,9 @@ std::string text_of(const Json& content, const std::string& where) {
   for (size_t i = 0; i < content.size(); ++i) {
     const Fields block(content[i], str(where, "[", i, "]."));
     const std::string type = block.needed_text("type");
-    if (type != "text") refuse(block.name("type"), "'", block.name("type"), "' is '", type.substr(0, 64), "', but this model takes text only");
+    if (type != "text")
+      refuse(block.name("type"), "'", block.name("type"), "' is '", type.substr(0, 64),
+             "', but this model takes text only");
     text += block.needed_text("text");
   }
   return text;
@@ -25,7 +27,9 @@ std::string text_of(const Json& content, const std::string& where) {
 
 Json tool_use(const Fields& block) {
   const Json* input = block.object("input");
-  return {{"id", block.needed_text("id")}, {"type", "function"}, {"function", {{"name", block.needed_text("name")}, {"arguments", input ? *input : Json::object()}}}};
+  return {{"id", block.needed_text("id")},
+          {"type", "function"},
+          {"function", {{"name", block.needed_text("name")}, {"arguments", input ? *input : Json::object()}}}};
 }
 
 Json assistant_message(const Json& blocks, const std::string& where) {
@@ -37,7 +41,9 @@ Json assistant_message(const Json& blocks, const std::string& where) {
     if (type == "text") text += block.needed_text("text");
     else if (type == "thinking") thoughts += block.needed_text("thinking");
     else if (type == "tool_use") calls.push_back(tool_use(block));
-    else if (type != "redacted_thinking") refuse(block.name("type"), "'", block.name("type"), "' is '", type.substr(0, 64), "': an assistant's blocks are text, thinking and tool_use");
+    else if (type != "redacted_thinking")
+      refuse(block.name("type"), "'", block.name("type"), "' is '", type.substr(0, 64),
+             "': an assistant's blocks are text, thinking and tool_use");
   }
   Json message = {{"role", "assistant"}, {"content", text}};
   if (!thoughts.empty()) message["reasoning_content"] = thoughts;
@@ -55,7 +61,9 @@ void add_user_messages(const Json& blocks, const std::string& where, Json& out) 
     const std::string type = block.needed_text("type");
     if (type == "tool_result") {
       const Json* content = block.find("content");
-      out.push_back({{"role", "tool"}, {"tool_call_id", block.needed_text("tool_use_id")}, {"content", content ? text_of(*content, block.name("content")) : ""}});
+      out.push_back({{"role", "tool"},
+                     {"tool_call_id", block.needed_text("tool_use_id")},
+                     {"content", content ? text_of(*content, block.name("content")) : ""}});
     } else {
       text += text_of(Json::array({blocks[i]}), where);
       spoke = true;
@@ -66,18 +74,22 @@ void add_user_messages(const Json& blocks, const std::string& where, Json& out) 
 
 Json openai_messages(const Fields& f) {
   Json out = Json::array();
-  if (const Json* system = f.find("system")) out.push_back({{"role", "system"}, {"content", text_of(*system, "system")}});
+  if (const Json* system = f.find("system"))
+    out.push_back({{"role", "system"}, {"content", text_of(*system, "system")}});
   const Json* messages = f.list("messages");
-  if (!messages || messages->empty()) refuse("messages", "'messages' is missing: it must be a list with at least one message");
+  if (!messages || messages->empty())
+    refuse("messages", "'messages' is missing: it must be a list with at least one message");
   for (size_t i = 0; i < messages->size(); ++i) {
     const std::string where = str("messages[", i, "]");
     const Fields m((*messages)[i], where + ".");
     const std::string role = m.needed_text("role");
     const Json* content = m.find("content");
     if (!content) refuse(m.name("content"), "'", m.name("content"), "' is missing");
-    if (role != "user" && role != "assistant") refuse(m.name("role"), "'", m.name("role"), "' must be user or assistant");
+    if (role != "user" && role != "assistant")
+      refuse(m.name("role"), "'", m.name("role"), "' must be user or assistant");
     if (content->is_string()) out.push_back({{"role", role}, {"content", *content}});
-    else if (!content->is_array()) refuse(m.name("content"), "'", m.name("content"), "' must be a text or a list of blocks");
+    else if (!content->is_array())
+      refuse(m.name("content"), "'", m.name("content"), "' must be a text or a list of blocks");
     else if (role == "assistant") out.push_back(assistant_message(*content, m.name("content")));
     else add_user_messages(*content, m.name("content"), out);
   }
@@ -89,7 +101,8 @@ Json openai_tools(const Json& tools) {
   for (size_t i = 0; i < tools.size(); ++i) {
     const Fields f(tools[i], str("tools[", i, "]."));
     if (const auto type = f.text("type"); type && *type != "custom")
-      refuse(f.name("type"), "'", f.name("type"), "' is '", type->substr(0, 64), "': this server runs no tools of its own, give those with an input_schema");
+      refuse(f.name("type"), "'", f.name("type"), "' is '", type->substr(0, 64),
+             "': this server runs no tools of its own, give those with an input_schema");
     Json function = {{"name", f.needed_text("name")}};
     if (const auto description = f.text("description")) function["description"] = *description;
     const Json* schema = f.object("input_schema");
@@ -105,8 +118,26 @@ Json openai_choice(const Json& choice, bool& parallel) {
   const std::string type = f.needed_text("type");
   if (type == "tool") return {{"type", "function"}, {"function", {{"name", f.needed_text("name")}}}};
   if (type == "any") return "required";
-  if (type != "auto" && type != "none") refuse("tool_choice.type", "'tool_choice.type' is '", type.substr(0, 64), "', it must be auto, any, tool or none");
+  if (type != "auto" && type != "none")
+    refuse("tool_choice.type", "'tool_choice.type' is '", type.substr(0, 64), "', it must be auto, any, tool or none");
   return type;
+}
+
+// The form of the answer: output_config.format, or output_format as it was called first.
+Guide read_format(const Fields& f) {
+  std::string where = "output_format.";
+  const Json* format = f.object("output_format");
+  if (const Json* config = f.object("output_config"); config && !format) {
+    where = "output_config.format.";
+    format = Fields(*config, "output_config.").object("format");
+  }
+  if (!format) return {};
+  const Fields in(*format, where);
+  if (const std::string type = in.needed_text("type"); type != "json_schema")
+    refuse(in.name("type"), "'", in.name("type"), "' is '", type.substr(0, 64), "', it must be json_schema");
+  const Json* schema = in.object("schema");
+  if (!schema) refuse(in.name("schema"), "'", in.name("schema"), "' is missing");
+  return {.kind = Guide::Kind::JsonSchema, .schema = *schema, .param = in.name("schema")};
 }
 
 }  // namespace
@@ -127,12 +158,15 @@ ChatCall read_messages_request(const Json& body, bool counting) {
   call.stream = f.boolean("stream").value_or(false);
   call.messages = openai_messages(f);
   // An answer that is begun already is gone on with.
-  call.continue_final_message = call.messages.back()["role"] == "assistant" && !call.messages.back().contains("tool_calls");
+  call.continue_final_message =
+      call.messages.back()["role"] == "assistant" && !call.messages.back().contains("tool_calls");
+  call.guide = read_format(f);
   Json tools, choice;
   if (const Json* given = f.list("tools")) tools = openai_tools(*given);
   if (const Json* given = f.object("tool_choice")) choice = openai_choice(*given, call.parallel_calls);
   read_tools(tools.is_null() ? nullptr : &tools, choice.is_null() ? nullptr : &choice, call);
-  if (const Json* thinking = f.object("thinking")) call.kwargs["enable_thinking"] = Fields(*thinking, "thinking.").needed_text("type") != "disabled";
+  if (const Json* thinking = f.object("thinking"))
+    call.kwargs["enable_thinking"] = Fields(*thinking, "thinking.").needed_text("type") != "disabled";
   f.cannot("container", nullptr, "this server runs no tools of its own");
   f.cannot("mcp_servers", Json::array(), "this server runs no tools of its own");
   return call;

@@ -9,7 +9,9 @@
 
 namespace apus {
 
-void send_json(Responder& reply, const Json& body, int status) { reply.send({.status = status, .body = json_text(body)}); }
+void send_json(Responder& reply, const Json& body, int status) {
+  reply.send({.status = status, .body = json_text(body)});
+}
 
 Json Api::Exchange::body() const {
   try {
@@ -23,8 +25,13 @@ Json Api::Exchange::body() const {
 // answer finds it counted.
 class Api::Recorded : public Responder, public std::enable_shared_from_this<Recorded> {
  public:
-  Recorded(std::shared_ptr<Api> api, std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> to, std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes)
-      : api_(std::move(api)), call_(std::move(call)), to_(std::move(to)), serial_(std::move(serial)), notes_(std::move(notes)) {
+  Recorded(std::shared_ptr<Api> api, std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> to,
+           std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes)
+      : api_(std::move(api)),
+        call_(std::move(call)),
+        to_(std::move(to)),
+        serial_(std::move(serial)),
+        notes_(std::move(notes)) {
     ++api_->active_;
   }
   ~Recorded() override {
@@ -76,8 +83,12 @@ class Api::Recorded : public Responder, public std::enable_shared_from_this<Reco
 };
 
 Api::Api(ApiSpec spec, ServiceSpec service, std::shared_ptr<Workers> workers)
-    : spec_(std::move(spec)), service_(std::move(service)), workers_(std::move(workers)), created_(static_cast<int64_t>(std::time(nullptr))) {
-  if (!spec_.request_log.empty()) request_log_ = std::make_unique<LineWriter>(spec_.request_log, LineWriter::Mode::Append);
+    : spec_(std::move(spec)),
+      service_(std::move(service)),
+      workers_(std::move(workers)),
+      created_(static_cast<int64_t>(std::time(nullptr))) {
+  if (!spec_.request_log.empty())
+    request_log_ = std::make_unique<LineWriter>(spec_.request_log, LineWriter::Mode::Append);
   if (!spec_.result_path.empty()) results_ = std::make_unique<LineWriter>(spec_.result_path, LineWriter::Mode::Append);
 }
 
@@ -121,12 +132,15 @@ std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
   };
   try {
     const auto* found = find(call);
-    if (!found) throw ApiError(404, str("There is nothing at ", call.path.substr(0, 256), "; the API is at /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models and /v1/messages"));
+    if (!found)
+      throw ApiError(404, str("There is nothing at ", call.path.substr(0, 256), "; the API is at ",
+                              "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models and /v1/messages"));
     if (auto answer = spec_.access.preflight(call)) return refused(std::move(*answer));
     const Route* route = &found->second;
     const std::string method = call.method == "HEAD" ? "GET" : call.method;
     if (route->methods.find(method) == std::string::npos) {
-      HttpAnswer answer = error_answer(call, ApiError(405, str(call.method.substr(0, 16), " is not possible at ", call.path, "; use ", route->methods)));
+      const std::string why = str(call.method.substr(0, 16), " is not possible at ", call.path, "; use ");
+      HttpAnswer answer = error_answer(call, ApiError(405, why + route->methods));
       answer.headers.emplace_back("Allow", route->methods == "GET POST" ? "GET, POST" : route->methods);
       return refused(std::move(answer));
     }
@@ -178,13 +192,27 @@ void Api::finished(const HttpCall& call, const GenerationNotes& notes, int statu
   const auto* route = find(call);
   metrics_.request(route ? route->first : "other", status, seconds);
   const bool quiet = route && route->second.open && status == 200;  // probes come every few seconds
+  const Usage& u = notes.usage;
+  std::string made;
+  if (u.prompt) made = str(" ", notes.model, " ", u.prompt, "+", u.completion, " tokens ", notes.finish);
   if (spec_.verbose && !quiet)
     log_info(call.peer, " ", call.method, " ", call.path, " ", status, " ", bytes, " bytes ", duration_text(seconds),
-             notes.usage.prompt ? str(" ", notes.model, " ", notes.usage.prompt, "+", notes.usage.completion, " tokens ", notes.finish) : "", " id=", call.id);
+             made, " id=", call.id);
   if (!request_log_) return;
-  Json line = {{"time", std::time(nullptr)}, {"id", call.id}, {"peer", call.peer}, {"method", call.method}, {"path", call.path}, {"status", status}, {"bytes", bytes}, {"seconds", seconds}};
-  if (notes.usage.prompt) {
-    line.update({{"model", notes.model}, {"prompt_tokens", notes.usage.prompt}, {"completion_tokens", notes.usage.completion}, {"cached_tokens", notes.usage.cached}, {"finish", notes.finish}});
+  Json line = {{"time", std::time(nullptr)},
+               {"id", call.id},
+               {"peer", call.peer},
+               {"method", call.method},
+               {"path", call.path},
+               {"status", status},
+               {"bytes", bytes},
+               {"seconds", seconds}};
+  if (u.prompt) {
+    line.update({{"model", notes.model},
+                 {"prompt_tokens", u.prompt},
+                 {"completion_tokens", u.completion},
+                 {"cached_tokens", u.cached},
+                 {"finish", notes.finish}});
     if (notes.first_token >= 0) line["first_token_seconds"] = notes.first_token;
   }
   const std::lock_guard lock(log_mutex_);
@@ -208,13 +236,15 @@ void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_pt
   e.notes->model = prepared.form.head.model;
   e.notes->usage.prompt = prepared.generation.prompt_tokens;
   // The registry forgets it with its last owner: the engine, the reply, or the workers.
-  std::shared_ptr<Generation> g(new Generation(std::move(prepared.generation), std::move(writer), e.serial, e.notes, &metrics_), [self = shared_from_this()](Generation* gone) {
-    {
-      const std::lock_guard lock(self->mutex_);
-      self->running_.erase(gone);
-    }
-    delete gone;
-  });
+  std::shared_ptr<Generation> g(
+      new Generation(std::move(prepared.generation), std::move(writer), e.serial, e.notes, &metrics_),
+      [self = shared_from_this()](Generation* gone) {
+        {
+          const std::lock_guard lock(self->mutex_);
+          self->running_.erase(gone);
+        }
+        delete gone;
+      });
   {
     const std::lock_guard lock(mutex_);
     running_[g.get()] = g;

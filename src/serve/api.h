@@ -20,9 +20,9 @@ namespace apus {
 
 struct ApiSpec {
   Access access;
-  bool verbose = true;                       // a log line for each request
-  std::string request_log;                   // JSONL file of requests; empty: none
-  std::string result_path;                   // JSONL file of answers; empty: none
+  bool verbose = true;      // a log line for each request
+  std::string request_log;  // JSONL file of requests; empty: none
+  std::string result_path;  // JSONL file of answers; empty: none
 };
 
 class Api : public HttpService, public std::enable_shared_from_this<Api> {
@@ -34,10 +34,10 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) override;
   HttpAnswer broken(const HttpCall& call, int status, const std::string& why) override;
 
-  void drain() { draining_ = true; }              // new requests are refused with 503
-  void stop();                                    // waits for what administrators asked for; the engine may go then
-  int64_t active() const { return active_; }      // requests without a complete answer
-  void stop_all();                                // tells the clients of what still runs
+  void drain() { draining_ = true; }          // new requests are refused with 503
+  void stop();                                // waits for what administrators asked for; the engine may go then
+  int64_t active() const { return active_; }  // requests without a complete answer
+  void stop_all();                            // tells the clients of what still runs
   Json statistics() { return metrics_.statistics(service_.spec().engine->stats()); }
 
   // One exchange: what handlers work on.
@@ -54,9 +54,9 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   struct Route {
     std::string methods;  // "GET", "POST", "GET POST"
     Handler handler;
-    bool open = false;    // needs no key
-    bool slow = false;    // may wait for long: on a thread of its own kind
-    bool awake = false;   // needs an engine that is awake
+    bool open = false;   // needs no key
+    bool slow = false;   // may wait for long: on a thread of its own kind
+    bool awake = false;  // needs an engine that is awake
   };
   class Recorded;
   using Routes = std::map<std::string, Route>;

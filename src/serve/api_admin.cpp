@@ -15,7 +15,8 @@ namespace {
 bool plain_name(const std::string& name) {
   if (name.empty() || name.size() > 200) return false;
   for (const char c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && std::string_view("._-:/@+").find(c) == std::string_view::npos) return false;
+    if (!std::isalnum(static_cast<unsigned char>(c)) && std::string_view("._-:/@+").find(c) == std::string_view::npos)
+      return false;
   return true;
 }
 }  // namespace
@@ -35,7 +36,8 @@ void Api::load_adapter(const Exchange& e) {
   const std::string name = f.needed_text("lora_name"), dir = f.needed_text("lora_path");
   if (!plain_name(name)) refuse("lora_name", "'lora_name' must be of letters, digits and . _ - : / @ +");
   for (const auto& taken : service_.models())
-    if (taken == name) throw ApiError(400, str("'", name, "' is served already; unload it first"), "lora_name", "name_taken");
+    if (taken == name)
+      throw ApiError(400, str("'", name, "' is served already; unload it first"), "lora_name", "name_taken");
   service_.spec().engine->load_adapter(name, dir);
   log_info("adapter ", name, " is loaded from ", dir);
   send_json(*e.reply, {{"object", "model"}, {"id", name}, {"parent", service_.spec().model_name}});
@@ -46,7 +48,8 @@ void Api::unload_adapter(const Exchange& e) {
   const Json body = e.body();
   const std::string name = Fields(body).needed_text("lora_name");
   const auto adapters = service_.spec().engine->adapters();
-  if (std::find(adapters.begin(), adapters.end(), name) == adapters.end()) throw ApiError(404, str("no adapter named '", name.substr(0, 200), "' is loaded"), "lora_name", "model_not_found");
+  if (std::find(adapters.begin(), adapters.end(), name) == adapters.end())
+    throw ApiError(404, str("no adapter named '", name.substr(0, 200), "' is loaded"), "lora_name", "model_not_found");
   service_.spec().engine->unload_adapter(name);  // waits for the requests that use it
   log_info("adapter ", name, " is unloaded");
   send_json(*e.reply, {{"object", "model"}, {"id", name}, {"deleted", true}});
@@ -56,7 +59,8 @@ void Api::unload_adapter(const Exchange& e) {
 void Api::sleep(const Exchange& e) {
   check_admin("Sleep");
   const std::string& query = e.call->query;
-  if (query != "" && query != "level=1" && query != "level=2") refuse("level", "'level' must be 1 (the cache) or 2 (the cache and the weights)");
+  if (query != "" && query != "level=1" && query != "level=2")
+    refuse("level", "'level' must be 1 (the cache) or 2 (the cache and the weights)");
   const Stopwatch watch;
   const bool before = asleep_.exchange(true);  // refused from now on, not held up
   try {

@@ -35,7 +35,11 @@ Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json
 ApiError api_error(const Error& error) { return ApiError(http_status(error.at.fault), error.what()); }
 
 Json openai_error(const ApiError& e) {
-  return {{"error", {{"message", e.what()}, {"type", openai_type(e.status)}, {"param", text_or_null(e.param)}, {"code", text_or_null(e.code)}}}};
+  return {{"error",
+           {{"message", e.what()},
+            {"type", openai_type(e.status)},
+            {"param", text_or_null(e.param)},
+            {"code", text_or_null(e.code)}}}};
 }
 
 Json anthropic_error(const ApiError& e) {

@@ -22,7 +22,7 @@ template <class... P>
   throw ApiError(400, str(why...), param);
 }
 
-ApiError api_error(const Error& error);  // by its fault
+ApiError api_error(const Error& error);       // by its fault
 Json openai_error(const ApiError& error);     // {"error": {message, type, param, code}}
 Json anthropic_error(const ApiError& error);  // {"type": "error", "error": {type, message}}
 

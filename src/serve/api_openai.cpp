@@ -59,7 +59,9 @@ WholeSink Api::keeping(WholeSink sink, std::shared_ptr<const Json> request) {
 
 void Api::embeddings(const Exchange& e) {
   const EmbeddingCall call = read_embedding_request(e.body());
-  EmbeddingForm form{.model = call.model.empty() ? service_.spec().model_name : call.model, .base64 = call.base64, .dimensions = call.dimensions};
+  EmbeddingForm form{.model = call.model.empty() ? service_.spec().model_name : call.model,
+                     .base64 = call.base64,
+                     .dimensions = call.dimensions};
   const auto job = std::make_shared<EmbeddingJob>(service_.spec().engine, std::move(form), e.serial, to_reply(e));
   e.notes->model = service_.spec().model_name;
   e.reply->on_gone([weak = std::weak_ptr(job)] {
@@ -71,21 +73,34 @@ void Api::embeddings(const Exchange& e) {
 void Api::models(const Exchange& e) {
   Json list = Json::array();
   for (const auto& name : service_.models()) {
-    Json model = {{"id", name}, {"object", "model"}, {"created", created_}, {"owned_by", service_.spec().owned_by}, {"max_model_len", service_.spec().engine->max_model_len()}};
+    Json model = {{"id", name},
+                  {"object", "model"},
+                  {"created", created_},
+                  {"owned_by", service_.spec().owned_by},
+                  {"max_model_len", service_.spec().engine->max_model_len()}};
     if (name != service_.spec().model_name) model["parent"] = service_.spec().model_name;
     if (e.call->path == "/v1/models/" + name) return send_json(*e.reply, model);
     list.push_back(std::move(model));
   }
-  if (e.call->path.size() > 11) throw ApiError(404, str("The model '", e.call->path.substr(11, 256), "' does not exist"), "model", "model_not_found");
+  if (e.call->path.size() > 11)
+    throw ApiError(404, str("The model '", e.call->path.substr(11, 256), "' does not exist"), "model",
+                   "model_not_found");
   send_json(*e.reply, {{"object", "list"}, {"data", std::move(list)}});
 }
 
 void Api::tokenize(const Exchange& e) {
   const Json body = e.body();
   const Fields f(body);
-  const std::vector<int32_t> ids = f.find("messages") ? service_.chat_ids(read_chat_request(body, {.max_logprobs = service_.spec().max_logprobs}))
-                                                      : service_.encode(f.needed_text("prompt"), f.boolean("add_special_tokens").value_or(true), "prompt");
-  Json out = {{"count", ids.size()}, {"max_model_len", service_.spec().engine->max_model_len()}, {"tokens", ids}, {"token_strs", nullptr}};
+  service_.check_model(f.text("model").value_or(""));
+  std::vector<int32_t> ids;
+  if (f.find("messages"))
+    ids = service_.chat_ids(read_chat_request(body, {.max_logprobs = service_.spec().max_logprobs}));
+  else
+    ids = service_.encode(f.needed_text("prompt"), f.boolean("add_special_tokens").value_or(true), "prompt");
+  Json out = {{"count", ids.size()},
+              {"max_model_len", service_.spec().engine->max_model_len()},
+              {"tokens", ids},
+              {"token_strs", nullptr}};
   if (f.boolean("return_token_strs").value_or(false)) {
     out["token_strs"] = Json::array();
     for (const int32_t id : ids) out["token_strs"].push_back(service_.spec().tokenizer->piece(id));
@@ -97,13 +112,16 @@ void Api::detokenize(const Exchange& e) {
   const Json body = e.body();
   const Fields f(body);
   if (!f.find("tokens")) refuse("tokens", "'tokens' is missing: it must be a list of token ids");
-  send_json(*e.reply, {{"prompt", service_.spec().tokenizer->decode(f.ids("tokens", 1 << 22))}});
+  const auto ids = f.ids("tokens", 1 << 22);
+  service_.check_ids(ids, "tokens");
+  send_json(*e.reply, {{"prompt", service_.spec().tokenizer->decode(ids)}});
 }
 
 void Api::health(const Exchange& e) { e.reply->send({.status = 200, .content_type = "text/plain"}); }
 
 void Api::metrics(const Exchange& e) {
-  e.reply->send({.body = metrics_.prometheus(service_.spec().engine->stats(), active()), .content_type = "text/plain; version=0.0.4"});
+  e.reply->send({.body = metrics_.prometheus(service_.spec().engine->stats(), active()),
+                 .content_type = "text/plain; version=0.0.4"});
 }
 
 namespace {
@@ -119,8 +137,10 @@ void Api::infer(const Exchange& e) {
   const Json body = e.body();
   const Fields f(body);
   const Json* rows = f.list("infer_requests");
-  if (!rows || rows->empty()) refuse("infer_requests", "'infer_requests' is missing: it must be a list of {\"messages\": [...]}");
-  if (rows->size() > kMostRows) refuse("infer_requests", "'infer_requests' has ", rows->size(), " entries, at most ", kMostRows, " are possible");
+  if (!rows || rows->empty())
+    refuse("infer_requests", "'infer_requests' is missing: it must be a list of {\"messages\": [...]}");
+  if (rows->size() > kMostRows)
+    refuse("infer_requests", "'infer_requests' has ", rows->size(), " entries, at most ", kMostRows, " are possible");
   const Json* config = f.object("request_config");
   std::vector<Service::Prepared> prepared;
   for (size_t i = 0; i < rows->size(); ++i) {

@@ -23,7 +23,7 @@ struct Guide {
 };
 
 struct AnswerCall {
-  std::string model;                   // empty: the base model
+  std::string model;  // empty: the base model
   SamplingWishes wishes;
   std::optional<uint64_t> seed;
   int64_t n = 1;
@@ -33,20 +33,20 @@ struct AnswerCall {
   std::vector<std::pair<int32_t, float>> logit_bias;
   int64_t top_logprobs = -1, prompt_logprobs = -1;  // -1: not asked for
   bool stream = false, stream_usage = false, usage_in_every_chunk = false;
-  bool token_ids = false;              // the ids of prompt and answer beside the text
-  int priority = 0;                    // higher goes first
+  bool token_ids = false;  // the ids of prompt and answer beside the text
+  int priority = 0;        // higher goes first
   Guide guide;
 };
 
 struct ChatCall : AnswerCall {
-  Json messages;                       // as chat templates know them: content is text, arguments are objects
-  Json tools;                          // [{"type": "function", "function": {...}}], or null
+  Json messages;  // as chat templates know them: content is text, arguments are objects
+  Json tools;     // [{"type": "function", "function": {...}}], or null
   bool parallel_calls = true;
   Json kwargs = Json::object(), documents;
   bool continue_final_message = false, add_generation_prompt = true, separate_reasoning = true;
 };
 
-struct Input {                         // a text, or its tokens
+struct Input {  // a text, or its tokens
   std::string text;
   std::vector<int32_t> ids;
   bool is_text = true;

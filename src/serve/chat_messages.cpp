@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages and tools of a chat request, as chat templates want them.
+#include <algorithm>
+#include <set>
+
 #include "serve/api_error.h"
 #include "serve/fields.h"
 #include "serve/openai_request.h"
@@ -18,7 +21,8 @@ std::string text_of_parts(const Json& parts, const std::string& where) {
       continue;
     }
     if (type != "text" && type != "input_text" && type != "output_text")
-      refuse(part.name("type"), "'", part.name("type"), "' is '", type.substr(0, 64), "', but this model takes text only");
+      refuse(part.name("type"), "'", part.name("type"), "' is '", type.substr(0, 64),
+             "', but this model takes text only");
     text += part.needed_text("text");
   }
   return text;
@@ -66,12 +70,14 @@ Json chat_message(const Json& message, const std::string& where) {
   }
   if (const Json* calls = f.list("tool_calls")) {
     out["tool_calls"] = Json::array();
-    for (size_t i = 0; i < calls->size(); ++i) out["tool_calls"].push_back(tool_call((*calls)[i], str(f.name("tool_calls"), "[", i, "]")));
+    for (size_t i = 0; i < calls->size(); ++i)
+      out["tool_calls"].push_back(tool_call((*calls)[i], str(f.name("tool_calls"), "[", i, "]")));
     if (calls->empty()) out.erase("tool_calls");
   } else {
     out.erase("tool_calls");
   }
-  for (const char* key : {"refusal", "audio", "function_call", "annotations"})  // null in what OpenAI's clients send back
+  // Null in what OpenAI's clients send back.
+  for (const char* key : {"refusal", "audio", "function_call", "annotations"})
     if (out.contains(key)) out.erase(key);
   return out;
 }
@@ -82,34 +88,71 @@ Json chat_messages(const Json& messages) {
   return out;
 }
 
-void read_tools(const Json* tools, const Json* choice, ChatCall& call) {
-  std::string mode = tools && !tools->empty() ? "auto" : "none", named;
+namespace {
+
+// Which tools may be called, and whether one must be.
+struct ToolChoice {
+  std::string mode = "none";       // none, auto, required
+  std::vector<std::string> names;  // empty: all of them
+  bool one = false;                // a single call
+};
+
+std::string function_name(const Fields& f) {
+  const Json* function = f.object("function");
+  if (!function) refuse(f.name("function"), "'", f.name("function"), "' is missing: only functions can be called");
+  return Fields(*function, f.name("function") + ".").needed_text("name");
+}
+
+ToolChoice read_choice(const Json* choice, bool has_tools) {
+  ToolChoice out{.mode = has_tools ? "auto" : "none"};
   if (choice && choice->is_string()) {
-    mode = choice->get<std::string>();
+    out.mode = choice->get<std::string>();
   } else if (choice) {
     const Fields f(*choice, "tool_choice.");
-    const Json* function = f.object("function");
-    if (!function) refuse("tool_choice", "'tool_choice' must be none, auto, required, or name a function");
-    named = Fields(*function, "tool_choice.function.").needed_text("name");
-    mode = "required";
+    if (const Json* allowed = f.object("allowed_tools")) {
+      const Fields in(*allowed, f.name("allowed_tools") + ".");
+      const Json* list = in.list("tools");
+      if (!list || list->empty()) refuse(in.name("tools"), "'", in.name("tools"), "' must list tools that may be called");
+      for (const Json& tool : *list) out.names.push_back(function_name(Fields(tool, in.name("tools") + ".")));
+      out.mode = in.text("mode").value_or("auto");
+    } else if (f.find("function")) {
+      out = {.mode = "required", .names = {function_name(f)}, .one = true};
+    } else {
+      refuse("tool_choice", "'tool_choice' must be none, auto, required, name a function, or give allowed_tools");
+    }
   }
-  if (mode != "none" && mode != "auto" && mode != "required") refuse("tool_choice", "'tool_choice' is '", mode.substr(0, 64), "', it must be none, auto, required, or name a function");
-  if (mode == "required" && (!tools || tools->empty())) refuse("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
-  if (mode == "none" || !tools || tools->empty()) return;
+  if (out.mode != "none" && out.mode != "auto" && out.mode != "required")
+    refuse("tool_choice", "'tool_choice' is '", out.mode.substr(0, 64),
+           "', it must be none, auto, required, or name a function");
+  if (out.mode == "required" && !has_tools) refuse("tool_choice", "'tool_choice' asks for a call, but there are no 'tools'");
+  return out;
+}
+
+}  // namespace
+
+void read_tools(const Json* tools, const Json* choice, ChatCall& call) {
+  const bool has_tools = tools && !tools->empty();
+  const ToolChoice chosen = read_choice(choice, has_tools);
+  if (chosen.mode == "none" || !has_tools) return;
   call.tools = Json::array();
+  std::set<std::string> known;
   for (size_t i = 0; i < tools->size(); ++i) {
     const Fields f((*tools)[i], str("tools[", i, "]."));
-    const Json* function = f.object("function");
-    if (!function) refuse(f.name("function"), "'", f.name("function"), "' is missing: only functions can be called");
-    const Fields inner(*function, f.name("function") + ".");
-    const std::string name = inner.needed_text("name");
-    inner.object("parameters");
-    if (named.empty() || named == name) call.tools.push_back((*tools)[i]);
+    const std::string name = function_name(f);
+    Fields(*f.object("function"), f.name("function") + ".").object("parameters");
+    known.insert(name);
+    const auto& names = chosen.names;
+    if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) call.tools.push_back((*tools)[i]);
   }
-  if (call.tools.empty()) refuse("tool_choice", "'tool_choice' names '", named, "', which is none of the 'tools'");
-  if (mode != "required") return;
-  if (call.guide.kind != Guide::Kind::None) refuse("tool_choice", "an answer can have one form only: a forced call and a response_format exclude each other");
-  call.guide = {.kind = Guide::Kind::ToolCalls, .schema = call.tools, .several = call.parallel_calls && named.empty(), .param = "tools"};
+  for (const auto& name : chosen.names)
+    if (!known.count(name)) refuse("tool_choice", "'tool_choice' names '", name, "', which is none of the 'tools'");
+  if (chosen.mode != "required") return;
+  if (call.guide.kind != Guide::Kind::None)
+    refuse("tool_choice", "an answer can have one form only: a forced call and a response_format exclude each other");
+  call.guide = {.kind = Guide::Kind::ToolCalls,
+                .schema = call.tools,
+                .several = call.parallel_calls && !chosen.one,
+                .param = "tools"};
 }
 
 }  // namespace apus

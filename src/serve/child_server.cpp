@@ -34,7 +34,8 @@ ChildServer::ChildServer(const std::vector<std::string>& words) {
   argv.push_back(nullptr);
   posix_spawnattr_t how;
   posix_spawnattr_init(&how);
-  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);  // so that its own children end with it, and Ctrl-C does not reach it first
+  // So that its own children end with it, and Ctrl-C does not reach it first.
+  posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);
   const int error = ::posix_spawnp(&process_, argv[0], nullptr, &how, argv.data(), environ);
   posix_spawnattr_destroy(&how);
   require(error == 0, Fault::Io, words.front(), " cannot be started: ", std::generic_category().message(error));

@@ -15,7 +15,8 @@ std::optional<std::filesystem::path> program_on_path(const std::string& name);
 
 class ChildServer {
  public:
-  explicit ChildServer(const std::vector<std::string>& words);  // the program and its arguments; Fault::Io when it cannot start
+  // The program and its arguments; Fault::Io when it cannot start.
+  explicit ChildServer(const std::vector<std::string>& words);
   ~ChildServer();  // SIGTERM to it and its children, SIGKILL after ten seconds
   ChildServer(const ChildServer&) = delete;
   ChildServer& operator=(const ChildServer&) = delete;

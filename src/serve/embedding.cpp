@@ -10,7 +10,8 @@ namespace apus {
 
 Json embedding_json(std::vector<float> vector, const EmbeddingForm& form, size_t index) {
   if (form.dimensions) {
-    if (*form.dimensions > static_cast<int64_t>(vector.size())) refuse("dimensions", "'dimensions' is ", *form.dimensions, ", this model's vectors have ", vector.size());
+    if (*form.dimensions > static_cast<int64_t>(vector.size()))
+      refuse("dimensions", "'dimensions' is ", *form.dimensions, ", this model's vectors have ", vector.size());
     vector.resize(static_cast<size_t>(*form.dimensions));
   }
   double squares = 0;
@@ -18,7 +19,8 @@ Json embedding_json(std::vector<float> vector, const EmbeddingForm& form, size_t
   const double scale = squares > 0 ? 1 / std::sqrt(squares) : 0;
   for (float& x : vector) x = static_cast<float>(x * scale);
   Json out = {{"object", "embedding"}, {"index", index}, {"embedding", nullptr}};
-  if (form.base64) out["embedding"] = base64({reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(float)});
+  if (form.base64)
+    out["embedding"] = base64({reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(float)});
   else out["embedding"] = vector;
   return out;
 }
@@ -31,10 +33,14 @@ void EmbeddingJob::start(std::vector<EngineRequest> requests) {
     for (size_t i = 0; i < requests.size(); ++i) {
       tokens_ += static_cast<int64_t>(requests[i].prompt.size());
       const auto self = shared_from_this();
-      requests[i].embedding_sink = [self, i](const std::vector<float>& v) { self->serial_->post([self, i, v] { self->arrived(i, v); }); };
+      requests[i].embedding_sink = [self, i](const std::vector<float>& v) {
+        self->serial_->post([self, i, v] { self->arrived(i, v); });
+      };
       requests[i].sink = [self](const EngineEvent& event) {
         if (event.finish == Finish::Stop || event.finish == Finish::None) return;
-        self->serial_->post([self, why = event.error] { self->fail(ApiError(why.empty() ? 503 : 500, why.empty() ? "the server is stopping" : why)); });
+        self->serial_->post([self, why = event.error] {
+          self->fail(ApiError(why.empty() ? 503 : 500, why.empty() ? "the server is stopping" : why));
+        });
       };
       requests_.push_back(engine_->submit(std::move(requests[i])));
     }
@@ -68,7 +74,10 @@ void EmbeddingJob::arrived(size_t index, std::vector<float> vector) {
   }
   if (--missing_ > 0) return;
   over_ = true;
-  sink_.done({{"object", "list"}, {"data", vectors_}, {"model", form_.model}, {"usage", {{"prompt_tokens", tokens_}, {"total_tokens", tokens_}}}});
+  sink_.done({{"object", "list"},
+              {"data", vectors_},
+              {"model", form_.model},
+              {"usage", {{"prompt_tokens", tokens_}, {"total_tokens", tokens_}}}});
 }
 
 }  // namespace apus

@@ -23,7 +23,8 @@ std::optional<double> Fields::number(const char* key, double least, double most)
   if (!v) return std::nullopt;
   if (!v->is_number()) refuse(name(key), "'", name(key), "' must be a number");
   const double x = v->get<double>();
-  if (!(x >= least && x <= most)) refuse(name(key), "'", name(key), "' is ", x, ", it must be from ", least, " to ", most);
+  if (!(x >= least && x <= most))
+    refuse(name(key), "'", name(key), "' is ", x, ", it must be from ", least, " to ", most);
   return x;
 }
 
@@ -33,7 +34,8 @@ std::optional<int64_t> Fields::whole(const char* key, int64_t least, int64_t mos
   const double x = v->is_number() ? v->get<double>() : 0.5;
   if (std::floor(x) != x || std::abs(x) > 9e18) refuse(name(key), "'", name(key), "' must be a whole number");
   const auto n = v->is_number_float() ? static_cast<int64_t>(x) : v->get<int64_t>();
-  if (n < least || n > most || (n < 0) != (x < 0)) refuse(name(key), "'", name(key), "' is ", v->dump(), ", it must be from ", least, " to ", most);
+  if (n < least || n > most || (n < 0) != (x < 0))
+    refuse(name(key), "'", name(key), "' is ", v->dump(), ", it must be from ", least, " to ", most);
   return n;
 }
 
@@ -62,7 +64,8 @@ std::vector<std::string> Fields::texts(const char* key, size_t most) const {
   if (!v) return {};
   if (v->is_string()) return {v->get<std::string>()};
   if (!v->is_array()) refuse(name(key), "'", name(key), "' must be a text or a list of texts");
-  if (v->size() > most) refuse(name(key), "'", name(key), "' has ", v->size(), " entries, at most ", most, " are possible");
+  if (v->size() > most)
+    refuse(name(key), "'", name(key), "' has ", v->size(), " entries, at most ", most, " are possible");
   std::vector<std::string> out;
   for (const auto& entry : *v) {
     if (!entry.is_string()) refuse(name(key), "'", name(key), "' must hold texts only");
@@ -86,7 +89,8 @@ const Json* Fields::list(const char* key) const {
 std::vector<int32_t> Fields::ids(const char* key, size_t most) const {
   const Json* v = list(key);
   if (!v) return {};
-  if (v->size() > most) refuse(name(key), "'", name(key), "' has ", v->size(), " entries, at most ", most, " are possible");
+  if (v->size() > most)
+    refuse(name(key), "'", name(key), "' has ", v->size(), " entries, at most ", most, " are possible");
   return token_ids(*v, name(key));
 }
 
@@ -98,7 +102,8 @@ void Fields::cannot(const char* key, const Json& harmless, const char* why) cons
 std::vector<int32_t> token_ids(const Json& list, const std::string& name) {
   std::vector<int32_t> out;
   for (const auto& id : list) {
-    if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > INT32_MAX) refuse(name, "'", name, "' must hold token ids only");
+    if (!id.is_number_integer() || id.get<double>() < 0 || id.get<double>() > INT32_MAX)
+      refuse(name, "'", name, "' must hold token ids only");
     out.push_back(id.get<int32_t>());
   }
   return out;

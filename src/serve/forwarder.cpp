@@ -48,7 +48,8 @@ size_t on_header(char* data, size_t size, size_t count, void* user) {
   const std::string line(data, size * count);
   const size_t colon = line.find(':');
   if (colon == std::string::npos) return size * count;
-  std::string name = line.substr(0, colon), value = line.substr(std::min(line.find_first_not_of(' ', colon + 1), line.size()));
+  std::string name = line.substr(0, colon),
+              value = line.substr(std::min(line.find_first_not_of(' ', colon + 1), line.size()));
   while (!value.empty() && (value.back() == '\r' || value.back() == '\n')) value.pop_back();
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (name == "content-type") t.head.content_type = value;
@@ -73,7 +74,8 @@ bool answers_health(const std::string& base_url) {
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_PROXY, "");
   curl_easy_setopt(curl, CURLOPT_TIMEOUT, 10L);
-  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, +[](char*, size_t size, size_t count, void*) { return size * count; });
+  curl_easy_setopt(
+      curl, CURLOPT_WRITEFUNCTION, +[](char*, size_t size, size_t count, void*) { return size * count; });
   long status = 0;
   if (curl_easy_perform(curl) == CURLE_OK) curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
   curl_easy_cleanup(curl);
@@ -93,7 +95,8 @@ struct Forwarder::Transfers {
   std::atomic<bool> stopping{false};
   std::thread thread;
 
-  Transfers(std::string url, bool key, bool verbose) : base_url(std::move(url)), keeps_key(key), verbose(verbose), thread([this] { run(); }) {}
+  Transfers(std::string url, bool key, bool verbose)
+      : base_url(std::move(url)), keeps_key(key), verbose(verbose), thread([this] { run(); }) {}
   ~Transfers() {
     stopping = true;
     curl_multi_wakeup(multi);
@@ -156,7 +159,8 @@ struct Forwarder::Transfers {
     running.remove_if([&](const std::unique_ptr<Transfer>& t) {
       if (t->curl != curl) return false;
       if (result != CURLE_OK && !t->begun) {
-        t->reply->send(error_answer(*t->call, ApiError(502, str("The server behind this one does not answer: ", curl_easy_strerror(result)))));
+        t->reply->send(error_answer(
+            *t->call, ApiError(502, str("The server behind this one does not answer: ", curl_easy_strerror(result)))));
         over(*t, 502);
         return true;
       }
@@ -167,7 +171,8 @@ struct Forwarder::Transfers {
         return true;
       }
       t->begin();
-      if (result == CURLE_OK) t->reply->end();  // else dropping the reply cuts the connection: the client sees that it is not all
+      if (result == CURLE_OK)
+        t->reply->end();  // else dropping the reply cuts the connection: the client sees that it is not all
       over(*t, t->head.status);
       return true;
     });
@@ -175,12 +180,16 @@ struct Forwarder::Transfers {
   void over(Transfer& t, int status) {
     curl_multi_remove_handle(multi, t.curl);
     --active;
-    if (verbose) log_info(t.call->peer, " ", t.call->method, " ", t.call->path, " ", status, " ", t.bytes, " bytes ", duration_text(t.watch.seconds()), " id=", t.call->id);
+    if (verbose)
+      log_info(t.call->peer, " ", t.call->method, " ", t.call->path, " ", status, " ", t.bytes, " bytes ",
+               duration_text(t.watch.seconds()), " id=", t.call->id);
   }
 };
 
 Forwarder::Forwarder(Access access, std::string base_url, bool verbose)
-    : access_(std::move(access)), verbose_(verbose), transfers_(std::make_unique<Transfers>(std::move(base_url), access_.api_key.empty(), verbose)) {}
+    : access_(std::move(access)),
+      verbose_(verbose),
+      transfers_(std::make_unique<Transfers>(std::move(base_url), access_.api_key.empty(), verbose)) {}
 
 Forwarder::~Forwarder() = default;
 
@@ -193,7 +202,8 @@ std::optional<HttpAnswer> Forwarder::admit(const HttpCall& call) {
       return answer;
     }
     if (call.path != "/health" && call.path != "/ping") access_.check_key(call);
-    if (call.method != "GET" && call.method != "POST" && call.method != "HEAD") throw ApiError(405, str(call.method.substr(0, 16), " is not possible here"));
+    if (call.method != "GET" && call.method != "POST" && call.method != "HEAD")
+      throw ApiError(405, str(call.method.substr(0, 16), " is not possible here"));
     if (draining_) throw ApiError(503, "The server is stopping; it takes no new requests.");
     return std::nullopt;
   } catch (const ApiError& e) {
@@ -201,7 +211,9 @@ std::optional<HttpAnswer> Forwarder::admit(const HttpCall& call) {
   }
 }
 
-HttpAnswer Forwarder::broken(const HttpCall& call, int status, const std::string& why) { return error_answer(call, ApiError(status, why)); }
+HttpAnswer Forwarder::broken(const HttpCall& call, int status, const std::string& why) {
+  return error_answer(call, ApiError(status, why));
+}
 
 void Forwarder::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) {
   auto t = std::make_unique<Transfer>();

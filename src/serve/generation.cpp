@@ -7,10 +7,13 @@
 namespace apus {
 
 namespace {
-double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::steady_clock::time_point b) { return std::chrono::duration<double>(b - a).count(); }
+double seconds_between(std::chrono::steady_clock::time_point a, std::chrono::steady_clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
 
 bool ends_by_token(const AnswerPiece& piece, const TokenOut& last, const std::vector<int32_t>& stop_ids) {
-  return piece.finish == Finish::Stop && piece.stop.empty() && std::find(stop_ids.begin(), stop_ids.end(), last.id) != stop_ids.end();
+  return piece.finish == Finish::Stop && piece.stop.empty() &&
+         std::find(stop_ids.begin(), stop_ids.end(), last.id) != stop_ids.end();
 }
 }  // namespace
 
@@ -18,8 +21,13 @@ Generation::Choice::Choice(const GenerationSpec& spec) : answer(spec.tokenizer, 
   if (spec.parser) parser.emplace(*spec.parser);
 }
 
-Generation::Generation(GenerationSpec spec, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes, GenerationMeter* meter)
-    : spec_(std::move(spec)), writer_(std::move(writer)), serial_(std::move(serial)), notes_(std::move(notes)), meter_(meter) {
+Generation::Generation(GenerationSpec spec, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Serial> serial,
+                       std::shared_ptr<GenerationNotes> notes, GenerationMeter* meter)
+    : spec_(std::move(spec)),
+      writer_(std::move(writer)),
+      serial_(std::move(serial)),
+      notes_(std::move(notes)),
+      meter_(meter) {
   usage_.prompt = spec_.prompt_tokens;
   for (size_t i = 0; i < spec_.requests.size(); ++i) choices_.emplace_back(spec_);
 }
@@ -42,7 +50,8 @@ void Generation::start() {
   }
   writer_->begin(usage_);
   if (spec_.prefix.empty()) return;
-  for (size_t i = 0; i < choices_.size(); ++i) writer_->piece({.index = i, .deltas = parse(choices_[i], spec_.prefix, false)}, usage_);
+  for (size_t i = 0; i < choices_.size(); ++i)
+    writer_->piece({.index = i, .deltas = parse(choices_[i], spec_.prefix, false)}, usage_);
 }
 
 void Generation::cancel() {
@@ -94,7 +103,8 @@ std::vector<ChatDelta> Generation::parse(Choice& choice, const std::string& text
 void Generation::on_event(size_t index, const EngineEvent& event) {
   Choice& c = choices_[index];
   if (over_ || c.over) return;
-  if (event.finish == Finish::Failed) return fail(ApiError(500, event.error.empty() ? "the engine failed" : event.error));
+  if (event.finish == Finish::Failed)
+    return fail(ApiError(500, event.error.empty() ? "the engine failed" : event.error));
   if (event.finish == Finish::Cancelled) return fail(ApiError(503, "the server is stopping"));
   if (index == 0 && event.cached_tokens > 0) usage_.cached = event.cached_tokens;
   if (!event.prompt.empty()) writer_->prompt(index, event.prompt);
@@ -102,7 +112,8 @@ void Generation::on_event(size_t index, const EngineEvent& event) {
   const std::string text = c.answer.push(event);
   AnswerPiece piece{.index = index, .finish = c.answer.finish(), .stop = c.answer.stop()};
   piece.deltas = parse(c, text, piece.finish != Finish::None);
-  const auto beyond = std::find_if(piece.deltas.begin(), piece.deltas.end(), [&](const ChatDelta& d) { return d.call >= spec_.most_calls; });
+  const auto beyond = std::find_if(piece.deltas.begin(), piece.deltas.end(),
+                                   [&](const ChatDelta& d) { return d.call >= spec_.most_calls; });
   if (beyond != piece.deltas.end()) {
     piece.deltas.erase(beyond, piece.deltas.end());
     piece.finish = Finish::Stop;
@@ -111,7 +122,8 @@ void Generation::on_event(size_t index, const EngineEvent& event) {
   piece.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(c.told), tokens.end());
   usage_.completion += static_cast<int64_t>(piece.tokens.size());
   c.told = tokens.size();
-  if (!piece.tokens.empty() && ends_by_token(piece, piece.tokens.back(), spec_.answer.stop_ids)) piece.tokens.pop_back();
+  if (!piece.tokens.empty() && ends_by_token(piece, piece.tokens.back(), spec_.answer.stop_ids))
+    piece.tokens.pop_back();
   if (piece.finish != Finish::None) {
     c.over = true;
     if (event.finish == Finish::None) spec_.engine->cancel(c.request);

@@ -23,11 +23,11 @@ struct Usage {
 
 // What an event adds to one answer.
 struct AnswerPiece {
-  size_t index = 0;                   // which answer
+  size_t index = 0;  // which answer
   std::vector<ChatDelta> deltas;
-  std::vector<TokenOut> tokens;       // those of the text; a stop token is left out
+  std::vector<TokenOut> tokens;  // those of the text; a stop token is left out
   Finish finish = Finish::None;
-  std::string stop;                   // the stop string that ended it, if one did
+  std::string stop;  // the stop string that ended it, if one did
 };
 
 // Brings pieces into an API's form. Called by one thread at a time.
@@ -59,21 +59,22 @@ class GenerationMeter {  // thread-safe
 struct GenerationSpec {
   Generator* engine = nullptr;
   std::shared_ptr<const Tokenizer> tokenizer;
-  std::vector<EngineRequest> requests;       // one per answer; their sinks are set here
+  std::vector<EngineRequest> requests;  // one per answer; their sinks are set here
   Answer::Spec answer;
-  std::optional<ChatParserOptions> parser;   // none: all text is content
-  std::shared_ptr<const Json> tools;         // what parser->tools points to
-  int most_calls = INT32_MAX;                // an answer ends after so many tool calls
-  std::string prefix;                        // text that every answer begins with
-  int64_t prompt_tokens = 0;                 // for the usage: each prompt counted once
+  std::optional<ChatParserOptions> parser;  // none: all text is content
+  std::shared_ptr<const Json> tools;        // what parser->tools points to
+  int most_calls = INT32_MAX;               // an answer ends after so many tool calls
+  std::string prefix;                       // text that every answer begins with
+  int64_t prompt_tokens = 0;                // for the usage: each prompt counted once
 };
 
 class Generation : public std::enable_shared_from_this<Generation> {
  public:
-  Generation(GenerationSpec spec, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes, GenerationMeter* meter);
+  Generation(GenerationSpec spec, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Serial> serial,
+             std::shared_ptr<GenerationNotes> notes, GenerationMeter* meter);
 
-  void start();               // on `serial`; throws when the engine refuses, nothing is written then
-  void cancel();              // the client has left: what the engine still does for it ends. Any thread
+  void start();                       // on `serial`; throws when the engine refuses, nothing is written then
+  void cancel();                      // the client has left: what the engine still does for it ends. Any thread
   void stop(const std::string& why);  // the server goes: the client is told (503). Any thread
 
  private:
@@ -82,7 +83,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
     explicit Choice(const GenerationSpec& spec);
     Answer answer;
     std::optional<ChatParser> parser;
-    size_t told = 0;     // tokens
+    size_t told = 0;  // tokens
     int64_t request = 0;
     bool over = false;
     Clock::time_point last;

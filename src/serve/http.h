@@ -14,10 +14,10 @@
 namespace apus {
 
 struct HttpCall {
-  std::string id;    // X-Request-Id: the client's, or made here
-  std::string peer;  // address and port
+  std::string id;                                 // X-Request-Id: the client's, or made here
+  std::string peer;                               // address and port
   std::string method, target, path, query, body;  // target: as it was sent; path: decoded, without the query
-  std::map<std::string, std::string> headers;  // names in lower case
+  std::map<std::string, std::string> headers;     // names in lower case
   std::string header(const std::string& name) const {
     const auto it = headers.find(name);
     return it == headers.end() ? "" : it->second;
@@ -30,8 +30,8 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-// Given once: by send(), or by begin(), any number of write()s, end(). Thread-safe; none of it blocks, and when the client
-// has left none of it does anything. Dropping it without an answer ends the connection.
+// Given once: by send(), or by begin(), any number of write()s, end(). Thread-safe; none of it blocks, and when the
+// client has left none of it does anything. Dropping it without an answer ends the connection.
 class Responder {
  public:
   virtual ~Responder() = default;

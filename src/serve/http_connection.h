@@ -82,8 +82,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   static constexpr int kLingerSeconds = 2;
   static constexpr size_t kAhead = 64 << 10;  // bytes of following requests that are read while one is answered
 
-  // The handlers' end of one answer. Outlives the connection and possibly the server: it must not keep the io_context, whose
-  // queue may hold what holds this reply.
+  // The handlers' end of one answer. Outlives the connection and possibly the server: it must not keep the io_context,
+  // whose queue may hold what holds this reply.
   class Reply : public Responder {
    public:
     Reply(std::weak_ptr<Connection> to, uint64_t turn, std::weak_ptr<asio::io_context> io)
@@ -159,7 +159,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   }
 
   void read_rest_of_header() {
-    http::async_read_header(stream_, buffer_, *parser_, [self = this->shared_from_this()](ErrorCode code, size_t) { self->header_there(code); });
+    http::async_read_header(stream_, buffer_, *parser_,
+                            [self = this->shared_from_this()](ErrorCode code, size_t) { self->header_there(code); });
   }
 
   // 0: nothing that could be answered.
@@ -167,7 +168,9 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     if (code == beast::error::timeout) return 408;
     if (code == http::error::header_limit) return 431;
     if (code == http::error::body_limit) return 413;
-    if (code.category() == make_error_code(http::error::bad_method).category() && code != http::error::end_of_stream && code != http::error::partial_message) return 400;
+    if (code.category() == make_error_code(http::error::bad_method).category() && code != http::error::end_of_stream &&
+        code != http::error::partial_message)
+      return 400;
     return 0;
   }
 
@@ -176,17 +179,22 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     if (status == 0 || status == 408) return close_now();  // after a time-out the socket is closed already
     begin_answer();
     keep_alive_ = false;
-    const std::string why = status == 413 ? "The body is larger than the " + std::to_string(shared_->spec.body_limit >> 20) + " MiB that this server takes."
-                            : status == 431 ? std::string("The headers are larger than 64 KiB.")
-                                            : "This is no HTTP request that can be understood: " + code.message();
-    send(shared_->service->broken(call_ ? *call_ : HttpCall{.id = request_id({}), .peer = peer_}, status, why));
+    if (!call_) call_ = std::make_shared<HttpCall>(HttpCall{.id = request_id({}), .peer = peer_});
+    std::string why = "This is no HTTP request that can be understood: " + code.message();
+    if (status == 413)
+      why = str("The body is larger than the ", shared_->spec.body_limit >> 20, " MiB that this server takes.");
+    if (status == 431) why = "The headers are larger than 64 KiB.";
+    send(shared_->service->broken(*call_, status, why));
   }
 
   void header_there(ErrorCode code) {
     if (parser_->is_header_done() || code == http::error::body_limit) take_header();
     if (code) return broken(code);
     begin_answer();
-    if (auto refused = shared_->service->admit(*call_)) {
+    auto refused = shared_->service->admit(*call_);
+    if (const int status = uncodable_body(*call_); status && !refused)
+      refused = shared_->service->broken(*call_, status, "The body is compressed; this server takes plain JSON only.");
+    if (refused) {
       if (!parser_->is_done()) keep_alive_ = false;  // its body is not waited for
       return send(*refused);
     }
@@ -256,9 +264,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   }
 
   void send(const HttpAnswer& answer) {
-    const bool body = call_ && call_->method != "HEAD" && answer.status != 204;
-    out_ += head_text(answer, call_ ? call_->id : "", keep_alive_, static_cast<int64_t>(answer.body.size()));
-    if (body || !call_) out_ += answer.body;
+    out_ += head_text(answer, call_->id, keep_alive_, static_cast<int64_t>(answer.body.size()));
+    if (call_->method != "HEAD" && answer.status != 204) out_ += answer.body;
     ended();
   }
   void begin(const HttpAnswer& head) {
@@ -318,7 +325,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     read_header(shared_->spec.idle_seconds);
   }
 
-  // A socket that is closed while the client still sends would take the answer away from it: what comes is read for a while.
+  // A socket that is closed while the client still sends would take the answer away from it: what comes is read for a
+  // while.
   void close_gently() {
     if (closed_) return;
     expires(kLingerSeconds);

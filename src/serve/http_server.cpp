@@ -50,8 +50,8 @@ void HttpServer::State::open_tls() {
   const HttpServerSpec& spec = shared->spec;
   if (spec.tls_key.empty()) return;
   tls.emplace(asio::ssl::context::tls_server);
-  tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 | asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 |
-                   asio::ssl::context::no_tlsv1_1);
+  tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
+                   asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1);
   ErrorCode code;
   tls->use_certificate_chain_file(spec.tls_certificate, code);
   require(!code, Fault::Usage, "--ssl_certfile ", spec.tls_certificate, ": ", code.message());
@@ -64,7 +64,8 @@ void HttpServer::State::bind() {
   ErrorCode code;
   tcp::resolver resolver(io);
   const auto found = resolver.resolve(spec.host, "", tcp::resolver::passive, code);
-  require(!code && !found.empty(), Fault::Usage, "--host ", spec.host, " is no address of this machine: ", code.message());
+  require(!code && !found.empty(), Fault::Usage, "--host ", spec.host,
+          " is no address of this machine: ", code.message());
   tcp::endpoint endpoint = found.begin()->endpoint();
   const int last = spec.port == 0 ? 0 : std::min(spec.port + spec.ports_to_try, 65535);
   for (int p = spec.port; p <= last; ++p) {
@@ -76,10 +77,12 @@ void HttpServer::State::bind() {
     if (!code) acceptor.listen(tcp::acceptor::max_listen_connections, code);
     if (!code) {
       port = acceptor.local_endpoint().port();
-      if (spec.port && port != spec.port) log_warning("port ", spec.port, " is taken, so this server listens at ", port);
+      if (spec.port && port != spec.port)
+        log_warning("port ", spec.port, " is taken, so this server listens at ", port);
       return;
     }
-    require(code == asio::error::address_in_use, Fault::Usage, "cannot listen at ", spec.host, ":", p, ": ", code.message());
+    require(code == asio::error::address_in_use, Fault::Usage, "cannot listen at ", spec.host, ":", p, ": ",
+            code.message());
   }
   fail(Fault::Usage, "the ports from ", spec.port, " to ", last, " are all taken; give a free one by --port");
 }
@@ -112,9 +115,12 @@ void HttpServer::State::take(tcp::socket socket) {
   }
   socket.set_option(tcp::no_delay(true), code);
   std::shared_ptr<AnyConnection> c;
-  if (tls) c = std::make_shared<Connection<beast::ssl_stream<beast::tcp_stream>>>(beast::ssl_stream<beast::tcp_stream>(beast::tcp_stream(std::move(socket)), *tls), peer, shared);
+  if (tls)
+    c = std::make_shared<Connection<beast::ssl_stream<beast::tcp_stream>>>(
+        beast::ssl_stream<beast::tcp_stream>(beast::tcp_stream(std::move(socket)), *tls), peer, shared);
   else c = std::make_shared<Connection<beast::tcp_stream>>(beast::tcp_stream(std::move(socket)), peer, shared);
-  if (connections.size() > 64 && connections.size() > 2 * static_cast<size_t>(shared->connections)) each([](AnyConnection&) {});
+  if (connections.size() > 64 && connections.size() > 2 * static_cast<size_t>(shared->connections))
+    each([](AnyConnection&) {});
   connections.push_back(c);
   c->start();
 }

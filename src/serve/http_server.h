@@ -13,21 +13,22 @@ namespace apus {
 
 struct HttpServerSpec {
   std::string host = "0.0.0.0";
-  int port = 8000;              // 0: any free one
-  int ports_to_try = 100;       // when it is taken, the following ones
+  int port = 8000;                       // 0: any free one
+  int ports_to_try = 100;                // when it is taken, the following ones
   std::string tls_key, tls_certificate;  // files; empty: no TLS
   int64_t body_limit = 32 << 20;
   int64_t max_connections = 4096;
-  int header_seconds = 20;      // from the first byte of a request (or from the connection) to the end of its headers
-  int body_seconds = 120;       // for the whole body
-  int idle_seconds = 75;        // between two requests
-  int write_seconds = 60;       // a client that takes no byte for so long is cut off
+  int header_seconds = 20;  // from the first byte of a request (or from the connection) to the end of its headers
+  int body_seconds = 120;   // for the whole body
+  int idle_seconds = 75;    // between two requests
+  int write_seconds = 60;   // a client that takes no byte for so long is cut off
   size_t unsent_limit = 32 << 20;  // bytes that may wait for a slow reader
 };
 
 class HttpServer {
  public:
-  HttpServer(HttpServerSpec spec, std::shared_ptr<HttpService> service);  // binds; Fault::Usage or Fault::Io when it cannot
+  // Binds; Fault::Usage or Fault::Io when it cannot.
+  HttpServer(HttpServerSpec spec, std::shared_ptr<HttpService> service);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -20,10 +20,12 @@ const char* status_phrase(int status) {
     case 405: return "Method Not Allowed";
     case 408: return "Request Timeout";
     case 413: return "Payload Too Large";
+    case 415: return "Unsupported Media Type";
     case 422: return "Unprocessable Entity";
     case 429: return "Too Many Requests";
     case 431: return "Request Header Fields Too Large";
     case 500: return "Internal Server Error";
+    case 501: return "Not Implemented";
     case 502: return "Bad Gateway";
     case 503: return "Service Unavailable";
     default: return "Status";
@@ -33,7 +35,7 @@ const char* status_phrase(int status) {
 std::string head_text(const HttpAnswer& answer, const std::string& id, bool keep_alive, int64_t length) {
   std::string text = str("HTTP/1.1 ", answer.status, " ", status_phrase(answer.status), "\r\n");
   if (answer.status != 204) text += "Content-Type: " + answer.content_type + "\r\n";
-  if (!id.empty()) text += "X-Request-Id: " + id + "\r\n";
+  if (!id.empty()) text += "X-Request-Id: " + id + "\r\nRequest-Id: " + id + "\r\n";  // OpenAI's clients, Anthropic's
   for (const auto& [name, value] : answer.headers) text += name + ": " + value + "\r\n";
   if (length >= 0 && answer.status != 204) text += str("Content-Length: ", length, "\r\n");
   if (length == kChunked) text += "Transfer-Encoding: chunked\r\n";
@@ -46,14 +48,22 @@ std::string chunk_text(const std::string& part) {
   return size + part + "\r\n";
 }
 
-void split_target(const std::string& target, HttpCall& call) {
+void split_target(const std::string& whole, HttpCall& call) {
+  std::string target = whole;
+  for (const std::string scheme : {"http://", "https://"}) {  // as clients write it that think of a proxy
+    if (!whole.starts_with(scheme)) continue;
+    const size_t slash = whole.find('/', scheme.size());
+    target = slash == std::string::npos ? "/" : whole.substr(slash);
+  }
   call.target = target;
   const size_t mark = target.find('?');
   call.query = mark == std::string::npos ? "" : target.substr(mark + 1);
   const std::string path = target.substr(0, mark);
   call.path.clear();
   for (size_t i = 0; i < path.size(); ++i) {
-    const bool coded = path[i] == '%' && i + 2 < path.size() && std::isxdigit(static_cast<unsigned char>(path[i + 1])) && std::isxdigit(static_cast<unsigned char>(path[i + 2]));
+    const bool coded = path[i] == '%' && i + 2 < path.size() &&
+                       std::isxdigit(static_cast<unsigned char>(path[i + 1])) &&
+                       std::isxdigit(static_cast<unsigned char>(path[i + 2]));
     if (!coded) {
       call.path += path[i];
       continue;
@@ -64,9 +74,20 @@ void split_target(const std::string& target, HttpCall& call) {
   }
 }
 
+int uncodable_body(const HttpCall& call) {
+  const auto is = [&](const char* name, std::string_view plain) {
+    std::string value = call.header(name);
+    for (char& c : value) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return value.empty() || value == plain;
+  };
+  if (!is("content-encoding", "identity")) return 415;
+  return is("transfer-encoding", "chunked") ? 0 : 501;
+}
+
 std::string request_id(const std::string& given) {
   bool harmless = !given.empty() && given.size() <= 128;
-  for (const char c : given) harmless &= std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  for (const char c : given)
+    harmless &= std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
   return harmless ? given : random_id("", 32);
 }
 

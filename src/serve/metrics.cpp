@@ -62,13 +62,15 @@ std::string ServerMetrics::prometheus(const EngineStats& e, int64_t active) cons
   out += line("apus_prompt_tokens_total", "counter", "tokens of prompts", e.prompt_tokens);
   out += line("apus_cached_tokens_total", "counter", "tokens of prompts that the cache had", e.cached_tokens);
   out += line("apus_generated_tokens_total", "counter", "tokens of answers", e.generated_tokens);
-  out += line("apus_preemptions_total", "counter", "sequences that gave their blocks back and were computed again", e.preemptions);
+  out += line("apus_preemptions_total", "counter", "sequences that gave their blocks back and were computed again",
+              e.preemptions);
   out += line("apus_steps_total", "counter", "forward passes", e.steps);
   out += line("apus_failed_steps_total", "counter", "forward passes that failed", e.failed_steps);
   const std::lock_guard lock(mutex_);
   out += line("apus_answers_total", "counter", "requests answered to the end", answered_);
   out += header("apus_http_requests_total", "counter", "HTTP requests by path and status");
-  for (const auto& [key, count] : requests_) out += str("apus_http_requests_total{path=\"", key.first, "\",status=\"", key.second, "\"} ", count, "\n");
+  for (const auto& [key, count] : requests_)
+    out += str("apus_http_requests_total{path=\"", key.first, "\",status=\"", key.second, "\"} ", count, "\n");
   out += first_.text("apus_first_token_seconds", "from the request to its first token");
   out += next_.text("apus_between_tokens_seconds", "from one token of an answer to the next");
   return out + whole_.text("apus_request_seconds", "from the request to the end of its answer");
@@ -78,9 +80,14 @@ Json ServerMetrics::statistics(const EngineStats& e) {
   const std::lock_guard lock(mutex_);
   if (answered_ == std::exchange(told_, answered_)) return {};
   const double runtime = since_.seconds();
-  return {{"num_prompt_tokens", e.prompt_tokens}, {"num_generated_tokens", e.generated_tokens}, {"num_samples", answered_}, {"runtime", runtime},
-          {"samples/s", static_cast<double>(answered_) / runtime}, {"tokens/s", static_cast<double>(e.generated_tokens) / runtime},
-          {"running", e.running}, {"waiting", e.waiting}};
+  return {{"num_prompt_tokens", e.prompt_tokens},
+          {"num_generated_tokens", e.generated_tokens},
+          {"num_samples", answered_},
+          {"runtime", runtime},
+          {"samples/s", static_cast<double>(answered_) / runtime},
+          {"tokens/s", static_cast<double>(e.generated_tokens) / runtime},
+          {"running", e.running},
+          {"waiting", e.waiting}};
 }
 
 }  // namespace apus

@@ -34,8 +34,8 @@ class ServerMetrics : public GenerationMeter {
   void request(const std::string& path, int status, double seconds);
 
   std::string prometheus(const EngineStats& engine, int64_t active) const;
-  // {"num_prompt_tokens", "num_generated_tokens", "num_samples", "runtime", "samples/s", "tokens/s"}; null when nothing was
-  // answered since the last call.
+  // {"num_prompt_tokens", "num_generated_tokens", "num_samples", "runtime", "samples/s", "tokens/s"}; null when nothing
+  // was answered since the last call.
   Json statistics(const EngineStats& engine);
 
  private:

@@ -16,11 +16,14 @@ std::string random_id(const char* prefix, int letters) {
 }
 
 std::string call_id(ToolFormat format) {
-  return format == ToolFormat::Mistral ? random_id("", 9) : random_id("call_", 24);  // Mistral's templates insist on nine characters
+  // Mistral's templates insist on nine characters.
+  return format == ToolFormat::Mistral ? random_id("", 9) : random_id("call_", 24);
 }
 
 Json usage_json(const Usage& u) {
-  return {{"prompt_tokens", u.prompt}, {"completion_tokens", u.completion}, {"total_tokens", u.prompt + u.completion},
+  return {{"prompt_tokens", u.prompt},
+          {"completion_tokens", u.completion},
+          {"total_tokens", u.prompt + u.completion},
           {"prompt_tokens_details", {{"cached_tokens", u.cached}}}};
 }
 
@@ -35,7 +38,8 @@ Json prompt_logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut
     }
     Json entry = Json::object();
     const auto add = [&](int32_t id, float logprob, Json rank) {
-      entry[std::to_string(id)] = {{"logprob", logprob}, {"rank", std::move(rank)}, {"decoded_token", tokenizer.token_bytes(id)}};
+      const std::string text = tokenizer.token_bytes(id);
+      entry[std::to_string(id)] = {{"logprob", logprob}, {"rank", std::move(rank)}, {"decoded_token", text}};
     };
     add(t.id, t.logprob, nullptr);
     for (size_t i = 0; i < t.top.size(); ++i) add(t.top[i].first, t.top[i].second, i + 1);
@@ -46,10 +50,22 @@ Json prompt_logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut
 
 namespace {
 
-std::string finish_reason(Finish finish, bool calls) { return finish == Finish::Stop && calls ? "tool_calls" : finish_name(finish); }
+std::string finish_reason(Finish finish, bool calls) {
+  return finish == Finish::Stop && calls ? "tool_calls" : finish_name(finish);
+}
 
 Json head_json(const AnswerHead& head, const char* object) {
-  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+  return {{"id", head.id},
+          {"object", object},
+          {"created", head.created},
+          {"model", head.model},
+          {"system_fingerprint", head.fingerprint}};
+}
+
+Json chat_logprobs(const AnswerForm& form, const std::vector<TokenOut>& tokens) {
+  Json out = logprobs_json(*form.tokenizer, tokens, form.top_logprobs);
+  out["refusal"] = nullptr;
+  return out;
 }
 
 Json id_list(const std::vector<TokenOut>& tokens) {
@@ -72,7 +88,8 @@ struct Kept {
         case ChatDelta::Kind::Content: content += d.text; break;
         case ChatDelta::Kind::Reasoning: reasoning += d.text; break;
         case ChatDelta::Kind::ToolName:
-          calls.push_back({{"id", call_id(format)}, {"type", "function"}, {"function", {{"name", d.text}, {"arguments", ""}}}});
+          calls.push_back(
+              {{"id", call_id(format)}, {"type", "function"}, {"function", {{"name", d.text}, {"arguments", ""}}}});
           break;
         case ChatDelta::Kind::ToolArguments:
           calls.back()["function"]["arguments"].get_ref<std::string&>() += d.text;
@@ -114,11 +131,16 @@ class WholeChat : public Whole {
  private:
   Json choice(size_t i) const {
     const Kept& k = kept_[i];
-    Json message = {{"role", "assistant"}, {"content", k.content.empty() && !k.calls.empty() ? Json() : Json(k.content)}, {"refusal", nullptr}};
+    Json message = {{"role", "assistant"},
+                    {"content", k.content.empty() && !k.calls.empty() ? Json() : Json(k.content)},
+                    {"refusal", nullptr}};
     if (!k.reasoning.empty()) message["reasoning_content"] = k.reasoning;
     if (!k.calls.empty()) message["tool_calls"] = k.calls;
-    Json out = {{"index", i}, {"message", std::move(message)}, {"logprobs", nullptr}, {"finish_reason", finish_reason(k.finish, !k.calls.empty())}};
-    if (form_.top_logprobs >= 0) out["logprobs"] = logprobs_json(*form_.tokenizer, k.tokens, form_.top_logprobs);
+    Json out = {{"index", i},
+                {"message", std::move(message)},
+                {"logprobs", nullptr},
+                {"finish_reason", finish_reason(k.finish, !k.calls.empty())}};
+    if (form_.top_logprobs >= 0) out["logprobs"] = chat_logprobs(form_, k.tokens);
     if (!k.stop.empty()) out["stop_reason"] = k.stop;
     if (form_.token_ids) out["token_ids"] = id_list(k.tokens);
     return out;
@@ -134,13 +156,16 @@ class TokenTable {
     tokens_.push_back(text);
     logprobs_.push_back(has_logprob ? Json(t.logprob) : Json());
     Json best = Json::object();
-    for (size_t i = 0; i < t.top.size() && static_cast<int64_t>(i) < top_; ++i) best[tokenizer_.token_bytes(t.top[i].first)] = t.top[i].second;
+    for (size_t i = 0; i < t.top.size() && static_cast<int64_t>(i) < top_; ++i)
+      best[tokenizer_.token_bytes(t.top[i].first)] = t.top[i].second;
     if (!best.empty()) best[text] = t.logprob;
     tops_.push_back(has_logprob && top_ > 0 ? std::move(best) : Json());
     offsets_.push_back(offset);
     for (const char c : text) offset += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
   }
-  Json json() const { return {{"text_offset", offsets_}, {"token_logprobs", logprobs_}, {"tokens", tokens_}, {"top_logprobs", tops_}}; }
+  Json json() const {
+    return {{"text_offset", offsets_}, {"token_logprobs", logprobs_}, {"tokens", tokens_}, {"top_logprobs", tops_}};
+  }
 
  private:
   const Tokenizer& tokenizer_;
@@ -165,7 +190,9 @@ class WholeCompletion : public Whole {
   Json choice(size_t i) const {
     const Kept& k = kept_[i];
     const std::string& echo = form_.echo.empty() ? kNone : form_.echo[i * form_.echo.size() / kept_.size()];
-    Json out = {{"index", i}, {"text", echo + (form_.only_prompt ? "" : k.content)}, {"logprobs", nullptr},
+    Json out = {{"index", i},
+                {"text", echo + (form_.only_prompt ? "" : k.content)},
+                {"logprobs", nullptr},
                 {"finish_reason", form_.only_prompt ? "length" : finish_name(k.finish)}};
     if (form_.top_logprobs >= 0) {
       TokenTable table(*form_.tokenizer, form_.top_logprobs);
@@ -176,7 +203,8 @@ class WholeCompletion : public Whole {
         for (const auto& t : k.tokens) table.add(t, true, offset);
       out["logprobs"] = table.json();
     }
-    if (!k.prompt.empty() && form_.echo.empty()) out["prompt_logprobs"] = prompt_logprobs_json(*form_.tokenizer, k.prompt);
+    if (!k.prompt.empty() && form_.echo.empty())
+      out["prompt_logprobs"] = prompt_logprobs_json(*form_.tokenizer, k.prompt);
     if (!k.stop.empty()) out["stop_reason"] = k.stop;
     if (form_.token_ids) out["token_ids"] = id_list(k.tokens);
     return out;
@@ -189,7 +217,9 @@ class Streamed : public AnswerWriter {
   Streamed(AnswerForm form, std::shared_ptr<Responder> reply, const char* object)
       : form_(std::move(form)), reply_(std::move(reply)), object_(object), unseen_(form_.answers) {}
 
-  void begin(const Usage&) override { reply_->begin({.content_type = "text/event-stream", .headers = {{"Cache-Control", "no-cache"}}}); }
+  void begin(const Usage&) override {
+    reply_->begin({.content_type = "text/event-stream", .headers = {{"Cache-Control", "no-cache"}}});
+  }
   void end(const Usage& usage) override {
     if (form_.stream_usage) {
       Json last = head_json(form_.head, object_);
@@ -231,7 +261,8 @@ class Streamed : public AnswerWriter {
 
 class StreamedChat : public Streamed {
  public:
-  StreamedChat(AnswerForm form, std::shared_ptr<Responder> reply) : Streamed(std::move(form), std::move(reply), "chat.completion.chunk"), calls_(form_.answers) {}
+  StreamedChat(AnswerForm form, std::shared_ptr<Responder> reply)
+      : Streamed(std::move(form), std::move(reply), "chat.completion.chunk"), calls_(form_.answers) {}
 
   void begin(const Usage& usage) override {
     Streamed::begin(usage);
@@ -241,9 +272,8 @@ class StreamedChat : public Streamed {
     keep_tokens(piece);
     for (const auto& d : piece.deltas) say(piece.index, delta_json(piece.index, d), nullptr, usage);
     if (piece.finish != Finish::None)
-      say(piece.index, Json::object(), finish_reason(piece.finish, calls_[piece.index]), usage);
-    else if (piece.deltas.empty() && counts(piece))
-      say(piece.index, Json::object(), nullptr, usage);
+      say(piece.index, Json::object(), finish_reason(piece.finish, calls_[piece.index]), usage, piece.stop);
+    else if (piece.deltas.empty() && counts(piece)) say(piece.index, Json::object(), nullptr, usage);
   }
 
  private:
@@ -253,17 +283,23 @@ class StreamedChat : public Streamed {
       case ChatDelta::Kind::Reasoning: return {{"reasoning_content", d.text}};
       case ChatDelta::Kind::ToolName:
         calls_[index] = true;
-        return {{"tool_calls", Json::array({{{"index", d.call}, {"id", call_id(form_.tool_format)}, {"type", "function"},
+        return {{"tool_calls", Json::array({{{"index", d.call},
+                                             {"id", call_id(form_.tool_format)},
+                                             {"type", "function"},
                                              {"function", {{"name", d.text}, {"arguments", ""}}}}})}};
       case ChatDelta::Kind::ToolArguments: break;
     }
     return {{"tool_calls", Json::array({{{"index", d.call}, {"function", {{"arguments", d.text}}}}})}};
   }
-  void say(size_t index, Json delta, Json finish, const Usage& usage) {
-    Json choice = {{"index", index}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", std::move(finish)}};
+  void say(size_t index, Json delta, Json finish, const Usage& usage, const std::string& stop = "") {
+    Json choice = {{"index", index},
+                   {"delta", std::move(delta)},
+                   {"logprobs", nullptr},
+                   {"finish_reason", std::move(finish)}};
+    if (!stop.empty()) choice["stop_reason"] = stop;
     if (form_.top_logprobs >= 0 || form_.token_ids) {
       const auto tokens = take_tokens(index);
-      if (form_.top_logprobs >= 0 && !tokens.empty()) choice["logprobs"] = logprobs_json(*form_.tokenizer, tokens, form_.top_logprobs);
+      if (form_.top_logprobs >= 0 && !tokens.empty()) choice["logprobs"] = chat_logprobs(form_, tokens);
       if (form_.token_ids) choice["token_ids"] = id_list(tokens);
     }
     chunk(std::move(choice), usage);
@@ -273,7 +309,8 @@ class StreamedChat : public Streamed {
 
 class StreamedCompletion : public Streamed {
  public:
-  StreamedCompletion(AnswerForm form, std::shared_ptr<Responder> reply) : Streamed(std::move(form), std::move(reply), "text_completion"), offsets_(form_.answers) {}
+  StreamedCompletion(AnswerForm form, std::shared_ptr<Responder> reply)
+      : Streamed(std::move(form), std::move(reply), "text_completion"), offsets_(form_.answers) {}
 
   void piece(const AnswerPiece& piece, const Usage& usage) override {
     keep_tokens(piece);
@@ -282,6 +319,7 @@ class StreamedCompletion : public Streamed {
     if (text.empty() && piece.finish == Finish::None && !counts(piece)) return;
     Json choice = {{"index", piece.index}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
     if (piece.finish != Finish::None) choice["finish_reason"] = finish_name(piece.finish);
+    if (!piece.stop.empty()) choice["stop_reason"] = piece.stop;
     const auto tokens = take_tokens(piece.index);
     if (form_.top_logprobs >= 0) {
       TokenTable table(*form_.tokenizer, form_.top_logprobs);
@@ -298,9 +336,15 @@ class StreamedCompletion : public Streamed {
 
 }  // namespace
 
-std::unique_ptr<AnswerWriter> whole_chat(AnswerForm form, WholeSink sink) { return std::make_unique<WholeChat>(std::move(form), std::move(sink)); }
-std::unique_ptr<AnswerWriter> streamed_chat(AnswerForm form, std::shared_ptr<Responder> reply) { return std::make_unique<StreamedChat>(std::move(form), std::move(reply)); }
-std::unique_ptr<AnswerWriter> whole_completion(AnswerForm form, WholeSink sink) { return std::make_unique<WholeCompletion>(std::move(form), std::move(sink)); }
+std::unique_ptr<AnswerWriter> whole_chat(AnswerForm form, WholeSink sink) {
+  return std::make_unique<WholeChat>(std::move(form), std::move(sink));
+}
+std::unique_ptr<AnswerWriter> streamed_chat(AnswerForm form, std::shared_ptr<Responder> reply) {
+  return std::make_unique<StreamedChat>(std::move(form), std::move(reply));
+}
+std::unique_ptr<AnswerWriter> whole_completion(AnswerForm form, WholeSink sink) {
+  return std::make_unique<WholeCompletion>(std::move(form), std::move(sink));
+}
 std::unique_ptr<AnswerWriter> streamed_completion(AnswerForm form, std::shared_ptr<Responder> reply) {
   return std::make_unique<StreamedCompletion>(std::move(form), std::move(reply));
 }

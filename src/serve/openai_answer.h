@@ -14,28 +14,29 @@
 namespace apus {
 
 struct AnswerHead {
-  std::string id, model;
+  std::string id, model, fingerprint;  // fingerprint: what made the answer; with a seed it tells whether it may differ
   int64_t created = 0;
 };
 
 struct AnswerForm {
   AnswerHead head;
   std::shared_ptr<const Tokenizer> tokenizer;
-  size_t answers = 1;                   // n, or n for each prompt
-  int64_t top_logprobs = -1;            // -1: none
+  size_t answers = 1;         // n, or n for each prompt
+  int64_t top_logprobs = -1;  // -1: none
   bool stream_usage = false, usage_in_every_chunk = false;
   bool token_ids = false;
-  std::vector<int32_t> prompt_ids;      // shown with token_ids
+  std::vector<int32_t> prompt_ids;  // shown with token_ids
   ToolFormat tool_format = ToolFormat::None;
-  std::vector<std::string> echo;        // a completion's prompts, shown before its answers
-  bool only_prompt = false;             // the answer itself is left out
+  std::vector<std::string> echo;  // a completion's prompts, shown before its answers
+  bool only_prompt = false;       // the answer itself is left out
 };
 
 Json usage_json(const Usage& usage);
-std::string sse_data(const Json& event);                   // "data: {...}\n\n"
-Json prompt_logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut>& prompt);  // [null, {"id": {...}}, ...]
-std::string random_id(const char* prefix, int letters);    // hexadecimal
-std::string call_id(ToolFormat format);                    // of a tool call
+std::string sse_data(const Json& event);  // "data: {...}\n\n"
+std::string random_id(const char* prefix, int letters);  // hexadecimal
+std::string call_id(ToolFormat format);                  // of a tool call
+// [null, {"id": {...}}, ...]
+Json prompt_logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut>& prompt);
 
 // Where a whole answer goes.
 struct WholeSink {

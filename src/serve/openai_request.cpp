@@ -20,8 +20,10 @@ void read_logit_bias(const Fields& f, AnswerCall& call) {
   for (const auto& [key, value] : bias->items()) {
     int32_t id = -1;
     const auto read = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (read.ec != std::errc() || read.ptr != key.data() + key.size() || id < 0) refuse("logit_bias", "'logit_bias': '", key, "' is not a token id");
-    if (!value.is_number() || std::abs(value.get<double>()) > 100) refuse("logit_bias", "'logit_bias': every value must be a number from -100 to 100");
+    if (read.ec != std::errc() || read.ptr != key.data() + key.size() || id < 0)
+      refuse("logit_bias", "'logit_bias': '", key, "' is not a token id");
+    if (!value.is_number() || std::abs(value.get<double>()) > 100)
+      refuse("logit_bias", "'logit_bias': every value must be a number from -100 to 100");
     call.logit_bias.emplace_back(id, value.get<float>());
   }
 }
@@ -75,9 +77,12 @@ void read_response_format(const Fields& f, Guide& guide) {
     if (!outer) refuse("response_format.json_schema", "'response_format.json_schema' is missing");
     const Json* schema = Fields(*outer, "response_format.json_schema.").find("schema");
     if (!schema) refuse("response_format.json_schema.schema", "'response_format.json_schema.schema' is missing");
-    guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, "response_format.json_schema.schema"), .param = "response_format"};
+    guide = {.kind = Guide::Kind::JsonSchema,
+             .schema = schema_of(*schema, "response_format.json_schema.schema"),
+             .param = "response_format"};
   } else {
-    refuse("response_format.type", "'response_format.type' is '", type, "', it must be text, json_object or json_schema");
+    refuse("response_format.type", "'response_format.type' is '", type,
+           "', it must be text, json_object or json_schema");
   }
 }
 
@@ -100,8 +105,11 @@ void read_guide(const Fields& f, Guide& guide) {
   }
   std::vector<std::string> choices = f.texts("guided_choice", kMostChoices);
   if (choices.empty()) choices = inner.texts("choice", kMostChoices);
-  if (!choices.empty()) guide = {.kind = Guide::Kind::Choice, .choices = std::move(choices), .param = "guided_choice"}, ++given;
-  if (given > 1) refuse("response_format", "an answer can have one form only: give one of response_format, guided_json, guided_regex and guided_choice");
+  if (!choices.empty())
+    guide = {.kind = Guide::Kind::Choice, .choices = std::move(choices), .param = "guided_choice"}, ++given;
+  if (given > 1)
+    refuse("response_format",
+           "an answer can have one form only: give one of response_format, guided_json, guided_regex, guided_choice");
   const char* const grammar = "grammars are not known here; use a JSON schema, a regular expression or a choice";
   f.cannot("guided_grammar", nullptr, grammar);
   inner.cannot("grammar", nullptr, grammar);
@@ -128,12 +136,15 @@ void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call)
   call.keep_stop = f.boolean("include_stop_str_in_output").value_or(false);
   call.ignore_eos = f.boolean("ignore_eos").value_or(false);
   call.skip_special = f.boolean("skip_special_tokens").value_or(true);
-  call.prompt_logprobs = f.whole("prompt_logprobs", -1, limits.max_logprobs).value_or(-1);
-  call.priority = static_cast<int>(-f.whole("priority", -1'000'000, 1'000'000).value_or(0));  // as in vLLM the smaller goes first
+  call.prompt_logprobs = f.whole("prompt_logprobs", 0, limits.max_logprobs).value_or(-1);
+  // As in vLLM the smaller goes first.
+  call.priority = static_cast<int>(-f.whole("priority", -1'000'000, 1'000'000).value_or(0));
   call.token_ids = f.boolean("return_token_ids").value_or(false) || f.boolean("return_details").value_or(false);
   read_stream(f, call);
-  if (call.stream && call.prompt_logprobs >= 0) refuse("prompt_logprobs", "'prompt_logprobs' come with a whole answer only: leave out \"stream\"");
-  if (const auto best = f.whole("best_of", 1, kMostAnswers); best && *best != call.n) refuse("best_of", "'best_of' must equal 'n': all answers are returned");
+  if (call.stream && call.prompt_logprobs >= 0)
+    refuse("prompt_logprobs", "'prompt_logprobs' come with a whole answer only: leave out \"stream\"");
+  if (const auto best = f.whole("best_of", 1, kMostAnswers); best && *best != call.n)
+    refuse("best_of", "'best_of' must equal 'n': all answers are returned");
   read_guide(f, call.guide);
   const char* const beams = "there is no beam search; answers are sampled, or greedy with temperature 0";
   f.cannot("use_beam_search", false, beams);
@@ -144,9 +155,9 @@ void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call)
   f.cannot("logits_processors", nullptr, "foreign code is not run");
 }
 
-int64_t new_tokens(const Fields& f, std::initializer_list<const char*> keys) {
+int64_t new_tokens(const Fields& f, std::initializer_list<const char*> keys, int64_t least) {
   for (const char* key : keys)
-    if (const auto n = f.whole(key, 0, kMostTokens)) return *n;
+    if (const auto n = f.whole(key, least, kMostTokens)) return *n;
   return kMostTokens;  // the engine cuts it to the context
 }
 
@@ -170,7 +181,8 @@ std::vector<Input> read_inputs(const Fields& f, const char* key) {
   std::vector<Input> out;
   const bool several = value->is_array() && !value->empty() && !value->front().is_number();
   if (!several) return {one_input(*value, key)};
-  if (value->size() > kMostPrompts) refuse(key, "'", key, "' has ", value->size(), " entries, at most ", kMostPrompts, " are possible");
+  if (value->size() > kMostPrompts)
+    refuse(key, "'", key, "' has ", value->size(), " entries, at most ", kMostPrompts, " are possible");
   for (const auto& entry : *value) out.push_back(one_input(entry, key));
   return out;
 }
@@ -181,9 +193,10 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
   const Fields f(body);
   ChatCall call;
   read_answer(f, limits, call);
-  call.wishes.max_new_tokens = std::max<int64_t>(new_tokens(f, {"max_completion_tokens", "max_tokens"}), 1);
+  call.wishes.max_new_tokens = new_tokens(f, {"max_completion_tokens", "max_tokens"}, 1);
   const Json* messages = f.list("messages");
-  if (!messages || messages->empty()) refuse("messages", "'messages' is missing: it must be a list with at least one message");
+  if (!messages || messages->empty())
+    refuse("messages", "'messages' is missing: it must be a list with at least one message");
   call.messages = chat_messages(*messages);
   if (f.boolean("logprobs").value_or(false)) call.top_logprobs = 0;
   if (const auto top = f.whole("top_logprobs", 0, limits.max_logprobs)) {
@@ -214,13 +227,17 @@ CompletionCall read_completion_request(const Json& body, const RequestLimits& li
   CompletionCall call;
   read_answer(f, limits, call);
   call.prompts = read_inputs(f, "prompt");
-  const int64_t longest = new_tokens(f, {"max_tokens", "max_completion_tokens"});
+  const int64_t longest = new_tokens(f, {"max_tokens", "max_completion_tokens"}, 0);
   call.echo = f.boolean("echo").value_or(false);
   call.only_prompt = longest == 0;
-  if (call.only_prompt && !call.echo) refuse("max_tokens", "'max_tokens' is 0: nothing would be answered; with \"echo\": true the prompt is");
+  if (call.only_prompt && !call.echo)
+    refuse("max_tokens", "'max_tokens' is 0: nothing would be answered; with \"echo\": true the prompt is");
   call.wishes.max_new_tokens = std::max<int64_t>(longest, 1);
   call.add_special = f.boolean("add_special_tokens").value_or(true);
-  if (const Json* logprobs = f.find("logprobs"); logprobs && !logprobs->is_boolean()) call.top_logprobs = f.whole("logprobs", 0, limits.max_logprobs).value_or(-1);
+  if (const Json* logprobs = f.find("logprobs"); !logprobs || !logprobs->is_boolean())
+    call.top_logprobs = f.whole("logprobs", 0, limits.max_logprobs).value_or(-1);
+  else if (*logprobs == true)  // as the chat API has it
+    call.top_logprobs = f.whole("top_logprobs", 0, limits.max_logprobs).value_or(0);
   if (call.echo && call.stream) refuse("echo", "'echo' comes with a whole answer only: leave out \"stream\"");
   if (call.echo && call.top_logprobs >= 0) call.prompt_logprobs = std::max(call.prompt_logprobs, call.top_logprobs);
   f.cannot("suffix", "", "this model completes at the end only");
@@ -233,7 +250,8 @@ EmbeddingCall read_embedding_request(const Json& body) {
   call.model = f.text("model").value_or("");
   call.inputs = read_inputs(f, "input");
   const std::string format = f.text("encoding_format").value_or("float");
-  if (format != "float" && format != "base64") refuse("encoding_format", "'encoding_format' is '", format, "', it must be float or base64");
+  if (format != "float" && format != "base64")
+    refuse("encoding_format", "'encoding_format' is '", format, "', it must be float or base64");
   call.base64 = format == "base64";
   call.dimensions = f.whole("dimensions", 1, 1 << 20);
   call.priority = static_cast<int>(-f.whole("priority", -1'000'000, 1'000'000).value_or(0));

@@ -29,12 +29,14 @@ SamplingWishes over(SamplingWishes request, const SamplingWishes& flags) {
   fill_in(request.top_k, flags.top_k);
   fill_in(request.min_new_tokens, flags.min_new_tokens);
   fill_in(request.no_repeat_ngram_size, flags.no_repeat_ngram_size);
-  if (request.max_new_tokens.value_or(INT32_MAX) == INT32_MAX) request.max_new_tokens = flags.max_new_tokens.value_or(INT32_MAX);
+  if (request.max_new_tokens.value_or(INT32_MAX) == INT32_MAX)
+    request.max_new_tokens = flags.max_new_tokens.value_or(INT32_MAX);
   return request;
 }
 
 [[noreturn]] void too_long(const std::string& param, const std::string& what, int64_t most) {
-  throw ApiError(400, str("This model's context is ", most, " tokens, but ", what, ". Shorten it."), param, "context_length_exceeded");
+  throw ApiError(400, str("This model's context is ", most, " tokens, but ", what, ". Shorten it."), param,
+                 "context_length_exceeded");
 }
 
 // Templates differ in whether they take the arguments of old calls as objects or as text.
@@ -52,8 +54,10 @@ bool has_calls(const Json& messages) {
 
 }  // namespace
 
-Service::Service(ServiceSpec spec) : spec_(std::move(spec)), words_(make_guide_vocabulary(*spec_.tokenizer, spec_.stop_ids)) {
-  for (int32_t id = 0; id < spec_.tokenizer->vocab_size(); ++id) longest_token_ = std::max(longest_token_, spec_.tokenizer->token_bytes(id).size());
+Service::Service(ServiceSpec spec)
+    : spec_(std::move(spec)), words_(make_guide_vocabulary(*spec_.tokenizer, spec_.stop_ids)) {
+  for (int32_t id = 0; id < spec_.tokenizer->vocab_size(); ++id)
+    longest_token_ = std::max(longest_token_, spec_.tokenizer->token_bytes(id).size());
 }
 
 std::vector<std::string> Service::models() const {
@@ -67,13 +71,15 @@ std::string Service::adapter_of(const std::string& model) const {
   const auto adapters = spec_.engine->adapters();
   if (std::find(adapters.begin(), adapters.end(), model) != adapters.end()) return model;
   if (std::find(spec_.aliases.begin(), spec_.aliases.end(), model) != spec_.aliases.end()) return {};
-  throw ApiError(404, str("The model '", model.substr(0, 256), "' does not exist; /v1/models lists what is served"), "model", "model_not_found");
+  throw ApiError(404, str("The model '", model.substr(0, 256), "' does not exist; /v1/models lists what is served"),
+                 "model", "model_not_found");
 }
 
 std::vector<int32_t> Service::encode(const std::string& text, bool add_special, const char* param) const {
   const auto most = spec_.engine->max_model_len();
   // Tokenising megabytes only to refuse them would keep a thread busy for seconds.
-  if (text.size() / longest_token_ > static_cast<size_t>(most)) too_long(param, str("'", param, "' has ", text.size(), " bytes, which are more tokens than that"), most);
+  if (text.size() / longest_token_ > static_cast<size_t>(most))
+    too_long(param, str("'", param, "' has ", text.size(), " bytes, which are more tokens than that"), most);
   return spec_.tokenizer->encode(text, add_special);
 }
 
@@ -81,21 +87,31 @@ void Service::check_room(const std::vector<int32_t>& ids, const char* param, boo
   const auto most = spec_.engine->max_model_len(), length = static_cast<int64_t>(ids.size());
   if (ids.empty()) refuse(param, "'", param, "' has no tokens");
   if (length + (answers ? 1 : 0) > most) too_long(param, str("'", param, "' has ", length), most);
-  for (const int32_t id : ids)
-    if (id >= spec_.engine->vocab()) refuse(param, "'", param, "': token id ", id, " is outside of the model's vocabulary of ", spec_.engine->vocab());
+  check_ids(ids, param);
 }
 
 void Service::check_queue(size_t requests) const {
-  if (requests > kMostRequests) refuse("n", "one request may ask for ", kMostRequests, " answers at most, this one asks for ", requests);
+  if (requests > kMostRequests)
+    refuse("n", "one request may ask for ", kMostRequests, " answers at most, this one asks for ", requests);
   if (spec_.max_waiting <= 0) return;
   const EngineStats stats = spec_.engine->stats();
   if (stats.waiting < spec_.max_waiting) return;
-  ApiError error(429, str("The server is busy: ", stats.waiting, " requests are waiting already. Try again later."), "", "queue_full");
+  ApiError error(429, str("The server is busy: ", stats.waiting, " requests are waiting already. Try again later."), "",
+                 "queue_full");
   error.retry_after = 1 + static_cast<int>(std::min<int64_t>(stats.waiting / std::max<int64_t>(stats.running, 1), 59));
   throw error;
 }
 
+void Service::check_ids(const std::vector<int32_t>& ids, const char* param) const {
+  const int64_t vocab = spec_.engine->vocab();
+  for (const int32_t id : ids)
+    if (id >= vocab)
+      refuse(param, "'", param, "': token id ", id, " is outside of the model's vocabulary of ", vocab);
+}
+
 Sampling Service::sampling(const AnswerCall& call) const {
+  check_ids(call.stop_ids, "stop_token_ids");
+  for (const auto& [id, bias] : call.logit_bias) check_ids({id}, "logit_bias");
   Sampling s = resolve(over(call.wishes, spec_.flags), spec_.checkpoint);
   s.stop_ids = spec_.stop_ids;
   s.stop_ids.insert(s.stop_ids.end(), call.stop_ids.begin(), call.stop_ids.end());
@@ -107,7 +123,8 @@ Sampling Service::sampling(const AnswerCall& call) const {
 }
 
 Answer::Spec Service::answer_spec(const AnswerCall& call) const {
-  Answer::Spec spec{.stop_ids = spec_.stop_ids, .stops = call.stops, .keep_stop = call.keep_stop, .skip_special = call.skip_special};
+  Answer::Spec spec{
+      .stop_ids = spec_.stop_ids, .stops = call.stops, .keep_stop = call.keep_stop, .skip_special = call.skip_special};
   spec.stop_ids.insert(spec.stop_ids.end(), call.stop_ids.begin(), call.stop_ids.end());
   spec.stops.insert(spec.stops.end(), spec_.stops.begin(), spec_.stops.end());
   return spec;
@@ -115,7 +132,9 @@ Answer::Spec Service::answer_spec(const AnswerCall& call) const {
 
 AnswerForm Service::form(const AnswerCall& call) const {
   AnswerForm form;
-  form.head = {.model = call.model.empty() ? spec_.model_name : call.model, .created = static_cast<int64_t>(std::time(nullptr))};
+  form.head = {.model = call.model.empty() ? spec_.model_name : call.model,
+               .created = static_cast<int64_t>(std::time(nullptr))};
+  form.head.fingerprint = "fp_apus_" APUS_VERSION;
   form.tokenizer = spec_.tokenizer;
   form.top_logprobs = call.top_logprobs;
   form.stream_usage = call.stream_usage;
@@ -133,7 +152,10 @@ std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks)
       case Guide::Kind::JsonSchema: out = guide_json_schema(words_, guide.schema); break;
       case Guide::Kind::Regex: out = guide_regex(words_, guide.pattern); break;
       case Guide::Kind::Choice: out = guide_choice(words_, guide.choices); break;
-      case Guide::Kind::ToolCalls: out = guide_tool_calls(words_, {.format = spec_.tool_format, .tools = &guide.schema, .parallel = guide.several}); break;
+      case Guide::Kind::ToolCalls:
+        out = guide_tool_calls(
+            words_, {.format = spec_.tool_format, .tools = &guide.schema, .parallel = guide.several});
+        break;
     }
     return thinks ? guide_after(words_, "</think>", std::move(out)) : std::move(out);
   } catch (const Error& e) {
@@ -143,7 +165,8 @@ std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks)
 }
 
 // n requests for one prompt.
-void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, bool thinks, Prepared& out) const {
+void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, bool thinks,
+                   Prepared& out) const {
   EngineRequest request;
   request.prompt = prompt;
   request.sampling = sampling(call);
@@ -159,8 +182,12 @@ void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, u
 }
 
 std::string Service::render(const ChatCall& call) const {
-  ChatRequest request{.messages = &call.messages, .tools = call.tools.is_null() ? nullptr : &call.tools, .documents = call.documents.is_null() ? nullptr : &call.documents,
-                      .kwargs = &call.kwargs, .continue_final_message = call.continue_final_message, .whole = !call.add_generation_prompt && !call.continue_final_message};
+  ChatRequest request{.messages = &call.messages,
+                      .tools = call.tools.is_null() ? nullptr : &call.tools,
+                      .documents = call.documents.is_null() ? nullptr : &call.documents,
+                      .kwargs = &call.kwargs,
+                      .continue_final_message = call.continue_final_message,
+                      .whole = !call.add_generation_prompt && !call.continue_final_message};
   if (!has_calls(call.messages)) return spec_.chat->text(request);
   try {
     return spec_.chat->text(request);
@@ -174,7 +201,8 @@ std::string Service::render(const ChatCall& call) const {
 Service::Prompt Service::chat_prompt(const ChatCall& call) const {
   const auto most = spec_.engine->max_model_len();
   const std::string text = render(call);
-  if (text.size() / longest_token_ > static_cast<size_t>(most)) too_long("messages", str("the messages have ", text.size(), " bytes, which are more tokens than that"), most);
+  if (text.size() / longest_token_ > static_cast<size_t>(most))
+    too_long("messages", str("the messages have ", text.size(), " bytes, which are more tokens than that"), most);
   try {
     return {text, spec_.chat->encode(text)};
   } catch (const Error& e) {

@@ -17,17 +17,17 @@ namespace apus {
 
 struct ServiceSpec {
   std::string model_name, owned_by = "apus";
-  std::vector<std::string> aliases;             // other names of the model itself, such as its folder
+  std::vector<std::string> aliases;  // other names of the model itself, such as its folder
   Generator* engine = nullptr;
   const Chat* chat = nullptr;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<int32_t> stop_ids;
-  SamplingWishes flags, checkpoint;             // what a request leaves open
-  std::vector<std::string> stops;               // of every answer
+  SamplingWishes flags, checkpoint;  // what a request leaves open
+  std::vector<std::string> stops;    // of every answer
   uint64_t seed = 42;
   ToolFormat tool_format = ToolFormat::None;
-  bool reasoning = false;                       // answers may begin with <think>
-  int64_t max_logprobs = 20, max_waiting = 0;   // max_waiting: requests; 0: any number
+  bool reasoning = false;                      // answers may begin with <think>
+  int64_t max_logprobs = 20, max_waiting = 0;  // max_waiting: requests; 0: any number
 };
 
 class Service {
@@ -43,8 +43,13 @@ class Service {
   Prepared prepare(const CompletionCall& call) const;
   std::vector<EngineRequest> prepare(const EmbeddingCall& call) const;
 
-  std::vector<int32_t> chat_ids(const ChatCall& call) const { return chat_prompt(call).ids; }
+  void check_model(const std::string& name) const { adapter_of(name); }  // ApiError 404
+  std::vector<int32_t> chat_ids(const ChatCall& call) const {
+    check_model(call.model);
+    return chat_prompt(call).ids;
+  }
   std::vector<int32_t> encode(const std::string& text, bool add_special, const char* param) const;
+  void check_ids(const std::vector<int32_t>& ids, const char* param) const;  // that the model knows them
   const ServiceSpec& spec() const { return spec_; }
   std::vector<std::string> models() const;  // its own name, then the adapters
 
@@ -61,13 +66,14 @@ class Service {
   void check_queue(size_t requests) const;
   // Null: any answer will do. `thinks`: the answer begins with thoughts, which may have any form.
   std::unique_ptr<Constraint> constraint(const Guide& guide, bool thinks) const;
-  void fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, bool thinks, Prepared& out) const;
+  void fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, bool thinks,
+            Prepared& out) const;
   AnswerForm form(const AnswerCall& call) const;
   Answer::Spec answer_spec(const AnswerCall& call) const;
 
   const ServiceSpec spec_;
   const GuideWords words_;
-  size_t longest_token_ = 1;              // bytes
+  size_t longest_token_ = 1;                // bytes
   mutable std::atomic<uint64_t> seeds_{0};  // for requests that bring none
 };
 

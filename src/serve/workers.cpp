@@ -76,8 +76,8 @@ void Workers::stop() {
   }
 }
 
-// The right to run on a worker. Unused, because the workers have stopped, it ends what waits: that work may well hold the
-// Serial's owner, and nobody else would ever take it out.
+// The right to run on a worker. Unused, because the workers have stopped, it ends what waits: that work may well hold
+// the Serial's owner, and nobody else would ever take it out.
 class Serial::Turn {
  public:
   explicit Turn(std::shared_ptr<Serial> of) : of_(std::move(of)) {}

@@ -19,8 +19,8 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
   void post(std::function<void()> work);  // after stop() it is dropped
-  // What is queued is dropped, what runs is waited for; but for the work that calls this itself, as it may by letting go of
-  // the last owner: that one ends by itself.
+  // What is queued is dropped, what runs is waited for; but for the work that calls this itself, as it may by letting
+  // go of the last owner: that one ends by itself.
   void stop();
 
  private:

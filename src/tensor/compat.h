@@ -3,23 +3,29 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/Optional.h>
 #include <torch/version.h>
 
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-#define APUS_TORCH_HAS_STD_OPTIONAL 1
 #include <optional>
+#else
+#include <c10/util/Optional.h>
 #endif
 
 namespace apus {
 
-// What the dispatcher takes for "Tensor?". Our own interfaces take a plain tensor, undefined meaning none: maybe() and
-// or_undefined() go between the two.
-#ifdef APUS_TORCH_HAS_STD_OPTIONAL
-using OptionalTensor = std::optional<at::Tensor>;
+// What the dispatcher takes for "T?".
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
+template <class T>
+using Optional = std::optional<T>;
+constexpr std::nullopt_t kNone = std::nullopt;
 #else
-using OptionalTensor = c10::optional<at::Tensor>;
+template <class T>
+using Optional = c10::optional<T>;
+constexpr c10::nullopt_t kNone = c10::nullopt;
 #endif
+
+// Our own interfaces take a plain tensor, undefined meaning none: maybe() and or_undefined() go between the two.
+using OptionalTensor = Optional<at::Tensor>;
 
 inline OptionalTensor maybe(const at::Tensor& t) { return t.defined() ? OptionalTensor(t) : OptionalTensor(); }
 inline at::Tensor or_undefined(const OptionalTensor& t) { return t.has_value() ? *t : at::Tensor(); }

@@ -43,7 +43,9 @@ TEST(Merge, EqualsPeft) {
                   2e-3)
           << tensor;
       const std::string key = name + "/merged/" + tensor;
-      if (c.has(key)) EXPECT_LT(max_abs(merged.tensor(tensor), c.tensor(key)), 1e-5) << key;
+      if (c.has(key)) {
+        EXPECT_LT(max_abs(merged.tensor(tensor), c.tensor(key)), 1e-5) << key;
+      }
     }
     EXPECT_TRUE(fs::exists(folder.path / name / "tokenizer_config.json"));
     EXPECT_FALSE(fs::exists(folder.path / name / "trainer_state.json"));
@@ -110,6 +112,63 @@ TEST(Merge, ModulesToSaveAndTheUntiedHead) {
   Step s = packed_step(p.lengths, at::kCPU), t = s;
   const at::Tensor ids = golden::ids_tensor(p.flat, at::kCPU);
   EXPECT_LT(max_abs(model->head(model->forward(ids, s), s), merged->head(merged->forward(ids, t), t)), 3e-4);
+}
+
+// As PEFT names them: a layer with factors is called base_layer inside of its wrapper, "norm" means every ...norm, and the table
+// of an embedding with factors lies beside them.
+TEST(Merge, PeftNamesOfParametersThatAreSavedWhole) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  c10::AutoGradMode no_grad(false);
+  auto model = golden::owned_model(c.dir / "checkpoint");
+  Adapter adapter = make_adapter(*model,
+                                 {.r = 2,
+                                  .alpha = 4,
+                                  .bias = "all",
+                                  .target_modules = {"q_proj", "embed_tokens"},
+                                  .modules_to_save = {"norm"},
+                                  .init = "false"},
+                                 1);
+  model->visit([](const std::string& name, Param& p) {
+    if (name.ends_with("norm.weight") || name.ends_with(".bias")) p.data.mul_(1.5);
+  });
+  save_adapter(*model, adapter, folder.path, {});
+  const std::string layer = "base_model.model.model.layers.0.";
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  {
+    const auto file = SafetensorsFile::open(folder.path / "adapter_model.safetensors");
+    for (const std::string name : {"self_attn.q_proj.base_layer.bias", "self_attn.k_proj.bias", "input_layernorm.weight", "post_attention_layernorm.weight"})
+      EXPECT_TRUE(file->entries().count(layer + name)) << name;
+    for (const auto& [name, entry] : file->entries()) tensors.emplace_back(name, file->tensor(name).clone());
+  }
+  const at::Tensor table = TensorFolder(c.dir / "checkpoint").tensor("model.embed_tokens.weight").clone();
+  tensors.emplace_back("base_model.model.model.embed_tokens.base_layer.weight", table);
+  write_safetensors(folder.path / "adapter_model.safetensors", tensors);
+
+  auto loaded = golden::owned_model(c.dir / "checkpoint");
+  const Adapter again = load_adapter(*loaded, folder.path);
+  EXPECT_EQ(again.saved_params, adapter.saved_params);
+  merge_adapters({.base = c.dir / "checkpoint", .parts = {{folder.path}}, .output = folder.path / "out", .dtype = at::kFloat});
+  auto merged = golden::owned_model(folder.path / "out");
+  const golden::Packed p = golden::unpad(c, "right");
+  const at::Tensor ids = golden::ids_tensor(p.flat, at::kCPU);
+  const auto logits = [&](Model& m) {
+    Step s = packed_step(p.lengths, at::kCPU);
+    return m.head(m.forward(ids, s), s);
+  };
+  EXPECT_LT(max_abs(logits(*model), logits(*loaded)), 1e-6);
+  EXPECT_LT(max_abs(logits(*model), logits(*merged)), 3e-4);
+}
+
+TEST(Merge, LayersAreCountedAsPeftDoes) {
+  LoraConfig config{.target_modules = {"gate_proj", "model.layers.0.self_attn.q_proj"}, .layers_to_transform = {1}};
+  EXPECT_TRUE(config.targets("model.layers.1.mlp.gate_proj"));
+  EXPECT_FALSE(config.targets("model.layers.0.mlp.gate_proj"));
+  EXPECT_TRUE(config.targets("model.layers.0.self_attn.q_proj"));  // named whole
+  EXPECT_TRUE(config.targets("model.layers.5.mlp.experts.1.gate_proj"));  // the last number counts ...
+  config.layers_pattern = {"layers"};  // ... unless the pattern says which
+  EXPECT_FALSE(config.targets("model.layers.5.mlp.experts.1.gate_proj"));
+  EXPECT_TRUE(config.targets("model.layers.1.mlp.experts.5.gate_proj"));
 }
 
 TEST(Merge, RefusesAnotherBase) {

@@ -82,6 +82,31 @@ TEST(Weights, MappedWeightsAreNotCopied) {
   owned->visit([](const std::string& name, Param& p) { EXPECT_EQ(p.mapped, !name.ends_with("norm.weight")) << name; });
 }
 
+// Each rank reads its part of what is cut (experts, an embedding's rows) and all of the rest.
+TEST(Weights, APartOfAMeshIsReadByTheCuts) {
+  const auto dir = golden::models() / "qwen3_moe_norm/checkpoint";
+  const auto whole = load_model(dir, {});
+  std::map<std::string, at::Tensor> expected;
+  whole->visit([&](const std::string& name, Param& p) { expected[name] = p.data; });
+  const MeshSizes sizes{.tp = 3, .ep = 2};
+  int cut = 0, mapped = 0;
+  for (int r = 0; r < 6; ++r) {
+    const MeshLayout mesh(sizes, 6, r);
+    const auto mine = load_model(dir, {.dtype = at::kBFloat16, .mesh = mesh});
+    mine->visit([&](const std::string& name, Param& p) {
+      at::Tensor part = expected[name].to(at::kBFloat16);
+      for (const Cut& c : p.cuts) {
+        const Range range = part_of(part.size(c.dim), mesh.rank(c.axis), mesh.size(c.axis));
+        part = part.narrow(c.dim, range.begin, range.size), ++cut;
+      }
+      EXPECT_TRUE(at::equal(p.data, part)) << name << " of rank " << r;
+      mapped += p.mapped && !p.cuts.empty();
+    });
+  }
+  EXPECT_GT(cut, 0);
+  EXPECT_GT(mapped, 0) << "rows of a mapped file need no copy";
+}
+
 TEST(Weights, EverythingWrongIsReportedAtOnce) {
   Folder folder;
   const auto dir = golden::models() / "qwen2/checkpoint";

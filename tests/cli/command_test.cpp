@@ -158,6 +158,20 @@ TEST(ProgramRun, PlansAKnownShapeWithoutItsFiles) {
   const Result large = shell(program() + " plan --preset qwen2.5-32b --tuner_type full --device 910B3 --devices 8");
   EXPECT_EQ(large.code, 5) << large.out;
   EXPECT_EQ(shell(program() + " plan --model no/such-shape-at-all").code, 2);
+  const Result nowhere = shell(program() + " plan --model /no/such/folder");
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_TRUE(has(nowhere.out, "/no/such/folder: there is no such folder")) << nowhere.out;
+  const Result empty = shell(program() + " plan --model /proc");
+  EXPECT_EQ(empty.code, 4);
+  EXPECT_TRUE(has(empty.out, "/proc holds no config.json")) << empty.out;
+}
+
+TEST(ProgramRun, LooksAtNoMachineThatIsNotThere) {
+  for (const char* command : {" doctor", " devices", " topo"}) {
+    const Result r = shell(program() + command + " --root /no/such/folder");
+    EXPECT_EQ(r.code, 2) << command;
+    EXPECT_TRUE(has(r.out, "--root /no/such/folder is no folder")) << r.out;
+  }
 }
 
 // Processor seconds of all children so far: what a run costs, however busy the machine is.

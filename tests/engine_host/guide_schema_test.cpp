@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <regex>
+#include <set>
 
 #include "base/error.h"
 #include "engine/guide.h"
@@ -36,6 +37,41 @@ bool fits_type(const Json& v, const std::string& t) {
 
 bool found(const std::string& pattern, const std::string& text) {
   return std::regex_search(text, std::regex(pattern, std::regex::ECMAScript));
+}
+
+bool valid(const Json& v, const Json& s, const Json& root);
+
+// The keys, or the items, that a schema and those of its parts that hold have a say on.
+std::set<std::string> evaluated(const Json& v, const Json& s, const Json& root) {
+  std::set<std::string> all;
+  if (!s.is_object()) return all;
+  const auto add = [&](const Json& part) {
+    if (valid(v, part, root)) all.merge(evaluated(v, part, root));
+  };
+  if (s.contains("$ref")) add(root.at(Json::json_pointer(s["$ref"].get<std::string>().substr(1))));
+  for (const char* word : {"allOf", "anyOf", "oneOf"})
+    for (const Json& part : s.value(word, Json::array())) add(part);
+  if (s.contains("if")) {
+    const bool holds = valid(v, s["if"], root);
+    if (holds) add(s["if"]);
+    if (s.contains(holds ? "then" : "else")) add(s[holds ? "then" : "else"]);
+  }
+  const Json then = s.value("dependentSchemas", Json::object());
+  for (const auto& [key, part] : then.items())
+    if (v.is_object() && v.contains(key)) add(part);
+  if (v.is_object()) {
+    for (const auto& [key, member] : v.items()) {
+      bool named = s.contains("additionalProperties") || s.contains("unevaluatedProperties");
+      named |= s.value("properties", Json::object()).contains(key);
+      const Json patterns = s.value("patternProperties", Json::object());
+      for (const auto& [pattern, schema] : patterns.items()) named |= found(pattern, key);
+      if (named) all.insert(key);
+    }
+  }
+  for (size_t i = 0; v.is_array() && i < v.size(); ++i)
+    if (i < s.value("prefixItems", Json::array()).size() || s.contains("items") || s.contains("unevaluatedItems"))
+      all.insert(std::to_string(i));
+  return all;
 }
 
 bool valid(const Json& v, const Json& s, const Json& root) {
@@ -80,13 +116,21 @@ bool valid(const Json& v, const Json& s, const Json& root) {
     if (s.value("uniqueItems", false))
       for (size_t i = 0; i < v.size(); ++i)
         if (std::count(v.begin(), v.end(), v[i]) > 1) return false;
-    if (has("contains") &&
-        std::count_if(v.begin(), v.end(), [&](const Json& x) { return valid(x, s["contains"], root); }) <
-            s.value("minContains", 1))
-      return false;
+    if (has("contains")) {
+      const auto hits = std::count_if(v.begin(), v.end(), [&](const Json& x) { return valid(x, s["contains"], root); });
+      if (hits < s.value("minContains", 1) || hits > s.value("maxContains", 1000000)) return false;
+    }
     const Json first = s.value("prefixItems", Json::array());
     for (size_t i = 0; i < v.size(); ++i)
       if (!valid(v[i], i < first.size() ? first[i] : s.value("items", Json(true)), root)) return false;
+  }
+  for (const char* word : {"unevaluatedProperties", "unevaluatedItems"}) {
+    if (!has(word) || !(word[11] == 'P' ? v.is_object() : v.is_array())) continue;
+    Json rest = s;
+    rest.erase(word);
+    const auto seen = evaluated(v, rest, root);
+    for (const auto& [key, member] : v.items())
+      if (!seen.count(key) && !valid(member, s[word], root)) return false;
   }
   if (v.is_object()) {
     for (const Json& r : s.value("required", Json::array()))
@@ -233,7 +277,32 @@ class Maker {
     if (one_in(2)) s["dependentSchemas"] = {{"c", {{"properties", {{"b", {{"minLength", 2}}}}}}}};
     return s;
   }
+  Json unevaluated(int depth) {
+    if (one_in(4)) {
+      Json s = {{"type", "array"}, {"unevaluatedItems", one_in(2) ? Json(false) : string()}, {"maxItems", 3}};
+      s["allOf"] = {{{"prefixItems", {range(true)}}}};
+      return s;
+    }
+    Json s = {{"type", "object"}, {"properties", {{"kind", {{"enum", {"x", "y"}}}}}}, {"required", {"kind"}}};
+    s["unevaluatedProperties"] = one_in(2) ? Json(false) : string();
+    const Json part = {{"properties", {{"p", make(depth + 1)}, {"r", string()}}}};
+    switch (random_.below(5)) {
+      case 0: s["allOf"] = {part, {{"required", {"p"}}}}; break;
+      case 1: s["anyOf"] = {part, {{"properties", {{"q", {{"type", "null"}}}}}, {"required", {"q"}}}}; break;
+      case 2: s["$ref"] = "#/$defs/tree"; break;
+      case 3: s["if"] = {{"properties", {{"kind", {{"const", "x"}}}}}}, s["then"] = part; break;
+      default: s["dependentSchemas"] = {{"kind", part}}; break;
+    }
+    if (one_in(4)) s["patternProperties"] = {{"^n_", {{"type", "integer"}}}};
+    return s;
+  }
   Json lists() {
+    if (one_in(4)) {
+      Json s = {{"type", "array"}, {"uniqueItems", true}, {"items", {{"type", "integer"}, {"minimum", 1}, {"maximum", 49}}}};
+      if (one_in(2)) s["minItems"] = 1 + random_.below(6);
+      if (one_in(2)) s["maxItems"] = 6;
+      return s;
+    }
     if (one_in(2)) {
       Json s = {{"type", "array"}, {"uniqueItems", true}, {"items", {{"enum", {"p", "q", 1, nullptr}}}}};
       if (one_in(2)) s["minItems"] = 1 + random_.below(4);
@@ -242,12 +311,14 @@ class Maker {
     }
     Json s = {{"type", "array"}, {"items", {{"type", {"integer", "string"}}}}, {"contains", {{"type", "string"}}}};
     if (one_in(2)) s["minContains"] = random_.below(3);
+    if (one_in(2)) s["maxContains"] = 2 + random_.below(3);
     if (one_in(2)) s["maxItems"] = 2 + random_.below(4);
     if (one_in(3)) s["minItems"] = 2;
     return s;
   }
   Json rarer(int depth) {
-    switch (random_.below(8)) {
+    switch (random_.below(9)) {
+      case 8: return unevaluated(depth);
       case 0: return multiple();
       case 1: return patterned(depth);
       case 2: return conditional(depth);
@@ -297,6 +368,7 @@ class Maker {
 
 TEST(GuideSchema, TwoHundredGeneratedSchemas) {
   int refused = 0, followed = 0;
+  std::string all;
   for (uint64_t seed = 0; seed < 260; ++seed) {
     const Json schema = Maker(seed).root();
     std::unique_ptr<Constraint> c;
@@ -309,6 +381,7 @@ TEST(GuideSchema, TwoHundredGeneratedSchemas) {
       continue;
     }
     ++followed;
+    all += schema.dump();
     Random random(seed, "answers");
     for (int i = 0; i < 4; ++i) {
       const auto text = ramble(small(), *c, random, 50);
@@ -318,6 +391,9 @@ TEST(GuideSchema, TwoHundredGeneratedSchemas) {
     }
   }
   EXPECT_GE(followed, 200) << refused;
+  for (const char* word : {"unevaluatedProperties", "unevaluatedItems", "maxContains", "uniqueItems", "contains", "not", "if",
+                           "dependentSchemas", "patternProperties", "multipleOf", "propertyNames", "minProperties"})
+    EXPECT_NE(all.find(str('"', word, '"')), std::string::npos) << word;
 }
 
 Json schema(const char* text) { return parse_json(text, "schema"); }
@@ -415,6 +491,40 @@ TEST(GuideSchema, TakesWhatIsValid) {
       {R"({"type":"array","items":{"type":"integer"},"contains":{"minimum":5},"minContains":2})",
        {"[5,6]", "[1,9,2,9,3,4,4]"},
        {"[5]", "[5,1,1,1,1]"}},
+      {R"({"type":"array","items":{"type":"integer"},"contains":{"minimum":5},"maxContains":1})",
+       {"[5]", "[1,9,2,3]"},
+       {"[]", "[1]", "[5,6]", "[9,1,9]"}},
+      {R"({"type":"array","items":{"type":"integer"},"contains":{"const":0},"minContains":0,"maxContains":2,"maxItems":4})",
+       {"[]", "[0,0]", "[1,0,2,0]", "[1,2,3,4]"},
+       {"[0,0,0]", "[0,1,0,0]"}},
+      {R"({"allOf":[{"type":"array","items":{"type":"integer"},"contains":{"const":0}},{"minContains":0}]})",
+       {"[0]", "[1,0]"},
+       {"[]", "[1]"}},
+      {R"({"type":"array","uniqueItems":true,"items":{"enum":["a","b","c","d","e","f","g","h","i"]},"minItems":1,"maxItems":3})",
+       {R"(["a"])", R"(["b","d","i"])"},
+       {"[]", R"(["a","a"])", R"(["a","b","c","d"])"}},
+      {R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":49},"minItems":6,"maxItems":6})",
+       {"[3,11,19,24,30,49]"},
+       {"[3,11,19,24,30]", "[3,11,11,24,30,49]", "[3,11,19,24,30,50]"}},
+      {R"({"type":"object","properties":{"a":{"type":"null"}},"allOf":[{"properties":{"b":{"type":"null"}}}],"unevaluatedProperties":false})",
+       {"{}", R"({"a":null,"b":null})"},
+       {R"({"c":1})", R"({"a":1})"}},
+      {R"({"type":"object","properties":{"a":{"type":"null"}},"$ref":"#/$defs/b","unevaluatedProperties":{"type":"integer"},"$defs":{"b":{"properties":{"b":{"type":"null"}}}}})",
+       {R"({"b":null,"a":null,"c":1})"},
+       {R"({"c":"x"})", R"({"b":1})"}},
+      {R"({"type":"object","allOf":[{"properties":{"a":{"type":"null"}},"unevaluatedProperties":false},{"properties":{"b":{"type":"null"}}}]})",
+       {"{}", R"({"a":null})"},
+       {R"({"b":null})", R"({"a":null,"b":null})"}},
+      {R"({"type":"object","allOf":[{"additionalProperties":{"type":"integer"}}],"unevaluatedProperties":false})",
+       {"{}", R"({"a":1})"},
+       {R"({"a":"x"})"}},
+      {R"({"type":"object","properties":{"k":{"enum":["x","y"]}},"required":["k"],"if":{"properties":{"k":{"const":"x"}}},"then":{"properties":{"p":{"type":"null"}}},"unevaluatedProperties":false})",
+       {R"({"k":"x","p":null})", R"({"k":"y"})"},
+       {R"({"k":"y","p":null})", R"({"k":"x","q":1})"}},
+      {R"({"type":"array","allOf":[{"prefixItems":[{"type":"integer"}]}],"unevaluatedItems":{"type":"string"},"maxItems":3})",
+       {"[1]", R"([1,"a"])"},
+       {"[1,2]", R"(["a"])"}},
+      {R"({"type":"array","prefixItems":[{"type":"integer"}],"unevaluatedItems":false})", {"[1]"}, {"[1,2]"}},
       {R"({"type":"object","patternProperties":{"^n_":{"type":"integer"},"s$":{"type":"string"}}})",
        {R"({})", R"({"n_a":1})", R"({"s":"x","n_":2})"},
        {R"({"n_s":1})", R"({"n_s":"x"})", R"({"x":1})", R"({"s":1})"}},
@@ -497,11 +607,17 @@ TEST(GuideSchema, RefusesWithThePath) {
       {R"({"type":"object","patternProperties":3})", "#/patternProperties"},
       {R"({"type":"object","propertyNames":{"not":{"const":"x"}}})", "#/propertyNames/not"},
       {R"({"type":"array","items":{"type":"array","uniqueItems":true}})", "#/items/uniqueItems"},
-      {R"({"type":"array","contains":{},"maxContains":3})", "#/maxContains"},
+      {R"({"type":"array","items":{"type":"string"},"contains":{"pattern":"x"},"maxContains":3})", "#/maxContains/pattern"},
+      {R"({"type":"array","contains":{},"maxContains":3000})", "#/contains"},
+      {R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":1000}})", "#/uniqueItems"},
+      {R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":200},"minItems":150})", "#/uniqueItems"},
       {R"({"type":"integer","multipleOf":3000})", "#/multipleOf"},
       {R"({"type":"integer","multipleOf":0})", "#/multipleOf"},
       {R"({"if":{"items":{"type":"integer"}},"then":{}})", "#/if/items"},
-      {R"({"unevaluatedProperties":false})", "#/unevaluatedProperties"},
+      {R"({"type":"object","not":{"minProperties":2},"unevaluatedProperties":false})", "#/not/minProperties"},
+      {R"({"type":"object","if":{"properties":{"k":{"const":1}}},"then":{"required":["k"]},"unevaluatedProperties":false})", "#/if/k"},
+      {R"({"type":"object","required":["a"],"allOf":[{"anyOf":[{"required":["a"]},{"required":["b"]}],"unevaluatedProperties":false}]})", "/unevaluatedProperties"},
+      {R"({"type":"array","contains":{"const":1},"unevaluatedItems":false})", "#/unevaluatedItems"},
       {R"({"$dynamicRef":"#x"})", "#/$dynamicRef"},
       {R"({"type":"strin"})", "#/type"},
       {R"({"type":"string","format":"colour"})", "#/format"},
@@ -551,6 +667,27 @@ TEST(GuideSchema, HostileSchemasEnd) {
   EXPECT_NE(refusal({{"type", "string"}, {"pattern", "((a{1,900}){1,900}){1,900}x?"}}), "");
   Json circle = {{"$ref", "#/$defs/a"}, {"$defs", {{"a", {{"allOf", {{{"$ref", "#/$defs/a"}}, {{"minLength", 1}}}}}}}}};
   EXPECT_NE(refusal(circle), "(accepted)");
+  // References that lead to the next level twice: all of them, their negation, any of them with something of their own.
+  const auto chain = [](const std::function<Json(const std::string&, int)>& level) {
+    Json s = {{"$ref", "#/$defs/0"}, {"$defs", {{"60", {{"type", "object"}}}}}};
+    for (int i = 0; i < 60; ++i) s["$defs"][std::to_string(i)] = level("#/$defs/" + std::to_string(i + 1), i);
+    return s;
+  };
+  const auto key = [](const std::string& name) { return Json{{"properties", {{name, Json::object()}}}}; };
+  const Json all = chain([&](const std::string& next, int i) {
+    return Json{{"allOf", {{{"$ref", next}}, {{"$ref", next}}, key(str("k", i))}}};
+  });
+  const Json all_named = chain([&](const std::string& next, int i) {
+    return Json{{"allOf", {{{"$ref", next}, {"title", str("a", i)}}, {{"$ref", next}, {"title", str("b", i)}}}}};
+  });
+  const Json any = chain([&](const std::string& next, int i) {
+    Json one = key(str("a", i)), two = key(str("b", i));
+    one["$ref"] = two["$ref"] = next;
+    return Json{{"anyOf", {one, two}}};
+  });
+  for (const Json* s : {&all, &all_named, &any}) EXPECT_NE(refusal(*s), "");
+  EXPECT_NE(refusal({{"not", all}, {"$defs", all["$defs"]}}), "");
+  EXPECT_NE(refusal({{"unevaluatedProperties", false}, {"allOf", {{{"$ref", "#/$defs/0"}}}}, {"$defs", all["$defs"]}}), "");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 

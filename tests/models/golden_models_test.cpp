@@ -76,7 +76,9 @@ TEST_P(GoldenModel, LossAndGradients) {
     const double count = numbers.at("n_label_tokens").get<double>();
     EXPECT_NEAR(loss.loss_sum.item<double>() / count, numbers.at("loss").get<double>(), 2e-5) << which;
     EXPECT_NEAR(loss.loss_sum.item<double>() / 100, numbers.at("loss_sum_over_100_items").get<double>(), 2e-5) << which;
-    if (step.router) EXPECT_NEAR(router.value().item<double>(), numbers.at("aux_loss").get<double>(), 2e-5) << which;
+    if (step.router) {
+      EXPECT_NEAR(router.value().item<double>(), numbers.at("aux_loss").get<double>(), 2e-5) << which;
+    }
     loss.loss_sum.backward(at::ones_like(loss.loss_sum).div_(count));
 
     std::map<std::string, at::Tensor> by_disk_name;
@@ -97,7 +99,9 @@ TEST_P(GoldenModel, LossAndGradients) {
       const double floor = std::max(norm.get<double>(), 1e-4 * largest);
       EXPECT_LT(std::abs(by_disk_name[name].norm().item<double>() - norm.get<double>()) / floor, 1e-3) << which << " " << name;
       const std::string full = "grad/" + which + "/" + name;
-      if (c.has(full)) EXPECT_LT((by_disk_name[name].to(at::kCPU) - c.tensor(full)).norm().item<double>() / floor, 1e-3) << full;
+      if (c.has(full)) {
+        EXPECT_LT((by_disk_name[name].to(at::kCPU) - c.tensor(full)).norm().item<double>() / floor, 1e-3) << full;
+      }
     }
   }
 }

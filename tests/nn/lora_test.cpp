@@ -63,8 +63,9 @@ TEST_P(GoldenAdapter, LogitsLossAndGradients) {
     const double mine = grad.norm().item<double>(), theirs = norm.get<double>();
     EXPECT_NEAR(mine, theirs, 1e-3 * theirs) << name;
     sum += mine * mine;
-    if (const std::string key = str(GetParam(), "/grad/", name); c.has(key))
+    if (const std::string key = str(GetParam(), "/grad/", name); c.has(key)) {
       EXPECT_LT((grad - c.tensor(key)).norm().item<double>(), 1e-3 * theirs) << name;
+    }
   }
   EXPECT_NEAR(std::sqrt(sum), json["total_grad_norm"].get<double>(), 1e-3 * std::sqrt(sum));
 }
@@ -76,8 +77,9 @@ TEST_P(GoldenAdapter, MergedWeights) {
       if (n != key) return;
       EXPECT_NEAR(p.data.to(at::kCPU).to(at::kDouble).sum().item<double>(), sums["sum"].get<double>(), 2e-3) << n;
       EXPECT_NEAR(p.data.to(at::kCPU).to(at::kDouble).square().sum().item<double>(), sums["sum_sq"].get<double>(), 2e-3) << n;
-      if (const std::string tensor = str(GetParam(), "/merged/", n); c.has(tensor))
+      if (const std::string tensor = str(GetParam(), "/merged/", n); c.has(tensor)) {
         EXPECT_LT(max_abs(p.data, c.tensor(tensor)), 1e-5) << n;
+      }
     });
   c10::AutoGradMode no_grad(false);
   const golden::Packed p = golden::unpad(c, "right");

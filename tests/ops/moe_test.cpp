@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// route_topk and moe_ffn.
+// route_topk, moe_ffn and grouped_linear.
+#include <ATen/ops/cat.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
@@ -7,6 +8,7 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
+#include "ops/expert_pairs.h"
 #include "tests/ops/devices.h"
 
 namespace apus::ops::test {
@@ -79,6 +81,45 @@ TEST_P(Moe, FfnIsTheFormula) {
              normal({s.experts, 2 * s.ffn, s.hidden}, 3, 0.3), normal({s.experts, s.hidden, s.ffn}, 4, 0.3)},
             GetParam());
   }
+}
+
+TEST_P(Moe, GroupedLinearIsOneProductARun) {
+  const Sizes s = sizes[2];
+  const at::Tensor expert = experts_of(s).to(device().device), w = normal({s.experts, s.ffn, s.hidden}, 3, 0.3);
+  const ExpertPairs pairs = pairs_by_expert(expert, s.experts);
+  const at::Tensor rows = normal({s.tokens * s.k, s.hidden}, 1), stack = placed(w, GetParam());
+  const auto truth = [&](const at::Tensor& x) {
+    Tensors runs;
+    int64_t begin = 0;
+    for (int64_t e = 0; e < s.experts; begin += pairs.count[e++])
+      runs.push_back(at::matmul(x.narrow(0, begin, pairs.count[e]), rounded(w[e], GetParam()).t()));
+    return at::cat(runs, 0);
+  };
+  for (const bool listed : {false, true})
+    compare([&](const Tensors& t) { return Tensors{grouped_linear(t[0], listed ? stack.unbind(0) : Tensors{stack}, pairs.ends)}; },
+            [&](const Tensors& t) { return Tensors{truth(t[0])}; }, {rows}, GetParam());
+  // The matrices' gradient: grad' x of each run, 0 without rows.
+  const at::Tensor grad = placed(normal({s.tokens * s.k, s.ffn}, 5), GetParam()), x = placed(rows, GetParam());
+  const at::Tensor dweight = std::get<1>(grouped_linear_backward(grad, x, stack, pairs.ends, {false, true}));
+  int64_t begin = 0;
+  for (int64_t e = 0; e < s.experts; begin += pairs.count[e++])
+    expect_close(dweight[e], at::matmul(exact(grad.narrow(0, begin, pairs.count[e])).t(), exact(x.narrow(0, begin, pairs.count[e]))),
+                 tolerance(GetParam()), str("expert ", e));
+  EXPECT_EQ(pairs.count.back(), 0);
+}
+
+TEST_P(Moe, SomeOfThePairsKeepTheirOrder) {
+  const Sizes s = sizes[2];
+  const ExpertPairs all = pairs_by_expert(experts_of(s).to(device().device), s.experts);
+  const at::Tensor place = at::tensor({0, 3, 4, 9, 17}, at::kLong);
+  const ExpertPairs some = pairs_at(all, place.to(device().device));
+  int64_t begin = 0, taken = 0;
+  for (int64_t e = 0; e < s.experts; begin += all.count[e++]) {
+    const int64_t n = place.ge(begin).logical_and(place.lt(begin + all.count[e])).sum().item<int64_t>();
+    EXPECT_EQ(some.count[e], n);
+    EXPECT_EQ(some.ends.to(at::kCPU)[e].item<int64_t>(), taken += n);
+  }
+  EXPECT_TRUE(some.pair.to(at::kCPU).equal(all.pair.to(at::kCPU).index_select(0, place)));
 }
 
 TEST_P(Moe, FrozenExpertsGetNoGradient) {

@@ -12,7 +12,7 @@
 #include <cmath>
 
 #include "checkpoint/adapter.h"
-#include "dist/world.h"
+#include "dist/mesh.h"
 #include "tensor/safetensors.h"
 #include "tests/rank_body.h"
 #include "tests/train/training.h"
@@ -43,6 +43,7 @@ struct Setting {
 };
 
 TrainResult train(const Setting& s, World& world) {
+  Mesh mesh(world);
   at::set_num_threads(1);  // as the ranks have: the model is small, and the machine shared
   const Case c("train_qwen2");
   Json hyper = c.json["runs"]["adamw_hf_trainer_groups"]["hyper"];
@@ -61,11 +62,11 @@ TrainResult train(const Setting& s, World& world) {
   options.save = When::Steps, options.save_steps = 3, options.output_dir = s.out;
   options.forward = {.recomputed_layers = 1, .selective = std::nullopt, .neftune_alpha = 5, .watch = {}};
   options.exact = {{"rows", 36}};
-  TestRun run(std::move(model), hyper, share(batches, world.rank(), world.size()), options);
+  TestRun run(std::move(model), hyper, share(batches, mesh.rank(kDataAxes), mesh.size(kDataAxes)), options);
   const auto params = golden::trainable(*run.model);
   std::vector<std::pair<std::string, at::Tensor>> named;
   for (const NamedParam& p : params) named.emplace_back(p.name, p.tensor);
-  GradientSum gradients(named, world.devices(), {.bucket_bytes = 2000});
+  GradientSum gradients(named, mesh.comm(kDataAxes), {.bucket_bytes = 2000});
   EXPECT_GT(gradients.buckets(), 1u);
   if (s.variant == "lora")
     run.save = [&](const fs::path& dir) { save_adapter(*run.model, adapter, dir, {}); };
@@ -80,7 +81,7 @@ TrainResult train(const Setting& s, World& world) {
                      .schedule = [](int64_t) { return make_schedule({.type = "constant", .base_lr = 1e-2, .total_steps = 6, .warmup_steps = 0}, {}); },
                      .base_lr = 1e-2,
                      .train = run.source,
-                     .data_ranks = world.host(),
+                     .data_ranks = mesh.host(kDataAxes),
                      .gradients = world.size() > 1 ? &gradients : nullptr,
                      .log = world.first() ? run.log.get() : nullptr,
                      .save_model = [&](const fs::path& dir) { run.save(dir); }};

@@ -35,6 +35,7 @@ TEST(ServeApi, AChat) {
   EXPECT_EQ(a["choices"][0]["message"]["role"], "assistant");
   EXPECT_EQ(a["choices"][0]["finish_reason"], "stop");
   EXPECT_TRUE(a["choices"][0]["logprobs"].is_null());
+  EXPECT_TRUE(a["system_fingerprint"].get<std::string>().starts_with("fp_"));
   const auto prompt = s.tokenizer->encode("<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(s.engine.seen()[0].prompt, prompt);
   EXPECT_EQ(a["usage"]["prompt_tokens"], prompt.size());
@@ -55,6 +56,7 @@ TEST(ServeApi, SeveralAnswersLogprobsAndLength) {
     ASSERT_EQ(c["logprobs"]["content"].size(), 2u);
     EXPECT_EQ(c["logprobs"]["content"][0]["top_logprobs"].size(), 2u);
     EXPECT_EQ(c["logprobs"]["content"][0]["logprob"], -0.5);
+    EXPECT_TRUE(c["logprobs"].contains("refusal")) << "clients' types have it";
     EXPECT_EQ(c["token_ids"].size(), 2u);
     EXPECT_EQ(s.engine.seen()[i].sampling.seed, 5 + i);
   }
@@ -173,6 +175,8 @@ TEST(ServeApi, StopStrings) {
   EXPECT_EQ(a["choices"][0]["message"]["content"], "one two");
   EXPECT_EQ(a["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(a["choices"][0]["stop_reason"], " three");
+  const auto streamed = events(ask(*api, "POST", "/v1/chat/completions", question({{"stop", {" three"}}, {"stream", true}}).dump()).body);
+  EXPECT_EQ(streamed[streamed.size() - 2]["choices"][0]["stop_reason"], " three");
   a = post(*api, "/v1/chat/completions", question({{"stop", " three"}, {"include_stop_str_in_output", true}}));
   EXPECT_EQ(a["choices"][0]["message"]["content"], "one two three");
   EXPECT_TRUE(s.engine.becomes_idle()) << "what the stop string cut off is cancelled";
@@ -217,6 +221,9 @@ TEST(ServeApi, EmbeddingsTokensModelsMetrics) {
   EXPECT_EQ(t["count"], t["token_strs"].size());
   EXPECT_EQ(post(*api, "/detokenize", {{"tokens", t["tokens"]}})["prompt"], "Hello, world!");
   EXPECT_GT(post(*api, "/tokenize", question())["count"], 3);
+  EXPECT_EQ(post(*api, "/detokenize", {{"tokens", {5, 1 << 21}}}, 400)["error"]["param"], "tokens") << "none is dropped in silence";
+  EXPECT_EQ(post(*api, "/tokenize", question({{"model", "other"}}), 404)["error"]["code"], "model_not_found");
+  EXPECT_EQ(post(*api, "/tokenize", {{"prompt", "a"}, {"model", "other"}}, 404)["error"]["code"], "model_not_found");
   const Json models = Json::parse(ask(*api, "GET", "/v1/models").body);
   EXPECT_EQ(models["data"][0]["id"], "tiny");
   EXPECT_EQ(Json::parse(ask(*api, "GET", "/v1/models/tiny").body)["id"], "tiny");
@@ -264,6 +271,8 @@ TEST(ServeApi, Errors) {
   longer["messages"][0]["content"] = std::string(10 << 20, 'x');
   EXPECT_EQ(post(*api, "/v1/chat/completions", longer, 400)["error"]["code"], "context_length_exceeded");
   EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_regex", "a("}}), 400)["error"]["param"], "guided_regex");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"logit_bias", {{"2097152", 1}}}}), 400)["error"]["param"], "logit_bias");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"stop_token_ids", {1 << 21}}}), 400)["error"]["param"], "stop_token_ids");
   EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_json", {{"type", "nothing"}}}}), 400)["error"]["param"], "guided_json");
   EXPECT_EQ(s.engine.seen().size(), 0u);
 }
@@ -289,7 +298,8 @@ TEST(ServeApi, KeysQueueAndDraining) {
   EXPECT_EQ(a.status, 401);
   EXPECT_EQ(Json::parse(a.body)["error"]["code"], "invalid_api_key");
   EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secre"}}).status, 401);
-  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secret"}}).status, 200);
+  for (const char* header : {"Bearer secret", "bearer secret", "BEARER  secret"})
+    EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", header}}).status, 200) << header;
   EXPECT_EQ(ask(*api, "POST", "/v1/messages", "{}", {{"x-api-key", "secret"}}).status, 400);
   for (const char* path : {"/v1/models", "/metrics"}) EXPECT_EQ(ask(*api, "GET", path).status, 401) << path;
   for (const char* path : {"/tokenize", "/infer/", "/v1/load_lora_adapter"}) EXPECT_EQ(ask(*api, "POST", path, "{}").status, 401) << path;
@@ -427,6 +437,7 @@ TEST(ServeApi, AnthropicMessages) {
   EXPECT_EQ(Json::parse(blocks[2]), Json({{"x", 1}}));
   EXPECT_EQ(all[all.size() - 2]["delta"]["stop_reason"], "tool_use");
   EXPECT_GT(post(*api, "/v1/messages/count_tokens", {{"messages", body["messages"]}})["input_tokens"], 3);
+  EXPECT_EQ(post(*api, "/v1/messages/count_tokens", {{"model", "other"}, {"messages", body["messages"]}}, 404)["error"]["type"], "not_found_error");
   const Json e = post(*api, "/v1/messages", {{"model", "tiny"}}, 400);
   EXPECT_EQ(e["type"], "error");
   EXPECT_EQ(e["error"]["type"], "invalid_request_error");
@@ -439,7 +450,9 @@ TEST(ServeApi, OriginsAndLogs) {
   EXPECT_EQ(ask(*s.api(), "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 405) << "off by default";
   const auto path = std::filesystem::temp_directory_path() / str("apus-serve-log-", ::getpid());
   const auto api = s.api({.access = {.allowed_origins = {"https://x"}}, .verbose = false, .request_log = path.string()});
-  EXPECT_EQ(ask(*api, "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 204);
+  const HttpAnswer before = ask(*api, "OPTIONS", "/v1/models", "", {{"origin", "https://x"}, {"access-control-request-headers", "x-stainless-lang"}});
+  EXPECT_EQ(before.status, 204);
+  EXPECT_EQ(before.headers[1].second, "x-stainless-lang") << "OpenAI's client sends it from a browser";
   const HttpAnswer a = ask(*api, "GET", "/v1/models", "", {{"origin", "https://x"}});
   EXPECT_EQ(a.headers[0].second, "https://x");
   EXPECT_TRUE(ask(*api, "GET", "/v1/models", "", {{"origin", "https://y"}}).headers.empty());

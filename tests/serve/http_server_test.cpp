@@ -73,6 +73,8 @@ TEST(HttpServer, WhatIsNoRequest) {
   EXPECT_EQ(answered("POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n"), 400);
   EXPECT_EQ(answered("GET /health HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n"), 431);
   const std::string key = "x-api-key: k\r\n";
+  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key + "Content-Encoding: gzip\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}"), 415);
+  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key + "Transfer-Encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"), 501);
   EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key + "Content-Length: 99999999\r\n\r\n" + std::string(3 << 20, 'x')), 413);
   EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key + "Transfer-Encoding: chunked\r\n\r\n200000\r\n" + std::string(0x200000, 'x') + "\r\n0\r\n\r\n"), 413);
   EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\nContent-Length: 500000\r\n\r\n" + std::string(500'000, 'x')), 401) << "before the body is read";
@@ -93,6 +95,20 @@ TEST(HttpServer, ExpectContinueHeadAndQuery) {
   ASSERT_TRUE(c.read_to("\r\n\r\n"));
   ASSERT_TRUE(c.read_to("Content-Length: 0\r\n"));
   EXPECT_EQ(c.received().find("\"object\""), std::string::npos) << "HEAD has no body";
+}
+
+TEST(HttpServer, TargetsAsForAProxyAndIdsOnEveryAnswer) {
+  Listening l;
+  Client c(l.server.port());
+  ASSERT_TRUE(c.send("GET http://some.where:80/health?x HTTP/1.1\r\n\r\n"));
+  const std::string a = c.answer();
+  EXPECT_EQ(status_of(a), 200);
+  EXPECT_NE(a.find("\r\nX-Request-Id: "), std::string::npos);
+  EXPECT_NE(a.find("\r\nRequest-Id: "), std::string::npos) << "where Anthropic's clients look";
+  ASSERT_TRUE(c.send("no request\r\n\r\n"));
+  const std::string b = c.answer();
+  EXPECT_EQ(status_of(b), 400);
+  EXPECT_NE(b.find("\r\nX-Request-Id: "), std::string::npos);
 }
 
 // Each limit with a server of its own, whose other limits no busy machine reaches.

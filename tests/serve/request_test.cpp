@@ -68,7 +68,8 @@ TEST(OpenAiRequest, MistakesNameTheField) {
       {R"({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": {"type": "function", "function": {"name": "g"}}})", "tool_choice"},
       {R"({"functions": [{"name": "f"}]})", "functions"}, {R"({"images": ["/etc/passwd"]})", "images"}, {R"({"best_of": 3})", "best_of"}, {R"({"num_beams": 4})", "num_beams"},
       {R"({"max_tokens": 1e300})", "max_tokens"}, {R"({"seed": 1e19})", "seed"}, {R"({"stop_token_ids": [-1]})", "stop_token_ids"}, {R"({"guided_grammar": "x"})", "guided_grammar"},
-      {R"({"modalities": ["text", "audio"]})", "modalities"}};
+      {R"({"modalities": ["text", "audio"]})", "modalities"}, {R"({"max_tokens": 0})", "max_tokens"}, {R"({"max_completion_tokens": 0})", "max_completion_tokens"},
+      {R"({"prompt_logprobs": -1})", "prompt_logprobs"}};
   for (const auto& [more, param] : cases) {
     const char* const text = more;
     EXPECT_EQ(param_of([text] { read(text); }), param) << more;
@@ -100,6 +101,15 @@ TEST(OpenAiRequest, ToolsAndForms) {
   EXPECT_EQ(named.tools.size(), 1u);
   EXPECT_EQ(named.tools[0]["function"]["name"], "g");
   EXPECT_FALSE(named.guide.several);
+  const auto allowed = [&](const char* mode, const char* name) {
+    return with(str(R"({"type": "allowed_tools", "allowed_tools": {"mode": ")", mode, R"(", "tools": [{"type": "function", "function": {"name": ")", name, R"("}}]}})"));
+  };
+  EXPECT_EQ(allowed("auto", "g").tools.size(), 1u);
+  EXPECT_EQ(allowed("auto", "g").guide.kind, Guide::Kind::None);
+  EXPECT_EQ(allowed("required", "f").guide.schema[0]["function"]["name"], "f");
+  EXPECT_TRUE(allowed("required", "f").guide.several);
+  EXPECT_EQ(param_of([&] { allowed("auto", "h"); }), "tool_choice");
+  EXPECT_EQ(param_of([&] { with(R"({"type": "allowed_tools", "allowed_tools": {"mode": "auto"}})"); }), "tool_choice.allowed_tools.tools");
   EXPECT_EQ(read(R"({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}})").guide.schema, J(R"({"type": "object"})"));
   EXPECT_EQ(read(R"({"guided_json": "{\"type\": \"string\"}"})").guide.schema, J(R"({"type": "string"})"));
   EXPECT_EQ(read(R"({"structured_outputs_regex": "a+"})").guide.pattern, "a+");
@@ -119,6 +129,9 @@ TEST(OpenAiRequest, PromptsOfEveryKind) {
   const CompletionCall scored = read_completion_request({{"prompt", "a"}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 2}}, {});
   EXPECT_TRUE(scored.only_prompt);
   EXPECT_EQ(scored.prompt_logprobs, 2);
+  EXPECT_EQ(read_completion_request({{"prompt", "a"}, {"logprobs", true}}, {}).top_logprobs, 0) << "as the chat API has it";
+  EXPECT_EQ(read_completion_request({{"prompt", "a"}, {"logprobs", true}, {"top_logprobs", 3}}, {}).top_logprobs, 3);
+  EXPECT_EQ(read_completion_request({{"prompt", "a"}, {"logprobs", false}}, {}).top_logprobs, -1);
   EXPECT_EQ(param_of([] { read_embedding_request({{"input", "a"}, {"encoding_format", "hex"}}); }), "encoding_format");
   EXPECT_EQ(param_of([] { read_embedding_request(Json::object()); }), "input");
 }
@@ -137,6 +150,11 @@ TEST(AnthropicRequest, BecomesAChat) {
   EXPECT_FALSE(c.parallel_calls);
   EXPECT_EQ(c.kwargs["enable_thinking"], true);
   EXPECT_EQ(c.stops, std::vector<std::string>{"x"});
+  for (const char* form : {R"("output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}})", R"("output_format": {"type": "json_schema", "schema": {"type": "object"}})"}) {
+    const ChatCall formed = read_messages_request(J(str(R"({"max_tokens": 7, "messages": [{"role": "user", "content": "q"}], )", form, "}").c_str()));
+    EXPECT_EQ(formed.guide.kind, Guide::Kind::JsonSchema);
+    EXPECT_EQ(formed.guide.schema, J(R"({"type": "object"})"));
+  }
 }
 
 TEST(AnthropicRequest, MistakesNameTheField) {
@@ -145,6 +163,7 @@ TEST(AnthropicRequest, MistakesNameTheField) {
       {R"({"max_tokens": 5, "messages": [{"role": "system", "content": "q"}]})", "messages[0].role"},
       {R"({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})", "messages[0].content[0].type"},
       {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tools": [{"type": "web_search_20250305", "name": "w"}]})", "tools[0].type"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "output_config": {"format": {"type": "xml"}}})", "output_config.format.type"},
       {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tool_choice": {"type": "any"}})", "tool_choice"}};
   for (const auto& [body, param] : cases) {
     const char* const text = body;

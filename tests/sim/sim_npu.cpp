@@ -17,8 +17,11 @@
 
 #include "ascendcl.h"
 #include "sim_ops.h"
+#include "tensor/compat.h"
 
 namespace {
+
+using apus::kNone, apus::Optional;
 
 constexpr auto kSim = c10::DeviceType::PrivateUse1;
 
@@ -40,8 +43,13 @@ constexpr auto kSim = c10::DeviceType::PrivateUse1;
   throw c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text.str());
 }
 
+// allocate() is const in the base class of libtorch up to 2.2, and no longer so from 2.3 on, where copy_data() is new:
+// all are here, and override what there is.
 struct SimAllocator final : c10::Allocator {
-  c10::DataPtr allocate(size_t bytes) const override {
+  c10::DataPtr allocate(size_t bytes) { return get(bytes); }
+  c10::DataPtr allocate(size_t bytes) const { return get(bytes); }
+  void copy_data(void* to, const void* from, size_t bytes) const { std::memcpy(to, from, bytes); }
+  static c10::DataPtr get(size_t bytes) {
     int32_t device = 0;
     aclrtGetDevice(&device);
     void* p = nullptr;
@@ -119,16 +127,16 @@ void refuse_f64(at::ScalarType type) {
   TORCH_CHECK(type != at::kDouble, "[ERROR] ERR01002 OPS invalid type: NPU does not support DT_DOUBLE");
 }
 
-at::Tensor empty(at::IntArrayRef size, c10::optional<at::ScalarType> type, c10::optional<at::Layout>,
-                 c10::optional<at::Device> device, c10::optional<bool>, c10::optional<at::MemoryFormat> format) {
+at::Tensor empty(at::IntArrayRef size, Optional<at::ScalarType> type, Optional<at::Layout>,
+                 Optional<at::Device> device, Optional<bool>, Optional<at::MemoryFormat> format) {
   const c10::OptionalDeviceGuard guard(device);
   refuse_f64(type.value_or(at::kFloat));
   return at::detail::empty_generic(size, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                    type.value_or(at::kFloat), format);
 }
 
-at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, c10::optional<at::ScalarType> type,
-                         c10::optional<at::Layout>, c10::optional<at::Device> device, c10::optional<bool>) {
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, Optional<at::ScalarType> type,
+                         Optional<at::Layout>, Optional<at::Device> device, Optional<bool>) {
   const c10::OptionalDeviceGuard guard(device);
   refuse_f64(type.value_or(at::kFloat));
   return at::detail::empty_strided_generic(size, stride, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -142,7 +150,7 @@ at::Tensor copy_from(const at::Tensor& source, const at::Tensor& target, bool) {
   return target;
 }
 
-const at::Tensor& grow(const at::Tensor& t, at::IntArrayRef size, c10::optional<at::MemoryFormat>) {
+const at::Tensor& grow(const at::Tensor& t, at::IntArrayRef size, Optional<at::MemoryFormat>) {
   const size_t needed = at::detail::computeStorageNbytesContiguous(size, t.dtype().itemsize(), t.storage_offset());
   if (t.storage().nbytes() < needed) {
     const c10::DeviceGuard guard(t.device());
@@ -157,7 +165,7 @@ const at::Tensor& grow(const at::Tensor& t, at::IntArrayRef size, c10::optional<
 
 at::Tensor copy_and_resize(const at::Tensor& source, const at::Tensor& target) {
   if (on_sim(target))
-    grow(target, source.sizes(), c10::nullopt);
+    grow(target, source.sizes(), kNone);
   else
     target.resize_(source.sizes());
   return copy_from(source, target, false);
@@ -166,7 +174,7 @@ at::Tensor copy_and_resize(const at::Tensor& source, const at::Tensor& target) {
 at::Scalar local_scalar(const at::Tensor& t) { return at::_local_scalar_dense(host_alias(t)); }
 
 at::Tensor as_strided(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride,
-                      c10::optional<int64_t> offset) {
+                      Optional<int64_t> offset) {
   return restrided(t, size, stride, offset.value_or(t.storage_offset()));
 }
 
@@ -207,7 +215,7 @@ struct Swap {
 
 struct Call {
   std::vector<Swap> swaps;
-  c10::optional<c10::Device> device;
+  Optional<c10::Device> device;
   bool host_tensor = false;  // a CPU tensor with dimensions is among the arguments
 
   at::Tensor to_host(const at::Tensor& t) {
@@ -235,9 +243,9 @@ struct Call {
       return list;
     }
     if (v.isOptionalTensorList()) {
-      c10::List<c10::optional<at::Tensor>> list;
-      for (const c10::optional<at::Tensor>& t : v.toOptionalTensorList())
-        list.push_back(t ? c10::optional<at::Tensor>(to_host(*t)) : c10::nullopt);
+      c10::List<Optional<at::Tensor>> list;
+      for (const Optional<at::Tensor>& t : v.toOptionalTensorList())
+        list.push_back(t ? Optional<at::Tensor>(to_host(*t)) : kNone);
       return list;
     }
     if (v.isDevice() && v.toDevice().type() == kSim) {
@@ -254,7 +262,7 @@ struct Call {
       if (t.storage().data_ptr().get() && t.storage().data_ptr().get() == s.data)
         return restrided(s.device_side, t.sizes(), t.strides(), t.storage_offset());
     }
-    at::Tensor out = empty_strided(t.sizes(), t.strides(), t.scalar_type(), c10::nullopt, device, c10::nullopt);
+    at::Tensor out = empty_strided(t.sizes(), t.strides(), t.scalar_type(), kNone, device, kNone);
     host_alias(out).copy_(t);
     return out;
   }
@@ -270,7 +278,7 @@ struct Call {
   void bring_back_grown() {  // out= arguments that the kernel resized
     for (const auto& s : swaps) {
       if (s.host_side.storage().data_ptr().get() != s.data) {
-        grow(s.device_side, s.host_side.sizes(), c10::nullopt);
+        grow(s.device_side, s.host_side.sizes(), kNone);
         host_alias(s.device_side).copy_(s.host_side);
       } else if (s.host_side.sizes() != s.device_side.sizes()) {
         s.device_side.unsafeGetTensorImpl()->set_sizes_and_strides(s.host_side.sizes(), s.host_side.strides());

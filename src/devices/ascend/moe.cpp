@@ -2,6 +2,7 @@
 // Mixture of experts by the vendor's operators: routing, tokens sorted by expert, one grouped product for all experts.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/stack.h>
 
 #include <array>
 
@@ -99,6 +100,28 @@ Quad ffn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor&
   return {dx, dweight, dgate_up, ddown};
 }
 
+// The matrices of E experts as one tensor: LoRA factors, which are trained one by one, are put together at the call.
+at::Tensor stack_of(at::TensorList weight) { return weight.size() == 1 && weight[0].dim() == 3 ? weight[0] : at::stack(weight); }
+
+at::Tensor linear_in_runs(const at::Tensor& x, at::TensorList weight, const at::Tensor& ends) {
+  if (x.size(0) > 0) return grouped(x.contiguous(), stack_of(weight).transpose(1, 2), ends);
+  static const auto reference = ops::handle<decltype(linear_in_runs)>("apus::grouped_linear");
+  return ops::call_reference(reference, x, weight, ends);
+}
+
+Pair linear_in_runs_backward(const at::Tensor& grad, const OptionalTensor& x, at::TensorList weight, const at::Tensor& ends,
+                             std::array<bool, 2> need) {
+  if (grad.size(0) == 0) {
+    static const auto reference = ops::handle<decltype(linear_in_runs_backward)>("apus::grouped_linear_backward");
+    return ops::call_reference(reference, grad, x, weight, ends, need);
+  }
+  const at::Tensor g = grad.contiguous();
+  at::Tensor dx, dweight;
+  if (need[0]) dx = grouped(g, stack_of(weight), ends);
+  if (need[1]) dweight = grouped_outer(g, x->contiguous(), ends);
+  return {dx, dweight};
+}
+
 }  // namespace
 
 std::vector<NativeOp> moe_ops() {
@@ -108,7 +131,9 @@ std::vector<NativeOp> moe_ops() {
   backward.insert(backward.end(),
                   {"npu::npu_moe_token_permute_grad", "npu::npu_moe_token_unpermute_grad", "npu::npu_swiglu_backward"});
   return {native<route>("route_topk", {"npu::npu_moe_gating_top_k_softmax"}), native<ffn>("moe_ffn", forward),
-          native<ffn_backward>("moe_ffn_backward", backward)};
+          native<ffn_backward>("moe_ffn_backward", backward),
+          native<linear_in_runs>("grouped_linear", {"npu::npu_grouped_matmul"}),
+          native<linear_in_runs_backward>("grouped_linear_backward", {"npu::npu_grouped_matmul"})};
 }
 
 }  // namespace apus::ascend

@@ -33,5 +33,27 @@ class Ahead {
   int lines_ = 0;
 };
 
+// The same for weights that are multiplied where they lie, 32 rows at a time; asked for in the order in which they lie.
+class AheadRows {
+ public:
+  // k: of the product, as long as the parts of the rows that it will read next.
+  AheadRows(const NextRows& next, int64_t k)
+      : lines_((next.rows + next.passes - 1) / next.passes), left_(next.rows - next.pass * lines_), k_(k), ld_(next.ld) {
+    if (left_ > lines_) left_ = lines_;
+    if (left_ > 0) at_ = next.first + next.pass * lines_ * ld_;
+  }
+  // Once per 32 steps of k: a line of each row of this pass's share in the end.
+  void fetch() {
+    for (int64_t line = 0; line < lines_ && left_ > 0; ++line) {
+      _mm_prefetch(reinterpret_cast<const char*>(at_ + column_), _MM_HINT_T1);
+      if ((column_ += 32) >= k_) column_ = 0, at_ += ld_, --left_;
+    }
+  }
+
+ private:
+  int64_t lines_, left_, k_, ld_, column_ = 0;  // left_: rows
+  const bf16* at_ = nullptr;
+};
+
 }  // namespace
 }  // namespace apus::cpu

@@ -50,7 +50,7 @@ class CpuKind final : public DeviceKind {
   }
   std::string library_version() const override {
     return str("libtorch ", torch_version(), ", ", cpu::blas_name(), ", ", onednn_version(), ", kernels for ",
-               cpu::isa_name(cpu::isa()), ", ", at::get_num_threads(), " threads");
+               cpu::isa_name(cpu::isa()), cpu::amx_is_wrong() ? " (AMX multiplies wrongly here)" : "", ", ", at::get_num_threads(), " threads");
   }
   std::unique_ptr<Comm> connect(const Rendezvous& rendezvous, std::vector<int> ranks) const override {
     return ranks.size() <= 1 ? lone_comm() : cpu::socket_comm(rendezvous, ranks);
@@ -74,7 +74,11 @@ class CpuKind final : public DeviceKind {
   }
   static Check instruction_check() {
     Check check{"instruction set", Check::State::Ok, cpu::isa_name(cpu::isa()), "avx512 with bf16, or amx", ""};
-    if (cpu::isa() < cpu::machine_isa()) {
+    if (cpu::amx_is_wrong()) {
+      check.state = Check::State::Warn;
+      check.hint = "this processor says that it has AMX, but a small product on its tiles came out wrong, so they are not used: "
+                   "update the microcode, or the hypervisor";
+    } else if (cpu::isa() < cpu::machine_isa()) {
       check.state = Check::State::Warn;
       check.hint = str("this machine has ", cpu::isa_name(cpu::machine_isa()), ", but the environment's APUS_CPU_ISA forbids it: unset it");
     } else if (cpu::isa() < cpu::Isa::Avx512) {

@@ -15,6 +15,14 @@ enum class Isa {
 
 Isa machine_isa();              // the best this machine and its kernel allow
 Isa isa();                      // the one in use: machine_isa(), not above the environment's APUS_CPU_ISA or cap_isa()
+// Tests of AMX on machines without it, which execute its instructions themselves: machine_isa() is not below this from now on.
+void assume_isa(Isa isa);
+
+// Whether AMX tiles multiply as they should, by one small product; the processor must know their instructions. Asked once where
+// it says so: if not, the machine counts as one without AMX, and amx_is_wrong() says why.
+bool amx_multiplies();
+bool amx_is_wrong();
+
 const char* isa_name(Isa isa);  // "generic", "avx2", "avx512", "amx"
 Isa parse_isa(const std::string& name);
 

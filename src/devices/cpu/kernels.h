@@ -90,6 +90,12 @@ struct RowKernels {
   void (*widen_panel)(int64_t k, const E* panel, float* wide);
 };
 
+// Rows of weights, ld apart, that a product will read after its own: it asks memory for its share of them, `pass` of `passes`.
+struct NextRows {
+  const bf16* first = nullptr;
+  int64_t rows = 0, ld = 0, pass = 0, passes = 1;
+};
+
 struct Kernels {
   RowKernels<bf16> b16;
   RowKernels<float> f32;
@@ -101,6 +107,16 @@ struct Kernels {
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();
+  // bf16 in place in f32 with 16 lanes only, else null: c[m][32] = x[m][k] * the n <= 32 rows of w, bit for bit b16.dots, for
+  // many rows. x is spread first, into padded_depth(k) floats a row. space: kDotStretch * kPanel floats.
+  void (*spread)(int64_t k, const bf16* x, float* y) = nullptr;
+  void (*lanes)(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const bf16* w, int64_t ldw, float* c, float* space) = nullptr;
+  // AMX only, else null: c[m][32] = (add ? c : 0) + the m rows of w, which lie where they are, * the first `columns` columns of a
+  // panel. k is a multiple of 32. Element by element the sum that b16.multiply makes of the same two rows.
+  void (*multiply_rows)(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c, bool add,
+                        const NextRows& next) = nullptr;
+  // y[columns][m] = round(c[m][32]' + bias)
+  void (*finish_turned)(int64_t m, int64_t columns, const float* c, const float* bias, bf16* y, int64_t ldy) = nullptr;
 };
 
 const Kernels& kernels();  // for isa()
@@ -130,6 +146,9 @@ extern const Kernels kGenericKernels, kAvx2Kernels, kAvx512Kernels;
 extern const Kernels kAvx512PairKernels;  // products of bf16 by vdpbf16ps rather than in f32
 void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add,
                   const bf16* next);
+void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c, bool add,
+                       const NextRows& next);
+void finish_turned_amx(int64_t m, int64_t columns, const float* c, const float* bias, bf16* y, int64_t ldy);
 void enter_amx();
 void leave_amx();
 

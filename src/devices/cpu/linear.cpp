@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers of inference (plain_linear.cpp: of training). Weights of a mapped file are multiplied where they lie
-// (dots.h): nothing is read or written before the first token, and processes share them. AMX, and weights that are in memory of our own anyway, take panels of 32
-// outputs (kernels.h), read once per 256 rows. Either way the order of an output's additions depends on nothing but the number
-// of inputs, so a row's result does not depend on the other rows.
+// Linear layers of inference (plain_linear.cpp: of training). Weights of a mapped file are multiplied where they lie (dots.h, or
+// AMX tiles): nothing is read or written before the first token, and processes share them. Weights that are in memory of our
+// own anyway become panels of 32 outputs (kernels.h), read once per 256 rows. Either way the order of an output's additions
+// depends on nothing but the number of inputs, so a row's result does not depend on the other rows.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
@@ -26,28 +26,18 @@ namespace {
 
 enum Slot { kBias, kSums, kLaidOut, kRows };
 constexpr int64_t kRowBlock = 256, kChunkPanels = 16, kDepthBlock = 512;
-
-// Gives the rows' pages of a mapped file back, neighbours together.
-template <class E>
-void forget_rows(const E* const* row, int64_t count, int64_t in) {
-  for (int64_t i = 0, begin = 0; i < count; ++i) {
-    if (i + 1 < count && row[i + 1] == row[i] + in) continue;
-    forget_mapped(row[begin], (row[i] + in - row[begin]) * static_cast<int64_t>(sizeof(E)));
-    begin = i + 1;
-  }
-}
+constexpr int64_t kTurnedRows = 512;  // that share the turning or copying of a block of weights
+constexpr int64_t kManyRows = 64;     // from here on turning them pays
 
 template <class E>
-at::Tensor pack(at::TensorList weights, bool mapped) {
+at::Tensor pack(at::TensorList weights) {
   const std::vector<const E*> row = rows_of<E>(weights);
   const auto out = static_cast<int64_t>(row.size());
   const int64_t in = weights[0].size(1), panels = (out + kPanel - 1) / kPanel;
   const at::Tensor packed = empty_huge(panels * panel_size<E>(in), weights[0].scalar_type());
-  // Pieces of about 2 MB: a huge page of the result is touched by one thread, and giving pages back is rarely asked for.
+  // Pieces of about 2 MB: a huge page of the result is touched by one thread.
   const int64_t grain = std::max<int64_t>(1, (int64_t{2} << 20) / (panel_size<E>(in) * static_cast<int64_t>(sizeof(E))));
-  pack_panels(row, in, data<E>(packed), grain, [&](int64_t begin, int64_t end) {
-    if (mapped) forget_rows(row.data() + begin, end - begin, in);
-  });
+  pack_panels(row, in, data<E>(packed), grain);
   return packed;
 }
 
@@ -59,12 +49,12 @@ at::Tensor pack_linear(at::TensorList weights_OD, bool mapped) {
     weights.push_back(w.stride(1) == 1 ? w : w.contiguous());
     mapped = mapped && weights.back().is_same(w);
   }
-  if (mapped && isa() != Isa::Amx) {
+  if (mapped) {
     if (weights.size() > 1) return at::empty({0}, dtype);  // they lie apart: each for itself
     populate_mapped(weights[0].data_ptr(), static_cast<int64_t>(weights[0].nbytes()));
     return weights[0];
   }
-  return dtype == at::kFloat ? pack<float>(weights, mapped) : pack<bf16>(weights, mapped);
+  return dtype == at::kFloat ? pack<float>(weights) : pack<bf16>(weights);
 }
 
 // y [m, n] of x [m, k] (rows ldx apart) and packed panels.
@@ -113,6 +103,91 @@ void multiply_in_place(const E* x, int64_t ldx, int64_t m, int64_t k, const E* w
   });
 }
 
+// The same, bit for bit, for many rows: each 32 weights are widened and turned for 512 rows at once.
+void multiply_in_lanes(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias, bf16* y, int64_t n) {
+  const int64_t row_blocks = (m + kTurnedRows - 1) / kTurnedRows, block = (m + row_blocks - 1) / row_blocks;
+  const int64_t apart = padded_depth<bf16>(k) + 16;  // not a multiple of 4096 bytes
+  const at::Tensor spread = at::empty({block, apart}, at::kFloat);
+  for (int64_t row = 0; row < m; row += block) {
+    const int64_t rows = std::min(block, m - row);
+    share(rows, 16, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) kernels().spread(k, x + (row + i) * ldx, data<float>(spread) + i * apart);
+    });
+    share((n + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end) {
+      float *sums = scratch(kSums, block * kPanel), *space = scratch(kLaidOut, kDotStretch * kPanel);
+      for (int64_t first = begin * kPanel; first < std::min(n, end * kPanel); first += kPanel) {
+        const int64_t outputs = std::min(kPanel, n - first);
+        kernels().lanes(rows, outputs, k, data<float>(spread), apart, w + first * ldw, ldw, sums, space);
+        kernels().b16.finish(rows, outputs, sums, kPanel, bias ? bias + first : nullptr, y + row * n + first, n);
+      }
+    });
+  }
+}
+
+// The rows of x [m, k] as the columns of panels.
+at::Tensor packed_as_columns(const bf16* x, int64_t ldx, int64_t m, int64_t k) {
+  const int64_t panels = (m + kPanel - 1) / kPanel;
+  const at::Tensor packed = at::empty({panels * panel_size<bf16>(k)}, at::kBFloat16);
+  share(panels, 1, [&](int64_t begin, int64_t end) {
+    const bf16* row[kPanel];
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t rows = std::min(kPanel, m - p * kPanel);
+      for (int64_t i = 0; i < rows; ++i) row[i] = x + (p * kPanel + i) * ldx;
+      kernels().b16.pack_columns(row, rows, k, data<bf16>(packed) + p * panel_size<bf16>(k));
+    }
+  });
+  return packed;
+}
+
+// y [m, n] of x [m, k] and the n rows of w (ldw apart) on AMX tiles, which take one factor by rows and the other packed by
+// columns: the weights lie in rows already, so x is the packed one, and the product comes out turned. Any number of rows goes
+// this way, one as well: tiles add in an order of their own. 32 outputs at a time: few rows of x need them once, from where they
+// lie; for many they are first copied side by side, where their distance in memory (4096 bytes are a bad one) costs nothing.
+void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias, bf16* y, int64_t n) {
+  const at::Tensor columns = packed_as_columns(x, ldx, m, k);
+  const auto* packed = data<bf16>(columns);
+  const int64_t panels = (m + kPanel - 1) / kPanel, depth = padded_depth<bf16>(k), most_panels = kTurnedRows / kPanel;
+  const int64_t row_blocks = (panels + most_panels - 1) / most_panels, block = (panels + row_blocks - 1) / row_blocks;
+  const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 256), chunks = (n + chunk - 1) / chunk;
+  const int64_t depth_block = panels == 1 ? depth : kDepthBlock;
+  const bool copied = block >= 4;
+  share(row_blocks * chunks, 1, [&](int64_t begin, int64_t end) {
+    const Multiplying guard;
+    float* sums = scratch(kSums, chunk * block * kPanel);  // [32 outputs][panel][output][32 rows]
+    auto* space = reinterpret_cast<bf16*>(scratch(kLaidOut, kPanel * depth_block / 2));
+    for (int64_t item = begin; item < end; ++item) {
+      const int64_t panel = item % row_blocks * block, here = std::min(block, panels - panel);
+      const int64_t first = item / row_blocks * chunk, last = std::min(first + chunk, n);
+      for (int64_t d = 0; d < depth; d += depth_block)
+        for (int64_t j = first; j < last; j += kPanel) {
+          const int64_t outputs = std::min(kPanel, last - j), whole = std::min(depth_block, depth - d), in = std::min(whole, k - d);
+          const bf16* rows = w + j * ldw + d;
+          int64_t apart = ldw;
+          if (copied || in < whole) {  // filled with zeros to a whole tile, too
+            for (int64_t i = 0; i < outputs; ++i)
+              std::fill(std::copy_n(rows + i * ldw, in, space + i * whole), space + (i + 1) * whole, bf16{0});
+            rows = space, apart = whole;
+          }
+          NextRows next;
+          if (j + kPanel < last)
+            next = {w + (j + kPanel) * ldw + d, std::min(kPanel, last - j - kPanel), ldw, 0, here};
+          else if (d + depth_block < depth)
+            next = {w + first * ldw + d + depth_block, std::min(kPanel, last - first), ldw, 0, here};
+          float* at = sums + (j - first) * block * kPanel;
+          for (int64_t p = 0; p < here; ++p, ++next.pass)
+            kernels().multiply_rows(outputs, whole, rows, apart, packed + (panel + p) * panel_size<bf16>(k) + d * kPanel,
+                                    std::min(kPanel, m - (panel + p) * kPanel), at + p * kPanel * kPanel, d > 0, next);
+        }
+      for (int64_t j = first; j < last; j += kPanel)
+        for (int64_t p = 0; p < here; ++p) {
+          const int64_t row = (panel + p) * kPanel;
+          kernels().finish_turned(std::min(kPanel, last - j), std::min(kPanel, m - row), sums + ((j - first) * block + p * kPanel) * kPanel,
+                                  bias ? bias + j : nullptr, y + row * n + j, n);
+        }
+    }
+  });
+}
+
 template <class E>
 at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const OptionalTensor& bias, int64_t out) {
   const int64_t in = x.size(-1), depth = padded_depth<E>(in);
@@ -137,6 +212,14 @@ at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const
     wide_bias = wide;
   }
   if (y.numel() == 0) return y;
+  if constexpr (sizeof(E) == 2) {
+    const bool many = rows.size(0) >= kManyRows && kernels().lanes;
+    if (in_place && (kernels().multiply_rows || many)) {
+      const auto multiply = kernels().multiply_rows ? multiply_by_tiles : multiply_in_lanes;
+      multiply(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias, data<E>(y), out);
+      return y;
+    }
+  }
   if (in_place)
     multiply_in_place<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias, data<E>(y), out);
   else

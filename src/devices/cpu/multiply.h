@@ -5,6 +5,7 @@
 
 #if defined(__AVX512F__)
 #include "devices/cpu/ahead.h"
+#include "devices/cpu/transpose.h"
 #endif
 #include "devices/cpu/vec.h"
 
@@ -159,48 +160,21 @@ inline int64_t panel_at(int64_t k, int64_t column) {
   return (k / 32) * 1024 + (column / 16) * 512 + (k % 32) / 2 * 32 + (column % 16) * 2 + k % 2;
 }
 
-#if defined(__AVX512F__)
-// rows[16] of 16 dwords -> 16 columns: out[j][i] = rows[i][j].
-inline void transpose16(const void* const* rows, int64_t offset_bytes, char* out) {
-  __m512i r[16], t[16];
-  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_si512(static_cast<const char*>(rows[i]) + offset_bytes);
-  for (int i = 0; i < 8; ++i) {
-    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
-    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-  }
-  for (int j = 0; j < 4; ++j) {  // r[4 i + j]: column j of each of the four 128-bit groups, rows 4 i .. 4 i + 3
-    const __m512i a = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88), b = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
-    const __m512i c = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd), d = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
-    _mm512_storeu_si512(out + 64 * j, _mm512_shuffle_i32x4(a, b, 0x88));
-    _mm512_storeu_si512(out + 64 * (8 + j), _mm512_shuffle_i32x4(a, b, 0xdd));
-    _mm512_storeu_si512(out + 64 * (4 + j), _mm512_shuffle_i32x4(c, d, 0x88));
-    _mm512_storeu_si512(out + 64 * (12 + j), _mm512_shuffle_i32x4(c, d, 0xdd));
-  }
-}
-#endif
-
 template <class E>
 void pack_columns(const E* const* rows, int64_t n, int64_t k, E* panel) {
   const int64_t depth = padded_depth<E>(k);
   for (int64_t half = 0; half < 2; ++half) {
     int64_t k0 = 0;
 #if defined(__AVX512F__)
-    if (n >= 16 * (half + 1)) {
-      if constexpr (sizeof(E) == 2) {
-        for (; k0 + 32 <= k; k0 += 32)
-          transpose16(reinterpret_cast<const void* const*>(rows + 16 * half), 2 * k0, reinterpret_cast<char*>(panel + panel_at<E>(k0, 16 * half)));
-      } else {
-        float block[256];
-        for (; k0 + 16 <= k; k0 += 16) {
-          transpose16(reinterpret_cast<const void* const*>(rows + 16 * half), 4 * k0, reinterpret_cast<char*>(block));
-          for (int i = 0; i < 16; ++i) std::memcpy(panel + (k0 + i) * kPanel + 16 * half, block + 16 * i, 64);
-        }
+    const int64_t there = n < 16 * half ? 0 : n < 16 * (half + 1) ? n - 16 * half : 16;
+    const auto* from = reinterpret_cast<const void* const*>(rows + 16 * half);
+    if constexpr (sizeof(E) == 2) {
+      for (; k0 + 32 <= k; k0 += 32) transpose16(from, there, 2 * k0, panel + panel_at<E>(k0, 16 * half));
+    } else {
+      float block[256];
+      for (; k0 + 16 <= k; k0 += 16) {
+        transpose16(from, there, 4 * k0, block);
+        for (int i = 0; i < 16; ++i) std::memcpy(panel + (k0 + i) * kPanel + 16 * half, block + 16 * i, 64);
       }
     }
 #endif

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of bf16 panels on AMX tiles: two tiles of 16 rows by two of 16 columns. Rows of a tile do not touch each other, so a
-// row's result is the same in a tile of one row and of sixteen.
-#include "devices/cpu/ahead.h"
-#include "devices/cpu/kernels.h"
-
+// row's result is the same in a tile of one row and of sixteen. Nor do columns, and a product is the same whichever side a factor
+// stands on: so either side may be the packed one, and the sums of two rows are the same.
 #if defined(__AMX_BF16__)
 #include <immintrin.h>
+
+#include "devices/cpu/ahead.h"
+#include "devices/cpu/kernels.h"
+#include "devices/cpu/transpose.h"
+#include "devices/cpu/vec.h"
 
 namespace apus::cpu {
 
@@ -27,59 +30,55 @@ void configure(int rows) {
   _tile_loadconfig(&config);
 }
 
-// 32 rows.
-void two_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
+// kRows tiles of a by kColumns of the panel's two; as many rows a tile as are configured.
+template <int kRows, int kColumns, class Asking>
+void tiles(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Asking ahead) {
+  constexpr bool wide = kColumns == 2, tall = kRows == 2;
   float* low = c + 16 * ldc;
+  const bf16* a_low = a + 16 * lda;
   const int64_t stride = 4 * ldc;
   if (add) {
     _tile_loadd(0, c, stride);
-    _tile_loadd(1, c + 16, stride);
-    _tile_loadd(2, low, stride);
-    _tile_loadd(3, low + 16, stride);
+    if constexpr (wide) _tile_loadd(1, c + 16, stride);
+    if constexpr (tall) _tile_loadd(2, low, stride);
+    if constexpr (tall && wide) _tile_loadd(3, low + 16, stride);
   } else {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
   }
-  const bf16* a_low = a + 16 * lda;
   for (int64_t i = 0; i < k; i += 32, b += 1024) {
     ahead.fetch();
     _tile_loadd(4, a + i, 2 * lda);
     _tile_loadd(6, b, 64);
     _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + 512, 64);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a_low + i, 2 * lda);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+    if constexpr (wide) {
+      _tile_loadd(7, b + 512, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if constexpr (tall) {
+      _tile_loadd(5, a_low + i, 2 * lda);
+      _tile_dpbf16ps(2, 5, 6);
+    }
+    if constexpr (tall && wide) _tile_dpbf16ps(3, 5, 7);
   }
   _tile_stored(0, c, stride);
-  _tile_stored(1, c + 16, stride);
-  _tile_stored(2, low, stride);
-  _tile_stored(3, low + 16, stride);
+  if constexpr (wide) _tile_stored(1, c + 16, stride);
+  if constexpr (tall) _tile_stored(2, low, stride);
+  if constexpr (tall && wide) _tile_stored(3, low + 16, stride);
 }
 
-// As many rows as are configured, at most 16.
-void one_by_two(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
-  const int64_t stride = 4 * ldc;
-  if (add) {
-    _tile_loadd(0, c, stride);
-    _tile_loadd(1, c + 16, stride);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-  }
-  for (int64_t i = 0; i < k; i += 32, b += 1024) {
-    ahead.fetch();
-    _tile_loadd(4, a + i, 2 * lda);
-    _tile_loadd(6, b, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + 512, 64);
-    _tile_dpbf16ps(1, 4, 7);
-  }
-  _tile_stored(0, c, stride);
-  _tile_stored(1, c + 16, stride);
+// m rows, 32 at a time; ahead(): what each pass over the panel asks for.
+template <int kColumns, class Asking>
+void rows(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add, const Asking& ahead) {
+  int64_t row = 0;
+  if (m >= 16) configure(16);
+  for (; row + 32 <= m; row += 32) tiles<2, kColumns>(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead());
+  if (row + 16 <= m) tiles<1, kColumns>(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead()), row += 16;
+  if (row == m) return;
+  configure(static_cast<int>(m - row));
+  tiles<1, kColumns>(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead());
 }
 }  // namespace
 
@@ -87,15 +86,36 @@ void enter_amx() { configured_rows = 0; }  // another library may have used the 
 void leave_amx() { _tile_release(); }
 
 void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add, const bf16* next) {
-  int64_t row = 0, pass = 0;
+  int64_t pass = 0;
   const int64_t passes = m / 32 + (m % 32 > 16) + (m % 32 > 0);
-  const auto ahead = [&] { return Ahead(panel, next, k, pass++, passes); };
-  if (m >= 16) configure(16);
-  for (; row + 32 <= m; row += 32) two_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead());
-  if (row + 16 <= m) one_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead()), row += 16;
-  if (row == m) return;
-  configure(static_cast<int>(m - row));
-  one_by_two(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead());
+  rows<2>(m, k, a, lda, panel, c, ldc, add, [&] { return Ahead(panel, next, k, pass++, passes); });
+}
+
+void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c, bool add,
+                       const NextRows& next) {
+  const auto ahead = [&] { return AheadRows(next, k); };
+  if (columns > 16)
+    rows<2>(m, k, w, ldw, panel, c, kPanel, add, ahead);
+  else
+    rows<1>(m, k, w, ldw, panel, c, kPanel, add, ahead);
+}
+
+void finish_turned_amx(int64_t m, int64_t columns, const float* c, const float* bias, bf16* y, int64_t ldy) {
+  for (int64_t i = 0; i < m; i += 16)
+    for (int64_t j = 0; j < columns; j += 16) {
+      const int64_t n = m - i < 16 ? m - i : 16;
+      const void* from[16] = {};
+      for (int64_t r = 0; r < n; ++r) from[r] = c + (i + r) * kPanel + j;
+      float turned[16][16];
+      transpose16(from, n, 0, turned);
+      const Floats added = bias ? load_some(bias + i, n) : Floats{};
+      for (int64_t q = 0; q < 16 && j + q < columns; ++q) {
+        const Floats total = bias ? load(turned[q]) + added : load(turned[q]);
+        bf16* to = y + (j + q) * ldy + i;
+        if (n == 16) store(to, total);
+        else store_some(to, total, n);
+      }
+    }
 }
 
 }  // namespace apus::cpu

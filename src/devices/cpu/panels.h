@@ -22,15 +22,14 @@ std::vector<const E*> rows_of(at::TensorList weights) {
   return row;
 }
 
-// Packs the rows, `in` elements each, `grain` panels or more to a thread at a time; read(begin, end): these rows were read.
-template <class E, class Read>
-void pack_panels(const std::vector<const E*>& row, int64_t in, E* packed, int64_t grain, const Read& read) {
+// Packs the rows, `in` elements each, `grain` panels or more to a thread at a time.
+template <class E>
+void pack_panels(const std::vector<const E*>& row, int64_t in, E* packed, int64_t grain) {
   const auto out = static_cast<int64_t>(row.size());
   share((out + kPanel - 1) / kPanel, grain, [&](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel)
       row_kernels<E>().pack_columns(row.data() + panel * kPanel, std::min(kPanel, out - panel * kPanel), in,
                                     packed + panel * panel_size<E>(in));
-    read(begin * kPanel, std::min(end * kPanel, out));
   });
 }
 

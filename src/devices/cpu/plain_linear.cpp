@@ -48,7 +48,7 @@ at::Tensor panels_for(int64_t columns, int64_t depth, at::ScalarType type) {
 template <class E>
 at::Tensor pack_as_columns(const at::Tensor& m) {
   const at::Tensor packed = panels_for(m.size(0), m.size(1), m.scalar_type());
-  pack_panels(rows_of<E>(m), m.size(1), data<E>(packed), 1, [](int64_t, int64_t) {});
+  pack_panels(rows_of<E>(m), m.size(1), data<E>(packed), 1);
   return packed;
 }
 

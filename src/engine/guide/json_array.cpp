@@ -2,6 +2,7 @@
 // Arrays of JSON schemas.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/guide/json_schema.h"
@@ -10,14 +11,31 @@ namespace apus::guide {
 
 namespace {
 
-constexpr int64_t kMostUnique = 8;     // different values: one state for each set of those that were used
-constexpr int64_t kMostCounted = 500;  // states of arrays that must contain something
+constexpr size_t kMostUnique = 8;       // different values in any order: one state for each set of those that were used
+constexpr size_t kMostInOrder = 250;    // in the order of the schema
+constexpr int64_t kMostOrdered = 20'000;  // states of those: values times numbers of items
+constexpr int64_t kMostCounted = 500;   // states of arrays that must contain something
 
 std::string below(const std::string& path, const std::string& name) { return path + "/" + name; }
+
+// The whole numbers of a schema that says no more than their bounds, if they are few.
+std::optional<Json> listed_range(const Json& schema) {
+  if (schema.value("type", Json()) != "integer") return std::nullopt;
+  for (const auto& [word, value] : schema.items())
+    if (word != "type" && word != "minimum" && word != "maximum" && !is_annotation(word)) return std::nullopt;
+  const Json low = schema.value("minimum", Json()), high = schema.value("maximum", Json());
+  if (!low.is_number_integer() || !high.is_number_integer()) return std::nullopt;
+  const double count = high.get<double>() - low.get<double>() + 1;
+  if (count < 1 || count > static_cast<double>(kMostInOrder) || std::abs(low.get<double>()) > 1e15) return std::nullopt;
+  Json values = Json::array();
+  for (int64_t n = low.get<int64_t>(); n <= high.get<int64_t>(); ++n) values.push_back(n);
+  return values;
+}
 
 // All values of a schema, if they are few and listed.
 std::optional<Json> listed_values(const Json& schema) {
   if (!schema.is_object()) return std::nullopt;
+  if (auto range = listed_range(schema)) return range;
   Json values;
   if (schema.contains("enum") || schema.contains("const"))
     values = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
@@ -89,11 +107,13 @@ Node SchemaGrammar::array(const Json& schema, const std::string& path) {
   return g_.literal("[", tail);
 }
 
-// Of a few listed values, in any order: a state for each set of values that were used.
+// Of listed values. Of a few in any order: a state for each set of values that were used.
 Node SchemaGrammar::unique_items(const Json& item, int64_t min, int64_t max, const std::string& path) {
   const auto values = listed_values(resolved(item, path));
-  require(values && static_cast<int64_t>(values->size()) <= kMostUnique, Fault::Usage, below(path, "uniqueItems"),
-          ": supported for items of at most ", kMostUnique, " listed values (enum, const, boolean); leave it out");
+  require(values && values->size() <= kMostInOrder, Fault::Usage, below(path, "uniqueItems"),
+          ": supported for items of at most ", kMostInOrder,
+          " listed values (enum, const, boolean, an integer with minimum and maximum); leave it out");
+  if (values->size() > kMostUnique) return ordered_items(*values, min, max, path);
   const size_t count = values->size(), sets = size_t{1} << count;
   const Node end = g_.literal("]", Grammar::kReturn), close = space(end);
   std::vector<Node> after(sets);  // what may follow once these are used; larger sets first
@@ -111,33 +131,68 @@ Node SchemaGrammar::unique_items(const Json& item, int64_t min, int64_t max, con
   return g_.literal("[", after[0]);
 }
 
-// States: how many items there are, as far as that matters, and how many of them fit `contains`.
+// Of more listed values: each at most once, in the order of the schema. States: which are left, and how many items
+// there are, as far as that matters.
+Node SchemaGrammar::ordered_items(const Json& values, int64_t min, int64_t max, const std::string& path) {
+  const auto left = static_cast<int64_t>(values.size());
+  const int64_t most = std::min(max, left), counted = max < left ? max : std::max<int64_t>(min, 1);
+  require(left * (counted + 1) <= kMostOrdered, Fault::Usage, below(path, "uniqueItems"),
+          ": with so many values and items it is not supported; lower minItems or maxItems");
+  if (min > left) return g_.never();
+  const Node end = g_.literal("]", Grammar::kReturn), close = space(end);
+  std::vector<Node> next;
+  for (int64_t n = 0; n <= counted; ++n) next.push_back(n < min ? g_.never() : n == 0 ? end : close);
+  for (size_t i = values.size(); i-- > 0;) {
+    std::vector<Node> here;
+    for (int64_t n = 0; n <= counted; ++n) {
+      const Node after = next[static_cast<size_t>(std::min(n + 1, counted))], skipped = next[static_cast<size_t>(n)];
+      if (n == most) {
+        here.push_back(skipped);
+        continue;
+      }
+      const Node one = space(g_.literal(json_text(values[i]), after));
+      here.push_back(g_.either(n == 0 ? one : g_.literal(",", one), skipped));
+    }
+    next = std::move(here);
+  }
+  return g_.literal("[", next[0]);
+}
+
+// States: how many items there are, as far as that matters, and how many of them fit `contains`. Where there may only
+// be so many of those, every other item must be known not to fit.
 Node SchemaGrammar::items_that_contain(const Json& schema, const Json& first, const Json& rest, int64_t min,
                                        int64_t max, const std::string& path) {
-  require(!schema.contains("maxContains"), Fault::Usage, below(path, "maxContains"), ": is not supported in guided answers");
   const int64_t need = count_of(schema, "minContains", 1, path);
+  const int64_t allowed = count_of(schema, "maxContains", kUnlimited, path);
+  const bool exact = allowed != kUnlimited;
+  const Json other = exact ? complement(schema["contains"], below(path, "maxContains")) : Json(true);
+  if (need > allowed) return g_.never();
+  const int64_t last = exact ? allowed : need;  // hits beyond these are not counted, or not allowed
   const auto fixed = static_cast<int64_t>(first.size());
   const int64_t counted = max != kUnlimited ? max : std::max({fixed, min, int64_t{1}});
-  require((counted + 1) * (need + 1) <= kMostCounted, Fault::Usage, below(path, "contains"),
-          ": with so many items it is not supported; lower minItems, maxItems or minContains");
+  require(last <= kMostCounted && counted <= kMostCounted && (counted + 1) * (last + 1) <= kMostCounted, Fault::Usage,
+          below(path, "contains"),
+          ": with so many items it is not supported; lower minItems, maxItems, minContains or maxContains");
   const Node end = g_.literal("]", Grammar::kReturn), close = space(end);
   const auto item_at = [&](int64_t i) { return i < fixed ? first[static_cast<size_t>(i)] : rest; };
-  const auto hit_at = [&](int64_t i) { return Json{{"allOf", Json::array({item_at(i), schema["contains"]})}}; };
-  const auto columns = static_cast<size_t>(need + 1);
+  const auto both = [](const Json& a, const Json& b) { return Json{{"allOf", Json::array({a, b})}}; };
+  const auto columns = static_cast<size_t>(last + 1);
   // From the last number of items back. Without a limit the last row goes on to itself.
   std::vector<Node> next(columns, g_.never()), row(columns);
   if (max == kUnlimited)
     for (Node& n : next) n = g_.reserve();
   const std::vector<Node> loop = next;
   for (int64_t i = counted; i >= 0; --i) {
-    for (int64_t found = 0; found <= need; ++found) {
+    for (int64_t found = 0; found <= last; ++found) {
       std::vector<Node> ways;
       if (i >= min && found >= need) ways.push_back(i == 0 ? end : close);
       if (i < max) {
-        const Node any = space(value(item_at(i), below(path, "items"), next[static_cast<size_t>(found)]));
+        const Json item = item_at(i), any_item = exact ? both(item, other) : item;
+        const Node any = space(value(any_item, below(path, "items"), next[static_cast<size_t>(found)]));
         ways.push_back(i == 0 ? any : g_.literal(",", any));
-        if (found < need) {
-          const Node hit = space(value(hit_at(i), below(path, "contains"), next[static_cast<size_t>(found + 1)]));
+        if (found < last) {
+          const Json fitting = both(item, schema["contains"]);
+          const Node hit = space(value(fitting, below(path, "contains"), next[static_cast<size_t>(found + 1)]));
           ways.push_back(i == 0 ? hit : g_.literal(",", hit));
         }
       }

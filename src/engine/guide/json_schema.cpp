@@ -10,15 +10,16 @@ namespace apus::guide {
 namespace {
 
 constexpr int kDeepestSchema = 120;
-constexpr size_t kMostRules = 20'000;
+constexpr size_t kMostRules = 20'000, kMostParts = 1'000;
 
 // The keywords of each type, and whether they stand for it where no type is given.
 const std::map<std::string, std::vector<std::string>> kKeywords = {
     {"object",
      {"properties", "required", "additionalProperties", "patternProperties", "propertyNames", "minProperties",
-      "maxProperties"}},
+      "maxProperties", "unevaluatedProperties"}},
     {"array",
-     {"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains"}},
+     {"items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains",
+      "maxContains", "unevaluatedItems"}},
     {"string", {"minLength", "maxLength", "pattern", "format"}},
     {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}}};
 
@@ -138,33 +139,40 @@ const Json& SchemaGrammar::resolved(const Json& schema, const std::string& path)
 Node SchemaGrammar::body(const Json& schema, const std::string& path) {
   if (schema.is_boolean()) return schema == true ? any_value(Grammar::kReturn) : g_.never();
   require(schema.is_object(), Fault::Usage, path, ": a schema must be an object, true or false");
+  check_unevaluated(schema, path);
   if (Json plain = desugared(schema, path); plain != schema) return rule(plain, path);
   check_keywords(schema, path);
   if (schema.contains("$ref")) {
     const Json& target = resolved(Json{{"$ref", schema["$ref"]}}, path);
     const Json beside = without(schema, {"$ref", "$defs", "definitions"});
     if (&resolved(schema, path) != &schema) return rule(target, path);
-    return rule(merged_schemas(desugared(target, path), beside, path), path);
+    return rule(merged_schemas(closed(desugared(target, path), path), beside, path), path);
   }
   if (schema.contains("allOf")) {
     const Json& parts = schema["allOf"];
     require(parts.is_array() && !parts.empty(), Fault::Usage, below(path, "allOf"), ": must be a list of schemas");
+    // The same part twice says nothing more: without this, references that each name the next twice would double forever.
+    std::set<std::string> seen;
     Json all = without(schema, {"allOf", "$defs", "definitions"});
     for (const Json& part : parts) {
+      if (!seen.insert(json_text(part)).second) continue;
+      require(seen.size() <= kMostParts, Fault::Usage, below(path, "allOf"), ": more than ", kMostParts, " schemas");
       const Json* found = &resolved(part, below(path, "allOf"));
       Json whole = *found;
       for (int hops = 0; whole.is_object() && whole.contains("$ref"); ++hops) {  // with keywords beside it
         require(hops < 50, Fault::Usage, below(path, "allOf"), ": references lead in a circle");
-        whole = merged_schemas(desugared(resolved(Json{{"$ref", whole["$ref"]}}, path), path),
+        whole = merged_schemas(closed(desugared(resolved(Json{{"$ref", whole["$ref"]}}, path), path), path),
                                desugared(without(whole, {"$ref"}), path), path);
       }
-      all = merged_schemas(all, desugared(whole, below(path, "allOf")), below(path, "allOf"));
+      const std::string at = below(path, "allOf");
+      all = merged_schemas(all, closed(desugared(whole, at), at), at);
     }
     return rule(all, path);
   }
   for (const char* keyword : {"anyOf", "oneOf"})
     if (schema.contains(keyword)) return branches(schema, keyword, path);
   if (schema.contains("enum") || schema.contains("const")) return constants(schema, path);
+  if (Json plain = closed(schema, path); plain != schema) return rule(plain, path);
   auto types = types_of(schema, path);
   if (types.empty() && !schema.contains("not")) return any_value(Grammar::kReturn);
   if (types.empty()) types = {"array", "boolean", "null", "number", "object", "string"};
@@ -241,7 +249,7 @@ Node SchemaGrammar::branches(const Json& schema, const std::string& keyword, con
                 " may both hold for one value, which oneOf forbids and a guide cannot; use anyOf, or let a required "
                 "constant tell them apart");
     if (keyword == "oneOf") seen.push_back(branch);
-    ways.push_back(alone ? rule(list[i], at) : rule(merged_schemas(branch, rest, at), at));
+    ways.push_back(alone ? rule(list[i], at) : rule(merged_schemas(closed(branch, at), rest, at), at));
   }
   if (const auto n = schema.find("nullable"); n != schema.end() && *n == true && alone)
     ways.push_back(g_.literal("null", Grammar::kReturn));

@@ -17,6 +17,9 @@ namespace apus::guide {
 // One schema that means both: what allOf asks for. `path` is for messages. Fault::Usage where that cannot be said in
 // one.
 Json merged_schemas(const Json& a, const Json& b, const std::string& path);
+// What unevaluatedProperties and unevaluatedItems say of a schema that names everything itself, by additionalProperties
+// and additionalItems. Fault::Usage where parts of it (allOf and the like) are not merged yet.
+Json closed(const Json& schema, const std::string& path);
 // Whether a key matches a pattern of patternProperties.
 bool key_matches(const std::string& pattern, const std::string& key, const std::string& path);
 // A keyword's count; Fault::Usage when it is none.
@@ -50,6 +53,7 @@ class SchemaGrammar {
   Node members(const Json& schema, const std::string& path, Node close);
   Node array(const Json& schema, const std::string& path);
   Node unique_items(const Json& item, int64_t min, int64_t max, const std::string& path);
+  Node ordered_items(const Json& values, int64_t min, int64_t max, const std::string& path);
   Node items_that_contain(const Json& schema, const Json& first, const Json& rest, int64_t min, int64_t max,
                           const std::string& path);
   Node string(const Json& schema, const std::string& path);
@@ -57,6 +61,8 @@ class SchemaGrammar {
   Node number(const Json& schema, const std::string& path);
   // Conditions, dependencies and negations as anyOf and allOf; what is left of `not` is a list of excluded values.
   Json desugared(const Json& schema, const std::string& path) const;
+  void check_unevaluated(const Json& schema, const std::string& path) const;
+  void check_evaluated(const Json& part, const Json& declared, const std::string& path, int& left) const;
   Json complement(const Json& schema, const std::string& path, int depth = 0) const;  // what holds where it does not
   Node text(Node next, uint32_t min = 0, uint32_t max = kUnlimited);  // characters of a string, without its quotes
   Node other_key(const std::vector<std::string>& known, Node next);   // a key, quoted, that is none of these
@@ -69,6 +75,7 @@ class SchemaGrammar {
   std::map<std::string, Node> rules_;  // by the schema's text
   std::optional<Node> any_, any_object_;
   int depth_ = 0;
+  mutable int negations_ = 0;  // schemas that were negated
 };
 
 }  // namespace apus::guide

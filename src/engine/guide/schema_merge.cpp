@@ -120,6 +120,9 @@ Json plain(const Json& schema) {  // const as an enum of one; references into al
       out["enum"] = Json::array();
     out.erase("const");
   }
+  // What stands alone says nothing, and must say nothing of another's `contains`.
+  if (!out.contains("contains")) out.erase("minContains"), out.erase("maxContains");
+  else if (!out.contains("minContains")) out["minContains"] = 1;
   if (out.contains("$ref")) {
     Json parts = out.value("allOf", Json::array());
     parts.push_back({{"$ref", out["$ref"]}});
@@ -130,6 +133,28 @@ Json plain(const Json& schema) {  // const as an enum of one; references into al
 }
 
 }  // namespace
+
+Json closed(const Json& schema, const std::string& path) {
+  if (!schema.is_object()) return schema;
+  const bool keys = schema.contains("unevaluatedProperties"), items = schema.contains("unevaluatedItems");
+  if (!keys && !items) return schema;
+  for (const char* word : {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies"})
+    require(!schema.contains(word), Fault::Usage, path, keys ? "/unevaluatedProperties" : "/unevaluatedItems",
+            ": beside ", word, ", in a part of another schema, it is not supported in guided answers");
+  require(!items || !schema.contains("contains"), Fault::Usage, path,
+          "/unevaluatedItems: beside contains it is not supported in guided answers");
+  Json out = schema;
+  out.erase("unevaluatedProperties");
+  out.erase("unevaluatedItems");
+  if (keys && !schema.contains("additionalProperties")) out["additionalProperties"] = schema["unevaluatedProperties"];
+  if (!items) return out;
+  const bool listed = schema.contains("items") && schema["items"].is_array();
+  if (!schema.contains("items"))
+    out["items"] = schema["unevaluatedItems"];
+  else if (listed && !schema.contains("additionalItems"))
+    out["additionalItems"] = schema["unevaluatedItems"];
+  return out;
+}
 
 Json merged_schemas(const Json& first, const Json& second, const std::string& path) {
   if (first.is_boolean()) return first == true ? second : first;

@@ -9,7 +9,7 @@ namespace apus::guide {
 
 namespace {
 
-constexpr int kDeepest = 20;
+constexpr int kDeepest = 20, kMostParts = 10'000;
 
 std::string below(const std::string& path, const std::string& name) { return path + "/" + name; }
 
@@ -72,6 +72,7 @@ Json SchemaGrammar::complement(const Json& schema, const std::string& path, int 
   if (s.is_boolean()) return !s.get<bool>();
   require(s.is_object() && depth < kDeepest, Fault::Usage, path,
           ": a negated schema must be an object, true or false, and not nest too deeply");
+  require(++negations_ <= kMostParts, Fault::Usage, path, ": more than ", kMostParts, " negated parts");
   Json ways = Json::array();
   const auto add = [&](Json way) {
     if (way != false) ways.push_back(std::move(way));
@@ -111,6 +112,43 @@ Json SchemaGrammar::complement(const Json& schema, const std::string& path, int 
   }
   if (ways.empty()) return false;
   return ways.size() == 1 ? ways[0] : any_of(ways);
+}
+
+// Beside unevaluatedProperties and unevaluatedItems it counts what a part names, if it holds. A negation names nothing, but
+// its rewriting does: so it may only name what the schema declares itself.
+void SchemaGrammar::check_unevaluated(const Json& schema, const std::string& path) const {
+  int left = kMostParts;
+  if (schema.contains("unevaluatedProperties") || schema.contains("unevaluatedItems"))
+    check_evaluated(schema, schema, path, left);
+}
+
+void SchemaGrammar::check_evaluated(const Json& part, const Json& declared, const std::string& path, int& left) const {
+  const Json& s = resolved(part, path);
+  require(--left > 0, Fault::Usage, path, ": beside unevaluatedProperties or unevaluatedItems the schema is too large");
+  if (!s.is_object()) return;
+  const auto check_negation = [&](const char* word) {
+    const Json& no = resolved(s[word], below(path, word));
+    if (!no.is_object()) return;
+    for (const auto& [what, value] : no.items()) {
+      const bool fine = what == "required" || what == "enum" || what == "const" || what == "type" || is_annotation(what);
+      require(fine || (what == "properties" && value.is_object()), Fault::Usage, below(below(path, word), what),
+              ": beside unevaluatedProperties or unevaluatedItems it is not supported in guided answers");
+      if (fine) continue;
+      for (const auto& [key, member] : value.items())
+        require(declared.contains("properties") && declared["properties"].contains(key), Fault::Usage,
+                below(below(path, word), key), ": beside unevaluatedProperties, name this key in properties, too");
+    }
+  };
+  for (const char* word : {"not", "if"})
+    if (s.contains(word)) check_negation(word);
+  const auto check_all = [&](const char* word) {
+    if (!s.contains(word)) return;
+    for (const Json& sub : s[word]) check_evaluated(sub, declared, below(path, word), left);
+  };
+  for (const char* word : {"allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies"}) check_all(word);
+  for (const char* word : {"then", "else"})
+    if (s.contains(word)) check_evaluated(s[word], declared, below(path, word), left);
+  if (s.contains("$ref")) check_evaluated(Json{{"$ref", s["$ref"]}}, declared, path, left);
 }
 
 Json SchemaGrammar::desugared(const Json& schema, const std::string& path) const {

@@ -29,6 +29,7 @@ const checks = {
     assert.equal(a.choices[0].message.role, "assistant");
     assert.ok(["stop", "length"].includes(a.choices[0].finish_reason));
     assert.ok(a.usage.completion_tokens > 0 && a.usage.completion_tokens <= 24);
+    assert.ok(a._request_id, "where the client looks for it");
   },
 
   async "the same answer alone, in a crowd, and streamed"() {
@@ -142,6 +143,7 @@ const checks = {
     const a = await anthropic.messages.create(request);
     assert.equal(a.type, "message");
     assert.equal(a.content[0].type, "text");
+    assert.ok(a._request_id, "where the client looks for it");
     assert.ok(["end_turn", "max_tokens"].includes(a.stop_reason));
     const b = await anthropic.messages.stream(request).finalMessage();
     assert.deepEqual(b.content, a.content);

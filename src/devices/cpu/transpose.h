@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Squares of 16 by 16 dwords, rows to columns, for AVX-512.
+#pragma once
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace apus::cpu {
+namespace {
+
+// out[j][i] = rows[i][j]; of the 16 rows, `offset_bytes` into each, the first n are there and the others zero.
+inline void transpose16(const void* const* rows, int64_t n, int64_t offset_bytes, void* out) {
+  __m512i r[16], t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = i < n ? _mm512_loadu_si512(static_cast<const char*>(rows[i]) + offset_bytes) : _mm512_setzero_si512();
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
+    t[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    r[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
+    r[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
+    r[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
+  }
+  char* to = static_cast<char*>(out);
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {  // r[4 i + j]: column j of each of the four 128-bit groups, rows 4 i .. 4 i + 3
+    const __m512i a = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88), b = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
+    const __m512i c = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd), d = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
+    _mm512_storeu_si512(to + 64 * j, _mm512_shuffle_i32x4(a, b, 0x88));
+    _mm512_storeu_si512(to + 64 * (8 + j), _mm512_shuffle_i32x4(a, b, 0xdd));
+    _mm512_storeu_si512(to + 64 * (4 + j), _mm512_shuffle_i32x4(c, d, 0x88));
+    _mm512_storeu_si512(to + 64 * (12 + j), _mm512_shuffle_i32x4(c, d, 0xdd));
+  }
+}
+
+}  // namespace
+}  // namespace apus::cpu
+#endif

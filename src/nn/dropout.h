@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dropout whose mask is a function of the step, the layer and the place: never kept, made again in the backward pass.
+#pragma once
+
+#include "base/random.h"
+#include "nn/step.h"
+#include "tensor/noise.h"
+
+namespace apus {
+
+struct Dropout {
+  double p = 0;
+  uint64_t seed = 0;
+  static Dropout of(double p, uint64_t id, const Step& s) {
+    return s.dropout_seed == 0 || p == 0 ? Dropout{} : Dropout{p, mix(s.dropout_seed, id, 0)};
+  }
+  at::Tensor operator()(const at::Tensor& x) const { return p > 0 ? dropped(x, p, seed) : x; }  // not scaled
+  double factor() const { return 1 / (1 - p); }
+};
+
+}  // namespace apus
