@@ -1,8 +1,12 @@
 # Which instruction sets the inner loops of devices/cpu are compiled for; the program chooses at run time. These files include
-# no library with inline functions (see kernels.h). -ffp-contract=fast: a * b + c is one FMA.
+# no library with inline functions (see kernels.h). -ffp-contract=fast: a * b + c is one FMA, always: since version 14 g++ leaves
+# it in two in some sums (avoid-fma-max-bits), and a row would no longer have the same result alone and among others.
 function(apus_cpu_kernels target root)
   set(folder ${root}/src/devices/cpu)
   set(common "-O3;-ffp-contract=fast;-fno-math-errno;-fno-trapping-math")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND common "--param=avoid-fma-max-bits=0")
+  endif()
   set_property(SOURCE ${folder}/level_generic.cpp PROPERTY COMPILE_OPTIONS "${common}")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set(avx512 "-mavx2;-mfma;-mf16c;-mbmi2;-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mavx512bf16;-mprefer-vector-width=512;-Wno-uninitialized")  # a false warning inside g++ 12's own immintrin.h

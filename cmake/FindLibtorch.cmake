@@ -64,5 +64,8 @@ if(cxx11_symbols STREQUAL "0")
   target_compile_definitions(apus_torch_interface INTERFACE _GLIBCXX_USE_CXX11_ABI=0)
 endif()
 target_compile_definitions(apus_torch_interface INTERFACE AT_PER_OPERATOR_HEADERS)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  target_compile_options(apus_torch_interface INTERFACE -Wno-stringop-overflow)  # an impossible one, in libtorch's IValue
+endif()
 add_library(apus::torch ALIAS apus_torch_interface)
 message(STATUS "libtorch: ${torch_lib} (CUDA ${APUS_TORCH_CUDA})")

@@ -278,11 +278,11 @@ class TrainingRun {
     at_.moment("the loss");
     const double table = vocab_ * h_, chunk = head_chunk_tokens(d_, vocab_, s_.tokens, t_.head_trained);
     double space = chunk * vocab_ * (4 + 4 + s_.element), sums = t_.head_trained ? 4 * table : 0;
-    hold(h_);  // the gradient that the backward pass begins with
-    if (d_.host) {  // the head's gradient is made when the logits are gone, from the hidden states turned
-      space = 0, sums = t_.head_trained ? width(h_) : 0;
-      at_.brief(Holds::Head, 4 * rounded_up(vocab_, 1024) * chunk + 4 * (16 + 1) * chunk * h_);
+    if (d_.host) {
+      space = 4 * rounded_up(vocab_, 1024) * chunk + 4 * (16 + 1) * chunk * h_;
+      sums = t_.head_trained ? 4 * rounded_up(vocab_, 32) * h_ : 0;
     }
+    hold(h_);  // the gradient that the backward pass begins with
     at_.add(Holds::Head, space + sums);
     if (t_.head_trained) at_.add(Holds::Gradients, pending_head_ = table * s_.element);
     at_.drop(Holds::Head, space + sums);

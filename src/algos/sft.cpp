@@ -35,8 +35,7 @@ Ratio whole_sequences(const Batch& batch, const at::Tensor& correct_T, const at:
 
 Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
-  const auto [wide_TD, weight_VD] = actors.policy.head_factors(hidden_TD, batch.step);
-  const ops::HeadLoss head = ops::head_loss(wide_TD, weight_VD, batch.label_T, batch.weight_T,
+  const ops::HeadLoss head = ops::head_loss(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, batch.weight_T,
                                             {.label_smoothing = spec_.label_smoothing, .dft = spec_.dft});
   const at::Tensor trained_T = batch.label_T.ge(0);
   Loss out{.sum = head.loss_sum, .metrics = {}};

@@ -233,6 +233,8 @@ MergeReport merge_adapters(const MergeSpec& spec) {
         float_type_name(*spec.dtype);
   write_file_atomic(folder.dir() / "config.json", config.dump(2) + "\n");
   copy_side_files(spec.base, folder.dir());
+  const fs::path run = spec.parts[0].adapter / "args.json";  // system prompt and template go with the model
+  if (fs::exists(run)) write_file_atomic(folder.dir() / "args.json", read_file(run, 16 << 20));
   folder.commit();
   return report;
 }

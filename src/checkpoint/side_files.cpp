@@ -28,7 +28,10 @@ void copy_side_files(const fs::path& from, const fs::path& to) {
   for (const auto& entry : fs::directory_iterator(from, code)) {
     if (!entry.is_regular_file(code) || !is_side_file(entry.path())) continue;
     // Hub caches hold links: the target's bytes are copied.
-    fs::copy_file(entry.path(), to / entry.path().filename(), fs::copy_options::overwrite_existing, code);
+    const fs::path copy = to / entry.path().filename();
+    fs::copy_file(entry.path(), copy, fs::copy_options::overwrite_existing, code);
+    std::error_code ignored;  // a cache's files may be read-only; their copies belong to the user
+    fs::permissions(copy, fs::perms::owner_write, fs::perm_options::add, ignored);
     require(!code, Fault::Io, "cannot copy ", entry.path().string(), " to ", to.string(), ": ", code.message());
   }
 }

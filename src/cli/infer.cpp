@@ -25,7 +25,7 @@ void InferOptions::fields(OptionTable& v) {
   v("load_data_args", load_data_args, "answer the rows that the training run kept for validation");
   v("val_dataset_sample", val_dataset_sample, "only the first n rows").at_least(1);
   v("strict", strict, "stop at the first bad row instead of leaving it out");
-  v("result_path", result_path, "JSONL file of the answers").shown_default("<model>/infer_result/<time>.jsonl");
+  v("result_path", result_path, "JSONL file of the answers").shown_default("<checkpoint>/infer_result/<time>.jsonl, or result/<model>/infer_result/... for a model that no run made");
   v("resume", resume, "go on with the result file of an interrupted run; false: begin it anew");
   v("write_batch_size", write_batch_size, "rows between writes; -1: once, at the end").at_least(-1);
   v("metric", metric, "compare the answers with the rows' own (the last assistant message): acc is exact equality; rouge is rouge-1, -2, -l and bleu-4, Chinese by characters").choices({"acc", "rouge"});
@@ -137,9 +137,20 @@ RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_pat
           .write_every = o.write_batch_size, .path = result_path, .metric = o.metric};
 }
 
+namespace {
+// Beside the checkpoint that answers; a model that no run made may be shared or a hub's, and is left alone.
+std::filesystem::path result_folder(const InferOptions& o) {
+  namespace fs = std::filesystem;
+  if (o.client()) return "infer_result";
+  if (!o.adapters.empty()) return fs::path(o.adapters.front()) / "infer_result";
+  if (fs::exists(fs::path(o.model) / "args.json")) return fs::path(o.model) / "infer_result";
+  const fs::path model = (fs::absolute(o.model) / "").lexically_normal().parent_path();
+  return fs::path("result") / model.filename() / "infer_result";
+}
+}  // namespace
+
 std::string default_result_path(const InferOptions& o) {
-  const std::filesystem::path folder = o.client() ? std::filesystem::path() : std::filesystem::path(o.model);
-  return (folder / "infer_result" / (local_time("%Y%m%d-%H%M%S") + ".jsonl")).string();
+  return (result_folder(o) / (local_time("%Y%m%d-%H%M%S") + ".jsonl")).string();
 }
 
 void InferOptions::rehearse(Rehearsal& r) const {
@@ -149,7 +160,7 @@ void InferOptions::rehearse(Rehearsal& r) const {
   r.adapters(adapters);
   r.tokenizer(model);
   if (use_chat_template) r.chat_template(chat_template, model);
-  if (!interactive()) r.output(result_path.empty() ? std::filesystem::path(model) / "infer_result" : std::filesystem::path(result_path));
+  if (!interactive()) r.output(result_path.empty() ? result_folder(*this) : std::filesystem::path(result_path));
   if (placed()) return r.placement({*this, *this, this, adapter()});
   r.plan(inference_spec(*this, *this, config, device_facts(device)));
 }

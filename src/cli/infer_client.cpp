@@ -275,7 +275,7 @@ void ClientRun::land(Outcome o) {
     case Outcome::Answered:
       return book_.answer(o.row, o.question, std::move(o.reply));
     case Outcome::Refused:
-      return book_.refuse(o.row, o.why);
+      return book_.refuse(o.row, o.question.origin, o.why);
     case Outcome::Failed:
       return book_.fail(o.row, o.why);
     case Outcome::Hopeless:

@@ -19,7 +19,7 @@ void InitOptions::fields(OptionTable& v) {
   v("preset", preset, "a known shape: " + join(preset_names()));
   v("config", config, "instead of a preset: a config.json, or a folder that holds one").alias("model");
   v("tokenizer", tokenizer, "folder with tokenizer files to copy").shown_default("a small one that comes with Apus");
-  v("torch_dtype", torch_dtype, "number format of the weights").choices({"float32", "bfloat16", "float16"});
+  v("torch_dtype", torch_dtype, "number format of the weights").choices({"float32", "bfloat16", "float16"}).shown_default("the config's; bfloat16 for presets");
   v("max_shard_size", max_shard_size, "largest weight file: 500MB, 5GB, ...");
   v("exist_ok", exist_ok, "write into a folder that is not empty");
   v.no_effect({"safe_serialization"}, "weights are always written as safetensors");

@@ -42,12 +42,12 @@ bool HubFlags::is_model(const std::string& text) {
   return std::filesystem::is_directory(text, code) || (is_repo_id(text) && !std::filesystem::exists(text, code));
 }
 
-std::string HubFlags::fetched_model(const std::string& model, bool weights) const {
+std::string HubFlags::fetched_model(const std::string& model, bool weights, const std::string& flag) const {
   HubOptions hub = HubOptions::from_environment(use_hf ? HubKind::HuggingFace : HubKind::ModelScope);
   if (hub_token) hub.token = *hub_token;
   hub.revision = model_revision.value_or("");
   if (!weights) hub.leave = unread_weights(), hub.leave.push_back("*.safetensors");
-  return model_folder(model, hub).string();
+  return model_folder(model, hub, flag).string();
 }
 
 void ModelOptions::fields(OptionTable& v) {

@@ -21,7 +21,7 @@ struct HubFlags {
   void resolve();  // reads USE_HF
   static bool is_model(const std::string& text);  // a folder here, or a hub's id
   // `model` as a folder here: a local one as it is, a hub's id ("owner/name") downloaded into that hub's cache.
-  std::string fetched_model(const std::string& model, bool weights = true) const;
+  std::string fetched_model(const std::string& model, bool weights = true, const std::string& flag = "--model") const;
 };
 
 struct ModelOptions : HubFlags {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sft.h"
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/clock.h"
@@ -113,6 +115,18 @@ void make_absolute(Json& all) {
     }
 }
 
+// The last checkpoint in a run's folder; empty when there is none.
+std::string newest_checkpoint(const fs::path& run) {
+  const std::string prefix = "checkpoint-";
+  std::pair<long, std::string> newest{-1, ""};
+  std::error_code code;
+  for (const auto& entry : fs::directory_iterator(run, code)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(prefix) && entry.is_directory(code)) newest = std::max(newest, {std::strtol(name.c_str() + prefix.size(), nullptr, 10), name});
+  }
+  return newest.second;
+}
+
 }  // namespace
 
 void SftOptions::resolve(OptionTable& v) {
@@ -135,6 +149,9 @@ void SftOptions::check() const {
   DataOptions::check();
   TunerOptions::check();
   TrainOptions::check();
+  const std::string newest = resume_from_checkpoint.empty() ? "" : newest_checkpoint(resume_from_checkpoint);
+  require(newest.empty(), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint, " is the folder of a run; to go on, name one of its checkpoints: ",
+          (fs::path(resume_from_checkpoint) / newest).string());
   if (!resume_from_checkpoint.empty())
     require(lora() == is_adapter_dir(resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
             lora() ? " holds no adapter; was it trained with --tuner_type full?" : " holds an adapter; was it trained with --tuner_type lora?");

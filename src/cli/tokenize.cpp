@@ -187,8 +187,8 @@ int run(const TokenizeOptions& options) {
   }
   out.close();
   progress.finish();
-  if (tokenizer.errors()) log_warning(tokenizer.errors(), " of ", rows, " rows gave an error");
-  if (!options.render_only) log_info(tokenizer.tokens(), " tokens in ", rows, " rows");
+  if (tokenizer.errors()) log_warning(tokenizer.errors(), " of ", rows, rows == 1 ? " row gave an error" : " rows gave an error");
+  if (!options.render_only) log_info(tokenizer.tokens(), tokenizer.tokens() == 1 ? " token in " : " tokens in ", rows, rows == 1 ? " row" : " rows");
   return 0;
 }
 

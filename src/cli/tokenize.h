@@ -29,7 +29,7 @@ struct TokenizeOptions : HubFlags, RunOptions {
   void check() const;
   void rehearse(Rehearsal& r) const;
   void fetch() {
-    if (!tokenizer.empty()) tokenizer = fetched_model(tokenizer, /*weights=*/false);
+    if (!tokenizer.empty()) tokenizer = fetched_model(tokenizer, /*weights=*/false, "--tokenizer");
   }
 };
 

@@ -35,7 +35,7 @@ void DataOptions::fields(OptionTable& v) {
   v("dataset_shuffle", dataset_shuffle, "shuffle the rows after reading");
   v("val_dataset_shuffle", val_dataset_shuffle, "the same, for evaluation");
   v("train_dataloader_shuffle", train_dataloader_shuffle, "a new order in every epoch");
-  v("streaming", streaming, "read rows as they are needed, for data larger than memory; needs --max_steps");
+  v("streaming", streaming, "read rows as they are needed, for data larger than memory; needs --max_steps or --max_epochs");
   v("shuffle_buffer_size", shuffle_buffer_size, "rows among which a stream is shuffled").at_least(1);
   v("interleave_prob", interleave_prob, "mix several datasets with these probabilities instead of one after the other");
   v("stopping_strategy", stopping_strategy, "the mix ends with the first dataset that is used up, or when all are")
@@ -175,7 +175,7 @@ void TrainOptions::fields(OptionTable& v) {
   v("add_version", add_version, "each run gets its own folder vN-<time> in it");
   v("num_train_epochs", num_train_epochs, "passes over the data").above(0);
   v("max_steps", max_steps, "updates; above 0 it wins over epochs").at_least(-1);
-  v("max_epochs", max_epochs, "ends a streamed run after so many passes").above(0);
+  v("max_epochs", max_epochs, "ends the run after so many passes; a stream without --max_steps is counted first").above(0);
   v("per_device_train_batch_size", per_device_train_batch_size, "rows (packs, with --packing) of a micro-batch")
       .at_least(1)
       .alias("batch_size", "its old name");

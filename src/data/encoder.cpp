@@ -67,6 +67,9 @@ Encoder::Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatT
 std::vector<Sample> Encoder::encode(const Row& row) const { return fitted(encode_messages(row, row.value["messages"]), row); }
 
 Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
+  for (const MediaKind& kind : kMediaKinds)  // before a chat template meets parts that it cannot take
+    if (!media_ && row.value.contains(kind.column))
+      throw RowError(row.origin, kind.column, str("the row has ", kind.column, ", but this model reads text only; take the column away or choose a model that reads ", kind.column));
   try {
     Sample sample = options_.use_chat_template ? templated(row, messages) : bare(row, messages);
     if (!sample.trained.empty()) sample.trained[0] = 0;
@@ -88,7 +91,6 @@ void Encoder::add_extras(Sample& sample, const Row& row) const {
   bool with_media = false;
   for (const MediaKind& kind : kMediaKinds) with_media = with_media || row.value.contains(kind.column);
   if (with_media) {
-    if (!media_) throw RowError(row.origin, "images", "the row has images, videos or audios, but this model reads text only");
     check_media_readable(row.value, options_.media_root, row.origin);
     media_(sample, row);
   }

@@ -15,6 +15,7 @@
 namespace apus {
 
 struct Question {
+  Origin origin;
   Json row;                          // canonical, messages without the answer
   std::optional<std::string> label;  // the answer the row brought
 

@@ -105,6 +105,26 @@ size_t count_tags(std::string_view text, std::string_view tag) {
   return count;
 }
 
+void old_image_tags(Json& row) {
+  const std::string open = "<img>", close = "</img>", tag = "<image>";
+  size_t before = 0;  // tags of earlier messages
+  for (Json& message : row["messages"]) {
+    auto& text = message["content"].get_ref<std::string&>();
+    for (size_t at = text.find(open); at != std::string::npos; at = text.find(open, at + 1)) {
+      const size_t begin = at + open.size(), end = text.find(close, begin);
+      if (end == std::string::npos) break;
+      const std::string entry = text.substr(begin, end - begin);
+      if (!looks_like_media_path(entry) && !is_remote(entry)) continue;
+      Json& images = row["images"];
+      const size_t place = before + count_tags(std::string_view(text).substr(0, at), tag);
+      if (!images.is_array() || images.size() < place) continue;
+      images.insert(images.begin() + static_cast<int64_t>(place), entry);
+      text.replace(at, end + close.size() - at, tag);
+    }
+    before += count_tags(text, tag);
+  }
+}
+
 void check_path_in_text(std::string_view text, const Json& row, const Origin& origin) {
   for (const MediaKind& kind : kMediaKinds) {
     const auto column = row.find(kind.column);

@@ -27,6 +27,8 @@ std::string media_entry(const Json& value, const Origin& origin, const std::stri
 // A path or URL at the end of which stands an image's, video's or audio's ending.
 bool looks_like_media_path(std::string_view text);
 // Throws when a text's media tag is followed by a path although `images` and its like do not have an entry for the tag.
+// <img>path</img>, as the first Qwen-VL wrote it, becomes <image> and an entry of the row's images.
+void old_image_tags(Json& row);
 void check_path_in_text(std::string_view text, const Json& row, const Origin& origin);
 // Throws for a local file that cannot be opened. `root` is put before relative paths.
 void check_media_readable(const Json& row, const std::string& root, const Origin& origin);

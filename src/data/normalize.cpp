@@ -218,6 +218,7 @@ class Normalizer {
     if (options_.keep_unused)
       for (const auto& [name, value] : in_.items())
         if (!out_.contains(name)) out_[name] = value;
+    old_image_tags(out_);
     for (const MediaKind& kind : kMediaKinds)
       if (out_[kind.column].empty()) out_.erase(kind.column);
     for (const auto& message : out_["messages"]) check_path_in_text(message["content"].get_ref<const std::string&>(), out_, origin_);

@@ -9,7 +9,8 @@ namespace apus {
 
 std::string reason_class(const std::string& key, const std::string& reason) {
   std::string out;
-  const std::string whole = key.empty() ? reason : "key '" + key.substr(0, key.find('[')) + "': " + reason;
+  const std::string first_line = reason.substr(0, reason.find('\n'));
+  const std::string whole = key.empty() ? first_line : "key '" + key.substr(0, key.find('[')) + "': " + first_line;
   for (size_t i = 0; i < whole.size() && out.size() < 160; ++i) {
     const char c = whole[i];
     if (std::isdigit(static_cast<unsigned char>(c))) {

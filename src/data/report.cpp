@@ -62,7 +62,7 @@ std::string report_text(const LengthReport& r, int width) {
   std::string out = length_line(r);
   if (r.rows == 0) return out;
   const double share = 100.0 * static_cast<double>(r.trained) / static_cast<double>(r.tokens);
-  out += str("\n", r.tokens, " tokens, ", r.trained, " of them learnt (", rounded(share), " %)", r.rejected ? str(", ", r.rejected, " rows left out") : std::string());
+  out += str("\n", r.tokens, " tokens, ", r.trained, " of them learnt (", rounded(share), " %)", r.rejected ? str(", ", r.rejected, r.rejected == 1 ? " row left out" : " rows left out") : std::string());
   const int64_t most = *std::max_element(r.counts.begin(), r.counts.end());
   const int room = std::max(10, width - 32);
   for (size_t i = 0; i < r.counts.size(); ++i) {

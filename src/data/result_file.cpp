@@ -18,6 +18,12 @@ bool exists(const std::string& path) {
   std::error_code code;
   return fs::exists(path, code);
 }
+
+// Standard output, a pipe, a device: nothing can be read back from it.
+bool is_stream(const std::string& path) {
+  std::error_code code;
+  return path == "-" || (fs::exists(path, code) && !fs::is_regular_file(path, code) && !fs::is_directory(path, code));
+}
 }  // namespace
 
 std::string row_key(const Json& record) {
@@ -28,7 +34,7 @@ std::string row_key(const Json& record) {
 }
 
 ResultFile::ResultFile(Spec spec) : spec_(std::move(spec)) {
-  if (spec_.path == "-") spec_.resume = false;
+  if (is_stream(spec_.path)) spec_.resume = false;
   if (spec_.resume) take_over();
 }
 
@@ -77,7 +83,7 @@ void ResultFile::begin() {
           "choose another --result_path, or --resume false to write it anew");
   before_.reset();
   file_ = std::make_unique<LineWriter>(spec_.path, spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
-  if (spec_.path != "-") journal_ = std::make_unique<LineWriter>(journal_path(), spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
+  if (!is_stream(spec_.path)) journal_ = std::make_unique<LineWriter>(journal_path(), spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
   written_at_ = now();
 }
 

@@ -70,9 +70,8 @@ void RowBook::answer(int64_t row, const Question& question, Reply reply) {
   compare(question, reply.response);
 }
 
-void RowBook::refuse(int64_t row, const std::string& why) {
+void RowBook::refuse(int64_t row, const Origin& origin, const std::string& why) {
   ++handled_;
-  const Origin origin{std::make_shared<const std::string>(str("row ", row + 1)), 0, true};
   rejects_.add(RowError(origin, "", why));
   results_.leave_out(row);
 }

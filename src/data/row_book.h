@@ -38,7 +38,7 @@ class RowBook {
     int64_t prompt_tokens = 0, new_tokens = 0;
   };
   void answer(int64_t row, const Question& question, Reply reply);
-  void refuse(int64_t row, const std::string& why);  // it cannot be asked
+  void refuse(int64_t row, const Origin& origin, const std::string& why);  // it cannot be asked
   void fail(int64_t row, const std::string& why);    // it was asked and not answered
 
   int64_t total() const { return total_; }

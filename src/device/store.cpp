@@ -21,6 +21,12 @@ std::string first_line(const std::exception& error) {
   const std::string text = error.what();  // c10 puts a stack trace behind it
   return text.substr(0, text.find('\n'));
 }
+
+// Late 2.x prefers a server on libuv, which not every build of libtorch has (Debian's does not): the plain one is everywhere.
+template <class Options>
+void without_libuv(Options& options) {
+  if constexpr (requires { options.useLibUV; }) options.useLibUV = false;
+}
 }  // namespace
 
 struct Store::Table {
@@ -42,6 +48,7 @@ Store::Store(const Spec& spec) : table_(std::make_unique<Table>()) {
   ::c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(spec.port), options.isServer = spec.serve, options.waitWorkers = false;
   options.timeout = as_milliseconds(spec.timeout_s);
+  without_libuv(options);
   try {
     table_->store = c10::make_intrusive<::c10d::TCPStore>(spec.address, options);
   } catch (const std::exception& error) {

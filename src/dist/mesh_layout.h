@@ -22,7 +22,7 @@ class AxisSet {
   constexpr AxisSet(std::initializer_list<Axis> axes) {
     for (const Axis a : axes) bits_ |= 1u << static_cast<unsigned>(a);
   }
-  constexpr AxisSet(Axis a) : AxisSet{{a}} {}  // NOLINT: one axis is a set
+  constexpr AxisSet(Axis a) : bits_(1u << static_cast<unsigned>(a)) {}  // NOLINT: one axis is a set
   constexpr bool has(Axis a) const { return bits_ >> static_cast<unsigned>(a) & 1u; }
   constexpr unsigned bits() const { return bits_; }
   friend constexpr AxisSet operator|(AxisSet x, AxisSet y) {

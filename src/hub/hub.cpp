@@ -107,10 +107,10 @@ fs::path fetch_repo(const std::string& id, RepoKind repo, const HubOptions& opti
   return options.kind == HubKind::HuggingFace ? fetch_huggingface(id, repo, options) : fetch_modelscope(id, repo, options);
 }
 
-fs::path model_folder(const std::string& model, const HubOptions& options) {
+fs::path model_folder(const std::string& model, const HubOptions& options, const std::string& flag) {
   if (fs::exists(expanded(model))) return expanded(model);
   const bool looks_local = model.starts_with("/") || model.starts_with("./") || model.starts_with("../") || model.starts_with("~");
-  require(!looks_local && is_repo_id(model), Fault::Usage, "--model ", model, ": there is no such folder", looks_local ? "" : ", and it is no hub id (owner/name) either");
+  require(!looks_local && is_repo_id(model), Fault::Usage, flag, " ", model, ": there is no such folder", looks_local ? "" : ", and it is no hub id (owner/name) either");
   HubOptions own = options;
   if (own.leave.empty()) own.leave = unread_weights();
   return fetch_repo(model, RepoKind::Model, own);

@@ -33,7 +33,7 @@ std::filesystem::path fetch_repo(const std::string& id, RepoKind repo, const Hub
 bool is_repo_id(const std::string& text);  // "owner/name"
 
 // A --model value as a folder: a local one as it is, else from the hub.
-std::filesystem::path model_folder(const std::string& model, const HubOptions& options);
+std::filesystem::path model_folder(const std::string& model, const HubOptions& options, const std::string& flag = "--model");
 
 // Weights in formats this program does not read, next to those it does.
 std::vector<std::string> unread_weights();

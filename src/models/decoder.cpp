@@ -94,8 +94,8 @@ at::Tensor Decoder::embed(const at::Tensor& id_T, const Step& s) const {
 }
 at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const { return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s); }
 at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm(x_TD); }
-std::pair<at::Tensor, at::Tensor> Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
-  if (s.table && s.table->defined()) return {normed_TD, *s.table};
+ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
+  if (s.table && s.table->defined()) return Model::head_factors(normed_TD, s);
   return lm_head_.factors(normed_TD, s);
 }
 at::Tensor Decoder::head_weight() const { return lm_head_.weight().data; }

@@ -49,7 +49,7 @@ class Decoder : public Model {
   at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const override;
   at::Tensor final_norm(const at::Tensor& x_TD) const override;
   at::Tensor head_weight() const override;
-  std::pair<at::Tensor, at::Tensor> head_factors(const at::Tensor& normed_TD, const Step& s) const override;
+  ops::HeadFactors head_factors(const at::Tensor& normed_TD, const Step& s) const override;
   at::Tensor head(const at::Tensor& normed_TD, const Step& s) const override;
 
  private:

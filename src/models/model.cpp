@@ -7,8 +7,11 @@
 
 #include "base/nearest.h"
 #include "base/registry.h"
+#include "ops/ops.h"
 
 namespace apus {
+
+ops::HeadFactors Model::head_factors(const at::Tensor& normed_TD, const Step& s) const { return {normed_TD, trained_head(s)}; }
 
 at::Tensor Model::forward(const at::Tensor& id_T, Step& s) const {
   begin(s);

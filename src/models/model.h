@@ -33,8 +33,8 @@ class Model : public Module {
   virtual at::Tensor head_weight() const = 0;                                   // [V, D]
   // As the forward pass of `s` left it: a tied head gives its gradient to the embedding, not to the parameter.
   at::Tensor trained_head(const Step& s) const { return s.table && s.table->defined() ? *s.table : head_weight(); }
-  // What losses multiply, logits = hidden weight': these two, wider by the head's LoRA factors where it has some.
-  virtual std::pair<at::Tensor, at::Tensor> head_factors(const at::Tensor& normed_TD, const Step& s) const { return {normed_TD, trained_head(s)}; }
+  // What losses multiply: hidden states and weight, and the head's LoRA factors where it has some.
+  virtual ops::HeadFactors head_factors(const at::Tensor& normed_TD, const Step& s) const;
   virtual at::Tensor head(const at::Tensor& normed_TD, const Step& s) const = 0;  // logits [T, V]
 
   at::Tensor forward(const at::Tensor& id_T, Step& s) const;  // begin, embed, every layer, final norm -> hidden_TD

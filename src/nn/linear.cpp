@@ -102,15 +102,15 @@ at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s, bool unread
   return with_adapters(x_TI, y_TO, weight_.data, s);
 }
 
-std::pair<at::Tensor, at::Tensor> Linear::factors(const at::Tensor& x_TI, const Step& s) const {
-  std::vector<at::Tensor> x = {x_TI}, w = {matrix()};
+ops::HeadFactors Linear::factors(const at::Tensor& x_TI, const Step& s) const {
+  std::vector<at::Tensor> x, w;
   if (adapters_on_)
     for (const auto& [name, delta] : adapters_) {
       auto [x_more, w_more] = delta->columns(x_TI, s);
       x.push_back(std::move(x_more)), w.push_back(std::move(w_more));
     }
-  if (x.size() == 1) return {x[0], w[0]};
-  return {at::cat(x, 1), at::cat(w, 1)};
+  if (x.empty()) return {x_TI, matrix()};
+  return {x_TI, matrix(), x.size() == 1 ? x[0] : at::cat(x, 1), w.size() == 1 ? w[0] : at::cat(w, 1)};
 }
 
 void Linear::release_plain() {

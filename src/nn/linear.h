@@ -12,6 +12,10 @@
 
 namespace apus {
 
+namespace ops {
+struct HeadFactors;  // ops/ops.h
+}
+
 enum class Split { None, Out, In };  // the side tensor parallelism cuts
 
 // A change of a weight matrix: LoRA, DoRA, ... Its parameters carry PEFT's names (lora_A.weight, ...).
@@ -21,7 +25,7 @@ class Delta : public Module {
   virtual bool only_adds() const { return false; }  // whether the new y is y with something added, where nobody needs the old one
   virtual bool looks_at_weight() const { return true; }  // in apply(), when nothing is dropped
   virtual at::Tensor merged(const at::Tensor& weight) const = 0;  // the weight with the change, f32
-  // The change as further columns of input and weight: y + x_more w_more'. For products that are never made whole.
+  // The change as one more product of low rank: y + x_more w_more'. For products that are never made whole.
   virtual std::pair<at::Tensor, at::Tensor> columns(const at::Tensor& x_TI, const Step& s) const = 0;
 };
 
@@ -61,8 +65,8 @@ class Linear : public Adaptable {
 
   // unread: nothing looks at the result's values when this runs a second time.
   at::Tensor operator()(const at::Tensor& x_TI, const Step& s, bool unread = false) const;
-  // Input and weight whose product is y, adapters included, for losses that make it in parts.
-  std::pair<at::Tensor, at::Tensor> factors(const at::Tensor& x_TI, const Step& s) const;
+  // What y is a product of, adapters included, for losses that make it in parts.
+  ops::HeadFactors factors(const at::Tensor& x_TI, const Step& s) const;
   const Spec& spec() const { return spec_; }
   Sides sides() const override { return {spec_.in, spec_.out}; }
   Param& weight() override;

@@ -10,12 +10,13 @@
 
 namespace apus::ops {
 
-LabelledTokens::LabelledTokens(const at::Tensor& hidden_TD, const at::Tensor& label_T)
-    : hidden(hidden_TD), label(label_T.to(at::kLong)), total_(label_T.numel()) {
+LabelledTokens::LabelledTokens(const at::Tensor& hidden_TD, const OptionalTensor& low_TR, const at::Tensor& label_T)
+    : hidden(hidden_TD), low(or_undefined(low_TR)), label(label_T.to(at::kLong)), total_(label_T.numel()) {
   const at::Tensor row = at::nonzero(label >= 0).squeeze(1);
   if (row.numel() == total_) return;
   row_ = row;
   hidden = pick(hidden);
+  if (low.defined()) low = pick(low);
   label = pick(label);
 }
 
@@ -37,36 +38,56 @@ int64_t LabelledTokens::default_chunk(int64_t vocabulary, bool head_gradient) co
   return std::max<int64_t>(head_gradient ? 128 : 16, bytes / (4 * std::max<int64_t>(1, vocabulary)));
 }
 
-at::Tensor chunk_logits(const LabelledTokens& tokens, const at::Tensor& head_VD, int64_t begin, int64_t n) {
-  return widen(matmul(tokens.hidden.narrow(0, begin, n), head_VD.t()));
-}
-
-HeadGradients::HeadGradients(const LabelledTokens& tokens, const at::Tensor& head_VD, bool need_hidden, bool need_head)
-    : tokens_(tokens), head_VD_(head_VD) {
-  if (need_hidden) hidden_ = at::empty(tokens.hidden.sizes(), tokens.hidden.options());
-  if (need_head) head_sum_ = at::zeros(head_VD.sizes(), head_VD.options().dtype(wide_type(head_VD)));
-}
-
-void HeadGradients::add(int64_t begin, const at::Tensor& dlogits_nV) {
-  const at::Tensor d = dlogits_nV.to(head_VD_.scalar_type());
-  if (hidden_.defined()) hidden_.narrow(0, begin, d.size(0)).copy_(matmul(d, head_VD_));
-  if (!head_sum_.defined()) return;
-  const at::Tensor x = tokens_.hidden.narrow(0, begin, d.size(0));
-  if (d.scalar_type() == head_sum_.scalar_type()) {
-    head_sum_.addmm_(d.t(), x);
-    return;
-  }
-  // A part of the vocabulary at a time: the product of all of it would be as large as the head.
-  const int64_t part = int64_t{1} << 14, vocabulary = d.size(1);
-  for (int64_t v = 0; v < vocabulary; v += part) {
-    const int64_t n = std::min(part, vocabulary - v);
-    head_sum_.narrow(0, v, n).add_(matmul(d.narrow(1, v, n).t(), x));
+HeadProducts::HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR, HeadNeeds need)
+    : tokens_(tokens), sides_{Side{tokens.hidden, head_VD, {}, {}}, Side{tokens.low, or_undefined(low_VR), {}, {}}} {
+  for (size_t i = 0; i < sides_.size(); ++i) {
+    Side& s = sides_[i];
+    if (!s.weight.defined()) continue;
+    if (need[2 * i]) s.d_rows = at::empty(s.rows.sizes(), s.rows.options());
+    if (need[2 * i + 1]) s.weight_sum = at::zeros(s.weight.sizes(), s.weight.options().dtype(wide_type(s.weight)));
   }
 }
 
-at::Tensor HeadGradients::hidden() const { return hidden_.defined() ? tokens_.spread(hidden_) : at::Tensor(); }
-at::Tensor HeadGradients::head() const {
-  return head_sum_.defined() ? head_sum_.to(head_VD_.scalar_type()) : at::Tensor();
+bool HeadProducts::needed() const {
+  return std::any_of(sides_.begin(), sides_.end(), [](const Side& s) { return s.d_rows.defined() || s.weight_sum.defined(); });
+}
+
+at::Tensor HeadProducts::logits(int64_t begin, int64_t n) const {
+  at::Tensor sum;
+  for (const Side& s : sides_) {
+    if (!s.weight.defined()) continue;
+    const at::Tensor product = widen(matmul(s.rows.narrow(0, begin, n), s.weight.t()));
+    sum = sum.defined() ? sum.add_(product) : product;
+  }
+  return sum;
+}
+
+void HeadProducts::add(int64_t begin, const at::Tensor& dlogits_nV) {
+  const at::Tensor d = dlogits_nV.to(tokens_.hidden.scalar_type());
+  for (Side& s : sides_) {
+    if (s.d_rows.defined()) s.d_rows.narrow(0, begin, d.size(0)).copy_(matmul(d, s.weight));
+    if (!s.weight_sum.defined()) continue;
+    const at::Tensor x = s.rows.narrow(0, begin, d.size(0));
+    if (d.scalar_type() == s.weight_sum.scalar_type()) {
+      s.weight_sum.addmm_(d.t(), x);
+      continue;
+    }
+    // A part of the vocabulary at a time: the product of all of it would be as large as the head.
+    const int64_t part = int64_t{1} << 14, vocabulary = d.size(1);
+    for (int64_t v = 0; v < vocabulary; v += part) {
+      const int64_t n = std::min(part, vocabulary - v);
+      s.weight_sum.narrow(0, v, n).add_(matmul(d.narrow(1, v, n).t(), x));
+    }
+  }
+}
+
+at::Tensor HeadProducts::d_rows(size_t side) const {
+  const Side& s = sides_[side];
+  return s.d_rows.defined() ? tokens_.spread(s.d_rows) : at::Tensor();
+}
+at::Tensor HeadProducts::d_weight(size_t side) const {
+  const Side& s = sides_[side];
+  return s.weight_sum.defined() ? s.weight_sum.to(s.weight.scalar_type()) : at::Tensor();
 }
 
 }  // namespace apus::ops

@@ -6,14 +6,20 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
+#include "ops/ops.h"
+#include "tensor/compat.h"
+
 namespace apus::ops {
+
+using HeadNeeds = std::array<bool, 4>;  // the gradients of HeadFactors' four tensors, in their order
 
 // The tokens with a label >= 0, in order.
 class LabelledTokens {
  public:
-  LabelledTokens(const at::Tensor& hidden_TD, const at::Tensor& label_T);
+  LabelledTokens(const at::Tensor& hidden_TD, const OptionalTensor& low_TR, const at::Tensor& label_T);
   int64_t count() const { return label.numel(); }
   at::Tensor pick(const at::Tensor& x_T) const;  // [T, ...] -> [count, ...]
   at::Tensor spread(const at::Tensor& x) const;  // [count, ...] -> [T, ...], 0 elsewhere
@@ -25,7 +31,7 @@ class LabelledTokens {
     for (int64_t begin = 0; begin < count(); begin += step) fn(begin, std::min(step, count() - begin));
   }
 
-  at::Tensor hidden, label;  // [count, D], int64 [count]
+  at::Tensor hidden, low, label;  // [count, D], [count, R] or undefined, int64 [count]
 
  private:
   int64_t default_chunk(int64_t vocabulary, bool head_gradient) const;
@@ -33,22 +39,25 @@ class LabelledTokens {
   at::Tensor row_;  // undefined: all tokens
 };
 
-// hidden head' in f32 (f64 for f64) for tokens [begin, begin + n).
-at::Tensor chunk_logits(const LabelledTokens& tokens, const at::Tensor& head_VD, int64_t begin, int64_t n);
-
-// The gradients of hidden and head, gathered from those of the logits chunk by chunk. That of a half-typed head is
-// summed in f32.
-class HeadGradients {
+// The chunks' logits, and the gradients of hidden states and weights, gathered from those of the logits chunk by chunk. That of
+// a half-typed weight is summed in f32.
+class HeadProducts {
  public:
-  HeadGradients(const LabelledTokens& tokens, const at::Tensor& head_VD, bool need_hidden, bool need_head);
-  bool needed() const { return hidden_.defined() || head_sum_.defined(); }
+  HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR, HeadNeeds need);
+  at::Tensor logits(int64_t begin, int64_t n) const;  // [n, V] in f32 (f64 for f64), of tokens [begin, begin + n)
+  bool needed() const;
+  bool head_gradient() const { return sides_[0].weight_sum.defined(); }
   void add(int64_t begin, const at::Tensor& dlogits_nV);
-  at::Tensor hidden() const;  // [T, D]; undefined when not needed
-  at::Tensor head() const;    // [V, D]; undefined when not needed
+  at::Tensor d_rows(size_t side) const;    // [T, D]; undefined when not needed. Side 0: hidden and head, 1: the low pair
+  at::Tensor d_weight(size_t side) const;  // [V, D]
 
  private:
+  struct Side {
+    at::Tensor rows, weight;  // undefined where there is none
+    at::Tensor d_rows, weight_sum;
+  };
   const LabelledTokens& tokens_;
-  at::Tensor head_VD_, hidden_, head_sum_;
+  std::array<Side, 2> sides_;
 };
 
 }  // namespace apus::ops

@@ -19,7 +19,7 @@
 namespace apus::ops {
 namespace {
 
-using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 // From exp(logit - largest), whose sums over the vocabulary are `sum`, to d loss / d logit, in place:
 // factor * (softmax - (1 - smoothing) onehot - smoothing / V).
@@ -31,17 +31,17 @@ at::Tensor logit_gradient(at::Tensor power_nV, const at::Tensor& sum_n, const at
   return power_nV.scatter_add_(1, label_n.unsqueeze(1), factor * (smoothing - 1));
 }
 
-Results forward(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label, const OptionalTensor& weight,
-                double smoothing, bool dft, bool need_hidden, bool need_head, int64_t chunk) {
-  const LabelledTokens tokens(hidden, label);
+Results forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
+                const at::Tensor& label, const OptionalTensor& weight, double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+  const LabelledTokens tokens(hidden, low_hidden, label);
   const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
   const at::Tensor token_weight =
       weight.has_value() ? tokens.pick(weight->to(wide.dtype())) : at::ones({tokens.count()}, wide);
   at::Tensor loss_sum = at::zeros({}, wide), nll = at::empty({tokens.count()}, wide);
   at::Tensor correct = at::empty({tokens.count()}, label.options().dtype(at::kBool));
-  HeadGradients gradients(tokens, head, need_hidden, need_head);
-  tokens.for_chunks(head.size(0), chunk, need_head, [&](int64_t begin, int64_t n) {
-    const at::Tensor logits = chunk_logits(tokens, head, begin, n), y = tokens.label.narrow(0, begin, n);
+  HeadProducts products(tokens, head, low_head, need);
+  tokens.for_chunks(head.size(0), chunk, products.head_gradient(), [&](int64_t begin, int64_t n) {
+    const at::Tensor logits = products.logits(begin, n), y = tokens.label.narrow(0, begin, n);
     const auto [largest, best] = logits.max(-1);
     const at::Tensor picked = logits.gather(1, y.unsqueeze(1)).squeeze(1);
     const at::Tensor mean = smoothing > 0 ? logits.mean(-1) : at::Tensor();
@@ -53,17 +53,20 @@ Results forward(const at::Tensor& hidden, const at::Tensor& head, const at::Tens
     if (dft) factor = factor * at::exp(-chunk_nll);
     const at::Tensor loss = smoothing > 0 ? chunk_nll * (1 - smoothing) + (lse - mean) * smoothing : chunk_nll;
     loss_sum.add_((loss * factor).sum());
-    if (gradients.needed()) gradients.add(begin, logit_gradient(power, sum, y, factor, smoothing));
+    if (products.needed()) products.add(begin, logit_gradient(power, sum, y, factor, smoothing));
   });
-  return {loss_sum, tokens.spread(nll), tokens.spread(correct), gradients.hidden(), gradients.head()};
+  return {loss_sum, tokens.spread(nll), tokens.spread(correct), products.d_rows(0), products.d_weight(0), products.d_rows(1), products.d_weight(1)};
 }
 
-Results shape(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label, const OptionalTensor&, double,
-              bool, bool need_hidden, bool need_head, int64_t) {
+Results shape(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
+              const at::Tensor& label, const OptionalTensor&, double, bool, HeadNeeds need, int64_t) {
   const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
+  const auto like = [&](size_t i, const OptionalTensor& t) {
+    return need[i] && t.has_value() ? at::empty(t->sizes(), t->options()) : at::Tensor();
+  };
   return {at::empty({}, wide), at::empty(label.sizes(), wide), at::empty(label.sizes(), wide.dtype(at::kBool)),
-          need_hidden ? at::empty(hidden.sizes(), hidden.options()) : at::Tensor(),
-          need_head ? at::empty(head.sizes(), head.options()) : at::Tensor()};
+          like(0, hidden),     like(1, head),                  like(2, low_hidden),
+          like(3, low_head)};
 }
 
 const auto& head_loss_op() {
@@ -85,16 +88,15 @@ void scale(at::Tensor x, const at::Tensor& factor) {
 }
 
 struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
-                                                const at::Tensor& head, const at::Tensor& label,
-                                                const OptionalTensor& weight, double smoothing, bool dft,
-                                                int64_t chunk) {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& head,
+                                                const OptionalTensor& low_hidden, const OptionalTensor& low_head, const at::Tensor& label,
+                                                const OptionalTensor& weight, double smoothing, bool dft, int64_t chunk) {
     const BelowAutograd guard;
-    auto [loss_sum, nll, correct, d_hidden, d_head] = head_loss_op().call(
-        hidden, head, label, weight, smoothing, dft, hidden.requires_grad(), head.requires_grad(), chunk);
+    const HeadNeeds need{hidden.requires_grad(), head.requires_grad(), requires_grad(low_hidden), requires_grad(low_head)};
+    auto [loss_sum, nll, correct, d_hidden, d_head, d_low_hidden, d_low_head] =
+        head_loss_op().call(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, need, chunk);
     ctx->mark_non_differentiable({nll, correct});
-    ctx->saved_data["d_hidden"] = maybe(d_hidden);
-    ctx->saved_data["d_head"] = maybe(d_head);
+    ctx->saved_data["gradients"] = std::vector<at::Tensor>{d_hidden, d_head, d_low_hidden, d_low_head};
     return {loss_sum, nll, correct};
   }
   // The gradients are scaled in place and given away: that of the head is as large as the head.
@@ -102,51 +104,42 @@ struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
                                                  torch::autograd::variable_list grad) {
     const BelowAutograd guard;
     require(!ctx->saved_data.empty(), Fault::Bug, "head_loss: its gradient can be taken once only");
-    const auto scaled = [&](const char* name) {
-      const auto& value = ctx->saved_data.at(name);
-      if (value.isNone()) return at::Tensor();
-      const at::Tensor d = value.toTensor();
-      scale(d, grad[0]);
-      return d;
-    };
-    const at::Tensor d_hidden = scaled("d_hidden"), d_head = scaled("d_head");
+    torch::autograd::variable_list out(9);
+    const auto gradients = ctx->saved_data.at("gradients").toTensorVector();
     ctx->saved_data.clear();
-    return {d_hidden, d_head, {}, {}, {}, {}, {}};
+    for (size_t i = 0; i < gradients.size(); ++i)
+      if (gradients[i].defined()) scale(out[i] = gradients[i], grad[0]);
+    return out;
   }
 };
 
-Results autograd(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label,
-                 const OptionalTensor& weight, double smoothing, bool dft, bool need_hidden, bool need_head,
-                 int64_t chunk) {
-  if (any_requires_grad(hidden, head)) {
-    const auto out = HeadLossNode::apply(hidden, head, label, weight, smoothing, dft, chunk);
-    return {out[0], out[1], out[2], {}, {}};
+Results autograd(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
+                 const at::Tensor& label, const OptionalTensor& weight, double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+  if (any_requires_grad(hidden, head, low_hidden, low_head)) {
+    const auto out = HeadLossNode::apply(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, chunk);
+    return {out[0], out[1], out[2], {}, {}, {}, {}};
   }
   const BelowAutograd guard;
-  return head_loss_op().call(hidden, head, label, weight, smoothing, dft, need_hidden, need_head, chunk);
+  return head_loss_op().call(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, need, chunk);
 }
 
 }  // namespace
 
-HeadLoss head_loss(const at::Tensor& hidden_TD, const at::Tensor& head_VD, const at::Tensor& label_T,
-                   const at::Tensor& weight_T, const HeadLossOptions& options) {
-  auto [loss_sum, nll, correct, d_hidden, d_head] =
-      head_loss_op().call(hidden_TD, head_VD, label_T, maybe(weight_T), options.label_smoothing, options.dft,
-                          /*need_hidden=*/false, /*need_head=*/false,
-                          /*chunk=*/0);
-  return {loss_sum, nll, correct};
+HeadLoss head_loss(const HeadFactors& f, const at::Tensor& label_T, const at::Tensor& weight_T, const HeadLossOptions& options) {
+  const auto out = head_loss_op().call(f.hidden_TD, f.weight_VD, maybe(f.low_TR), maybe(f.low_VR), label_T, maybe(weight_T),
+                                       options.label_smoothing, options.dft, /*need=*/{}, /*chunk=*/0);
+  return {std::get<0>(out), std::get<1>(out), std::get<2>(out)};
 }
 
 }  // namespace apus::ops
 
 TORCH_LIBRARY_FRAGMENT(apus, m) {
-  // -> loss_sum f32 [], nll f32 [T], correct bool [T], and, when asked, d_hidden [T, D] and d_head [V, D]: the
-  // gradients of loss_sum, in their inputs' types. weight f32 [T], absent: ones. chunk: tokens at a time, 0: let the op
-  // choose. Above autograd the last two are never given: the gradient flows through loss_sum.
+  // logits = hidden head' + low_hidden low_head' (both or none). -> loss_sum f32 [], nll f32 [T], correct bool [T], and, when
+  // asked, the gradients of loss_sum in the four factors, in their types. weight f32 [T], absent: ones. chunk: tokens at a time, 0:
+  // let the op choose. Above autograd the gradients are never given: they flow through loss_sum.
   m.def(
-      "head_loss(Tensor hidden, Tensor head, Tensor label, Tensor? weight, float label_smoothing, bool dft, bool "
-      "need_hidden, "
-      "bool need_head, int chunk) -> (Tensor, Tensor, Tensor, Tensor, Tensor)");
+      "head_loss(Tensor hidden, Tensor head, Tensor? low_hidden, Tensor? low_head, Tensor label, Tensor? weight, float "
+      "label_smoothing, bool dft, bool[4] need, int chunk) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) { m.impl("head_loss", apus::ops::forward); }
 TORCH_LIBRARY_IMPL(apus, Meta, m) { m.impl("head_loss", apus::ops::shape); }

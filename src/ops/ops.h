@@ -66,8 +66,14 @@ at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at:
 at::Tensor pack_linear(at::TensorList weights_OD, bool mapped = false);
 at::Tensor packed_linear(const at::Tensor& x_TD, const at::Tensor& packed, const at::Tensor& bias_O, int64_t out);
 
+// What logits are products of: hidden weight' + low_hidden low_weight'. The second, undefined where there is none, is a change of low
+// rank (LoRA on the head), so that no sum of the two matrices needs to exist.
+struct HeadFactors {
+  at::Tensor hidden_TD, weight_VD, low_TR = {}, low_VR = {};
+};
+
 // Head and loss in one, in chunks of tokens, so that [T, V] never exists. label < 0 is ignored. `weight_T` (f32) multiplies
-// each token's loss. loss_sum = sum_t weight_t * loss_t is differentiable in hidden and head; its gradient is computed in the
+// each token's loss. loss_sum = sum_t weight_t * loss_t is differentiable in all factors; its gradient is computed in the
 // forward pass, chunk by chunk, where the logits are at hand (skipped when nothing needs it).
 struct HeadLossOptions {
   double label_smoothing = 0;
@@ -78,15 +84,14 @@ struct HeadLoss {
   at::Tensor nll_T;           // f32, detached, plain negative log-likelihood; 0 where ignored
   at::Tensor correct_T;       // bool: the arg-max is the label
 };
-HeadLoss head_loss(const at::Tensor& hidden_TD, const at::Tensor& head_VD, const at::Tensor& label_T, const at::Tensor& weight_T,
-                   const HeadLossOptions& options);
+HeadLoss head_loss(const HeadFactors& factors, const at::Tensor& label_T, const at::Tensor& weight_T, const HeadLossOptions& options);
 
 // log p(label) and, when asked, the entropy, each f32 [T] and differentiable (the backward pass recomputes the logits in
 // chunks); logits are divided by `temperature` first. label < 0 gives 0.
 struct HeadLogprob {
   at::Tensor logprob_T, entropy_T;
 };
-HeadLogprob head_logprob(const at::Tensor& hidden_TD, const at::Tensor& head_VD, const at::Tensor& label_T, double temperature, bool entropy);
+HeadLogprob head_logprob(const HeadFactors& factors, const at::Tensor& label_T, double temperature, bool entropy);
 
 // Mixture of experts. Routing: softmax over E in f32, the k best, normalised to sum 1 when asked.
 struct Routing {

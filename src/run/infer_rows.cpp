@@ -70,6 +70,7 @@ void RowRun::launch() {
   auto flight = std::make_unique<Flight>(Flight{std::move(*question), Answer(in_.tokenizer, answer_spec(o_, in_))});
   const Json& r = flight->question.row;
   const auto part = [&](const char* name) { return r.contains(name) && !r[name].is_null() ? &r[name] : nullptr; };
+  const Origin origin = flight->question.origin;
   EngineRequest request;
   try {
     request.prompt = in_.chat->prompt({.messages = &r["messages"], .tools = part("tools"), .documents = part("documents"), .kwargs = part("chat_template_kwargs")});
@@ -90,7 +91,7 @@ void RowRun::launch() {
       const std::lock_guard lock(board_->mutex);
       board_->flights.erase(row);
     }
-    book_.refuse(row, e.what());
+    book_.refuse(row, origin, e.what());
   }
 }
 

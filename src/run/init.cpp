@@ -70,9 +70,12 @@ int run_init(const InitOptions& o) {
                                              : parse_json(read_file(o.config, 16 << 20), o.config, Fault::Model);
   const fs::path dir = o.output_dir;
   require(o.exist_ok || !fs::exists(dir / "config.json"), Fault::Usage, dir.string(), " already holds a checkpoint; choose another --output_dir or give --exist_ok true");
-  const auto dtype = parse_float_type(o.torch_dtype);
-  require(dtype.has_value(), Fault::Usage, "--torch_dtype '", o.torch_dtype, "' is not known; use float32, bfloat16 or float16");
-  config["torch_dtype"] = float_type_name(*dtype);
+  const char* key = config.contains("dtype") ? "dtype" : "torch_dtype";  // newer files and older ones
+  std::string type = o.torch_dtype;
+  if (type.empty()) type = config.contains(key) && config[key].is_string() ? config[key].get<std::string>() : "bfloat16";
+  const auto dtype = parse_float_type(type);
+  require(dtype.has_value(), Fault::Usage, "--torch_dtype '", type, "' is not known; use float32, bfloat16 or float16");
+  config[key] = float_type_name(*dtype);
   const auto model = make_model(config);
   open_device("cpu");  // all threads
   make_writable_dir(dir);

@@ -78,10 +78,21 @@ OptimizerSpec optimizer_spec(const SftOptions& o) {
           .arguments = parse_optim_args(o.optim_args.value_or(""))};
 }
 
+// The length of a stream that is to be read --max_epochs times; the schedule of the learning rate needs it.
+int64_t counted_steps(const SftOptions& o, BatchSource& train, int64_t accumulation, Comm& ranks) {
+  if (o.max_steps > 0 || train.size() >= 0) return o.max_steps;
+  log_info("without --max_steps the batches of the stream are counted first");
+  int64_t batches = 0;
+  for (train.start(0); train.next();) ++batches;
+  const double most = largest_of(ranks, static_cast<double>(batches));
+  require(most > 0, Fault::Data, "the training dataset gives no batch: every row was rejected, or there was none");
+  return static_cast<int64_t>(std::ceil(o.max_epochs.value_or(1) * std::ceil(most / static_cast<double>(accumulation))));
+}
+
 // The share-of-the-run forms of --save_steps need the number of steps, which needs the data.
-int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t accumulation, Comm& ranks) {
+int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t max_steps, int64_t accumulation, Comm& ranks) {
   const double most = largest_of(ranks, static_cast<double>(train.size()));
-  if (o.max_steps > 0 || most <= 0) return std::max<int64_t>(1, o.max_steps);
+  if (max_steps > 0 || most <= 0) return std::max<int64_t>(1, max_steps);
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(o.max_epochs.value_or(o.num_train_epochs) *
                                                              std::ceil(most / static_cast<double>(accumulation)))));
 }
@@ -89,11 +100,12 @@ int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t acc
 TrainerOptions trainer_options(const SftOptions& o, const TrainData& data, const Model& model, const fs::path& run_dir,
                                Comm& ranks) {
   TrainerOptions t;
-  t.max_steps = o.max_steps, t.num_train_epochs = o.max_epochs.value_or(o.num_train_epochs);
   t.gradient_accumulation_steps = o.accumulation(ranks.size());
+  t.max_steps = counted_steps(o, *data.train, t.gradient_accumulation_steps, ranks);
+  t.num_train_epochs = o.max_epochs.value_or(o.num_train_epochs), t.max_epochs = o.max_epochs.value_or(0);
   t.max_grad_norm = o.max_grad_norm;
   t.logging_steps = o.logging_steps, t.logging_first_step = o.logging_first_step;
-  const int64_t steps = planned_steps(o, *data.train, t.gradient_accumulation_steps, ranks);
+  const int64_t steps = planned_steps(o, *data.train, t.max_steps, t.gradient_accumulation_steps, ranks);
   t.save = when(o.save_strategy), t.save_steps = interval(o.save_steps, steps);
   t.eval = data.eval ? when(o.eval_strategy.value_or(o.save_strategy)) : When::Never;
   t.eval_steps = interval(o.eval_steps.value_or(o.save_steps), steps), t.eval_on_start = o.eval_on_start;
@@ -128,6 +140,7 @@ Json summary(const TrainResult& r, const TrainData& data, const std::string& par
   out["best_metric"] = r.best_metric ? Json(*r.best_metric) : Json();
   out["metric_for_best_model"] = best_name;
   out["global_step"] = r.step, out["log_history"] = r.log_history, out["skipped_updates"] = r.bad_steps;
+  out["memory"] = r.memory;
   return out;
 }
 

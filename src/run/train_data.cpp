@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/plot.h"
 #include "data/dataset_fetch.h"
+#include "data/dataset_ref.h"
 #include "data/training_data.h"
 
 namespace apus {
@@ -118,11 +119,25 @@ std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOpti
   return keep;
 }
 
+// What a dataset is, wherever it lies and however its path is written: a file's name and size, or the hub's id.
+Json identities(const std::vector<std::string>& refs) {
+  Json all = Json::array();
+  for (const std::string& text : refs) {
+    const DatasetRef ref = parse_dataset_ref(text);
+    const fs::path path = (fs::path(ref.id) / "").lexically_normal().parent_path();  // without a slash at its end
+    std::error_code code;
+    const bool local = ref.hub == DatasetRef::Hub::Default && fs::exists(path, code);
+    const std::string size = local && fs::is_regular_file(path, code) ? str(" (", fs::file_size(path, code), " bytes)") : "";
+    all.push_back(local ? path.filename().string() + ref.text.substr(ref.id.size()) + size : text);
+  }
+  return all;
+}
+
 }  // namespace
 
 TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0;  // all ranks read the same rows; one speaks of them
-  const auto keep = open_encoder(o, o, model_dir, {.file = first ? run_dir / "rejected.jsonl" : fs::path(), .strict = o.strict, .shown = first ? 20 : 0});
+  const auto keep = open_encoder(o, o, model_dir, {.file = first && !o.dry_run ? run_dir / "rejected.jsonl" : fs::path(), .strict = o.strict, .shown = first ? 20 : 0});
   TrainingData data = prepare_training_data(data_options(o, share), keep->encoder, keep->rejects);
 
   if (data.first) log_info(sample_dump(*data.first, keep->encoder.tokenizer()));
@@ -136,8 +151,8 @@ TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const 
   if (data.validation_report) out.eval_text = length_line(*data.validation_report);
   if (first && o.split_dataset_ratio > 0 && !data.validation_rows.empty() && o.val_dataset.empty())
     save_rows(*data.rows, data.validation_rows, run_dir / "val_dataset.jsonl");
-  out.exact = {{"dataset", o.dataset},
-               {"cached_dataset", o.cached_dataset},
+  out.exact = {{"dataset", identities(o.dataset)},
+               {"cached_dataset", identities(o.cached_dataset)},
                {"samples", data.report ? data.report->rows : -1},
                {"data_seed", o.data_seed},
                {"streaming", o.streaming},

@@ -169,6 +169,7 @@ ChatCall read_messages_request(const Json& body, bool counting) {
     call.kwargs["enable_thinking"] = Fields(*thinking, "thinking.").needed_text("type") != "disabled";
   f.cannot("container", nullptr, "this server runs no tools of its own");
   f.cannot("mcp_servers", Json::array(), "this server runs no tools of its own");
+  call.ignored = f.unread({"metadata", "service_tier", "output_config"});
   return call;
 }
 

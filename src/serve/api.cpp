@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/api.h"
 
+#include <algorithm>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -253,6 +254,15 @@ void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_pt
     if (const auto alive = weak.lock()) alive->cancel();
   });
   g->start();
+}
+
+void Api::note_ignored(const Exchange& e, const AnswerCall& call) const {
+  constexpr size_t kShown = 8;
+  if (!spec_.verbose || call.ignored.empty()) return;
+  std::string names;
+  for (size_t i = 0; i < std::min(call.ignored.size(), kShown); ++i)
+    names += (i ? ", " : "") + json_text(Json(call.ignored[i])).substr(0, 64);
+  log_warning("request ", e.call->id, ": fields without effect here: ", names, call.ignored.size() > kShown ? ", ..." : "");
 }
 
 WholeSink Api::to_reply(const Exchange& e) {

@@ -68,6 +68,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   WholeSink to_reply(const Exchange& e);
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
   void check_admin(const char* what) const;
+  void note_ignored(const Exchange& e, const AnswerCall& call) const;  // in the log
 
   void chat(const Exchange& e);
   void completions(const Exchange& e);

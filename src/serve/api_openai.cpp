@@ -26,6 +26,7 @@ Json result_line(const Json& response, const Json& request) {
 void Api::chat(const Exchange& e) {
   auto body = std::make_shared<Json>(e.body());
   const ChatCall call = read_chat_request(*body, {.max_logprobs = service_.spec().max_logprobs});
+  note_ignored(e, call);
   auto prepared = service_.prepare(call);
   AnswerForm& form = prepared.form;
   form.head.id = random_id("chatcmpl-", 32);
@@ -36,6 +37,7 @@ void Api::chat(const Exchange& e) {
 void Api::completions(const Exchange& e) {
   auto body = std::make_shared<Json>(e.body());
   const CompletionCall call = read_completion_request(*body, {.max_logprobs = service_.spec().max_logprobs});
+  note_ignored(e, call);
   auto prepared = service_.prepare(call);
   AnswerForm& form = prepared.form;
   form.head.id = random_id("cmpl-", 32);

@@ -36,6 +36,7 @@ struct AnswerCall {
   bool token_ids = false;  // the ids of prompt and answer beside the text
   int priority = 0;        // higher goes first
   Guide guide;
+  std::vector<std::string> ignored;  // fields that have no effect here, such as misspelt ones
 };
 
 struct ChatCall : AnswerCall {

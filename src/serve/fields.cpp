@@ -14,6 +14,7 @@ Fields::Fields(const Json& object, std::string prefix) : json_(object), prefix_(
 }
 
 const Json* Fields::find(const char* key) const {
+  read_.insert(key);
   const auto it = json_.find(key);
   return it == json_.end() || it->is_null() ? nullptr : &*it;
 }
@@ -97,6 +98,15 @@ std::vector<int32_t> Fields::ids(const char* key, size_t most) const {
 void Fields::cannot(const char* key, const Json& harmless, const char* why) const {
   const Json* v = find(key);
   if (v && *v != harmless) refuse(name(key), "'", name(key), "': ", why);
+}
+
+std::vector<std::string> Fields::unread(std::initializer_list<const char*> hints) const {
+  std::set<std::string> fine = read_;
+  fine.insert(hints.begin(), hints.end());
+  std::vector<std::string> out;
+  for (const auto& [key, value] : json_.items())
+    if (!value.is_null() && !fine.count(key)) out.push_back(key);
+  return out;
 }
 
 std::vector<int32_t> token_ids(const Json& list, const std::string& name) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,10 +30,13 @@ class Fields {
   // A field that this server cannot honour: any value but `harmless` is an error that says why.
   void cannot(const char* key, const Json& harmless, const char* why) const;
   std::string name(const char* key) const { return prefix_ + key; }
+  // Keys that were not asked for up to now, but for those that are mere hints: what they say has no effect.
+  std::vector<std::string> unread(std::initializer_list<const char*> hints) const;
 
  private:
   const Json& json_;
   std::string prefix_;
+  mutable std::set<std::string> read_;
 };
 
 std::vector<int32_t> token_ids(const Json& list, const std::string& name);  // every one from 0 to 2^31 - 1

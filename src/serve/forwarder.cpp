@@ -201,6 +201,8 @@ std::optional<HttpAnswer> Forwarder::admit(const HttpCall& call) {
       access_.allow_origin(call, *answer);
       return answer;
     }
+    // It is put behind the other server's address: "@somewhere/" would make another one of it.
+    if (!call.target.starts_with('/')) throw ApiError(400, "The target of a request must begin with a slash.");
     if (call.path != "/health" && call.path != "/ping") access_.check_key(call);
     if (call.method != "GET" && call.method != "POST" && call.method != "HEAD")
       throw ApiError(405, str(call.method.substr(0, 16), " is not possible here"));

@@ -12,6 +12,9 @@ namespace apus {
 namespace {
 
 constexpr int64_t kMostAnswers = 128, kMostTokens = INT32_MAX;
+// What no answer depends on.
+constexpr std::initializer_list<const char*> kHints = {
+    "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "verbosity"};
 constexpr size_t kMostStops = 64, kMostPrompts = 2048, kMostChoices = 10'000;
 
 void read_logit_bias(const Fields& f, AnswerCall& call) {
@@ -219,6 +222,7 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
   f.cannot("audio", nullptr, "this model answers in text only");
   f.cannot("prediction", nullptr, "predicted outputs are not used here");
   f.cannot("web_search_options", nullptr, "this server searches nothing");
+  call.ignored = f.unread(kHints);
   return call;
 }
 
@@ -241,6 +245,7 @@ CompletionCall read_completion_request(const Json& body, const RequestLimits& li
   if (call.echo && call.stream) refuse("echo", "'echo' comes with a whole answer only: leave out \"stream\"");
   if (call.echo && call.top_logprobs >= 0) call.prompt_logprobs = std::max(call.prompt_logprobs, call.top_logprobs);
   f.cannot("suffix", "", "this model completes at the end only");
+  call.ignored = f.unread(kHints);
   return call;
 }
 

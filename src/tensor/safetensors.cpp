@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -119,6 +120,12 @@ TensorFolder::TensorFolder(const fs::path& dir, const std::string& stem) {
     return;
   }
   if (!fs::exists(single)) {
+    const auto shards = std::count_if(fs::directory_iterator(dir), fs::directory_iterator(), [&](const fs::directory_entry& e) {
+      const std::string name = e.path().filename();
+      return name.starts_with(stem + "-") && name.ends_with(".safetensors");
+    });
+    require(shards == 0, Fault::Model, dir.string(), ": ", shards, shards == 1 ? " shard lies" : " shards lie", " here, but not ", index.filename().string(),
+            ", which says what belongs together; download it again");
     const bool old = fs::exists(dir / "pytorch_model.bin") || fs::exists(dir / "pytorch_model.bin.index.json");
     fail(Fault::Model, dir.string(), ": no ", single.filename().string(), " and no ", index.filename().string(),
          old ? "; it holds pytorch_model.bin, which is not read (pickles can run code): convert it to safetensors" : "");

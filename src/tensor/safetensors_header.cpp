@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -110,6 +111,9 @@ TensorEntry checked(const std::string& name, const HeaderEvents::Raw& raw, int64
 
 SafetensorsHeader parse_safetensors_header(const std::byte* data, int64_t size, const std::string& where) {
   require(size >= 8, Fault::Model, where, ": ", size, " bytes are too few for a safetensors file; is the download complete?");
+  const std::string_view start(reinterpret_cast<const char*>(data), static_cast<size_t>(std::min<int64_t>(size, 64)));
+  require(!start.starts_with("version https://git-lfs"), Fault::Model, where,
+          ": this is git-lfs's note of a file, not the file: fetch it with `git lfs pull` in that folder");
   uint64_t length = 0;
   std::memcpy(&length, data, 8);
   require(length <= static_cast<uint64_t>(kMaxHeader), Fault::Model, where, ": header length ", length,

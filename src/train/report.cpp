@@ -24,8 +24,9 @@ void Trainer::report(Json values) {
   values["global_step/max_steps"] = str(step_, "/", max_steps_);
   values["elapsed_time"] = spoken_time(seconds);
   values["remaining_time"] = spoken_time(seconds / done * static_cast<double>(max_steps_ - step_));
-  values["memory(GiB)"] =
+  result_.memory =
       rounded(static_cast<double>(kind_of(p_.device).memory(std::max<int>(0, p_.device.index())).peak) / (1 << 30), 2);
+  values["memory(GiB)"] = result_.memory;
   values["train_speed(s/it)"] = rounded(seconds / done, 6);
   p_.log->log(step_, values);
 }
@@ -111,35 +112,37 @@ Json Trainer::trainer_json() const {
           {"micro_batches_in_epoch", micro_in_epoch_}};
 }
 
-// A disk that is full must not end a run that could go on: only the last save of a run throws.
+// A disk that is full must not end a run that could go on: only the last save of a run throws. What failed at the last step
+// is tried once more.
 void Trainer::save(bool must) {
   const fs::path target = o_.output_dir / str("checkpoint-", step_);
-  last_saved_ = step_;
-  if (p_.data_ranks.rank() == 0) {
+  bool saved = p_.data_ranks.rank() != 0;
+  if (!saved) {
     try {
       FolderWriter folder(target);
       p_.save_model(folder.dir());
       write_progress(folder.dir());
       folder.commit();
+      saved = true;
     } catch (const Error& e) {
       if (must || e.at.fault != Fault::Io) throw;
       log_warning("no checkpoint at step ", step_, ": ", e.what(),
-                  ". Training goes on; earlier checkpoints are untouched");
-      p_.data_ranks.barrier();
-      return;
+                  step_ < max_steps_ ? ". Training goes on; earlier checkpoints are untouched" : "");
     }
-    log_info("Saving model checkpoint to ", target.string());
-    result_.last_checkpoint = target;
-    std::vector<fs::path> keep = {target};
-    if (result_.best_checkpoint) keep.push_back(*result_.best_checkpoint);
-    rotate_checkpoints(o_.output_dir, o_.save_total_limit, keep);
-    if (o_.create_checkpoint_symlink) {
-      point_link(o_.output_dir, "last", target);
-      if (result_.best_checkpoint && fs::exists(*result_.best_checkpoint))
-        point_link(o_.output_dir, "best", *result_.best_checkpoint);
-    }
+    if (saved) after_save(target);
   }
-  p_.data_ranks.barrier();
+  if (summed(saved ? 0 : 1) == 0) last_saved_ = step_;  // all ranks wait here for the first
+}
+
+void Trainer::after_save(const fs::path& target) {
+  log_info("Saving model checkpoint to ", target.string());
+  result_.last_checkpoint = target;
+  std::vector<fs::path> keep = {target};
+  if (result_.best_checkpoint) keep.push_back(*result_.best_checkpoint);
+  rotate_checkpoints(o_.output_dir, o_.save_total_limit, keep);
+  if (!o_.create_checkpoint_symlink) return;
+  point_link(o_.output_dir, "last", target);
+  if (result_.best_checkpoint && fs::exists(*result_.best_checkpoint)) point_link(o_.output_dir, "best", *result_.best_checkpoint);
 }
 
 void Trainer::write_progress(const fs::path& dir) const {

@@ -91,6 +91,7 @@ TrainResult Trainer::run() {
     require(!fresh_epoch, Fault::Data, "the training dataset gives no batch: every row was rejected");
     ended = after_step({}, true);
     ++epoch_, micro_in_epoch_ = 0, fresh_epoch = true;
+    ended = ended || (o_.max_epochs > 0 && static_cast<double>(epoch_) >= o_.max_epochs);
     p_.train.start(epoch_);
   }
   if (o_.eval != When::Never && p_.eval && last_evaluated_ != step_ && !result_.interrupted) evaluate();

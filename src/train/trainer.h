@@ -30,6 +30,7 @@ enum class When { Never, Steps, Epoch };
 struct TrainerOptions {
   int64_t max_steps = -1;  // > 0 wins over epochs
   double num_train_epochs = 3;
+  double max_epochs = 0;   // > 0: the end after so many passes, whatever max_steps says
   int64_t gradient_accumulation_steps = 1;
   double max_grad_norm = 1;  // 0: no clipping
   int64_t logging_steps = 5;
@@ -76,6 +77,7 @@ struct TrainResult {
   std::optional<int64_t> best_step;
   Json log_history = Json::array();
   int64_t bad_steps = 0;
+  double memory = 0;  // GiB, the most there was
 };
 
 class Trainer {
@@ -112,6 +114,7 @@ class Trainer {
   void log_training();
   void evaluate();
   void save(bool must);
+  void after_save(const std::filesystem::path& target);
   void write_progress(const std::filesystem::path& dir) const;
   RunState state() const;
   Json trainer_json() const;

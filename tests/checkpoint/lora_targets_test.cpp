@@ -4,6 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 
 #include "base/random.h"
@@ -57,8 +58,7 @@ at::Tensor logits_of(Model& model, const Packed& p) {
 at::Tensor loss_of(Model& model, const Packed& p) {
   Step step;
   const at::Tensor hidden = hidden_of(model, p, step);
-  const auto [wide, weight] = model.head_factors(hidden, step);
-  return ops::head_loss(wide, weight, golden::ids_tensor(p.labels, golden::device()), at::ones({hidden.size(0)}, hidden.options()), {}).loss_sum;
+  return ops::head_loss(model.head_factors(hidden, step), golden::ids_tensor(p.labels, golden::device()), at::ones({hidden.size(0)}, hidden.options()), {}).loss_sum;
 }
 
 const std::vector<std::string> kEverything = {"q_proj", "gate_proj", "up_proj", "down_proj", "gate", "embed_tokens", "lm_head"};
@@ -93,6 +93,39 @@ void check_gradients(Model& model, Model& merged) {
     ++checked;
   });
   EXPECT_GE(checked, 10);
+}
+
+// The head's factors as further columns of hidden states and head: what the loss does without the copy.
+TEST(LoraOfTheHead, EqualsTheCopiedHeadAndCopiesNothing) {
+  for (const char* name : {"qwen2_untied_sharded", "lora_qwen2"}) {
+    const Case c(name);
+    const Packed p = golden::unpad(c, "right");
+    const auto model = plain(c.dir / "checkpoint");
+    filled_adapter(*model, {"lm_head"}, "default", 5), filled_adapter(*model, {"lm_head"}, "second", 6);
+    model->visit([](const std::string& n, Param& q) { q.data.set_requires_grad(n.find("lora_") != std::string::npos); });
+    Step step;
+    const at::Tensor hidden = hidden_of(*model, p, step).detach().requires_grad_();
+    const ops::HeadFactors f = model->head_factors(hidden, step);
+    EXPECT_TRUE(f.weight_VD.is_alias_of(model->head_weight())) << name;
+    EXPECT_TRUE(f.hidden_TD.is_same(hidden)) << name;
+    EXPECT_EQ(f.low_VR.size(1), 6) << name;
+    const at::Tensor label = golden::ids_tensor(p.labels, golden::device());
+    const ops::HeadFactors copied{at::cat({f.hidden_TD, f.low_TR}, 1), at::cat({f.weight_VD, f.low_VR}, 1)};
+    std::vector<std::vector<at::Tensor>> all;
+    for (const ops::HeadFactors* way : {&f, &copied}) {
+      const at::Tensor loss = ops::head_loss(*way, label, {}, {}).loss_sum;
+      loss.backward({}, /*retain_graph=*/true);
+      all.push_back({loss.detach(), hidden.grad().clone()});
+      hidden.mutable_grad().reset();
+      model->visit([&](const std::string& n, Param& q) {
+        if (n.find("lora_") == std::string::npos) return;
+        all.back().push_back(q.data.grad().clone());
+        q.data.mutable_grad().reset();
+      });
+    }
+    ASSERT_EQ(all[0].size(), 6u);
+    for (size_t i = 0; i < all[0].size(); ++i) EXPECT_LT(max_abs(all[0][i], all[1][i]), 1e-4 * (1 + all[1][i].abs().max().item<double>())) << name << " " << i;
+  }
 }
 
 class LoraTargets : public ::testing::TestWithParam<const char*> {};

@@ -52,6 +52,18 @@ TEST(Merge, EqualsPeft) {
   }
 }
 
+TEST(Merge, TheRunsArgumentsGoWithTheModel) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  const fs::path base = f32_base(c, folder);
+  fs::permissions(base / "tokenizer_config.json", fs::perms::owner_read | fs::perms::group_read);  // as in a hub's cache
+  fs::copy(c.dir / "adapter_lora", folder.path / "adapter");
+  write_file_atomic(folder.path / "adapter/args.json", R"({"system": "be brief"})");
+  merge_adapters({.base = base, .parts = {{folder.path / "adapter"}}, .output = folder.path / "out"});
+  EXPECT_EQ(read_file(folder.path / "out/args.json"), R"({"system": "be brief"})");
+  EXPECT_NE(fs::status(folder.path / "out/tokenizer_config.json").permissions() & fs::perms::owner_write, fs::perms::none);
+}
+
 TEST(Merge, RoundsOnceAndShards) {
   const Case c("lora_qwen2");
   Folder folder;

@@ -151,6 +151,23 @@ TEST(Commands, TemplateNamesOneOfTheProgramsOwn) {
   EXPECT_THROW(resolved({"--template", "chatml", "--chat_template", "{{ messages }}"}), Error);
 }
 
+TEST(Commands, AnswersLieBesideTheCheckpointNotInASharedModel) {
+  const fs::path dir = fs::path(testing::TempDir()) / "apus-answers";
+  fs::create_directories(dir / "base");
+  fs::create_directories(dir / "run");
+  write_file_atomic(dir / "run/args.json", "{}");
+  const auto folder = [&](const char* model, const char* adapter) {
+    InferOptions o;
+    o.model = (dir / model).string();
+    if (adapter) o.adapters = {(dir / adapter).string()};
+    return fs::path(default_result_path(o)).parent_path();
+  };
+  EXPECT_EQ(folder("base", nullptr), "result/base/infer_result");
+  EXPECT_EQ(folder("base/", nullptr), "result/base/infer_result");
+  EXPECT_EQ(folder("base", "run"), dir / "run/infer_result");
+  EXPECT_EQ(folder("run", nullptr), dir / "run/infer_result");
+}
+
 TEST(ProgramRun, PlansAKnownShapeWithoutItsFiles) {
   const Result fits = shell(program() + " plan --model qwen2.5-7b --tuner_type lora --device 910B3 --max_length 2048");
   EXPECT_EQ(fits.code, 0) << fits.out;

@@ -199,6 +199,7 @@ TEST_F(Mixing, ValidationRowsCanBeSavedAndReadAgain) {
 
 TEST(Rejects, AlikeReasonsCountTogether) {
   EXPECT_EQ(reason_class("messages[3].role", "line 12 has 5"), reason_class("messages[7].role", "line 9 has 123"));
+  EXPECT_EQ(reason_class("", "a template's error\n  in: its line"), "a template's error");
   EXPECT_EQ(reason_class("images[0]", "cannot read /a/b.png: No such file"), reason_class("images[1]", "cannot read /c: No such file"));
 }
 

@@ -133,6 +133,8 @@ TEST(Encoder, RefusesRowsWithoutAnAnswer) {
   EXPECT_NE(error_of([&] { e.encode(row_of(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","loss":false}]})")); }).find("nothing in the row is learnt"), std::string::npos);
   EXPECT_NE(error_of([&] { e.encode(row_of(R"({"messages":[{"role":"user","content":"a"},{"role":"tool_call","content":"not json"}]})")); }).find("a tool_call message"), std::string::npos);
   EXPECT_NE(error_of([&] { e.encode(row_of(R"({"query":"<image>a","response":"b","images":["x.png"]})")); }).find("reads text only"), std::string::npos);
+  const Encoder lines = encoder("{% for m in messages %}{{ m.role + m.content }}{% endfor %}");  // it cannot take content in parts
+  EXPECT_NE(error_of([&] { lines.encode(row_of(R"({"query":"a","response":"b","images":["x.png"]})")); }).find("key 'images': the row has images, but this model reads text only"), std::string::npos);
 }
 
 TEST(Encoder, Truncates) {

@@ -39,6 +39,12 @@ TEST(Question, OtherShapes) {
   EXPECT_EQ(question(R"({"conversations": [{"from":"human","value":"a"},{"from":"gpt","value":"b"}]})").label, "b");
 }
 
+TEST(Question, ContentInParts) {
+  const auto q = question(R"({"messages": [{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})");
+  EXPECT_EQ(q.row["messages"].dump(), R"([{"role":"user","content":"ab"}])");
+  EXPECT_THROW(question(R"({"messages": [{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/y.png"}}]}]})"), RowError);
+}
+
 TEST(Question, BadRows) {
   EXPECT_THROW(question(R"([1])"), RowError);
   EXPECT_THROW(question(R"({"x": 1})"), RowError);

@@ -96,6 +96,9 @@ TEST(Normalize, MediaOfAllForms) {
   EXPECT_EQ(normal(R"({"query":"<image>a","response":"b","image":"x.png"})")["images"], Json::parse(R"(["x.png"])"));
   EXPECT_EQ(normal(R"({"query":"<image>a","response":"b","image":{"bytes":null,"path":"x.png"}})")["images"], Json::parse(R"(["x.png"])"));
   EXPECT_EQ(normal(R"({"query":"<image>a","response":"b","images":"['x.png', 'y.png']"})")["images"], Json::parse(R"(["x.png","y.png"])"));
+  const Json old = normal(R"({"query":"<image>a<img>y.png</img><img>a/y.png</img>b","response":"c","images":["x.png"]})");
+  EXPECT_EQ(turns(old), "user: <image>a<img>y.png</img><image>b | assistant: c");  // what is no path stays as it is
+  EXPECT_EQ(old["images"], Json::parse(R"(["x.png","a/y.png"])"));
   const Json boxes = normal(R"({"query":"<image>a","response":"b","images":["x.png"],"objects":"{\"ref\": [\"dog\"], \"bbox\": [[5, 1, 2, 9]]}"})");
   EXPECT_EQ(boxes["objects"]["bbox"], Json::parse("[[2,1,5,9]]"));
 }

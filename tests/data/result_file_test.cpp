@@ -3,12 +3,15 @@
 #include "data/result_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
+#include <thread>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -71,6 +74,25 @@ TEST_F(ResultFileTest, HoldsBackAsManyAsItIsTold) {
   EXPECT_TRUE(written().empty());
   f.add(2, record(2));
   EXPECT_EQ(written().size(), 3u);
+}
+
+TEST_F(ResultFileTest, APipeIsOnlyWritten) {
+  const std::string pipe = (dir / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::string got;
+  std::thread reader([&] {
+    std::ifstream in(pipe);
+    std::getline(in, got);
+  });
+  {
+    ResultFile out({.path = pipe});
+    out.begin();
+    out.add(0, record(0));
+    out.close();
+  }
+  reader.join();
+  EXPECT_EQ(got, json_text(record(0)));
+  EXPECT_FALSE(fs::exists(pipe + ".unfinished"));
 }
 
 TEST_F(ResultFileTest, OtherRowsAreNotMixedIn) {

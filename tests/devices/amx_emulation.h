@@ -175,9 +175,13 @@ class AmxEmulation {
 
 }  // namespace apus::test
 #else
+#include <cstdint>
+
 namespace apus::test {
 struct AmxEmulation {
   static bool possible() { return false; }
+  static inline bool wrong = false;
+  static inline int64_t products = 0;
 };
 }  // namespace apus::test
 #endif

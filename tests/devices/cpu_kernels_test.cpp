@@ -227,20 +227,26 @@ TEST_P(Kernels, HeadLossAndLogprobOfAnOddVocabulary) {
     const at::Tensor hidden = at::randn({t, d}).to(type), head = (at::randn({v, d}) * 0.3).to(type), weight = at::randn({t}).abs();
     at::Tensor label = at::randint(0, v, {t}, at::kLong);
     label[3] = label[76] = -100;
-    using Loss = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&,
-                                                                                       double, bool, bool, bool, int64_t);
+    const at::Tensor low = at::randn({t, 5}).to(type), low_head = (at::randn({v, 5}) * 0.3).to(type);
+    constexpr std::array<bool, 4> all{true, true, true, true};
+    using Loss = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
+        const at::Tensor&, const at::Tensor&, const OptionalTensor&, const OptionalTensor&, const at::Tensor&, const OptionalTensor&, double, bool,
+        std::array<bool, 4>, int64_t);
     const auto loss = op<Loss>("apus::head_loss");
     for (const int64_t chunk : {0, 32})
       for (const bool dft : {false, true}) {
-        const auto [sum, nll, correct, dh, dw] = loss.call(hidden, head, label, weight, dft ? 0.0 : 0.1, dft, true, true, chunk);
-        const auto [sum64, nll64, correct64, dh64, dw64] = loss.call(hidden.to(at::kDouble), head.to(at::kDouble), label, weight, dft ? 0.0 : 0.1, dft, true, true, 0);
+        const auto [sum, nll, correct, dh, dw, dl, db] = loss.call(hidden, head, low, low_head, label, weight, dft ? 0.0 : 0.1, dft, all, chunk);
+        const auto [sum64, nll64, correct64, dh64, dw64, dl64, db64] =
+            loss.call(hidden.to(at::kDouble), head.to(at::kDouble), low.to(at::kDouble), low_head.to(at::kDouble), label, weight, dft ? 0.0 : 0.1, dft, all, 0);
         EXPECT_LT(error(sum, sum64), 2e-6);
         EXPECT_LT(error(nll, nll64), 2e-6);
         EXPECT_TRUE(correct.equal(correct64));
         EXPECT_LT(error(dh, dh64), tolerance(type)) << "chunk " << chunk;
         EXPECT_LT(error(dw, dw64), tolerance(type)) << "chunk " << chunk;
+        EXPECT_LT(error(dl, dl64), tolerance(type)) << "chunk " << chunk;
+        EXPECT_LT(error(db, db64), tolerance(type)) << "chunk " << chunk;
       }
-    const ops::HeadLogprob got = ops::head_logprob(hidden, head, label, 0.7, true), expected = ops::head_logprob(hidden.to(at::kDouble), head.to(at::kDouble), label, 0.7, true);
+    const ops::HeadLogprob got = ops::head_logprob({hidden, head}, label, 0.7, true), expected = ops::head_logprob({hidden.to(at::kDouble), head.to(at::kDouble)}, label, 0.7, true);
     EXPECT_LT(error(got.logprob_T, expected.logprob_T), 2e-6);
     EXPECT_LT(error(got.entropy_T, expected.entropy_T), 2e-5);
   }

@@ -71,7 +71,7 @@ TEST_P(GoldenModel, LossAndGradients) {
     RouterLoss router;
     if (numbers.contains("router_aux_loss_coef")) step.router = &router, router.scale = numbers.at("router_aux_loss_coef").get<double>();
     const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, device), step);
-    const auto loss = ops::head_loss(hidden, model->head_weight(), golden::ids_tensor(p.labels, device),
+    const auto loss = ops::head_loss({hidden, model->head_weight()}, golden::ids_tensor(p.labels, device),
                                      at::ones({hidden.size(0)}, at::TensorOptions().device(device)), {});
     const double count = numbers.at("n_label_tokens").get<double>();
     EXPECT_NEAR(loss.loss_sum.item<double>() / count, numbers.at("loss").get<double>(), 2e-5) << which;

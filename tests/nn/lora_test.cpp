@@ -51,7 +51,7 @@ TEST_P(GoldenAdapter, LogitsLossAndGradients) {
   const at::Tensor expected = at::index_select(c.tensor(str(GetParam(), "/logits")).reshape({-1, model->shape().vocab}),
                                                0, golden::ids_tensor(p.place, at::kCPU));
   EXPECT_LT(max_abs(model->head(hidden, step).detach(), expected), 3e-4);
-  const auto loss = ops::head_loss(hidden, model->head_weight(), golden::ids_tensor(p.labels, golden::device()),
+  const auto loss = ops::head_loss({hidden, model->head_weight()}, golden::ids_tensor(p.labels, golden::device()),
                                    at::ones({hidden.size(0)}, hidden.options()), {});
   double count = 0, sum = 0;
   for (const int64_t label : p.labels) count += label >= 0;

@@ -122,6 +122,29 @@ TEST_F(TrainCommands, CachedDatasetTrainsAsItsRows) {
   EXPECT_THROW(apus_run_command("sft", &other), Error);  // encoded another way
 }
 
+TEST_F(TrainCommands, InitKeepsTheConfigsNumberFormat) {
+  Json config = Json::parse(read_file(island() / "config.json"));
+  config.erase("torch_dtype");
+  config["dtype"] = "float32";
+  write_file_atomic(dir() / "f32.json", config.dump());
+  InitOptions o;
+  o.config = (dir() / "f32.json").string(), o.tokenizer = island().string(), o.output_dir = (dir() / "f32").string();
+  ASSERT_EQ(apus_run_command("init", &o), 0);
+  const Json made = Json::parse(read_file(dir() / "f32/config.json"));
+  EXPECT_EQ(made["dtype"], "float32");
+  EXPECT_FALSE(made.contains("torch_dtype"));
+}
+
+TEST_F(TrainCommands, AStreamEndsAfterMaxEpochs) {
+  const std::string rows = (island() / "heldout.jsonl").string() + "#8";
+  const auto steps = [&](const std::string& out, const char* max_steps, const char* max_epochs) {
+    sft(out, {"--dataset", rows, "--streaming", "true", "--per_device_train_batch_size", "8", "--max_steps", max_steps, "--max_epochs", max_epochs});
+    return lines(dir() / out / "logging.jsonl").back()["global_step"].get<int64_t>();
+  };
+  EXPECT_EQ(steps("stream_counted", "-1", "2"), 2);
+  EXPECT_EQ(steps("stream_limited", "100", "1"), 1);
+}
+
 TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   FakeHub hub;
   const auto put = [&](const std::string& kind, const std::string& id, const std::vector<fs::path>& files) {

@@ -45,6 +45,8 @@ TEST(Forwarder, AnswersStreamsErrorsAndKeys) {
   EXPECT_EQ(through(f, "POST", "/v1/chat/completions", "{}", key).status, 400);
   EXPECT_EQ(through(f, "GET", "/v1/models").status, 401);
   EXPECT_EQ(through(f, "GET", "/health").status, 200);
+  for (const char* target : {"@elsewhere/health", ".elsewhere/health", ":1/health"})
+    EXPECT_EQ(through(f, "GET", target, "", key).status, 400) << "requests go to one server only";
   Forwarder nowhere({}, "http://127.0.0.1:1", false);
   EXPECT_EQ(through(nowhere, "GET", "/v1/models").status, 502);
 }

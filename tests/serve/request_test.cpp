@@ -50,6 +50,8 @@ TEST(OpenAiRequest, EveryFieldArrives) {
   EXPECT_TRUE(c.stream && c.stream_usage && !c.parallel_calls);
   EXPECT_EQ(c.priority, -3);
   EXPECT_EQ(c.kwargs["enable_thinking"], false);
+  EXPECT_EQ(c.ignored, std::vector<std::string>{"max_tokens"}) << "max_completion_tokens counts";
+  EXPECT_EQ(read(R"({"temprature": 0, "user": "u", "frequency": null})").ignored, std::vector<std::string>{"temprature"});
   EXPECT_EQ(read("{}").top_logprobs, -1);
   EXPECT_EQ(read(R"({"temperature": null, "stop": null, "n": null, "tools": null, "response_format": null})").n, 1) << "null is absent";
 }

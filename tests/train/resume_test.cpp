@@ -34,7 +34,7 @@ struct Started {
 };
 
 // `from`: a checkpoint to go on from.
-Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, int64_t save_steps = 3, double lr = 0) {
+Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, int64_t save_steps = 3, double lr = 0, TrainerOptions options = {}) {
   const Case c("train_qwen2");
   Json hyper = c.json["runs"]["adamw_hf_trainer_groups"]["hyper"];
   if (lr > 0) hyper["lr"] = lr;
@@ -51,7 +51,6 @@ Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, 
                              3);
     if (!from.empty()) restore_adapter(*model, s.adapter, from);
   }
-  TrainerOptions options;
   options.save = When::Steps, options.save_steps = save_steps, options.output_dir = out;
   options.forward = {.recomputed_layers = 1, .selective = Forward::Selective{.feed_forward = true}, .neftune_alpha = 5, .watch = {}};
   options.exact = {{"rows", 10}};
@@ -158,6 +157,25 @@ TEST(Checkpoints, AFailedSaveDoesNotEndTheRun) {
   EXPECT_EQ(steps, (std::vector<int64_t>{3, 9, 10}));
   for (const auto& entry : fs::directory_iterator(out.path))
     EXPECT_EQ(entry.path().filename().string().find("partial"), std::string::npos);
+}
+
+TEST(Checkpoints, AFailedSaveAtTheEndFailsTheRun) {
+  for (const int64_t save_steps : {3, 5}) {  // the last step is one to save at, or not
+    Folder out;
+    Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, save_steps);
+    s.run->save = [&, good = s.run->save](const fs::path& dir) {
+      good(dir);
+      require(dir.filename().string().find("checkpoint-10") == std::string::npos, Fault::Io, "No space left on device");
+    };
+    EXPECT_THROW(s.run->trainer->run(), Error) << save_steps;
+    EXPECT_EQ(list_checkpoints(out.path).back().first, save_steps == 3 ? 9 : 5);
+  }
+}
+
+TEST(Epochs, MaxEpochsEndsTheRunBeforeMaxSteps) {
+  Folder out;
+  Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, 3, 0, {.max_steps = 25, .max_epochs = 2});
+  EXPECT_EQ(s.run->trainer->run().step, 20);  // ten batches a pass
 }
 
 TEST(NanGuard, NamesTheLayerAndStops) {

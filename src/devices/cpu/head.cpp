@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Output head with cross-entropy, and log-probabilities of labels, some hundred tokens at a time.
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -15,12 +16,20 @@
 namespace apus::cpu {
 namespace {
 
-using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+using Results = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-using Pair = std::tuple<at::Tensor, at::Tensor>;
+using Quad = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+using ops::HeadNeeds;
 
-bool plain(const at::Tensor& hidden, const at::Tensor& head) {
-  return same_small_float(hidden, head) && head.dim() == 2 && head.stride(1) == 1 && head.size(1) % 32 == 0 && head.size(0) > 0;
+bool plain(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head) {
+  return same_small_float(hidden, head, or_undefined(low_hidden), or_undefined(low_head)) && head.dim() == 2 && head.stride(1) == 1 &&
+         head.size(1) % 32 == 0 && head.size(0) > 0;
+}
+
+// The factors of low rank with columns of 0 up to a multiple of a panel.
+at::Tensor filled(const at::Tensor& x) {
+  const int64_t more = (kPanel - x.size(1) % kPanel) % kPanel;
+  return more == 0 ? x.contiguous() : at::constant_pad_nd(x, {0, more});
 }
 
 // Tokens at a time: packing the head should cost little beside multiplying by it, and the logits stay below 160 MB.
@@ -34,19 +43,17 @@ at::Tensor floats(int64_t n) { return at::empty({n}, at::kFloat); }
 template <class E>
 class HeadPass {
  public:
-  HeadPass(const ops::LabelledTokens& tokens, const at::Tensor& head, double temperature, bool need_hidden, bool need_head, int64_t chunk)
-      : tokens_(tokens), hidden_(as_rows(tokens.hidden)), head_(head), label_(tokens.label.contiguous()), width_(head.size(1)),
-        step_(std::min(tokens_at_once(head.size(0), chunk), std::max<int64_t>(1, tokens.count()))),
-        space_(floats(Logits<E>::space_for(head.size(0), step_))),
-        logits_(data<E>(head), head.size(0), width_, head.stride(0), static_cast<float>(1 / temperature), data<float>(space_)) {
-    need_head_ = need_head;
-    if (need_hidden) {
-      sums_ = floats(Logits<E>::backward_space(step_, width_)), d_chunk_ = floats(step_ * width_);
-      d_hidden_ = at::empty({tokens.count(), width_}, head.options());
-    }
+  HeadPass(const ops::LabelledTokens& tokens, const at::Tensor& head, const OptionalTensor& low_head, double temperature, HeadNeeds need, int64_t chunk)
+      : tokens_(tokens), vocabulary_(head.size(0)), label_(tokens.label.contiguous()),
+        step_(std::min(tokens_at_once(vocabulary_, chunk), std::max<int64_t>(1, tokens.count()))),
+        space_(floats(Logits<E>::space_for(vocabulary_, step_))), sides_(sides(tokens, head, low_head, need, step_)),
+        logits_(matrices(sides_), vocabulary_, static_cast<float>(1 / temperature), data<float>(space_)) {
+    int64_t widths = 0;
+    for (const Side& s : sides_) widths += s.head.size(1);
+    if (needed()) sums_ = floats(Logits<E>::backward_space(step_, widths));
     const int64_t* y = data<int64_t>(label_);
     for (int64_t i = 0; i < tokens.count(); ++i)
-      require(y[i] < head.size(0), Fault::Data, "label ", y[i], " is outside of the vocabulary of ", head.size(0));
+      require(y[i] < vocabulary_, Fault::Data, "label ", y[i], " is outside of the vocabulary of ", vocabulary_);
   }
 
   // fn(begin, rows): the summaries of tokens begin ...
@@ -54,51 +61,82 @@ class HeadPass {
   void run(const Fn& fn) {
     for (int64_t begin = 0; begin < tokens_.count(); begin += step_) {
       const int64_t n = std::min(step_, tokens_.count() - begin);
-      fn(begin, logits_.compute(rows(begin), hidden_.stride(0), n, data<int64_t>(label_) + begin));
+      fn(begin, logits_.compute(hidden(begin), n, data<int64_t>(label_) + begin));
     }
   }
 
-  // Within fn: adds what these gradients of the logits mean for hidden, and notes them for the head.
+  // Within fn: adds what these gradients of the logits mean for hidden states and weights.
   void add(int64_t begin, const std::vector<LogitGradient>& gradient, const std::vector<float>& at_label) {
-    if (need_head_) {
-      gradient_.insert(gradient_.end(), gradient.begin(), gradient.end());
-      at_label_.insert(at_label_.end(), at_label.begin(), at_label.end());
-    }
-    if (!d_hidden_.defined()) return;
-    logits_.backward(data<int64_t>(label_) + begin, gradient.data(), at_label.data(), data<float>(d_chunk_), data<float>(sums_));
-    row_kernels<E>().narrow(static_cast<int64_t>(gradient.size()) * width_, data<float>(d_chunk_), 1.0f, data<E>(d_hidden_) + begin * width_);
+    if (!needed()) return;
+    std::vector<HeadSums> into;
+    for (const Side& s : sides_)
+      into.push_back({s.d_hidden.defined() ? data<float>(s.d_chunk) : nullptr, s.d_head.defined() ? data<float>(s.d_head) : nullptr});
+    logits_.backward(hidden(begin), data<int64_t>(label_) + begin, gradient.data(), at_label.data(), into, data<float>(sums_));
+    for (const Side& s : sides_)
+      if (const int64_t width = s.head.size(1); s.d_hidden.defined())
+        row_kernels<E>().narrow(static_cast<int64_t>(gradient.size()) * width, data<float>(s.d_chunk), 1.0f, data<E>(s.d_hidden) + begin * width);
   }
 
-  at::Tensor d_hidden() const { return d_hidden_.defined() ? tokens_.spread(d_hidden_) : at::Tensor(); }
-  at::Tensor d_head() {  // after run()
-    if (!need_head_) return {};
-    space_ = sums_ = d_chunk_ = at::Tensor();
-    const at::Tensor out = at::empty(head_.sizes(), head_.options());
-    logits_.head_gradient(rows(0), hidden_.stride(0), tokens_.count(), step_, data<int64_t>(label_), gradient_.data(), at_label_.data(), data<E>(out));
-    return out;
+  // Side 0: of hidden states and head, 1: of the pair of low rank. Undefined when not needed.
+  at::Tensor d_hidden(size_t side) const {
+    if (side >= sides_.size() || !sides_[side].d_hidden.defined()) return {};
+    return tokens_.spread(sides_[side].d_hidden).narrow(1, 0, sides_[side].columns).contiguous();
+  }
+  at::Tensor d_head(size_t side) const {
+    if (side >= sides_.size() || !sides_[side].d_head.defined()) return {};
+    const at::Tensor out = at::empty({vocabulary_, sides_[side].head.size(1)}, sides_[side].head.options());
+    Logits<E>::write_head(data<float>(sides_[side].d_head), vocabulary_, out.size(1), data<E>(out));
+    return out.narrow(1, 0, sides_[side].columns).contiguous();
   }
 
  private:
-  const E* rows(int64_t begin) const { return data<E>(hidden_) + begin * hidden_.stride(0); }
+  struct Side {
+    at::Tensor hidden, head;
+    int64_t columns;                   // without filling
+    at::Tensor d_hidden, d_chunk, d_head = {};
+  };
+  static std::vector<Side> sides(const ops::LabelledTokens& tokens, const at::Tensor& head, const OptionalTensor& low_head, HeadNeeds need, int64_t step) {
+    std::vector<Side> out{{as_rows(tokens.hidden), head, head.size(1), {}, {}}};
+    if (low_head.has_value()) out.push_back({filled(tokens.low), filled(*low_head), low_head->size(1), {}, {}});
+    for (size_t i = 0; i < out.size(); ++i) {
+      Side& s = out[i];
+      const int64_t width = s.head.size(1);
+      if (need[2 * i]) s.d_hidden = at::empty({tokens.count(), width}, head.options()), s.d_chunk = floats(step * width);
+      if (need[2 * i + 1]) s.d_head = at::zeros({Logits<E>::head_space(head.size(0), width)}, at::kFloat);
+    }
+    return out;
+  }
+  static std::vector<HeadMatrix<E>> matrices(const std::vector<Side>& sides) {
+    std::vector<HeadMatrix<E>> out;
+    for (const Side& s : sides) out.push_back({data<E>(s.head), s.head.size(1), s.head.stride(0)});
+    return out;
+  }
+  bool needed() const {
+    return std::any_of(sides_.begin(), sides_.end(), [](const Side& s) { return s.d_hidden.defined() || s.d_head.defined(); });
+  }
+  typename Logits<E>::Hidden hidden(int64_t begin) const {
+    typename Logits<E>::Hidden out;
+    for (const Side& s : sides_) out.push_back({data<E>(s.hidden) + begin * s.hidden.stride(0), s.hidden.stride(0)});
+    return out;
+  }
 
   const ops::LabelledTokens& tokens_;
-  at::Tensor hidden_, head_, label_;
-  int64_t width_, step_;
-  at::Tensor space_, sums_, d_hidden_, d_chunk_;
-  bool need_head_ = false;
-  std::vector<LogitGradient> gradient_;  // of all tokens
-  std::vector<float> at_label_;
+  int64_t vocabulary_;
+  at::Tensor label_;
+  int64_t step_;
+  at::Tensor space_, sums_;
+  std::vector<Side> sides_;
   Logits<E> logits_;
 };
 
 template <class E>
-Results loss(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label, const at::Tensor& weight, double smoothing, bool dft,
-             bool need_hidden, bool need_head, int64_t chunk) {
-  const ops::LabelledTokens tokens(hidden, label);
+Results loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
+             const at::Tensor& label, const at::Tensor& weight, double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+  const ops::LabelledTokens tokens(hidden, low_hidden, label);
   const at::Tensor token_weight = weight.defined() ? tokens.pick(weight.to(at::kFloat)).contiguous() : at::ones({tokens.count()}, at::kFloat);
   const at::Tensor nll = floats(tokens.count()), correct = at::empty({tokens.count()}, at::kBool);
   double sum = 0;
-  HeadPass<E> pass(tokens, head, 1, need_hidden, need_head, chunk);
+  HeadPass<E> pass(tokens, head, low_head, 1, need, chunk);
   pass.run([&](int64_t begin, const std::vector<LogitRow>& rows) {
     std::vector<LogitGradient> gradient(rows.size());
     std::vector<float> at_label(rows.size());
@@ -116,26 +154,26 @@ Results loss(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor&
   });
   const at::Tensor loss_sum = at::empty({}, at::kFloat);
   *data<float>(loss_sum) = static_cast<float>(sum);
-  return {loss_sum, tokens.spread(nll), tokens.spread(correct), pass.d_hidden(), pass.d_head()};
+  return {loss_sum, tokens.spread(nll), tokens.spread(correct), pass.d_hidden(0), pass.d_head(0), pass.d_hidden(1), pass.d_head(1)};
 }
 
-Results head_loss(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label, const OptionalTensor& weight, double smoothing,
-                  bool dft, bool need_hidden, bool need_head, int64_t chunk) {
-  if (!plain(hidden, head))
-    return Reference<decltype(head_loss)>::call("apus::head_loss", hidden, head, label, weight, smoothing, dft, need_hidden, need_head, chunk);
+Results head_loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
+                  const at::Tensor& label, const OptionalTensor& weight, double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+  if (!plain(hidden, head, low_hidden, low_head))
+    return Reference<decltype(head_loss)>::call("apus::head_loss", hidden, head, low_hidden, low_head, label, weight, smoothing, dft, need, chunk);
   return by_type(hidden, [&](auto e) {
-    return loss<decltype(e)>(hidden, head, label, or_undefined(weight), smoothing, dft, need_hidden, need_head, chunk);
+    return loss<decltype(e)>(hidden, head, low_hidden, low_head, label, or_undefined(weight), smoothing, dft, need, chunk);
   });
 }
 
-Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& label, double temperature, bool need_entropy,
-                    int64_t chunk) {
-  if (!plain(hidden, head))
-    return Reference<decltype(head_logprob)>::call("apus::head_logprob", hidden, head, label, temperature, need_entropy, chunk);
+Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
+                    const at::Tensor& label, double temperature, bool need_entropy, int64_t chunk) {
+  if (!plain(hidden, head, low_hidden, low_head))
+    return Reference<decltype(head_logprob)>::call("apus::head_logprob", hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk);
   return by_type(hidden, [&](auto e) -> Triple {
-    const ops::LabelledTokens tokens(hidden, label);
+    const ops::LabelledTokens tokens(hidden, low_hidden, label);
     const at::Tensor logprob = floats(tokens.count()), lse = floats(tokens.count()), entropy = floats(tokens.count());
-    HeadPass<decltype(e)> pass(tokens, head, temperature, false, false, chunk);
+    HeadPass<decltype(e)> pass(tokens, head, low_head, temperature, {}, chunk);
     pass.run([&](int64_t begin, const std::vector<LogitRow>& rows) {
       for (size_t i = 0; i < rows.size(); ++i) {
         const int64_t at = begin + static_cast<int64_t>(i);
@@ -149,17 +187,17 @@ Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const at::
 }
 
 // d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy), both over the temperature.
-Pair head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy, const at::Tensor& hidden,
-                           const at::Tensor& head, const at::Tensor& label, const at::Tensor& lse, const OptionalTensor& entropy,
-                           double temperature, bool need_hidden, bool need_head, int64_t chunk) {
-  if (!plain(hidden, head))
-    return Reference<decltype(head_logprob_backward)>::call("apus::head_logprob_backward", grad_logprob, grad_entropy, hidden, head, label, lse,
-                                                            entropy, temperature, need_hidden, need_head, chunk);
-  return by_type(hidden, [&](auto e) -> Pair {
-    const ops::LabelledTokens tokens(hidden, label);
+Quad head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy, const at::Tensor& hidden, const at::Tensor& head,
+                           const OptionalTensor& low_hidden, const OptionalTensor& low_head, const at::Tensor& label, const at::Tensor& lse,
+                           const OptionalTensor& entropy, double temperature, HeadNeeds need, int64_t chunk) {
+  if (!plain(hidden, head, low_hidden, low_head))
+    return Reference<decltype(head_logprob_backward)>::call("apus::head_logprob_backward", grad_logprob, grad_entropy, hidden, head, low_hidden,
+                                                            low_head, label, lse, entropy, temperature, need, chunk);
+  return by_type(hidden, [&](auto e) -> Quad {
+    const ops::LabelledTokens tokens(hidden, low_hidden, label);
     const auto pick = [&](const OptionalTensor& x) { return x.has_value() ? tokens.pick(x->to(at::kFloat)).contiguous() : at::zeros({tokens.count()}, at::kFloat); };
     const at::Tensor of_logprob = pick(grad_logprob), of_entropy = pick(grad_entropy), entropies = pick(entropy);
-    HeadPass<decltype(e)> pass(tokens, head, temperature, need_hidden, need_head, chunk);
+    HeadPass<decltype(e)> pass(tokens, head, low_head, temperature, need, chunk);
     const float scale = static_cast<float>(1 / temperature);
     pass.run([&](int64_t begin, const std::vector<LogitRow>& rows) {
       std::vector<LogitGradient> gradient(rows.size());
@@ -172,7 +210,7 @@ Pair head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTen
       }
       pass.add(begin, gradient, at_label);
     });
-    return {pass.d_hidden(), pass.d_head()};
+    return {pass.d_hidden(0), pass.d_head(0), pass.d_hidden(1), pass.d_head(1)};
   });
 }
 

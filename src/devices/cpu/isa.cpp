@@ -21,6 +21,11 @@ namespace apus::cpu {
 namespace {
 constexpr const char* kNames[] = {"generic", "avx2", "avx512", "amx"};
 
+struct Found {
+  Isa isa;
+  bool amx_wrong;
+};
+
 #if defined(__x86_64__)
 // The kernel hands out the 8 KB of tile state only to processes that ask (arch_prctl ARCH_REQ_XCOMP_PERM, XTILEDATA).
 bool amx_granted() {
@@ -30,11 +35,6 @@ bool amx_granted() {
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
   return tile && bf16 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
-
-struct Found {
-  Isa isa;
-  bool amx_wrong;
-};
 
 Found ask_processor() {
   __builtin_cpu_init();

@@ -27,7 +27,7 @@ namespace {
 enum Slot { kBias, kSums, kLaidOut, kRows };
 constexpr int64_t kRowBlock = 256, kChunkPanels = 16, kDepthBlock = 512;
 constexpr int64_t kTurnedRows = 512;  // that share the turning or copying of a block of weights
-constexpr int64_t kManyRows = 64;     // from here on turning them pays
+constexpr int64_t kManyRows = 96;     // from here on turning them pays
 
 template <class E>
 at::Tensor pack(at::TensorList weights) {

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The logits of some tokens over the whole vocabulary, and what a gradient of them does to hidden states and head. The head is
 // read in blocks of 1024 rows, each packed while it is in the cache. Sums go in an order that does not depend on threads.
-// The head's gradient sums over all tokens, whose logits are never there together: it makes them again, block by block, which
-// costs a tenth of a step and saves an f32 copy of the head.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "devices/cpu/kernels.h"
-#include "devices/cpu/left.h"
 #include "devices/cpu/parallel.h"
 
 namespace apus::cpu {
@@ -24,12 +22,29 @@ struct LogitRow {
   bool correct;
 };
 
+// Logits are sums of products hidden [n, width] head' [width, vocabulary]: the head's own, and one of low rank where it has LoRA factors.
+template <class E>
+struct HeadMatrix {
+  const E* rows;          // [vocabulary, width], `stride` apart
+  int64_t width, stride;  // width is a multiple of 32
+};
+template <class E>
+struct HiddenRows {
+  const E* rows;
+  int64_t stride;
+};
+struct HeadSums {
+  float *hidden, *head;  // [n, width], written; [panel][width][32], added to, see write_head(). Either may be null
+};
+
 template <class E>
 class Logits {
  public:
-  // head [vocabulary, width], rows `head_stride` apart; `space` holds space_for() floats. width is a multiple of kDepth.
-  Logits(const E* head, int64_t vocabulary, int64_t width, int64_t head_stride, float scale, float* space)
-      : head_(head), vocabulary_(vocabulary), width_(width), stride_(head_stride), scale_(scale), logits_(space),
+  using Hidden = std::vector<HiddenRows<E>>;  // of each product
+
+  // `space` holds space_for() floats.
+  Logits(std::vector<HeadMatrix<E>> heads, int64_t vocabulary, float scale, float* space)
+      : heads_(std::move(heads)), vocabulary_(vocabulary), scale_(scale), logits_(space),
         blocks_((vocabulary + kVocabularyBlock - 1) / kVocabularyBlock) {}
 
   static int64_t space_for(int64_t vocabulary, int64_t tokens) {
@@ -37,87 +52,81 @@ class Logits {
   }
 
   // Logits of n tokens, and each row's summary.
-  std::vector<LogitRow> compute(const E* hidden, int64_t stride, int64_t n, const int64_t* label) {
+  std::vector<LogitRow> compute(const Hidden& hidden, int64_t n, const int64_t* label) {
     n_ = n;
     std::vector<RowStatistics> parts(blocks_ * n);
     share(blocks_, 1, [&](int64_t begin, int64_t end) {
       const Multiplying guard;
-      for (int64_t b = begin; b < end; ++b) {
-        block_logits(b, hidden, stride, n, block_at(b));
-        for (int64_t i = 0; i < n; ++i) kernels().row_statistics(columns(b), block_at(b) + i * kVocabularyBlock, scale_, parts.data() + b * n + i);
-      }
+      for (int64_t b = begin; b < end; ++b) block_logits(b, hidden, parts.data() + b * n);
     });
     std::vector<LogitRow> rows(n);
     for (int64_t i = 0; i < n; ++i) rows[i] = summary(i, label[i], parts.data() + i);
     return rows;
   }
 
-  // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label. What it means for the hidden states
-  // of the tokens of the last compute(): d_hidden [n, width], f32.
-  void backward(const int64_t* label, const LogitGradient* gradient, const float* at_label, float* d_hidden, float* space) const {
+  // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label; what it means for each product.
+  void backward(const Hidden& hidden, const int64_t* label, const LogitGradient* gradient, const float* at_label, const std::vector<HeadSums>& into,
+                float* space) const {
     const int64_t groups = std::min<int64_t>(kGroups, blocks_), per_group = (blocks_ + groups - 1) / groups;
+    std::vector<const E*> transposed(heads_.size());
+    std::vector<float*> sums(heads_.size());  // of d_hidden, one a group
+    for (size_t h = 0; h < heads_.size(); ++h) {
+      if (into[h].head) transposed[h] = transpose(static_cast<int>(h), hidden[h]);
+      sums[h] = space, space += kGroups * n_ * heads_[h].width;
+    }
     share(groups, 1, [&](int64_t begin, int64_t end) {
       const Multiplying guard;
       E* d = reinterpret_cast<E*>(scratch(kGradients, n_ * kVocabularyBlock));
       for (int64_t g = begin; g < end; ++g) {
-        std::fill_n(space + g * n_ * width_, n_ * width_, 0.0f);
+        for (size_t h = 0; h < heads_.size(); ++h)
+          if (into[h].hidden) std::fill_n(sums[h] + g * n_ * heads_[h].width, n_ * heads_[h].width, 0.0f);
         for (int64_t b = g * per_group; b < std::min(blocks_, (g + 1) * per_group); ++b) {
-          block_gradient(b, block_at(b), n_, label, gradient, at_label, d);
-          add_to_hidden(b, d, space + g * n_ * width_);
+          block_gradient(b, label, gradient, at_label, d);
+          for (size_t h = 0; h < heads_.size(); ++h) {
+            if (into[h].hidden) add_to_hidden(heads_[h], b, d, sums[h] + g * n_ * heads_[h].width);
+            if (into[h].head) add_to_head(heads_[h].width, b, d, transposed[h], into[h].head);
+          }
         }
       }
     });
-    share(n_, 8, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin * width_; i < end * width_; ++i) {
-        float sum = 0;
-        for (int64_t g = 0; g < groups; ++g) sum += space[g * n_ * width_ + i];
-        d_hidden[i] = sum;
-      }
-    });
+    for (size_t h = 0; h < heads_.size(); ++h)
+      if (into[h].hidden) sum_groups(groups, heads_[h].width, sums[h], into[h].hidden);
   }
-  static int64_t backward_space(int64_t tokens, int64_t width) { return kGroups * tokens * width; }
+  static int64_t backward_space(int64_t tokens, int64_t width) { return kGroups * tokens * width; }  // widths of all products together
+  static int64_t head_space(int64_t vocabulary, int64_t width) { return (vocabulary + kPanel - 1) / kPanel * kPanel * width; }
 
-  // And for the head, [vocabulary, width]: of all tokens, `chunk` at a time; gradient and at_label are of all of them.
-  void head_gradient(const E* hidden, int64_t stride, int64_t tokens, int64_t chunk, const int64_t* label, const LogitGradient* gradient,
-                     const float* at_label, E* d_head) const {
-    const int64_t depth = padded_depth<E>(chunk), chunks = (tokens + chunk - 1) / chunk;
-    const std::vector<E> turned = transposed(hidden, stride, tokens, chunk);
-    share(blocks_, 1, [&](int64_t begin, int64_t end) {
-      const Multiplying guard;
-      float *logits = scratch(kLogits, chunk * kVocabularyBlock), *sums = scratch(kSums, kVocabularyBlock * width_);
-      E* d = reinterpret_cast<E*>(scratch(kGradients, chunk * kVocabularyBlock));
-      for (int64_t b = begin; b < end; ++b) {
-        std::fill_n(sums, kVocabularyBlock * width_, 0.0f);
-        for (int64_t c = 0; c < chunks; ++c) {
-          const int64_t at = c * chunk, n = std::min(chunk, tokens - at);
-          block_logits(b, hidden + at * stride, stride, n, logits);
-          block_gradient(b, logits, n, label + at, gradient + at, at_label + at, d);
-          add_to_head(b, d, n, turned.data() + c * width_ * depth, padded_depth<E>(n), sums);
-        }
-        write_head(sums, columns(b), d_head + b * kVocabularyBlock * width_);
+  // d_head's sums as rows [vocabulary, width] of E.
+  static void write_head(const float* sums, int64_t vocabulary, int64_t width, E* out) {
+    share((vocabulary + kPanel - 1) / kPanel, 8, [&](int64_t begin, int64_t end) {
+      float* row = scratch(kPanels, width);
+      for (int64_t v = begin * kPanel; v < std::min(vocabulary, end * kPanel); ++v) {
+        const float* column = sums + v / kPanel * kPanel * width + v % kPanel;
+        for (int64_t d = 0; d < width; ++d) row[d] = column[d * kPanel];
+        row_kernels<E>().narrow(width, row, 1.0f, out + v * width);
       }
     });
   }
 
  private:
   static constexpr int64_t kGroups = 16;  // parts of the vocabulary that sum d_hidden for themselves
-  enum Slot { kPanels = 2, kGradients, kRows, kLogits, kSums, kRow };
+  enum Slot { kPanels = 2, kGradients, kTransposed };  // the last: one for each product
 
   int64_t columns(int64_t block) const { return std::min(kVocabularyBlock, vocabulary_ - block * kVocabularyBlock); }
   float* block_at(int64_t block) const { return logits_ + block * n_ * kVocabularyBlock; }
-  const E* head_row(int64_t v) const { return head_ + v * stride_; }
 
-  // [n][kVocabularyBlock]
-  void block_logits(int64_t block, const E* hidden, int64_t stride, int64_t n, float* logits) const {
-    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(width_)));
+  void block_logits(int64_t block, const Hidden& hidden, RowStatistics* parts) const {
     const E* rows[kPanel];
-    const Left<E> left(hidden, stride, n, width_, scratch(kRows, Left<E>::room_for(n, width_)));
-    for (int64_t c = 0; c < columns(block); c += kPanel) {
-      const int64_t count = std::min(kPanel, columns(block) - c);
-      for (int64_t i = 0; i < count; ++i) rows[i] = head_row(block * kVocabularyBlock + c + i);
-      row_kernels<E>().pack_columns(rows, count, width_, panel);
-      left.times(panel, logits + c, kVocabularyBlock, false);
+    for (size_t h = 0; h < heads_.size(); ++h) {
+      const HeadMatrix<E>& m = heads_[h];
+      E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(m.width)));
+      for (int64_t c = 0; c < columns(block); c += kPanel) {
+        const int64_t count = std::min(kPanel, columns(block) - c);
+        for (int64_t i = 0; i < count; ++i) rows[i] = m.rows + (block * kVocabularyBlock + c + i) * m.stride;
+        row_kernels<E>().pack_columns(rows, count, m.width, panel);
+        row_kernels<E>().multiply(n_, m.width, hidden[h].rows, hidden[h].stride, panel, block_at(block) + c, kVocabularyBlock, h > 0, nullptr);
+      }
     }
+    for (int64_t i = 0; i < n_; ++i) kernels().row_statistics(columns(block), block_at(block) + i * kVocabularyBlock, scale_, parts + i);
   }
 
   // parts: this row's statistics of block b at parts[b * n].
@@ -138,12 +147,11 @@ class Logits {
             static_cast<float>(lse - sum_px / sum), best == label};
   }
 
-  void block_gradient(int64_t block, const float* logits, int64_t rows, const int64_t* label, const LogitGradient* gradient, const float* at_label,
-                      E* d) const {
+  void block_gradient(int64_t block, const int64_t* label, const LogitGradient* gradient, const float* at_label, E* d) const {
     const int64_t n = columns(block);
-    for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t i = 0; i < n_; ++i) {
       E* row = d + i * kVocabularyBlock;
-      const float* x = logits + i * kVocabularyBlock;
+      const float* x = block_at(block) + i * kVocabularyBlock;
       row_kernels<E>().logit_gradient(n, x, gradient[i], row);
       std::fill(row + n, row + kVocabularyBlock, E(0));
       const int64_t at = label[i] - block * kVocabularyBlock;
@@ -154,58 +162,50 @@ class Logits {
     }
   }
 
-  void add_to_hidden(int64_t block, const E* d, float* sums) const {
+  void add_to_hidden(const HeadMatrix<E>& m, int64_t block, const E* d, float* sums) const {
     const int64_t n = columns(block);
-    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(kVocabularyBlock, width_))));
+    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(kVocabularyBlock, m.width))));
     const E* rows[kVocabularyBlock];
-    for (int64_t i = 0; i < n; ++i) rows[i] = head_row(block * kVocabularyBlock + i);
-    const Left<E> left(d, kVocabularyBlock, n_, n, scratch(kRows, Left<E>::room_for(n_, n)));
-    for (int64_t w = 0; w < width_; w += kPanel) {
-      const int64_t count = std::min(kPanel, width_ - w);
+    for (int64_t i = 0; i < n; ++i) rows[i] = m.rows + (block * kVocabularyBlock + i) * m.stride;
+    for (int64_t w = 0; w < m.width; w += kPanel) {
+      const int64_t count = std::min(kPanel, m.width - w);
       row_kernels<E>().pack_rows(rows, n, count, panel);
-      left.times(panel, sums + w, width_, true);
+      row_kernels<E>().multiply(n_, n, d, kVocabularyBlock, panel, sums + w, m.width, true, nullptr);
       for (int64_t i = 0; i < n; ++i) rows[i] += kPanel;
     }
   }
 
-  // sums [panel][width][32]
-  void add_to_head(int64_t block, const E* d, int64_t n, const E* turned, int64_t depth, float* sums) const {
-    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(n, std::max(kVocabularyBlock, width_)))));
-    std::vector<const E*> rows(n);
-    const Left<E> left(turned, depth, width_, n, scratch(kRows, Left<E>::room_for(width_, n)));
+  void add_to_head(int64_t width, int64_t block, const E* d, const E* transposed, float* d_head) const {
+    E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(n_, std::max(kVocabularyBlock, width)))));
+    std::vector<const E*> rows(n_);
     for (int64_t c = 0; c < columns(block); c += kPanel) {
-      for (int64_t i = 0; i < n; ++i) rows[i] = d + i * kVocabularyBlock + c;
-      row_kernels<E>().pack_rows(rows.data(), n, kPanel, panel);
-      left.times(panel, sums + c * width_, kPanel, true);
+      for (int64_t i = 0; i < n_; ++i) rows[i] = d + i * kVocabularyBlock + c;
+      row_kernels<E>().pack_rows(rows.data(), n_, kPanel, panel);
+      row_kernels<E>().multiply(width, n_, transposed, padded_depth<E>(n_), panel, d_head + (block * kVocabularyBlock + c) * width, kPanel, true, nullptr);
     }
   }
 
-  // The sums of some of the vocabulary as rows of E.
-  void write_head(const float* sums, int64_t rows, E* out) const {
-    float* row = scratch(kRow, width_);
-    for (int64_t v = 0; v < rows; ++v) {
-      const float* column = sums + v / kPanel * kPanel * width_ + v % kPanel;
-      for (int64_t d = 0; d < width_; ++d) row[d] = column[d * kPanel];
-      row_kernels<E>().narrow(width_, row, 1.0f, out + v * width_);
-    }
-  }
-
-  // hidden' of each chunk, [width, n] filled up to the depth of a product.
-  std::vector<E> transposed(const E* hidden, int64_t stride, int64_t tokens, int64_t chunk) const {
-    const int64_t chunks = (tokens + chunk - 1) / chunk, room = width_ * padded_depth<E>(chunk);
-    std::vector<E> out(chunks * room);
-    share(chunks, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) {
-        const int64_t n = std::min(chunk, tokens - c * chunk), depth = padded_depth<E>(n);
-        for (int64_t w = 0; w < width_; ++w)
-          for (int64_t i = 0; i < n; ++i) out[c * room + w * depth + i] = hidden[(c * chunk + i) * stride + w];
+  void sum_groups(int64_t groups, int64_t width, const float* sums, float* d_hidden) const {
+    share(n_, 8, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin * width; i < end * width; ++i) {
+        float sum = 0;
+        for (int64_t g = 0; g < groups; ++g) sum += sums[g * n_ * width + i];
+        d_hidden[i] = sum;
       }
     });
+  }
+
+  // A product's hidden' [width, n], filled up to the depth of a product.
+  const E* transpose(int product, const HiddenRows<E>& hidden) const {
+    const int64_t depth = padded_depth<E>(n_), width = heads_[static_cast<size_t>(product)].width;
+    E* out = reinterpret_cast<E*>(scratch(kTransposed + product, width * depth));
+    for (int64_t w = 0; w < width; ++w)
+      for (int64_t i = 0; i < depth; ++i) out[w * depth + i] = i < n_ ? hidden.rows[i * hidden.stride + w] : E(0);
     return out;
   }
 
-  const E* head_;
-  int64_t vocabulary_, width_, stride_, n_ = 0;
+  std::vector<HeadMatrix<E>> heads_;
+  int64_t vocabulary_, n_ = 0;
   float scale_;
   float* logits_;
   int64_t blocks_;
