@@ -2,7 +2,8 @@
 # train_bench and its PyTorch peer in turn, side by side: tokens/s and peak resident memory.
 # Usage: compare.sh MODEL_DIR [LENGTH...]     MODEL_DIR: apus init --preset qwen2.5-0.5b; lengths 512 and 2048 otherwise
 # TUNERS="lora full", ROUNDS=2: pairs of runs, of which the best of either side counts (other work on the machine).
-# Up to 512 tokens nobody recomputes, beyond both recompute every layer.
+# Up to 512 tokens the peer does not recompute, beyond it recomputes every layer (it has no other way). Apus keeps what half of
+# the peer's memory has room for: all of it for LoRA at 512, the results of products otherwise (but for RECOMPUTED feed-forwards).
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 model=$1
@@ -19,11 +20,14 @@ for tuner in ${TUNERS:-lora full}; do
   options=()
   [ $tuner = lora ] || options=(--optim adamw_8bit --master stochastic)
   for length in "$@"; do
-    recompute=false
+    recompute=false again=0
     [ "$length" -le 512 ] || recompute=true
+    [ $tuner != lora ] || [ "$length" -le 512 ] || again=5
+    ours_recompute=selective,${RECOMPUTED:-$again}
+    [ $tuner != lora ] || [ "$length" -gt 512 ] || ours_recompute=false
     our_rates='' peer_rates=''
     for _ in $(seq "${ROUNDS:-2}"); do
-      ours=$("$bench" "$model" $tuner "$length" --steps 3 --recompute $recompute "${options[@]}")
+      ours=$("$bench" "$model" $tuner "$length" --steps 3 --recompute "$ours_recompute" "${options[@]}")
       peer=$("$peer_python" "$here/peer.py" $tuner "$length" --steps 2 --recompute $recompute --threads "$OMP_NUM_THREADS")
       our_rates+=$(field tokens_per_s <<<"$ours")$'\n' peer_rates+=$(field tokens_per_s <<<"$peer")$'\n'
       uptime | sed "s/.*load average: \([^,]*\).*/# load \1, apus $(field tokens_per_s <<<"$ours"), peer $(field tokens_per_s <<<"$peer")/" >&2

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast a checkpoint trains and in how much memory: steps over one sequence of random tokens.
-// Usage: train_bench MODEL_DIR lora|full LENGTH [--steps 3] [--dtype bfloat16] [--recompute true|false|LAYERS] [--optim adamw_torch]
+// Usage: train_bench MODEL_DIR lora|full LENGTH [--steps 3] [--dtype bfloat16] [--recompute true|false|LAYERS|selective[,LAYERS]] [--optim adamw_torch]
 //        [--master float32|stochastic] [--dropout 0] [--device cpu]            prints one JSON object
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
@@ -52,6 +52,19 @@ Batch random_batch(int64_t length, int64_t vocab, uint64_t seed) {
   return b;
 }
 
+// true, false, so many layers; or selective: with what feed-forwards give kept but in so many layers.
+Forward forward_of(const std::string& recompute, int64_t layers) {
+  Forward forward;
+  const std::string selective = "selective";
+  if (recompute.rfind(selective, 0) == 0) {
+    forward.selective = Forward::Selective{.feed_forward = true};
+    if (recompute.size() > selective.size()) forward.recomputed_layers = std::stoll(recompute.substr(selective.size() + 1));
+  } else if (recompute != "false") {
+    forward.recomputed_layers = recompute == "true" ? layers : std::stoll(recompute);
+  }
+  return forward;
+}
+
 int run(int argc, char** argv) {
   require(argc >= 4, Fault::Usage, "train_bench MODEL_DIR lora|full LENGTH [--option value ...]");
   std::map<std::string, std::string> o = {{"--steps", "3"},           {"--dtype", "bfloat16"}, {"--recompute", "true"},
@@ -82,11 +95,7 @@ int run(int argc, char** argv) {
                      make_groups(params, {.lr = 1e-5, .weight_decay = 0.1, .lr_by_prefix = {}}));
   Sft sft({});
   Actors actors{.policy = *model};
-  const std::string recompute = o["--recompute"];
-  const Forward forward{.recomputed_layers = recompute == "true"    ? model->shape().layers
-                                             : recompute == "false" ? 0
-                                                                    : std::stoll(recompute),
-                        .watch = {}};
+  const Forward forward = forward_of(o["--recompute"], model->shape().layers);
   Json times = Json::array();
   const double loaded = start.seconds();
   double first_step = 0, best = 1e30, least_cpu = 1e30;

@@ -63,7 +63,7 @@ struct Plan {
 
 struct Strategy {  // one row of --search
   int64_t rows, accumulation;
-  bool recompute;
+  bool recompute, selective;
   int zero;
   double peak, tokens_per_second;
   std::string bound, flags;

@@ -18,10 +18,10 @@ struct Knob {
 void count_tokens(PlanSpec& s) { s.train.tokens = static_cast<double>(s.rows * s.row_tokens * s.row_copies); }
 
 void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
-  if (s.train.recomputed_layers < s.model.layers)
-    knobs.push_back(
-        {{"--gradient_checkpointing true", "recompute layers in the backward pass: about a third more time"},
-         [](PlanSpec& p) { p.train.recomputed_layers = p.model.layers; }});
+  if (!s.train.recompute.whole(s.model.layers))
+    knobs.push_back({{s.train.recompute.selective ? "--recompute_granularity full" : "--gradient_checkpointing true",
+                      "recompute layers in the backward pass: about a third more time"},
+                     [](PlanSpec& p) { p.train.recompute = {.layers = p.model.layers}; }});
   for (int64_t rows = s.rows / 2; rows >= 1; rows /= 2) {
     const int64_t accumulation = s.train.accumulation * ((s.rows + rows - 1) / rows);
     knobs.push_back(

@@ -39,7 +39,7 @@ MemoryUse python_stack_memory(const PlanSpec& s, const TuningFacts& t) {
   const double table = static_cast<double>(s.model.vocab * s.model.hidden),
                layer = largest_layer(t, train.tokens, train.element);
   const double trained = t.trained * train.element + t.adapter * t.spec.adapter_bytes;
-  const auto again = static_cast<double>(std::min(train.recomputed_layers, s.model.layers));
+  const auto again = static_cast<double>(std::min(train.recompute.layers, s.model.layers));
   MemoryUse use;
   of(use.at_peak, Holds::Runtime) = s.device.reserved + s.device.context;
   of(use.at_peak, Holds::Weights) =

@@ -31,8 +31,7 @@ Speed training(const PlanSpec& s, const TuningFacts& t) {
   const double weights_share =
       std::min(1.0, (t.trained_matrices + (t.head_trained ? static_cast<double>(s.model.vocab * s.model.hidden) : 0)) *
                         active / static_cast<double>(std::max<int64_t>(1, s.model.matrix_elements())));
-  const double again =
-      static_cast<double>(std::min(train.recomputed_layers, s.model.layers)) / static_cast<double>(s.model.layers);
+  const double again = train.recompute.share(s.model.layers);
   const double passes = 2 + weights_share + again;  // forward, input gradients, weight gradients, layers again
   const double arithmetic = forward * passes * tokens / (s.device.flops(train.element) * s.device.efficiency);
 

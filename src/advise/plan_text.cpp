@@ -66,10 +66,11 @@ std::string heading(const Plan& p) {
   out += str(", ", s.tuning.lora ? str("LoRA of rank ", s.tuning.rank) : std::string("all weights"), ", ",
              s.train.optimizer.kind);
   if (s.train.devices > 1) out += ", " + strategy_name(s.train.zero, s.train.devices);
-  const bool again = s.train.recomputed_layers > 0;
+  const RecomputeFacts& r = s.train.recompute;
+  const char* const layers = r.selective ? "recomputed in part" : r.layers > 0 ? "recomputed" : "kept";
   return out + str(": ", s.rows, s.rows == 1 ? " row" : " rows", " of ", s.row_tokens, " tokens a micro-batch, ",
                    s.train.accumulation, s.train.accumulation == 1 ? " micro-batch" : " micro-batches",
-                   " an update, layers ", again ? "recomputed" : "kept", "\n");
+                   " an update, layers ", layers, "\n");
 }
 
 std::string speed_line(const Plan& p) {
@@ -166,6 +167,7 @@ Json strategies_json(const std::vector<Strategy>& all) {
     out.push_back({{"per_device_train_batch_size", s.rows},
                    {"gradient_accumulation_steps", s.accumulation},
                    {"gradient_checkpointing", s.recompute},
+                   {"recompute_granularity", s.selective ? "selective" : "full"},
                    {"zero", s.zero},
                    {"peak_bytes", static_cast<int64_t>(s.peak)},
                    {"tokens_per_second", s.tokens_per_second},

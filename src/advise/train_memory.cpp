@@ -102,7 +102,7 @@ class TrainingRun {
     const double rotation = 4 * s_.tokens * static_cast<double>(m_.head_dim);  // cosines and sines
     at_.add(Holds::Activations, rotation);
     hold(h_);  // the embedding; a layer's input stays, for its backward pass or for running it again
-    for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], !again(i));
+    for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], keep_of(i));
     hold(h_);  // the final norm
     head();
     drop(h_);
@@ -110,9 +110,11 @@ class TrainingRun {
     if (!m_.tied) finish_head(there);
     hold(h_), drop(2 * h_);  // through the final norm, whose input goes with the gradient that came
     for (size_t i = t_.layers.size(); i-- > 0;) {
-      if (again(i)) forward(t_.layers[i], true);
+      const Keep keep = keep_of(i);
+      if (keep.selective) run_again(t_.layers[i], keep);
+      else if (!keep.all) forward(t_.layers[i], {});
       backward(t_.layers[i], there);
-      drop(again(i) ? 2 * h_ : h_);  // its input, and the second run's output
+      drop(keep.all ? h_ : 2 * h_);  // its input, and the second run's output
     }
     const bool into_heads = t_.head_trained && m_.tied;  // the embedding's gradient is added into the head's
     if (t_.embedding_trained && !into_heads) gradient(vocab_ * h_, s_.element, there);
@@ -128,7 +130,16 @@ class TrainingRun {
     gradient(vocab_ * h_, s_.element, there);
   }
 
-  bool again(size_t layer) const { return static_cast<int64_t>(layer) < s_.recomputed_layers; }
+  struct Keep {  // of a layer's forward pass
+    bool all = true, selective = false;
+    bool attention = true, feed_forward = true;  // selective: whose results
+  };
+  Keep keep_of(size_t layer) const {
+    const RecomputeFacts& r = s_.recompute;
+    const bool again = static_cast<int64_t>(layer) < r.layers;
+    if (!r.selective) return {.all = !again};
+    return {.all = false, .selective = true, .attention = !(again && r.attention), .feed_forward = !(again && r.feed_forward)};
+  }
   // Width of the largest copy that dropout makes of an adapted layer's input.
   double dropped(std::initializer_list<const LinearUse*> layers) const {
     double widest = 0;
@@ -159,22 +170,48 @@ class TrainingRun {
     return h_ + kept_norm(l) + 2 * f + if_needed(f, {&l.down}) + ranks({&l.gate, &l.up, &l.down});
   }
 
+  double kept_attention(const LayerUse& l, Keep keep) const {
+    if (keep.all) return kept_attention(l);
+    return keep.selective ? q_ + 2 * k_ + h_ + (keep.attention ? q_ : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
+  }
+  double kept_feed_forward(const LayerUse& l, Keep keep) const {
+    if (keep.all) return kept_feed_forward(l);
+    const auto f = static_cast<double>(l.gate.out);
+    const double of_shared = l.sparse && f > 0 ? h_ : 0;
+    return keep.selective ? (keep.feed_forward ? 2 * f + ranks({&l.gate, &l.up}) : 0) + ranks({&l.down}) + of_shared : 0;
+  }
+
+  // The second run of a layer that kept some results: from these to all that its backward pass wants, and the output.
+  void run_again(const LayerUse& l, Keep keep) {
+    const auto f = static_cast<double>(l.gate.out);
+    double now = kept_attention(l, keep) + kept_feed_forward(l, keep);
+    const double wanted = kept_attention(l) + kept_feed_forward(l) + h_;
+    const auto more = [&](double elements) { hold(elements), now += elements; };
+    more(h_ + normed_heads() + q_ + k_), more(normed_heads() > 0 ? 0 : -(q_ + k_));
+    if (!keep.attention) more(q_), at_.add(Holds::Activations, lse());
+    more(2 * h_), more(-h_);
+    if (l.sparse) experts_forward();
+    if (!keep.feed_forward) more(2 * f);
+    more(f + h_);
+    hold(wanted - now);
+  }
+
   // From a layer's input, which the caller holds, to its output, which it will hold.
-  void forward(const LayerUse& l, bool keep) {
+  void forward(const LayerUse& l, Keep keep) {
     hold(h_ + q_ + 2 * k_), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
     hold(normed_heads() + q_ + k_), drop(normed_heads());          // turned; the normed ones go
     hold(q_), at_.add(Holds::Activations, lse());
     briefly(dropped({&l.o})), hold(h_);  // the projection of what attention gave
-    const double before = normed_heads() > 0 && keep ? 0 : q_ + k_;
+    const double before = keep.selective || (normed_heads() > 0 && keep.all) ? 0 : q_ + k_;
     drop(before), hold(2 * h_);  // the sum and its norm
-    drop(2 * h_ + 3 * (q_ + k_) - before - (keep ? kept_attention(l) : 0));
-    if (!keep) at_.drop(Holds::Activations, lse());
+    drop(2 * h_ + 3 * (q_ + k_) - before - kept_attention(l, keep));
+    if (!keep.all && !(keep.selective && keep.attention)) at_.drop(Holds::Activations, lse());
     if (l.sparse) experts_forward();
     const auto f = static_cast<double>(l.gate.out);
     hold(2 * f), briefly(dropped({&l.gate, &l.up}));
     hold(f), briefly(dropped({&l.down}));
     hold(h_), drop(3 * f), hold(h_), drop(h_);  // down's result, and its sum with the residual
-    drop(2 * h_ - (keep ? kept_feed_forward(l) : 0));
+    drop(2 * h_ - kept_feed_forward(l, keep));
   }
 
   // Tokens of one expert, taken as twice the mean, go through it in their own tensors; results are summed in f32.
@@ -260,6 +297,11 @@ class TrainingRun {
 };
 
 }  // namespace
+
+double RecomputeFacts::share(int64_t model_layers) const {
+  const double part = !selective ? 1 : (feed_forward ? 0.55 : 0) + (attention ? 0.1 : 0);
+  return part * static_cast<double>(std::min(layers, model_layers)) / static_cast<double>(model_layers);
+}
 
 double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double tokens, bool head_trained) {
   const double chunk =

@@ -63,11 +63,9 @@ TuningSpec tuning_of(const SftOptions& o) {
   return t;
 }
 
-int64_t recomputed_layers(const SftOptions& o, const ModelFacts& model) {
-  if (!o.gradient_checkpointing) return 0;
-  const Json& kwargs = o.gradient_checkpointing_kwargs;
-  return kwargs.is_object() && kwargs.contains("layers") ? std::min(model.layers, kwargs["layers"].get<int64_t>())
-                                                         : model.layers;
+RecomputeFacts recompute_of(const SftOptions& o, const ModelFacts& model) {
+  const auto again = o.recompute(model.layers);
+  return {.layers = again.layers, .selective = again.selective, .attention = again.attention, .feed_forward = again.feed_forward};
 }
 
 void row_tokens(const SftOptions& o, PlanSpec& spec) {
@@ -101,7 +99,7 @@ PlanSpec training_spec(const SftOptions& o, const Json& config, const DeviceFact
   spec.model = model_facts(config), spec.tuning = tuning_of(o);
   spec.train.element = element_of(o.torch_dtype, spec.model, device, spec);
   spec.train.devices = static_cast<int>(devices), spec.train.accumulation = o.accumulation(devices);
-  spec.train.recomputed_layers = recomputed_layers(o, spec.model);
+  spec.train.recompute = recompute_of(o, spec.model);
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
   const std::string arguments = o.optim_args.value_or("");

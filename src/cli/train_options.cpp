@@ -205,6 +205,13 @@ void TrainOptions::fields(OptionTable& v) {
   v("gradient_checkpointing", gradient_checkpointing,
     "recompute layers in the backward pass instead of keeping their activations");
   v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs, "{\"layers\": N}: only the first N layers");
+  v("recompute_granularity", recompute_granularity,
+    "full: whole layers again; selective: what matrix products and attention gave is kept, only norms and gates are made again")
+      .choices({"full", "selective"});
+  v("recompute_modules", recompute_modules, "selective: what is made again besides: mlp, core_attn; layernorm always is");
+  v("recompute_num_layers", recompute_num_layers, "full: the first N layers only; selective: --recompute_modules of the first N layers only")
+      .at_least(0);
+  v("recompute_method", recompute_method, "block: --recompute_num_layers counts layers; uniform: all of them").choices({"block", "uniform"});
   v("neftune_noise_alpha", neftune_noise_alpha, "noise on the embeddings").at_least(0);
   v("label_smoothing_factor", label_smoothing_factor, "share of each target spread over the vocabulary")
       .at_least(0)
@@ -300,6 +307,33 @@ void TrainOptions::check() const {
     for (const auto& [key, value] : gradient_checkpointing_kwargs.items())
       require(key == "use_reentrant" || (key == "layers" && value.is_number_integer()), Fault::Usage,
               "--gradient_checkpointing_kwargs: '", key, "' is not known; possible: {\"layers\": N}");
+  check_recompute();
+}
+
+void TrainOptions::check_recompute() const {
+  const bool selective = recompute_granularity == "selective";
+  require(gradient_checkpointing || (!selective && !recompute_num_layers && !recompute_method && recompute_modules.empty()), Fault::Usage,
+          "--recompute_granularity and its kin say how layers are recomputed, --gradient_checkpointing false that none is");
+  require(!gradient_checkpointing_kwargs.is_object() || !gradient_checkpointing_kwargs.contains("layers") || (!selective && !recompute_num_layers),
+          Fault::Usage, "--gradient_checkpointing_kwargs with layers is --recompute_num_layers under another name; give that alone");
+  require(recompute_method.value_or("block") == "block" || recompute_num_layers.value_or(1) == 1, Fault::Usage,
+          "--recompute_method uniform with groups of ", recompute_num_layers.value_or(1),
+          " layers is not available: each layer's input is kept; --recompute_method block recomputes the first N layers");
+  require(selective || recompute_modules.empty(), Fault::Usage, "--recompute_modules belongs to --recompute_granularity selective");
+  for (const std::string& name : recompute_modules)
+    require(name == "mlp" || name == "core_attn" || name == "layernorm", Fault::Usage, "--recompute_modules ", name,
+            " is not available; possible: mlp, core_attn, layernorm (which always is)");
+}
+
+TrainOptions::Recompute TrainOptions::recompute(int64_t layers) const {
+  if (!gradient_checkpointing) return {};
+  const Json& kwargs = gradient_checkpointing_kwargs;
+  const bool by_kwargs = kwargs.is_object() && kwargs.contains("layers"), uniform = recompute_method.value_or("block") == "uniform";
+  const int64_t asked = by_kwargs ? kwargs["layers"].get<int64_t>() : uniform ? layers : recompute_num_layers.value_or(layers);
+  const auto again = [&](const char* name) {
+    return std::find(recompute_modules.begin(), recompute_modules.end(), name) != recompute_modules.end();
+  };
+  return {std::min(layers, asked), recompute_granularity == "selective", again("core_attn"), again("mlp")};
 }
 
 }  // namespace apus

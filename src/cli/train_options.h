@@ -76,6 +76,10 @@ struct TrainOptions {
   std::string master_weights = "float32";  // float32, stochastic, none
   bool gradient_checkpointing = true;
   Json gradient_checkpointing_kwargs;  // "layers": only the first n
+  std::string recompute_granularity = "full";
+  std::optional<std::string> recompute_method;
+  std::optional<int64_t> recompute_num_layers;
+  std::vector<std::string> recompute_modules;
   std::string save_strategy = "steps";
   std::optional<std::string> eval_strategy;
   double save_steps = 500;
@@ -101,6 +105,14 @@ struct TrainOptions {
   bool load_args = false, load_data_args = false;
   double ddp_timeout = 1800;     // seconds
   int64_t ddp_bucket_cap_mb = 25;
+  // What runs again in the backward pass of a model of so many layers.
+  struct Recompute {
+    int64_t layers = 0;      // the first so many: all of each; with `selective` only these parts of each
+    bool selective = false;  // norms, rotations and gates of every layer
+    bool attention = false, feed_forward = false;
+  };
+  Recompute recompute(int64_t layers) const;
+  void check_recompute() const;
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;

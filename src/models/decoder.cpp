@@ -32,7 +32,7 @@ DecoderSpec read_decoder(const Config& c) {
   spec.window.assign(static_cast<size_t>(shape.layers), 0);
   const int64_t hidden = shape.hidden, ffn = c.integer("intermediate_size");
   const bool bias = c.flag("mlp_bias", false);
-  spec.feed_forward = [hidden, ffn, bias](int64_t) { return std::make_unique<Mlp>(hidden, ffn, bias); };
+  spec.feed_forward = [hidden, ffn, bias](int64_t) { return std::make_unique<Mlp>(hidden, ffn, bias, /*only_added=*/true); };
   return spec;
 }
 

@@ -4,10 +4,12 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
 #include "base/files.h"
+#include "nn/kept.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -72,7 +74,29 @@ void Linear::put_weight(const at::Tensor& value) {
   matrix().copy_(value);
 }
 
-at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
+// Kept is y with its adapters where these only add to it, otherwise y before them.
+at::Tensor Linear::keeping(const at::Tensor& x_TI, const Step& s, Kept& kept, bool unread) const {
+  const bool whole = std::all_of(adapters_.begin(), adapters_.end(), [](const auto& a) { return a.second->only_adds(); });
+  Step plain;
+  if (!whole) plain = s, plain.kept = nullptr;
+  const Step& inner = whole ? s : plain;
+  const at::Tensor bias = bias_ ? bias_->data : at::Tensor();
+  unread = unread && whole;
+  if (kept.again()) {
+    at::Tensor y_TO = kept.take();
+    if (unread) y_TO = at::zeros({1}, x_TI.options()).expand({x_TI.size(0), spec_.out});
+    return with_adapters(x_TI, ops::linear(x_TI, matrix(), bias, y_TO), weight_.data, inner);
+  }
+  const size_t place = kept.reserve();
+  const at::Tensor y_TO = ops::linear(x_TI, matrix(), bias);
+  if (!whole) kept.put(place, y_TO);
+  const at::Tensor changed = with_adapters(x_TI, y_TO, weight_.data, inner);
+  if (whole && !unread) kept.put(place, changed);
+  return changed;
+}
+
+at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s, bool unread) const {
+  if (Kept* kept = Kept::of(s)) return keeping(x_TI, s, *kept, unread);
   const at::Tensor bias = bias_ ? bias_->data : at::Tensor();
   const at::Tensor y_TO = packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, spec_.out) : ops::linear(x_TI, matrix(), bias);
   return with_adapters(x_TI, y_TO, weight_.data, s);

@@ -22,6 +22,7 @@ enum class Split { None, Out, In };  // the side tensor parallelism cuts
 class Delta : public Module {
  public:
   virtual at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const = 0;  // -> new y
+  virtual bool only_adds() const { return false; }  // whether the new y is y with something added, where nobody needs the old one
   virtual bool looks_at_weight() const { return true; }  // in apply(), when nothing is dropped
   virtual at::Tensor merged(const at::Tensor& weight) const = 0;  // the weight with the change, f32
   // The change as one more product of low rank: y + x_more w_more'. For products that are never made whole.
@@ -62,7 +63,8 @@ class Linear : public Adaptable {
   explicit Linear(Spec spec);
   Linear(Spec spec, Param& stacked, int64_t piece);  // its weight is the piece-th [out, in] of a stacked parameter
 
-  at::Tensor operator()(const at::Tensor& x_TI, const Step& s) const;
+  // unread: nothing looks at the result's values when this runs a second time.
+  at::Tensor operator()(const at::Tensor& x_TI, const Step& s, bool unread = false) const;
   // What y is a product of, adapters included, for losses that make it in parts.
   ops::HeadFactors factors(const at::Tensor& x_TI, const Step& s) const;
   const Spec& spec() const { return spec_; }
@@ -77,6 +79,7 @@ class Linear : public Adaptable {
  private:
   friend class LinearGroup;
   const at::Tensor& matrix() const;
+  at::Tensor keeping(const at::Tensor& x_TI, const Step& s, Kept& kept, bool unread) const;
   void release_plain();
 
   Spec spec_;

@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "nn/dropout.h"
+#include "nn/kept.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -19,17 +20,24 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+// dropout(x) A' of an earlier run, whose y was changed already. Wrapped: no input that a gradient could belong to.
+struct Known {
+  at::Tensor h_TR;
+};
+
 // y + scale * dropout(x) A' B', added into y in place (y is a fresh product that nothing else holds). Of the forward
 // pass only x and [T, r] are kept; the dropout mask is made again from its seed.
 struct LowRank : torch::autograd::Function<LowRank> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_TO, const at::Tensor& x_TI,
-                            const at::Tensor& a_RI, const at::Tensor& b_OR, double scale, double p, int64_t seed) {
+                            const at::Tensor& a_RI, const at::Tensor& b_OR, double scale, double p, int64_t seed,
+                            const Known& known) {
     const Dropout drop{p, static_cast<uint64_t>(seed)};
-    const at::Tensor h_TR = drop(x_TI).mm(a_RI.to(x_TI.scalar_type()).t());
+    const at::Tensor h_TR = known.h_TR.defined() ? known.h_TR : drop(x_TI).mm(a_RI.to(x_TI.scalar_type()).t());
     ctx->save_for_backward({x_TI, a_RI, b_OR, h_TR});
     ctx->saved_data["scale"] = scale * drop.factor();
     ctx->saved_data["p"] = p;
     ctx->saved_data["seed"] = seed;
+    if (known.h_TR.defined()) return y_TO;
     at::Tensor y = y_TO;
     y.addmm_(h_TR, b_OR.to(x_TI.scalar_type()).t(), 1, scale * drop.factor());
     ctx->mark_dirty({y});
@@ -47,7 +55,7 @@ struct LowRank : torch::autograd::Function<LowRank> {
     if (ctx->needs_input_grad(1)) dx = drop(dh_TR.mm(a_RI.to(dh_TR.scalar_type())));
     if (ctx->needs_input_grad(2)) da = wide(dh_TR.t().mm(drop(x_TI))).to(a_RI.scalar_type());
     if (ctx->needs_input_grad(3)) db = wide(dy_TO.t().mm(h_TR)).mul_(scale).to(b_OR.scalar_type());
-    return {dy_TO, dx, da, db, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dy_TO, dx, da, db, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -74,10 +82,14 @@ at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at:
     return at::addmm(y_TO, a_TR, b_.data.to(y_TO.scalar_type()).t(), 1, spec_.scale());
   }
   const Dropout drop = dropout_of(spec_, s);
+  Kept* const kept = Kept::of(s);
   if (at::GradMode::is_enabled())
-    return LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed));
+    return LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed),
+                          Known{kept && kept->again() ? kept->take() : at::Tensor()});
   const auto type = x_TI.scalar_type();
-  return at::addmm(y_TO, drop(x_TI).mm(a_.data.to(type).t()), b_.data.to(type).t(), 1, spec_.scale() * drop.factor());
+  const at::Tensor h_TR = drop(x_TI).mm(a_.data.to(type).t());
+  if (kept) kept->add(h_TR);
+  return at::addmm(y_TO, h_TR, b_.data.to(type).t(), 1, spec_.scale() * drop.factor());
 }
 
 // y = bias + m / |W'| * (W x + s B A x). The length |W'| counts as constant in the gradient. With dropout, PEFT feeds

@@ -27,6 +27,7 @@ class Lora final : public Delta {
 
   at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
                    const Step& s) const override;
+  bool only_adds() const override { return !spec_.dora && !spec_.looks_up; }
   bool looks_at_weight() const override { return magnitude_ && !ratio_.defined(); }
   at::Tensor merged(const at::Tensor& weight) const override;
   std::pair<at::Tensor, at::Tensor> columns(const at::Tensor& x_TI, const Step& s) const override;

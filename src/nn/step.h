@@ -30,6 +30,7 @@ class KvCache {
 };
 
 struct RouterLoss;  // nn/moe.h
+class Kept;         // nn/kept.h
 
 struct Step {
   at::Tensor position;               // [T] int64, or [3, T] (time, height, width) for m-rope
@@ -48,6 +49,7 @@ struct Step {
   std::vector<AdapterRows> adapters;
   uint64_t dropout_seed = 0;         // training: where this forward's dropout masks come from; 0: no dropout
   std::shared_ptr<at::Tensor> table;  // training a head tied to the embedding: where embed() leaves the table for the head
+  Kept* kept = nullptr;              // training: results that a layer keeps for its second run
   RouterLoss* router = nullptr;      // mixture of experts, training: where the balance loss is collected
   at::Tensor cos, sin;               // [T, R] f32, filled once by Model::begin()
 };

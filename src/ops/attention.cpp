@@ -208,13 +208,20 @@ const auto& attention_op() {
   return op;
 }
 
+// From an earlier run; wrapped, as these are no inputs that gradients could belong to.
+struct Known {
+  Attended result;
+};
+
 struct Attention : torch::autograd::Function<Attention> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q,
                                                 const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
                                                 const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale,
-                                                bool causal, int64_t window) {
+                                                bool causal, int64_t window, const Known& known) {
     const BelowAutograd guard;
-    auto [out, lse] = attention_op().call(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window);
+    at::Tensor out = known.result.out_TNH, lse = known.result.lse_NT;
+    if (!out.defined())
+      std::tie(out, lse) = attention_op().call(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window);
     ctx->save_for_backward({q, k, v, cu_q, cu_k, out, lse});
     ctx->mark_non_differentiable({lse});
     ctx->saved_data["max_q"] = max_q;
@@ -233,7 +240,7 @@ struct Attention : torch::autograd::Function<Attention> {
     auto [dq, dk, dv] =
         op.call(grad[0], x[0], x[1], x[2], x[5], x[6], x[3], x[4], data["max_q"].toInt(), data["max_k"].toInt(),
                 data["scale"].toDouble(), data["causal"].toBool(), data["window"].toInt());
-    return {dq, dk, dv, {}, {}, {}, {}, {}, {}, {}};
+    return {dq, dk, dv, {}, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
@@ -241,7 +248,7 @@ Pair attention_autograd(const at::Tensor& q, const at::Tensor& k, const at::Tens
                         const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal,
                         int64_t window) {
   if (any_requires_grad(q, k, v)) {
-    const auto out = Attention::apply(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window);
+    const auto out = Attention::apply(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, Known{});
     return {out[0], out[1]};
   }
   const BelowAutograd guard;
@@ -259,10 +266,15 @@ void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_
 }  // namespace
 
 at::Tensor attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
-                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask) {
+                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask, Attended* kept) {
   check(q_TNH, k_TKH, v_TKH, k_TKH.size(1));
-  return std::get<0>(
-      attention_op().call(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window));
+  if (kept && kept->out_TNH.defined()) {
+    if (!any_requires_grad(q_TNH, k_TKH, v_TKH)) return kept->out_TNH;
+    return Attention::apply(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window, Known{std::move(*kept)})[0];
+  }
+  auto [out, lse] = attention_op().call(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window);
+  if (kept) *kept = {out, lse};
+  return out;
 }
 
 at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache,

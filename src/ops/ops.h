@@ -32,10 +32,16 @@ struct Mask {
   int64_t window = 0;  // > 0: sees keys j with position - window < j (with causal: j <= position)
 };
 
+// What attention gives, and per query the log of the sum of exp(scores).
+struct Attended {
+  at::Tensor out_TNH, lse_NT;
+};
+
 // Attention over packed sequences, heads grouped (N a multiple of K), no mask tensor and no [T, T] matrix.
+// kept: filled; or, where it is filled already, what goes on the tape without being computed again.
 // cu_q, cu_k: [S + 1] int32 cumulative lengths on the tensors' device.
 at::Tensor attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
-                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask);
+                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask, Attended* kept = nullptr);
 
 // The same over a paged cache (no gradient): k_cache, v_cache [B, P, K, H]; sequence s owns blocks block_table[s], and has
 // cu_k[s + 1] - cu_k[s] keys, its queries being the last of them.
@@ -53,8 +59,8 @@ std::tuple<at::Tensor, at::Tensor> embedding_and_table(const at::Tensor& id_T, c
 
 // x W' + b. The weight may be packed once for a device (an opaque tensor that only packed_linear understands): an undefined
 // result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row do not depend
-// on how many other rows there are.
-at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O);
+// on how many other rows there are. known: the result, which then goes on the tape without being computed again.
+at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O, const at::Tensor& known = {});
 // Several weights of one input are packed as one. `mapped`: they lie in a mapped file. The device may take one as it
 // is: the result is then an alias of it. Several that it would take as they are stay apart: the result is undefined.
 at::Tensor pack_linear(at::TensorList weights_OD, bool mapped = false);

@@ -117,11 +117,9 @@ TrainerOptions trainer_options(const SftOptions& o, const TrainData& data, const
   t.early_stop_interval = o.early_stop_interval.value_or(early ? 3 : 0);
   t.max_bad_steps = o.max_bad_steps, t.router_aux_loss_coef = o.router_aux_loss_coef,
   t.seed = static_cast<uint64_t>(o.seed);
-  const Json& kwargs = o.gradient_checkpointing_kwargs;
-  const int64_t layers =
-      kwargs.is_object() && kwargs.contains("layers") ? kwargs["layers"].get<int64_t>() : model.shape().layers;
-  t.forward = {
-      .recomputed_layers = o.gradient_checkpointing ? layers : 0, .neftune_alpha = o.neftune_noise_alpha, .watch = {}};
+  const auto again = o.recompute(model.shape().layers);
+  t.forward = {.recomputed_layers = again.layers, .selective = std::nullopt, .neftune_alpha = o.neftune_noise_alpha, .watch = {}};
+  if (again.selective) t.forward.selective = {.attention = again.attention, .feed_forward = again.feed_forward};
   t.output_dir = run_dir;
   t.exact = data.exact;
   t.exact["tuner_type"] = o.tuner_type, t.exact["per_device_train_batch_size"] = o.per_device_train_batch_size;

@@ -20,7 +20,7 @@ PlanSpec spec_of(const std::string& preset, bool lora, const std::string& device
   s.title = preset, s.model = model_facts(preset_config(preset)), s.device = device_facts(device);
   s.tuning.lora = lora;
   s.rows = 1, s.row_tokens = 2048;
-  s.train.tokens = 2048, s.train.element = 2, s.train.accumulation = 16, s.train.recomputed_layers = s.model.layers;
+  s.train.tokens = 2048, s.train.element = 2, s.train.accumulation = 16, s.train.recompute.layers = s.model.layers;
   s.train.devices = devices, s.train.zero = zero;
   return s;
 }
@@ -112,7 +112,7 @@ TEST(Plan, WhatFitsAndWhatMakesItFit) {
       << flags;  // what is learnt stays, where anything else will do
 
   PlanSpec kept = spec_of("qwen2.5-7b", true, "A100-40G");
-  kept.train.recomputed_layers = 0, kept.rows = 4, kept.train.tokens = 4 * 2048;
+  kept.train.recompute.layers = 0, kept.rows = 4, kept.train.tokens = 4 * 2048;
   const Plan recompute = make_plan(kept);
   ASSERT_FALSE(recompute.fits);
   ASSERT_EQ(recompute.changes.size(), 1u);
@@ -126,12 +126,12 @@ TEST(Plan, WhatFitsAndWhatMakesItFit) {
 TEST(Plan, EveryKnobLowersThePeak) {
   const auto peak = [](auto change) {
     PlanSpec s = spec_of("qwen2.5-1.5b", false, "A100");
-    s.rows = 4, s.train.recomputed_layers = 0, s.train.tokens = 4 * 2048;
+    s.rows = 4, s.train.recompute.layers = 0, s.train.tokens = 4 * 2048;
     change(s);
     return bare_plan(s).use.peak;
   };
   const double base = peak([](PlanSpec&) {});
-  EXPECT_LT(peak([](PlanSpec& s) { s.train.recomputed_layers = s.model.layers; }), base);
+  EXPECT_LT(peak([](PlanSpec& s) { s.train.recompute.layers = s.model.layers; }), base);
   EXPECT_LT(peak([](PlanSpec& s) { s.train.tokens = 2048; }), base);
   EXPECT_LT(peak([](PlanSpec& s) { s.train.optimizer.kind = "adamw_8bit"; }), base);
   EXPECT_LT(peak([](PlanSpec& s) { s.train.optimizer.master = false; }), base);

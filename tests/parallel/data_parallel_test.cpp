@@ -60,7 +60,7 @@ TrainResult train(const Setting& s, World& world) {
   TrainerOptions options;
   options.max_steps = s.steps;
   options.save = When::Steps, options.save_steps = 3, options.output_dir = s.out;
-  options.forward = {.recomputed_layers = 1, .neftune_alpha = 5, .watch = {}};
+  options.forward = {.recomputed_layers = 1, .selective = std::nullopt, .neftune_alpha = 5, .watch = {}};
   options.exact = {{"rows", 36}};
   TestRun run(std::move(model), hyper, share(batches, mesh.rank(kDataAxes), mesh.size(kDataAxes)), options);
   const auto params = golden::trainable(*run.model);

@@ -78,6 +78,42 @@ TEST(Invariance, RecomputeIsExact) {
     EXPECT_EQ(distance(reference, gradients(*model, {whole}, {.recomputed_layers = layers})), 0);
 }
 
+// Every way to keep some results and make the others again.
+std::vector<Forward> selective_ways(double neftune_alpha = 0) {
+  std::vector<Forward> ways;
+  for (const bool attention : {false, true})
+    for (const bool feed_forward : {false, true})
+      for (const int64_t layers : {0, 1, 2})
+        ways.push_back({.recomputed_layers = layers,
+                        .selective = Forward::Selective{.attention = attention, .feed_forward = feed_forward},
+                        .neftune_alpha = neftune_alpha,
+                        .watch = {}});
+  return ways;
+}
+
+TEST(Invariance, SelectiveRecomputeIsExact) {
+  for (const char* name : {"train_qwen2", "qwen3_moe_norm", "qwen3"}) {
+    const Case c(name);
+    const auto model = golden::owned_model(c.dir / "checkpoint");
+    const Packed whole = std::string(name) == "train_qwen2" ? golden::train_batches(c)[0] : golden::unpad(c, "right");
+    const Gradients reference = gradients(*model, {whole}, {});
+    for (const Forward& way : selective_ways()) EXPECT_EQ(distance(reference, gradients(*model, {whole}, way)), 0) << name;
+  }
+}
+
+TEST(Invariance, SelectiveRecomputeIsExactWithAdapters) {
+  const Case c("lora_qwen2");
+  const Packed whole = golden::train_batches(c, "train/")[0];
+  for (const bool dora : {false, true}) {
+    const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kBFloat16, .device = golden::device()});
+    LoraConfig lora{.r = 4, .alpha = 8, .dropout = 0.3, .target_modules = {"q_proj", "o_proj", "gate_proj", "down_proj"}, .init = "false"};
+    lora.dora = dora;
+    make_adapter(*model, lora, 5);
+    const Gradients reference = gradients(*model, {whole}, {.neftune_alpha = 5}, 99);
+    for (const Forward& way : selective_ways(5)) EXPECT_EQ(distance(reference, gradients(*model, {whole}, way, 99)), 0) << dora;
+  }
+}
+
 TEST(Invariance, RecomputeIsExactWithDropoutAndNoiseAndFrozenEmbeddings) {
   const Case c("lora_qwen2");
   const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});

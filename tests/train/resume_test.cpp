@@ -52,7 +52,7 @@ Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, 
     if (!from.empty()) restore_adapter(*model, s.adapter, from);
   }
   options.save = When::Steps, options.save_steps = save_steps, options.output_dir = out;
-  options.forward = {.recomputed_layers = 1, .neftune_alpha = 5};
+  options.forward = {.recomputed_layers = 1, .selective = Forward::Selective{.feed_forward = true}, .neftune_alpha = 5, .watch = {}};
   options.exact = {{"rows", 10}};
   auto batches = golden::train_batches(c);
   s.run = std::make_unique<TestRun>(std::move(model), hyper, std::move(batches), options, v.spec);

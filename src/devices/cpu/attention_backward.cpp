@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "devices/cpu/attention.h"
+#include "devices/cpu/left.h"
 #include "devices/cpu/tensors.h"
 
 namespace apus::cpu {
@@ -45,7 +46,7 @@ class HeadGradient {
   }
 
  private:
-  enum Slot { kQT = 2, kGradT, kQ, kGrad, kDqT, kRowsum, kScores, kDp, kProbs, kDs, kDsPanels, kKT, kKeyRows, kValueRows };
+  enum Slot { kQT = 2, kGradT, kQ, kGrad, kDqT, kRowsum, kScores, kDp, kProbs, kDs, kDsPanels, kKT, kKeyRows, kValueRows, kWide };
 
   static E* elements(int slot, int64_t count) { return reinterpret_cast<E*>(scratch(slot, count)); }
   int64_t offset() const { return x_.keys - x_.queries; }
@@ -89,35 +90,41 @@ class HeadGradient {
   }
 
   // Rows of keys or values as a left-hand matrix: copied only when h must be filled up.
-  Matrix<E> left(const Matrix<E>& m, int64_t j, int64_t n, int slot) const {
+  Matrix<E> filled(const Matrix<E>& m, int64_t j, int64_t n, int slot) const {
     if (depth_ == x_.h) return {m[j], m.stride};
-    E* filled = elements(slot, kBlock * depth_);
-    std::fill_n(filled, n * depth_, E(0));
-    for (int64_t r = 0; r < n; ++r) std::copy_n(m[j + r], x_.h, filled + r * depth_);
-    return {filled, depth_};
+    E* rows = elements(slot, kBlock * depth_);
+    std::fill_n(rows, n * depth_, E(0));
+    for (int64_t r = 0; r < n; ++r) std::copy_n(m[j + r], x_.h, rows + r * depth_);
+    return {rows, depth_};
   }
 
   void key_block(int64_t j, int64_t n, float* dk, float* dv) {
-    const Matrix<E> keys = left(x_.k, j, n, kKeyRows), values = left(x_.v, j, n, kValueRows);
+    const Matrix<E> key_rows = filled(x_.k, j, n, kKeyRows), value_rows = filled(x_.v, j, n, kValueRows);
+    const int64_t room = Left<E>::room_for(kBlock, std::max(depth_, kBlock)), room_t = Left<E>::room_for(width_, kBlock);
+    float* const wide = scratch(kWide, 4 * room + room_t);
+    const Left<E> keys(key_rows.data, key_rows.stride, n, x_.h, wide), values(value_rows.data, value_rows.stride, n, x_.h, wide + room);
     E* k_t = elements(kKT, width_ * kBlock);  // [width, keys]
     std::fill_n(k_t, width_ * kBlock, E(0));
     for (int64_t r = 0; r < n; ++r)
       for (int64_t d = 0; d < x_.h; ++d) k_t[d * kBlock + r] = x_.k[j + r][d];
+    const Left<E> keys_t(k_t, kBlock, width_, n, wide + 4 * room);
     for (int64_t i = 0; i < x_.queries; i += kBlock) {
       const int64_t m = std::min(kBlock, x_.queries - i);
       if (view_.last(i + m - 1 + offset(), x_.keys) <= j || view_.first(i + offset()) >= j + n) continue;
-      tile(i, m, j, n, keys, values, k_t, dk, dv);
+      tile(i, m, j, n, keys, values, keys_t, wide + 2 * room, room, dk, dv);
     }
   }
 
-  void tile(int64_t i, int64_t m, int64_t j, int64_t n, const Matrix<E>& keys, const Matrix<E>& values, const E* k_t, float* dk, float* dv) {
+  // space: twice `room`, for the widened probabilities and their gradients.
+  void tile(int64_t i, int64_t m, int64_t j, int64_t n, const Left<E>& keys, const Left<E>& values, const Left<E>& keys_t, float* space, int64_t room,
+            float* dk, float* dv) {
     const RowKernels<E>& kernel = row_kernels<E>();
     float *scores = scratch(kScores, kBlock * kBlock), *dp = scratch(kDp, kBlock * kBlock);
     E *probs = elements(kProbs, kBlock * kBlock), *ds = elements(kDs, kBlock * kBlock), *ds_panel = elements(kDsPanels, kBlock * kPanel);
     const int64_t panels = (m + kPanel - 1) / kPanel;
     for (int64_t p = 0; p < panels; ++p) {
-      kernel.multiply(n, x_.h, keys.data, keys.stride, q_t_ + (i + p * kPanel) * depth_, scores + p * kPanel, kBlock, false, nullptr);
-      kernel.multiply(n, x_.h, values.data, values.stride, grad_t_ + (i + p * kPanel) * depth_, dp + p * kPanel, kBlock, false, nullptr);
+      keys.times(q_t_ + (i + p * kPanel) * depth_, scores + p * kPanel, kBlock, false);
+      values.times(grad_t_ + (i + p * kPanel) * depth_, dp + p * kPanel, kBlock, false);
     }
     int32_t low[kBlock], high[kBlock];  // the queries that see each key
     for (int64_t r = 0; r < n; ++r) {
@@ -127,15 +134,16 @@ class HeadGradient {
     }
     kernel.softmax_gradient(n, panels * kPanel, low, high, scale_ * 1.44269504088896341f, scores, dp, kBlock, lse2_ + i, delta_ + i, probs, ds,
                             kBlock);
+    const Left<E> left_probs(probs, kBlock, n, m, space), left_ds(ds, kBlock, n, m, space + room);
     for (int64_t d = 0; d < width_; d += kPanel) {
-      kernel.multiply(n, m, probs, kBlock, grad_ + i * width_ + d * kBlock, dv + d, width_, true, nullptr);
-      kernel.multiply(n, m, ds, kBlock, q_ + i * width_ + d * kBlock, dk + d, width_, true, nullptr);
+      left_probs.times(grad_ + i * width_ + d * kBlock, dv + d, width_, true);
+      left_ds.times(q_ + i * width_ + d * kBlock, dk + d, width_, true);
     }
     const E* rows[kBlock];
     for (int64_t r = 0; r < n; ++r) rows[r] = ds + r * kBlock;
     for (int64_t p = 0; p < panels; ++p) {
       kernel.pack_rows(rows, n, kPanel, ds_panel);
-      kernel.multiply(width_, n, k_t, kBlock, ds_panel, dq_t_ + (i + p * kPanel) * width_, kPanel, true, nullptr);
+      keys_t.times(ds_panel, dq_t_ + (i + p * kPanel) * width_, kPanel, true);
       for (int64_t r = 0; r < n; ++r) rows[r] += kPanel;
     }
   }

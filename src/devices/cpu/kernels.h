@@ -86,6 +86,8 @@ struct RowKernels {
   void (*rope)(int64_t h, int64_t r, const E* x, const float* cos, const float* sin, float sign, E* y);
   double (*sum_of_squares)(int64_t n, const E* x);
   void (*logit_gradient)(int64_t n, const float* x, const LogitGradient& g, E* out);
+  // A bf16 panel of depth k as an f32 one (left.h). Null where nothing is gained: f32, and instructions for bf16 that are used.
+  void (*widen_panel)(int64_t k, const E* panel, float* wide);
 };
 
 // Rows of weights, ld apart, that a product will read after its own: it asks memory for its share of them, `pass` of `passes`.

@@ -11,7 +11,7 @@ static constexpr Kernels with_lanes(Kernels k) {
 extern const Kernels kAvx512Kernels = with_lanes(kTable);
 
 static constexpr Kernels with_pairs(Kernels k) {
-  k.b16.multiply = multiply_pairs, k.b16.dots = dots<Pairs>;
+  k.b16.multiply = multiply_pairs, k.b16.dots = dots<Pairs>, k.b16.widen_panel = nullptr;
   return k;
 }
 extern const Kernels kAvx512PairKernels = with_pairs(kTable);

@@ -14,6 +14,7 @@
 #include "base/files.h"
 #include "devices/cpu/isa.h"
 #include "devices/cpu/kernels.h"
+#include "devices/cpu/left.h"
 #include "devices/cpu/memory.h"
 #include "devices/cpu/panels.h"
 #include "devices/cpu/parallel.h"
@@ -23,8 +24,8 @@
 namespace apus::cpu {
 namespace {
 
-enum Slot { kBias, kSums, kLaidOut };
-constexpr int64_t kRowBlock = 256, kChunkPanels = 8, kDepthBlock = 512;
+enum Slot { kBias, kSums, kLaidOut, kRows };
+constexpr int64_t kRowBlock = 256, kChunkPanels = 16, kDepthBlock = 512;
 constexpr int64_t kTurnedRows = 512;  // that share the turning or copying of a block of weights
 constexpr int64_t kManyRows = 96;     // from here on turning them pays
 
@@ -61,7 +62,7 @@ template <class E>
 void multiply(const E* x, int64_t ldx, int64_t m, int64_t k, const E* packed, const float* bias, E* y, int64_t n) {
   const int64_t panels = (n + kPanel - 1) / kPanel, depth = padded_depth<E>(k);
   const int64_t row_blocks = (m + kRowBlock - 1) / kRowBlock, block = (m + row_blocks - 1) / row_blocks;
-  const int64_t chunk = std::clamp<int64_t>(panels / (threads() * 6), 1, kChunkPanels), chunks = (panels + chunk - 1) / chunk;
+  const int64_t chunk = std::clamp<int64_t>(panels * row_blocks / (threads() * 6), 1, kChunkPanels), chunks = (panels + chunk - 1) / chunk;
   const int64_t depth_block = m <= 32 ? depth : kDepthBlock;
   share(row_blocks * chunks, 1, [&](int64_t begin, int64_t end) {
     const Multiplying guard;
@@ -70,12 +71,14 @@ void multiply(const E* x, int64_t ldx, int64_t m, int64_t k, const E* packed, co
     for (int64_t item = begin; item < end; ++item) {
       const int64_t row = item % row_blocks * block, rows = std::min(block, m - row);
       const int64_t first = item / row_blocks * chunk, last = std::min(first + chunk, panels);
-      for (int64_t d = 0; d < depth; d += depth_block)
+      for (int64_t d = 0; d < depth; d += depth_block) {
+        const int64_t n = std::min(depth_block, depth - d);
+        const Left<E> left(x + row * ldx + d, ldx, rows, n, scratch(kRows, Left<E>::room_for(block, depth_block)));
         for (int64_t p = first; p < last; ++p) {
           const E* panel = packed + p * panel_size<E>(k) + d * kPanel;
-          kernel.multiply(rows, std::min(depth_block, depth - d), x + row * ldx + d, ldx, panel, sums + (p - first) * block * kPanel, kPanel,
-                          d > 0, panel + panel_size<E>(k));
+          left.times(panel, sums + (p - first) * block * kPanel, kPanel, d > 0, panel + panel_size<E>(k));
         }
+      }
       for (int64_t p = first; p < last; ++p)
         kernel.finish(rows, std::min(kPanel, n - p * kPanel), sums + (p - first) * block * kPanel, kPanel,
                       bias ? bias + p * kPanel : nullptr, y + row * n + p * kPanel, n);

@@ -7,7 +7,7 @@
 namespace apus::cpu {
 namespace {
 
-// Bytes to floats and, of whole numbers that fit, back. In intrinsics: g++ 12 converts vectors of bytes one by one.
+// Bytes to floats, and whole numbers that fit to bytes. In intrinsics: g++ 12 converts vectors of bytes one by one.
 #if defined(__AVX512F__)
 inline Floats floats_at(const int8_t* p) {
   return (Floats)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
@@ -16,8 +16,8 @@ inline Floats floats_at(const uint8_t* p) {
   return (Floats)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 template <class Byte>
-inline void put_bytes(Byte* p, Floats v) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvttps_epi32((__m512)v)));
+inline void put_bytes(Byte* p, Ints v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8((__m512i)v));
 }
 #elif defined(__AVX2__)
 inline Floats floats_at(const int8_t* p) {
@@ -27,8 +27,8 @@ inline Floats floats_at(const uint8_t* p) {
   return (Floats)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
 }
 template <class Byte>
-inline void put_bytes(Byte* p, Floats v) {
-  const __m256i words = _mm256_cvttps_epi32((__m256)v);
+inline void put_bytes(Byte* p, Ints v) {
+  const __m256i words = (__m256i)v;
   const __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   const __m128i bytes = Byte(-1) < 0 ? _mm_packs_epi16(halves, halves) : _mm_packus_epi16(halves, halves);
   _mm_storel_epi64(reinterpret_cast<__m128i*>(p), bytes);
@@ -41,7 +41,7 @@ inline Floats floats_at(const Byte* p) {
   return v;
 }
 template <class Byte>
-inline void put_bytes(Byte* p, Floats v) {
+inline void put_bytes(Byte* p, Ints v) {
   for (int i = 0; i < kWidth; ++i) p[i] = static_cast<Byte>(v[i]);
 }
 #endif
@@ -68,26 +68,29 @@ class Thresholds {
     now_ += kWidth * kThresholdStride;
     return t;
   }
-  Floats next_fraction() { return __builtin_convertvector((Ints)(next() >> 8), Floats) * (1.0f / (1 << 24)); }
+  // x >= 0 rounded down, or up in proportion to what is cut off: x comes times 2^23, and is below 256 without it.
+  Ints round(Floats x) { return (Ints)(((Words)__builtin_convertvector(x, Ints) + (next() >> 9)) >> 23); }
 
  private:
   Words now_{};
 };
 
-inline Floats whole(Floats x) { return __builtin_convertvector(__builtin_convertvector(x, Ints), Floats); }  // of x >= 0
+inline Ints vmin(Ints a, Ints b) { return a < b ? a : b; }
 inline Floats vmin(Floats a, Floats b) { return a < b ? a : b; }
 inline Floats magnitude(Floats x) { return (Floats)((Words)x & 0x7fffffffu); }
 
 inline void adamw_moments(int64_t n, float* param, const float* grad, const Moments& moments, const AdamwScalars& s) {
   const float step = s.lr / s.correction1, scale = 1.0f / root(s.correction2), keep = 1.0f - s.lr * s.decay;
   const float old_mean = *moments.mean_scale, old_square = *moments.square_scale;
+  constexpr float kOne = 1 << 23;
   alignas(64) float mean[kMoments], spread[kMoments];  // spread: the root of the second moment
+  const float mean_factor = old_mean * s.beta1 / (127.0f * 127), square_factor = old_square * s.beta2 / (255.0f * 255 * 255 * 255);
   Floats most{}, most_square{};
   for (int64_t j = 0; j < n; j += kWidth) {
     const Floats g = load(grad + j) * s.grad_scale;
-    const Floats a = floats_at(moments.mean + j) * (1.0f / 127), b = floats_at(moments.square + j) * (1.0f / 255), bb = b * b;
-    const Floats m = a * magnitude(a) * old_mean * s.beta1 + g * (1.0f - s.beta1);
-    const Floats v = bb * bb * old_square * s.beta2 + g * g * (1.0f - s.beta2), sqrt_v = quick_root(v);
+    const Floats a = floats_at(moments.mean + j), b = floats_at(moments.square + j), bb = b * b;
+    const Floats m = a * magnitude(a) * mean_factor + g * (1.0f - s.beta1);
+    const Floats v = bb * bb * square_factor + g * g * (1.0f - s.beta2), sqrt_v = quick_root(v);
     most = vmax(most, magnitude(m)), most_square = vmax(most_square, v);
     store(mean + j, m), store(spread + j, sqrt_v);
     store(param + j, load(param + j) * keep - m * step / (sqrt_v * scale + s.eps));
@@ -98,10 +101,11 @@ inline void adamw_moments(int64_t n, float* param, const float* grad, const Mome
   Thresholds mean_at(moments.mean_threshold), square_at(moments.square_threshold);
   for (int64_t j = 0; j < n; j += kWidth) {
     const Floats m = load(mean + j), r = load(spread + j);
-    const Floats code = vmin(whole(quick_root(magnitude(m) * of_mean) * 127.0f + mean_at.next_fraction()), splat(127.0f));
+    // No root exceeds its code's end by more than a last bit, which the smaller one of the two cuts.
+    const Ints code = mean_at.round(vmin(quick_root(magnitude(m) * of_mean), splat(1.0f)) * (127.0f * kOne));
     put_bytes(moments.mean + j, m < 0.0f ? -code : code);
-    const Floats square = vmin(whole(quick_root(r * of_spread) * 255.0f + square_at.next_fraction()), splat(255.0f));
-    put_bytes(moments.square + j, vmax(square, r > 0.0f ? splat(1.0f) : Floats{}));  // a positive one divides: never zero
+    const Ints square = square_at.round(vmin(quick_root(r * of_spread), splat(1.0f)) * (255.0f * kOne));
+    put_bytes(moments.square + j, r > 0.0f && square == 0 ? splat_int(1) : square);  // a positive one divides: never zero
   }
 }
 

@@ -207,6 +207,22 @@ void pack_rows(const E* const* rows, int64_t k, int64_t n, E* panel) {
       panel[panel_at<E>(k0, column)] = column < n && k0 < k ? rows[k0][column] : E(0);
 }
 
+// k a multiple of 32. Both elements of each pair, as tile() widens them.
+inline void widen_panel(int64_t k, const bf16* panel, float* wide) {
+  for (int64_t pair = 0; pair < k / 2; ++pair)
+    for (int64_t column = 0; column < kPanel; column += kWidth) {
+      Words w;
+      std::memcpy(&w, panel + panel_at<bf16>(2 * pair, column), sizeof w);
+      store(wide + 2 * pair * kPanel + column, (Floats)(w << 16));
+      store(wide + (2 * pair + 1) * kPanel + column, (Floats)(w & 0xffff0000u));
+    }
+}
+template <class E>
+constexpr auto panel_widener() -> void (*)(int64_t, const E*, float*) {
+  if constexpr (sizeof(E) == 2) return widen_panel;
+  else return nullptr;
+}
+
 template <class E>
 void finish(int64_t m, int64_t n, const float* c, int64_t ldc, const float* bias, E* y, int64_t ldy) {
   for (int64_t i = 0; i < m; ++i) {

@@ -58,6 +58,12 @@ AdamwScalars scalars_of(double lr, double beta1, double beta2, double eps, doubl
   return {f(lr), f(beta1), f(beta2), f(eps), f(weight_decay), correction(beta1), correction(beta2), f(grad_scale)};
 }
 
+// Asks memory for bytes that the next block will read: there are too many streams for the hardware to follow them all.
+void ask_for(const at::Tensor& t, int64_t begin, int64_t end) {
+  const int64_t size = static_cast<int64_t>(t.element_size()), last = std::min(end, t.numel()) * size;
+  for (int64_t byte = begin * size; byte < last; byte += 64) __builtin_prefetch(data<char>(t) + byte, 1);
+}
+
 using Adamw = void(at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, const OptionalTensor&, double, double, double, double, double, int64_t,
                    double, int64_t);
 
@@ -128,6 +134,8 @@ void adamw_8bit(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Te
         const auto threshold = [&](int64_t start) { return static_cast<uint32_t>(advanced(dither + start, at)); };
         MomentBlock moments({data<int8_t>(m) + at, data<uint8_t>(v) + at, data<float>(m_scale) + at / kMoments, data<float>(v_scale) + at / kMoments,
                              threshold(ops::kMeanDither), threshold(ops::kSquareDither)}, count);
+        for (const at::Tensor* t : {&value, &grad, static_cast<const at::Tensor*>(&m), static_cast<const at::Tensor*>(&v)})
+          ask_for(*t, at + 2 * kBlock, at + 2 * kBlock + kMoments);
         kernels().adamw_moments((count + 15) / 16 * 16, p.values + i, g.values + i, moments.get(), scalars);
         moments.write();
       }

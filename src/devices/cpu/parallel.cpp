@@ -42,7 +42,7 @@ struct Buffer {
 }  // namespace
 
 float* scratch(int slot, int64_t floats) {
-  constexpr int kSlots = 16;
+  constexpr int kSlots = 20;
   require(slot >= 0 && slot < kSlots, Fault::Bug, "scratch slot ", slot);
   thread_local Buffer buffers[kSlots];
   Buffer& b = buffers[slot];

@@ -31,10 +31,12 @@ bool ours_is_faster(at::ScalarType type) {
   return type == at::kBFloat16 && (isa() == Isa::Avx2 || (isa() == Isa::Avx512 && !bf16_pairs_pay()));
 }
 
-// Whether packing repays itself: it does from some rows on; layers narrower than a panel would mostly multiply its filling.
-bool worthwhile(const at::Tensor& x, int64_t out) {
+// Whether packing repays itself: it does from some rows on (measured: 24 rows of 896 take half the time in place, 200 as long);
+// layers narrower than a panel would mostly multiply its filling. A gradient has no other way but plain operators.
+constexpr int64_t kForward = 128, kGradient = 8;
+bool worthwhile(const at::Tensor& x, int64_t out, int64_t rows) {
   const int64_t in = x.size(-1);
-  return x.dim() > 1 && in >= kPanel && out >= kPanel && x.numel() >= 8 * in && ours_is_faster(x.scalar_type());
+  return x.dim() > 1 && in >= kPanel && out >= kPanel && x.numel() >= rows * in && ours_is_faster(x.scalar_type());
 }
 
 at::Tensor panels_for(int64_t columns, int64_t depth, at::ScalarType type) {
@@ -122,7 +124,7 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& panels, const at::Tens
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
   if (!ours_is_faster(x.scalar_type()) || weight.scalar_type() != x.scalar_type() || x.dim() == 0)
     return Reference<Linear>::call("apus::linear", x, weight, bias);
-  if (!worthwhile(x, weight.size(0))) return product(x, as_rows(weight), or_undefined(bias), weight.size(0));
+  if (!worthwhile(x, weight.size(0), kForward)) return product(x, as_rows(weight), or_undefined(bias), weight.size(0));
   return by_type(x, [&](auto e) {
     return product(x, pack_as_columns<decltype(e)>(as_rows(weight)), or_undefined(bias), weight.size(0));
   });
@@ -131,7 +133,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const OptionalT
 Triple linear_backward(const at::Tensor& grad, const OptionalTensor& x, const OptionalTensor& weight, std::array<bool, 3> need) {
   const int64_t in = weight.has_value() ? weight->size(1) : x.has_value() ? x->size(-1) : 0;
   const auto same = [&](const OptionalTensor& t) { return !t.has_value() || t->scalar_type() == grad.scalar_type(); };
-  if (!worthwhile(grad, in) || !same(x) || !same(weight))
+  if (!worthwhile(grad, in, kGradient) || !same(x) || !same(weight))
     return Reference<LinearBackward>::call("apus::linear_backward", grad, x, weight, need);
   return by_type(grad, [&](auto e) -> Triple {
     using E = decltype(e);
