@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "devices/cpu/kernels.h"
+#include "devices/cpu/left.h"
 #include "devices/cpu/parallel.h"
 
 namespace apus::cpu {
@@ -109,7 +110,7 @@ class Logits {
 
  private:
   static constexpr int64_t kGroups = 16;  // parts of the vocabulary that sum d_hidden for themselves
-  enum Slot { kPanels = 2, kGradients, kTransposed };  // the last: one for each product
+  enum Slot { kPanels = 2, kGradients, kRows, kTransposed };  // the last: one for each product
 
   int64_t columns(int64_t block) const { return std::min(kVocabularyBlock, vocabulary_ - block * kVocabularyBlock); }
   float* block_at(int64_t block) const { return logits_ + block * n_ * kVocabularyBlock; }
@@ -119,11 +120,12 @@ class Logits {
     for (size_t h = 0; h < heads_.size(); ++h) {
       const HeadMatrix<E>& m = heads_[h];
       E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(m.width)));
+      const Left<E> left(hidden[h].rows, hidden[h].stride, n_, m.width, scratch(kRows, Left<E>::room_for(n_, m.width)));
       for (int64_t c = 0; c < columns(block); c += kPanel) {
         const int64_t count = std::min(kPanel, columns(block) - c);
         for (int64_t i = 0; i < count; ++i) rows[i] = m.rows + (block * kVocabularyBlock + c + i) * m.stride;
         row_kernels<E>().pack_columns(rows, count, m.width, panel);
-        row_kernels<E>().multiply(n_, m.width, hidden[h].rows, hidden[h].stride, panel, block_at(block) + c, kVocabularyBlock, h > 0, nullptr);
+        left.times(panel, block_at(block) + c, kVocabularyBlock, h > 0);
       }
     }
     for (int64_t i = 0; i < n_; ++i) kernels().row_statistics(columns(block), block_at(block) + i * kVocabularyBlock, scale_, parts + i);
@@ -167,10 +169,11 @@ class Logits {
     E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(kVocabularyBlock, m.width))));
     const E* rows[kVocabularyBlock];
     for (int64_t i = 0; i < n; ++i) rows[i] = m.rows + (block * kVocabularyBlock + i) * m.stride;
+    const Left<E> left(d, kVocabularyBlock, n_, n, scratch(kRows, Left<E>::room_for(n_, n)));
     for (int64_t w = 0; w < m.width; w += kPanel) {
       const int64_t count = std::min(kPanel, m.width - w);
       row_kernels<E>().pack_rows(rows, n, count, panel);
-      row_kernels<E>().multiply(n_, n, d, kVocabularyBlock, panel, sums + w, m.width, true, nullptr);
+      left.times(panel, sums + w, m.width, true);
       for (int64_t i = 0; i < n; ++i) rows[i] += kPanel;
     }
   }
@@ -178,10 +181,11 @@ class Logits {
   void add_to_head(int64_t width, int64_t block, const E* d, const E* transposed, float* d_head) const {
     E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(n_, std::max(kVocabularyBlock, width)))));
     std::vector<const E*> rows(n_);
+    const Left<E> left(transposed, padded_depth<E>(n_), width, n_, scratch(kRows, Left<E>::room_for(width, n_)));
     for (int64_t c = 0; c < columns(block); c += kPanel) {
       for (int64_t i = 0; i < n_; ++i) rows[i] = d + i * kVocabularyBlock + c;
       row_kernels<E>().pack_rows(rows.data(), n_, kPanel, panel);
-      row_kernels<E>().multiply(width, n_, transposed, padded_depth<E>(n_), panel, d_head + (block * kVocabularyBlock + c) * width, kPanel, true, nullptr);
+      left.times(panel, d_head + (block * kVocabularyBlock + c) * width, kPanel, true);
     }
   }
 
