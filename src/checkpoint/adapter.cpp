@@ -162,8 +162,10 @@ std::set<std::string> keys_of(const std::map<std::string, std::string>& map) {
 
 // A table that the adapter's run had changed (new tokens) goes into the base, and into what is tied to it.
 void put_table(Model& model, Param& p, const at::Tensor& saved) {
-  if (!p.data.defined() || at::equal(saved.to(p.data.options()), p.data)) return;
-  const at::Tensor before = p.data, table = saved.to(p.data.options()).clone();
+  if (!p.data.defined()) return;
+  const at::Tensor before = p.data, converted = saved.to(before.options());
+  if (at::equal(converted, before)) return;
+  const at::Tensor table = converted.is_same(saved) ? saved.clone() : converted;  // not the file's pages
   model.visit([&](const std::string&, Param& other) {
     if (other.data.defined() && other.data.is_same(before)) other.data = table, other.mapped = false;
   });

@@ -126,16 +126,10 @@ void multiply_in_lanes(const bf16* x, int64_t ldx, int64_t m, int64_t k, const b
 
 // The rows of x [m, k] as the columns of panels.
 at::Tensor packed_as_columns(const bf16* x, int64_t ldx, int64_t m, int64_t k) {
-  const int64_t panels = (m + kPanel - 1) / kPanel;
-  const at::Tensor packed = at::empty({panels * panel_size<bf16>(k)}, at::kBFloat16);
-  share(panels, 1, [&](int64_t begin, int64_t end) {
-    const bf16* row[kPanel];
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t rows = std::min(kPanel, m - p * kPanel);
-      for (int64_t i = 0; i < rows; ++i) row[i] = x + (p * kPanel + i) * ldx;
-      kernels().b16.pack_columns(row, rows, k, data<bf16>(packed) + p * panel_size<bf16>(k));
-    }
-  });
+  const at::Tensor packed = at::empty({(m + kPanel - 1) / kPanel * panel_size<bf16>(k)}, at::kBFloat16);
+  std::vector<const bf16*> row(m);
+  for (int64_t i = 0; i < m; ++i) row[i] = x + i * ldx;
+  pack_panels(row, k, data<bf16>(packed), 1);
   return packed;
 }
 
