@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Golden model data for tests: tiny checkpoints and the numbers the original implementations compute with them. They stand
-// in tests/data/models; APUS_GOLDEN may name a folder whose models/ holds more.
+// Golden model data for tests: tiny checkpoints and the numbers the original implementations compute with them. They
+// stand in tests/data/models; APUS_GOLDEN may name a folder whose models/ holds more.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -30,7 +30,9 @@ inline c10::Device device() { return open_device(device_named()).device; }
 // One model's folder: numbers, tensors, checkpoint.
 struct Case {
   explicit Case(const std::string& name)
-      : dir(models() / name), json(Json::parse(read_file(dir / "golden.json"))), file(SafetensorsFile::open(dir / "golden.safetensors")) {}
+      : dir(models() / name),
+        json(Json::parse(read_file(dir / "golden.json"))),
+        file(SafetensorsFile::open(dir / "golden.safetensors")) {}
   at::Tensor tensor(const std::string& name) const { return file->tensor(name); }
   bool has(const std::string& name) const { return file->entries().count(name) > 0; }
   std::filesystem::path dir;

@@ -16,7 +16,9 @@ namespace {
 using namespace apus;
 
 std::string words(Random& random, size_t count) {
-  static const char* const parts[] = {"the", "model", "learns", "from", "every", "answer", "tensor", "and", "of", "gradient", "12", "memory,", "token", "is", "faster.", "a", "with", "layers"};
+  static const char* const parts[] = {"the",    "model", "learns",  "from",     "every", "answer",
+                                      "tensor", "and",   "of",      "gradient", "12",    "memory,",
+                                      "token",  "is",    "faster.", "a",        "with",  "layers"};
   std::string out;
   for (size_t i = 0; i < count; ++i) out += (i ? " " : "") + std::string(parts[random.below(std::size(parts))]);
   return out;
@@ -46,8 +48,12 @@ int run(int argc, char** argv) {
   write_rows(file, rows);
   const auto bytes = static_cast<double>(std::filesystem::file_size(file));
   RejectLog rejects({});
-  const Encoder encoder(Tokenizer::load(folder), ChatTemplate::from_text(
-      "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}", "chatml", folder), {.max_length = 4096});
+  const Encoder encoder(
+      Tokenizer::load(folder),
+      ChatTemplate::from_text("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor "
+                              "%}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+                              "chatml", folder),
+      {.max_length = 4096});
   DatasetOptions datasets;
   datasets.train = {file.string()};
   Stopwatch watch;
@@ -59,7 +65,8 @@ int run(int argc, char** argv) {
   double tokens = 0;
   for (const int64_t length : samples.lengths()) tokens += static_cast<double>(length);
   watch = Stopwatch();
-  auto source = make_indexed_source(samples.size(), samples.lengths(), [&](int64_t i) { return samples.get(i); }, {.packing = true, .packing_length = 4096});
+  auto source = make_indexed_source(samples.size(), samples.lengths(), [&](int64_t i) { return samples.get(i); },
+                                    {.packing = true, .packing_length = 4096});
   int64_t packs = 0;
   while (source->next()) ++packs;
   const double packing = watch.seconds();
@@ -68,7 +75,8 @@ int run(int argc, char** argv) {
   say("template and tokenise", encoding, tokens, bytes);
   say("pack and take out", packing, tokens, bytes);
   say("all of it", reading + encoding + packing, tokens, bytes);
-  std::printf("%lld packs of 4096, %.2f %% full\n", static_cast<long long>(packs), 100.0 * tokens / (4096.0 * static_cast<double>(packs)));
+  std::printf("%lld packs of 4096, %.2f %% full\n", static_cast<long long>(packs),
+              100.0 * tokens / (4096.0 * static_cast<double>(packs)));
   return 0;
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the engine runs a checkpoint: a prompt of 512, and decoding 1, 8 and 32 sequences of 128 + 64 tokens; beside them
-// the floor of single-sequence decoding: the weights read once a token at the rate at which this machine reads memory.
-// Usage: infer_bench MODEL_DIR [bfloat16|float32] [device] [sequences]   prints one JSON object, rates in tokens/s
+// How fast the engine runs a checkpoint: a prompt of 512, and decoding 1, 8 and 32 sequences of 128 + 64 tokens; beside
+// them the floor of single-sequence decoding: the weights read once a token at the rate at which this machine reads
+// memory. Usage: infer_bench MODEL_DIR [bfloat16|float32] [device] [sequences]   prints one JSON object, rates in
+// tokens/s
 //   sequences: decode that many only (1, say)
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -44,8 +45,8 @@ struct Alternation {
   double token_s = 1e30, read_gb_s = 0;
 };
 
-// The fastest single token of one sequence, and the fastest pass over memory in between: on a machine that others use too,
-// the two best moments compare where averages do not.
+// The fastest single token of one sequence, and the fastest pass over memory in between: on a machine that others use
+// too, the two best moments compare where averages do not.
 Alternation fastest_token(Engine& engine, const std::function<double()>& read_once) {
   Alternation best;
   for (int64_t round = 0; round < 8; ++round) {
@@ -122,7 +123,8 @@ class Reader {
 int64_t weight_bytes(const std::string& dir) {
   const TensorFolder folder(dir);
   int64_t bytes = folder.bytes();
-  if (const TensorEntry* table = folder.find("model.embed_tokens.weight"); table && folder.find("lm_head.weight")) bytes -= table->end - table->begin;
+  if (const TensorEntry* table = folder.find("model.embed_tokens.weight"); table && folder.find("lm_head.weight"))
+    bytes -= table->end - table->begin;
   return bytes;
 }
 
@@ -148,7 +150,8 @@ int main(int argc, char** argv) {
     const auto model = load_model(argv[1], {.dtype = dtype, .device = choice.device});
     model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
     const double loaded = seconds() - start;
-    Engine engine(*model, at::TensorOptions().dtype(dtype).device(choice.device), {.max_step_tokens = 512, .max_model_len = 1024, .cache_bytes = 150 << 20, .prefix_caching = false});
+    Engine engine(*model, at::TensorOptions().dtype(dtype).device(choice.device),
+                  {.max_step_tokens = 512, .max_model_len = 1024, .cache_bytes = 150 << 20, .prefix_caching = false});
     generate(engine, {prompt(16, 0)}, {.temperature = 0, .max_new_tokens = 4});  // first touches
     Json result;
     result["load_s"] = loaded;

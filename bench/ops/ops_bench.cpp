@@ -198,11 +198,12 @@ void optimise(const Bench& b) {
   const bool half = p.scalar_type() != m.scalar_type();
   // p, g once each way or once; m, v (and the master) in f32, read and written
   const double elements = 3.0 * count + (half ? 6 : 4) * count * (4 / b.size());
-  using Step =
-      void(at::Tensor&, T, at::Tensor&, at::Tensor&, O, double, double, double, double, double, int64_t, double, int64_t);
+  using Step = void(at::Tensor&, T, at::Tensor&, at::Tensor&, O, double, double, double, double, double, int64_t,
+                    double, int64_t);
   b.measure<Step>("adamw", "32 M", elements, 0, p, g, m, v, half ? maybe(p.to(at::kFloat)) : OptionalTensor(), 1e-3,
                   0.9, 0.95, 1e-8, 0.1, int64_t{3}, 1.0, int64_t{-1});
-  at::Tensor m8 = at::zeros({count}, p.options().dtype(at::kChar)), v8 = at::zeros({count}, p.options().dtype(at::kByte));
+  at::Tensor m8 = at::zeros({count}, p.options().dtype(at::kChar)),
+             v8 = at::zeros({count}, p.options().dtype(at::kByte));
   at::Tensor m_scale = at::zeros({count / 256}, m.options()), v_scale = m_scale.clone();
   using Step8 = void(at::Tensor&, T, at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&, O, double, double, double,
                      double, double, int64_t, double, int64_t, bool);

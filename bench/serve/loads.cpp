@@ -26,12 +26,9 @@ void add_tokens(Json& ids, int count, int vocab, uint64_t seed) {
 }
 
 Json completion(const std::string& model, const Json& ids, int news) {
-  return {{"model", model},
-          {"prompt", ids},
-          {"max_tokens", news},
-          {"temperature", 0},
-          {"stream", true},
-          {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}},
+  return {{"model", model},     {"prompt", ids},
+          {"max_tokens", news}, {"temperature", 0},
+          {"stream", true},     {"stream_options", {{"include_usage", true}, {"continuous_usage_stats", true}}},
           {"ignore_eos", true}};
 }
 
@@ -182,9 +179,10 @@ bool shared_prefix(const Target& target, const std::string& model, int prefix, i
     }
   }
   const double miss = quantile(missed, 0.5), found = quantile(hit, 0.5);
-  std::printf("a prefix of %d tokens and %d of one's own: first token after %.1f ms when it is new, %.1f ms when it is "
-              "known (p50 of %zu and %zu): %.1f times sooner\n",
-              prefix, kOwn, miss * 1000, found * 1000, missed.size(), hit.size(), miss / found);
+  std::printf(
+      "a prefix of %d tokens and %d of one's own: first token after %.1f ms when it is new, %.1f ms when it is "
+      "known (p50 of %zu and %zu): %.1f times sooner\n",
+      prefix, kOwn, miss * 1000, found * 1000, missed.size(), hit.size(), miss / found);
   return miss >= 5 * found;
 }
 

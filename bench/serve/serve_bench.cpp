@@ -142,7 +142,8 @@ int compare(const Options& o, const std::vector<Target>& targets) {
     timed_load(t, models.back(), {1, 16, 8, 1}, o.vocab, 1);  // warm
   }
   std::printf(
-      "| clients | prompt + new | server | tokens/s | first token p50 / p99 s | between p50 / p99 ms | HTTP, JSON, text "
+      "| clients | prompt + new | server | tokens/s | first token p50 / p99 s | between p50 / p99 ms | HTTP, JSON, "
+      "text "
       "| failed |\n|---|---|---|---|---|---|---|---|\n");
   int failed = 0;
   uint64_t seed = 1;
@@ -155,7 +156,8 @@ int compare(const Options& o, const std::vector<Target>& targets) {
           const std::string share = f.serving_share < 0 ? "" : percent(f.serving_share);
           std::printf("| %d | %d + %d | %s | %.1f | %.2f / %.2f | %.1f / %.1f | %s | %d of %d%s%s |\n", clients, prompt,
                       news, targets[i].name.c_str(), f.tokens_per_second, f.first_p50, f.first_p99, f.gap_p50 * 1000,
-                      f.gap_p99 * 1000, share.c_str(), f.failed, f.requests, f.error.empty() ? "" : ": ", f.error.c_str());
+                      f.gap_p99 * 1000, share.c_str(), f.failed, f.requests, f.error.empty() ? "" : ": ",
+                      f.error.c_str());
           std::fflush(stdout);
           failed += f.failed;
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tokenizer speed on one core: load time, encode and decode in MB/s over files cut into chunks of 4000 characters, and
-// inputs of 200 000 characters without a space. Times are processor time of this thread, so that a busy machine disturbs
-// them little. peer.js prints the same figures for the peer.
+// inputs of 200 000 characters without a space. Times are processor time of this thread, so that a busy machine
+// disturbs them little. peer.js prints the same figures for the peer.
 #include <time.h>
 
 #include <algorithm>
@@ -62,7 +62,8 @@ void measure_file(const Tokenizer& tokenizer, const std::filesystem::path& path)
     for (const auto& row : ids) bytes += tokenizer.decode(row).size();
   });
   const double mb = static_cast<double>(text.size()) / 1e6;
-  std::printf("%-24s %7.2f MB %9zu tokens  encode %7.1f MB/s  decode %7.1f MB/s\n", path.filename().c_str(), mb, tokens, mb / encode, mb / decode);
+  std::printf("%-24s %7.2f MB %9zu tokens  encode %7.1f MB/s  decode %7.1f MB/s\n", path.filename().c_str(), mb, tokens,
+              mb / encode, mb / decode);
 }
 
 void measure_long(const Tokenizer& tokenizer, const char* name, const std::string& unit, size_t times, bool vary) {
@@ -70,13 +71,17 @@ void measure_long(const Tokenizer& tokenizer, const char* name, const std::strin
   uint32_t state = 1;
   for (size_t i = 0; i < times; ++i) {
     state = state * 1664525u + 1013904223u;
-    if (!vary) text += unit;
-    else if (unit.size() == 1) text += static_cast<char>('a' + (state >> 16) % 26);
-    else unicode::append(text, 0x4E00 + (state >> 8) % 20000);
+    if (!vary)
+      text += unit;
+    else if (unit.size() == 1)
+      text += static_cast<char>('a' + (state >> 16) % 26);
+    else
+      unicode::append(text, 0x4E00 + (state >> 8) % 20000);
   }
   size_t tokens = 0;
   const double time = best_of(3, [&] { tokens = tokenizer.encode(text).size(); });
-  std::printf("%-24s %7.2f MB %9zu tokens  %7.1f ms\n", name, static_cast<double>(text.size()) / 1e6, tokens, time * 1e3);
+  std::printf("%-24s %7.2f MB %9zu tokens  %7.1f ms\n", name, static_cast<double>(text.size()) / 1e6, tokens,
+              time * 1e3);
 }
 
 int run(int argc, char** argv) {

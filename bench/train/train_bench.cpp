@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast a checkpoint trains and in how much memory: steps over one sequence of random tokens.
-// Usage: train_bench MODEL_DIR lora|full LENGTH [--steps 3] [--dtype bfloat16] [--recompute true|false|LAYERS|selective[,LAYERS]] [--optim adamw_torch]
+// Usage: train_bench MODEL_DIR lora|full LENGTH [--steps 3] [--dtype bfloat16] [--recompute
+// true|false|LAYERS|selective[,LAYERS]] [--optim adamw_torch]
 //        [--master float32|stochastic] [--dropout 0] [--device cpu]            prints one JSON object
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
@@ -36,7 +37,9 @@ double peak_gib() {
 double processor_seconds() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -58,7 +61,8 @@ Forward forward_of(const std::string& recompute, int64_t layers) {
   const std::string selective = "selective";
   if (recompute.rfind(selective, 0) == 0) {
     forward.selective = Forward::Selective{.feed_forward = true};
-    if (recompute.size() > selective.size()) forward.recomputed_layers = std::stoll(recompute.substr(selective.size() + 1));
+    if (recompute.size() > selective.size())
+      forward.recomputed_layers = std::stoll(recompute.substr(selective.size() + 1));
   } else if (recompute != "false") {
     forward.recomputed_layers = recompute == "true" ? layers : std::stoll(recompute);
   }

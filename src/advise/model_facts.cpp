@@ -137,7 +137,8 @@ std::vector<std::string> ModelFacts::linear_modules() const {
     } else if (p.shape.size() == 3) {  // of stacked experts the first
       const std::string expert = p.name.substr(0, p.name.rfind('.')) + ".0.";
       const bool pair = p.name.ends_with(".gate_up_proj");
-      for (const char* part : pair ? std::vector<const char*>{"gate_proj", "up_proj"} : std::vector<const char*>{"down_proj"})
+      for (const char* part :
+           pair ? std::vector<const char*>{"gate_proj", "up_proj"} : std::vector<const char*>{"down_proj"})
         names.push_back(expert + part);
     }
   return names;

@@ -37,7 +37,8 @@ std::vector<Strategy> search_strategies(const PlanSpec& base) {
   const int64_t update = base.rows * base.train.accumulation;
   for (int zero = 0; zero <= (base.train.devices > 1 ? 3 : 0); ++zero)
     for (int64_t rows = 1; rows <= std::min<int64_t>(update, 64); rows *= 2)
-      for (const RecomputeFacts& recompute : {RecomputeFacts{}, RecomputeFacts{.selective = true}, RecomputeFacts{.layers = base.model.layers}}) {
+      for (const RecomputeFacts& recompute :
+           {RecomputeFacts{}, RecomputeFacts{.selective = true}, RecomputeFacts{.layers = base.model.layers}}) {
         PlanSpec s = base;
         s.rows = rows, s.train.accumulation = std::max<int64_t>(1, (update + rows - 1) / rows);
         s.train.tokens = static_cast<double>(rows * s.row_tokens * s.row_copies);
@@ -50,8 +51,8 @@ std::vector<Strategy> search_strategies(const PlanSpec& base) {
                                 p.train.accumulation, " --gradient_checkpointing ", again ? "true" : "false",
                                 recompute.selective ? " --recompute_granularity selective" : "");
         if (zero > 0) flags += str(" --deepspeed zero", zero);
-        found.push_back({rows, p.train.accumulation, again, recompute.selective, zero, plan.use.peak, plan.speed.tokens_per_second,
-                         plan.speed.bound, flags});
+        found.push_back({rows, p.train.accumulation, again, recompute.selective, zero, plan.use.peak,
+                         plan.speed.tokens_per_second, plan.speed.bound, flags});
       }
   // Speeds within about a percent are one; then the smaller one is better.
   const auto rank = [](const Strategy& x) {

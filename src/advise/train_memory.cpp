@@ -111,8 +111,10 @@ class TrainingRun {
     hold(h_), drop(2 * h_);  // through the final norm, whose input goes with the gradient that came
     for (size_t i = t_.layers.size(); i-- > 0;) {
       const Keep keep = keep_of(i);
-      if (keep.selective) run_again(t_.layers[i], keep);
-      else if (!keep.all) forward(t_.layers[i], {});
+      if (keep.selective)
+        run_again(t_.layers[i], keep);
+      else if (!keep.all)
+        forward(t_.layers[i], {});
       backward(t_.layers[i], there);
       drop(keep.all ? h_ : 2 * h_);  // its input, and the second run's output
     }
@@ -138,7 +140,10 @@ class TrainingRun {
     const RecomputeFacts& r = s_.recompute;
     const bool again = static_cast<int64_t>(layer) < r.layers;
     if (!r.selective) return {.all = !again};
-    return {.all = false, .selective = true, .attention = !(again && r.attention), .feed_forward = !(again && r.feed_forward)};
+    return {.all = false,
+            .selective = true,
+            .attention = !(again && r.attention),
+            .feed_forward = !(again && r.feed_forward)};
   }
   // Width of the largest copy that dropout makes of an adapted layer's input.
   double dropped(std::initializer_list<const LinearUse*> layers) const {
@@ -178,7 +183,8 @@ class TrainingRun {
     if (keep.all) return kept_feed_forward(l);
     const auto f = static_cast<double>(l.gate.out);
     const double of_shared = l.sparse && f > 0 ? h_ : 0;
-    return keep.selective ? (keep.feed_forward ? 2 * f + ranks({&l.gate, &l.up}) : 0) + ranks({&l.down}) + of_shared : 0;
+    return keep.selective ? (keep.feed_forward ? 2 * f + ranks({&l.gate, &l.up}) : 0) + ranks({&l.down}) + of_shared
+                          : 0;
   }
 
   // The second run of a layer that kept some results: from these to all that its backward pass wants, and the output.

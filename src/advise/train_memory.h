@@ -15,7 +15,7 @@ struct OptimizerFacts {
   bool momentum = false;             // sgd with momentum, adafactor with a first moment
 };
 
-struct RecomputeFacts {     // what runs again in the backward pass
+struct RecomputeFacts {    // what runs again in the backward pass
   int64_t layers = 0;      // the first so many: all of each; with `selective` only these parts of each
   bool selective = false;  // norms, rotations and gates of every layer
   bool attention = false, feed_forward = false;
@@ -24,10 +24,10 @@ struct RecomputeFacts {     // what runs again in the backward pass
 };
 
 struct TrainSpec {
-  double tokens = 0;              // of a micro-batch
-  double element = 2;             // bytes of a weight and of an activation
-  double disk_element = 2;        // of a weight in the checkpoint's files
-  int64_t accumulation = 1;       // micro-batches of an update
+  double tokens = 0;         // of a micro-batch
+  double element = 2;        // bytes of a weight and of an activation
+  double disk_element = 2;   // of a weight in the checkpoint's files
+  int64_t accumulation = 1;  // micro-batches of an update
   RecomputeFacts recompute;
   OptimizerFacts optimizer;
   int devices = 1, zero = 0;  // data-parallel ranks; what they share: 1 optimizer, 2 and gradients, 3 and weights

@@ -62,7 +62,9 @@ LinearUse* place(LayerUse& layer, const std::string& last) {
 // Factors on the embedding, and on each expert's matrices, which are stacked in one parameter.
 double other_factors(const ParamFacts& p, const LoraConfig& lora) {
   const std::string module = p.module();
-  const auto rank = [&](const std::string& name) { return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0); };
+  const auto rank = [&](const std::string& name) {
+    return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0);
+  };
   if (module == "model.embed_tokens") return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
   if (p.shape.size() != 3) return 0;
   const bool pair = p.name.ends_with(".gate_up_proj");

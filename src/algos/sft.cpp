@@ -35,8 +35,9 @@ Ratio whole_sequences(const Batch& batch, const at::Tensor& correct_T, const at:
 
 Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
-  const ops::HeadLoss head = ops::head_loss(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, batch.weight_T,
-                                            {.label_smoothing = spec_.label_smoothing, .dft = spec_.dft});
+  const ops::HeadLoss head =
+      ops::head_loss(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, batch.weight_T,
+                     {.label_smoothing = spec_.label_smoothing, .dft = spec_.dft});
   const at::Tensor trained_T = batch.label_T.ge(0);
   Loss out{.sum = head.loss_sum, .metrics = {}};
   if (spec_.sequence_accuracy)

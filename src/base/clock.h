@@ -18,8 +18,8 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-std::string local_time(const char* format);   // strftime's format; "%Y%m%d-%H%M%S" names result files
-std::string duration_text(double seconds);    // "3.2s", "4:05", "1:02:03"
-std::string bytes_text(int64_t bytes);        // "512 B", "1.50 GiB"
+std::string local_time(const char* format);  // strftime's format; "%Y%m%d-%H%M%S" names result files
+std::string duration_text(double seconds);   // "3.2s", "4:05", "1:02:03"
+std::string bytes_text(int64_t bytes);       // "512 B", "1.50 GiB"
 
 }  // namespace apus

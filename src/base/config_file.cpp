@@ -46,9 +46,11 @@ class YamlReader {
   explicit YamlReader(const std::string& path) : path_(path) {}
 
   Json value(const YAML::Node& node, int depth = 0) {
-    require(depth <= kMaxDepth && ++nodes_ <= kMaxNodes, Fault::Usage, path_, ": nested too deep or too large (aliases?)");
+    require(depth <= kMaxDepth && ++nodes_ <= kMaxNodes, Fault::Usage, path_,
+            ": nested too deep or too large (aliases?)");
     switch (node.Type()) {
-      case YAML::NodeType::Scalar: return node.Tag() == "!" ? Json(node.Scalar()) : typed_scalar(node.Scalar());
+      case YAML::NodeType::Scalar:
+        return node.Tag() == "!" ? Json(node.Scalar()) : typed_scalar(node.Scalar());
       case YAML::NodeType::Sequence: {
         Json list = Json::array();
         for (const auto& item : node) list.push_back(value(item, depth + 1));
@@ -62,7 +64,8 @@ class YamlReader {
         }
         return object;
       }
-      default: return nullptr;
+      default:
+        return nullptr;
     }
   }
 
@@ -98,10 +101,11 @@ void add(ConfigFile& config, std::set<std::string>& seen, ConfigEntry entry, con
     if (!entry.value.is_null()) config.entries.push_back(std::move(entry));
     return;
   }
-  require(entry.value.is_object() || entry.value.is_null(), Fault::Usage, path, ": ENV must be a mapping of names to values");
+  require(entry.value.is_object() || entry.value.is_null(), Fault::Usage, path,
+          ": ENV must be a mapping of names to values");
   for (const auto& [name, value] : entry.value.items()) {
-    require(!name.empty() && name.find('=') == std::string::npos && name.find('\0') == std::string::npos, Fault::Usage, path,
-            ": ENV: '", name, "' cannot name an environment variable");
+    require(!name.empty() && name.find('=') == std::string::npos && name.find('\0') == std::string::npos, Fault::Usage,
+            path, ": ENV: '", name, "' cannot name an environment variable");
     if (!value.is_null()) config.environment.emplace_back(name, word_of(value));
   }
 }

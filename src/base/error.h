@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one exception type. Its kind decides the exit code and the HTTP status; its text says what, where, why, what to do.
+// The one exception type. Its kind decides the exit code and the HTTP status; its text says what, where, why, what to
+// do.
 #pragma once
 
 #include <sstream>
@@ -10,14 +11,15 @@ namespace apus {
 
 enum class Fault { Usage, Data, Model, Device, Comm, Io, Bug };
 
-int exit_code(Fault fault);          // 2 3 4 5 6 7 70
-int http_status(Fault fault);        // 400 422 500 503 503 500 500
+int exit_code(Fault fault);           // 2 3 4 5 6 7 70
+int http_status(Fault fault);         // 400 422 500 503 503 500 500
 const char* fault_name(Fault fault);  // "usage", "data", ...
 
 // Built from a Fault at the call, so that it remembers the caller's line without a macro. (The builtins are what
 // std::source_location is made of; clang 14, which runs the fuzz targets, lacks the latter.)
 struct At {
-  At(Fault f, const char* file = __builtin_FILE(), int line = __builtin_LINE()) : fault(f), file(file), line(line) {}  // NOLINT: implicit
+  At(Fault f, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : fault(f), file(file), line(line) {}  // NOLINT: implicit
   Fault fault;
   const char* file;
   int line;

@@ -66,7 +66,8 @@ std::string read_file(const fs::path& path, int64_t limit) {
     require(got >= 0, Fault::Io, "cannot read ", path.string(), ": ", reason());
     if (got == 0) return text;
     text.append(block, static_cast<size_t>(got));
-    require(static_cast<int64_t>(text.size()) <= limit, Fault::Io, path.string(), " is longer than the ", limit, " bytes allowed here");
+    require(static_cast<int64_t>(text.size()) <= limit, Fault::Io, path.string(), " is longer than the ", limit,
+            " bytes allowed here");
   }
 }
 
@@ -115,10 +116,13 @@ void MappedFile::will_need(int64_t offset, int64_t bytes) const { advise(data_, 
 void MappedFile::forget(int64_t offset, int64_t bytes) const { advise(data_, offset, bytes, MADV_DONTNEED, true); }
 
 void populate_mapped(const void* data, int64_t bytes) {
-  constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, Linux 5.14; older headers lack its name, older kernels refuse it
+  constexpr int kPopulateRead =
+      22;  // MADV_POPULATE_READ, Linux 5.14; older headers lack its name, older kernels refuse it
   advise(static_cast<const std::byte*>(data), 0, bytes, kPopulateRead, false);
 }
-void forget_mapped(const void* data, int64_t bytes) { advise(static_cast<const std::byte*>(data), 0, bytes, MADV_DONTNEED, true); }
+void forget_mapped(const void* data, int64_t bytes) {
+  advise(static_cast<const std::byte*>(data), 0, bytes, MADV_DONTNEED, true);
+}
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(path), partial_(path.string() + str(".partial-", ::getpid())) {
   descriptor_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

@@ -34,7 +34,9 @@ std::string reason(const std::exception& error) {
   return std::string(bracket == std::string_view::npos ? what : what.substr(bracket + 2));
 }
 
-bool word_char(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' || c == '+'; }
+bool word_char(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.' || c == '+';
+}
 
 // The text of one quoted string, from its opening quote at `i`; `i` ends behind the closing one.
 std::string requoted(std::string_view text, size_t& i) {
@@ -100,6 +102,8 @@ std::string repaired_json(std::string_view text) {
   return out;
 }
 
-std::string json_text(const Json& value, int indent) { return value.dump(indent, ' ', false, Json::error_handler_t::replace); }
+std::string json_text(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace apus

@@ -96,20 +96,38 @@ EditBuffer::Result EditBuffer::feed(std::string_view bytes) {
 EditBuffer::Result EditBuffer::key(char c) {
   switch (c) {
     case '\r':
-    case '\n': return Result::Done;
-    case control('C'): return Result::End;
+    case '\n':
+      return Result::Done;
+    case control('C'):
+      return Result::End;
     case control('D'):
       if (text_.empty()) return Result::End;
       erase(cursor_, next_character(text_, cursor_));
       break;
-    case control('A'): cursor_ = 0; break;
-    case control('E'): cursor_ = text_.size(); break;
-    case control('B'): move_left(); break;
-    case control('F'): move_right(); break;
-    case control('P'): named('A', ""); break;
-    case control('N'): named('B', ""); break;
-    case control('K'): erase(cursor_, text_.size()); break;
-    case control('U'): erase(0, cursor_); break;
+    case control('A'):
+      cursor_ = 0;
+      break;
+    case control('E'):
+      cursor_ = text_.size();
+      break;
+    case control('B'):
+      move_left();
+      break;
+    case control('F'):
+      move_right();
+      break;
+    case control('P'):
+      named('A', "");
+      break;
+    case control('N'):
+      named('B', "");
+      break;
+    case control('K'):
+      erase(cursor_, text_.size());
+      break;
+    case control('U'):
+      erase(0, cursor_);
+      break;
     case control('W'): {
       size_t begin = cursor_;
       while (begin > 0 && text_[begin - 1] == ' ') --begin;
@@ -118,7 +136,9 @@ EditBuffer::Result EditBuffer::key(char c) {
       break;
     }
     case control('H'):
-    case 127: erase(previous_character(text_, cursor_), cursor_); break;
+    case 127:
+      erase(previous_character(text_, cursor_), cursor_);
+      break;
     default:
       if (static_cast<unsigned char>(c) < 32 && c != '\t') break;
       text_.insert(cursor_++, 1, c);
@@ -134,7 +154,8 @@ bool EditBuffer::escape(char c) {
   }
   sequence_ += c;
   if (sequence_.size() == 2 && (c == '[' || c == 'O')) return true;
-  if (sequence_.size() > 2 && sequence_.size() < 8 && (std::isdigit(static_cast<unsigned char>(c)) || c == ';')) return true;
+  if (sequence_.size() > 2 && sequence_.size() < 8 && (std::isdigit(static_cast<unsigned char>(c)) || c == ';'))
+    return true;
   if (sequence_.size() > 2) named(c, sequence_.substr(2, sequence_.size() - 3));
   sequence_.clear();
   return true;
@@ -168,7 +189,8 @@ void EditBuffer::recall(size_t entry) {
 EditBuffer::Picture EditBuffer::picture(int columns) const {
   columns = std::max(columns, 4);
   size_t begin = 0, end = cursor_;
-  while (text_columns(std::string_view(text_).substr(begin, cursor_ - begin)) >= columns) begin = next_character(text_, begin);
+  while (text_columns(std::string_view(text_).substr(begin, cursor_ - begin)) >= columns)
+    begin = next_character(text_, begin);
   while (end < text_.size()) {
     const size_t next = next_character(text_, end);
     if (text_columns(std::string_view(text_).substr(begin, next - begin)) >= columns) break;

@@ -38,10 +38,10 @@ class EditBuffer {
   void recall(size_t entry);
 
   const std::vector<std::string>& history_;
-  size_t at_;                  // the entry shown; history_.size(): the line itself
-  std::string text_, own_;     // own_: the line itself while an entry is shown
+  size_t at_;               // the entry shown; history_.size(): the line itself
+  std::string text_, own_;  // own_: the line itself while an entry is shown
   size_t cursor_ = 0;
-  std::string sequence_;       // of an escape sequence under way
+  std::string sequence_;  // of an escape sequence under way
 };
 
 int text_columns(std::string_view utf8);  // that a terminal needs for it

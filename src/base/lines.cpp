@@ -45,7 +45,8 @@ bool LineReader::fill() {
   buffer_.erase(0, start_);
   start_ = 0;
   const size_t before = buffer_.size();
-  require(static_cast<int64_t>(before) <= longest_, Fault::Data, path_, ":", number_ + 1, ": a line longer than ", longest_, " bytes");
+  require(static_cast<int64_t>(before) <= longest_, Fault::Data, path_, ":", number_ + 1, ": a line longer than ",
+          longest_, " bytes");
   buffer_.resize(before + kBlock);
   ssize_t got = 0;
   do got = ::read(descriptor_, buffer_.data() + before, kBlock);
@@ -70,13 +71,15 @@ bool LineReader::next(std::string& line) {
   return true;
 }
 
-LineWriter::LineWriter(const std::string& path, Mode mode) : path_(path.empty() || path == "-" ? "standard output" : path) {
+LineWriter::LineWriter(const std::string& path, Mode mode)
+    : path_(path.empty() || path == "-" ? "standard output" : path) {
   if (path.empty() || path == "-") {
     descriptor_ = ::dup(1);
   } else {
     const auto folder = std::filesystem::path(path).parent_path();
     if (!folder.empty()) make_writable_dir(folder);
-    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::Append ? O_APPEND : O_TRUNC), 0666);
+    descriptor_ =
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::Append ? O_APPEND : O_TRUNC), 0666);
   }
   require(descriptor_ >= 0, Fault::Io, "cannot write ", path_, ": ", reason());
 }

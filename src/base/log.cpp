@@ -14,19 +14,27 @@ namespace {
 
 const char* level_word(Level level) {
   switch (level) {
-    case Level::Debug: return "DEBUG";
-    case Level::Info: return "INFO";
-    case Level::Warning: return "WARNING";
-    default: return "ERROR";
+    case Level::Debug:
+      return "DEBUG";
+    case Level::Info:
+      return "INFO";
+    case Level::Warning:
+      return "WARNING";
+    default:
+      return "ERROR";
   }
 }
 
 const char* level_colour(Level level) {
   switch (level) {
-    case Level::Debug: return "\033[2m";
-    case Level::Info: return "\033[32m";
-    case Level::Warning: return "\033[33m";
-    default: return "\033[31m";
+    case Level::Debug:
+      return "\033[2m";
+    case Level::Info:
+      return "\033[32m";
+    case Level::Warning:
+      return "\033[33m";
+    default:
+      return "\033[31m";
   }
 }
 

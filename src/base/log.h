@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines as `[INFO:apus] text` on standard error: thread-safe, quiet on all ranks of a node but the first, plain when
-// nobody watches. One status line (a progress bar) may live below the log of a terminal.
+// Log lines as `[INFO:apus] text` on standard error: thread-safe, quiet on all ranks of a node but the first, plain
+// when nobody watches. One status line (a progress bar) may live below the log of a terminal.
 #pragma once
 
 #include <mutex>
@@ -24,7 +24,7 @@ class Log {
     bool terminal = false;  // colours, and a status line that is redrawn
   };
   explicit Log(Spec spec) : spec_(spec) {}
-  static Log& of();                  // the process's own, from LOG_LEVEL, LOCAL_RANK and what standard error is
+  static Log& of();  // the process's own, from LOG_LEVEL, LOCAL_RANK and what standard error is
   static Spec spec_from_environment();
 
   bool says(Level level) const;
@@ -45,12 +45,20 @@ void log_at(Level level, const P&... parts) {
   if (Log::of().says(level)) Log::of().line(level, str(parts...));
 }
 template <class... P>
-void log_debug(const P&... parts) { log_at(Level::Debug, parts...); }
+void log_debug(const P&... parts) {
+  log_at(Level::Debug, parts...);
+}
 template <class... P>
-void log_info(const P&... parts) { log_at(Level::Info, parts...); }
+void log_info(const P&... parts) {
+  log_at(Level::Info, parts...);
+}
 template <class... P>
-void log_warning(const P&... parts) { log_at(Level::Warning, parts...); }
+void log_warning(const P&... parts) {
+  log_at(Level::Warning, parts...);
+}
 template <class... P>
-void log_error(const P&... parts) { log_at(Level::Error, parts...); }
+void log_error(const P&... parts) {
+  log_at(Level::Error, parts...);
+}
 
 }  // namespace apus

@@ -32,8 +32,10 @@ std::string explanation(const Option& option) {
 std::string listed_by_reason(const std::vector<const Option*>& options, std::string Option::*reason, size_t width) {
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;
   for (const Option* option : options) {
-    const auto same = std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == option->*reason; });
-    auto& names = same == reasons.end() ? reasons.emplace_back(option->*reason, std::vector<std::string>{}).second : same->second;
+    const auto same =
+        std::find_if(reasons.begin(), reasons.end(), [&](const auto& r) { return r.first == option->*reason; });
+    auto& names =
+        same == reasons.end() ? reasons.emplace_back(option->*reason, std::vector<std::string>{}).second : same->second;
     names.push_back("--" + option->name);
   }
   std::string out;
@@ -59,12 +61,15 @@ std::string OptionTable::help(int columns) const {
     }
     auto [section, fresh] = sections.emplace(option->group, "");
     if (fresh) titles.push_back(option->group);
-    section->second += two_columns(str("--", option->name, " ", type_text(*option)), explanation(*option), kColumn, width);
+    section->second +=
+        two_columns(str("--", option->name, " ", type_text(*option)), explanation(*option), kColumn, width);
   }
   std::string out;
   for (const auto& title : titles) out += title + "\n" + sections[title] + "\n";
-  if (!idle.empty()) out += "Accepted for existing scripts, without effect\n" + listed_by_reason(idle, &Option::no_effect, width) + "\n";
-  if (!refused.empty()) out += "Known, but not possible here\n" + listed_by_reason(refused, &Option::refusal, width) + "\n";
+  if (!idle.empty())
+    out += "Accepted for existing scripts, without effect\n" + listed_by_reason(idle, &Option::no_effect, width) + "\n";
+  if (!refused.empty())
+    out += "Known, but not possible here\n" + listed_by_reason(refused, &Option::refusal, width) + "\n";
   return out;
 }
 

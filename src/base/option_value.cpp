@@ -24,7 +24,9 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::string quoted(const std::string& word) { return "'" + (word.size() > 80 ? word.substr(0, 77) + "..." : word) + "'"; }
+std::string quoted(const std::string& word) {
+  return "'" + (word.size() > 80 ? word.substr(0, 77) + "..." : word) + "'";
+}
 
 bool says_none(const std::string& word) {
   const std::string small = word.size() <= 4 ? lower(word) : "";
@@ -58,7 +60,8 @@ std::string read(const std::string& word, double& value) {
   const char* last = word.data() + word.size();
   double real = 0;
   const auto [end, code] = std::from_chars(first, last, real);
-  if (code != std::errc() || end != last || first == last || !std::isfinite(real)) return quoted(word) + " is not a number";
+  if (code != std::errc() || end != last || first == last || !std::isfinite(real))
+    return quoted(word) + " is not a number";
   value = real;
   return "";
 }
@@ -82,7 +85,8 @@ std::string read(const std::string& word, Json& value) {
   try {
     if (start == std::string::npos || (word[start] != '{' && word[start] != '[')) {
       std::error_code code;
-      if (!std::filesystem::is_regular_file(word, code)) return quoted(word) + " is neither JSON text nor a JSON file that exists";
+      if (!std::filesystem::is_regular_file(word, code))
+        return quoted(word) + " is neither JSON text nor a JSON file that exists";
       value = parse_json(read_file(word, 64 << 20), word, Fault::Usage);
       return "";
     }
@@ -102,7 +106,8 @@ std::vector<std::string> spread(const std::vector<std::string>& words) {
   if (words.size() != 1 || !words[0].starts_with("[") || !words[0].ends_with("]")) return words;
   try {
     std::vector<std::string> items;
-    for (const auto& item : parse_json(words[0], "", Fault::Usage)) items.push_back(item.is_string() ? item.get<std::string>() : json_text(item));
+    for (const auto& item : parse_json(words[0], "", Fault::Usage))
+      items.push_back(item.is_string() ? item.get<std::string>() : json_text(item));
     return items;
   } catch (const Error&) {
     return words;
@@ -126,7 +131,8 @@ std::string check_choice(const Option& option, const std::string& word) {
     if (choice == word) return "";
   }
   const auto near = nearest(word, option.allowed, 1);
-  return str(quoted(word), " is not possible", near.empty() ? ". Allowed: " : str("; did you mean ", near[0], "? Allowed: "), join(option.allowed));
+  return str(quoted(word), " is not possible",
+             near.empty() ? ". Allowed: " : str("; did you mean ", near[0], "? Allowed: "), join(option.allowed));
 }
 
 std::string check_limits(const Option& option, double value) {
@@ -138,42 +144,54 @@ std::string check_limits(const Option& option, double value) {
 
 std::string check_value(const Option& option) {
   std::string wrong;
-  const auto text = [&](const std::string& value) { if (wrong.empty()) wrong = check_choice(option, value); };
-  const auto number = [&](double value) { if (wrong.empty()) wrong = check_limits(option, value); };
-  std::visit(Cases{
-    [&](int64_t* v) { number(static_cast<double>(*v)); },
-    [&](double* v) { number(*v); },
-    [&](std::string* v) { text(*v); },
-    [&](std::vector<std::string>* v) { for (const auto& item : *v) text(item); },
-    [&](std::vector<double>* v) { for (const double item : *v) number(item); },
-    [&](std::optional<int64_t>* v) { if (*v) number(static_cast<double>(**v)); },
-    [&](std::optional<double>* v) { if (*v) number(**v); },
-    [&](std::optional<std::string>* v) { if (*v) text(**v); },
-    [](auto) {}}, option.target);
+  const auto text = [&](const std::string& value) {
+    if (wrong.empty()) wrong = check_choice(option, value);
+  };
+  const auto number = [&](double value) {
+    if (wrong.empty()) wrong = check_limits(option, value);
+  };
+  std::visit(Cases{[&](int64_t* v) { number(static_cast<double>(*v)); }, [&](double* v) { number(*v); },
+                   [&](std::string* v) { text(*v); },
+                   [&](std::vector<std::string>* v) {
+                     for (const auto& item : *v) text(item);
+                   },
+                   [&](std::vector<double>* v) {
+                     for (const double item : *v) number(item);
+                   },
+                   [&](std::optional<int64_t>* v) {
+                     if (*v) number(static_cast<double>(**v));
+                   },
+                   [&](std::optional<double>* v) {
+                     if (*v) number(**v);
+                   },
+                   [&](std::optional<std::string>* v) {
+                     if (*v) text(**v);
+                   },
+                   [](auto) {}},
+             option.target);
   return wrong;
 }
 
 }  // namespace
 
 Arity arity(const Option& option) {
-  return std::visit(Cases{
-    [](std::monostate) { return Arity::Any; },
-    [](bool*) { return Arity::Flag; },
-    [](std::optional<bool>*) { return Arity::Flag; },
-    [](std::vector<std::string>*) { return Arity::Many; },
-    [](std::vector<double>*) { return Arity::Many; },
-    [](auto) { return Arity::One; }}, option.target);
+  return std::visit(
+      Cases{[](std::monostate) { return Arity::Any; }, [](bool*) { return Arity::Flag; },
+            [](std::optional<bool>*) { return Arity::Flag; }, [](std::vector<std::string>*) { return Arity::Many; },
+            [](std::vector<double>*) { return Arity::Many; }, [](auto) { return Arity::One; }},
+      option.target);
 }
 
 std::string assign_words(Option& option, const std::vector<std::string>& words) {
-  const std::string wrong = std::visit(Cases{
-    [](std::monostate) { return std::string(); },
-    [&](std::vector<std::string>* v) { return read_list(words, *v); },
-    [&](std::vector<double>* v) { return read_list(words, *v); },
-    [&](auto* v) {
-      if (words.size() != 1) return str("one value is needed, ", words.size(), " are given");
-      return read(words[0], *v);
-    }}, option.target);
+  const std::string wrong = std::visit(Cases{[](std::monostate) { return std::string(); },
+                                             [&](std::vector<std::string>* v) { return read_list(words, *v); },
+                                             [&](std::vector<double>* v) { return read_list(words, *v); },
+                                             [&](auto* v) {
+                                               if (words.size() != 1)
+                                                 return str("one value is needed, ", words.size(), " are given");
+                                               return read(words[0], *v);
+                                             }},
+                                       option.target);
   return wrong.empty() ? check_value(option) : wrong;
 }
 
@@ -195,28 +213,22 @@ std::string assign_json(Option& option, const Json& value) {
 }
 
 Json value_json(const Option& option) {
-  return std::visit(Cases{
-    [](std::monostate) { return Json(); },
-    [](std::optional<bool>* v) { return *v ? Json(**v) : Json(); },
-    [](std::optional<int64_t>* v) { return *v ? Json(**v) : Json(); },
-    [](std::optional<double>* v) { return *v ? Json(**v) : Json(); },
-    [](std::optional<std::string>* v) { return *v ? Json(**v) : Json(); },
-    [](auto* v) { return Json(*v); }}, option.target);
+  return std::visit(
+      Cases{[](std::monostate) { return Json(); }, [](std::optional<bool>* v) { return *v ? Json(**v) : Json(); },
+            [](std::optional<int64_t>* v) { return *v ? Json(**v) : Json(); },
+            [](std::optional<double>* v) { return *v ? Json(**v) : Json(); },
+            [](std::optional<std::string>* v) { return *v ? Json(**v) : Json(); }, [](auto* v) { return Json(*v); }},
+      option.target);
 }
 
 std::string type_text(const Option& option) {
-  return std::visit(Cases{
-    [](std::monostate) { return ""; },
-    [](bool*) { return "true|false"; },
-    [](std::optional<bool>*) { return "true|false"; },
-    [](int64_t*) { return "N"; },
-    [](std::optional<int64_t>*) { return "N"; },
-    [](double*) { return "X"; },
-    [](std::optional<double>*) { return "X"; },
-    [](std::vector<std::string>*) { return "TEXT ..."; },
-    [](std::vector<double>*) { return "X ..."; },
-    [](Json*) { return "JSON"; },
-    [](auto*) { return "TEXT"; }}, option.target);
+  return std::visit(
+      Cases{[](std::monostate) { return ""; }, [](bool*) { return "true|false"; },
+            [](std::optional<bool>*) { return "true|false"; }, [](int64_t*) { return "N"; },
+            [](std::optional<int64_t>*) { return "N"; }, [](double*) { return "X"; },
+            [](std::optional<double>*) { return "X"; }, [](std::vector<std::string>*) { return "TEXT ..."; },
+            [](std::vector<double>*) { return "X ..."; }, [](Json*) { return "JSON"; }, [](auto*) { return "TEXT"; }},
+      option.target);
 }
 
 std::string default_text(const Option& option) {

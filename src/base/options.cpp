@@ -18,7 +18,9 @@ Option& Option::choices(std::vector<std::string> names) { return allowed = std::
 Option& Option::above(double limit) { return above_limit = limit, *this; }
 Option& Option::at_least(double limit) { return least = limit, *this; }
 Option& Option::at_most(double limit) { return most = limit, *this; }
-Option& Option::alias(std::string other, std::string note) { return aliases.emplace_back(std::move(other), std::move(note)), *this; }
+Option& Option::alias(std::string other, std::string note) {
+  return aliases.emplace_back(std::move(other), std::move(note)), *this;
+}
 Option& Option::refused(std::string why) { return refusal = std::move(why), *this; }
 Option& Option::forgives_unknown() { return is_forgiving = true, *this; }
 Option& Option::hidden() { return is_hidden = true, *this; }
@@ -70,7 +72,8 @@ Option* OptionTable::look_up(const std::string& typed, std::vector<std::string>&
   std::replace(name.begin(), name.end(), '-', '_');
   if (Option* exact = find(name)) {
     for (const auto& [spelling, note] : exact->aliases) {
-      if (spelling == name) notes.push_back(str("--", name, " is read as --", exact->name, note.empty() ? "" : ": ", note));
+      if (spelling == name)
+        notes.push_back(str("--", name, " is read as --", exact->name, note.empty() ? "" : ": ", note));
     }
     return exact;
   }
@@ -81,7 +84,8 @@ Option* OptionTable::look_up(const std::string& typed, std::vector<std::string>&
     for (const auto& [spelling, note] : option->aliases) spellings.push_back(spelling);
     for (const auto& spelling : spellings) {
       if (!option->is_hidden) known.push_back(spelling);
-      if (!name.empty() && spelling.starts_with(name) && fitting.insert(option.get()).second) names.push_back("--" + option->name);
+      if (!name.empty() && spelling.starts_with(name) && fitting.insert(option.get()).second)
+        names.push_back("--" + option->name);
     }
   }
   if (fitting.size() == 1) return *fitting.begin();
@@ -92,7 +96,8 @@ Option* OptionTable::look_up(const std::string& typed, std::vector<std::string>&
   }
   auto near = nearest(name, known);
   for (auto& other : near) other = "--" + other;
-  unknown_.push_back(str("--", typed.substr(0, 200), " is no option here", near.empty() ? "" : "; did you mean " + join(near, " or ") + "?"));
+  unknown_.push_back(str("--", typed.substr(0, 200), " is no option here",
+                         near.empty() ? "" : "; did you mean " + join(near, " or ") + "?"));
   return nullptr;
 }
 
@@ -109,7 +114,8 @@ void OptionTable::read_config(const std::string& path, std::vector<std::string>&
   config_file = path;
   for (const auto& [name, value] : config.environment) {
     const char* present = std::getenv(name.c_str());
-    if (present && value != present) notes.push_back(str("ENV ", name, "=", value, " of ", path, " is ignored: it is set to ", present));
+    if (present && value != present)
+      notes.push_back(str("ENV ", name, "=", value, " of ", path, " is ignored: it is set to ", present));
     if (!present) ::setenv(name.c_str(), value.c_str(), 0);
   }
   for (const auto& entry : config.entries) {
@@ -126,11 +132,13 @@ void OptionTable::read_config(const std::string& path, std::vector<std::string>&
   }
 }
 
-void OptionTable::read_flags(const std::vector<std::string>& arguments, size_t first, std::vector<std::string>& errors) {
+void OptionTable::read_flags(const std::vector<std::string>& arguments, size_t first,
+                             std::vector<std::string>& errors) {
   const auto is_flag = [&](size_t i) { return arguments[i].starts_with("--") && arguments[i].size() > 2; };
   for (size_t i = first; i < arguments.size();) {
     if (!is_flag(i)) {
-      errors.push_back(str("'", arguments[i].substr(0, 200), "' belongs to no option", i == 0 ? " (a configuration file ends in .yaml, .yml or .json)" : ""));
+      errors.push_back(str("'", arguments[i].substr(0, 200), "' belongs to no option",
+                           i == 0 ? " (a configuration file ends in .yaml, .yml or .json)" : ""));
       ++i;
       continue;
     }
@@ -141,7 +149,8 @@ void OptionTable::read_flags(const std::vector<std::string>& arguments, size_t f
     if (equals != std::string::npos) words.push_back(argument.substr(equals + 1));
     const Arity wanted = option ? arity(*option) : Arity::Any;
     const bool many = wanted == Arity::Many || wanted == Arity::Any;
-    while (i < arguments.size() && !is_flag(i) && (many ? equals == std::string::npos : words.empty())) words.push_back(arguments[i++]);
+    while (i < arguments.size() && !is_flag(i) && (many ? equals == std::string::npos : words.empty()))
+      words.push_back(arguments[i++]);
     if (!option) continue;
     if (words.empty() && wanted == Arity::Flag) words.push_back("true");
     if (words.empty() && wanted != Arity::Any && option->refusal.empty()) {

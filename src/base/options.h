@@ -12,8 +12,8 @@
 //     }
 //   };
 //
-// Member types: bool, int64_t, double, std::string, std::vector<std::string>, std::vector<double>, Json (an object, given
-// as JSON text or as the path of a JSON file), and std::optional of the scalar ones.
+// Member types: bool, int64_t, double, std::string, std::vector<std::string>, std::vector<double>, Json (an object,
+// given as JSON text or as the path of a JSON file), and std::optional of the scalar ones.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,9 @@
 
 namespace apus {
 
-using OptionTarget = std::variant<std::monostate, bool*, int64_t*, double*, std::string*, std::vector<std::string>*, std::vector<double>*, Json*,
-                                  std::optional<bool>*, std::optional<int64_t>*, std::optional<double>*, std::optional<std::string>*>;
+using OptionTarget = std::variant<std::monostate, bool*, int64_t*, double*, std::string*, std::vector<std::string>*,
+                                  std::vector<double>*, Json*, std::optional<bool>*, std::optional<int64_t>*,
+                                  std::optional<double>*, std::optional<std::string>*>;
 
 // One option as described by fields(); built by OptionTable, refined by the chained calls.
 class Option {
@@ -43,10 +44,10 @@ class Option {
   Option& at_least(double limit);  // value >= limit
   Option& at_most(double limit);
   Option& alias(std::string other, std::string note = "");  // another spelling, accepted with a note
-  Option& refused(std::string why);                          // known, but any use is an error that says what is possible
-  Option& forgives_unknown();      // on a bool: when true, unknown flags are notes instead of errors
-  Option& hidden();                                          // works, but is left out of --help
-  Option& shown_default(std::string text);                   // help shows this where the default is decided at run time
+  Option& refused(std::string why);                         // known, but any use is an error that says what is possible
+  Option& forgives_unknown();               // on a bool: when true, unknown flags are notes instead of errors
+  Option& hidden();                         // works, but is left out of --help
+  Option& shown_default(std::string text);  // help shows this where the default is decided at run time
 
   std::string name;
   OptionTarget target;
@@ -68,8 +69,9 @@ class OptionTable {
   }
   void group(std::string title) { group_ = std::move(title); }
   // Flags of other programs without a member here. Several names may share one reason.
-  void refuse(const std::vector<std::string>& names, const std::string& why);     // any use is an error that says why
-  void no_effect(const std::vector<std::string>& names, const std::string& why);  // accepted with a note: nothing to do here
+  void refuse(const std::vector<std::string>& names, const std::string& why);  // any use is an error that says why
+  void no_effect(const std::vector<std::string>& names,
+                 const std::string& why);  // accepted with a note: nothing to do here
   Option& at(const std::string& name);  // one described before, to be refined: a command refuses what it cannot honour
 
   template <class Options>
@@ -79,21 +81,22 @@ class OptionTable {
     return table;
   }
 
-  // argv without program and command. A first argument ending in .json/.yaml/.yml is a configuration file; its ENV block
-  // is exported without overwriting. All bad options are reported in one Fault::Usage.
+  // argv without program and command. A first argument ending in .json/.yaml/.yml is a configuration file; its ENV
+  // block is exported without overwriting. All bad options are reported in one Fault::Usage.
   void parse(const std::vector<std::string>& arguments);
   void set(const std::string& name, const Json& value);  // from args.json; unknown names are ignored
-  bool given(const std::string& name) const;              // was it set by the user?
-  Json json() const;                                      // every option and its value, in order
-  std::string help(int width) const;                      // grouped
+  bool given(const std::string& name) const;             // was it set by the user?
+  Json json() const;                                     // every option and its value, in order
+  std::string help(int width) const;                     // grouped
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
   std::vector<std::string> notes;  // about aliases used, to be shown once
   std::string config_file;         // the first argument when it was one, else empty
 
  private:
   Option& add(std::string name, OptionTarget target, std::string help);
-  Option* find(const std::string& name) const;                                  // exact, also by alias
-  Option* look_up(const std::string& typed, std::vector<std::string>& errors);  // also by prefix; null: unknown or ambiguous
+  Option* find(const std::string& name) const;  // exact, also by alias
+  Option* look_up(const std::string& typed,
+                  std::vector<std::string>& errors);  // also by prefix; null: unknown or ambiguous
   void read_config(const std::string& path, std::vector<std::string>& errors);
   void read_flags(const std::vector<std::string>& arguments, size_t first, std::vector<std::string>& errors);
   void assign(Option& option, const std::vector<std::string>& words, std::vector<std::string>& errors);

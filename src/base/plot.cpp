@@ -149,8 +149,10 @@ std::string plot_text(const std::string& title, const std::vector<std::pair<doub
     out += label + text + "\n";
   }
   const std::string first = number(x.low), last = number(x.high);
-  const size_t gap = std::max<size_t>(1, static_cast<size_t>(width) - std::min<size_t>(static_cast<size_t>(width), first.size() + last.size()));
-  return out + std::string(10, ' ') + "+" + std::string(static_cast<size_t>(width), '-') + "\n" + std::string(11, ' ') + first + std::string(gap, ' ') + last + "\n";
+  const size_t gap = std::max<size_t>(
+      1, static_cast<size_t>(width) - std::min<size_t>(static_cast<size_t>(width), first.size() + last.size()));
+  return out + std::string(10, ' ') + "+" + std::string(static_cast<size_t>(width), '-') + "\n" + std::string(11, ' ') +
+         first + std::string(gap, ' ') + last + "\n";
 }
 
 std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values,

@@ -22,9 +22,11 @@ std::string rate_text(double rate, const std::string& unit) {
 
 std::string render(const ProgressView& view, int width) {
   const double rate = view.seconds > 0 ? static_cast<double>(view.done - view.skipped) / view.seconds : 0;
-  std::string right = view.total > 0 ? str(view.done, "/", view.total) : str(view.done, " ", view.unit, view.done == 1 ? "" : "s");
+  std::string right =
+      view.total > 0 ? str(view.done, "/", view.total) : str(view.done, " ", view.unit, view.done == 1 ? "" : "s");
   right += str(" [", duration_text(view.seconds));
-  if (view.total > view.done && rate > 0) right += str(" < ", duration_text(static_cast<double>(view.total - view.done) / rate));
+  if (view.total > view.done && rate > 0)
+    right += str(" < ", duration_text(static_cast<double>(view.total - view.done) / rate));
   right += str(", ", rate_text(rate, view.unit), "]");
   if (!view.note.empty()) right += " " + view.note;
   std::string left = view.title;

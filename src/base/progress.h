@@ -33,11 +33,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void advance(int64_t count = 1);       // thread-safe, cheap
+  void advance(int64_t count = 1);  // thread-safe, cheap
   void set(int64_t done);
   void set_total(int64_t total);
-  void note(std::string text);           // shown behind the figures: "loss 1.234"
-  void finish();                         // the last line now rather than at destruction
+  void note(std::string text);  // shown behind the figures: "loss 1.234"
+  void finish();                // the last line now rather than at destruction
 
  private:
   void show(bool last);  // mutex_ held

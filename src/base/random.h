@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers by counter: the n-th number of a stream is a pure function of (seed, stream, n). So they are the same on
-// every machine and thread count, and a resumed run goes on by restoring one integer. Not for secrets.
+// Random numbers by counter: the n-th number of a stream is a pure function of (seed, stream, n). So they are the same
+// on every machine and thread count, and a resumed run goes on by restoring one integer. Not for secrets.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ uint64_t stream_named(std::string_view purpose);                 // a stream by 
 
 class Random {
  public:
-  explicit Random(uint64_t seed, uint64_t stream = 0, uint64_t counter = 0) : seed_(seed), stream_(stream), counter_(counter) {}
+  explicit Random(uint64_t seed, uint64_t stream = 0, uint64_t counter = 0)
+      : seed_(seed), stream_(stream), counter_(counter) {}
   Random(uint64_t seed, std::string_view purpose) : Random(seed, stream_named(purpose)) {}
 
   uint64_t bits() { return mix(seed_, stream_, counter_++); }

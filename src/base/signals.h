@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ctrl-C and SIGTERM as a flag, for work that can stop at a good place. While a StopFlag lives, the first signal sets it
-// and the second one ends the process as if nobody had asked.
+// Ctrl-C and SIGTERM as a flag, for work that can stop at a good place. While a StopFlag lives, the first signal sets
+// it and the second one ends the process as if nobody had asked.
 #pragma once
 
 #include <signal.h>

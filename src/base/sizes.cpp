@@ -24,7 +24,8 @@ int64_t parse_bytes(std::string_view text, std::string_view what) {
     for (size_t i = 0; i < power; ++i) scale = (scale == 0 ? 1 : scale) * (binary ? 1024 : 1000);
   }
   const double bytes = value * scale;
-  require(code == std::errc() && scale > 0 && bytes >= 1 && bytes < 9e18, Fault::Usage, what, ": '", text, "' is no size; write 500MB, 5GB or 5GiB");
+  require(code == std::errc() && scale > 0 && bytes >= 1 && bytes < 9e18, Fault::Usage, what, ": '", text,
+          "' is no size; write 500MB, 5GB or 5GiB");
   return static_cast<int64_t>(bytes);
 }
 

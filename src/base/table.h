@@ -8,8 +8,8 @@
 
 namespace apus {
 
-// Columns as wide as their longest word, a line for each row; the first row is the heading. `paint` (text of the cell, the cell
-// with its width, whether it is of the heading) colours a cell after it has its width.
+// Columns as wide as their longest word, a line for each row; the first row is the heading. `paint` (text of the cell,
+// the cell with its width, whether it is of the heading) colours a cell after it has its width.
 template <class Paint>
 std::string table_text(const std::vector<std::vector<std::string>>& rows, const Paint& paint) {
   std::vector<size_t> width;

@@ -128,11 +128,14 @@ APUS_EVERY_WIDTH void normals_of(uint32_t low, uint32_t high, float* __restrict 
 float largest(std::span<const float> x) {
   const size_t blocks = x.size() / 64;
   float high = largest_of(x.data(), blocks);
-  for (size_t i = blocks * 64; i < x.size(); ++i) high = std::isnan(high) || std::isnan(x[i]) ? std::numeric_limits<float>::quiet_NaN() : std::max(high, x[i]);
+  for (size_t i = blocks * 64; i < x.size(); ++i)
+    high = std::isnan(high) || std::isnan(x[i]) ? std::numeric_limits<float>::quiet_NaN() : std::max(high, x[i]);
   return high;
 }
 
-void exps(std::span<const float> x, float shift, float scale, float* out) { exps_of(x.data(), x.size(), shift, scale, out); }
+void exps(std::span<const float> x, float shift, float scale, float* out) {
+  exps_of(x.data(), x.size(), shift, scale, out);
+}
 
 double sum_of_exps(std::span<const float> x, float shift, float scale) {
   const size_t blocks = x.size() / kBlock, rest = x.size() % kBlock;

@@ -52,9 +52,10 @@ std::vector<std::string> attach(Model& model, const LoraConfig& config, const st
     const auto sides = layer.sides();
     if (!sides.looks_up) ++id;
     if (!config.targets(module) || config.saves(module)) return;
-    require(!config.dora || (!sides.looks_up && module != "lm_head"), Fault::Usage, "DoRA on ", module,
-            " is not available: it needs products that are never made whole. Leave it out of --target_modules, or train it "
-            "whole with --modules_to_save");
+    require(
+        !config.dora || (!sides.looks_up && module != "lm_head"), Fault::Usage, "DoRA on ", module,
+        " is not available: it needs products that are never made whole. Leave it out of --target_modules, or train it "
+        "whole with --modules_to_save");
     layer.attach(name, std::make_unique<Lora>(Lora::Spec{.in = sides.in,
                                                          .out = sides.out,
                                                          .rank = config.rank_of(module),
@@ -79,12 +80,15 @@ void note_tied(Model& model, const std::vector<std::string>& attached) {
       if (std::find(attached.begin(), attached.end(), module) != attached.end()) changed.push_back(module);
     if (!changed.empty())
       log_warning(module_of(name), " and ", module_of(p.tied), " are one tensor in this model; the factors change ",
-                  changed.size() == 1 ? changed[0] + " alone" : "each for itself", ", and merging makes two tensors of them");
+                  changed.size() == 1 ? changed[0] + " alone" : "each for itself",
+                  ", and merging makes two tensors of them");
   });
 }
 
-// Base parameters that the adapter trains whole, or that its file holds, get their own memory; tied ones are untied by it.
-std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config, const std::set<std::string>& in_file = {}) {
+// Base parameters that the adapter trains whole, or that its file holds, get their own memory; tied ones are untied by
+// it.
+std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config,
+                                          const std::set<std::string>& in_file = {}) {
   std::vector<std::string> names;
   std::vector<Param*> params;
   model.visit([&](const std::string& name, Param& p) {
@@ -143,12 +147,13 @@ std::string saved_name(Model& model, const Adapter& adapter, const std::string& 
   return kPrefix + (has_factors ? module + ".base_layer" + parameter.substr(module.size()) : parameter);
 }
 
-// The base's own parameters in an adapter's file, by the model's names: the names in the file. PEFT adds the table of an embedding
-// with factors, which is no part of the adapter: it is left out here.
+// The base's own parameters in an adapter's file, by the model's names: the names in the file. PEFT adds the table of
+// an embedding with factors, which is no part of the adapter: it is left out here.
 std::map<std::string, std::string> saved_in(const SafetensorsFile& file) {
   std::map<std::string, std::string> all;
   for (const auto& [name, entry] : file.entries()) {
-    if (!name.starts_with(kPrefix) || name.find(".lora_") != std::string::npos || name.ends_with(".base_layer.weight")) continue;
+    if (!name.starts_with(kPrefix) || name.find(".lora_") != std::string::npos || name.ends_with(".base_layer.weight"))
+      continue;
     all[without_base_layer(name.substr(std::string(kPrefix).size()))] = name;
   }
   return all;
@@ -216,14 +221,11 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   const at::Device one = device_of(model);
   each_lora(model, name, [&](const std::string& module, Adaptable&, Lora& lora) {
     const auto wide = at::TensorOptions().dtype(at::kFloat).device(model.places() ? model.place_of(module) : one);
-    lora.visit(
-        [&](const std::string& n, Param& p) {
-          expected[n] = {&p, wide};
-        },
-        kPrefix + module);
+    lora.visit([&](const std::string& n, Param& p) { expected[n] = {&p, wide}; }, kPrefix + module);
   });
   model.visit([&](const std::string& n, Param& p) {
-    const bool own = std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end();
+    const bool own =
+        std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end();
     if (own) expected[saved.count(n) ? saved.at(n) : kPrefix + n] = {&p, p.data.options()};
     const std::string table = kPrefix + module_of(n) + ".base_layer.weight";
     if (!own && file->entries().count(table) && kPrefix + n == without_base_layer(table)) tables[table] = &p;
@@ -257,9 +259,10 @@ void load_adapter_beside(Model& model, const fs::path& dir, const std::string& n
   at::NoGradGuard no_grad;
   const LoraConfig config = read_adapter_config(dir);
   const bool whole = fs::exists(dir / kWeights) && !saved_in(*SafetensorsFile::open(dir / kWeights)).empty();
-  require(!whole && config.modules_to_save.empty() && config.bias == "none", Fault::Usage, "the adapter ", dir.string(),
-          " trained parameters of the base model whole (modules_to_save or biases), so that it cannot share the model with "
-          "others; serve it alone, or merge it by `apus export --merge_lora true`");
+  require(
+      !whole && config.modules_to_save.empty() && config.bias == "none", Fault::Usage, "the adapter ", dir.string(),
+      " trained parameters of the base model whole (modules_to_save or biases), so that it cannot share the model with "
+      "others; serve it alone, or merge it by `apus export --merge_lora true`");
   try {
     load_adapter(model, dir, name);
     settle_adapter(model, name, type, read);
@@ -273,7 +276,9 @@ void settle_adapter(Model& model, const std::string& name, at::ScalarType type, 
   at::NoGradGuard no_grad;
   each_lora(model, name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
     const at::Tensor& here = layer.weight().data;
-    lora.settle(!lora.magnitude() || here.defined() ? here : read(module + ".weight").to(lora.a().data.device()).to(type), type);
+    lora.settle(
+        !lora.magnitude() || here.defined() ? here : read(module + ".weight").to(lora.a().data.device()).to(type),
+        type);
   });
 }
 
@@ -285,7 +290,8 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
   at::NoGradGuard no_grad;
   const auto file = SafetensorsFile::open(dir / kWeights);
   const auto put = [&](const std::string& name, Param& p) {
-    require(file->entries().count(name), Fault::Usage, dir.string(), ": ", name, " is missing; were the flags of the adapter changed?");
+    require(file->entries().count(name), Fault::Usage, dir.string(), ": ", name,
+            " is missing; were the flags of the adapter changed?");
     at::Tensor saved = file->tensor(name);
     // A converted PiSSA adapter holds the trained factors first, the taken-out ones behind.
     if (!adapter.taken_out.empty() && name.ends_with("lora_A.weight")) saved = saved.narrow(0, 0, p.full[0]);

@@ -35,12 +35,14 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
 Adapter load_adapter(Model& model, const std::filesystem::path& dir, const std::string& name = "default",
                      double dropout = 0);
 
-// For answering, beside other adapters of the same model: none of the base's parameters may be its own, and all of it is
-// taken away again by detach_adapter(), or when it does not fit. DoRA looks at weights that a packed layer has let go of:
-// `read` gives them once more.
+// For answering, beside other adapters of the same model: none of the base's parameters may be its own, and all of it
+// is taken away again by detach_adapter(), or when it does not fit. DoRA looks at weights that a packed layer has let
+// go of: `read` gives them once more.
 using ReadWeight = std::function<at::Tensor(const std::string& name)>;
-void load_adapter_beside(Model& model, const std::filesystem::path& dir, const std::string& name, at::ScalarType type, const ReadWeight& read);
-void settle_adapter(Model& model, const std::string& name, at::ScalarType type, const ReadWeight& read = {});  // Lora::settle
+void load_adapter_beside(Model& model, const std::filesystem::path& dir, const std::string& name, at::ScalarType type,
+                         const ReadWeight& read);
+void settle_adapter(Model& model, const std::string& name, at::ScalarType type,
+                    const ReadWeight& read = {});  // Lora::settle
 void detach_adapter(Model& model, const std::string& name);
 
 // Puts the values of a folder that save_adapter() wrote for this very adapter back (resume; PiSSA included).

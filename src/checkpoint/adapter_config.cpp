@@ -23,8 +23,8 @@ bool any_suffix(const std::string& module, const std::vector<std::string>& suffi
   return std::any_of(suffixes.begin(), suffixes.end(), [&](const std::string& s) { return ends_with_part(module, s); });
 }
 
-// PEFT's rule for layers_to_transform: the last number inside the name, or the last one behind a part that layers_pattern
-// names. -1: none.
+// PEFT's rule for layers_to_transform: the last number inside the name, or the last one behind a part that
+// layers_pattern names. -1: none.
 int64_t layer_of(const std::string& module, const std::vector<std::string>& behind) {
   std::vector<std::string> parts;
   for (size_t at = 0, end; at <= module.size(); at = end + 1) {
@@ -33,8 +33,10 @@ int64_t layer_of(const std::string& module, const std::vector<std::string>& behi
   }
   for (size_t i = parts.size() < 2 ? 0 : parts.size() - 2; i >= 2; --i) {
     const std::string& part = parts[i];
-    const bool number = !part.empty() && part.size() < 10 && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); });
-    if (number && (behind.empty() || std::find(behind.begin(), behind.end(), parts[i - 1]) != behind.end())) return std::stoll(part);
+    const bool number = !part.empty() && part.size() < 10 &&
+                        std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (number && (behind.empty() || std::find(behind.begin(), behind.end(), parts[i - 1]) != behind.end()))
+      return std::stoll(part);
   }
   return -1;
 }
@@ -97,17 +99,21 @@ bool LoraConfig::targets(const std::string& module) const {
   if (!exclude_regex.empty() && Pattern(exclude_regex, "exclude_modules").matches(module)) return false;
   if (any_suffix(module, exclude_modules)) return false;
   if (!target_regex.empty()) return Pattern(target_regex, "target_modules").matches(module);
-  if (std::find(target_modules.begin(), target_modules.end(), module) != target_modules.end()) return true;  // named whole
+  if (std::find(target_modules.begin(), target_modules.end(), module) != target_modules.end())
+    return true;  // named whole
   if (!any_suffix(module, target_modules)) return false;
-  return layers_to_transform.empty() ||
-         std::find(layers_to_transform.begin(), layers_to_transform.end(), layer_of(module, layers_pattern)) != layers_to_transform.end();
+  return layers_to_transform.empty() || std::find(layers_to_transform.begin(), layers_to_transform.end(),
+                                                  layer_of(module, layers_pattern)) != layers_to_transform.end();
 }
 
-// PEFT compares ends of names, not parts ("norm" means every ...layernorm too), and saves a module with all it contains.
+// PEFT compares ends of names, not parts ("norm" means every ...layernorm too), and saves a module with all it
+// contains.
 bool LoraConfig::saves(const std::string& module) const {
   for (size_t end = module.size(); end != std::string::npos && end > 0; end = module.rfind('.', end - 1)) {
     const std::string outer = module.substr(0, end);
-    if (std::any_of(modules_to_save.begin(), modules_to_save.end(), [&](const std::string& name) { return outer.ends_with(name); })) return true;
+    if (std::any_of(modules_to_save.begin(), modules_to_save.end(),
+                    [&](const std::string& name) { return outer.ends_with(name); }))
+      return true;
   }
   return false;
 }
@@ -144,8 +150,9 @@ LoraConfig read_adapter_config(const fs::path& dir) {
                                 ? std::vector<int64_t>{json["layers_to_transform"].get<int64_t>()}
                                 : in.value<std::vector<int64_t>>("layers_to_transform", {});
   if (in.has("layers_pattern"))
-    c.layers_pattern = json["layers_pattern"].is_string() ? std::vector<std::string>{json["layers_pattern"].get<std::string>()}
-                                                          : in.value<std::vector<std::string>>("layers_pattern", {});
+    c.layers_pattern = json["layers_pattern"].is_string()
+                           ? std::vector<std::string>{json["layers_pattern"].get<std::string>()}
+                           : in.value<std::vector<std::string>>("layers_pattern", {});
   c.rank_pattern = in.patterns<int64_t>("rank_pattern"), c.alpha_pattern = in.patterns<double>("alpha_pattern");
   if (in.has("init_lora_weights"))
     c.init = json["init_lora_weights"].is_string() ? json["init_lora_weights"].get<std::string>()
@@ -219,7 +226,8 @@ std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& lin
   return {suffixes.begin(), suffixes.end()};
 }
 
-std::vector<std::string> target_suffixes(const std::vector<std::string>& words, const std::vector<std::string>& linear_modules) {
+std::vector<std::string> target_suffixes(const std::vector<std::string>& words,
+                                         const std::vector<std::string>& linear_modules) {
   std::vector<std::string> suffixes;
   for (const std::string& word : words) {
     const std::vector<std::string> meant = word == "all-linear"      ? all_linear_suffixes(linear_modules)

@@ -37,8 +37,8 @@ struct LoraConfig {
   double alpha_of(const std::string& module) const;
 };
 
-// PEFT calls a layer with factors `<module>.base_layer` where it saves the layer's own parameters: its bias, the table of an
-// embedding. Such a name without that part.
+// PEFT calls a layer with factors `<module>.base_layer` where it saves the layer's own parameters: its bias, the table
+// of an embedding. Such a name without that part.
 std::string without_base_layer(const std::string& parameter);
 
 bool is_adapter_dir(const std::filesystem::path& dir);
@@ -50,6 +50,7 @@ Json adapter_config_json(const LoraConfig& config);
 std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& linear_modules);
 
 // The words of --target_modules as parts of names: all-linear as above, all-embedding, all-router.
-std::vector<std::string> target_suffixes(const std::vector<std::string>& words, const std::vector<std::string>& linear_modules);
+std::vector<std::string> target_suffixes(const std::vector<std::string>& words,
+                                         const std::vector<std::string>& linear_modules);
 
 }  // namespace apus

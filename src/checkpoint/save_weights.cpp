@@ -13,7 +13,8 @@ std::vector<DiskShape> disk_shapes(Module& model) {
     if (!p.tied.empty()) return;
     if (p.pieces.empty()) return void(shapes.push_back({name, p.full}));
     const auto count = static_cast<int64_t>(p.pieces.size());
-    for (const auto& piece : p.pieces) shapes.push_back({name.substr(0, name.rfind('.') + 1) + piece, {p.full[0] * p.full[1] / count, p.full[2]}});
+    for (const auto& piece : p.pieces)
+      shapes.push_back({name.substr(0, name.rfind('.') + 1) + piece, {p.full[0] * p.full[1] / count, p.full[2]}});
   });
   return shapes;
 }

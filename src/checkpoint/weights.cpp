@@ -32,11 +32,13 @@ at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::
     if (name.empty() && config.contains(key) && config[key].is_string()) name = config[key].get<std::string>();
   if (name.empty()) name = "float32";
   const auto type = parse_float_type(name);
-  require(type.has_value(), wanted.empty() ? Fault::Model : Fault::Usage, "dtype '", name, "' is not known; use float32, bfloat16 or float16");
+  require(type.has_value(), wanted.empty() ? Fault::Model : Fault::Usage, "dtype '", name,
+          "' is not known; use float32, bfloat16 or float16");
   const DeviceKind& kind = kind_of(device);
   if (kind.supports(*type)) return *type;
   const at::ScalarType other = kind.supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
-  if (note) *note = str(name, " is not computed on ", kind.name(), "; the weights are held as ", float_type_name(other));
+  if (note)
+    *note = str(name, " is not computed on ", kind.name(), "; the weights are held as ", float_type_name(other));
   return other;
 }
 
@@ -84,21 +86,26 @@ struct Problems {
 
 // Buffers and leftovers that some tools save beside the weights.
 bool is_harmless(const std::string& name) {
-  return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".masked_bias") || name.ends_with(".attn.bias") || name == "lm_head.weight" ||
-         name.find(".mtp.") != std::string::npos || name.starts_with("mtp.");
+  return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".masked_bias") || name.ends_with(".attn.bias") ||
+         name == "lm_head.weight" || name.find(".mtp.") != std::string::npos || name.starts_with("mtp.");
 }
 
 // Checkpoints of the bare backbone carry no "model." in front.
 std::string without_prefix(const std::string& name, const TensorFolder& source) {
   const std::string prefix = "model.";
-  return name.starts_with(prefix) && !source.find(name) && source.find(name.substr(prefix.size())) ? name.substr(prefix.size()) : name;
+  return name.starts_with(prefix) && !source.find(name) && source.find(name.substr(prefix.size()))
+             ? name.substr(prefix.size())
+             : name;
 }
 
-c10::Device device_of(const std::string& name, const LoadOptions& options) { return options.place ? options.place(name) : options.device; }
+c10::Device device_of(const std::string& name, const LoadOptions& options) {
+  return options.place ? options.place(name) : options.device;
+}
 
 at::Tensor narrowed(at::Tensor t, const std::vector<Range>& part) {
   for (size_t d = 0; d < part.size(); ++d)
-    if (part[d].size != t.size(static_cast<int64_t>(d))) t = t.narrow(static_cast<int64_t>(d), part[d].begin, part[d].size);
+    if (part[d].size != t.size(static_cast<int64_t>(d)))
+      t = t.narrow(static_cast<int64_t>(d), part[d].begin, part[d].size);
   return t.contiguous();
 }
 
@@ -109,7 +116,8 @@ at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dt
   return own && t.is_same(disk) ? t.clone() : t;
 }
 
-void load_one(const std::string& name, Param& p, const TensorFolder& source, const std::vector<std::string>& names, const LoadOptions& options) {
+void load_one(const std::string& name, Param& p, const TensorFolder& source, const std::vector<std::string>& names,
+              const LoadOptions& options) {
   const std::vector<Range> part = local_part(p.full, p.cuts, options.mesh);
   if (names.size() == 1) {
     const at::Tensor disk = source.tensor(names[0]), mine = narrowed(disk, part);
@@ -120,8 +128,10 @@ void load_one(const std::string& name, Param& p, const TensorFolder& source, con
   }
   const auto shape = piece_shape(p, names.size());
   const int64_t each = static_cast<int64_t>(names.size()) / p.full[0];  // pieces of an expert
-  require(part[1].size == p.full[1] && part[2].size == p.full[2], Fault::Bug, name, ": a stack of pieces is cut between pieces only");
-  p.data = at::empty({part[0].size, p.full[1], p.full[2]}, at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
+  require(part[1].size == p.full[1] && part[2].size == p.full[2], Fault::Bug, name,
+          ": a stack of pieces is cut between pieces only");
+  p.data = at::empty({part[0].size, p.full[1], p.full[2]},
+                     at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
   at::Tensor rows = p.data.view({part[0].size * each, shape[0], shape[1]});
   for (int64_t i = 0; i < rows.size(0); ++i) {
     const std::string& disk = names[static_cast<size_t>(part[0].begin * each + i)];
@@ -147,7 +157,8 @@ void load_weights(Module& model, const TensorFolder& source, const LoadOptions& 
         problems.missing.push_back(disk);
       } else {
         used.insert(disk);
-        if (entry->shape != wanted) problems.shapes.push_back(str(disk, ": found ", shape_text(entry->shape), ", expected ", shape_text(wanted)));
+        if (entry->shape != wanted)
+          problems.shapes.push_back(str(disk, ": found ", shape_text(entry->shape), ", expected ", shape_text(wanted)));
       }
     }
     plan.emplace_back(name, &p, std::move(names));
@@ -155,7 +166,8 @@ void load_weights(Module& model, const TensorFolder& source, const LoadOptions& 
   for (const auto& name : source.names())
     if (!used.count(name) && !is_harmless(name)) problems.unexpected.push_back(name);
   problems.raise_if_any();
-  require(problems.unexpected.empty(), Fault::Model, "the checkpoint holds tensors its config.json does not account for",
+  require(problems.unexpected.empty(), Fault::Model,
+          "the checkpoint holds tensors its config.json does not account for",
           Problems::listed("not part of the model", problems.unexpected));
 
   std::map<std::string, Param*> by_name;

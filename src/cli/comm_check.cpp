@@ -25,11 +25,12 @@ std::filesystem::path CommCheckOptions::ranks_dir() const {
 
 namespace {
 int run(const CommCheckOptions& options) { return run_heavy("comm-check", &options); }
-const RegisterCommand<CommCheckOptions> command({.name = "comm-check",
-                                                 .group = "",
-                                                 .summary = "every collective between the processes: results, latency, bandwidth",
-                                                 .examples = {"comm-check --device cpu"}},
-                                                run);
+const RegisterCommand<CommCheckOptions> command(
+    {.name = "comm-check",
+     .group = "",
+     .summary = "every collective between the processes: results, latency, bandwidth",
+     .examples = {"comm-check --device cpu"}},
+    run);
 }  // namespace
 
 }  // namespace apus

@@ -23,8 +23,11 @@ size_t group_rank(const Command& command) {
 
 std::string general_options(size_t width) {
   return "Everywhere\n" +
-         two_columns("FILE.yaml | FILE.json", "as the first argument: options from a file; its block ENV sets environment variables that are not set; "
-                     "options on the command line win", 36, width) +
+         two_columns(
+             "FILE.yaml | FILE.json",
+             "as the first argument: options from a file; its block ENV sets environment variables that are not set; "
+             "options on the command line win",
+             36, width) +
          two_columns("--print-config", "show every option with its value as JSON, and stop", 36, width) +
          two_columns("--help", "this text", 36, width);
 }
@@ -64,7 +67,9 @@ std::string command_help(const Command& command, const std::string& program, int
 
 std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width) {
   const auto columns = static_cast<size_t>(std::clamp(width, 60, 140));
-  std::string out = wrapped("Apus fine-tunes, aligns, runs and serves large language models on Ascend NPU, NVIDIA GPU and CPU.", 0, 0, columns);
+  std::string out =
+      wrapped("Apus fine-tunes, aligns, runs and serves large language models on Ascend NPU, NVIDIA GPU and CPU.", 0, 0,
+              columns);
   out += str("\nUsage: ", program, " COMMAND [FILE.yaml] [--option value ...]\n");
   std::string group;
   for (const Command* command : commands) {
@@ -72,11 +77,13 @@ std::string overview(const std::vector<const Command*>& commands, const std::str
     if (command->info.group != group) out += str("\n", group = command->info.group, "\n");
     out += two_columns(command->info.name, command->info.summary, 18, columns);
   }
-  out += str("\n", program, " COMMAND --help explains the options of a command; ", program, " --version tells what it is built on.\n");
+  out += str("\n", program, " COMMAND --help explains the options of a command; ", program,
+             " --version tells what it is built on.\n");
   return out;
 }
 
-int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults, const std::string& program) {
+int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults,
+                const std::string& program) {
   std::vector<std::string> own;
   bool print_config = false;
   for (const auto& argument : arguments) {

@@ -2,13 +2,14 @@
 // A command is one file that registers itself:
 //
 //   namespace { int run(const InferOptions& options) { return run_heavy("infer", &options); }
-//   const RegisterCommand<InferOptions> command({.name = "infer", .group = "Run", .summary = "...", .examples = {...}}, run); }
+//   const RegisterCommand<InferOptions> command({.name = "infer", .group = "Run", .summary = "...", .examples = {...}},
+//   run); }
 //
-// Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's args.json,
-// read files that options name), `check() const` (rules across options, throwing Fault::Usage) and `fetch()` (download what
-// is named by a hub's id). All run, in this order, before any device is opened or model is read. A command that can run as
-// several processes has `ranks_dir() const`: the folder for the output of all but the first. `rehearse(Rehearsal&) const`
-// is what --dry_run true does instead of running (cli/rehearsal.h).
+// Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's
+// args.json, read files that options name), `check() const` (rules across options, throwing Fault::Usage) and `fetch()`
+// (download what is named by a hub's id). All run, in this order, before any device is opened or model is read. A
+// command that can run as several processes has `ranks_dir() const`: the folder for the output of all but the first.
+// `rehearse(Rehearsal&) const` is what --dry_run true does instead of running (cli/rehearsal.h).
 #pragma once
 
 #include <filesystem>
@@ -53,29 +54,30 @@ template <class Options>
 struct RegisterCommand {
   RegisterCommand(CommandInfo info, int (*run)(const Options&)) {
     register_command({std::move(info), [run] {
-      auto options = std::make_shared<Options>();
-      auto instance = std::make_unique<Command::Instance>();
-      instance->table = OptionTable::of(*options);
-      instance->resolve = [options](OptionTable& table) {
-        if constexpr (requires { options->resolve(table); }) options->resolve(table);
-      };
-      instance->check = [options] {
-        if constexpr (requires { options->check(); }) options->check();
-      };
-      instance->fetch = [options] {
-        if constexpr (requires { options->fetch(); }) options->fetch();
-      };
-      if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
-      instance->run = [options, run] { return run(*options); };
-      instance->is_dry = [options] {
-        if constexpr (requires { options->dry_run; }) return options->dry_run;
-        return false;
-      };
-      instance->rehearse = [options](Rehearsal& r) {
-        if constexpr (requires { options->rehearse(r); }) options->rehearse(r);
-      };
-      return instance;
-    }});
+                        auto options = std::make_shared<Options>();
+                        auto instance = std::make_unique<Command::Instance>();
+                        instance->table = OptionTable::of(*options);
+                        instance->resolve = [options](OptionTable& table) {
+                          if constexpr (requires { options->resolve(table); }) options->resolve(table);
+                        };
+                        instance->check = [options] {
+                          if constexpr (requires { options->check(); }) options->check();
+                        };
+                        instance->fetch = [options] {
+                          if constexpr (requires { options->fetch(); }) options->fetch();
+                        };
+                        if constexpr (requires { options->ranks_dir(); })
+                          instance->ranks_dir = [options] { return options->ranks_dir(); };
+                        instance->run = [options, run] { return run(*options); };
+                        instance->is_dry = [options] {
+                          if constexpr (requires { options->dry_run; }) return options->dry_run;
+                          return false;
+                        };
+                        instance->rehearse = [options](Rehearsal& r) {
+                          if constexpr (requires { options->rehearse(r); }) options->rehearse(r);
+                        };
+                        return instance;
+                      }});
   }
 };
 
@@ -84,7 +86,8 @@ std::vector<const Command*> all_commands();     // in the order of the overview
 
 // Parses, completes, checks and runs. `defaults` are values that the user's arguments override.
 // Answers --help and --print-config itself.
-int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults, const std::string& program);
+int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults,
+                const std::string& program);
 std::string command_help(const Command& command, const std::string& program, int width);
 std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width);
 

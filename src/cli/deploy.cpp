@@ -23,31 +23,46 @@ void DeployOptions::fields(OptionTable& v) {
   v.group("Server");
   v("host", host, "address to listen at; 127.0.0.1 lets in this machine only");
   v("port", port, "port; when it is taken, the next free one is used and said").at_least(0).at_most(65535);
-  v("api_key", api_key, "what clients must send as Authorization: Bearer KEY").shown_default("APUS_API_KEY of the environment, else none is asked for");
+  v("api_key", api_key, "what clients must send as Authorization: Bearer KEY")
+      .shown_default("APUS_API_KEY of the environment, else none is asked for");
   v("ssl_keyfile", ssl_keyfile, "PEM file of the private key: with it the server speaks TLS");
   v("ssl_certfile", ssl_certfile, "PEM file of the certificate chain");
   v("served_model_name", served_model_name, "name of the model for clients").shown_default("the name of its folder");
   v("owned_by", owned_by, "what /v1/models says");
   v("verbose", verbose, "a log line for each request");
-  v("log_interval", log_interval, "seconds between lines of statistics while there is something to say; -1: none").at_least(-1);
+  v("log_interval", log_interval, "seconds between lines of statistics while there is something to say; -1: none")
+      .at_least(-1);
   v("request_log", request_log, "JSONL file: one line for each request, with ids, times and token counts");
   v("result_path", result_path, "JSONL file: the answers that were not streamed, with their requests");
   v("max_logprobs", max_logprobs, "most alternatives that a request may ask for").at_least(0).at_most(100);
-  v("infer_backend", infer_backend, "engine: many requests at once. pt: one after the other. vllm, sglang: that program's server, found on PATH, behind this one").choices({"engine", "pt", "transformers", "vllm", "sglang", "lmdeploy"});
-  v("vllm_server_base_url", vllm_server_base_url, "with vllm or sglang: a server that runs already; nothing is started then").alias("sglang_server_base_url");
+  v("infer_backend", infer_backend,
+    "engine: many requests at once. pt: one after the other. vllm, sglang: that program's server, found on PATH, "
+    "behind this one")
+      .choices({"engine", "pt", "transformers", "vllm", "sglang", "lmdeploy"});
+  v("vllm_server_base_url", vllm_server_base_url,
+    "with vllm or sglang: a server that runs already; nothing is started then")
+      .alias("sglang_server_base_url");
   v("vllm_engine_kwargs", vllm_engine_kwargs, "with vllm: further flags of its server, as JSON: {\"max_loras\": 4}");
   v("sglang_engine_kwargs", sglang_engine_kwargs, "with sglang: the same");
-  v("tool_call_parser", tool_call_parser, "format of tool calls").choices({"auto", "none", "hermes", "llama3", "qwen_coder", "deepseek", "mistral"}).shown_default("auto: from the chat template");
-  v("reasoning_parser", reasoning_parser, "split <think>...</think> off as reasoning_content").choices({"auto", "on", "off"}).shown_default("auto: from the chat template");
+  v("tool_call_parser", tool_call_parser, "format of tool calls")
+      .choices({"auto", "none", "hermes", "llama3", "qwen_coder", "deepseek", "mistral"})
+      .shown_default("auto: from the chat template");
+  v("reasoning_parser", reasoning_parser, "split <think>...</think> off as reasoning_content")
+      .choices({"auto", "on", "off"})
+      .shown_default("auto: from the chat template");
   v.refuse({"vllm_reasoning_parser"}, "--reasoning_parser on splits <think>...</think> off");
-  v("max_waiting", max_waiting, "requests that may wait for a place in the batch; more are answered with 429. 0: any number").at_least(0);
+  v("max_waiting", max_waiting,
+    "requests that may wait for a place in the batch; more are answered with 429. 0: any number")
+      .at_least(0);
   v("max_connections", max_connections, "connections at once").at_least(1);
   v("max_body_mb", max_body_mb, "largest request in MiB; larger ones are answered with 413").at_least(1).at_most(2048);
   v("drain_seconds", drain_seconds, "after SIGTERM or Ctrl-C, time for the answers under way").at_least(0);
   v("allowed_origins", allowed_origins, "web pages that may ask from a browser (CORS); *: all").shown_default("none");
   v.no_effect({"log_level"}, "set LOG_LEVEL in the environment");
-  v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"}, "adapters of any rank are served; name them by --adapters name=DIR");
-  v.refuse({"dataset", "val_dataset", "strict", "load_data_args", "val_dataset_sample", "max_batch_size", "metric"}, "requests bring the questions; `apus infer` answers files");
+  v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"},
+              "adapters of any rank are served; name them by --adapters name=DIR");
+  v.refuse({"dataset", "val_dataset", "strict", "load_data_args", "val_dataset_sample", "max_batch_size", "metric"},
+           "requests bring the questions; `apus infer` answers files");
   v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
   plain_rows_fields(v);
   TemplateOptions::fields(v);
@@ -61,7 +76,8 @@ void DeployOptions::fields(OptionTable& v) {
     option.help = help;
   };
   honoured("vllm_tensor_parallel_size", vllm_tensor_parallel_size, "with vllm: devices that share each layer");
-  honoured("vllm_pipeline_parallel_size", vllm_pipeline_parallel_size, "with vllm: devices that hold layers one after the other");
+  honoured("vllm_pipeline_parallel_size", vllm_pipeline_parallel_size,
+           "with vllm: devices that hold layers one after the other");
   honoured("vllm_data_parallel_size", vllm_data_parallel_size, "with vllm: copies of the model");
   honoured("sglang_tp_size", sglang_tp_size, "with sglang: devices that share each layer");
   untrained_fields(v);
@@ -73,7 +89,8 @@ std::vector<std::pair<std::string, std::string>> DeployOptions::named_adapters()
   for (const auto& a : adapters) {
     std::error_code code;
     const size_t equals = a.find('=');
-    if (equals != std::string::npos && !std::filesystem::exists(a, code)) out.emplace_back(a.substr(0, equals), a.substr(equals + 1));
+    if (equals != std::string::npos && !std::filesystem::exists(a, code))
+      out.emplace_back(a.substr(0, equals), a.substr(equals + 1));
   }
   return out;
 }
@@ -83,8 +100,10 @@ void DeployOptions::resolve(OptionTable& v) {
   if (named.empty()) {
     AdapterOptions::resolve(v, *this);
   } else {
-    require(named.size() == adapters.size(), Fault::Usage, "--adapters: give each one a name (a=DIR b=DIR), or a single one without to serve the model with it");
-    for (const auto& [name, dir] : named) require(is_adapter_dir(dir), Fault::Usage, "--adapters ", name, "=", dir, " holds no adapter_config.json");
+    require(named.size() == adapters.size(), Fault::Usage,
+            "--adapters: give each one a name (a=DIR b=DIR), or a single one without to serve the model with it");
+    for (const auto& [name, dir] : named)
+      require(is_adapter_dir(dir), Fault::Usage, "--adapters ", name, "=", dir, " holds no adapter_config.json");
     if (model.empty()) model = read_adapter_config(named.front().second).base_model;
   }
   // Before a hub's id becomes a folder of the cache.
@@ -100,23 +119,33 @@ void DeployOptions::resolve(OptionTable& v) {
 }
 
 void DeployOptions::check() const {
-  require(infer_backend != "lmdeploy", Fault::Usage, "--infer_backend lmdeploy is not known here; --infer_backend engine batches continuously with a paged cache as it does");
-  const bool theirs = vllm_tensor_parallel_size || vllm_pipeline_parallel_size || vllm_data_parallel_size || sglang_tp_size || vllm_engine_kwargs.is_object() ||
-                      sglang_engine_kwargs.is_object() || !vllm_server_base_url.empty();
+  require(infer_backend != "lmdeploy", Fault::Usage,
+          "--infer_backend lmdeploy is not known here; --infer_backend engine batches continuously with a paged cache "
+          "as it does");
+  const bool theirs = vllm_tensor_parallel_size || vllm_pipeline_parallel_size || vllm_data_parallel_size ||
+                      sglang_tp_size || vllm_engine_kwargs.is_object() || sglang_engine_kwargs.is_object() ||
+                      !vllm_server_base_url.empty();
   require(upstream() || !theirs, Fault::Usage, "flags of another program's server need --infer_backend vllm or sglang");
-  require(!upstream() || !placed(), Fault::Usage, "--device_map and --max_memory are of --infer_backend engine; the other server spreads a model by --vllm_tensor_parallel_size");
+  require(!upstream() || !placed(), Fault::Usage,
+          "--device_map and --max_memory are of --infer_backend engine; the other server spreads a model by "
+          "--vllm_tensor_parallel_size");
   PlacementOptions::check(*this);
-  if (!upstream()) ModelOptions::check();
+  if (!upstream())
+    ModelOptions::check();
   else if (vllm_server_base_url.empty()) {
-    require(!model.empty(), Fault::Usage, "--model is needed: ", infer_backend, " is started with it; for a server that runs already give --vllm_server_base_url");
-    require(program_on_path(infer_backend).has_value(), Fault::Usage, "--infer_backend ", infer_backend, ": there is no '", infer_backend, "' on PATH. Install it (pip install ", infer_backend,
+    require(!model.empty(), Fault::Usage, "--model is needed: ", infer_backend,
+            " is started with it; for a server that runs already give --vllm_server_base_url");
+    require(program_on_path(infer_backend).has_value(), Fault::Usage, "--infer_backend ", infer_backend,
+            ": there is no '", infer_backend, "' on PATH. Install it (pip install ", infer_backend,
             "), give --vllm_server_base_url of one that runs, or use --infer_backend engine, which needs nothing else");
   }
-  require(ssl_keyfile.empty() == ssl_certfile.empty(), Fault::Usage, "--ssl_keyfile and --ssl_certfile belong together");
+  require(ssl_keyfile.empty() == ssl_certfile.empty(), Fault::Usage,
+          "--ssl_keyfile and --ssl_certfile belong together");
   require(!api_key || !api_key->empty(), Fault::Usage, "--api_key is empty; leave it out to let everybody in");
   std::set<std::string> names = {served_model_name.value_or("")};
   for (const auto& [name, dir] : named_adapters())
-    require(!name.empty() && names.insert(name).second, Fault::Usage, "--adapters: the name '", name, "' is taken or empty; every model needs its own");
+    require(!name.empty() && names.insert(name).second, Fault::Usage, "--adapters: the name '", name,
+            "' is taken or empty; every model needs its own");
 }
 
 void DeployOptions::rehearse(Rehearsal& r) const {
@@ -143,11 +172,16 @@ HttpServerSpec http_server_spec(const DeployOptions& o) {
 }
 
 namespace {
-int run(const DeployOptions& options) { return options.upstream() ? deploy_upstream(options) : run_heavy("deploy", &options); }
-const RegisterCommand<DeployOptions> command({.name = "deploy", .group = "Run",
-    .summary = "serve a model over HTTP, as OpenAI's and Anthropic's APIs",
-    .examples = {"deploy --model DIR", "deploy --model DIR --port 9000 --api_key SECRET --max_num_seqs 64",
-                 "deploy --model DIR --adapters legal=out/v0-.../checkpoint-100 poems=out/v1-.../checkpoint-80"}}, run);
+int run(const DeployOptions& options) {
+  return options.upstream() ? deploy_upstream(options) : run_heavy("deploy", &options);
+}
+const RegisterCommand<DeployOptions> command(
+    {.name = "deploy",
+     .group = "Run",
+     .summary = "serve a model over HTTP, as OpenAI's and Anthropic's APIs",
+     .examples = {"deploy --model DIR", "deploy --model DIR --port 9000 --api_key SECRET --max_num_seqs 64",
+                  "deploy --model DIR --adapters legal=out/v0-.../checkpoint-100 poems=out/v1-.../checkpoint-80"}},
+    run);
 }  // namespace
 
 }  // namespace apus

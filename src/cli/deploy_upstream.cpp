@@ -40,8 +40,10 @@ void wait_until_ready(const std::string& url, ChildServer& child, const StopFlag
   for (;;) {
     if (answers_health(url)) return log_info("it is ready after ", duration_text(watch.seconds()));
     stop.throw_if_raised();
-    if (const auto how = child.ended()) fail(Fault::Device, "the server ended before it was ready (", *how, "); what it printed says why");
-    require(watch.seconds() < kStartSeconds, Fault::Device, "the server is not ready after ", duration_text(watch.seconds()));
+    if (const auto how = child.ended())
+      fail(Fault::Device, "the server ended before it was ready (", *how, "); what it printed says why");
+    require(watch.seconds() < kStartSeconds, Fault::Device, "the server is not ready after ",
+            duration_text(watch.seconds()));
     std::this_thread::sleep_for(300ms);
   }
 }
@@ -68,7 +70,8 @@ std::vector<std::string> upstream_command(const DeployOptions& o, const std::str
   if (!o.chat_template.empty()) add("--chat-template", o.chat_template);
   const auto& tp = vllm ? o.vllm_tensor_parallel_size : o.sglang_tp_size;
   if (tp) add(vllm ? "--tensor-parallel-size" : "--tp-size", std::to_string(*tp));
-  if (vllm && o.vllm_pipeline_parallel_size) add("--pipeline-parallel-size", std::to_string(*o.vllm_pipeline_parallel_size));
+  if (vllm && o.vllm_pipeline_parallel_size)
+    add("--pipeline-parallel-size", std::to_string(*o.vllm_pipeline_parallel_size));
   if (vllm && o.vllm_data_parallel_size) add("--data-parallel-size", std::to_string(*o.vllm_data_parallel_size));
   const auto adapters = o.named_adapters();
   if (!adapters.empty()) {
@@ -99,13 +102,16 @@ int deploy_upstream(const DeployOptions& o) {
   }
   const auto forwarder = std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, url, o.verbose);
   HttpServer server(http_server_spec(o), forwarder);
-  log_info("serving ", url, " at ", o.ssl_keyfile.empty() ? "http" : "https", "://", o.host == "0.0.0.0" ? "127.0.0.1" : o.host, ":", server.port(), "/v1");
+  log_info("serving ", url, " at ", o.ssl_keyfile.empty() ? "http" : "https", "://",
+           o.host == "0.0.0.0" ? "127.0.0.1" : o.host, ":", server.port(), "/v1");
   while (!stop.raised() && !(child && child->ended())) std::this_thread::sleep_for(200ms);
-  if (!stop.raised()) fail(Fault::Device, "the server behind this one has ended (", *child->ended(), "); what it printed says why");
+  if (!stop.raised())
+    fail(Fault::Device, "the server behind this one has ended (", *child->ended(), "); what it printed says why");
   forwarder->drain();
   server.stop_accepting();
   const Stopwatch watch;
-  while (forwarder->active() > 0 && watch.seconds() < static_cast<double>(o.drain_seconds)) std::this_thread::sleep_for(50ms);
+  while (forwarder->active() > 0 && watch.seconds() < static_cast<double>(o.drain_seconds))
+    std::this_thread::sleep_for(50ms);
   server.stop();
   log_info("stopped");
   return 0;

@@ -35,7 +35,9 @@ void DoctorOptions::fields(OptionTable& v) {
       .at_least(0)
       .at_most(1024)
       .shown_default("one a device, 2 on the cpu");
-  v("comm_timeout", comm_timeout, "for --comm: seconds after which a silent process is named and the check ends").above(0).at_most(86400);
+  v("comm_timeout", comm_timeout, "for --comm: seconds after which a silent process is named and the check ends")
+      .above(0)
+      .at_most(86400);
   v("output_dir", output_dir, "the folder whose disk is looked at");
   v("root", root, "look at the machine whose files are below this folder");
   RunOptions::fields(v);
@@ -107,12 +109,11 @@ std::vector<Check> communicate(const DoctorOptions& options, const Host& host) {
     return {{"communication", State::Skipped, str("one ", kind, " device: nothing to communicate with"), "", ""}};
   const auto folder = std::filesystem::temp_directory_path() / str("apus-doctor-", ::getpid());
   const auto report = folder / "comm.json";
-  const Launch plan{
-      .plan = {.ranks = ranks},
-      .argv = {"apus", "comm-check", "--device", kind, "--output", report.string(), "--ddp_timeout", str(options.comm_timeout)},
-      .log_dir = folder};
-  const Isolated outcome = run_isolated([&] { return std::to_string(launch(plan)); },
-                                        300 + 2 * options.comm_timeout);
+  const Launch plan{.plan = {.ranks = ranks},
+                    .argv = {"apus", "comm-check", "--device", kind, "--output", report.string(), "--ddp_timeout",
+                             str(options.comm_timeout)},
+                    .log_dir = folder};
+  const Isolated outcome = run_isolated([&] { return std::to_string(launch(plan)); }, 300 + 2 * options.comm_timeout);
   std::error_code code;
   std::vector<Check> checks{{"ranks", State::Ok, str(ranks, " processes on ", kind), "", ""}};
   if (std::filesystem::exists(report, code)) {

@@ -19,7 +19,9 @@ void ExportOptions::fields(OptionTable& v) {
   v("adapters", adapters, "adapter folders").alias("lora").alias("ckpt_dir", "its old name");
   v("model", model, "folder of the base, or a hub's id").shown_default("what the adapter names");
   v("adapter_weights", adapter_weights, "shares of the adapters' changes").shown_default("1 each");
-  v("output_dir", output_dir, "folder to write").alias("merged_dir").shown_default("<adapter>-merged, <model>-cached_dataset");
+  v("output_dir", output_dir, "folder to write")
+      .alias("merged_dir")
+      .shown_default("<adapter>-merged, <model>-cached_dataset");
   v("torch_dtype", torch_dtype, "number format of the result")
       .choices({"float32", "bfloat16", "float16"})
       .shown_default("the base's");
@@ -32,7 +34,8 @@ void ExportOptions::fields(OptionTable& v) {
   v.no_effect({"load_args", "load_data_args", "check_model", "model_type", "task_type", "tuner_backend", "tuner_type",
                "attn_impl"},
               "exporting needs files only");
-  v.no_effect({"ddp_timeout", "ddp_backend", "enable_npu_model_patch", "local_repo_path", "max_model_len", "rope_scaling", "experts_impl"},
+  v.no_effect({"ddp_timeout", "ddp_backend", "enable_npu_model_patch", "local_repo_path", "max_model_len",
+               "rope_scaling", "experts_impl"},
               "exporting needs files only");
   v.refuse({"new_special_tokens", "init_strategy", "num_labels", "problem_type"},
            "the checkpoint is used as it is; change its files instead");
@@ -40,11 +43,11 @@ void ExportOptions::fields(OptionTable& v) {
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
   without_effect<GenerationOptions>(v, "nothing is generated");
   v.no_effect({"template_mode"}, "rows are encoded for sft and pt");
-  v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size", "hqq_axis", "bnb_4bit_compute_dtype",
-            "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
+  v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size", "hqq_axis",
+            "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
            "quantised export is not available; merged weights are float32, bfloat16 or float16");
-  v.refuse({"to_ollama", "to_mcore", "to_hf", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge", "test_convert_precision",
-            "test_convert_dtype"},
+  v.refuse({"to_ollama", "to_mcore", "to_hf", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge",
+            "test_convert_precision", "test_convert_dtype"},
            "the result is a HuggingFace folder, which the tools of those formats convert");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "commit_message"},
            "upload the finished folder with the hub's own client");
@@ -100,14 +103,13 @@ void ExportOptions::check_merge() const {
     require(fs::exists(fs::path(dir) / "adapter_config.json"), Fault::Usage, "--adapters ", dir,
             " is no adapter: it holds no adapter_config.json",
             fs::exists(fs::path(dir) / "config.json") ? ". It is a whole model: give it with --model" : "");
-  require(is_model(model), Fault::Usage, "the base model '", model,
-          "' is not a folder here; give it with --model");
+  require(is_model(model), Fault::Usage, "the base model '", model, "' is not a folder here; give it with --model");
   require(adapter_weights.empty() || adapter_weights.size() == adapters.size(), Fault::Usage,
           "--adapter_weights needs one number for each of the ", adapters.size(), " adapters");
   require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir,
           " is there already; choose another, or give --exist_ok true to replace it");
-  require(!fs::exists(output_dir) || !fs::exists(model) || !fs::equivalent(output_dir, model), Fault::Usage, "--output_dir ", output_dir,
-          " is the base itself");
+  require(!fs::exists(output_dir) || !fs::exists(model) || !fs::equivalent(output_dir, model), Fault::Usage,
+          "--output_dir ", output_dir, " is the base itself");
 }
 
 void ExportOptions::rehearse(Rehearsal& r) const {

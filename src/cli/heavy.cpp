@@ -19,7 +19,8 @@ using Entry = int (*)(const char* name, const void* options);  // apus_run_comma
 std::vector<fs::path> candidates() {
   std::error_code code;
   const fs::path folder = fs::read_symlink("/proc/self/exe", code).parent_path();
-  return {folder / "libapus.so", folder.parent_path() / "lib" / "libapus.so", folder.parent_path() / "lib" / "apus" / "libapus.so"};
+  return {folder / "libapus.so", folder.parent_path() / "lib" / "libapus.so",
+          folder.parent_path() / "lib" / "apus" / "libapus.so"};
 }
 
 // The tensor library's threads wait for work by spinning for milliseconds, which on a machine with other work starves
@@ -41,10 +42,12 @@ Entry open_module() {
     if (!module) {
       const char* why = ::dlerror();
       fail(Fault::Device, path.string(), " cannot be loaded: ", why ? why : "unknown reason",
-           "\nIt needs the libtorch it was built with (see `apus --version` and docs/dependencies.md); build again after an update of torch.");
+           "\nIt needs the libtorch it was built with (see `apus --version` and docs/dependencies.md); build again "
+           "after an update of torch.");
     }
     auto* entry = reinterpret_cast<Entry>(::dlsym(module, "apus_run_command"));
-    require(entry, Fault::Device, path.string(), " is not of this version of Apus: it lacks apus_run_command. Build again.");
+    require(entry, Fault::Device, path.string(),
+            " is not of this version of Apus: it lacks apus_run_command. Build again.");
     return entry;
   }
   fail(Fault::Device, "this command needs libapus.so (everything on libtorch), and it is at none of: ", join(looked_at),

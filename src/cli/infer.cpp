@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/clock.h"
 #include "cli/command.h"
 #include "cli/infer_client.h"
 #include "cli/plan.h"
@@ -21,23 +21,36 @@ void InferOptions::fields(OptionTable& v) {
   PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.group("Rows and results");
-  v("val_dataset", val_dataset, "rows to answer: files, folders, globs or hub ids as --dataset of sft takes; #N takes N rows; - reads standard input; without it: a chat");
+  v("val_dataset", val_dataset,
+    "rows to answer: files, folders, globs or hub ids as --dataset of sft takes; #N takes N rows; - reads standard "
+    "input; without it: a chat");
   v("load_data_args", load_data_args, "answer the rows that the training run kept for validation");
   v("val_dataset_sample", val_dataset_sample, "only the first n rows").at_least(1);
   v("strict", strict, "stop at the first bad row instead of leaving it out");
-  v("result_path", result_path, "JSONL file of the answers").shown_default("<checkpoint>/infer_result/<time>.jsonl, or result/<model>/infer_result/... for a model that no run made");
+  v("result_path", result_path, "JSONL file of the answers")
+      .shown_default(
+          "<checkpoint>/infer_result/<time>.jsonl, or result/<model>/infer_result/... for a model that no run made");
   v("resume", resume, "go on with the result file of an interrupted run; false: begin it anew");
   v("write_batch_size", write_batch_size, "rows between writes; -1: once, at the end").at_least(-1);
-  v("metric", metric, "compare the answers with the rows' own (the last assistant message): acc is exact equality; rouge is rouge-1, -2, -l and bleu-4, Chinese by characters").choices({"acc", "rouge"});
-  v("infer_backend", infer_backend, "engine: many rows at once, joining and leaving freely. pt: fixed batches of --max_batch_size. client: rows are sent to the server at --base_url")
+  v("metric", metric,
+    "compare the answers with the rows' own (the last assistant message): acc is exact equality; rouge is rouge-1, -2, "
+    "-l and bleu-4, Chinese by characters")
+      .choices({"acc", "rouge"});
+  v("infer_backend", infer_backend,
+    "engine: many rows at once, joining and leaving freely. pt: fixed batches of --max_batch_size. client: rows are "
+    "sent to the server at --base_url")
       .choices({"engine", "pt", "client", "transformers", "vllm", "sglang", "lmdeploy"});
   v("max_batch_size", max_batch_size, "rows of a batch with pt; 0 or less: all").shown_default("1");
-  v("base_url", base_url, "with client: an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; --model is a name there then");
+  v("base_url", base_url,
+    "with client: an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; --model is a name there then");
   v("api_key", api_key, "with client: what the server asks for").shown_default("OPENAI_API_KEY of the environment");
   v("max_concurrency", max_concurrency, "with client: requests at once").at_least(1).at_most(4096);
-  v("max_retries", max_retries, "with client: how often a request is repeated after 429, 5xx or a lost connection").at_least(0).at_most(100);
+  v("max_retries", max_retries, "with client: how often a request is repeated after 429, 5xx or a lost connection")
+      .at_least(0)
+      .at_most(100);
   v.refuse({"dataset"}, "give the rows to --val_dataset, which takes the same; #N behind a name takes N of its rows");
-  v.refuse({"vllm_engine_kwargs", "sglang_engine_kwargs"}, "Apus's own engine answers; `apus deploy --infer_backend vllm` starts that program's server");
+  v.refuse({"vllm_engine_kwargs", "sglang_engine_kwargs"},
+           "Apus's own engine answers; `apus deploy --infer_backend vllm` starts that program's server");
   v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"}, "an adapter of any rank is used; name it by --adapters");
   v.no_effect({"vllm_reasoning_parser"}, "answers of rows are kept whole, thoughts included");
   v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
@@ -48,7 +61,8 @@ void InferOptions::fields(OptionTable& v) {
   };
   honoured("columns", &columns, "rename columns: '{\"their\": \"ours\"}'");
   honoured("disable_auto_column_mapping", &disable_auto_column_mapping, "only --columns renames");
-  honoured("custom_dataset_info", &custom_dataset_info, "dataset_info.json files that give datasets names: dataset_path or hub id, subsets, columns");
+  honoured("custom_dataset_info", &custom_dataset_info,
+           "dataset_info.json files that give datasets names: dataset_path or hub id, subsets, columns");
   honoured("model_name", &model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
   honoured("model_author", &model_author, "the same for {{AUTHOR}}");
   TemplateOptions::fields(v);
@@ -67,7 +81,8 @@ void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
   const Json args = Json::parse(read_file(path, 16 << 20), nullptr, /*allow_exceptions=*/false);
   require(args.is_object(), Fault::Usage, path.string(), " holds no JSON object");
   if (args.contains("val_dataset") && args["val_dataset"].is_array() && !args["val_dataset"].empty()) {
-    for (const char* key : {"val_dataset", "columns", "disable_auto_column_mapping", "custom_dataset_info", "model_name", "model_author", "use_hf"})
+    for (const char* key : {"val_dataset", "columns", "disable_auto_column_mapping", "custom_dataset_info",
+                            "model_name", "model_author", "use_hf"})
       if (args.contains(key) && !args[key].is_null() && !v.given(key)) v.set(key, args[key]);
     return;
   }
@@ -82,9 +97,12 @@ void check_client(const InferOptions& o) {
   require(!o.interactive(), Fault::Usage, "--infer_backend client answers rows: give them by --val_dataset");
   require(o.adapters.empty(), Fault::Usage, "--adapters are the server's business: name one of its models by --model");
   require(o.response_prefix.empty() && o.chat_template.empty() && o.use_chat_template, Fault::Usage,
-          "with --infer_backend client the server's own chat template is used: no --response_prefix, --chat_template, --use_chat_template");
-  require(!o.max_length, Fault::Usage, "--max_length cannot be kept with --infer_backend client: only the server counts tokens");
-  require(!o.stream.value_or(false), Fault::Usage, "--stream shows an answer while it is made, which --infer_backend client does not");
+          "with --infer_backend client the server's own chat template is used: no --response_prefix, --chat_template, "
+          "--use_chat_template");
+  require(!o.max_length, Fault::Usage,
+          "--max_length cannot be kept with --infer_backend client: only the server counts tokens");
+  require(!o.stream.value_or(false), Fault::Usage,
+          "--stream shows an answer while it is made, which --infer_backend client does not");
   require(!o.top_logprobs || o.logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
   require(!o.placed(), Fault::Usage, "--device_map and --max_memory are the server's business");
 }
@@ -117,8 +135,10 @@ std::vector<QuestionSet> InferOptions::question_sets() const {
   std::vector<QuestionSet> sets;
   for (const std::string& name : val_dataset) {
     QuestionSet set;
-    set.normalize = {.columns = parse_columns(columns), .auto_mapping = !disable_auto_column_mapping,
-                     .seed = static_cast<uint64_t>(seed), .names = {model_name, model_author}};
+    set.normalize = {.columns = parse_columns(columns),
+                     .auto_mapping = !disable_auto_column_mapping,
+                     .seed = static_cast<uint64_t>(seed),
+                     .names = {model_name, model_author}};
     if (name == "-") {
       set.files = {name};
     } else {
@@ -133,8 +153,13 @@ std::vector<QuestionSet> InferOptions::question_sets() const {
 }
 
 RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_path) {
-  return {.rows = o.rows.empty() ? o.question_sets() : o.rows, .sample = o.val_dataset_sample, .strict = o.strict, .resume = o.resume,
-          .write_every = o.write_batch_size, .path = result_path, .metric = o.metric};
+  return {.rows = o.rows.empty() ? o.question_sets() : o.rows,
+          .sample = o.val_dataset_sample,
+          .strict = o.strict,
+          .resume = o.resume,
+          .write_every = o.write_batch_size,
+          .path = result_path,
+          .metric = o.metric};
 }
 
 namespace {
@@ -167,11 +192,15 @@ void InferOptions::rehearse(Rehearsal& r) const {
 
 namespace {
 int run(const InferOptions& options) { return options.client() ? infer_client(options) : run_heavy("infer", &options); }
-const RegisterCommand<InferOptions> command({.name = "infer", .group = "Run",
-    .summary = "chat with a model, or answer the rows of a file",
-    .examples = {"infer --model DIR", "infer --model DIR --val_dataset rows.jsonl --result_path answers.jsonl --max_new_tokens 256",
-                 "infer --infer_backend client --base_url http://127.0.0.1:8000/v1 --val_dataset rows.jsonl",
-                 "infer --adapters output/v0-.../checkpoint-100 --load_data_args true"}}, run);
+const RegisterCommand<InferOptions> command(
+    {.name = "infer",
+     .group = "Run",
+     .summary = "chat with a model, or answer the rows of a file",
+     .examples = {"infer --model DIR",
+                  "infer --model DIR --val_dataset rows.jsonl --result_path answers.jsonl --max_new_tokens 256",
+                  "infer --infer_backend client --base_url http://127.0.0.1:8000/v1 --val_dataset rows.jsonl",
+                  "infer --adapters output/v0-.../checkpoint-100 --load_data_args true"}},
+    run);
 }  // namespace
 
 }  // namespace apus

@@ -9,24 +9,30 @@ namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct InferOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, GenerationOptions, EngineOptions, RunOptions {
-  std::vector<std::string> val_dataset;     // as --dataset of sft, or "-", standard input; none: a chat
+struct InferOptions : ModelOptions,
+                      PlacementOptions,
+                      AdapterOptions,
+                      TemplateOptions,
+                      GenerationOptions,
+                      EngineOptions,
+                      RunOptions {
+  std::vector<std::string> val_dataset;  // as --dataset of sft, or "-", standard input; none: a chat
   Json columns;
   bool disable_auto_column_mapping = false;
   std::vector<std::string> model_name, model_author, custom_dataset_info;
   std::optional<int64_t> val_dataset_sample;  // only the first n rows
-  bool load_data_args = false;              // the rows that the training run kept for validation
-  bool strict = false;                      // stop at the first bad row
-  std::string result_path;                  // empty: chosen by the run and said
+  bool load_data_args = false;                // the rows that the training run kept for validation
+  bool strict = false;                        // stop at the first bad row
+  std::string result_path;                    // empty: chosen by the run and said
   bool resume = true;
-  int64_t write_batch_size = 1000;          // rows between flushes; -1: at the end
-  std::string infer_backend = "engine";     // "engine": continuous batching; "pt": one batch after the other
-  std::optional<int64_t> max_batch_size;    // with "pt" (1 when absent); <= 0: all
-  std::optional<std::string> metric;        // "acc" or "rouge"
-  std::string base_url;                     // with "client": where the server is
-  std::string api_key;                      // empty: OPENAI_API_KEY of the environment, if any
-  int64_t max_concurrency = 16;             // requests at once
-  int64_t max_retries = 6;                  // of one request
+  int64_t write_batch_size = 1000;        // rows between flushes; -1: at the end
+  std::string infer_backend = "engine";   // "engine": continuous batching; "pt": one batch after the other
+  std::optional<int64_t> max_batch_size;  // with "pt" (1 when absent); <= 0: all
+  std::optional<std::string> metric;      // "acc" or "rouge"
+  std::string base_url;                   // with "client": where the server is
+  std::string api_key;                    // empty: OPENAI_API_KEY of the environment, if any
+  int64_t max_concurrency = 16;           // requests at once
+  int64_t max_retries = 6;                // of one request
 
   bool client() const { return infer_backend == "client"; }
   bool interactive() const { return val_dataset.empty(); }
@@ -43,7 +49,8 @@ struct InferOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOp
 };
 
 RowBook::Spec row_book_spec(const InferOptions& options, const std::string& result_path);
-// Beside the model, or here when it is a server's; named after the time. An unfinished one is gone on with by naming it.
+// Beside the model, or here when it is a server's; named after the time. An unfinished one is gone on with by naming
+// it.
 std::string default_result_path(const InferOptions& options);
 
 }  // namespace apus

@@ -19,7 +19,9 @@ void InitOptions::fields(OptionTable& v) {
   v("preset", preset, "a known shape: " + join(preset_names()));
   v("config", config, "instead of a preset: a config.json, or a folder that holds one").alias("model");
   v("tokenizer", tokenizer, "folder with tokenizer files to copy").shown_default("a small one that comes with Apus");
-  v("torch_dtype", torch_dtype, "number format of the weights").choices({"float32", "bfloat16", "float16"}).shown_default("the config's; bfloat16 for presets");
+  v("torch_dtype", torch_dtype, "number format of the weights")
+      .choices({"float32", "bfloat16", "float16"})
+      .shown_default("the config's; bfloat16 for presets");
   v("max_shard_size", max_shard_size, "largest weight file: 500MB, 5GB, ...");
   v("exist_ok", exist_ok, "write into a folder that is not empty");
   v.no_effect({"safe_serialization"}, "weights are always written as safetensors");
@@ -33,24 +35,31 @@ void InitOptions::check() const {
   if (!preset.empty()) preset_config(preset);  // throws for an unknown name
   std::error_code code;
   const bool used = std::filesystem::exists(output_dir, code) && !std::filesystem::is_empty(output_dir, code);
-  require(!used || exist_ok, Fault::Usage, "--output_dir ", output_dir, " is there and not empty; choose another, or give --exist_ok true");
+  require(!used || exist_ok, Fault::Usage, "--output_dir ", output_dir,
+          " is there and not empty; choose another, or give --exist_ok true");
 }
 
 void InitOptions::rehearse(Rehearsal& r) const {
   std::filesystem::path file = config;
   if (std::filesystem::is_directory(file)) file /= "config.json";
-  const Json json = config.empty() ? preset_config(preset) : parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
+  const Json json =
+      config.empty() ? preset_config(preset) : parse_json(read_file(file, 16 << 20), file.string(), Fault::Model);
   const ModelFacts facts = model_facts(json);
-  r.right("config", str(facts.type, ", ", facts.layers, " layers of ", facts.hidden, ", ", facts.parameters() / 1000000, " M parameters"));
+  r.right("config", str(facts.type, ", ", facts.layers, " layers of ", facts.hidden, ", ", facts.parameters() / 1000000,
+                        " M parameters"));
   if (!tokenizer.empty()) r.tokenizer(tokenizer);
   r.output(output_dir, facts.parameters() * (torch_dtype == "float32" ? 4 : 2));
 }
 
 namespace {
 int run(const InitOptions& options) { return run_heavy("init", &options); }
-const RegisterCommand<InitOptions> command({.name = "init", .group = "Model",
-    .summary = "make a checkpoint with random weights from a preset or a config.json",
-    .examples = {"init --preset tiny --output_dir DIR", "init --config config.json --tokenizer DIR --output_dir DIR --seed 1"}}, run);
+const RegisterCommand<InitOptions> command(
+    {.name = "init",
+     .group = "Model",
+     .summary = "make a checkpoint with random weights from a preset or a config.json",
+     .examples = {"init --preset tiny --output_dir DIR",
+                  "init --config config.json --tokenizer DIR --output_dir DIR --seed 1"}},
+    run);
 }  // namespace
 
 }  // namespace apus

@@ -52,20 +52,30 @@ std::string HubFlags::fetched_model(const std::string& model, bool weights, cons
 
 void ModelOptions::fields(OptionTable& v) {
   v.group("Model");
-  v("model", model, "folder of the checkpoint (config.json, *.safetensors, tokenizer), or a hub's id: owner/name").alias("ckpt_dir", "its old name").alias("model_id_or_path", "its old name");
+  v("model", model, "folder of the checkpoint (config.json, *.safetensors, tokenizer), or a hub's id: owner/name")
+      .alias("ckpt_dir", "its old name")
+      .alias("model_id_or_path", "its old name");
   v("model_type", model_type, "architecture, when config.json does not say it").shown_default("from config.json");
-  v("torch_dtype", torch_dtype, "number format of the weights and of the arithmetic").choices({"float32", "bfloat16", "float16"}).shown_default("from config.json");
-  v("max_model_len", max_model_len, "longest context in tokens").at_least(1).alias("vllm_max_model_len").shown_default("from config.json");
-  v("device", device, "where to run: auto, cpu, cuda, npu, or one of several: npu:1. auto takes npu, cuda, cpu in this order");
+  v("torch_dtype", torch_dtype, "number format of the weights and of the arithmetic")
+      .choices({"float32", "bfloat16", "float16"})
+      .shown_default("from config.json");
+  v("max_model_len", max_model_len, "longest context in tokens")
+      .at_least(1)
+      .alias("vllm_max_model_len")
+      .shown_default("from config.json");
+  v("device", device,
+    "where to run: auto, cpu, cuda, npu, or one of several: npu:1. auto takes npu, cuda, cpu in this order");
   v.no_effect({"attn_impl"}, "attention is always the fused kind over packed tokens");
   v.no_effect({"enable_npu_model_patch"}, "fused operators are chosen by the device, there is nothing to patch");
   v.no_effect({"local_repo_path", "check_model"}, "no model needs foreign code, and nothing is compared with a hub");
   v("task_type", task_type, "this command knows causal language models only").choices({"causal_lm"});
   HubFlags::fields(v);
   v.refuse({"num_labels", "problem_type"}, "this command knows causal language models only");
-  v.refuse({"new_special_tokens", "init_strategy", "experts_impl"}, "the checkpoint is used as it is; change its files instead");
+  v.refuse({"new_special_tokens", "init_strategy", "experts_impl"},
+           "the checkpoint is used as it is; change its files instead");
   v.refuse({"rope_scaling"}, "the scaling of config.json is used; set rope_scaling there");
-  v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
+  v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type",
+            "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
            "weights are held in --torch_dtype; bfloat16 is the smallest");
   v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
 }
@@ -74,18 +84,23 @@ void ModelOptions::fetch() { model = fetched_model(model); }
 
 void ModelOptions::check() const {
   require(!model.empty(), Fault::Usage, "--model is needed: the folder of a checkpoint, or a hub's id");
-  require(is_model(model), Fault::Usage, "--model ", model, " is not a folder here",
-          is_file(model) ? "; give the folder that holds the file" : ", and no hub id (owner/name) either" + nearby(model));
-  require(!is_adapter_dir(model) || std::filesystem::exists(std::filesystem::path(model) / "config.json"), Fault::Usage, "--model ", model,
-          " is an adapter: give it with --adapters, and the model it belongs to with --model");
+  require(
+      is_model(model), Fault::Usage, "--model ", model, " is not a folder here",
+      is_file(model) ? "; give the folder that holds the file" : ", and no hub id (owner/name) either" + nearby(model));
+  require(!is_adapter_dir(model) || std::filesystem::exists(std::filesystem::path(model) / "config.json"), Fault::Usage,
+          "--model ", model, " is an adapter: give it with --adapters, and the model it belongs to with --model");
 }
 
 void PlacementOptions::fields(OptionTable& v) {
   v("device_map", device_map,
-    "a model over several devices. auto: as few as have room for weights and cache; balanced: all, filled alike; sequential: one after the other; "
-    "balanced_low_0: the first holds what the others cannot; or a JSON object, or the file of one: {\"model.embed_tokens\": 0, \"model.layers\": 1, \"\": \"cpu\"}")
+    "a model over several devices. auto: as few as have room for weights and cache; balanced: all, filled alike; "
+    "sequential: one after the other; "
+    "balanced_low_0: the first holds what the others cannot; or a JSON object, or the file of one: "
+    "{\"model.embed_tokens\": 0, \"model.layers\": 1, \"\": \"cpu\"}")
       .shown_default("all on --device");
-  v("max_memory", max_memory, "what weights and cache may take, by device: {0: \"20GB\", 1: \"40GB\"}; others are not used. \"cpu\" takes what is left over")
+  v("max_memory", max_memory,
+    "what weights and cache may take, by device: {0: \"20GB\", 1: \"40GB\"}; others are not used. \"cpu\" takes what "
+    "is left over")
       .shown_default("--memory_utilization of each device");
 }
 
@@ -93,33 +108,44 @@ void PlacementOptions::check(const ModelOptions& model) const {
   parse_device_map(device_map);
   parse_max_memory(max_memory);
   require(!placed() || model.device.find(':') == std::string::npos, Fault::Usage, "--device ", model.device,
-          " names one device, and --device_map or --max_memory choose among all of a kind; give --device ", model.device.substr(0, model.device.find(':')));
+          " names one device, and --device_map or --max_memory choose among all of a kind; give --device ",
+          model.device.substr(0, model.device.find(':')));
 }
 
 void AdapterOptions::fields(OptionTable& v) {
-  v("adapters", adapters, "folder of a LoRA adapter (PEFT), such as a checkpoint of a training run").alias("lora", "its name in some scripts");
+  v("adapters", adapters, "folder of a LoRA adapter (PEFT), such as a checkpoint of a training run")
+      .alias("lora", "its name in some scripts");
   v("load_args", load_args, "what is not given here is taken from the args.json of the training run");
 }
 
 void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
-  if (adapters.size() > 1) fail(Fault::Usage, "--adapters: one adapter at a time here; `apus export --merge_lora true` folds several into one model");
+  if (adapters.size() > 1)
+    fail(Fault::Usage,
+         "--adapters: one adapter at a time here; `apus export --merge_lora true` folds several into one model");
   if (!adapters.empty()) {
     std::string& dir = adapters.front();
-    if (const size_t equals = dir.find('='); equals != std::string::npos && !std::filesystem::exists(dir)) dir = dir.substr(equals + 1);  // name=folder
+    if (const size_t equals = dir.find('='); equals != std::string::npos && !std::filesystem::exists(dir))
+      dir = dir.substr(equals + 1);  // name=folder
     std::error_code code;
-    const bool here = std::filesystem::is_directory(dir, code), whole = std::filesystem::exists(std::filesystem::path(dir) / "config.json", code);
-    require(is_adapter_dir(dir), Fault::Usage, "--adapters ", dir, !here ? " is not a folder here" + nearby(dir) : std::string(" is no adapter: it holds no adapter_config.json"),
-            whole ? ". It is a whole model: give it with --model" : "");
+    const bool here = std::filesystem::is_directory(dir, code),
+               whole = std::filesystem::exists(std::filesystem::path(dir) / "config.json", code);
+    require(
+        is_adapter_dir(dir), Fault::Usage, "--adapters ", dir,
+        !here ? " is not a folder here" + nearby(dir) : std::string(" is no adapter: it holds no adapter_config.json"),
+        whole ? ". It is a whole model: give it with --model" : "");
   }
-  const std::filesystem::path made_by = std::filesystem::path(adapters.empty() ? model.model : adapters.front()) / "args.json";
+  const std::filesystem::path made_by =
+      std::filesystem::path(adapters.empty() ? model.model : adapters.front()) / "args.json";
   if (load_args && !made_by.parent_path().empty() && is_file(made_by.string())) {
     const Json args = Json::parse(text_of_file(made_by.string()), nullptr, /*allow_exceptions=*/false);
-    require(args.is_object(), Fault::Usage, made_by.string(), " holds no JSON object; --load_args false does without it");
-    for (const char* key : {"model", "model_type", "torch_dtype", "max_model_len", "chat_template", "template", "system",
-                            "use_chat_template", "enable_thinking", "use_hf", "model_revision"}) {
+    require(args.is_object(), Fault::Usage, made_by.string(),
+            " holds no JSON object; --load_args false does without it");
+    for (const char* key : {"model", "model_type", "torch_dtype", "max_model_len", "chat_template", "template",
+                            "system", "use_chat_template", "enable_thinking", "use_hf", "model_revision"}) {
       const std::string name = key;
       const bool of_base = name == "model" || name == "torch_dtype" || name == "use_hf" || name == "model_revision";
-      if (args.contains(key) && !args[key].is_null() && !v.given(key) && !(of_base && adapters.empty())) v.set(key, args[key]);
+      if (args.contains(key) && !args[key].is_null() && !v.given(key) && !(of_base && adapters.empty()))
+        v.set(key, args[key]);
     }
   }
   if (model.model.empty() && !adapters.empty()) model.model = read_adapter_config(adapters.front()).base_model;
@@ -128,36 +154,46 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
 void RunOptions::fields(OptionTable& v) {
   v.group("General");
   v("seed", seed, "of everything random");
-  v("dry_run", dry_run, "check everything that can be checked beforehand, say what will be needed, and stop: nothing is loaded or written");
+  v("dry_run", dry_run,
+    "check everything that can be checked beforehand, say what will be needed, and stop: nothing is loaded or written");
   v("ignore_args_error", ignore_args_error, "unknown options are warnings instead of errors").forgives_unknown();
   v.refuse({"external_plugins", "custom_register_path"}, "Python plugins cannot run in a native program");
-  v.refuse({"use_ray", "ray_exp_name", "device_groups"}, "processes are started by the program itself or by torchrun-like launchers");
+  v.refuse({"use_ray", "ray_exp_name", "device_groups"},
+           "processes are started by the program itself or by torchrun-like launchers");
 }
 
 void TemplateOptions::fields(OptionTable& v) {
   v.group("Prompt");
   v("chat_template", chat_template, "Jinja chat template: a file, or its text").shown_default("the checkpoint's");
-  v("template", builtin, "one of the program's own chat templates in place of the checkpoint's; any other: --chat_template FILE.jinja")
-      .choices(builtin_template_names()).shown_default("the checkpoint's");
+  v("template", builtin,
+    "one of the program's own chat templates in place of the checkpoint's; any other: --chat_template FILE.jinja")
+      .choices(builtin_template_names())
+      .shown_default("the checkpoint's");
   v("chat_template_kwargs", chat_template_kwargs, "further variables for the chat template");
   v("system", system, "system prompt: text, or a .txt file; \\n means a new line").shown_default("the template's");
   v("use_chat_template", use_chat_template, "false: the messages' text as it is, without a template");
-  v("enable_thinking", enable_thinking, "for templates that can switch thinking on and off").shown_default("the template's");
+  v("enable_thinking", enable_thinking, "for templates that can switch thinking on and off")
+      .shown_default("the template's");
   v("response_prefix", response_prefix, "text that every answer begins with");
   v("max_length", max_length, "longest prompt in tokens").at_least(1).shown_default("the model's context");
-  v("truncation_strategy", truncation_strategy, "for longer prompts: leave the row out, or cut it on one side").choices({"delete", "left", "right"});
+  v("truncation_strategy", truncation_strategy, "for longer prompts: leave the row out, or cut it on one side")
+      .choices({"delete", "left", "right"});
   v.no_effect({"template_backend"}, "templates are always the checkpoint's Jinja");
   v.no_effect({"padding_side", "padding_free"}, "tokens are packed, there is no padding");
-  v.refuse({"agent_template"}, "tool prompts are written by the checkpoint's chat template; another one can be given with --chat_template");
+  v.refuse({"agent_template"},
+           "tool prompts are written by the checkpoint's chat template; another one can be given with --chat_template");
   v.refuse({"max_pixels", "norm_bbox"}, "this command knows text models only");
-  v.refuse({"preserve_thinking"}, "old thoughts are kept or dropped by the chat template; pass what it asks for in --chat_template_kwargs");
+  v.refuse({"preserve_thinking"},
+           "old thoughts are kept or dropped by the chat template; pass what it asks for in --chat_template_kwargs");
   v.refuse({"sequence_parallel_size"}, "one device holds the sequence; chunked prefill keeps long prompts small");
 }
 
 void TemplateOptions::resolve(OptionTable&) {
-  require(builtin.empty() || chat_template.empty(), Fault::Usage, "--template ", builtin, " and --chat_template name two templates; give one of them");
+  require(builtin.empty() || chat_template.empty(), Fault::Usage, "--template ", builtin,
+          " and --chat_template name two templates; give one of them");
   if (!builtin.empty()) chat_template = builtin_template(builtin);
-  if (!chat_template.empty() && chat_template.find("{") == std::string::npos) chat_template = text_of_file(chat_template);
+  if (!chat_template.empty() && chat_template.find("{") == std::string::npos)
+    chat_template = text_of_file(chat_template);
   if (!system) return;
   if (system->ends_with(".txt") && is_file(*system)) system = text_of_file(*system);
   for (size_t at = 0; (at = system->find("\\n", at)) != std::string::npos; ++at) system->replace(at, 2, "\n");
@@ -166,13 +202,27 @@ void TemplateOptions::resolve(OptionTable&) {
 void GenerationOptions::fields(OptionTable& v) {
   const char* const from_model = "from generation_config.json";
   v.group("Generation");
-  v("max_new_tokens", max_new_tokens, "longest answer in tokens").at_least(1).alias("max_tokens").shown_default("what the context leaves");
+  v("max_new_tokens", max_new_tokens, "longest answer in tokens")
+      .at_least(1)
+      .alias("max_tokens")
+      .shown_default("what the context leaves");
   v("temperature", temperature, "0 is greedy; higher is more varied").at_least(0).shown_default(from_model);
   v("top_k", top_k, "choose among the k likeliest tokens; -1 or 0: all").at_least(-1).shown_default(from_model);
-  v("top_p", top_p, "choose among the likeliest tokens that hold this share of probability").above(0).at_most(1).shown_default(from_model);
-  v("min_p", min_p, "leave out tokens below this share of the likeliest one's probability").at_least(0).at_most(1).shown_default("0");
-  v("repetition_penalty", repetition_penalty, "above 1 makes tokens that occurred less likely").above(0).shown_default(from_model);
-  v("presence_penalty", presence_penalty, "taken off the logit of tokens that were generated before").at_least(-2).at_most(2).shown_default("0");
+  v("top_p", top_p, "choose among the likeliest tokens that hold this share of probability")
+      .above(0)
+      .at_most(1)
+      .shown_default(from_model);
+  v("min_p", min_p, "leave out tokens below this share of the likeliest one's probability")
+      .at_least(0)
+      .at_most(1)
+      .shown_default("0");
+  v("repetition_penalty", repetition_penalty, "above 1 makes tokens that occurred less likely")
+      .above(0)
+      .shown_default(from_model);
+  v("presence_penalty", presence_penalty, "taken off the logit of tokens that were generated before")
+      .at_least(-2)
+      .at_most(2)
+      .shown_default("0");
   v("frequency_penalty", frequency_penalty, "the same, times how often").at_least(-2).at_most(2).shown_default("0");
   v("stop_words", stop_words, "texts that end an answer");
   v("stream", stream, "show the answer while it is made").shown_default("true in a chat, false for rows");
@@ -185,19 +235,30 @@ void GenerationOptions::fields(OptionTable& v) {
 void EngineOptions::fields(OptionTable& v) {
   v.group("Engine");
   v("max_num_seqs", max_num_seqs, "most sequences in flight").at_least(1).alias("vllm_max_num_seqs");
-  v("max_batched_tokens", max_batched_tokens, "most tokens of one forward, prompts in chunks and answers together").at_least(1);
-  v("memory_utilization", memory_utilization, "share of the device's memory for weights and cache").above(0).at_most(1)
-      .alias("gpu_memory_utilization").alias("vllm_gpu_memory_utilization").alias("sglang_mem_fraction_static");
-  v("kv_cache_gb", kv_cache_gb, "memory of the key-value cache in GiB").above(0).shown_default("from --memory_utilization");
-  v("enable_prefix_caching", enable_prefix_caching, "prompts that begin alike share the work").alias("vllm_enable_prefix_caching");
-  v.no_effect({"vllm_enforce_eager", "vllm_disable_custom_all_reduce", "vllm_disable_cascade_attn", "vllm_use_async_engine",
-               "sglang_disable_cuda_graph", "sglang_disable_custom_all_reduce", "vllm_mm_processor_cache_gb", "vllm_limit_mm_per_prompt",
-               "lmdeploy_vision_batch_size"}, "Apus's own engine generates");
-  v.refuse({"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size", "vllm_enable_expert_parallel", "sglang_tp_size",
-            "sglang_pp_size", "sglang_dp_size", "sglang_ep_size", "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"},
+  v("max_batched_tokens", max_batched_tokens, "most tokens of one forward, prompts in chunks and answers together")
+      .at_least(1);
+  v("memory_utilization", memory_utilization, "share of the device's memory for weights and cache")
+      .above(0)
+      .at_most(1)
+      .alias("gpu_memory_utilization")
+      .alias("vllm_gpu_memory_utilization")
+      .alias("sglang_mem_fraction_static");
+  v("kv_cache_gb", kv_cache_gb, "memory of the key-value cache in GiB")
+      .above(0)
+      .shown_default("from --memory_utilization");
+  v("enable_prefix_caching", enable_prefix_caching, "prompts that begin alike share the work")
+      .alias("vllm_enable_prefix_caching");
+  v.no_effect({"vllm_enforce_eager", "vllm_disable_custom_all_reduce", "vllm_disable_cascade_attn",
+               "vllm_use_async_engine", "sglang_disable_cuda_graph", "sglang_disable_custom_all_reduce",
+               "vllm_mm_processor_cache_gb", "vllm_limit_mm_per_prompt", "lmdeploy_vision_batch_size"},
+              "Apus's own engine generates");
+  v.refuse({"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size",
+            "vllm_enable_expert_parallel", "sglang_tp_size", "sglang_pp_size", "sglang_dp_size", "sglang_ep_size",
+            "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"},
            "one device generates: choose it with --device");
-  v.refuse({"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps", "sglang_speculative_eagle_topk",
-            "sglang_speculative_num_draft_tokens"}, "the engine makes one token of a sequence at a time; leave it out");
+  v.refuse({"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps",
+            "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"},
+           "the engine makes one token of a sequence at a time; leave it out");
   v.refuse({"vllm_quantization", "sglang_quantization", "sglang_kv_cache_dtype", "lmdeploy_quant_policy"},
            "weights and cache are held in --torch_dtype; bfloat16 is the smallest");
   v.refuse({"sglang_context_length", "lmdeploy_session_len"}, "--max_model_len sets the context");
@@ -205,18 +266,20 @@ void EngineOptions::fields(OptionTable& v) {
 }
 
 void untrained_fields(OptionTable& v) {
-  v.no_effect({"tuner_backend", "tuner_type", "packing", "packing_length", "packing_num_proc", "packing_strategy", "lazy_tokenize",
-               "loss_scale", "is_binary_loss_scale", "add_non_thinking_prefix", "disable_ignore_empty_think", "ddp_timeout", "ddp_backend"},
+  v.no_effect({"tuner_backend", "tuner_type", "packing", "packing_length", "packing_num_proc", "packing_strategy",
+               "lazy_tokenize", "loss_scale", "is_binary_loss_scale", "add_non_thinking_prefix",
+               "disable_ignore_empty_think", "ddp_timeout", "ddp_backend"},
               "nothing is trained here");
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
 }
 
 void plain_rows_fields(OptionTable& v) {
-  v.no_effect({"dataset_num_proc", "load_from_cache_file", "streaming", "shuffle_buffer_size", "remove_unused_columns", "download_mode",
-               "data_seed", "dataset_shuffle", "val_dataset_shuffle", "stopping_strategy"},
+  v.no_effect({"dataset_num_proc", "load_from_cache_file", "streaming", "shuffle_buffer_size", "remove_unused_columns",
+               "download_mode", "data_seed", "dataset_shuffle", "val_dataset_shuffle", "stopping_strategy"},
               "rows are read one after the other, in the file's order, as they are needed");
-  v.refuse({"cached_dataset", "cached_val_dataset", "split_dataset_ratio", "interleave_prob", "columns", "disable_auto_column_mapping",
-            "model_name", "model_author", "custom_dataset_info"}, "rows are taken as they stand; prepare the file before");
+  v.refuse({"cached_dataset", "cached_val_dataset", "split_dataset_ratio", "interleave_prob", "columns",
+            "disable_auto_column_mapping", "model_name", "model_author", "custom_dataset_info"},
+           "rows are taken as they stand; prepare the file before");
 }
 
 }  // namespace apus

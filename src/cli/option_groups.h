@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups of options that several commands share. A command's struct derives from the groups it honours; the flags of the
-// groups that mean nothing to it stay legal (`without_effect`), so that one script's flags serve every command.
-// A flag that cannot be honoured yet has no member: it is refused with what to do instead.
+// Groups of options that several commands share. A command's struct derives from the groups it honours; the flags of
+// the groups that mean nothing to it stay legal (`without_effect`), so that one script's flags serve every command. A
+// flag that cannot be honoured yet has no member: it is refused with what to do instead.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct HubFlags {
   std::optional<std::string> hub_token;       // else the environment's
   std::optional<std::string> model_revision;  // branch, tag or commit
   void fields(OptionTable& v);
-  void resolve();  // reads USE_HF
+  void resolve();                                 // reads USE_HF
   static bool is_model(const std::string& text);  // a folder here, or a hub's id
   // `model` as a folder here: a local one as it is, a hub's id ("owner/name") downloaded into that hub's cache.
   std::string fetched_model(const std::string& model, bool weights = true, const std::string& flag = "--model") const;
@@ -63,17 +63,17 @@ struct RunOptions {  // what every command has
 };
 
 struct TemplateOptions {
-  std::string chat_template;             // a Jinja file, or the template itself; empty: the checkpoint's
-  std::string builtin;                   // --template: the name of one of the program's own
+  std::string chat_template;  // a Jinja file, or the template itself; empty: the checkpoint's
+  std::string builtin;        // --template: the name of one of the program's own
   std::optional<std::string> system;
-  std::optional<int64_t> max_length;     // of a prompt, in tokens; absent: no limit but the model's
+  std::optional<int64_t> max_length;  // of a prompt, in tokens; absent: no limit but the model's
   std::string truncation_strategy = "delete";
   bool use_chat_template = true;
   std::optional<bool> enable_thinking;
   std::string response_prefix;
-  Json chat_template_kwargs;             // an object, or null
+  Json chat_template_kwargs;  // an object, or null
   void fields(OptionTable& v);
-  void resolve(OptionTable& v);          // reads the files that --system and --chat_template name
+  void resolve(OptionTable& v);  // reads the files that --system and --chat_template name
 };
 
 struct GenerationOptions {  // absent: the checkpoint's generation_config.json decides, then the sampler's neutral value
@@ -89,10 +89,10 @@ struct GenerationOptions {  // absent: the checkpoint's generation_config.json d
 };
 
 struct EngineOptions {
-  int64_t max_num_seqs = 256;            // sequences in flight
-  int64_t max_batched_tokens = 2048;     // tokens of one forward: prefill chunks and decodes together
-  double memory_utilization = 0.9;       // of the device's memory, weights and cache together
-  std::optional<double> kv_cache_gb;     // absent: from memory_utilization, and what the context needs
+  int64_t max_num_seqs = 256;         // sequences in flight
+  int64_t max_batched_tokens = 2048;  // tokens of one forward: prefill chunks and decodes together
+  double memory_utilization = 0.9;    // of the device's memory, weights and cache together
+  std::optional<double> kv_cache_gb;  // absent: from memory_utilization, and what the context needs
   bool enable_prefix_caching = true;
   void fields(OptionTable& v);
 };

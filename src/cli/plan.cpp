@@ -65,7 +65,10 @@ TuningSpec tuning_of(const SftOptions& o) {
 
 RecomputeFacts recompute_of(const SftOptions& o, const ModelFacts& model) {
   const auto again = o.recompute(model.layers);
-  return {.layers = again.layers, .selective = again.selective, .attention = again.attention, .feed_forward = again.feed_forward};
+  return {.layers = again.layers,
+          .selective = again.selective,
+          .attention = again.attention,
+          .feed_forward = again.feed_forward};
 }
 
 void row_tokens(const SftOptions& o, PlanSpec& spec) {
@@ -141,7 +144,8 @@ PlanSpec plan_spec(const PlanOptions& o) {
   if (spec.inference) return spec;
   spec.train.zero = zero_stage(o);
   if (spec.train.zero > 0 && o.stack == "apus")
-    spec.assumptions.push_back("sharing over devices as zero defines it; apus sft of this version trains data parallel only");
+    spec.assumptions.push_back(
+        "sharing over devices as zero defines it; apus sft of this version trains data parallel only");
   if (o.of == "rlhf") add_alignment(o, spec), spec.command = "rlhf " + o.rlhf_type;
   spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens * spec.row_copies);
   return spec;

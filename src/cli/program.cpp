@@ -35,11 +35,13 @@ Program program_of(const std::string& argv0) {
 
 const Command& command_of(const Program& program, const std::string& typed) {
   const Command* command = find_command(typed);
-  if (command && std::find(program.commands.begin(), program.commands.end(), command) != program.commands.end()) return *command;
+  if (command && std::find(program.commands.begin(), program.commands.end(), command) != program.commands.end())
+    return *command;
   std::vector<std::string> known;
   for (const Command* each : program.commands) known.push_back(each->info.name);
   const auto near = nearest(typed, known);
-  fail(Fault::Usage, "'", typed.substr(0, 100), "' is no command", near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
+  fail(Fault::Usage, "'", typed.substr(0, 100), "' is no command",
+       near.empty() ? "" : "; did you mean " + join(near, " or ") + "?",
        near.empty() ? ". Commands: " + join(known) : "");
 }
 
@@ -66,7 +68,9 @@ int report(const Program& program, const std::string& command, const Error& erro
   const Fault fault = error.at.fault;
   std::string text = error.what();
   if (fault == Fault::Usage) text += str("\nSee `", program.name, command.empty() ? "" : " " + command, " --help`.");
-  if (fault == Fault::Bug) text += str("\nThis is a defect of Apus: please report it with the command and this text (", error.at.file, ":", error.at.line, ").");
+  if (fault == Fault::Bug)
+    text += str("\nThis is a defect of Apus: please report it with the command and this text (", error.at.file, ":",
+                error.at.line, ").");
   // The launcher shows the first failure of all ranks; a rank whose output is kept in a file writes its own there.
   if (!tell_launcher(fault, text) || !Log::of().main_rank()) log_error(text);
   log_debug("raised as ", fault_name(fault), " at ", error.at.file, ":", error.at.line);
@@ -93,11 +97,13 @@ int run_program(const std::vector<std::string>& argv) {
     log_warning("stopped by signal ", stop.signal);
     return 128 + stop.signal;
   } catch (const std::bad_alloc&) {
-    return report(program, command, Error(Fault::Device, "out of memory on the host: smaller batches or a shorter context need less"));
+    return report(program, command,
+                  Error(Fault::Device, "out of memory on the host: smaller batches or a shorter context need less"));
   } catch (const std::exception& error) {
     const std::string what = error.what();
     // Libraries put a stack trace behind their first line.
-    return report(program, command, Error(Fault::Bug, Log::of().says(Level::Debug) ? what : what.substr(0, what.find('\n'))));
+    return report(program, command,
+                  Error(Fault::Bug, Log::of().says(Level::Debug) ? what : what.substr(0, what.find('\n'))));
   }
 }
 

@@ -147,7 +147,8 @@ void Rehearsal::json_rows(const std::vector<std::string>& files) {
 
 void Rehearsal::questions(const std::vector<QuestionSet>& sets) {
   for (const QuestionSet& set : sets) {
-    const std::string name = str(set.files.front(), set.files.size() > 1 ? str(" and ", set.files.size() - 1, " more") : "");
+    const std::string name =
+        str(set.files.front(), set.files.size() > 1 ? str(" and ", set.files.size() - 1, " more") : "");
     if (set.files.front() == "-") {
       right("rows", "standard input: read when the run begins");
       continue;

@@ -17,7 +17,10 @@ void ScoreOptions::fields(OptionTable& v) {
   AdapterOptions::fields(v);
   v.refuse({"load_data_args"}, "give the rows to --dataset");
   v.group("Rows and results");
-  v("dataset", dataset, "files of rows: {\"input_ids\", \"labels\"?}, {\"text\"} or {\"messages\"}; - reads standard input").required().alias("val_dataset");
+  v("dataset", dataset,
+    "files of rows: {\"input_ids\", \"labels\"?}, {\"text\"} or {\"messages\"}; - reads standard input")
+      .required()
+      .alias("val_dataset");
   v("result_path", result_path, "JSONL file of log-probabilities, one object per row").shown_default("standard output");
   v("dump_logits", dump_logits, "safetensors file for logits.<row> [T, vocab] and hidden.<row> [T, D] in float32");
   v("packed", packed, "several rows in one forward; false: one by one");
@@ -56,10 +59,13 @@ void ScoreOptions::rehearse(Rehearsal& r) const {
 
 namespace {
 int run(const ScoreOptions& options) { return run_heavy("score", &options); }
-const RegisterCommand<ScoreOptions> command({.name = "score", .group = "Run",
-    .summary = "log-probabilities, loss and perplexity of given texts",
-    .examples = {"score --model DIR --dataset texts.jsonl --result_path scores.jsonl",
-                 "score --model DIR --dataset ids.jsonl --dump_logits out.safetensors --torch_dtype float32"}}, run);
+const RegisterCommand<ScoreOptions> command(
+    {.name = "score",
+     .group = "Run",
+     .summary = "log-probabilities, loss and perplexity of given texts",
+     .examples = {"score --model DIR --dataset texts.jsonl --result_path scores.jsonl",
+                  "score --model DIR --dataset ids.jsonl --dump_logits out.safetensors --torch_dtype float32"}},
+    run);
 }  // namespace
 
 }  // namespace apus

@@ -9,10 +9,10 @@ namespace apus {
 class Rehearsal;  // cli/rehearsal.h
 
 struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RunOptions {
-  std::vector<std::string> dataset;  // rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input
-  std::string result_path;           // empty or "-": standard output
-  std::string dump_logits;           // safetensors file; empty: none
-  bool packed = true;                // many rows in one forward, or one by one
+  std::vector<std::string> dataset;   // rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input
+  std::string result_path;            // empty or "-": standard output
+  std::string dump_logits;            // safetensors file; empty: none
+  bool packed = true;                 // many rows in one forward, or one by one
   int64_t max_batched_tokens = 4096;  // tokens of one packed forward
   bool strict = false;
 

@@ -40,7 +40,8 @@ fs::path SftOptions::ranks_dir() const { return output_root() / "logs" / local_t
 void SftOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
   v.refuse({"device_map", "max_memory"},
-           "training keeps the whole model on each device: --device chooses one, NPROC_PER_NODE=8 trains on eight at once, each with its share of the rows. "
+           "training keeps the whole model on each device: --device chooses one, NPROC_PER_NODE=8 trains on eight at "
+           "once, each with its share of the rows. "
            "infer, score and deploy run a model that is spread over devices");
   TunerOptions::fields(v);
   DataOptions::fields(v);
@@ -68,7 +69,7 @@ void take_saved_args(SftOptions& o, OptionTable& v) {
                                                 "model_type",        "torch_dtype",     "max_model_len",
                                                 "chat_template",     "system",          "truncation_strategy",
                                                 "use_chat_template", "response_prefix", "chat_template_kwargs",
-                                                "enable_thinking",     "use_hf",          "model_revision"};
+                                                "enable_thinking",   "use_hf",          "model_revision"};
   const std::vector<std::string> data_flags = {"dataset",
                                                "val_dataset",
                                                "cached_dataset",
@@ -122,7 +123,8 @@ std::string newest_checkpoint(const fs::path& run) {
   std::error_code code;
   for (const auto& entry : fs::directory_iterator(run, code)) {
     const std::string name = entry.path().filename();
-    if (name.starts_with(prefix) && entry.is_directory(code)) newest = std::max(newest, {std::strtol(name.c_str() + prefix.size(), nullptr, 10), name});
+    if (name.starts_with(prefix) && entry.is_directory(code))
+      newest = std::max(newest, {std::strtol(name.c_str() + prefix.size(), nullptr, 10), name});
   }
   return newest.second;
 }
@@ -136,7 +138,8 @@ void SftOptions::resolve(OptionTable& v) {
   TemplateOptions::resolve(v);
   TrainOptions::resolve(v);
   if (!lora())
-    for (const char* name : {"lora_rank", "lora_alpha", "lora_dropout", "lora_dtype", "lora_bias", "target_modules", "target_regex", "modules_to_save", "init_weights"})
+    for (const char* name : {"lora_rank", "lora_alpha", "lora_dropout", "lora_dtype", "lora_bias", "target_modules",
+                             "target_regex", "modules_to_save", "init_weights"})
       if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
   all = v.json();
   make_absolute(all);
@@ -150,11 +153,14 @@ void SftOptions::check() const {
   TunerOptions::check();
   TrainOptions::check();
   const std::string newest = resume_from_checkpoint.empty() ? "" : newest_checkpoint(resume_from_checkpoint);
-  require(newest.empty(), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint, " is the folder of a run; to go on, name one of its checkpoints: ",
+  require(newest.empty(), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
+          " is the folder of a run; to go on, name one of its checkpoints: ",
           (fs::path(resume_from_checkpoint) / newest).string());
   if (!resume_from_checkpoint.empty())
-    require(lora() == is_adapter_dir(resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
-            lora() ? " holds no adapter; was it trained with --tuner_type full?" : " holds an adapter; was it trained with --tuner_type lora?");
+    require(lora() == is_adapter_dir(resume_from_checkpoint), Fault::Usage, "--resume_from_checkpoint ",
+            resume_from_checkpoint,
+            lora() ? " holds no adapter; was it trained with --tuner_type full?"
+                   : " holds an adapter; was it trained with --tuner_type lora?");
   require(!streaming || max_steps > 0 || max_epochs, Fault::Usage,
           "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
   require(truncation_strategy != "split" || command == "pt", Fault::Usage,

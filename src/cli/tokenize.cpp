@@ -29,7 +29,8 @@ bool flag(const Json& row, const char* name, bool otherwise) {
 // The folder whose template and special tokens count.
 std::filesystem::path folder_of(const std::string& tokenizer) {
   std::error_code code;
-  return std::filesystem::is_directory(tokenizer, code) ? std::filesystem::path(tokenizer) : std::filesystem::path(tokenizer).parent_path();
+  return std::filesystem::is_directory(tokenizer, code) ? std::filesystem::path(tokenizer)
+                                                        : std::filesystem::path(tokenizer).parent_path();
 }
 
 std::vector<int32_t> ids_of(const Json& value) {
@@ -47,8 +48,12 @@ std::vector<int32_t> ids_of(const Json& value) {
 
 void TokenizeOptions::fields(OptionTable& v) {
   v.group("Rows and results");
-  v("dataset", dataset, "files of rows: {\"text\"}, {\"ids\"} or {\"messages\", \"tools\", ...}; - reads standard input").required().alias("val_dataset");
-  v("result_path", result_path, "JSONL file of {\"text\", \"ids\", \"pieces\", \"tokens\"} or {\"error\"}, one per row").shown_default("standard output");
+  v("dataset", dataset,
+    "files of rows: {\"text\"}, {\"ids\"} or {\"messages\", \"tools\", ...}; - reads standard input")
+      .required()
+      .alias("val_dataset");
+  v("result_path", result_path, "JSONL file of {\"text\", \"ids\", \"pieces\", \"tokens\"} or {\"error\"}, one per row")
+      .shown_default("standard output");
   v.group("Tokens");
   v("tokenizer", tokenizer, "folder of a checkpoint, a tokenizer.json, or a hub's id").alias("model");
   HubFlags::fields(v);
@@ -64,13 +69,16 @@ void TokenizeOptions::fields(OptionTable& v) {
 
 void TokenizeOptions::resolve(OptionTable&) {
   HubFlags::resolve();
-  if (!chat_template.empty() && chat_template.find('{') == std::string::npos) chat_template = read_file(chat_template, 16 << 20);
+  if (!chat_template.empty() && chat_template.find('{') == std::string::npos)
+    chat_template = read_file(chat_template, 16 << 20);
 }
 
 void TokenizeOptions::check() const {
   require(!tokenizer.empty() || (render_only && !chat_template.empty()), Fault::Usage,
-          "--tokenizer is needed: a checkpoint's folder, or a tokenizer.json (without one: --render_only true --chat_template FILE)");
-  require(chat_template_kwargs.is_null() || chat_template_kwargs.is_object(), Fault::Usage, "--chat_template_kwargs must be a JSON object");
+          "--tokenizer is needed: a checkpoint's folder, or a tokenizer.json (without one: --render_only true "
+          "--chat_template FILE)");
+  require(chat_template_kwargs.is_null() || chat_template_kwargs.is_object(), Fault::Usage,
+          "--chat_template_kwargs must be a JSON object");
 }
 
 void TokenizeOptions::rehearse(Rehearsal& r) const {
@@ -87,7 +95,9 @@ RowTokenizer::RowTokenizer(const TokenizeOptions& options) : options_(options) {
 std::string RowTokenizer::rendered(const Json& row) {
   if (!template_) {
     const auto folder = options_.tokenizer.empty() ? std::filesystem::path() : folder_of(options_.tokenizer);
-    template_ = options_.chat_template.empty() ? ChatTemplate::load(folder) : ChatTemplate::from_text(options_.chat_template, "--chat_template", folder);
+    template_ = options_.chat_template.empty()
+                    ? ChatTemplate::load(folder)
+                    : ChatTemplate::from_text(options_.chat_template, "--chat_template", folder);
   }
   ChatInput input;
   input.messages = &row.at("messages");
@@ -114,7 +124,8 @@ std::vector<std::string> RowTokenizer::pieces(const std::string& text) const {
   size_t plain = 0;
   const auto take = [&](size_t end) {
     if (end <= plain) return;
-    for (auto& piece : tokenizer_->pre_tokenize(std::string_view(text).substr(plain, end - plain))) pieces.push_back(std::move(piece));
+    for (auto& piece : tokenizer_->pre_tokenize(std::string_view(text).substr(plain, end - plain)))
+      pieces.push_back(std::move(piece));
   };
   for (const auto& token : tokenizer_->encode_offsets(text)) {
     if (!tokenizer_->is_added(token.id)) continue;
@@ -187,15 +198,21 @@ int run(const TokenizeOptions& options) {
   }
   out.close();
   progress.finish();
-  if (tokenizer.errors()) log_warning(tokenizer.errors(), " of ", rows, rows == 1 ? " row gave an error" : " rows gave an error");
-  if (!options.render_only) log_info(tokenizer.tokens(), tokenizer.tokens() == 1 ? " token in " : " tokens in ", rows, rows == 1 ? " row" : " rows");
+  if (tokenizer.errors())
+    log_warning(tokenizer.errors(), " of ", rows, rows == 1 ? " row gave an error" : " rows gave an error");
+  if (!options.render_only)
+    log_info(tokenizer.tokens(), tokenizer.tokens() == 1 ? " token in " : " tokens in ", rows,
+             rows == 1 ? " row" : " rows");
   return 0;
 }
 
-const RegisterCommand<TokenizeOptions> command({.name = "tokenize", .group = "Data",
-    .summary = "show what the model will see: rendered prompts, token ids and pieces; or the text of ids",
-    .examples = {"tokenize --tokenizer DIR --dataset rows.jsonl --result_path tokens.jsonl",
-                 "tokenize --tokenizer DIR --dataset chats.jsonl --render_only true --add_generation_prompt true"}}, run);
+const RegisterCommand<TokenizeOptions> command(
+    {.name = "tokenize",
+     .group = "Data",
+     .summary = "show what the model will see: rendered prompts, token ids and pieces; or the text of ids",
+     .examples = {"tokenize --tokenizer DIR --dataset rows.jsonl --result_path tokens.jsonl",
+                  "tokenize --tokenizer DIR --dataset chats.jsonl --render_only true --add_generation_prompt true"}},
+    run);
 
 }  // namespace
 }  // namespace apus

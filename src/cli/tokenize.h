@@ -16,13 +16,13 @@ namespace apus {
 class Rehearsal;  // cli/rehearsal.h
 
 struct TokenizeOptions : HubFlags, RunOptions {
-  std::string tokenizer;                // folder of a checkpoint, or a tokenizer.json; a hub's id until fetch()
-  std::string chat_template;            // a Jinja file, or the template itself; empty: the checkpoint's
+  std::string tokenizer;      // folder of a checkpoint, or a tokenizer.json; a hub's id until fetch()
+  std::string chat_template;  // a Jinja file, or the template itself; empty: the checkpoint's
   std::vector<std::string> dataset;
   std::string result_path;
   bool add_special_tokens = false, skip_special_tokens = false, render_only = false;
-  bool add_generation_prompt = false;   // where a row does not say
-  Json chat_template_kwargs;            // below those of a row
+  bool add_generation_prompt = false;  // where a row does not say
+  Json chat_template_kwargs;           // below those of a row
 
   void fields(OptionTable& v);
   void resolve(OptionTable& v);

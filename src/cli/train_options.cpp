@@ -35,7 +35,8 @@ void DataOptions::fields(OptionTable& v) {
   v("dataset_shuffle", dataset_shuffle, "shuffle the rows after reading");
   v("val_dataset_shuffle", val_dataset_shuffle, "the same, for evaluation");
   v("train_dataloader_shuffle", train_dataloader_shuffle, "a new order in every epoch");
-  v("streaming", streaming, "read rows as they are needed, for data larger than memory; needs --max_steps or --max_epochs");
+  v("streaming", streaming,
+    "read rows as they are needed, for data larger than memory; needs --max_steps or --max_epochs");
   v("shuffle_buffer_size", shuffle_buffer_size, "rows among which a stream is shuffled").at_least(1);
   v("interleave_prob", interleave_prob, "mix several datasets with these probabilities instead of one after the other");
   v("stopping_strategy", stopping_strategy, "the mix ends with the first dataset that is used up, or when all are")
@@ -92,7 +93,8 @@ void TunerOptions::fields(OptionTable& v) {
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name");
   v("adapters", adapters, "an adapter to train on from").alias("lora");
-  v("target_modules", target_modules, "layers with factors: last parts of their names, or all-linear (experts included), all-embedding, all-router");
+  v("target_modules", target_modules,
+    "layers with factors: last parts of their names, or all-linear (experts included), all-embedding, all-router");
   v("target_regex", target_regex, "instead: an expression that whole names must match");
   v("modules_to_save", modules_to_save, "modules trained whole beside the factors: embed_tokens, lm_head, norm, ...");
   v("lora_rank", lora_rank, "rank of the factors").at_least(1);
@@ -165,7 +167,8 @@ void TunerOptions::check() const {
   require(lora() || (!use_dora && !use_rslora && !lorap_lr_ratio), Fault::Usage,
           "--use_dora, --use_rslora and --lorap_lr_ratio belong to --tuner_type lora");
   for (const std::string& word : target_modules)
-    require(!use_dora || (word != "all-embedding" && word != "embed_tokens" && word != "lm_head"), Fault::Usage, "--target_modules ", word,
+    require(!use_dora || (word != "all-embedding" && word != "embed_tokens" && word != "lm_head"), Fault::Usage,
+            "--target_modules ", word,
             " with --use_dora true is not available; use plain LoRA there, or train it whole with --modules_to_save");
 }
 
@@ -175,7 +178,8 @@ void TrainOptions::fields(OptionTable& v) {
   v("add_version", add_version, "each run gets its own folder vN-<time> in it");
   v("num_train_epochs", num_train_epochs, "passes over the data").above(0);
   v("max_steps", max_steps, "updates; above 0 it wins over epochs").at_least(-1);
-  v("max_epochs", max_epochs, "ends the run after so many passes; a stream without --max_steps is counted first").above(0);
+  v("max_epochs", max_epochs, "ends the run after so many passes; a stream without --max_steps is counted first")
+      .above(0);
   v("per_device_train_batch_size", per_device_train_batch_size, "rows (packs, with --packing) of a micro-batch")
       .at_least(1)
       .alias("batch_size", "its old name");
@@ -206,12 +210,16 @@ void TrainOptions::fields(OptionTable& v) {
     "recompute layers in the backward pass instead of keeping their activations");
   v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs, "{\"layers\": N}: only the first N layers");
   v("recompute_granularity", recompute_granularity,
-    "full: whole layers again; selective: what matrix products and attention gave is kept, only norms and gates are made again")
+    "full: whole layers again; selective: what matrix products and attention gave is kept, only norms and gates are "
+    "made again")
       .choices({"full", "selective"});
-  v("recompute_modules", recompute_modules, "selective: what is made again besides: mlp, core_attn; layernorm always is");
-  v("recompute_num_layers", recompute_num_layers, "full: the first N layers only; selective: --recompute_modules of the first N layers only")
+  v("recompute_modules", recompute_modules,
+    "selective: what is made again besides: mlp, core_attn; layernorm always is");
+  v("recompute_num_layers", recompute_num_layers,
+    "full: the first N layers only; selective: --recompute_modules of the first N layers only")
       .at_least(0);
-  v("recompute_method", recompute_method, "block: --recompute_num_layers counts layers; uniform: all of them").choices({"block", "uniform"});
+  v("recompute_method", recompute_method, "block: --recompute_num_layers counts layers; uniform: all of them")
+      .choices({"block", "uniform"});
   v("neftune_noise_alpha", neftune_noise_alpha, "noise on the embeddings").at_least(0);
   v("label_smoothing_factor", label_smoothing_factor, "share of each target spread over the vocabulary")
       .at_least(0)
@@ -241,7 +249,8 @@ void TrainOptions::fields(OptionTable& v) {
   v("greater_is_better", greater_is_better, "of that value").shown_default("by its name");
   v("predict_with_generate", predict_with_generate,
     "evaluation also answers the rows: rouge, bleu and share of equal answers; see --max_new_tokens, --temperature");
-  v("eval_metric", eval_metric, "what --predict_with_generate judges by: nlg is rouge-l, acc the share of equal answers")
+  v("eval_metric", eval_metric,
+    "what --predict_with_generate judges by: nlg is rouge-l, acc the share of equal answers")
       .choices({"nlg", "acc"});
   v("early_stop_interval", early_stop_interval, "evaluations without a better value that end the run").at_least(1);
   v("logging_steps", logging_steps, "updates between log lines").at_least(1);
@@ -260,7 +269,10 @@ void TrainOptions::fields(OptionTable& v) {
   v.no_effect({"deepspeed", "fsdp", "zero_hpz_partition_size", "deepspeed_autotp_size"},
               "on one device there is nothing to shard");
   v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
-  v("ddp_bucket_cap_mb", ddp_bucket_cap_mb, "several processes: gradients sent at a time").at_least(1).at_most(16384).alias("ddp_bucket_mb");
+  v("ddp_bucket_cap_mb", ddp_bucket_cap_mb, "several processes: gradients sent at a time")
+      .at_least(1)
+      .at_most(16384)
+      .alias("ddp_bucket_mb");
   v.no_effect({"ddp_find_unused_parameters"}, "parameters that are not used are always allowed");
   v.no_effect({"ddp_backend"}, "each kind of device has its own way to communicate");
   v.no_effect({"save_on_each_node"}, "the first process writes checkpoints, the others need none");
@@ -269,13 +281,12 @@ void TrainOptions::fields(OptionTable& v) {
   v.no_effect({"vit_lr", "aligner_lr", "vit_gradient_checkpointing"}, "these are settings of multimodal models");
   v.no_effect({"bf16", "fp16"}, "--torch_dtype decides the number format");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo"}, "upload the finished folder with the hub's own client");
-  v.refuse({"eval_use_evalscope", "eval_dataset", "eval_dataset_args", "eval_limit",
-            "eval_generation_config"},
+  v.refuse({"eval_use_evalscope", "eval_dataset", "eval_dataset_args", "eval_limit", "eval_generation_config"},
            "evaluation during training is by loss, accuracy and --predict_with_generate");
   v.refuse({"loss_type", "mrl_dims"}, "this command trains causal language models by cross-entropy");
   v.refuse({"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale",
-            "galore_proj_type", "galore_optim_per_parameter", "galore_with_embedding", "galore_quantization", "lisa_activated_layers",
-            "lisa_step_interval"},
+            "galore_proj_type", "galore_optim_per_parameter", "galore_with_embedding", "galore_quantization",
+            "lisa_activated_layers", "lisa_step_interval"},
            "small memory: --tuner_type lora, or full with --optim adamw_8bit --master_weights stochastic");
   v.refuse({"use_flash_ckpt"}, "checkpoints are written atomically as they are");
   v.refuse({"swanlab_token", "swanlab_project", "swanlab_workspace", "swanlab_exp_name", "swanlab_notification_method",
@@ -312,14 +323,20 @@ void TrainOptions::check() const {
 
 void TrainOptions::check_recompute() const {
   const bool selective = recompute_granularity == "selective";
-  require(gradient_checkpointing || (!selective && !recompute_num_layers && !recompute_method && recompute_modules.empty()), Fault::Usage,
-          "--recompute_granularity and its kin say how layers are recomputed, --gradient_checkpointing false that none is");
-  require(!gradient_checkpointing_kwargs.is_object() || !gradient_checkpointing_kwargs.contains("layers") || (!selective && !recompute_num_layers),
-          Fault::Usage, "--gradient_checkpointing_kwargs with layers is --recompute_num_layers under another name; give that alone");
-  require(recompute_method.value_or("block") == "block" || recompute_num_layers.value_or(1) == 1, Fault::Usage,
-          "--recompute_method uniform with groups of ", recompute_num_layers.value_or(1),
-          " layers is not available: each layer's input is kept; --recompute_method block recomputes the first N layers");
-  require(selective || recompute_modules.empty(), Fault::Usage, "--recompute_modules belongs to --recompute_granularity selective");
+  require(
+      gradient_checkpointing || (!selective && !recompute_num_layers && !recompute_method && recompute_modules.empty()),
+      Fault::Usage,
+      "--recompute_granularity and its kin say how layers are recomputed, --gradient_checkpointing false that none is");
+  require(!gradient_checkpointing_kwargs.is_object() || !gradient_checkpointing_kwargs.contains("layers") ||
+              (!selective && !recompute_num_layers),
+          Fault::Usage,
+          "--gradient_checkpointing_kwargs with layers is --recompute_num_layers under another name; give that alone");
+  require(
+      recompute_method.value_or("block") == "block" || recompute_num_layers.value_or(1) == 1, Fault::Usage,
+      "--recompute_method uniform with groups of ", recompute_num_layers.value_or(1),
+      " layers is not available: each layer's input is kept; --recompute_method block recomputes the first N layers");
+  require(selective || recompute_modules.empty(), Fault::Usage,
+          "--recompute_modules belongs to --recompute_granularity selective");
   for (const std::string& name : recompute_modules)
     require(name == "mlp" || name == "core_attn" || name == "layernorm", Fault::Usage, "--recompute_modules ", name,
             " is not available; possible: mlp, core_attn, layernorm (which always is)");
@@ -328,8 +345,11 @@ void TrainOptions::check_recompute() const {
 TrainOptions::Recompute TrainOptions::recompute(int64_t layers) const {
   if (!gradient_checkpointing) return {};
   const Json& kwargs = gradient_checkpointing_kwargs;
-  const bool by_kwargs = kwargs.is_object() && kwargs.contains("layers"), uniform = recompute_method.value_or("block") == "uniform";
-  const int64_t asked = by_kwargs ? kwargs["layers"].get<int64_t>() : uniform ? layers : recompute_num_layers.value_or(layers);
+  const bool by_kwargs = kwargs.is_object() && kwargs.contains("layers"),
+             uniform = recompute_method.value_or("block") == "uniform";
+  const int64_t asked = by_kwargs ? kwargs["layers"].get<int64_t>()
+                        : uniform ? layers
+                                  : recompute_num_layers.value_or(layers);
   const auto again = [&](const char* name) {
     return std::find(recompute_modules.begin(), recompute_modules.end(), name) != recompute_modules.end();
   };

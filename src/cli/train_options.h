@@ -103,7 +103,7 @@ struct TrainOptions {
   int64_t max_shard_bytes = 0;  // from max_shard_size
   int64_t max_bad_steps = 10;
   bool load_args = false, load_data_args = false;
-  double ddp_timeout = 1800;     // seconds
+  double ddp_timeout = 1800;  // seconds
   int64_t ddp_bucket_cap_mb = 25;
   // What runs again in the backward pass of a model of so many layers.
   struct Recompute {

@@ -13,12 +13,12 @@
 namespace apus {
 
 struct Batch {
-  at::Tensor id_T;                     // int64
-  at::Tensor label_T;                  // int64: the token after each token, -100 where nothing is to be learnt
-  at::Tensor weight_T;                 // f32: factor on each token's loss
+  at::Tensor id_T;      // int64
+  at::Tensor label_T;   // int64: the token after each token, -100 where nothing is to be learnt
+  at::Tensor weight_T;  // f32: factor on each token's loss
   Step step;
-  std::vector<std::string> channels;   // per sequence; empty: no channels
-  int64_t trained = 0;                 // labels that are not -100
+  std::vector<std::string> channels;  // per sequence; empty: no channels
+  int64_t trained = 0;                // labels that are not -100
 
   Batch to(at::Device device) const;
 };

@@ -61,7 +61,8 @@ class PlainBytes : public ByteSource {
 
 class GzipBytes : public ByteSource {
  public:
-  explicit GzipBytes(std::unique_ptr<ByteSource> file, std::string name) : file_(std::move(file)), name_(std::move(name)), in_(kBlock, '\0') {
+  explicit GzipBytes(std::unique_ptr<ByteSource> file, std::string name)
+      : file_(std::move(file)), name_(std::move(name)), in_(kBlock, '\0') {
     require(inflateInit2(&z_, 15 + 16) == Z_OK, Fault::Io, "zlib cannot start");
   }
   ~GzipBytes() override { inflateEnd(&z_); }
@@ -91,7 +92,8 @@ class GzipBytes : public ByteSource {
       between_members_ = true;
       inflateReset(&z_);
     } else {
-      require(code == Z_OK || code == Z_BUF_ERROR, Fault::Data, name_, ": damaged gzip data", z_.msg ? str(" (", z_.msg, ")") : std::string());
+      require(code == Z_OK || code == Z_BUF_ERROR, Fault::Data, name_, ": damaged gzip data",
+              z_.msg ? str(" (", z_.msg, ")") : std::string());
     }
   }
   std::unique_ptr<ByteSource> file_;
@@ -103,7 +105,10 @@ class GzipBytes : public ByteSource {
 class ZstdBytes : public ByteSource {
  public:
   explicit ZstdBytes(std::unique_ptr<ByteSource> file, std::string name)
-      : file_(std::move(file)), name_(std::move(name)), in_(kBlock, '\0'), stream_(ZSTD_createDStream(), ZSTD_freeDStream) {}
+      : file_(std::move(file)),
+        name_(std::move(name)),
+        in_(kBlock, '\0'),
+        stream_(ZSTD_createDStream(), ZSTD_freeDStream) {}
 
   size_t read(char* to, size_t room) override {
     ZSTD_outBuffer out{to, room, 0};
@@ -145,7 +150,8 @@ std::unique_ptr<ByteSource> open_bytes(const fs::path& path) {
   unsigned char magic[4] = {};
   const size_t got = PlainBytes(path).read(reinterpret_cast<char*>(magic), sizeof magic);
   auto file = std::make_unique<PlainBytes>(path);
-  if (got >= 2 && magic[0] == 0x1f && magic[1] == 0x8b) return std::make_unique<GzipBytes>(std::move(file), path.string());
+  if (got >= 2 && magic[0] == 0x1f && magic[1] == 0x8b)
+    return std::make_unique<GzipBytes>(std::move(file), path.string());
   if (got == 4 && magic[0] == 0x28 && magic[1] == 0xb5 && magic[2] == 0x2f && magic[3] == 0xfd)
     return std::make_unique<ZstdBytes>(std::move(file), path.string());
   return file;
@@ -161,7 +167,8 @@ void TextStream::check_start() {
   require(!start.starts_with("\xff\xfe") && !start.starts_with("\xfe\xff"), Fault::Data, name_,
           ": the file is UTF-16; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)");
   require(!start.starts_with("PAR1"), Fault::Data, name_, ": this is a Parquet file; name it *.parquet");
-  require(!start.starts_with("PK\x03\x04"), Fault::Data, name_, ": this is a zip archive (or an .xlsx sheet); unpack it, or save the sheet as CSV");
+  require(!start.starts_with("PK\x03\x04"), Fault::Data, name_,
+          ": this is a zip archive (or an .xlsx sheet); unpack it, or save the sheet as CSV");
   if (start.starts_with("\xef\xbb\xbf")) begin_ = 3;  // a byte order mark says nothing about UTF-8
 }
 
@@ -179,8 +186,8 @@ bool TextStream::get_line(std::string& line) {
     const char* start = buffer_.data() + begin_;
     const char* newline = static_cast<const char*>(std::memchr(start, '\n', end_ - begin_));
     const size_t count = newline ? static_cast<size_t>(newline - start) : end_ - begin_;
-    require(line.size() + count <= kLongestRow, Fault::Data, name_, ", line ", line_, ": longer than ", kLongestRow >> 20,
-            " MiB; is this really a text file with one row per line?");
+    require(line.size() + count <= kLongestRow, Fault::Data, name_, ", line ", line_, ": longer than ",
+            kLongestRow >> 20, " MiB; is this really a text file with one row per line?");
     line.append(start, count);
     begin_ += count;
     if (newline) {

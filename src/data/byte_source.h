@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as a stream of bytes, uncompressed on the way when it is gzip or zstd (known by its first bytes, not its name).
+// A file as a stream of bytes, uncompressed on the way when it is gzip or zstd (known by its first bytes, not its
+// name).
 #pragma once
 
 #include <cstddef>
@@ -37,8 +38,8 @@ class TextStream {
   bool get_line(std::string& line);
 
   int64_t offset() const { return offset_ + static_cast<int64_t>(begin_); }  // of the uncompressed bytes
-  int64_t line() const { return line_; }                                      // newlines passed, plus 1
-  void seek(int64_t offset, int64_t line);                                    // forward only
+  int64_t line() const { return line_; }                                     // newlines passed, plus 1
+  void seek(int64_t offset, int64_t line);                                   // forward only
   const std::string& name() const { return name_; }
 
  private:

@@ -26,11 +26,13 @@ void DatasetInfo::add(const Json& entry, const std::string& file) {
     require(entry[key].is_string(), Fault::Usage, "--custom_dataset_info ", file, ": ", key, " must be a text");
     return entry[key].get<std::string>();
   };
-  static const std::vector<std::string> known = {"dataset_name", "ms_dataset_id", "hf_dataset_id", "dataset_path", "subsets",
-                                                 "columns",      "help",          "tags",          "huge_dataset"};
+  static const std::vector<std::string> known = {"dataset_name", "ms_dataset_id", "hf_dataset_id",
+                                                 "dataset_path", "subsets",       "columns",
+                                                 "help",         "tags",          "huge_dataset"};
   for (const auto& [key, value] : entry.items()) {
     const bool training = key == "split" && (value == "train" || value == Json::array({"train"}));
-    require(training || std::find(known.begin(), known.end(), key) != known.end(), Fault::Usage, "--custom_dataset_info ", file, ": '", key,
+    require(training || std::find(known.begin(), known.end(), key) != known.end(), Fault::Usage,
+            "--custom_dataset_info ", file, ": '", key,
             "' is not honoured; possible: dataset_name, ms_dataset_id, hf_dataset_id, dataset_path, subsets, columns");
   }
   Entry out{text("dataset_name"), text("ms_dataset_id"), text("hf_dataset_id"), text("dataset_path"), {}, {}};

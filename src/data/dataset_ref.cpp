@@ -20,7 +20,9 @@ namespace fs = std::filesystem;
 namespace {
 
 bool is_glob(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
-bool looks_local(const std::string& id) { return id.starts_with("/") || id.starts_with("./") || id.starts_with("../") || id.starts_with("~"); }
+bool looks_local(const std::string& id) {
+  return id.starts_with("/") || id.starts_with("./") || id.starts_with("../") || id.starts_with("~");
+}
 
 std::vector<std::string> split(std::string_view text, char by) {
   std::vector<std::string> parts;
@@ -45,13 +47,16 @@ std::vector<fs::path> glob_files(const std::string& pattern) {
 // Readable files below a folder, sorted, hidden ones left out.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
-  for (auto it = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied); it != fs::recursive_directory_iterator(); ++it) {
+  for (auto it = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
+       it != fs::recursive_directory_iterator(); ++it) {
     const std::string name = it->path().filename().string();
     if (name.starts_with(".")) {
       if (it->is_directory()) it.disable_recursion_pending();
       continue;
     }
-    static const std::vector<std::string> not_rows = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "configuration.json", "requirements.txt", "LICENSE.txt"};
+    static const std::vector<std::string> not_rows = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
+                                                      "state.json",        "config.json",        "configuration.json",
+                                                      "requirements.txt",  "LICENSE.txt"};
     const bool meta = std::find(not_rows.begin(), not_rows.end(), name) != not_rows.end();
     if (it->is_regular_file() && !meta && readable_name(it->path())) files.push_back(it->path());
   }
@@ -62,9 +67,11 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 // Does a path's name, relative to the dataset, have one of these words as a part of its own ("train-00000", "x_test")?
 bool has_word(const fs::path& relative, std::initializer_list<const char*> words) {
   std::string text = relative.string();
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::isalnum(c) ? std::tolower(c) : ' '; });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::isalnum(c) ? std::tolower(c) : ' '; });
   const std::vector<std::string> parts = split(text, ' ');
-  return std::any_of(words.begin(), words.end(), [&](const char* word) { return std::find(parts.begin(), parts.end(), word) != parts.end(); });
+  return std::any_of(words.begin(), words.end(),
+                     [&](const char* word) { return std::find(parts.begin(), parts.end(), word) != parts.end(); });
 }
 
 // The training files by the words in their names; without such words all but those of other splits.
@@ -72,13 +79,17 @@ std::vector<fs::path> by_name(const fs::path& folder, const std::vector<fs::path
   std::vector<fs::path> train, unmarked;
   for (const auto& file : files) {
     const fs::path relative = fs::relative(file, folder);
-    if (has_word(relative, {"train", "training"})) train.push_back(file);
-    else if (!has_word(relative, {"test", "testing", "eval", "evaluation", "validation", "valid", "val", "dev"})) unmarked.push_back(file);
+    if (has_word(relative, {"train", "training"}))
+      train.push_back(file);
+    else if (!has_word(relative, {"test", "testing", "eval", "evaluation", "validation", "valid", "val", "dev"}))
+      unmarked.push_back(file);
   }
   return !train.empty() ? train : !unmarked.empty() ? unmarked : files;
 }
 
-void append(std::vector<fs::path>& to, const std::vector<fs::path>& from) { to.insert(to.end(), from.begin(), from.end()); }
+void append(std::vector<fs::path>& to, const std::vector<fs::path>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
 
 // The `configs` of a dataset card: which files are the training split of which subset.
 struct CardConfig {
@@ -111,7 +122,8 @@ std::vector<CardConfig> card_configs(const fs::path& folder) {
       for (const auto& part : items_of(config["data_files"])) {
         const bool named = part.IsMap();
         if (named && part["split"].as<std::string>("train") != "train") continue;
-        for (const auto& pattern : items_of(named ? part["path"] : part)) append(out.files, matching(folder, pattern.as<std::string>()));
+        for (const auto& pattern : items_of(named ? part["path"] : part))
+          append(out.files, matching(folder, pattern.as<std::string>()));
       }
       configs.push_back(std::move(out));
     }
@@ -121,13 +133,15 @@ std::vector<CardConfig> card_configs(const fs::path& folder) {
   return configs;
 }
 
-std::vector<fs::path> subset_files(const fs::path& folder, const std::string& subset, const std::vector<CardConfig>& configs) {
+std::vector<fs::path> subset_files(const fs::path& folder, const std::string& subset,
+                                   const std::vector<CardConfig>& configs) {
   for (const auto& config : configs)
     if (config.name == subset && !config.files.empty()) return config.files;
   if (fs::is_directory(folder / subset)) return by_name(folder / subset, files_below(folder / subset));
   std::string known;
   for (const auto& config : configs) known += (known.empty() ? "" : ", ") + config.name;
-  fail(Fault::Usage, folder.string(), ": no subset '", subset, "'", known.empty() ? std::string() : "; there are " + known);
+  fail(Fault::Usage, folder.string(), ": no subset '", subset, "'",
+       known.empty() ? std::string() : "; there are " + known);
 }
 
 std::vector<fs::path> folder_files(const fs::path& folder, const DatasetRef& ref) {
@@ -135,11 +149,13 @@ std::vector<fs::path> folder_files(const fs::path& folder, const DatasetRef& ref
   const std::vector<CardConfig> configs = card_configs(folder);
   for (const auto& subset : ref.subsets) append(files, subset_files(folder, subset, configs));
   if (ref.subsets.empty() && !configs.empty()) {
-    const auto named = std::find_if(configs.begin(), configs.end(), [](const CardConfig& c) { return c.name == "default"; });
+    const auto named =
+        std::find_if(configs.begin(), configs.end(), [](const CardConfig& c) { return c.name == "default"; });
     files = (named == configs.end() ? configs.front() : *named).files;
   }
   if (files.empty()) files = by_name(folder, files_below(folder));
-  require(!files.empty(), Fault::Data, "dataset ", ref.text, ": no .jsonl, .json, .csv, .txt, .parquet or .arrow file in ", folder.string());
+  require(!files.empty(), Fault::Data, "dataset ", ref.text,
+          ": no .jsonl, .json, .csv, .txt, .parquet or .arrow file in ", folder.string());
   return files;
 }
 
@@ -160,11 +176,13 @@ DatasetRef parse_dataset_ref(const std::string& text) {
     const std::string number = rest.substr(hash + 1);
     int64_t count = 0;
     const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), count);
-    require(code == std::errc() && end == number.data() + number.size() && count > 0, Fault::Usage, "dataset ", text, ": behind # a number of rows is wanted, e.g. data.jsonl#500");
+    require(code == std::errc() && end == number.data() + number.size() && count > 0, Fault::Usage, "dataset ", text,
+            ": behind # a number of rows is wanted, e.g. data.jsonl#500");
     ref.count = count;
     rest.erase(hash);
   }
-  const bool drive = rest.size() > 2 && rest[1] == ':' && std::isalpha(static_cast<unsigned char>(rest[0])) && (rest[2] == '\\' || rest[2] == '/');
+  const bool drive = rest.size() > 2 && rest[1] == ':' && std::isalpha(static_cast<unsigned char>(rest[0])) &&
+                     (rest[2] == '\\' || rest[2] == '/');
   const size_t colon = rest.find(':', drive ? 2 : 0);
   if (colon != std::string::npos && !fs::exists(rest)) {
     ref.subsets = split(std::string_view(rest).substr(colon + 1), '/');
@@ -185,8 +203,10 @@ std::vector<fs::path> dataset_files(const DatasetRef& ref, const FetchDataset& f
     return out;
   }
   const bool file_name = readable_name(ref.id) && std::count(ref.id.begin(), ref.id.end(), '/') != 1;
-  require(!looks_local(ref.id) && !file_name, Fault::Data, "The local path does not exist, dataset_id: `", ref.id, "`. Looked from ", fs::current_path().string(), nearby(ref.id));
-  require(static_cast<bool>(fetch), Fault::Data, "dataset ", ref.text, ": there is no such file, and datasets of hubs are not available here");
+  require(!looks_local(ref.id) && !file_name, Fault::Data, "The local path does not exist, dataset_id: `", ref.id,
+          "`. Looked from ", fs::current_path().string(), nearby(ref.id));
+  require(static_cast<bool>(fetch), Fault::Data, "dataset ", ref.text,
+          ": there is no such file, and datasets of hubs are not available here");
   return folder_files(fetch(ref), ref);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How datasets are named on the command line, `[hf::|ms::]id or path[:subset1/subset2][#count]`, and the files behind a name.
+// How datasets are named on the command line, `[hf::|ms::]id or path[:subset1/subset2][#count]`, and the files behind a
+// name.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +14,10 @@ namespace apus {
 
 struct DatasetRef {
   enum class Hub { Default, HuggingFace, ModelScope } hub = Hub::Default;
-  std::string id;                      // path, glob or hub id
+  std::string id;  // path, glob or hub id
   std::vector<std::string> subsets;
   std::optional<int64_t> count;
-  std::string text;                    // as it was written
+  std::string text;  // as it was written
 };
 DatasetRef parse_dataset_ref(const std::string& text);  // Fault::Usage
 

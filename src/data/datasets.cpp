@@ -15,7 +15,8 @@ namespace {
 
 using Numbers = std::vector<int64_t>;
 
-std::vector<DatasetStream> open_streams(const std::vector<std::string>& refs, const DatasetOptions& options, RejectLog& rejects) {
+std::vector<DatasetStream> open_streams(const std::vector<std::string>& refs, const DatasetOptions& options,
+                                        RejectLog& rejects) {
   std::vector<DatasetStream> streams;
   for (const auto& text : refs) {
     const auto [ref, columns] = options.known.resolve(parse_dataset_ref(text), options.use_hf);
@@ -33,11 +34,14 @@ Numbers read_all(DatasetStream& stream, RowStore& rows) {
   return numbers;
 }
 
-void shuffle_numbers(Numbers& numbers, uint64_t seed, const std::string& purpose) { Random(seed, purpose).shuffle(std::span<int64_t>(numbers)); }
+void shuffle_numbers(Numbers& numbers, uint64_t seed, const std::string& purpose) {
+  Random(seed, purpose).shuffle(std::span<int64_t>(numbers));
+}
 
 // As HuggingFace's interleave_datasets by probabilities.
 Numbers interleaved(const std::vector<Numbers>& parts, const DatasetOptions& options) {
-  require(options.interleave.size() == parts.size(), Fault::Usage, "--interleave_prob has ", options.interleave.size(), " shares for ", parts.size(), " datasets");
+  require(options.interleave.size() == parts.size(), Fault::Usage, "--interleave_prob has ", options.interleave.size(),
+          " shares for ", parts.size(), " datasets");
   Interleave order(options.interleave, options.stopping, options.seed);
   std::vector<size_t> at(parts.size(), 0);
   Numbers out;
@@ -57,11 +61,13 @@ struct Split {
 // Rows of one dataset into what is trained on and what is kept back, then as many of each as were asked for.
 Split split_rows(Numbers rows, const DatasetRef& ref, const DatasetOptions& options, const std::string& purpose) {
   const int64_t wanted = ref.count.value_or(static_cast<int64_t>(rows.size()));
-  if (options.split_ratio <= 0 || !options.validation.empty()) return {sampled(rows, wanted, options.shuffle, options.seed, purpose), {}};
+  if (options.split_ratio <= 0 || !options.validation.empty())
+    return {sampled(rows, wanted, options.shuffle, options.seed, purpose), {}};
   const auto usable = std::min<int64_t>(wanted, static_cast<int64_t>(rows.size()));
   const int64_t kept = std::max<int64_t>(static_cast<int64_t>(static_cast<double>(usable) * options.split_ratio), 1);
   if (options.split_ratio >= 1) return {{}, sampled(rows, wanted, options.shuffle, options.seed, purpose)};
-  require(kept < static_cast<int64_t>(rows.size()), Fault::Data, "dataset ", ref.text, ": ", rows.size(), " usable rows are too few to keep ", kept, " back for validation (--split_dataset_ratio)");
+  require(kept < static_cast<int64_t>(rows.size()), Fault::Data, "dataset ", ref.text, ": ", rows.size(),
+          " usable rows are too few to keep ", kept, " back for validation (--split_dataset_ratio)");
   if (options.shuffle) shuffle_numbers(rows, options.seed, purpose + ".split");
   // Without shuffling the last rows are kept back, as train_test_split does.
   Split split{Numbers(rows.begin(), rows.end() - kept), Numbers(rows.end() - kept, rows.end())};
@@ -73,10 +79,12 @@ Split split_rows(Numbers rows, const DatasetRef& ref, const DatasetOptions& opti
 
 void DatasetOptions::check() const {
   require(split_ratio >= 0 && split_ratio <= 1, Fault::Usage, "--split_dataset_ratio ", split_ratio, ": from 0 to 1");
-  require(interleave.empty() || interleave.size() == train.size(), Fault::Usage, "--interleave_prob has ", interleave.size(), " shares for ", train.size(), " datasets");
+  require(interleave.empty() || interleave.size() == train.size(), Fault::Usage, "--interleave_prob has ",
+          interleave.size(), " shares for ", train.size(), " datasets");
 }
 
-std::vector<int64_t> sampled(const Numbers& rows, int64_t count, bool shuffle, uint64_t seed, const std::string& purpose) {
+std::vector<int64_t> sampled(const Numbers& rows, int64_t count, bool shuffle, uint64_t seed,
+                             const std::string& purpose) {
   const auto have = static_cast<int64_t>(rows.size());
   if (have == 0 || count == have) return rows;
   Numbers out;
@@ -96,7 +104,8 @@ Datasets load_datasets(const DatasetOptions& options, RejectLog& rejects) {
   std::vector<Numbers> parts;
   for (size_t i = 0; i < streams.size(); ++i) {
     Numbers rows = read_all(streams[i], *out.rows);
-    require(!rows.empty(), Fault::Data, "dataset ", streams[i].ref().text, " has no usable row", rejects.count() ? " (all were left out for the reasons above)" : ": it is empty");
+    require(!rows.empty(), Fault::Data, "dataset ", streams[i].ref().text, " has no usable row",
+            rejects.count() ? " (all were left out for the reasons above)" : ": it is empty");
     Split split = split_rows(std::move(rows), streams[i].ref(), options, str("data.", i));
     parts.push_back(std::move(split.train));
     out.validation.insert(out.validation.end(), split.validation.begin(), split.validation.end());
@@ -111,7 +120,8 @@ Datasets load_datasets(const DatasetOptions& options, RejectLog& rejects) {
   for (size_t i = 0; i < validation.size(); ++i) {
     const Numbers rows = read_all(validation[i], *out.rows);
     require(!rows.empty(), Fault::Data, "validation dataset ", validation[i].ref().text, " has no usable row");
-    const Numbers part = sampled(rows, validation[i].ref().count.value_or(static_cast<int64_t>(rows.size())), options.shuffle_validation, options.seed, str("data.validation.", i));
+    const Numbers part = sampled(rows, validation[i].ref().count.value_or(static_cast<int64_t>(rows.size())),
+                                 options.shuffle_validation, options.seed, str("data.validation.", i));
     out.validation.insert(out.validation.end(), part.begin(), part.end());
   }
   if (options.shuffle_validation) shuffle_numbers(out.validation, options.seed, "data.shuffle.validation");
@@ -122,7 +132,8 @@ MixedStream stream_datasets(const std::vector<std::string>& refs, const DatasetO
   std::vector<DatasetStream> streams = open_streams(refs, options, rejects);
   for (auto& stream : streams)
     if (stream.ref().count) stream.limit(*stream.ref().count);
-  return {std::move(streams), refs.size() > 1 ? options.interleave : std::vector<double>{}, options.stopping, options.seed};
+  return {std::move(streams), refs.size() > 1 ? options.interleave : std::vector<double>{}, options.stopping,
+          options.seed};
 }
 
 void save_rows(const RowStore& rows, const Numbers& numbers, const std::filesystem::path& file) {

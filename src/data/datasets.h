@@ -18,14 +18,14 @@ namespace apus {
 
 struct DatasetOptions {
   std::vector<std::string> train, validation;  // dataset references
-  double split_ratio = 0;                      // share of the training rows kept for validation, where there is no validation set
+  double split_ratio = 0;  // share of the training rows kept for validation, where there is no validation set
   bool shuffle = true, shuffle_validation = false;
-  std::vector<double> interleave;              // shares; empty: one after the other
+  std::vector<double> interleave;  // shares; empty: one after the other
   Stopping stopping = Stopping::FirstExhausted;
   uint64_t seed = 42;
   NormalizeOptions normalize;
   FetchDataset fetch;
-  DatasetInfo known;                           // names for datasets, with columns of their own
+  DatasetInfo known;  // names for datasets, with columns of their own
   bool use_hf = false;
   void check() const;
 };
@@ -42,8 +42,10 @@ Datasets load_datasets(const DatasetOptions& options, RejectLog& rejects);
 MixedStream stream_datasets(const std::vector<std::string>& refs, const DatasetOptions& options, RejectLog& rejects);
 
 // `count` of `rows`: fewer are drawn (the first ones without shuffling), more are whole copies and a drawn rest.
-std::vector<int64_t> sampled(const std::vector<int64_t>& rows, int64_t count, bool shuffle, uint64_t seed, const std::string& purpose);
+std::vector<int64_t> sampled(const std::vector<int64_t>& rows, int64_t count, bool shuffle, uint64_t seed,
+                             const std::string& purpose);
 
-void save_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const std::filesystem::path& file);  // JSON lines
+void save_rows(const RowStore& rows, const std::vector<int64_t>& numbers,
+               const std::filesystem::path& file);  // JSON lines
 
 }  // namespace apus

@@ -39,8 +39,11 @@ Json content_parts(std::string_view text) {
 
 Json tool_call(const Json& message) {
   const Json call = parse_json(message["content"].get<std::string>(), "a tool_call message: its content");
-  require(call.is_object() && call.contains("name"), Fault::Data, "a tool_call message needs {\"name\", \"arguments\"} as its content");
-  Json arguments = call.contains("arguments") ? call["arguments"] : call.contains("parameters") ? call["parameters"] : Json::object();
+  require(call.is_object() && call.contains("name"), Fault::Data,
+          "a tool_call message needs {\"name\", \"arguments\"} as its content");
+  Json arguments = call.contains("arguments")    ? call["arguments"]
+                   : call.contains("parameters") ? call["parameters"]
+                                                 : Json::object();
   if (arguments.is_string()) arguments = parse_json(arguments.get<std::string>(), "a tool_call's arguments");
   return {{"type", "function"}, {"function", {{"name", call["name"]}, {"arguments", std::move(arguments)}}}};
 }
@@ -48,7 +51,10 @@ Json tool_call(const Json& message) {
 class Composer {
  public:
   Composer(const ChatTemplate& chat, const Json* tools, const DialogueOptions& options)
-      : chat_(chat), tools_(tools), options_(options), hybrid_(chat.text().find("enable_thinking") != std::string::npos) {}
+      : chat_(chat),
+        tools_(tools),
+        options_(options),
+        hybrid_(chat.text().find("enable_thinking") != std::string::npos) {}
 
   Dialogue compose(const Json& messages, size_t first_turn) {
     for (size_t i = 0; i < messages.size(); ++i) {
@@ -84,7 +90,8 @@ class Composer {
       if (prompt.starts_with(plain)) begin -= prompt.size() - plain.size();
     }
     suffix_.clear();
-    const std::string turn = message.contains("tool_calls") ? calling_turn(message, prompt, thinking) : speaking_turn(content, prompt, thinking);
+    const std::string turn = message.contains("tool_calls") ? calling_turn(message, prompt, thinking)
+                                                            : speaking_turn(content, prompt, thinking);
     out_.text += turn;
     last_turn_ = head_.size();
     out_.turns.push_back({begin, out_.text.size(), {}, {}, false});
@@ -96,26 +103,30 @@ class Composer {
     if (prompt.starts_with(out_.text)) {
       rest = prompt.substr(out_.text.size());
     } else {
-      // The template shows the turn differently now that it is history (without its thoughts, trimmed): find its end by a
-      // turn that cannot change.
+      // The template shows the turn differently now that it is history (without its thoughts, trimmed): find its end by
+      // a turn that cannot change.
       Json marked = head_;
       marked[last_turn_] = {{"role", "assistant"}, {"content", kMarker}};
       const std::string text = rendered(marked, true, thinking);
       const size_t at = text.rfind(kMarker);
-      require(at != std::string::npos, Fault::Model, "the chat template leaves out what the assistant said before; it cannot be trained on turn by turn (use --loss_scale last_round)");
+      require(at != std::string::npos, Fault::Model,
+              "the chat template leaves out what the assistant said before; it cannot be trained on turn by turn (use "
+              "--loss_scale last_round)");
       rest = end_inner_turn(text.substr(at + std::string_view(kMarker).size()));
     }
     if (!out_.turns.empty() && !is_mark(suffix_)) learn_next_mark(rest);
     return rest;
   }
 
-  // `after`: what follows the last turn's content now that it is not the last any more. Its end may differ from the end of
-  // a last turn (by an end-of-text mark); the part that both share is the turn's end.
+  // `after`: what follows the last turn's content now that it is not the last any more. Its end may differ from the end
+  // of a last turn (by an end-of-text mark); the part that both share is the turn's end.
   std::string end_inner_turn(const std::string& after) {
-    size_t same = static_cast<size_t>(std::mismatch(after.begin(), after.end(), suffix_.begin(), suffix_.end()).first - after.begin());
+    size_t same = static_cast<size_t>(std::mismatch(after.begin(), after.end(), suffix_.begin(), suffix_.end()).first -
+                                      after.begin());
     if (same < suffix_.size()) {
       const size_t open = after.rfind('<', same ? same - 1 : 0);
-      if (same > 0 && open != std::string::npos && after.find('>', open) >= same) same = open;  // not into the middle of a mark
+      if (same > 0 && open != std::string::npos && after.find('>', open) >= same)
+        same = open;  // not into the middle of a mark
       out_.text.resize(out_.text.size() - suffix_.size());
       suffix_ = after.substr(0, same);
       out_.text += suffix_;
@@ -127,14 +138,19 @@ class Composer {
   // Templates whose turns end where the next role's mark stands: that mark is then the sign to stop.
   void learn_next_mark(const std::string& rest) {
     const size_t close = rest.find('>');
-    if (rest.starts_with('<') && close != std::string::npos && is_mark(rest.substr(0, close + 1))) out_.turns.back().end += close + 1;
+    if (rest.starts_with('<') && close != std::string::npos && is_mark(rest.substr(0, close + 1)))
+      out_.turns.back().end += close + 1;
   }
 
   // The last turn must end with a mark, or the model never learns to stop.
   void end_last_turn() {
     if (is_mark(suffix_)) return;
-    require(!options_.eos.empty(), Fault::Model, "missing end of turn: neither the chat template nor the tokenizer (eos_token) ends what the assistant says, so the model would never learn to stop");
-    out_.remarks.push_back(str("missing end of turn: the chat template does not end the assistant's turn with a special token; ", options_.eos, " is put behind the last one"));
+    require(!options_.eos.empty(), Fault::Model,
+            "missing end of turn: neither the chat template nor the tokenizer (eos_token) ends what the assistant "
+            "says, so the model would never learn to stop");
+    out_.remarks.push_back(
+        str("missing end of turn: the chat template does not end the assistant's turn with a special token; ",
+            options_.eos, " is put behind the last one"));
     out_.text += options_.eos;
     out_.turns.back().end = out_.text.size();
   }
@@ -147,7 +163,8 @@ class Composer {
     const size_t at = text.rfind(kMarker);
     require(at != std::string::npos, Fault::Model, "the chat template does not show what the assistant says");
     suffix_ = text.substr(at + std::string_view(kMarker).size());
-    std::string lead = text.starts_with(prompt) && prompt.size() <= at ? text.substr(prompt.size(), at - prompt.size()) : "";
+    std::string lead =
+        text.starts_with(prompt) && prompt.size() <= at ? text.substr(prompt.size(), at - prompt.size()) : "";
     if (lead.find("<think>") != std::string::npos) lead.clear();  // thoughts are in the content, or in the prompt
     drop_marks(content);
     return lead + without_overlap(content, prompt) + suffix_;
@@ -155,11 +172,13 @@ class Composer {
 
   // End marks written by hand are one too many.
   void drop_marks(std::string& content) {
-    static const char* const marks[] = {"<|im_end|>", "</s>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<eos>", "<end_of_turn>", "<|end|>"};
+    static const char* const marks[] = {"<|im_end|>",      "</s>",  "<|endoftext|>", "<|eot_id|>",
+                                        "<|end_of_text|>", "<eos>", "<end_of_turn>", "<|end|>"};
     for (const char* mark : marks) {
       if (!content.ends_with(mark)) continue;
       content.resize(content.size() - std::string_view(mark).size());
-      out_.remarks.push_back(str("the answer ends with '", mark, "', written by hand: left out, since the chat template ends every turn itself"));
+      out_.remarks.push_back(str("the answer ends with '", mark,
+                                 "', written by hand: left out, since the chat template ends every turn itself"));
     }
   }
 
@@ -178,9 +197,11 @@ class Composer {
     Json with = head_;
     with.push_back(message);
     const std::string text = rendered(with, false, thinking);
-    const size_t same = static_cast<size_t>(std::mismatch(text.begin(), text.end(), prompt.begin(), prompt.end()).first - text.begin());
+    const size_t same =
+        static_cast<size_t>(std::mismatch(text.begin(), text.end(), prompt.begin(), prompt.end()).first - text.begin());
     const size_t surplus = prompt.size() - same;
-    require(surplus <= out_.text.size(), Fault::Model, "the chat template writes tool calls where its prompt does not lead");
+    require(surplus <= out_.text.size(), Fault::Model,
+            "the chat template writes tool calls where its prompt does not lead");
     out_.text.resize(out_.text.size() - surplus);
     const std::string turn = text.substr(same);
     suffix_ = "";
@@ -231,7 +252,8 @@ void drop_thoughts(Json& messages) {
   for (size_t i = 0; i + 1 < messages.size(); ++i) {
     if (!is_assistant(messages[i]) || !messages[i]["content"].is_string()) continue;
     const std::string content = messages[i]["content"].get<std::string>();
-    if (const size_t end = content.rfind("</think>"); end != std::string::npos) messages[i]["content"] = std::string(trimmed_left(std::string_view(content).substr(end + 8)));
+    if (const size_t end = content.rfind("</think>"); end != std::string::npos)
+      messages[i]["content"] = std::string(trimmed_left(std::string_view(content).substr(end + 8)));
   }
 }
 
@@ -246,7 +268,9 @@ Json template_messages(const Json& canonical, bool as_parts) {
       out.back()["tool_calls"].push_back(tool_call(message));
     } else {
       const bool parts = as_parts && role != "assistant" && role != "system";
-      out.push_back({{"role", role == "tool_response" ? "tool" : role}, {"content", parts ? content_parts(message["content"].get_ref<const std::string&>()) : message["content"]}});
+      out.push_back(
+          {{"role", role == "tool_response" ? "tool" : role},
+           {"content", parts ? content_parts(message["content"].get_ref<const std::string&>()) : message["content"]}});
     }
     for (const char* mark : {"loss", "loss_scale"})
       if (message.contains(mark)) out.back()[mark] = message[mark];
@@ -254,7 +278,8 @@ Json template_messages(const Json& canonical, bool as_parts) {
   return out;
 }
 
-Dialogue compose_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools, bool last_only, const DialogueOptions& options) {
+Dialogue compose_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools, bool last_only,
+                          const DialogueOptions& options) {
   size_t first_turn = 0;
   if (last_only && !options.preserve_thinking.value_or(false))
     for (size_t i = 0; i < messages.size(); ++i)
@@ -266,7 +291,8 @@ Dialogue compose_dialogue(const ChatTemplate& chat, const Json& messages, const 
   return dialogue;
 }
 
-Dialogue rendered_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools, const DialogueOptions& options) {
+Dialogue rendered_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools,
+                           const DialogueOptions& options) {
   const Json plain = plain_messages(messages);
   ChatInput input;
   input.messages = &plain;

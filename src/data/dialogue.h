@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conversation as the text a model reads, and where in it the assistant speaks. Each turn of the assistant stands as the
-// model will write it: after the prompt that the template makes of what was said before, with the end-of-turn mark.
+// A conversation as the text a model reads, and where in it the assistant speaks. Each turn of the assistant stands as
+// the model will write it: after the prompt that the template makes of what was said before, with the end-of-turn mark.
 #pragma once
 
 #include <functional>
@@ -16,10 +16,10 @@
 namespace apus {
 
 struct DialogueTurn {
-  size_t begin, end;            // bytes of the text
-  std::optional<bool> loss;     // as the row says
+  size_t begin, end;         // bytes of the text
+  std::optional<bool> loss;  // as the row says
   std::optional<float> scale;
-  bool last_round = false;      // after the last message of the user
+  bool last_round = false;  // after the last message of the user
 };
 
 struct Dialogue {
@@ -29,11 +29,12 @@ struct Dialogue {
 };
 
 struct DialogueOptions {
-  bool add_non_thinking_prefix = true;   // templates that can think or not: an answer without thought follows an empty one
-  bool learn_empty_think = false;        // ... which is then part of the turn
-  std::optional<bool> preserve_thinking;  // of earlier turns; absent: where they are learnt
-  Json kwargs;                           // chat_template_kwargs
-  std::string eos;                       // put behind turns that the template leaves open
+  bool add_non_thinking_prefix =
+      true;                        // templates that can think or not: an answer without thought follows an empty one
+  bool learn_empty_think = false;  // ... which is then part of the turn
+  std::optional<bool> preserve_thinking;            // of earlier turns; absent: where they are learnt
+  Json kwargs;                                      // chat_template_kwargs
+  std::string eos;                                  // put behind turns that the template leaves open
   std::function<bool(const std::string&)> is_mark;  // does a text hold an end-of-turn mark (a special token)?
 };
 
@@ -42,9 +43,11 @@ struct DialogueOptions {
 Json template_messages(const Json& canonical, bool as_parts);
 
 // `last_only`: earlier rounds stand as the template shows them afterwards; only turns of the last round are listed.
-Dialogue compose_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools, bool last_only, const DialogueOptions& options);
+Dialogue compose_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools, bool last_only,
+                          const DialogueOptions& options);
 
 // For templates with `generation` blocks: one rendering, the blocks are the turns.
-Dialogue rendered_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools, const DialogueOptions& options);
+Dialogue rendered_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools,
+                           const DialogueOptions& options);
 
 }  // namespace apus

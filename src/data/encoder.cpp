@@ -18,7 +18,8 @@ using Piece = Tokenizer::Piece;
 std::vector<Piece> pieces_of(const Tokenizer& tokenizer, const Dialogue& dialogue) {
   std::vector<Piece> pieces = tokenizer.encode_offsets(dialogue.text);
   const auto crosses = [&](size_t cut) {
-    const auto at = std::upper_bound(pieces.begin(), pieces.end(), cut, [](size_t c, const Piece& p) { return c < p.end; });
+    const auto at =
+        std::upper_bound(pieces.begin(), pieces.end(), cut, [](size_t c, const Piece& p) { return c < p.end; });
     return at != pieces.end() && at->begin < cut && cut < at->end;
   };
   std::vector<size_t> cuts;
@@ -48,28 +49,40 @@ std::string turns_text(const Json& messages) {
 }  // namespace
 
 Truncation truncation_named(const std::string& name) {
-  static const std::map<std::string, Truncation> known = {{"delete", Truncation::Delete}, {"left", Truncation::Left}, {"right", Truncation::Right}, {"split", Truncation::Split}};
+  static const std::map<std::string, Truncation> known = {{"delete", Truncation::Delete},
+                                                          {"left", Truncation::Left},
+                                                          {"right", Truncation::Right},
+                                                          {"split", Truncation::Split}};
   const auto it = known.find(name);
   require(it != known.end(), Fault::Usage, "--truncation_strategy ", name, ": delete, left, right and split are known");
   return it->second;
 }
 
-Encoder::Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat, EncodeOptions options, MediaHook media)
+Encoder::Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat, EncodeOptions options,
+                 MediaHook media)
     : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), options_(std::move(options)), media_(std::move(media)) {
-  require(!options_.use_chat_template || chat_, Fault::Usage, "the model has no chat template: give one with --chat_template, or --use_chat_template false");
+  require(!options_.use_chat_template || chat_, Fault::Usage,
+          "the model has no chat template: give one with --chat_template, or --use_chat_template false");
   hybrid_ = options_.use_chat_template && chat_->text().find("enable_thinking") != std::string::npos;
   const bool known = options_.loss_scale.find("ignore_empty_think") != std::string::npos;
-  scale_ = LossScale::parse(options_.loss_scale + (hybrid_ && options_.ignore_empty_think && !known ? "+ignore_empty_think" : ""));
+  scale_ = LossScale::parse(options_.loss_scale +
+                            (hybrid_ && options_.ignore_empty_think && !known ? "+ignore_empty_think" : ""));
   binary_ = options_.binary_loss_scale.value_or(scale_.binary());
-  require(!binary_ || scale_.binary(), Fault::Usage, "--is_binary_loss_scale true, but --loss_scale ", options_.loss_scale, " has weights other than 0 and 1");
+  require(!binary_ || scale_.binary(), Fault::Usage, "--is_binary_loss_scale true, but --loss_scale ",
+          options_.loss_scale, " has weights other than 0 and 1");
 }
 
-std::vector<Sample> Encoder::encode(const Row& row) const { return fitted(encode_messages(row, row.value["messages"]), row); }
+std::vector<Sample> Encoder::encode(const Row& row) const {
+  return fitted(encode_messages(row, row.value["messages"]), row);
+}
 
 Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
   for (const MediaKind& kind : kMediaKinds)  // before a chat template meets parts that it cannot take
     if (!media_ && row.value.contains(kind.column))
-      throw RowError(row.origin, kind.column, str("the row has ", kind.column, ", but this model reads text only; take the column away or choose a model that reads ", kind.column));
+      throw RowError(
+          row.origin, kind.column,
+          str("the row has ", kind.column,
+              ", but this model reads text only; take the column away or choose a model that reads ", kind.column));
   try {
     Sample sample = options_.use_chat_template ? templated(row, messages) : bare(row, messages);
     if (!sample.trained.empty()) sample.trained[0] = 0;
@@ -103,7 +116,8 @@ Sample Encoder::bare(const Row&, const Json& messages) const {
   const std::string text = turns_text(messages);
   sample.ids = tokenizer_->encode(text, true);
   const auto eos = tokenizer_->eos();
-  require(eos.has_value(), Fault::Model, "the tokenizer names no eos_token, so texts cannot be ended; add it to tokenizer_config.json");
+  require(eos.has_value(), Fault::Model,
+          "the tokenizer names no eos_token, so texts cannot be ended; add it to tokenizer_config.json");
   if (sample.ids.empty() || sample.ids.back() != *eos) sample.ids.push_back(*eos);
   sample.trained.assign(sample.ids.size(), 1);
   if (scale_.base() == LossBase::All) return sample;
@@ -122,12 +136,15 @@ Sample Encoder::bare(const Row&, const Json& messages) const {
 // The conversation with a system message where one is wanted, and every medium with its tag.
 Json Encoder::prepared(const Row& row, const Json& messages, bool with_media) const {
   Json out = messages;
-  if (options_.system && out[0]["role"] != "system" && !options_.system->empty()) out.insert(out.begin(), Json{{"role", "system"}, {"content", *options_.system}});
+  if (options_.system && out[0]["role"] != "system" && !options_.system->empty())
+    out.insert(out.begin(), Json{{"role", "system"}, {"content", *options_.system}});
   if (!with_media) return out;
   for (const MediaKind& kind : kMediaKinds) {
     if (!row.value.contains(kind.column)) continue;
     const size_t media = row.value[kind.column].size(), tags = count_tags(turns_text(out), kind.tag);
-    if (tags > media && remark_) remark_(row.origin, str("more ", kind.tag, " tags than entries in '", kind.column, "'; the surplus stays as text"));
+    if (tags > media && remark_)
+      remark_(row.origin,
+              str("more ", kind.tag, " tags than entries in '", kind.column, "'; the surplus stays as text"));
     for (auto& message : out) {
       if (message["role"] != "user" || tags >= media) continue;
       std::string missing;
@@ -150,10 +167,12 @@ Dialogue Encoder::dialogue_of(const Row& row, const Json& messages, const Json* 
   options.eos = tokenizer_->special_token("eos_token");
   options.is_mark = [this](const std::string& text) {
     const auto ids = tokenizer_->encode(text);
-    return std::any_of(ids.begin(), ids.end(), [this](int32_t id) { return tokenizer_->is_special(id) || id == tokenizer_->eos(); });
+    return std::any_of(ids.begin(), ids.end(),
+                       [this](int32_t id) { return tokenizer_->is_special(id) || id == tokenizer_->eos(); });
   };
   const bool last_only = scale_.base() == LossBase::LastRound;
-  const bool marked = std::any_of(messages.begin(), messages.end(), [](const Json& m) { return m.contains("loss") || m.contains("loss_scale"); });
+  const bool marked = std::any_of(messages.begin(), messages.end(),
+                                  [](const Json& m) { return m.contains("loss") || m.contains("loss_scale"); });
   if (chat_->marks_generation()) {
     Dialogue dialogue = rendered_dialogue(*chat_, messages, tools, options);
     if (!dialogue.turns.empty() || (!last_only && !marked)) return dialogue;
@@ -164,7 +183,8 @@ Dialogue Encoder::dialogue_of(const Row& row, const Json& messages, const Json* 
 Sample Encoder::templated(const Row& row, const Json& messages) const {
   const std::string last = messages.back()["role"].get<std::string>();
   if (last != "assistant" && last != "tool_call")
-    throw RowError(row.origin, "messages", str("the conversation ends with the role ", last, ": the answer to learn is missing"));
+    throw RowError(row.origin, "messages",
+                   str("the conversation ends with the role ", last, ": the answer to learn is missing"));
   bool with_media = false;
   for (const MediaKind& kind : kMediaKinds) with_media = with_media || row.value.contains(kind.column);
   const Json ready = template_messages(prepared(row, messages, with_media), with_media);
@@ -172,16 +192,20 @@ Sample Encoder::templated(const Row& row, const Json& messages) const {
   Dialogue dialogue = dialogue_of(row, ready, tools);
   for (const auto& remark : dialogue.remarks)
     if (remark_) remark_(row.origin, remark);
-  if (unicode::valid_prefix(dialogue.text) != dialogue.text.size()) throw RowError(row.origin, "messages", "the text is not valid UTF-8; save the file as UTF-8");
+  if (unicode::valid_prefix(dialogue.text) != dialogue.text.size())
+    throw RowError(row.origin, "messages", "the text is not valid UTF-8; save the file as UTF-8");
   Sample sample;
   tokenize(dialogue, sample);
-  if (sample.trained_tokens() == 0 && scale_.base() != LossBase::All) throw RowError(row.origin, "messages", "nothing in the row is learnt (loss, loss_scale and the template leave no answer)");
+  if (sample.trained_tokens() == 0 && scale_.base() != LossBase::All)
+    throw RowError(row.origin, "messages",
+                   "nothing in the row is learnt (loss, loss_scale and the template leave no answer)");
   return sample;
 }
 
 void Encoder::tokenize(const Dialogue& dialogue, Sample& sample) const {
   const bool blocks = chat_->marks_generation();
-  const std::vector<Piece> pieces = blocks ? tokenizer_->encode_offsets(dialogue.text) : pieces_of(*tokenizer_, dialogue);
+  const std::vector<Piece> pieces =
+      blocks ? tokenizer_->encode_offsets(dialogue.text) : pieces_of(*tokenizer_, dialogue);
   sample.ids.reserve(pieces.size());
   for (const Piece& piece : pieces) sample.ids.push_back(piece.id);
   if (scale_.base() == LossBase::All) {
@@ -197,14 +221,16 @@ void Encoder::weigh(const Dialogue& dialogue, const std::vector<Piece>& pieces, 
   std::vector<float> weights(pieces.size(), 1.0f);
   size_t token = 0;
   for (const DialogueTurn& turn : dialogue.turns) {
-    const bool wanted = turn.loss.value_or(turn.scale ? *turn.scale > 0 : scale_.base() != LossBase::LastRound || turn.last_round);
+    const bool wanted =
+        turn.loss.value_or(turn.scale ? *turn.scale > 0 : scale_.base() != LossBase::LastRound || turn.last_round);
     if (!wanted) {
       for (size_t i = token; i < pieces.size() && scale_.base() == LossBase::All; ++i)
         if (pieces[i].begin < turn.end && pieces[i].end > turn.begin) sample.trained[i] = 0;
       continue;
     }
     const std::string_view said = std::string_view(dialogue.text).substr(turn.begin, turn.end - turn.begin);
-    const auto stretches = scale_.plain() ? std::vector<LossScale::Stretch>{{0, said.size(), 1.0f}} : scale_.stretches(said);
+    const auto stretches =
+        scale_.plain() ? std::vector<LossScale::Stretch>{{0, said.size(), 1.0f}} : scale_.stretches(said);
     while (token < pieces.size() && pieces[token].end <= turn.begin) ++token;
     size_t s = 0;
     for (; token < pieces.size() && pieces[token].begin < turn.end; ++token) {
@@ -222,7 +248,9 @@ std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
   const int64_t limit = options_.max_length, length = sample.length();
   if (limit <= 0 || length <= limit) return {std::move(sample)};
   if (options_.truncation == Truncation::Delete)
-    throw RowError(row.origin, "messages", str("MaxLengthError: Current length of row(", length, ") is larger than the max_length(", limit, "). Raise --max_length, or choose --truncation_strategy left or right"));
+    throw RowError(row.origin, "messages",
+                   str("MaxLengthError: Current length of row(", length, ") is larger than the max_length(", limit,
+                       "). Raise --max_length, or choose --truncation_strategy left or right"));
   const auto part = [&](const std::vector<int64_t>& kept) {
     Sample out;
     for (const int64_t i : kept) {
@@ -249,7 +277,8 @@ std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
   const auto is_uncut = [&](int64_t i) { return options_.uncut.count(sample.ids[static_cast<size_t>(i)]) > 0; };
   int64_t room = limit;
   for (int64_t i = 0; i < length; ++i) room -= is_uncut(i);
-  if (room < 0) throw RowError(row.origin, "images", str("its media alone take more than max_length (", limit, ") tokens"));
+  if (room < 0)
+    throw RowError(row.origin, "images", str("its media alone take more than max_length (", limit, ") tokens"));
   const bool left = options_.truncation == Truncation::Left;
   for (int64_t k = 0; k < length; ++k) {
     const int64_t i = left ? length - 1 - k : k;
@@ -257,20 +286,33 @@ std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
   }
   if (left) std::reverse(kept.begin(), kept.end());
   parts.push_back(part(kept));
-  if (parts[0].trained_tokens() == 0) throw RowError(row.origin, "messages", str("cut to max_length (", limit, ") of its ", length, " tokens nothing is left to learn"));
+  if (parts[0].trained_tokens() == 0)
+    throw RowError(row.origin, "messages",
+                   str("cut to max_length (", limit, ") of its ", length, " tokens nothing is left to learn"));
   return parts;
 }
 
 std::string Encoder::fingerprint() const {
-  Json all = {{"template", options_.use_chat_template ? chat_->text() : ""}, {"system", options_.system.value_or("")}, {"has_system", options_.system.has_value()},
-              {"max_length", options_.max_length}, {"truncation", static_cast<int>(options_.truncation)}, {"loss_scale", options_.loss_scale}, {"binary", binary_},
-              {"non_thinking_prefix", options_.add_non_thinking_prefix}, {"ignore_empty_think", options_.ignore_empty_think}, {"kwargs", options_.chat_template_kwargs}};
+  Json all = {{"template", options_.use_chat_template ? chat_->text() : ""},
+              {"system", options_.system.value_or("")},
+              {"has_system", options_.system.has_value()},
+              {"max_length", options_.max_length},
+              {"truncation", static_cast<int>(options_.truncation)},
+              {"loss_scale", options_.loss_scale},
+              {"binary", binary_},
+              {"non_thinking_prefix", options_.add_non_thinking_prefix},
+              {"ignore_empty_think", options_.ignore_empty_think},
+              {"kwargs", options_.chat_template_kwargs}};
   all["preserve_thinking"] = options_.preserve_thinking ? Json(*options_.preserve_thinking) : Json();
   // The tokenizer by what it does: its size, and the ids of texts that exercise its parts.
   all["vocabulary"] = tokenizer_->vocab_size();
-  all["probe"] = tokenizer_->encode("The quick brown fox, 1234.5678; caf\u00e9 \u4f60\u597d\n\n\t  \U0001F600 don't <|im_end|></s>\\n def f(x): return x**2", true);
+  all["probe"] = tokenizer_->encode(
+      "The quick brown fox, 1234.5678; caf\u00e9 \u4f60\u597d\n\n\t  \U0001F600 don't <|im_end|></s>\\n def f(x): "
+      "return x**2",
+      true);
   Json pieces = Json::array();
-  for (int32_t id = 0; id < tokenizer_->vocab_size(); id += std::max(1, tokenizer_->vocab_size() / 512)) pieces.push_back(tokenizer_->piece(id));
+  for (int32_t id = 0; id < tokenizer_->vocab_size(); id += std::max(1, tokenizer_->vocab_size() / 512))
+    pieces.push_back(tokenizer_->piece(id));
   all["pieces"] = std::move(pieces);
   return json_text(all);
 }

@@ -23,18 +23,18 @@ enum class Truncation { Delete, Left, Right, Split };
 Truncation truncation_named(const std::string& name);  // Fault::Usage
 
 struct EncodeOptions {
-  bool use_chat_template = true;         // false: the bare text and an end token
-  std::optional<std::string> system;     // of rows without one
-  int64_t max_length = 0;                // 0: no limit
+  bool use_chat_template = true;      // false: the bare text and an end token
+  std::optional<std::string> system;  // of rows without one
+  int64_t max_length = 0;             // 0: no limit
   Truncation truncation = Truncation::Delete;
   std::string loss_scale = "default";
   std::optional<bool> binary_loss_scale;  // weights 0 and 1 as labels alone; absent: when there are no others
   bool add_non_thinking_prefix = true;
-  bool ignore_empty_think = true;        // of templates that can think or not
+  bool ignore_empty_think = true;  // of templates that can think or not
   std::optional<bool> preserve_thinking;
   Json chat_template_kwargs;
-  std::string media_root;                // ROOT_IMAGE_DIR
-  std::set<int32_t> uncut;               // truncation keeps these (a medium's placeholders)
+  std::string media_root;   // ROOT_IMAGE_DIR
+  std::set<int32_t> uncut;  // truncation keeps these (a medium's placeholders)
 };
 
 class Encoder {
@@ -42,7 +42,8 @@ class Encoder {
   // Puts a row's media into its sample (placeholders repeated, pixels prepared); absent: the model reads text only.
   using MediaHook = std::function<void(Sample& sample, const Row& row)>;
 
-  Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat, EncodeOptions options, MediaHook media = nullptr);
+  Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat, EncodeOptions options,
+          MediaHook media = nullptr);
 
   // One sample, or several with Truncation::Split. Throws RowError for a row that gives none. Thread-safe.
   std::vector<Sample> encode(const Row& row) const;

@@ -16,7 +16,8 @@ class IndexedSource : public SampleSource {
       : count_(count), lengths_(std::move(lengths)), fetch_(std::move(fetch)), options_(options) {
     options_.check();
     require(count > 0, Fault::Data, "no sample is left to train on");
-    require(!options_.packing || static_cast<int64_t>(lengths_.size()) == count, Fault::Bug, "packing needs the lengths of all samples");
+    require(!options_.packing || static_cast<int64_t>(lengths_.size()) == count, Fault::Bug,
+            "packing needs the lengths of all samples");
     start(0);
   }
 
@@ -35,12 +36,16 @@ class IndexedSource : public SampleSource {
   }
   int64_t size() const override {
     const auto total = static_cast<int64_t>(batches_.size());
-    return options_.even ? (total + options_.ranks - 1) / options_.ranks : (total - options_.rank + options_.ranks - 1) / options_.ranks;
+    return options_.even ? (total + options_.ranks - 1) / options_.ranks
+                         : (total - options_.rank + options_.ranks - 1) / options_.ranks;
   }
-  Json position() const override { return {{"kind", "indexed"}, {"samples", count_}, {"epoch", epoch_}, {"next", next_}}; }
+  Json position() const override {
+    return {{"kind", "indexed"}, {"samples", count_}, {"epoch", epoch_}, {"next", next_}};
+  }
   void restore(const Json& position) override {
-    require(position.value("kind", "") == "indexed" && position.value("samples", int64_t{-1}) == count_, Fault::Data, "the data are not those of the checkpoint: it had ",
-            position.value("samples", int64_t{-1}), " samples, now there are ", count_, "; give the same datasets and options, or --ignore_data_skip true");
+    require(position.value("kind", "") == "indexed" && position.value("samples", int64_t{-1}) == count_, Fault::Data,
+            "the data are not those of the checkpoint: it had ", position.value("samples", int64_t{-1}),
+            " samples, now there are ", count_, "; give the same datasets and options, or --ignore_data_skip true");
     start(position.at("epoch").get<int64_t>());
     next_ = position.at("next").get<int64_t>();
   }
@@ -52,7 +57,9 @@ class IndexedSource : public SampleSource {
         return fetch_(number);
       } catch (const RowError& error) {
         require(attempt < 100, Fault::Data, "100 rows in a row could not be used; the last one: ", error.what());
-        number = static_cast<int64_t>(Random(options_.seed, stream_named("data.replace"), static_cast<uint64_t>(number) * 101 + attempt).below(static_cast<uint64_t>(count_)));
+        number = static_cast<int64_t>(
+            Random(options_.seed, stream_named("data.replace"), static_cast<uint64_t>(number) * 101 + attempt)
+                .below(static_cast<uint64_t>(count_)));
       }
     }
   }
@@ -68,7 +75,8 @@ class IndexedSource : public SampleSource {
     const auto per = static_cast<size_t>(options_.batch_size);
     if (!options_.packing) {
       for (size_t begin = 0; begin < order.size(); begin += per)
-        batches_.emplace_back(order.begin() + static_cast<long>(begin), order.begin() + static_cast<long>(std::min(begin + per, order.size())));
+        batches_.emplace_back(order.begin() + static_cast<long>(begin),
+                              order.begin() + static_cast<long>(std::min(begin + per, order.size())));
     } else {
       std::vector<int64_t> own;
       for (const int64_t i : order) own.push_back(lengths_[static_cast<size_t>(i)]);
@@ -85,8 +93,10 @@ class IndexedSource : public SampleSource {
   void group(std::vector<int64_t>& order) const {
     const size_t stretch = static_cast<size_t>(options_.batch_size) * 50;
     for (size_t begin = 0; begin < order.size(); begin += stretch)
-      std::stable_sort(order.begin() + static_cast<long>(begin), order.begin() + static_cast<long>(std::min(begin + stretch, order.size())),
-                       [&](int64_t a, int64_t b) { return lengths_[static_cast<size_t>(a)] > lengths_[static_cast<size_t>(b)]; });
+      std::stable_sort(
+          order.begin() + static_cast<long>(begin),
+          order.begin() + static_cast<long>(std::min(begin + stretch, order.size())),
+          [&](int64_t a, int64_t b) { return lengths_[static_cast<size_t>(a)] > lengths_[static_cast<size_t>(b)]; });
   }
 
   int64_t count_;
@@ -105,7 +115,8 @@ void BatchOptions::check() const {
   require(rank >= 0 && rank < ranks, Fault::Bug, "rank ", rank, " of ", ranks);
 }
 
-std::unique_ptr<SampleSource> make_indexed_source(int64_t count, std::vector<int64_t> lengths, FetchSample fetch, const BatchOptions& options) {
+std::unique_ptr<SampleSource> make_indexed_source(int64_t count, std::vector<int64_t> lengths, FetchSample fetch,
+                                                  const BatchOptions& options) {
   return std::make_unique<IndexedSource>(count, std::move(lengths), std::move(fetch), options);
 }
 

@@ -26,7 +26,8 @@ bool for_templates(const Json& row) {
   const auto messages = row.find("messages");
   if (messages == row.end() || !messages->is_array() || messages->empty() || row.contains("system")) return false;
   return std::all_of(messages->begin(), messages->end(), [](const Json& m) {
-    if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !roles.count(m["role"].get<std::string>())) return false;
+    if (!m.is_object() || !m.contains("role") || !m["role"].is_string() || !roles.count(m["role"].get<std::string>()))
+      return false;
     return !m.contains("content") || !m["content"].is_array();  // not every template takes content in parts
   });
 }
@@ -44,14 +45,16 @@ Json Question::record(const std::string& response, Json logprobs) const {
 std::string Question::key() const { return row_key(record("", nullptr)); }
 
 Question make_question(const Row& row, const NormalizeOptions& options) {
-  if (!row.value.is_object()) throw RowError(row.origin, "", str("a row must be an object, is ", row.value.type_name()));
+  if (!row.value.is_object())
+    throw RowError(row.origin, "", str("a row must be an object, is ", row.value.type_name()));
   Question q{.origin = row.origin};
   NormalizeOptions all_columns = options;
   all_columns.keep_unused = true;
   const bool as_it_stands = options.columns.empty() && options.names.empty() && for_templates(row.value);
   q.row = as_it_stands ? row.value : normalize_row(row, all_columns);
   for (const char* media : {"images", "videos", "audios"})
-    if (q.row.contains(media) && !q.row[media].empty()) throw RowError(row.origin, media, str("the row has ", media, ", but this model reads text only"));
+    if (q.row.contains(media) && !q.row[media].empty())
+      throw RowError(row.origin, media, str("the row has ", media, ", but this model reads text only"));
   Json& messages = q.row["messages"];
   if (messages.back()["role"] == "assistant") {
     const auto content = messages.back().find("content");
@@ -66,7 +69,8 @@ namespace {
 std::string spool_standard_input() {
   std::string path = (std::filesystem::temp_directory_path() / "apus-rows-XXXXXX.jsonl").string();
   const int descriptor = ::mkstemps(path.data(), 6);
-  require(descriptor >= 0, Fault::Io, "cannot make a file for the rows of standard input: ", path, ": ", std::strerror(errno));
+  require(descriptor >= 0, Fault::Io, "cannot make a file for the rows of standard input: ", path, ": ",
+          std::strerror(errno));
   ::close(descriptor);
   LineReader in("-");
   LineWriter out(path);
@@ -137,8 +141,7 @@ int64_t Questions::count() {
   for (bool more = true; more;) {
     try {
       more = read(row);
-    } catch (const RowError&) {
-    }
+    } catch (const RowError&) {}
   }
   const int64_t all = index_ + 1;
   rewind();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of a dataset as a question: the messages up to the answer, the answer it brings as a label, and the record that the
-// result will be written as.
+// A row of a dataset as a question: the messages up to the answer, the answer it brings as a label, and the record that
+// the result will be written as.
 #pragma once
 
 #include <memory>
@@ -24,8 +24,8 @@ struct Question {
   std::string key() const;  // row_key() of any of its records
 };
 
-// Rows that have messages in roles a template knows are taken as they are, unless columns are to be renamed or names put in;
-// others are made canonical. RowError.
+// Rows that have messages in roles a template knows are taken as they are, unless columns are to be renamed or names
+// put in; others are made canonical. RowError.
 Question make_question(const Row& row, const NormalizeOptions& options = {});
 
 // One dataset of questions; the file "-" is standard input, JSON lines.
@@ -50,13 +50,13 @@ class Questions {
 
  private:
   bool read(Row& row);
-  bool open_next();                    // the next file, or the next set's
+  bool open_next();  // the next file, or the next set's
   std::vector<QuestionSet> sets_;
   int64_t limit_, index_ = -1;
-  size_t set_ = 0, opened_ = 0;        // the set that is read, and how many of its files were opened
-  int64_t of_set_ = 0;                 // rows that were read of it
+  size_t set_ = 0, opened_ = 0;  // the set that is read, and how many of its files were opened
+  int64_t of_set_ = 0;           // rows that were read of it
   std::unique_ptr<RowReader> reader_;
-  std::string spooled_;                // standard input, kept in a file so that it can be read again
+  std::string spooled_;  // standard input, kept in a file so that it can be read again
 };
 
 }  // namespace apus

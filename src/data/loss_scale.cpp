@@ -13,13 +13,15 @@ namespace apus {
 
 namespace {
 
-// The tables known by name. Two numbers: of a word and of what follows it until the next word. One: of a pattern's match.
+// The tables known by name. Two numbers: of a word and of what follows it until the next word. One: of a pattern's
+// match.
 const std::map<std::string, const char*>& known_tables() {
   static const std::map<std::string, const char*> tables = {
       {"ignore_empty_think", R"({"<think>\\s*</think>\\s*": [0]})"},
       {"ignore_think_prefix", R"({"^<think>\\s*(</think>\\s*)?": [0]})"},
       {"hermes", R"({"(?s)<tool_call>.+?</tool_call>": [2]})"},
-      {"react", R"({"Action:": [2, 2], "Action Input:": [2, 2], "Thought:": [1, 1], "Final Answer:": [1, 1], "Observation:": [2, 0]})"},
+      {"react",
+       R"({"Action:": [2, 2], "Action Input:": [2, 2], "Thought:": [1, 1], "Final Answer:": [1, 1], "Observation:": [2, 0]})"},
       {"qwen", R"({"✿FUNCTION✿:": [2, 2], "✿ARGS✿:": [2, 2], "✿RETURN✿:": [1, 1], "✿RESULT✿:": [2, 0]})"},
   };
   return tables;
@@ -38,7 +40,8 @@ std::string escaped(const std::string& word) {
 
 LossScale LossScale::parse(const std::string& text) {
   LossScale scale;
-  static const std::map<std::string, LossBase> bases = {{"default", LossBase::Default}, {"last_round", LossBase::LastRound}, {"all", LossBase::All}};
+  static const std::map<std::string, LossBase> bases = {
+      {"default", LossBase::Default}, {"last_round", LossBase::LastRound}, {"all", LossBase::All}};
   for (size_t begin = 0; begin <= text.size();) {
     const size_t end = std::min(text.find('+', begin), text.size());
     const std::string name = text.substr(begin, end - begin);
@@ -52,8 +55,10 @@ LossScale LossScale::parse(const std::string& text) {
     } else {
       std::string known;
       for (const auto& [table_name, value] : known_tables()) known += ", " + table_name;
-      fail(Fault::Usage, "--loss_scale ", text, ": '", name, "' is not known. Known are default, last_round or all at the beginning", known,
-           ", and the path of a JSON file of {\"word\": [weight, weight of what follows]} or {\"pattern\": [weight]}; join them with +");
+      fail(Fault::Usage, "--loss_scale ", text, ": '", name,
+           "' is not known. Known are default, last_round or all at the beginning", known,
+           ", and the path of a JSON file of {\"word\": [weight, weight of what follows]} or {\"pattern\": [weight]}; "
+           "join them with +");
     }
     begin = end + 1;
   }
@@ -65,9 +70,13 @@ void LossScale::add_table(const Json& json, const std::string& name) {
   require(json.is_object() && !json.empty(), Fault::Usage, where, ": an object of words and weights is wanted");
   Table table{json.begin()->size() == 2, {}};
   for (const auto& [word, value] : json.items()) {
-    const bool numbers = value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& n) { return n.is_number() && n.get<double>() >= 0; });
+    const bool numbers = value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& n) {
+                           return n.is_number() && n.get<double>() >= 0;
+                         });
     require(numbers && !word.empty() && value.size() == (table.literal ? 2u : 1u), Fault::Usage, where, ": '", word,
-            "' must have ", table.literal ? "two weights (of the word, of what follows)" : "one weight (of what the pattern matches)", ", all of the table alike");
+            "' must have ",
+            table.literal ? "two weights (of the word, of what follows)" : "one weight (of what the pattern matches)",
+            ", all of the table alike");
     const auto weight = value[0].get<float>(), following = value.back().get<float>();
     binary_ = binary_ && (weight == 0 || weight == 1) && (following == 0 || following == 1);
     table.entries.push_back({word, Regex(table.literal ? escaped(word) : word, where), weight, following});
@@ -83,7 +92,8 @@ void LossScale::apply(const Table& table, std::string_view answer, std::vector<f
     for (const Entry& entry : table.entries) {
       const auto match = entry.pattern.find(answer, at);
       if (!match || match->second == match->first) continue;
-      const bool earlier = match->first < found.first || (match->first == found.first && first && match->second > found.second);
+      const bool earlier =
+          match->first < found.first || (match->first == found.first && first && match->second > found.second);
       if (earlier) first = &entry, found = *match;
     }
     for (size_t i = at; i < found.first; ++i) weights[i] *= following;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --loss_scale: which turns are learnt, and how much each stretch of an answer counts. `[base][+name]*`: a base (default,
-// last_round, all) and tables of weights by name or JSON file, which multiply.
+// --loss_scale: which turns are learnt, and how much each stretch of an answer counts. `[base][+name]*`: a base
+// (default, last_round, all) and tables of weights by name or JSON file, which multiply.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ class LossScale {
  public:
   static LossScale parse(const std::string& text);  // Fault::Usage
   LossBase base() const { return base_; }
-  bool binary() const { return binary_; }           // no weight but 0 and 1
+  bool binary() const { return binary_; }  // no weight but 0 and 1
   bool plain() const { return tables_.empty(); }
 
   struct Stretch {

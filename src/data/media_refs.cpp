@@ -19,11 +19,15 @@ std::string lowered(std::string_view text) {
   return out;
 }
 
-bool is_remote(std::string_view entry) { return entry.starts_with("http://") || entry.starts_with("https://") || entry.starts_with("data:"); }
+bool is_remote(std::string_view entry) {
+  return entry.starts_with("http://") || entry.starts_with("https://") || entry.starts_with("data:");
+}
 
 // Text that is neither a path nor a URL but the bytes themselves: long, and of base64's letters only.
 bool is_bare_base64(std::string_view entry) {
-  return entry.size() > 512 && entry.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\r\n") == std::string_view::npos;
+  return entry.size() > 512 &&
+         entry.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\r\n") ==
+             std::string_view::npos;
 }
 
 void check_file(const std::string& entry, const std::string& root, const Origin& origin, const std::string& key) {
@@ -37,7 +41,8 @@ void check_file(const std::string& entry, const std::string& root, const Origin&
   }
   std::string hint;
   if (std::filesystem::path(entry).is_relative())
-    hint = str("; relative paths are looked for under ", root.empty() ? "the current folder; set ROOT_IMAGE_DIR to another" : "ROOT_IMAGE_DIR (" + root + ")");
+    hint = str("; relative paths are looked for under ",
+               root.empty() ? "the current folder; set ROOT_IMAGE_DIR to another" : "ROOT_IMAGE_DIR (" + root + ")");
   throw RowError(origin, key, str("cannot read ", path, ": ", std::strerror(code), hint));
 }
 
@@ -45,7 +50,9 @@ void check_file(const std::string& entry, const std::string& root, const Origin&
 
 const MediaKind* media_kind(std::string_view name) {
   for (const MediaKind& kind : kMediaKinds)
-    if (name == kind.name || name == std::string(kind.name) + "_url" || (name == "input_audio" && kind.name == std::string_view("audio"))) return &kind;
+    if (name == kind.name || name == std::string(kind.name) + "_url" ||
+        (name == "input_audio" && kind.name == std::string_view("audio")))
+      return &kind;
   return nullptr;
 }
 
@@ -58,10 +65,12 @@ std::string media_entry(const Json& value, const Origin& origin, const std::stri
   }
   const auto text_at = [&](const char* name) {
     const auto it = value.is_object() ? value.find(name) : value.end();
-    return it != value.end() && it->is_string() && !it->get_ref<const std::string&>().empty() ? it->get<std::string>() : std::string();
+    return it != value.end() && it->is_string() && !it->get_ref<const std::string&>().empty() ? it->get<std::string>()
+                                                                                              : std::string();
   };
   if (value.is_object()) {
-    if (const std::string bytes = text_at("bytes"); !bytes.empty()) return bytes.starts_with("data:") ? bytes : "data:application/octet-stream;base64," + bytes;
+    if (const std::string bytes = text_at("bytes"); !bytes.empty())
+      return bytes.starts_with("data:") ? bytes : "data:application/octet-stream;base64," + bytes;
     for (const char* name : {"path", "url", "image", "video", "audio"})
       if (const std::string text = text_at(name); !text.empty()) return media_entry(text, origin, key);
     if (const std::string data = text_at("data"); !data.empty()) {
@@ -69,7 +78,9 @@ std::string media_entry(const Json& value, const Origin& origin, const std::stri
       return "data:" + (type.empty() ? "application/octet-stream" : type) + ";base64," + data;
     }
   }
-  throw RowError(origin, key, str("not an image, video or audio reference: ", json_text(value).substr(0, 80), "; wanted is a path, a URL, a data URI or {\"bytes\", \"path\"}"));
+  throw RowError(origin, key,
+                 str("not an image, video or audio reference: ", json_text(value).substr(0, 80),
+                     "; wanted is a path, a URL, a data URI or {\"bytes\", \"path\"}"));
 }
 
 Json media_list(const Json& value, const Origin& origin, const std::string& key) {
@@ -93,7 +104,8 @@ Json media_list(const Json& value, const Origin& origin, const std::string& key)
 }
 
 bool looks_like_media_path(std::string_view text) {
-  static const char* const endings[] = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".mp4", ".avi", ".mov", ".mkv", ".webm", ".wav", ".mp3", ".flac", ".ogg", ".m4a"};
+  static const char* const endings[] = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif",  ".tiff", ".mp4",
+                                        ".avi", ".mov",  ".mkv", ".webm", ".wav", ".mp3", ".flac", ".ogg",  ".m4a"};
   if (text.size() < 6 || text.size() > 4096 || text.find('/') == std::string_view::npos) return false;
   const std::string low = lowered(text);
   return std::any_of(std::begin(endings), std::end(endings), [&](const char* ending) { return low.ends_with(ending); });
@@ -134,14 +146,17 @@ void check_path_in_text(std::string_view text, const Json& row, const Origin& or
       const size_t begin = std::min(rest.find_first_not_of(" \n\t"), rest.size());
       const std::string_view word = rest.substr(begin, rest.find_first_of(" \n\t<,;", begin) - begin);
       if (looks_like_media_path(word))
-        throw RowError(origin, "messages", str("the path of a medium stands inside the message (", word, "), where it would be read as words; put it into the column '",
-                                               kind.column, "': [\"", word, "\"] and leave only ", kind.tag, " in the text"));
+        throw RowError(origin, "messages",
+                       str("the path of a medium stands inside the message (", word,
+                           "), where it would be read as words; put it into the column '", kind.column, "': [\"", word,
+                           "\"] and leave only ", kind.tag, " in the text"));
     }
   }
 }
 
 std::string resolved_media(const std::string& entry, const std::string& root) {
-  if (root.empty() || is_remote(entry) || is_bare_base64(entry) || std::filesystem::path(entry).is_absolute()) return entry;
+  if (root.empty() || is_remote(entry) || is_bare_base64(entry) || std::filesystem::path(entry).is_absolute())
+    return entry;
   return (std::filesystem::path(root) / entry).string();
 }
 

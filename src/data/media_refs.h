@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images, videos and audios of a row: how rows name them, the tags that stand for them in text, and what people get wrong.
+// Images, videos and audios of a row: how rows name them, the tags that stand for them in text, and what people get
+// wrong.
 #pragma once
 
 #include <array>
@@ -16,8 +17,9 @@ struct MediaKind {
   const char* column;  // "images"
   const char* tag;     // "<image>"
 };
-inline constexpr std::array<MediaKind, 3> kMediaKinds{{{"image", "images", "<image>"}, {"video", "videos", "<video>"}, {"audio", "audios", "<audio>"}}};
-const MediaKind* media_kind(std::string_view name);         // "image" or "image_url"; null for others
+inline constexpr std::array<MediaKind, 3> kMediaKinds{
+    {{"image", "images", "<image>"}, {"video", "videos", "<video>"}, {"audio", "audios", "<audio>"}}};
+const MediaKind* media_kind(std::string_view name);  // "image" or "image_url"; null for others
 
 // A column's value as a list of entries, each a text (path, URL, data URI) or, for a video, a list of frames.
 // Knows "path", {"path", "bytes"}, {"url"}, Anthropic's {"type": "base64", "data"}, and lists of these.

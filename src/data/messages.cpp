@@ -11,11 +11,20 @@ namespace apus {
 namespace {
 
 const std::map<std::string, std::string>& roles() {
-  static const std::map<std::string, std::string> known = {
-      {"user", "user"},           {"human", "user"},          {"assistant", "assistant"},  {"gpt", "assistant"},
-      {"bot", "assistant"},       {"system", "system"},       {"developer", "system"},     {"tool", "tool"},
-      {"tool_call", "tool_call"}, {"function_call", "tool_call"}, {"tool_response", "tool_response"}, {"function_response", "tool_response"},
-      {"observation", "tool_response"}, {"observations", "tool_response"}};
+  static const std::map<std::string, std::string> known = {{"user", "user"},
+                                                           {"human", "user"},
+                                                           {"assistant", "assistant"},
+                                                           {"gpt", "assistant"},
+                                                           {"bot", "assistant"},
+                                                           {"system", "system"},
+                                                           {"developer", "system"},
+                                                           {"tool", "tool"},
+                                                           {"tool_call", "tool_call"},
+                                                           {"function_call", "tool_call"},
+                                                           {"tool_response", "tool_response"},
+                                                           {"function_response", "tool_response"},
+                                                           {"observation", "tool_response"},
+                                                           {"observations", "tool_response"}};
   return known;
 }
 
@@ -37,9 +46,11 @@ class Conversation {
 
   void add_all(const Json& list) {
     if (list.is_string()) return add_all(parsed_cell(list.get<std::string>(), origin_, key_));
-    if (!list.is_array() || list.empty()) bad(str("must be a list of messages, is ", list.is_array() ? "an empty list" : list.type_name()));
+    if (!list.is_array() || list.empty())
+      bad(str("must be a list of messages, is ", list.is_array() ? "an empty list" : list.type_name()));
     for (const auto& item : list) {
-      if (!item.is_object()) bad(str("message ", at(), " must be an object with role and content, is ", item.type_name()));
+      if (!item.is_object())
+        bad(str("message ", at(), " must be an object with role and content, is ", item.type_name()));
       item.contains("role") || item.contains("from") ? add(item) : add_pair(item);
       ++index_;
     }
@@ -47,9 +58,13 @@ class Conversation {
   Json take() { return std::move(out_); }
 
  private:
-  [[noreturn]] void bad(const std::string& reason, const std::string& inner = "") const { throw RowError(origin_, key_ + inner, reason); }
+  [[noreturn]] void bad(const std::string& reason, const std::string& inner = "") const {
+    throw RowError(origin_, key_ + inner, reason);
+  }
   std::string at() const { return std::to_string(index_); }
-  [[noreturn]] void bad_here(const std::string& reason, const std::string& inner = "") const { bad(reason, "[" + at() + "]" + inner); }
+  [[noreturn]] void bad_here(const std::string& reason, const std::string& inner = "") const {
+    bad(reason, "[" + at() + "]" + inner);
+  }
 
   // {"human": ..., "assistant": ...}: two turns in one object.
   void add_pair(const Json& item) {
@@ -66,10 +81,15 @@ class Conversation {
     if (!role_value || !role_value->is_string()) bad_here("role must be a text", ".role");
     const auto role = roles().find(role_value->get<std::string>());
     if (role == roles().end())
-      bad_here(str("unknown role '", role_value->get<std::string>(), "'; known are system, user (human), assistant (gpt, bot), tool, tool_call (function_call) and tool_response (observation)"), ".role");
+      bad_here(str("unknown role '", role_value->get<std::string>(),
+                   "'; known are system, user (human), assistant (gpt, bot), tool, tool_call (function_call) and "
+                   "tool_response (observation)"),
+               ".role");
     for (const char* misplaced : {"image", "images", "video", "videos", "audio", "audios", "image_path", "path"})
       if (member(item, {misplaced}))
-        bad_here(str("the path of a medium stands inside the message, where it would be lost; move it out of the message into the row's own list: {\"messages\": [...], \"images\": [\"...\"]}, with <image> in the text where it belongs"),
+        bad_here(str("the path of a medium stands inside the message, where it would be lost; move it out of the "
+                     "message into the row's own list: {\"messages\": [...], \"images\": [\"...\"]}, with <image> in "
+                     "the text where it belongs"),
                  std::string(".") + misplaced);
     const Json* calls = member(item, {"tool_calls"});
     const Json* content = member(item, {"content", "value"});
@@ -78,7 +98,8 @@ class Conversation {
     if (content) add_content(role->second, *content, item, extras, calls);
     if (calls) add_calls(*calls, extras);
   }
-  void add_content(const std::string& role, const Json& content, const Json& item, const Json& extras, const Json* calls) {
+  void add_content(const std::string& role, const Json& content, const Json& item, const Json& extras,
+                   const Json* calls) {
     std::string text;
     if (content.is_array()) {
       text = from_parts(role, content, extras);
@@ -88,7 +109,8 @@ class Conversation {
     } else {
       text = text_of(content, ".content");
     }
-    if (const Json* thought = member(item, {"reasoning_content"}); thought && thought->is_string() && text.find("<think>") == std::string::npos)
+    if (const Json* thought = member(item, {"reasoning_content"});
+        thought && thought->is_string() && text.find("<think>") == std::string::npos)
       text = "<think>\n" + thought->get<std::string>() + "\n</think>\n\n" + text;
     if (!calls || !text.empty()) push(role, text, extras);
   }
@@ -108,7 +130,8 @@ class Conversation {
     if (!calls.is_array()) bad_here("must be a list", ".tool_calls");
     for (const auto& call : calls) {
       const Json& function = call.is_object() && call.contains("function") ? call["function"] : call;
-      if (!function.is_object() || !function.contains("name")) bad_here("a call needs function.name and function.arguments", ".tool_calls");
+      if (!function.is_object() || !function.contains("name"))
+        bad_here("a call needs function.name and function.arguments", ".tool_calls");
       push_call(function["name"], function.contains("arguments") ? function["arguments"] : Json::object(), extras);
     }
   }
@@ -121,8 +144,8 @@ class Conversation {
     push("tool_call", json_text(Json{{"name", name}, {"arguments", std::move(arguments)}}), extras);
   }
 
-  // A list of content parts as one text: media become tags and entries of the media lists. Anthropic's tool blocks become
-  // messages of their own, in their order; the text before one is then a message too.
+  // A list of content parts as one text: media become tags and entries of the media lists. Anthropic's tool blocks
+  // become messages of their own, in their order; the text before one is then a message too.
   std::string from_parts(const std::string& role, const Json& parts, const Json& extras) {
     std::string text;
     parts_became_messages_ = false;
@@ -142,10 +165,12 @@ class Conversation {
       if (type == "text") {
         text += text_of(part.contains("text") ? part["text"] : Json(), ".content.text");
       } else if (type == "thinking") {
-        text += "<think>\n" + text_of(part.contains("thinking") ? part["thinking"] : Json(), ".content.thinking") + "\n</think>\n\n";
+        text += "<think>\n" + text_of(part.contains("thinking") ? part["thinking"] : Json(), ".content.thinking") +
+                "\n</think>\n\n";
       } else if (type == "tool_use") {
         flush();
-        push_call(part.contains("name") ? part["name"] : Json(), part.contains("input") ? part["input"] : Json::object(), extras);
+        push_call(part.contains("name") ? part["name"] : Json(),
+                  part.contains("input") ? part["input"] : Json::object(), extras);
       } else if (type == "tool_result") {
         flush();
         const Json* result = member(part, {"content"});
@@ -154,7 +179,9 @@ class Conversation {
         text += kind->tag;
         add_medium(*kind, type, part);
       } else {
-        bad_here(str("unknown type of content part '", type, "'; known are text, image, image_url, video, audio, thinking, tool_use and tool_result"), ".content");
+        bad_here(str("unknown type of content part '", type,
+                     "'; known are text, image, image_url, video, audio, thinking, tool_use and tool_result"),
+                 ".content");
       }
     }
     return text;
@@ -162,15 +189,17 @@ class Conversation {
   std::string plain_text(const Json& parts) {
     std::string text;
     for (const auto& part : parts)
-      if (part.is_object() && part.value("type", "") == "text" && part.contains("text")) text += text_of(part["text"], ".content.text");
+      if (part.is_object() && part.value("type", "") == "text" && part.contains("text"))
+        text += text_of(part["text"], ".content.text");
     return text;
   }
   // {"type": "image"} alone refers to the next entry of the row's own list.
   void add_medium(const MediaKind& kind, const std::string& type, const Json& part) {
     const Json* entry = member(part, {type.c_str(), kind.name, "source", "url", "path"});
     if (!entry) return;
-    media_[kind.column].push_back(entry->is_array() ? media_list(Json::array({*entry}), origin_, key_ + ".content")[0]
-                                                    : Json(media_entry(*entry, origin_, key_ + "[" + at() + "].content")));
+    media_[kind.column].push_back(entry->is_array()
+                                      ? media_list(Json::array({*entry}), origin_, key_ + ".content")[0]
+                                      : Json(media_entry(*entry, origin_, key_ + "[" + at() + "].content")));
   }
   std::string text_of(const Json& value, const std::string& inner) const {
     if (value.is_string()) return value.get<std::string>();
@@ -183,7 +212,8 @@ class Conversation {
     for (const auto& [name, value] : extras.items()) message[name] = value;
     if (role == "assistant" && !out_.empty() && out_.back()["role"] == "assistant") {
       Json& last = out_.back();
-      if (last.value("loss", Json()) != message.value("loss", Json()) || last.value("loss_scale", Json()) != message.value("loss_scale", Json()))
+      if (last.value("loss", Json()) != message.value("loss", Json()) ||
+          last.value("loss_scale", Json()) != message.value("loss_scale", Json()))
         bad_here("two assistant messages in a row are one turn, but their loss differs", ".loss");
       last["content"] = last["content"].get<std::string>() + text;
       return;
@@ -209,19 +239,24 @@ Json normalize_messages(const Json& value, Json& media, const Origin& origin, co
 
 Json normalize_tools(const Json& value, const Origin& origin, const std::string& key) {
   if (value.is_null()) return Json();
-  if (value.is_string()) return value.get_ref<const std::string&>().empty() ? Json() : normalize_tools(parsed_cell(value.get<std::string>(), origin, key), origin, key);
+  if (value.is_string())
+    return value.get_ref<const std::string&>().empty()
+               ? Json()
+               : normalize_tools(parsed_cell(value.get<std::string>(), origin, key), origin, key);
   if (value.is_object()) return normalize_tools(Json::array({value}), origin, key);
   if (!value.is_array()) throw RowError(origin, key, str("must be a list of tools, is ", value.type_name()));
   Json tools = Json::array();
   for (const auto& item : value) {
     const Json tool = item.is_string() ? parsed_cell(item.get<std::string>(), origin, key) : item;
     if (!tool.is_object()) throw RowError(origin, key, "a tool must be an object with a function");
-    tools.push_back(tool.contains("function") || !tool.contains("name") ? tool : Json{{"type", "function"}, {"function", tool}});
+    tools.push_back(
+        tool.contains("function") || !tool.contains("name") ? tool : Json{{"type", "function"}, {"function", tool}});
   }
   return tools.empty() ? Json() : tools;
 }
 
-Json with_other_answer(const Json& messages, const Json& answer, Json& media, const Origin& origin, const std::string& key) {
+Json with_other_answer(const Json& messages, const Json& answer, Json& media, const Origin& origin,
+                       const std::string& key) {
   Json other = Json::array();
   size_t keep = messages.size();
   while (keep > 0 && (messages[keep - 1]["role"] == "assistant" || messages[keep - 1]["role"] == "tool_call")) --keep;
@@ -232,7 +267,9 @@ Json with_other_answer(const Json& messages, const Json& answer, Json& media, co
   } else {
     tail = normalize_messages(answer, media, origin, key);
     for (const auto& message : tail)
-      if (message["role"] == "user") throw RowError(origin, key, "an answer cannot hold a user's message; give the whole conversation as rejected_messages");
+      if (message["role"] == "user")
+        throw RowError(origin, key,
+                       "an answer cannot hold a user's message; give the whole conversation as rejected_messages");
   }
   for (auto& message : tail) other.push_back(message);
   if (other == messages) throw RowError(origin, key, "the rejected answer is the same as the chosen one");

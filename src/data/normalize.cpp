@@ -21,7 +21,9 @@ const std::vector<Target>& targets() {
   static const std::vector<Target> list = {
       {"system", {"system", "system_prompt"}},
       {"query", {"query", "prompt", "input", "instruction", "question", "problem"}},
-      {"response", {"response", "answer", "output", "targets", "target", "answer_key", "answers", "solution", "text", "completion", "content"}},
+      {"response",
+       {"response", "answer", "output", "targets", "target", "answer_key", "answers", "solution", "text", "completion",
+        "content"}},
       {"images", {"images", "image"}},
       {"videos", {"videos", "video"}},
       {"audios", {"audios", "audio"}}};
@@ -67,7 +69,9 @@ class Normalizer {
   }
 
  private:
-  [[noreturn]] void bad(const std::string& key, const std::string& reason) const { throw RowError(origin_, key, reason); }
+  [[noreturn]] void bad(const std::string& key, const std::string& reason) const {
+    throw RowError(origin_, key, reason);
+  }
   bool present(const std::string& name) const {
     const auto it = in_.find(name);
     return it != in_.end() && !it->is_null();
@@ -101,7 +105,8 @@ class Normalizer {
       std::vector<std::string> found;
       for (const auto& [name, value] : in_.items()) {
         const std::string low = lowered(name);
-        const bool known = std::any_of(target.known.begin(), target.known.end(), [&](const char* k) { return low == k; });
+        const bool known =
+            std::any_of(target.known.begin(), target.known.end(), [&](const char* k) { return low == k; });
         if (known && !value.is_null()) found.push_back(name);
       }
       if (found.size() != 1 || found[0] == target.name) continue;
@@ -132,7 +137,8 @@ class Normalizer {
     read_media();
     Json turns = Json::array();
     const Json system = take("system");
-    if (system.is_string() && !system.get_ref<const std::string&>().empty()) turns.push_back({{"role", "system"}, {"content", system}});
+    if (system.is_string() && !system.get_ref<const std::string&>().empty())
+      turns.push_back({{"role", "system"}, {"content", system}});
     for (const auto& pair : history()) {
       if (!pair.is_array() || pair.size() != 2) bad("history", "must be a list of pairs [question, answer]");
       add_turn(turns, "user", pair[0], "history");
@@ -140,7 +146,8 @@ class Normalizer {
     }
     const Json query = take("query"), response = chosen_response();
     query.is_array() ? add_messages(turns, query, "query") : add_turn(turns, "user", query, "query");
-    response.is_array() ? add_messages(turns, response, "response") : add_turn(turns, "assistant", response, "response");
+    response.is_array() ? add_messages(turns, response, "response")
+                        : add_turn(turns, "assistant", response, "response");
     if (turns.empty() || turns.back()["role"] == "system") bad("", no_shape());
     out_["messages"] = normalize_messages(turns, out_, origin_, "messages");
   }
@@ -158,19 +165,26 @@ class Normalizer {
     const Json value = take("history");
     if (value.is_null()) return Json::array();
     if (!value.is_string()) return value;
-    return value.get_ref<const std::string&>().empty() ? Json::array() : parsed_cell(value.get<std::string>(), origin_, "history");
+    return value.get_ref<const std::string&>().empty() ? Json::array()
+                                                       : parsed_cell(value.get<std::string>(), origin_, "history");
   }
   Json chosen_response() {
     Json response = take("response");
     if (!response.is_array() || response.empty() || response[0].is_object()) return response;
-    const size_t which = options_.random_response ? Random(options_.seed, stream_named("data.response"), static_cast<uint64_t>(origin_.line)).below(response.size()) : 0;
+    const size_t which = options_.random_response
+                             ? Random(options_.seed, stream_named("data.response"), static_cast<uint64_t>(origin_.line))
+                                   .below(response.size())
+                             : 0;
     return response[which];
   }
   std::string no_shape() const {
     std::string columns;
-    for (const auto& [name, value] : in_.items()) columns += (columns.empty() ? "" : ", ") + name + (value.is_null() ? " (null)" : "");
-    return str("no column with a conversation: wanted is messages, conversations, query and response, instruction and output, or text; this row has ",
-               columns.empty() ? "none" : columns, ". Name them with --columns '{\"theirs\": \"messages\"}'");
+    for (const auto& [name, value] : in_.items())
+      columns += (columns.empty() ? "" : ", ") + name + (value.is_null() ? " (null)" : "");
+    return str(
+        "no column with a conversation: wanted is messages, conversations, query and response, instruction and output, "
+        "or text; this row has ",
+        columns.empty() ? "none" : columns, ". Name them with --columns '{\"theirs\": \"messages\"}'");
   }
 
   void preferences() {
@@ -196,11 +210,14 @@ class Normalizer {
     }
     const Json rejected = take("rejected_response");
     if (rejected.is_null()) {
-      if (out_.contains("rejected_messages") && out_["rejected_messages"] == out_["messages"]) bad("rejected_messages", "the rejected conversation is the same as the chosen one");
+      if (out_.contains("rejected_messages") && out_["rejected_messages"] == out_["messages"])
+        bad("rejected_messages", "the rejected conversation is the same as the chosen one");
       return;
     }
     Json media = Json::object();
-    out_["rejected_messages"] = with_other_answer(out_["messages"], rejected.is_array() && !rejected.empty() && rejected[0].is_string() ? rejected[0] : rejected, media, origin_, "rejected_response");
+    out_["rejected_messages"] = with_other_answer(
+        out_["messages"], rejected.is_array() && !rejected.empty() && rejected[0].is_string() ? rejected[0] : rejected,
+        media, origin_, "rejected_response");
   }
 
   void finish() {
@@ -213,7 +230,8 @@ class Normalizer {
       if (present(name)) out_[name] = take(name);
     if (out_.contains("channel") && !out_["channel"].is_string()) bad("channel", "must be a text");
     if (out_.contains("chat_template_kwargs") && out_["chat_template_kwargs"].is_string())
-      out_["chat_template_kwargs"] = parsed_cell(out_["chat_template_kwargs"].get<std::string>(), origin_, "chat_template_kwargs");
+      out_["chat_template_kwargs"] =
+          parsed_cell(out_["chat_template_kwargs"].get<std::string>(), origin_, "chat_template_kwargs");
     if (!solution_.is_null()) out_["solution"] = solution_;
     if (options_.keep_unused)
       for (const auto& [name, value] : in_.items())
@@ -221,7 +239,8 @@ class Normalizer {
     old_image_tags(out_);
     for (const MediaKind& kind : kMediaKinds)
       if (out_[kind.column].empty()) out_.erase(kind.column);
-    for (const auto& message : out_["messages"]) check_path_in_text(message["content"].get_ref<const std::string&>(), out_, origin_);
+    for (const auto& message : out_["messages"])
+      check_path_in_text(message["content"].get_ref<const std::string&>(), out_, origin_);
   }
   // A CSV's cells are texts: "1" is the number, "true" the boolean that is meant.
   void numeric(const char* name) {
@@ -237,8 +256,10 @@ class Normalizer {
     if (!value.is_object()) bad("objects", "must be an object with ref and bbox");
     if (value.contains("bbox")) {
       for (auto& box : value["bbox"]) {
-        const bool numbers = box.is_array() && std::all_of(box.begin(), box.end(), [](const Json& n) { return n.is_number(); });
-        if (!numbers || (box.size() != 2 && box.size() != 4)) bad("objects.bbox", "a box has 2 or 4 numbers (x1, y1, x2, y2), this is " + json_text(box).substr(0, 80));
+        const bool numbers =
+            box.is_array() && std::all_of(box.begin(), box.end(), [](const Json& n) { return n.is_number(); });
+        if (!numbers || (box.size() != 2 && box.size() != 4))
+          bad("objects.bbox", "a box has 2 or 4 numbers (x1, y1, x2, y2), this is " + json_text(box).substr(0, 80));
         for (size_t i = 0; i < 2 && box.size() == 4; ++i)
           if (box[i].get<double>() > box[i + 2].get<double>()) std::swap(box[i], box[i + 2]);
       }

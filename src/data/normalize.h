@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A row of any known shape as the canonical one: messages, images, videos, audios, tools, objects and the few columns that
-// algorithms ask for. Which shape it has is seen from its columns.
+// A row of any known shape as the canonical one: messages, images, videos, audios, tools, objects and the few columns
+// that algorithms ask for. Which shape it has is seen from its columns.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ struct NormalizeOptions {
   bool keep_unused = false;                    // columns that no one asked for stay (rewards read them)
   bool random_response = false;                // of a list of responses take a random one instead of the first
   uint64_t seed = 42;
-  SelfName names;                              // put for {{NAME}} and {{AUTHOR}}
+  SelfName names;  // put for {{NAME}} and {{AUTHOR}}
 };
 
 // The options of a --columns value. A bad one is Fault::Usage.

@@ -72,7 +72,8 @@ size_t emptiest(const std::vector<Bin>& bins, const std::vector<int64_t>& length
   return which;
 }
 
-std::vector<Bin> pack_in_groups(const std::vector<int64_t>& lengths, int64_t capacity, PackingStrategy strategy, size_t group) {
+std::vector<Bin> pack_in_groups(const std::vector<int64_t>& lengths, int64_t capacity, PackingStrategy strategy,
+                                size_t group) {
   std::vector<Bin> out;
   std::vector<size_t> members;  // of the group at hand
   for (size_t next = 0; next < lengths.size();) {

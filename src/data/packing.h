@@ -19,7 +19,8 @@ PackingStrategy packing_named(const std::string& name);  // "binpack", "sequenti
 std::vector<Bin> pack(const std::vector<int64_t>& lengths, int64_t capacity, PackingStrategy strategy);
 
 // The same in groups of so many samples; the emptiest bin of a group is packed anew with the next one.
-std::vector<Bin> pack_in_groups(const std::vector<int64_t>& lengths, int64_t capacity, PackingStrategy strategy, size_t group = 1000);
+std::vector<Bin> pack_in_groups(const std::vector<int64_t>& lengths, int64_t capacity, PackingStrategy strategy,
+                                size_t group = 1000);
 
 // The index of the bin with the fewest tokens; bins must not be empty.
 size_t emptiest(const std::vector<Bin>& bins, const std::vector<int64_t>& lengths);

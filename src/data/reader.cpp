@@ -34,7 +34,8 @@ std::unique_ptr<RowReader> open_reader(const fs::path& path) {
   if (format == "txt") return open_text(path);
   if (format == "parquet") return open_parquet(path);
   if (format == "arrow") return open_arrow(path);
-  fail(Fault::Usage, path.string(), ": unknown kind of dataset file", format.empty() ? std::string() : " (." + format + ")",
+  fail(Fault::Usage, path.string(), ": unknown kind of dataset file",
+       format.empty() ? std::string() : " (." + format + ")",
        "; known are .jsonl .json .csv .tsv .txt .parquet .arrow, the text ones also with .gz or .zst behind");
 }
 

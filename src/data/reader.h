@@ -12,8 +12,8 @@ namespace apus {
 
 // Where the next row begins.
 struct ReadPosition {
-  int64_t row = 0;                // rows before it, bad ones included
-  int64_t offset = 0, line = 1;   // text files: byte (uncompressed) and line
+  int64_t row = 0;               // rows before it, bad ones included
+  int64_t offset = 0, line = 1;  // text files: byte (uncompressed) and line
 };
 
 class RowReader {

@@ -33,7 +33,9 @@ void RejectLog::add(const RowError& error, const Json* row) {
   ++count_;
   ++reasons_[reason_class(error.key, error.reason)];
   if (count_ <= spec_.shown) log_warning("row left out: ", error.what());
-  if (count_ == spec_.shown) log_warning("further bad rows are only counted", spec_.file.empty() ? std::string() : "; all are in " + spec_.file.string());
+  if (count_ == spec_.shown)
+    log_warning("further bad rows are only counted",
+                spec_.file.empty() ? std::string() : "; all are in " + spec_.file.string());
   write(error, row);
 }
 
@@ -44,21 +46,26 @@ void RejectLog::write(const RowError& error, const Json* row) {
     file_.open(spec_.file, std::ios::app);
     require(file_.good(), Fault::Io, "cannot write ", spec_.file.string());
   }
-  const Json line = {{"file", error.origin.file ? *error.origin.file : ""}, {error.origin.is_row ? "row_number" : "line", error.origin.line},
-                     {"key", error.key}, {"reason", error.reason}, {"row", row ? *row : Json(error.raw)}};
+  const Json line = {{"file", error.origin.file ? *error.origin.file : ""},
+                     {error.origin.is_row ? "row_number" : "line", error.origin.line},
+                     {"key", error.key},
+                     {"reason", error.reason},
+                     {"row", row ? *row : Json(error.raw)}};
   file_ << json_text(line) << '\n' << std::flush;
 }
 
 void RejectLog::remark(const Origin& origin, const std::string& text) {
   const std::lock_guard lock(mutex_);
-  if (++remarks_[reason_class("", text)] == 1) log_warning(origin.text(), ": ", text, " (more such rows are only counted)");
+  if (++remarks_[reason_class("", text)] == 1)
+    log_warning(origin.text(), ": ", text, " (more such rows are only counted)");
   ++remark_count_;
 }
 
 void RejectLog::summarize() {
   const std::lock_guard lock(mutex_);
   if (count_ > 0) {
-    log_warning(count_, count_ == 1 ? " row was" : " rows were", " left out", spec_.file.empty() ? std::string() : " (kept in " + spec_.file.string() + ")", ":");
+    log_warning(count_, count_ == 1 ? " row was" : " rows were", " left out",
+                spec_.file.empty() ? std::string() : " (kept in " + spec_.file.string() + ")", ":");
     for (const auto& [reason, times] : reasons_) log_warning("  ", times, " x ", reason);
   }
   for (const auto& [text, times] : remarks_)

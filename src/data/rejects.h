@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows that cannot be used: the first are shown one by one, the rest counted by reason, all kept in a file; or the first
-// one ends the run. Remarks about rows that are used but look wrong are shown and counted the same way.
+// Rows that cannot be used: the first are shown one by one, the rest counted by reason, all kept in a file; or the
+// first one ends the run. Remarks about rows that are used but look wrong are shown and counted the same way.
 #pragma once
 
 #include <filesystem>

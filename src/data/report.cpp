@@ -48,38 +48,53 @@ LengthReport length_report(const SampleStore& samples, int64_t rejected) {
   r.mean = static_cast<double>(r.tokens) / static_cast<double>(r.rows);
   r.deviation = std::sqrt(std::max(0.0, squares / static_cast<double>(r.rows) - r.mean * r.mean));
   const size_t shown = std::min<size_t>(5, r.longest_rows.size());
-  std::partial_sort(r.longest_rows.begin(), r.longest_rows.begin() + static_cast<long>(shown), r.longest_rows.end(),
-                    [](const auto& a, const auto& b) { return a.length != b.length ? a.length > b.length : a.sample < b.sample; });
+  std::partial_sort(
+      r.longest_rows.begin(), r.longest_rows.begin() + static_cast<long>(shown), r.longest_rows.end(),
+      [](const auto& a, const auto& b) { return a.length != b.length ? a.length > b.length : a.sample < b.sample; });
   r.longest_rows.resize(shown);
   return r;
 }
 
 std::string length_line(const LengthReport& r) {
-  return str("Dataset Token Length: ", rounded(r.mean), "\u00b1", rounded(r.deviation), ", min=", r.shortest, ", max=", r.longest, ", size=", r.rows);
+  return str("Dataset Token Length: ", rounded(r.mean), "\u00b1", rounded(r.deviation), ", min=", r.shortest,
+             ", max=", r.longest, ", size=", r.rows);
 }
 
 std::string report_text(const LengthReport& r, int width) {
   std::string out = length_line(r);
   if (r.rows == 0) return out;
   const double share = 100.0 * static_cast<double>(r.trained) / static_cast<double>(r.tokens);
-  out += str("\n", r.tokens, " tokens, ", r.trained, " of them learnt (", rounded(share), " %)", r.rejected ? str(", ", r.rejected, r.rejected == 1 ? " row left out" : " rows left out") : std::string());
+  out += str("\n", r.tokens, " tokens, ", r.trained, " of them learnt (", rounded(share), " %)",
+             r.rejected ? str(", ", r.rejected, r.rejected == 1 ? " row left out" : " rows left out") : std::string());
   const int64_t most = *std::max_element(r.counts.begin(), r.counts.end());
   const int room = std::max(10, width - 32);
   for (size_t i = 0; i < r.counts.size(); ++i) {
     char head[64];
-    std::snprintf(head, sizeof head, "\n%8lld - %-8lld%8lld ", static_cast<long long>(r.edges[i]), static_cast<long long>(r.edges[i + 1] - 1), static_cast<long long>(r.counts[i]));
+    std::snprintf(head, sizeof head, "\n%8lld - %-8lld%8lld ", static_cast<long long>(r.edges[i]),
+                  static_cast<long long>(r.edges[i + 1] - 1), static_cast<long long>(r.counts[i]));
     out += head + std::string(static_cast<size_t>(r.counts[i] * room / most), '#');
   }
   out += "\nlongest:";
-  for (const auto& row : r.longest_rows) out += str("\n", row.length > 99999999 ? "" : std::string(8 - std::to_string(row.length).size(), ' '), row.length, "  ", row.where.empty() ? str("sample ", row.sample) : row.where);
+  for (const auto& row : r.longest_rows)
+    out += str("\n", row.length > 99999999 ? "" : std::string(8 - std::to_string(row.length).size(), ' '), row.length,
+               "  ", row.where.empty() ? str("sample ", row.sample) : row.where);
   return out;
 }
 
 Json report_json(const LengthReport& r) {
   Json longest = Json::array();
-  for (const auto& row : r.longest_rows) longest.push_back({{"sample", row.sample}, {"length", row.length}, {"where", row.where}});
-  return {{"rows", r.rows}, {"rejected", r.rejected}, {"tokens", r.tokens}, {"trained_tokens", r.trained}, {"mean", r.mean}, {"std", r.deviation},
-          {"min", r.shortest}, {"max", r.longest}, {"histogram", {{"edges", r.edges}, {"counts", r.counts}}}, {"longest", std::move(longest)}};
+  for (const auto& row : r.longest_rows)
+    longest.push_back({{"sample", row.sample}, {"length", row.length}, {"where", row.where}});
+  return {{"rows", r.rows},
+          {"rejected", r.rejected},
+          {"tokens", r.tokens},
+          {"trained_tokens", r.trained},
+          {"mean", r.mean},
+          {"std", r.deviation},
+          {"min", r.shortest},
+          {"max", r.longest},
+          {"histogram", {{"edges", r.edges}, {"counts", r.counts}}},
+          {"longest", std::move(longest)}};
 }
 
 }  // namespace apus

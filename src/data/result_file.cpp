@@ -41,7 +41,8 @@ ResultFile::ResultFile(Spec spec) : spec_(std::move(spec)) {
 ResultFile::Record ResultFile::read_record(const Json& record) {
   require(record.is_object(), Fault::Data, "a result must be an object");
   const auto response = record.find("response");
-  return {row_key(record), response != record.end() && response->is_string() ? response->get<std::string>() : "", json_text(record)};
+  return {row_key(record), response != record.end() && response->is_string() ? response->get<std::string>() : "",
+          json_text(record)};
 }
 
 void ResultFile::advance_before() {
@@ -60,7 +61,8 @@ void ResultFile::take_over() {
   LineReader reader(journal_path());
   for (std::string line; reader.next(line);) {
     const Json entry = parse_json(line, str(journal_path(), ":", reader.number()));
-    require(entry.is_object() && entry.contains("row") && entry.contains("record"), Fault::Data, journal_path(), ":", reader.number(), ": not a journal of results");
+    require(entry.is_object() && entry.contains("row") && entry.contains("record"), Fault::Data, journal_path(), ":",
+            reader.number(), ": not a journal of results");
     journaled_[entry["row"].get<int64_t>()] = read_record(entry["record"]);
   }
 }
@@ -79,11 +81,14 @@ std::optional<std::string> ResultFile::finished_before(int64_t row, const std::s
 }
 
 void ResultFile::begin() {
-  require(!next_before_, Fault::Usage, spec_.path, ", line ", before_ ? before_->number() : 0, ": this record is of no row of this run, or of another order of rows; "
+  require(!next_before_, Fault::Usage, spec_.path, ", line ", before_ ? before_->number() : 0,
+          ": this record is of no row of this run, or of another order of rows; "
           "choose another --result_path, or --resume false to write it anew");
   before_.reset();
   file_ = std::make_unique<LineWriter>(spec_.path, spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
-  if (!is_stream(spec_.path)) journal_ = std::make_unique<LineWriter>(journal_path(), spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
+  if (!is_stream(spec_.path))
+    journal_ =
+        std::make_unique<LineWriter>(journal_path(), spec_.resume ? LineWriter::Mode::Append : LineWriter::Mode::Anew);
   written_at_ = now();
 }
 

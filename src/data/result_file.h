@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answers to the rows of a dataset, one JSON object a line, in the rows' order although they are finished in any order.
-// A run that ends early loses nothing: what is finished stands in the file, or, while an earlier row is unfinished, in a
-// journal beside it (<path>.unfinished). The same run started again finds both and goes on.
+// The answers to the rows of a dataset, one JSON object a line, in the rows' order although they are finished in any
+// order. A run that ends early loses nothing: what is finished stands in the file, or, while an earlier row is
+// unfinished, in a journal beside it (<path>.unfinished). The same run started again finds both and goes on.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ class ResultFile {  // path "-": standard output, and nothing to go on with
   };
   explicit ResultFile(Spec spec);
 
-  // First every row is offered, in order, with the key that its record will have. What an earlier run answered, if it did.
+  // First every row is offered, in order, with the key that its record will have. What an earlier run answered, if it
+  // did.
   std::optional<std::string> finished_before(int64_t row, const std::string& key);
   bool anything_before() const { return before_ || !journaled_.empty(); }
   void begin();  // then the new records can come. Fault::Usage when the file holds records of other rows
@@ -44,16 +45,16 @@ class ResultFile {  // path "-": standard output, and nothing to go on with
   std::string journal_path() const { return spec_.path + ".unfinished"; }
 
   Spec spec_;
-  std::unique_ptr<LineReader> before_;            // the earlier run's file, while rows are compared with it
+  std::unique_ptr<LineReader> before_;  // the earlier run's file, while rows are compared with it
   struct Record {
     std::string key, response, text;
   };
   static Record read_record(const Json& record);
-  std::optional<Record> next_before_;             // its next record; nothing: no more
-  std::map<int64_t, Record> journaled_;           // of the earlier run, by row
+  std::optional<Record> next_before_;    // its next record; nothing: no more
+  std::map<int64_t, Record> journaled_;  // of the earlier run, by row
   std::unique_ptr<LineWriter> file_, journal_;
   std::map<int64_t, std::optional<std::string>> ready_;  // finished, not yet written; nothing: left out
-  int64_t next_ = 0;                              // rows before it are in the file, or come late
+  int64_t next_ = 0;                                     // rows before it are in the file, or come late
   double written_at_ = 0;
 };
 

@@ -6,8 +6,7 @@ namespace apus {
 Json parsed_cell(const std::string& text, const Origin& origin, const std::string& key) {
   try {
     return parse_json(text, "cell");
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   try {
     return parse_json(repaired_json(text), "cell");
   } catch (const Error& error) {

@@ -30,7 +30,10 @@ class RowError : public Error {
  public:
   RowError(const Origin& origin, std::string key, std::string reason, std::string raw = {})
       : Error(Fault::Data, str(origin.text(), key.empty() ? "" : ", key '" + key + "'", ": ", reason)),
-        origin(origin), key(std::move(key)), reason(std::move(reason)), raw(std::move(raw)) {}
+        origin(origin),
+        key(std::move(key)),
+        reason(std::move(reason)),
+        raw(std::move(raw)) {}
   const Origin origin;
   const std::string key, reason;
   const std::string raw;  // the row as it was read, where there is no Json of it

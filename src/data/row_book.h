@@ -39,7 +39,7 @@ class RowBook {
   };
   void answer(int64_t row, const Question& question, Reply reply);
   void refuse(int64_t row, const Origin& origin, const std::string& why);  // it cannot be asked
-  void fail(int64_t row, const std::string& why);    // it was asked and not answered
+  void fail(int64_t row, const std::string& why);                          // it was asked and not answered
 
   int64_t total() const { return total_; }
   int64_t earlier() const { return earlier_; }

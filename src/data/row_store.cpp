@@ -17,7 +17,9 @@ constexpr size_t kPending = size_t{1} << 20;
 ScratchFile::ScratchFile() {
   std::string name = (std::filesystem::temp_directory_path() / "apus-rows-XXXXXX").string();
   descriptor_ = ::mkstemp(name.data());
-  require(descriptor_ >= 0, Fault::Io, "cannot make a scratch file in ", std::filesystem::temp_directory_path().string(), ": ", std::strerror(errno), "; set TMPDIR to a writable folder");
+  require(descriptor_ >= 0, Fault::Io, "cannot make a scratch file in ",
+          std::filesystem::temp_directory_path().string(), ": ", std::strerror(errno),
+          "; set TMPDIR to a writable folder");
   ::unlink(name.c_str());
 }
 
@@ -34,7 +36,8 @@ void ScratchFile::flush() {
   for (size_t done = 0; done < pending_.size();) {
     const ssize_t n = ::pwrite(descriptor_, pending_.data() + done, pending_.size() - done, written_);
     if (n < 0 && errno == EINTR) continue;
-    require(n > 0, Fault::Io, "cannot write rows to the scratch file in ", std::filesystem::temp_directory_path().string(), ": ", std::strerror(errno),
+    require(n > 0, Fault::Io, "cannot write rows to the scratch file in ",
+            std::filesystem::temp_directory_path().string(), ": ", std::strerror(errno),
             "; set TMPDIR to a folder with more room, or use --streaming true");
     done += static_cast<size_t>(n);
     written_ += n;
@@ -58,7 +61,8 @@ int64_t RowStore::add(const Row& row) {
   if (files_.empty() || files_.back() != row.origin.file) files_.push_back(row.origin.file);
   const std::string text = json_text(row.value);
   require(text.size() < size_t{1} << 31, Fault::Data, row.origin.text(), ": a row of more than 2 GiB");
-  entries_.push_back({file_.append(text), row.origin.line, static_cast<int32_t>(text.size()), static_cast<int32_t>(files_.size() - 1), row.origin.is_row});
+  entries_.push_back({file_.append(text), row.origin.line, static_cast<int32_t>(text.size()),
+                      static_cast<int32_t>(files_.size() - 1), row.origin.is_row});
   return size() - 1;
 }
 

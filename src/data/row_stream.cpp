@@ -7,7 +7,8 @@
 
 namespace apus {
 
-DatasetStream::DatasetStream(DatasetRef ref, std::vector<std::filesystem::path> files, const NormalizeOptions& normalize, RejectLog& rejects)
+DatasetStream::DatasetStream(DatasetRef ref, std::vector<std::filesystem::path> files,
+                             const NormalizeOptions& normalize, RejectLog& rejects)
     : ref_(std::move(ref)), files_(std::move(files)), normalize_(normalize), rejects_(rejects) {}
 
 bool DatasetStream::next_raw(Row& row) {
@@ -54,8 +55,10 @@ void DatasetStream::restore(const Json& position) {
   rewind();
   file_ = position.at("file").get<size_t>();
   given_ = position.at("given").get<int64_t>();
-  require(file_ <= files_.size(), Fault::Data, "dataset ", ref_.text, " has fewer files than when the position was saved");
-  const ReadPosition at{position.at("row").get<int64_t>(), position.at("offset").get<int64_t>(), position.at("line").get<int64_t>()};
+  require(file_ <= files_.size(), Fault::Data, "dataset ", ref_.text,
+          " has fewer files than when the position was saved");
+  const ReadPosition at{position.at("row").get<int64_t>(), position.at("offset").get<int64_t>(),
+                        position.at("line").get<int64_t>()};
   if (file_ == files_.size() || at.row == 0) return;
   reader_ = open_reader(files_[file_]);
   reader_->seek(at);
@@ -63,11 +66,13 @@ void DatasetStream::restore(const Json& position) {
 
 Stopping stopping_named(const std::string& name) {
   if (name == "first_exhausted") return Stopping::FirstExhausted;
-  require(name == "all_exhausted", Fault::Usage, "--stopping_strategy ", name, ": first_exhausted and all_exhausted are known");
+  require(name == "all_exhausted", Fault::Usage, "--stopping_strategy ", name,
+          ": first_exhausted and all_exhausted are known");
   return Stopping::AllExhausted;
 }
 
-Interleave::Interleave(std::vector<double> probabilities, Stopping stopping, uint64_t seed) : stopping_(stopping), seed_(seed), ended_(probabilities.size()) {
+Interleave::Interleave(std::vector<double> probabilities, Stopping stopping, uint64_t seed)
+    : stopping_(stopping), seed_(seed), ended_(probabilities.size()) {
   double sum = 0;
   for (const double p : probabilities) {
     require(p >= 0 && p < 1e9, Fault::Usage, "--interleave_prob: ", p, " is not a share");
@@ -97,13 +102,18 @@ Json Interleave::position() const { return {{"drawn", drawn_}, {"ended", std::ve
 void Interleave::restore(const Json& position) {
   drawn_ = position.at("drawn").get<uint64_t>();
   const auto ended = position.at("ended").get<std::vector<bool>>();
-  require(ended.size() == ended_.size(), Fault::Data, "the mixture of datasets is not the one whose position was saved (", ended.size(), " then, ", ended_.size(), " now)");
+  require(ended.size() == ended_.size(), Fault::Data,
+          "the mixture of datasets is not the one whose position was saved (", ended.size(), " then, ", ended_.size(),
+          " now)");
   ended_ = ended;
 }
 
-MixedStream::MixedStream(std::vector<DatasetStream> sources, std::vector<double> probabilities, Stopping stopping, uint64_t seed) : sources_(std::move(sources)) {
+MixedStream::MixedStream(std::vector<DatasetStream> sources, std::vector<double> probabilities, Stopping stopping,
+                         uint64_t seed)
+    : sources_(std::move(sources)) {
   if (probabilities.empty()) return;
-  require(probabilities.size() == sources_.size(), Fault::Usage, "--interleave_prob has ", probabilities.size(), " shares for ", sources_.size(), " datasets");
+  require(probabilities.size() == sources_.size(), Fault::Usage, "--interleave_prob has ", probabilities.size(),
+          " shares for ", sources_.size(), " datasets");
   interleave_.emplace(std::move(probabilities), stopping, seed);
   for (auto& source : sources_) {
     Row row;
@@ -139,21 +149,28 @@ Json MixedStream::position() const {
   if (!interleave_) return out;
   out["interleave"] = interleave_->position();
   out["ahead"] = Json::array();
-  for (const auto& row : ahead_) out["ahead"].push_back({{"file", *row->origin.file}, {"line", row->origin.line}, {"is_row", row->origin.is_row}, {"value", row->value}});
+  for (const auto& row : ahead_)
+    out["ahead"].push_back({{"file", *row->origin.file},
+                            {"line", row->origin.line},
+                            {"is_row", row->origin.is_row},
+                            {"value", row->value}});
   return out;
 }
 
 void MixedStream::restore(const Json& position) {
   const Json& saved = position.at("sources");
   require(saved.size() == sources_.size() && position.contains("interleave") == interleave_.has_value(), Fault::Data,
-          "the datasets are not those whose position was saved (", saved.size(), " then, ", sources_.size(), " now, or --interleave_prob was changed)");
+          "the datasets are not those whose position was saved (", saved.size(), " then, ", sources_.size(),
+          " now, or --interleave_prob was changed)");
   current_ = position.at("current").get<size_t>();
   for (size_t i = 0; i < sources_.size(); ++i) sources_[i].restore(saved[i]);
   if (!interleave_) return;
   interleave_->restore(position.at("interleave"));
   for (size_t i = 0; i < ahead_.size(); ++i) {
     const Json& row = position.at("ahead").at(i);
-    ahead_[i] = Row{row.at("value"), {std::make_shared<const std::string>(row.at("file").get<std::string>()), row.at("line").get<int64_t>(), row.at("is_row").get<bool>()}};
+    ahead_[i] = Row{row.at("value"),
+                    {std::make_shared<const std::string>(row.at("file").get<std::string>()),
+                     row.at("line").get<int64_t>(), row.at("is_row").get<bool>()}};
   }
 }
 

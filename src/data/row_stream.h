@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canonical rows one after the other: of the files of one dataset, or mixed from several. Bad rows are recorded and passed
-// over. Their exact place is a small JSON object.
+// Canonical rows one after the other: of the files of one dataset, or mixed from several. Bad rows are recorded and
+// passed over. Their exact place is a small JSON object.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,8 @@ namespace apus {
 
 class DatasetStream {
  public:
-  DatasetStream(DatasetRef ref, std::vector<std::filesystem::path> files, const NormalizeOptions& normalize, RejectLog& rejects);
+  DatasetStream(DatasetRef ref, std::vector<std::filesystem::path> files, const NormalizeOptions& normalize,
+                RejectLog& rejects);
   bool next(Row& row);
   void limit(int64_t rows) { limit_ = rows; }  // good rows to give at most
   void rewind();
@@ -45,8 +46,8 @@ Stopping stopping_named(const std::string& name);  // Fault::Usage
 class Interleave {
  public:
   Interleave(std::vector<double> probabilities, Stopping stopping, uint64_t seed);
-  std::optional<size_t> next();    // nothing: the mixture has ended
-  void ended(size_t source);       // this one has given its last row (and would begin again)
+  std::optional<size_t> next();  // nothing: the mixture has ended
+  void ended(size_t source);     // this one has given its last row (and would begin again)
   Json position() const;
   void restore(const Json& position);
 

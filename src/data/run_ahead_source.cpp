@@ -8,7 +8,8 @@ namespace {
 
 class RunAheadSource : public SampleSource {
  public:
-  RunAheadSource(std::unique_ptr<SampleSource> inner, size_t ahead) : inner_(std::move(inner)), ahead_(ahead), size_(inner_->size()), position_(inner_->position()) {}
+  RunAheadSource(std::unique_ptr<SampleSource> inner, size_t ahead)
+      : inner_(std::move(inner)), ahead_(ahead), size_(inner_->size()), position_(inner_->position()) {}
 
   void start(int64_t epoch) override {
     worker_.reset();  // waits for its thread; from here the inner source is ours

@@ -37,7 +37,8 @@ std::string tokens_text(const std::vector<int64_t>& ids, const Tokenizer& tokeni
     while (end < ids.size() && ids[end] == ids[i]) ++end;
     if (ids[i] < 0 || end - i >= 5) {
       flush();
-      out += ids[i] < 0 ? str("[", ids[i], " * ", end - i, "]") : str("[", tokenizer.piece(static_cast<int32_t>(ids[i])), " * ", end - i, "]");
+      out += ids[i] < 0 ? str("[", ids[i], " * ", end - i, "]")
+                        : str("[", tokenizer.piece(static_cast<int32_t>(ids[i])), " * ", end - i, "]");
     } else {
       plain.insert(plain.end(), ids.begin() + static_cast<long>(i), ids.begin() + static_cast<long>(end));
     }
@@ -54,7 +55,8 @@ std::string sample_dump(const Sample& sample, const Tokenizer& tokenizer) {
   std::vector<int64_t> labels = ids;
   for (size_t i = 0; i < labels.size(); ++i)
     if (!sample.trained[i]) labels[i] = -100;
-  std::string out = "[INPUT_IDS] " + ids_text(ids) + "\n[INPUT] " + tokens_text(ids, tokenizer) + "\n[LABELS_IDS] " + ids_text(labels) + "\n[LABELS] " + tokens_text(labels, tokenizer);
+  std::string out = "[INPUT_IDS] " + ids_text(ids) + "\n[INPUT] " + tokens_text(ids, tokenizer) + "\n[LABELS_IDS] " +
+                    ids_text(labels) + "\n[LABELS] " + tokens_text(labels, tokenizer);
   if (sample.weights.empty()) return out;
   out += "\n[LOSS_SCALE] ";
   for (size_t i = 0; i < sample.weights.size();) {

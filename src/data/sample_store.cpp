@@ -108,7 +108,8 @@ std::string pack_sample(const Sample& sample) {
 Sample unpack_sample(std::string_view bytes) {
   require(bytes.size() >= 4, Fault::Data, "a damaged sample (it is too short)");
   const std::string_view body = bytes.substr(0, bytes.size() - 4);
-  require(Unpacker(bytes.substr(body.size())).value<uint32_t>() == checksum(body), Fault::Data, "a damaged sample (its checksum differs)");
+  require(Unpacker(bytes.substr(body.size())).value<uint32_t>() == checksum(body), Fault::Data,
+          "a damaged sample (its checksum differs)");
   Unpacker in(body);
   Sample sample;
   const auto count = in.value<uint32_t>();
@@ -126,7 +127,8 @@ void SampleStore::add(const Sample& sample) {
   require(!mapped_, Fault::Bug, "a cache on disk is not added to");
   const std::string bytes = pack_sample(sample);
   require(bytes.size() < size_t{1} << 31, Fault::Data, "a sample of more than 2 GiB");
-  entries_.push_back({scratch_->append(bytes), static_cast<int32_t>(bytes.size()), static_cast<int32_t>(sample.length()), static_cast<int32_t>(sample.trained_tokens())});
+  entries_.push_back({scratch_->append(bytes), static_cast<int32_t>(bytes.size()),
+                      static_cast<int32_t>(sample.length()), static_cast<int32_t>(sample.trained_tokens())});
 }
 
 std::string SampleStore::record(int64_t number) const {
@@ -139,7 +141,8 @@ Sample SampleStore::get(int64_t number) const {
   try {
     return unpack_sample(record(number));
   } catch (const Error& error) {
-    fail(error.at, mapped_ ? mapped_->path().string() : "scratch file", ", sample ", number, ": ", error.what(), mapped_ ? "; make the cache anew (apus export --to_cached_dataset true)" : "");
+    fail(error.at, mapped_ ? mapped_->path().string() : "scratch file", ", sample ", number, ": ", error.what(),
+         mapped_ ? "; make the cache anew (apus export --to_cached_dataset true)" : "");
   }
 }
 
@@ -183,28 +186,39 @@ void SampleStore::save(const fs::path& folder, const std::string& fingerprint) c
   put<uint64_t>(index, static_cast<uint64_t>(size()));
   file.write(index);
   file.commit();
-  const Json info = {{"format", "apus samples"}, {"version", 1}, {"samples", size()}, {"tokens", tokens}, {"trained_tokens", trained}, {"made_by", sha256(fingerprint)}};
+  const Json info = {{"format", "apus samples"},  {"version", 1},
+                     {"samples", size()},         {"tokens", tokens},
+                     {"trained_tokens", trained}, {"made_by", sha256(fingerprint)}};
   write_file_atomic(folder / "info.json", json_text(info, 2) + "\n");
 }
 
 SampleStore SampleStore::open(const fs::path& folder, const std::string& fingerprint) {
-  require(fs::exists(folder / "samples.bin") && fs::exists(folder / "info.json"), Fault::Usage, "--cached_dataset ", folder.string(),
-          ": no samples.bin and info.json in it; give the folder that apus export --to_cached_dataset wrote (its train or val)");
+  require(fs::exists(folder / "samples.bin") && fs::exists(folder / "info.json"), Fault::Usage, "--cached_dataset ",
+          folder.string(),
+          ": no samples.bin and info.json in it; give the folder that apus export --to_cached_dataset wrote (its train "
+          "or val)");
   const Json info = parse_json(read_file(folder / "info.json", 1 << 20), (folder / "info.json").string());
-  require(info.value("version", 0) == 1, Fault::Usage, folder.string(), ": a cache of version ", info.value("version", 0), ", this program reads 1");
-  require(fingerprint.empty() || info.value("made_by", "") == sha256(fingerprint), Fault::Usage, "--cached_dataset ", folder.string(),
-          " was made with another tokenizer, chat template or other encoding options (max_length, loss_scale, system, ...); make it anew, or give the same options");
+  require(info.value("version", 0) == 1, Fault::Usage, folder.string(), ": a cache of version ",
+          info.value("version", 0), ", this program reads 1");
+  require(fingerprint.empty() || info.value("made_by", "") == sha256(fingerprint), Fault::Usage, "--cached_dataset ",
+          folder.string(),
+          " was made with another tokenizer, chat template or other encoding options (max_length, loss_scale, system, "
+          "...); make it anew, or give the same options");
   SampleStore store;
   store.mapped_ = std::make_shared<MappedFile>(folder / "samples.bin");
-  const std::string_view bytes(reinterpret_cast<const char*>(store.mapped_->data()), static_cast<size_t>(store.mapped_->size()));
+  const std::string_view bytes(reinterpret_cast<const char*>(store.mapped_->data()),
+                               static_cast<size_t>(store.mapped_->size()));
   const std::string where = (folder / "samples.bin").string();
   constexpr size_t kEntry = 20, kTail = 12;
-  require(bytes.size() >= kMagic.size() + kTail && bytes.starts_with(kMagic), Fault::Data, where, ": not a cache of samples, or cut short");
+  require(bytes.size() >= kMagic.size() + kTail && bytes.starts_with(kMagic), Fault::Data, where,
+          ": not a cache of samples, or cut short");
   const auto count = Unpacker(bytes.substr(bytes.size() - 8)).value<uint64_t>();
-  require(count <= (bytes.size() - kMagic.size() - kTail) / kEntry, Fault::Data, where, ": damaged (more samples than it can hold)");
+  require(count <= (bytes.size() - kMagic.size() - kTail) / kEntry, Fault::Data, where,
+          ": damaged (more samples than it can hold)");
   const size_t index_at = bytes.size() - kTail - static_cast<size_t>(count) * kEntry;
   const std::string_view index = bytes.substr(index_at, static_cast<size_t>(count) * kEntry);
-  require(Unpacker(bytes.substr(bytes.size() - kTail)).value<uint32_t>() == checksum(index), Fault::Data, where, ": damaged (the checksum of its index differs)");
+  require(Unpacker(bytes.substr(bytes.size() - kTail)).value<uint32_t>() == checksum(index), Fault::Data, where,
+          ": damaged (the checksum of its index differs)");
   Unpacker in(index);
   for (uint64_t i = 0; i < count; ++i) {
     Entry e{};
@@ -212,7 +226,9 @@ SampleStore SampleStore::open(const fs::path& folder, const std::string& fingerp
     e.bytes = in.value<int32_t>();
     e.tokens = in.value<int32_t>();
     e.trained = in.value<int32_t>();
-    require(e.offset >= 0 && e.bytes >= 0 && static_cast<size_t>(e.offset) <= index_at && static_cast<size_t>(e.bytes) <= index_at - static_cast<size_t>(e.offset), Fault::Data, where, ": damaged (sample ", i, " lies outside)");
+    require(e.offset >= 0 && e.bytes >= 0 && static_cast<size_t>(e.offset) <= index_at &&
+                static_cast<size_t>(e.bytes) <= index_at - static_cast<size_t>(e.offset),
+            Fault::Data, where, ": damaged (sample ", i, " lies outside)");
     store.entries_.push_back(e);
   }
   return store;

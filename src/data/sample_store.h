@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoded samples by number, out of memory: in a scratch file while a run lasts, or in a cache folder for the next ones.
-// A cache knows by what it was made (tokenizer, template, options) and notices damage record by record.
+// Encoded samples by number, out of memory: in a scratch file while a run lasts, or in a cache folder for the next
+// ones. A cache knows by what it was made (tokenizer, template, options) and notices damage record by record.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,8 @@ namespace {
 void replace_all(std::string& text, const std::string& from, const std::vector<std::string>& values, bool chinese) {
   if (values.empty()) return;
   const std::string& to = chinese ? values.front() : values.back();
-  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+  for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+    text.replace(at, from.size(), to);
 }
 
 bool has_chinese(const std::string& text) {  // a lead byte of U+4000 to U+9FFF
@@ -24,7 +25,8 @@ void put_names(Json& messages, const Json& tag, const SelfName& names) {
   bool chinese = tag == "zh";
   if (!tag.is_string())
     for (const Json& m : messages)
-      if (m.contains("content") && m["content"].is_string()) chinese = chinese || has_chinese(m["content"].get_ref<const std::string&>());
+      if (m.contains("content") && m["content"].is_string())
+        chinese = chinese || has_chinese(m["content"].get_ref<const std::string&>());
   for (Json& m : messages) {
     if (!m.contains("content") || !m["content"].is_string()) continue;
     std::string text = m["content"].get<std::string>();

@@ -43,14 +43,21 @@ class StreamedSource : public SampleSource {
   Json position() const override {
     Json carried = Json::array();
     for (const Sample& sample : carried_before_) carried.push_back(base64(pack_sample(sample)));
-    return {{"kind", "streamed"}, {"epoch", epoch_}, {"block", block_before_}, {"stream", stream_before_}, {"carried", std::move(carried)}, {"used", used_}};
+    return {{"kind", "streamed"},
+            {"epoch", epoch_},
+            {"block", block_before_},
+            {"stream", stream_before_},
+            {"carried", std::move(carried)},
+            {"used", used_}};
   }
   void restore(const Json& position) override {
-    require(position.value("kind", "") == "streamed", Fault::Data, "the checkpoint's data were not streamed; give the same --streaming, or --ignore_data_skip true");
+    require(position.value("kind", "") == "streamed", Fault::Data,
+            "the checkpoint's data were not streamed; give the same --streaming, or --ignore_data_skip true");
     start(position.at("epoch").get<int64_t>());
     block_ = position.at("block").get<int64_t>();
     stream_->restore(position.at("stream"));
-    for (const auto& text : position.at("carried")) carried_.push_back(unpack_sample(from_base64(text.get<std::string>())));
+    for (const auto& text : position.at("carried"))
+      carried_.push_back(unpack_sample(from_base64(text.get<std::string>())));
     remember();
     const auto used = position.at("used").get<int64_t>();
     if (used > 0) fill();
@@ -75,7 +82,10 @@ class StreamedSource : public SampleSource {
       rows.push_back(std::move(row));
       row.clear();
     }
-    if (options_.shuffle) Random(options_.seed, mix(stream_named("data.block"), static_cast<uint64_t>(epoch_), static_cast<uint64_t>(block_))).shuffle(std::span<Samples>(rows));
+    if (options_.shuffle)
+      Random(options_.seed,
+             mix(stream_named("data.block"), static_cast<uint64_t>(epoch_), static_cast<uint64_t>(block_)))
+          .shuffle(std::span<Samples>(rows));
     Samples samples = std::move(carried_);
     carried_.clear();
     for (auto& row : rows)
@@ -142,7 +152,8 @@ class StreamedSource : public SampleSource {
 
 }  // namespace
 
-std::unique_ptr<SampleSource> make_streamed_source(std::unique_ptr<SampleStream> stream, int64_t buffer, const BatchOptions& options) {
+std::unique_ptr<SampleSource> make_streamed_source(std::unique_ptr<SampleStream> stream, int64_t buffer,
+                                                   const BatchOptions& options) {
   return std::make_unique<StreamedSource>(std::move(stream), buffer, options);
 }
 

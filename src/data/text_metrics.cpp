@@ -36,7 +36,8 @@ bool word_byte(unsigned char c) { return std::isalnum(c) || c >= 0x80; }
 
 std::set<Words> ngrams(const Words& words, size_t n) {
   std::set<Words> out;
-  for (size_t i = 0; i + n <= words.size(); ++i) out.emplace(words.begin() + static_cast<std::ptrdiff_t>(i), words.begin() + static_cast<std::ptrdiff_t>(i + n));
+  for (size_t i = 0; i + n <= words.size(); ++i)
+    out.emplace(words.begin() + static_cast<std::ptrdiff_t>(i), words.begin() + static_cast<std::ptrdiff_t>(i + n));
   return out;
 }
 
@@ -44,7 +45,8 @@ double rouge_n(const Words& answer, const Words& reference, size_t n) {
   const auto a = ngrams(answer, n), r = ngrams(reference, n);
   double both = 0;
   for (const auto& g : a) both += static_cast<double>(r.count(g));
-  const double precision = a.empty() ? 0 : both / static_cast<double>(a.size()), recall = r.empty() ? 0 : both / static_cast<double>(r.size());
+  const double precision = a.empty() ? 0 : both / static_cast<double>(a.size()),
+               recall = r.empty() ? 0 : both / static_cast<double>(r.size());
   return 2 * (precision * recall) / (precision + recall + 1e-8);
 }
 
@@ -56,9 +58,12 @@ std::set<std::string> common_words(const Words& a, const Words& b) {
       length[i][j] = a[i - 1] == b[j - 1] ? length[i - 1][j - 1] + 1 : std::max(length[i - 1][j], length[i][j - 1]);
   std::set<std::string> out;
   for (size_t i = a.size(), j = b.size(); i > 0 && j > 0;) {
-    if (a[i - 1] == b[j - 1]) out.insert(a[--i]), --j;
-    else if (length[i - 1][j] > length[i][j - 1]) --i;
-    else --j;
+    if (a[i - 1] == b[j - 1])
+      out.insert(a[--i]), --j;
+    else if (length[i - 1][j] > length[i][j - 1])
+      --i;
+    else
+      --j;
   }
   return out;
 }
@@ -67,8 +72,10 @@ std::set<std::string> common_words(const Words& a, const Words& b) {
 std::vector<Words> sentences(const Words& words) {
   std::vector<Words> out(1);
   for (const auto& word : words) {
-    if (word == ".") out.emplace_back();
-    else out.back().push_back(word);
+    if (word == ".")
+      out.emplace_back();
+    else
+      out.back().push_back(word);
   }
   return out;
 }
@@ -130,7 +137,8 @@ double bleu4(std::string_view answer, std::string_view reference) {
   for (size_t n = 1; n <= 4; ++n) {
     std::map<Words, int64_t> wanted, made;
     const auto count = [&](const Words& from, std::map<Words, int64_t>& into) {
-      for (size_t i = 0; i + n <= from.size(); ++i) ++into[Words(from.begin() + static_cast<std::ptrdiff_t>(i), from.begin() + static_cast<std::ptrdiff_t>(i + n))];
+      for (size_t i = 0; i + n <= from.size(); ++i)
+        ++into[Words(from.begin() + static_cast<std::ptrdiff_t>(i), from.begin() + static_cast<std::ptrdiff_t>(i + n))];
     };
     count(r, wanted);
     count(a, made);
@@ -158,7 +166,10 @@ void TextMetrics::add(std::string_view answer, std::string_view reference) {
 
 std::vector<std::pair<std::string, double>> TextMetrics::result() const {
   const double scale = 100.0 / static_cast<double>(std::max<int64_t>(count_, 1));
-  return {{"rouge-1", sum_.rouge1 * scale}, {"rouge-2", sum_.rouge2 * scale}, {"rouge-l", sum_.rouge_l * scale}, {"bleu-4", bleu_ * scale}};
+  return {{"rouge-1", sum_.rouge1 * scale},
+          {"rouge-2", sum_.rouge2 * scale},
+          {"rouge-l", sum_.rouge_l * scale},
+          {"bleu-4", bleu_ * scale}};
 }
 
 }  // namespace apus

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How near an answer is to a reference: ROUGE-1, -2, -L (f) and BLEU-4, as the Python packages rouge and nltk compute them.
+// How near an answer is to a reference: ROUGE-1, -2, -L (f) and BLEU-4, as the Python packages rouge and nltk compute
+// them.
 #pragma once
 
 #include <cstdint>

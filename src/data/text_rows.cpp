@@ -32,14 +32,17 @@ class TextReader : public RowReader {
     } catch (const Error& error) {
       std::string why = error.what();
       if (why.starts_with("row: ")) why.erase(0, 5);
-      const std::string from_repair = text.find('\'') != std::string::npos || text.find("True") != std::string::npos
-                                          ? " (JSON wants double quotes, true, false and null: was this written with str() instead of json.dumps?)"
-                                          : "";
+      const std::string from_repair =
+          text.find('\'') != std::string::npos || text.find("True") != std::string::npos
+              ? " (JSON wants double quotes, true, false and null: was this written with str() instead of json.dumps?)"
+              : "";
       throw RowError(origin(line), "", why + from_repair, text.substr(0, 2000));
     }
   }
   Row row_of(Json value, int64_t line) const {
-    if (!value.is_object()) throw RowError(origin(line), "", str("a row must be a JSON object, this is ", value.type_name()), json_text(value).substr(0, 2000));
+    if (!value.is_object())
+      throw RowError(origin(line), "", str("a row must be a JSON object, this is ", value.type_name()),
+                     json_text(value).substr(0, 2000));
     return {std::move(value), origin(line)};
   }
   TextStream text_;
@@ -82,7 +85,8 @@ class JsonFile : public TextReader {
     if (in_array_) {
       while (text_.peek() == ',' || is_blank(text_.peek())) text_.get();
       if (text_.peek() == ']') return false;
-      require(text_.peek() != TextStream::kEnd, Fault::Data, text_.name(), ": the file ends inside its list of rows; it was cut short");
+      require(text_.peek() != TextStream::kEnd, Fault::Data, text_.name(),
+              ": the file ends inside its list of rows; it was cut short");
     }
     if (text_.peek() == TextStream::kEnd) return false;
     const int64_t line = text_.line();
@@ -105,7 +109,8 @@ class JsonFile : public TextReader {
     for (int c; (c = text_.peek()) != TextStream::kEnd;) {
       if (!quoted && depth == 0 && !buffer_.empty() && (c == ',' || c == ']' || c == '}' || is_blank(c))) break;
       buffer_ += static_cast<char>(text_.get());
-      require(buffer_.size() <= kLongestRow, Fault::Data, text_.name(), ", line ", line, ": a row of more than ", kLongestRow >> 20, " MiB");
+      require(buffer_.size() <= kLongestRow, Fault::Data, text_.name(), ", line ", line, ": a row of more than ",
+              kLongestRow >> 20, " MiB");
       if (quoted) {
         if (c == '\\' && text_.peek() != TextStream::kEnd) buffer_ += static_cast<char>(text_.get());
         if (c == '"') quoted = false;
@@ -118,7 +123,8 @@ class JsonFile : public TextReader {
       }
       if (depth <= 0 && !quoted && (c == '}' || c == ']')) break;
     }
-    require(depth <= 0 && !quoted, Fault::Data, text_.name(), ": the file ends inside the value that begins at line ", line, "; it was cut short");
+    require(depth <= 0 && !quoted, Fault::Data, text_.name(), ": the file ends inside the value that begins at line ",
+            line, "; it was cut short");
   }
   // Looks for a member with rows in the first object; none: the object is a row itself, and reading starts at it.
   void find_rows_in_object(const fs::path& path) {
@@ -149,7 +155,8 @@ class JsonFile : public TextReader {
   void take_key() {
     buffer_.clear();
     text_.get();
-    for (int c; (c = text_.get()) != '"' && c != TextStream::kEnd && buffer_.size() < 1024;) buffer_ += static_cast<char>(c);
+    for (int c; (c = text_.get()) != '"' && c != TextStream::kEnd && buffer_.size() < 1024;)
+      buffer_ += static_cast<char>(c);
   }
   std::string buffer_;
   bool in_array_ = false;
@@ -172,7 +179,8 @@ class Csv : public TextReader {
     } while (fields_.size() == 1 && fields_[0].empty() && columns_.size() > 1);  // a blank line
     ++row_;
     if (fields_.size() != columns_.size())
-      throw RowError(origin(line), "", str(fields_.size(), " fields, but the first line names ", columns_.size(), " columns"));
+      throw RowError(origin(line), "",
+                     str(fields_.size(), " fields, but the first line names ", columns_.size(), " columns"));
     Json value = Json::object();
     for (size_t i = 0; i < columns_.size(); ++i) value[columns_[i]] = fields_[i];
     row = {std::move(value), origin(line)};
@@ -187,11 +195,15 @@ class Csv : public TextReader {
     bool quoted = false;
     for (int c; (c = text_.get()) != TextStream::kEnd;) {
       std::string& field = fields_.back();
-      require(field.size() <= kLongestRow && fields_.size() <= 65536, Fault::Data, text_.name(), ", line ", line, ": a record without an end");
+      require(field.size() <= kLongestRow && fields_.size() <= 65536, Fault::Data, text_.name(), ", line ", line,
+              ": a record without an end");
       if (quoted) {
-        if (c == '"' && text_.peek() == '"') field += static_cast<char>(text_.get());
-        else if (c == '"') quoted = false;
-        else field += static_cast<char>(c);
+        if (c == '"' && text_.peek() == '"')
+          field += static_cast<char>(text_.get());
+        else if (c == '"')
+          quoted = false;
+        else
+          field += static_cast<char>(c);
       } else if (c == '"' && field.empty()) {
         quoted = true;
       } else if (c == static_cast<unsigned char>(delimiter_)) {
@@ -231,7 +243,9 @@ class PlainText : public TextReader {
 
 std::unique_ptr<RowReader> open_json_lines(const fs::path& path) { return std::make_unique<JsonLines>(path); }
 std::unique_ptr<RowReader> open_json(const fs::path& path) { return std::make_unique<JsonFile>(path); }
-std::unique_ptr<RowReader> open_csv(const fs::path& path, char delimiter) { return std::make_unique<Csv>(path, delimiter); }
+std::unique_ptr<RowReader> open_csv(const fs::path& path, char delimiter) {
+  return std::make_unique<Csv>(path, delimiter);
+}
 std::unique_ptr<RowReader> open_text(const fs::path& path) { return std::make_unique<PlainText>(path); }
 
 }  // namespace apus

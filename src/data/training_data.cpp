@@ -14,7 +14,8 @@ namespace {
 // Streamed rows as samples.
 class EncodedStream : public SampleStream {
  public:
-  EncodedStream(std::function<MixedStream()> open, const Encoder& encoder, RejectLog& rejects) : open_(std::move(open)), encoder_(encoder), rejects_(rejects), rows_(open_()) {}
+  EncodedStream(std::function<MixedStream()> open, const Encoder& encoder, RejectLog& rejects)
+      : open_(std::move(open)), encoder_(encoder), rejects_(rejects), rows_(open_()) {}
   void rewind() override { rows_ = open_(); }
   bool next(Samples& samples) override {
     Row row;
@@ -51,11 +52,13 @@ std::shared_ptr<SampleStore> open_caches(const std::vector<std::string>& folders
 }
 
 std::unique_ptr<SampleSource> source_of(std::shared_ptr<const SampleStore> samples, const BatchOptions& options) {
-  return make_indexed_source(samples->size(), samples->lengths(), [samples](int64_t number) { return samples->get(number); }, options);
+  return make_indexed_source(
+      samples->size(), samples->lengths(), [samples](int64_t number) { return samples->get(number); }, options);
 }
 
 // Samples encoded when they are needed.
-std::unique_ptr<SampleSource> lazy_source(std::shared_ptr<RowStore> rows, std::vector<int64_t> numbers, const Encoder& encoder, RejectLog& rejects, const BatchOptions& options) {
+std::unique_ptr<SampleSource> lazy_source(std::shared_ptr<RowStore> rows, std::vector<int64_t> numbers,
+                                          const Encoder& encoder, RejectLog& rejects, const BatchOptions& options) {
   const auto count = static_cast<int64_t>(numbers.size());
   FetchSample fetch = [rows, numbers = std::move(numbers), &encoder, &rejects](int64_t number) {
     const Row row = rows->row(numbers[static_cast<size_t>(number)]);
@@ -77,10 +80,14 @@ BatchOptions validation_batches(const TrainingDataOptions& options) {
   return out;
 }
 
-void add_validation(TrainingData& data, const TrainingDataOptions& options, const Encoder& encoder, RejectLog& rejects) {
+void add_validation(TrainingData& data, const TrainingDataOptions& options, const Encoder& encoder,
+                    RejectLog& rejects) {
   auto samples = std::make_shared<SampleStore>();
-  if (!options.cached_validation.empty()) samples = open_caches(options.cached_validation, encoder.fingerprint());
-  else if (!data.validation_rows.empty()) *samples = encode_rows(*data.rows, data.validation_rows, encoder, rejects, options.threads, "Encoding validation rows");
+  if (!options.cached_validation.empty())
+    samples = open_caches(options.cached_validation, encoder.fingerprint());
+  else if (!data.validation_rows.empty())
+    *samples =
+        encode_rows(*data.rows, data.validation_rows, encoder, rejects, options.threads, "Encoding validation rows");
   if (samples->size() == 0) return;
   data.validation_report = length_report(*samples);
   data.validation = source_of(samples, validation_batches(options));
@@ -88,7 +95,8 @@ void add_validation(TrainingData& data, const TrainingDataOptions& options, cons
 
 void add_streamed(TrainingData& data, const TrainingDataOptions& options, const Encoder& encoder, RejectLog& rejects) {
   auto open = [&rejects, datasets = options.datasets] { return stream_datasets(datasets.train, datasets, rejects); };
-  data.train = make_streamed_source(std::make_unique<EncodedStream>(open, encoder, rejects), options.shuffle_buffer, options.batches);
+  data.train = make_streamed_source(std::make_unique<EncodedStream>(open, encoder, rejects), options.shuffle_buffer,
+                                    options.batches);
   if (options.datasets.validation.empty()) return;
   DatasetOptions validation = options.datasets;
   validation.train.clear();
@@ -102,16 +110,19 @@ void add_streamed(TrainingData& data, const TrainingDataOptions& options, const 
 
 void TrainingDataOptions::check() const {
   const bool has_rows = !datasets.train.empty();
-  require(has_rows != !cached.empty(), Fault::Usage, has_rows ? "give --dataset or --cached_dataset, not both" : "no data: give --dataset or --cached_dataset");
+  require(has_rows != !cached.empty(), Fault::Usage,
+          has_rows ? "give --dataset or --cached_dataset, not both" : "no data: give --dataset or --cached_dataset");
   require(!streaming || cached.empty(), Fault::Usage, "--streaming true: a cached dataset is not streamed");
-  require(!lazy || !streaming, Fault::Usage, "--lazy_tokenize true: streamed rows are always encoded when they are needed");
-  require(!lazy || !batches.packing, Fault::Usage, "--lazy_tokenize true: packing needs all lengths beforehand; leave one of the two out");
+  require(!lazy || !streaming, Fault::Usage,
+          "--lazy_tokenize true: streamed rows are always encoded when they are needed");
+  require(!lazy || !batches.packing, Fault::Usage,
+          "--lazy_tokenize true: packing needs all lengths beforehand; leave one of the two out");
   require(threads > 0 && threads <= 256, Fault::Usage, "--dataset_num_proc from 1 to 256");
   require(ahead > 0, Fault::Usage, "at least one micro-batch must be made in advance");
 }
 
-SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const Encoder& encoder, RejectLog& rejects,
-                        int64_t threads, const std::string& title, std::vector<int64_t>* row_of) {
+SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const Encoder& encoder,
+                        RejectLog& rejects, int64_t threads, const std::string& title, std::vector<int64_t>* row_of) {
   SampleStore out;
   Progress progress(title, static_cast<int64_t>(numbers.size()));
   constexpr size_t kChunk = 256;
@@ -165,17 +176,21 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
     data.rows = loaded.rows;
     data.train_rows = std::move(loaded.train);
     data.validation_rows = std::move(loaded.validation);
-    require(!data.train_rows.empty(), Fault::Data, "no row is left to train on (--split_dataset_ratio 1 keeps all of them back)");
+    require(!data.train_rows.empty(), Fault::Data,
+            "no row is left to train on (--split_dataset_ratio 1 keeps all of them back)");
     if (options.lazy) {
-      require(encoder.options().truncation != Truncation::Split, Fault::Usage, "--truncation_strategy split needs all rows encoded beforehand: --lazy_tokenize false");
+      require(encoder.options().truncation != Truncation::Split, Fault::Usage,
+              "--truncation_strategy split needs all rows encoded beforehand: --lazy_tokenize false");
       data.train = lazy_source(data.rows, data.train_rows, encoder, rejects, options.batches);
     } else {
       std::vector<int64_t> row_of;
-      const auto samples = std::make_shared<SampleStore>(encode_rows(*data.rows, data.train_rows, encoder, rejects, options.threads, "Encoding rows", &row_of));
+      const auto samples = std::make_shared<SampleStore>(
+          encode_rows(*data.rows, data.train_rows, encoder, rejects, options.threads, "Encoding rows", &row_of));
       rejects.summarize();
       require(samples->size() > 0, Fault::Data, "no row is left to train on: all were left out for the reasons above");
       data.report = length_report(*samples, rejects.count());
-      for (auto& row : data.report->longest_rows) row.where = data.rows->origin(row_of[static_cast<size_t>(row.sample)]).text();
+      for (auto& row : data.report->longest_rows)
+        row.where = data.rows->origin(row_of[static_cast<size_t>(row.sample)]).text();
       data.first = samples->get(0);
       data.train = source_of(samples, options.batches);
     }

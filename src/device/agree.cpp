@@ -22,7 +22,8 @@ double largest_of(Comm& ranks, double value) { return reduced(ranks, value, Redu
 
 std::vector<std::string> gather_text(const std::string& mine, Comm& ranks) {
   if (ranks.size() == 1) return {mine};
-  const at::Tensor length = at::tensor({static_cast<int64_t>(mine.size())}, at::kLong), lengths = at::empty({ranks.size()}, at::kLong);
+  const at::Tensor length = at::tensor({static_cast<int64_t>(mine.size())}, at::kLong),
+                   lengths = at::empty({ranks.size()}, at::kLong);
   ranks.all_gather(lengths, length)->wait();
   at::Tensor bytes = at::empty({static_cast<int64_t>(mine.size())}, at::kByte);
   std::memcpy(bytes.data_ptr(), mine.data(), mine.size());
@@ -30,7 +31,8 @@ std::vector<std::string> gather_text(const std::string& mine, Comm& ranks) {
   for (int r = 0; r < ranks.size(); ++r) all.push_back(at::empty({lengths.data_ptr<int64_t>()[r]}, at::kByte));
   ranks.all_gather_uneven(all, bytes)->wait();
   std::vector<std::string> out;
-  for (const at::Tensor& t : all) out.emplace_back(static_cast<const char*>(t.data_ptr()), static_cast<size_t>(t.numel()));
+  for (const at::Tensor& t : all)
+    out.emplace_back(static_cast<const char*>(t.data_ptr()), static_cast<size_t>(t.numel()));
   return out;
 }
 

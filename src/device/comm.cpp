@@ -19,13 +19,17 @@ class LoneComm final : public Comm {
   WorkPtr all_gather(at::Tensor out, at::Tensor in) override { return copy(out, in); }
   WorkPtr all_gather_uneven(std::vector<at::Tensor> out, at::Tensor in) override { return copy(only(out), in); }
   WorkPtr reduce_scatter(at::Tensor out, at::Tensor in, Reduce) override { return copy(out, in); }
-  WorkPtr all_to_all(std::vector<at::Tensor> out, std::vector<at::Tensor> in) override { return copy(only(out), only(in)); }
+  WorkPtr all_to_all(std::vector<at::Tensor> out, std::vector<at::Tensor> in) override {
+    return copy(only(out), only(in));
+  }
   WorkPtr broadcast(at::Tensor, int root) override {
     require(root == 0, Fault::Bug, "broadcast from rank ", root, " in a communicator of one rank");
     return done();
   }
   WorkPtr send(at::Tensor, int to) override { fail(Fault::Bug, "send to rank ", to, " in a communicator of one rank"); }
-  WorkPtr recv(at::Tensor, int from) override { fail(Fault::Bug, "receive from rank ", from, " in a communicator of one rank"); }
+  WorkPtr recv(at::Tensor, int from) override {
+    fail(Fault::Bug, "receive from rank ", from, " in a communicator of one rank");
+  }
   void barrier() override {}
 
  private:
@@ -35,7 +39,8 @@ class LoneComm final : public Comm {
     return tensors[0];
   }
   static WorkPtr copy(const at::Tensor& out, const at::Tensor& in) {
-    require(out.numel() == in.numel(), Fault::Bug, "a collective of one rank from ", in.numel(), " to ", out.numel(), " elements");
+    require(out.numel() == in.numel(), Fault::Bug, "a collective of one rank from ", in.numel(), " to ", out.numel(),
+            " elements");
     if (!out.is_same(in)) out.view(in.sizes()).copy_(in);
     return done();
   }

@@ -23,8 +23,8 @@ class Comm {
   virtual int rank() const = 0;
   virtual int size() const = 0;
   virtual WorkPtr all_reduce(at::Tensor t, Reduce op = Reduce::Sum) = 0;
-  virtual WorkPtr all_gather(at::Tensor out, at::Tensor in) = 0;                                // out [size * n, ...]
-  virtual WorkPtr all_gather_uneven(std::vector<at::Tensor> out, at::Tensor in) = 0;            // one tensor a rank
+  virtual WorkPtr all_gather(at::Tensor out, at::Tensor in) = 0;                      // out [size * n, ...]
+  virtual WorkPtr all_gather_uneven(std::vector<at::Tensor> out, at::Tensor in) = 0;  // one tensor a rank
   virtual WorkPtr reduce_scatter(at::Tensor out, at::Tensor in, Reduce op = Reduce::Sum) = 0;
   virtual WorkPtr all_to_all(std::vector<at::Tensor> out, std::vector<at::Tensor> in) = 0;
   virtual WorkPtr broadcast(at::Tensor t, int root) = 0;

@@ -35,7 +35,8 @@ std::string what_exists() {
     else
       rest.push_back(str(kind->name(), ": ", why_not));
   }
-  return str("usable here: ", here.empty() ? "none" : join(here), rest.empty() ? "" : str("; not usable: ", join(rest, "; ")));
+  return str("usable here: ", here.empty() ? "none" : join(here),
+             rest.empty() ? "" : str("; not usable: ", join(rest, "; ")));
 }
 
 DeviceChoice open_kind(DeviceKind& kind, int index) {
@@ -62,13 +63,15 @@ RegisterDevice::RegisterDevice(std::unique_ptr<DeviceKind> kind) {
 std::vector<DeviceKind*> device_kinds() {
   std::vector<DeviceKind*> kinds;
   for (const auto& [name, kind] : Kinds::of().all()) kinds.push_back(kind.get());
-  std::stable_sort(kinds.begin(), kinds.end(), [](const auto* a, const auto* b) { return a->priority() > b->priority(); });
+  std::stable_sort(kinds.begin(), kinds.end(),
+                   [](const auto* a, const auto* b) { return a->priority() > b->priority(); });
   return kinds;
 }
 
 DeviceKind& kind_of(c10::Device device) {
   DeviceKind* found = nullptr;
-  for (DeviceKind* kind : device_kinds()) {  // two kinds may share c10's one private type: the usable one owns the tensors
+  for (DeviceKind* kind :
+       device_kinds()) {  // two kinds may share c10's one private type: the usable one owns the tensors
     if (kind->type() != device.type()) continue;
     if (usable(*kind)) return *kind;
     if (!found) found = kind;
@@ -87,11 +90,12 @@ DeviceKind& choose_kind(const std::string& wanted) {
   const auto* entry = Kinds::of().find(name);
   if (!entry) {
     const auto near = nearest(name, kind_names(), 1);
-    fail(Fault::Usage, "unknown device '", wanted, "'", near.empty() ? "" : str(" (", near[0], "?)"), "; known kinds: ",
-         join(kind_names()), ", or auto; ", what_exists());
+    fail(Fault::Usage, "unknown device '", wanted, "'", near.empty() ? "" : str(" (", near[0], "?)"),
+         "; known kinds: ", join(kind_names()), ", or auto; ", what_exists());
   }
   std::string why_not;
-  require((*entry)->available(&why_not), Fault::Device, "device '", wanted, "' cannot be used: ", why_not, "; ", what_exists());
+  require((*entry)->available(&why_not), Fault::Device, "device '", wanted, "' cannot be used: ", why_not, "; ",
+          what_exists());
   return **entry;
 }
 
@@ -99,8 +103,9 @@ DeviceChoice open_device(const std::string& wanted) {
   DeviceKind& kind = choose_kind(wanted);
   const size_t colon = wanted.find(':');
   const int index = colon == std::string::npos ? 0 : parse_index(wanted, wanted.substr(colon + 1));
-  require(index < kind.count(), Fault::Usage, "device '", wanted, "' does not exist: ", kind.name(), " counts from 0 and has ",
-          kind.count(), kind.visibility_env().empty() ? "" : str(" visible (", kind.visibility_env(), " selects them)"));
+  require(index < kind.count(), Fault::Usage, "device '", wanted, "' does not exist: ", kind.name(),
+          " counts from 0 and has ", kind.count(),
+          kind.visibility_env().empty() ? "" : str(" visible (", kind.visibility_env(), " selects them)"));
   return open_kind(kind, index);
 }
 
@@ -110,7 +115,8 @@ std::string device_name(c10::Device device) {
 }
 
 std::string DeviceChoice::name() const {
-  return device.has_index() && !device.is_cpu() ? str(kind->name(), ":", static_cast<int>(device.index())) : kind->name();
+  return device.has_index() && !device.is_cpu() ? str(kind->name(), ":", static_cast<int>(device.index()))
+                                                : kind->name();
 }
 
 }  // namespace apus

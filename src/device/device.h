@@ -25,32 +25,35 @@ class Store;  // device/store.h
 struct Rendezvous {
   std::string address = "127.0.0.1";  // of the first rank
   int rank = 0, world = 1;
-  double timeout_s = 600;             // of every wait
+  double timeout_s = 600;  // of every wait
   std::shared_ptr<Store> store;
-  std::string group = "world";        // a name of its own for every communicator that is made
-  int device_index = 0;               // of this rank
+  std::string group = "world";  // a name of its own for every communicator that is made
+  int device_index = 0;         // of this rank
 };
 
 class DeviceKind {
  public:
   virtual ~DeviceKind() = default;
-  virtual const char* name() const = 0;           // what --device, logs and docs say: "cpu", "cuda", "npu"
+  virtual const char* name() const = 0;  // what --device, logs and docs say: "cpu", "cuda", "npu"
   virtual c10::DeviceType type() const = 0;
-  virtual int priority() const = 0;               // auto takes the highest that is available
+  virtual int priority() const = 0;                  // auto takes the highest that is available
   virtual bool available(std::string* why_not) = 0;  // cheap; says why when it is not
-  virtual void open(int index) = 0;               // load the vendor library, initialise; throws Fault::Device
-  virtual int count() const = 0;                  // visible devices
-  virtual std::string label(int index) const = 0;  // "Ascend910B3", the processor's model name, ...
+  virtual void open(int index) = 0;                  // load the vendor library, initialise; throws Fault::Device
+  virtual int count() const = 0;                     // visible devices
+  virtual std::string label(int index) const = 0;    // "Ascend910B3", the processor's model name, ...
   virtual Memory memory(int index) const = 0;
   virtual void reset_peak(int index) = 0;
-  virtual void release_cached() {}                // give cached blocks back
+  virtual void release_cached() {}  // give cached blocks back
   virtual void synchronize(int index) const = 0;
-  virtual void seed(uint64_t seed) = 0;           // the device's default generator
+  virtual void seed(uint64_t seed) = 0;                    // the device's default generator
   virtual bool supports(c10::ScalarType dtype) const = 0;  // for compute
-  virtual int64_t cache_block() const { return 16; }  // positions in a block of the cache of keys and values
-  virtual int64_t out_of_memory(const std::string& what) const;  // bytes asked by the error that says so (0: not said); -1: another error
-  virtual std::string native_op(const std::string&) const { return ""; }  // what runs this op of ours, where it is not the reference
-  virtual std::string library_version() const = 0;         // vendor library, for --version
+  virtual int64_t cache_block() const { return 16; }       // positions in a block of the cache of keys and values
+  virtual int64_t out_of_memory(
+      const std::string& what) const;  // bytes asked by the error that says so (0: not said); -1: another error
+  virtual std::string native_op(const std::string&) const {
+    return "";
+  }                                                 // what runs this op of ours, where it is not the reference
+  virtual std::string library_version() const = 0;  // vendor library, for --version
   virtual std::string visibility_env() const { return ""; }
   virtual std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const = 0;
   virtual std::vector<Status> status() const { return {}; }
@@ -69,10 +72,10 @@ struct DeviceChoice {
   std::string name() const;  // "cpu", "npu:3": never c10's own spelling
 };
 
-std::vector<DeviceKind*> device_kinds();               // by falling priority
-DeviceKind& kind_of(c10::Device device);                // the kind that owns a tensor's device
-DeviceKind& choose_kind(const std::string& wanted);     // usable, not opened yet
-DeviceChoice open_device(const std::string& wanted);    // "auto", "cpu", "npu:1", ...
+std::vector<DeviceKind*> device_kinds();              // by falling priority
+DeviceKind& kind_of(c10::Device device);              // the kind that owns a tensor's device
+DeviceKind& choose_kind(const std::string& wanted);   // usable, not opened yet
+DeviceChoice open_device(const std::string& wanted);  // "auto", "cpu", "npu:1", ...
 std::string device_name(c10::Device device);
 
 }  // namespace apus

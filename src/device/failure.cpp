@@ -61,7 +61,8 @@ Error explained(const std::exception& error, c10::Device device, const std::stri
   const DeviceKind& kind = kind_of(device);
   const int64_t asked = kind.out_of_memory(error.what());
   if (asked < 0) return as_is(error);
-  if (const int named = device_in(error.what()); named >= 0 && named < kind.count() && !device.is_cpu())  // one of several
+  if (const int named = device_in(error.what());
+      named >= 0 && named < kind.count() && !device.is_cpu())  // one of several
     device.set_index(static_cast<c10::DeviceIndex>(named));
   return of_memory(kind, device_name(device), device.has_index() ? device.index() : 0, asked, error.what(), remedy);
 }
@@ -70,7 +71,8 @@ Error explained(const std::exception& error, const std::string& remedy) {
   if (ours(error)) return as_is(error);
   for (DeviceKind* kind : device_kinds()) {
     std::string why_not;
-    if (kind->available(&why_not) && kind->out_of_memory(error.what()) >= 0) return explained(error, c10::Device(kind->type()), remedy);
+    if (kind->available(&why_not) && kind->out_of_memory(error.what()) >= 0)
+      return explained(error, c10::Device(kind->type()), remedy);
   }
   return as_is(error);
 }

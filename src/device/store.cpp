@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/store.h"
 
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -22,7 +21,8 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// Late 2.x prefers a server on libuv, which not every build of libtorch has (Debian's does not): the plain one is everywhere.
+// Late 2.x prefers a server on libuv, which not every build of libtorch has (Debian's does not): the plain one is
+// everywhere.
 template <class Options>
 void without_libuv(Options& options) {
   if constexpr (requires { options.useLibUV; }) options.useLibUV = false;
@@ -37,8 +37,8 @@ struct Store::Table {
     try {
       return f(*store);
     } catch (const std::exception& error) {
-      fail(Fault::Comm, "the first rank's table at ", where, " does not answer: that process has ended, or its machine cannot be reached (",
-           first_line(error), ")");
+      fail(Fault::Comm, "the first rank's table at ", where,
+           " does not answer: that process has ended, or its machine cannot be reached (", first_line(error), ")");
     }
   }
 };
@@ -55,7 +55,8 @@ Store::Store(const Spec& spec) : table_(std::make_unique<Table>()) {
     if (spec.serve)
       fail(Fault::Comm, "the first rank cannot listen at port ", spec.port, " (", first_line(error),
            "): another run uses it? Set MASTER_PORT to a free port, the same for all ranks");
-    fail(Fault::Comm, "the first rank at ", table_->where, " did not answer within ", spec.timeout_s, " s (", first_line(error),
+    fail(Fault::Comm, "the first rank at ", table_->where, " did not answer within ", spec.timeout_s, " s (",
+         first_line(error),
          "). Is it running, are MASTER_ADDR and MASTER_PORT its own, does a firewall stand between?");
   }
 }

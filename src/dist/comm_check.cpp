@@ -31,14 +31,23 @@ class Checker {
     CommReport report;
     const int64_t n = comm_.size(), count = std::max<int64_t>(n, spec_.bytes / 4 / n * n);
     const double all = static_cast<double>(count * 4), share = static_cast<double>(n - 1) / static_cast<double>(n);
-    add(report, "all_reduce", 2 * share * all, [&](int64_t c) { return all_reduce(c); }, count);
-    add(report, "all_gather", share * all, [&](int64_t c) { return all_gather(c / n); }, count);
-    add(report, "all_gather_uneven", share * all, [&](int64_t c) { return all_gather_uneven(c / n); }, count);
-    add(report, "reduce_scatter", share * all, [&](int64_t c) { return reduce_scatter(c / n); }, count);
-    add(report, "all_to_all", share * all, [&](int64_t c) { return all_to_all(c / n); }, count);
-    add(report, "broadcast", all, [&](int64_t c) { return broadcast(c); }, count);
-    if (n > 1) add(report, "send_recv", all, [&](int64_t c) { return ring(c); }, count);
-    add(report, "barrier", 0, [&](int64_t) { return barrier(); }, 0);
+    add(
+        report, "all_reduce", 2 * share * all, [&](int64_t c) { return all_reduce(c); }, count);
+    add(
+        report, "all_gather", share * all, [&](int64_t c) { return all_gather(c / n); }, count);
+    add(
+        report, "all_gather_uneven", share * all, [&](int64_t c) { return all_gather_uneven(c / n); }, count);
+    add(
+        report, "reduce_scatter", share * all, [&](int64_t c) { return reduce_scatter(c / n); }, count);
+    add(
+        report, "all_to_all", share * all, [&](int64_t c) { return all_to_all(c / n); }, count);
+    add(
+        report, "broadcast", all, [&](int64_t c) { return broadcast(c); }, count);
+    if (n > 1)
+      add(
+          report, "send_recv", all, [&](int64_t c) { return ring(c); }, count);
+    add(
+        report, "barrier", 0, [&](int64_t) { return barrier(); }, 0);
     if (spec_.pairs && n > 1) pairs(report);
     return report;
   }
@@ -53,7 +62,9 @@ class Checker {
   at::Tensor numbers(int64_t count, double plus) const {
     return at::arange(count, at::TensorOptions().dtype(at::kFloat)).remainder(97).add(plus).to(spec_.device);
   }
-  at::Tensor room(int64_t count) const { return at::zeros({count}, at::TensorOptions().dtype(at::kFloat)).to(spec_.device); }
+  at::Tensor room(int64_t count) const {
+    return at::zeros({count}, at::TensorOptions().dtype(at::kFloat)).to(spec_.device);
+  }
   double rank() const { return comm_.rank(); }
 
   void synchronize() const { kind_of(spec_.device).synchronize(std::max<int>(0, spec_.device.index())); }
@@ -69,7 +80,8 @@ class Checker {
     return largest_of(host_, watch.seconds() / repeats);
   }
 
-  void add(CommReport& report, const std::string& name, double bytes, const std::function<Plan(int64_t)>& make, int64_t count) {
+  void add(CommReport& report, const std::string& name, double bytes, const std::function<Plan(int64_t)>& make,
+           int64_t count) {
     CollectiveReport c{.name = name, .wrong = "", .latency_us = 0, .gb_s = 0};
     const Plan large = make(count), small = make(comm_.size());
     c.wrong = differences(large);
@@ -93,7 +105,8 @@ class Checker {
   Plan all_reduce(int64_t count) const {
     const double n = comm_.size();
     const at::Tensor in = numbers(count, rank()), t = room(count);
-    return {[=, this] { return t.copy_(in), comm_.all_reduce(t)->wait(), t; }, numbers(count, 0).mul(n).add(n * (n - 1) / 2)};
+    return {[=, this] { return t.copy_(in), comm_.all_reduce(t)->wait(), t; },
+            numbers(count, 0).mul(n).add(n * (n - 1) / 2)};
   }
   Plan all_gather(int64_t count) const {
     const at::Tensor in = numbers(count, rank()), out = room(count * comm_.size());
@@ -115,7 +128,8 @@ class Checker {
     std::vector<at::Tensor> out, in, expected;
     for (int r = 0; r < comm_.size(); ++r) {
       const int64_t c = count + r + comm_.rank();
-      out.push_back(room(c)), in.push_back(numbers(c, 10 * rank() + r)), expected.push_back(numbers(c, 10 * r + rank()));
+      out.push_back(room(c)), in.push_back(numbers(c, 10 * rank() + r)),
+          expected.push_back(numbers(c, 10 * r + rank()));
     }
     return {[=, this] { return comm_.all_to_all(out, in)->wait(), joined(out); }, joined(expected)};
   }
@@ -124,12 +138,15 @@ class Checker {
     const at::Tensor in = numbers(count, rank()), t = room(count);
     return {[=, this] { return t.copy_(in), comm_.broadcast(t, root)->wait(), t; }, numbers(count, root)};
   }
-  Plan ring(int64_t count) const {  // to the next, from the one before; even ranks send first, for devices that do one at a time
+  Plan ring(int64_t count)
+      const {  // to the next, from the one before; even ranks send first, for devices that do one at a time
     const int n = comm_.size(), me = comm_.rank(), next = (me + 1) % n, before = (me + n - 1) % n;
     const at::Tensor in = numbers(count, rank()), out = room(count);
     return {[=, this] {
-              if (me % 2 == 0) comm_.send(in, next)->wait(), comm_.recv(out, before)->wait();
-              else comm_.recv(out, before)->wait(), comm_.send(in, next)->wait();
+              if (me % 2 == 0)
+                comm_.send(in, next)->wait(), comm_.recv(out, before)->wait();
+              else
+                comm_.recv(out, before)->wait(), comm_.send(in, next)->wait();
               return out;
             },
             numbers(count, before)};
@@ -173,8 +190,10 @@ class Checker {
     Stopwatch watch;
     for (int i = 0; i <= repeats; ++i) {
       if (i == 1) watch.restart();  // the first one is for warming up
-      if (me == a) comm_.send(t, b)->wait(), comm_.recv(t, b)->wait();
-      else comm_.recv(t, a)->wait(), comm_.send(t, a)->wait();
+      if (me == a)
+        comm_.send(t, b)->wait(), comm_.recv(t, b)->wait();
+      else
+        comm_.recv(t, a)->wait(), comm_.send(t, a)->wait();
       synchronize();
     }
     return watch.seconds() / repeats / 2;
@@ -196,18 +215,24 @@ CommReport run_comm_check(Comm& comm, Comm& host, const CommCheckSpec& spec) { r
 Json comm_report_json(const CommReport& report) {
   Json out = {{"sound", report.sound()}, {"collectives", Json::array()}};
   for (const CollectiveReport& c : report.collectives)
-    out["collectives"].push_back({{"name", c.name}, {"correct", c.wrong.empty()}, {"wrong", c.wrong}, {"latency_us", c.latency_us}, {"gb_s", c.gb_s}});
+    out["collectives"].push_back({{"name", c.name},
+                                  {"correct", c.wrong.empty()},
+                                  {"wrong", c.wrong},
+                                  {"latency_us", c.latency_us},
+                                  {"gb_s", c.gb_s}});
   if (!report.pair_us.empty()) out["pair_us"] = report.pair_us, out["pair_gb_s"] = report.pair_gb_s;
   return out;
 }
 
 std::string comm_report_text(const CommReport& report) {
   std::ostringstream out;
-  out << std::fixed << std::setprecision(1) << std::left << std::setw(20) << "operation" << std::right << std::setw(12) << "latency us" << std::setw(10) << "GB/s"
+  out << std::fixed << std::setprecision(1) << std::left << std::setw(20) << "operation" << std::right << std::setw(12)
+      << "latency us" << std::setw(10) << "GB/s"
       << "  result\n";
   for (const CollectiveReport& c : report.collectives) {
-    out << std::left << std::setw(20) << c.name << std::right << std::setw(12) << c.latency_us << std::setw(10) << std::setprecision(2) << c.gb_s
-        << std::setprecision(1) << "  " << (c.wrong.empty() ? "right" : "WRONG: " + c.wrong) << "\n";
+    out << std::left << std::setw(20) << c.name << std::right << std::setw(12) << c.latency_us << std::setw(10)
+        << std::setprecision(2) << c.gb_s << std::setprecision(1) << "  "
+        << (c.wrong.empty() ? "right" : "WRONG: " + c.wrong) << "\n";
   }
   if (report.pair_us.empty()) return out.str();
   out << "\none way between two ranks, us (GB/s)\n        ";
@@ -217,7 +242,8 @@ std::string comm_report_text(const CommReport& report) {
     out << "\n" << std::setw(8) << i;
     for (size_t j = 0; j < n; ++j) {
       std::ostringstream cell;
-      cell << std::fixed << std::setprecision(0) << report.pair_us[i][j] << " (" << std::setprecision(2) << report.pair_gb_s[i][j] << ")";
+      cell << std::fixed << std::setprecision(0) << report.pair_us[i][j] << " (" << std::setprecision(2)
+           << report.pair_gb_s[i][j] << ")";
       out << std::setw(16) << (i == j ? "-" : cell.str());
     }
   }

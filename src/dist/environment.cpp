@@ -13,8 +13,8 @@ namespace {
 int to_number(const std::string& name, const std::string& text, int least, int most) {
   int value = 0;
   const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(code == std::errc() && end == text.data() + text.size() && value >= least && value <= most, Fault::Usage, name, "='",
-          text.substr(0, 50), "' in the environment: a number from ", least, " to ", most, " is needed");
+  require(code == std::errc() && end == text.data() + text.size() && value >= least && value <= most, Fault::Usage,
+          name, "='", text.substr(0, 50), "' in the environment: a number from ", least, " to ", most, " is needed");
   return value;
 }
 
@@ -31,26 +31,29 @@ int port_of(const Lookup& variable) { return number(variable, "MASTER_PORT", 1, 
 void check(const RankEnvironment& e, const char* rank, const char* world, const char* local, const char* local_world) {
   require(e.rank < e.world, Fault::Usage, rank, "=", e.rank, " in the environment, but ", world, "=", e.world,
           ": ranks count from 0");
-  require(e.local_rank < e.local_world, Fault::Usage, local, "=", e.local_rank, " in the environment, but ", local_world, "=",
-          e.local_world, ": ranks of a machine count from 0");
-  require(e.local_world <= e.world, Fault::Usage, local_world, "=", e.local_world, " in the environment is more than ", world, "=",
-          e.world);
+  require(e.local_rank < e.local_world, Fault::Usage, local, "=", e.local_rank, " in the environment, but ",
+          local_world, "=", e.local_world, ": ranks of a machine count from 0");
+  require(e.local_world <= e.world, Fault::Usage, local_world, "=", e.local_world, " in the environment is more than ",
+          world, "=", e.world);
 }
 
-// Another starter's variables may be there too (torchrun inside a Slurm step): only the same count with another rank is a
-// contradiction.
+// Another starter's variables may be there too (torchrun inside a Slurm step): only the same count with another rank is
+// a contradiction.
 void compare(const Lookup& variable, const RankEnvironment& e, const char* rank_name, const char* world_name) {
   const auto rank = number(variable, rank_name), world = number(variable, world_name);
-  require(!rank || !world || *world != e.world || *world == 1 || *rank == e.rank, Fault::Usage, "the environment contradicts itself: RANK=",
-          e.rank, " of WORLD_SIZE=", e.world, ", but ", rank_name, "=", rank.value_or(0), " of ", world_name, "=", world.value_or(0),
+  require(!rank || !world || *world != e.world || *world == 1 || *rank == e.rank, Fault::Usage,
+          "the environment contradicts itself: RANK=", e.rank, " of WORLD_SIZE=", e.world, ", but ", rank_name, "=",
+          rank.value_or(0), " of ", world_name, "=", world.value_or(0),
           "; unset RANK and WORLD_SIZE, or set RANK from ", rank_name);
 }
 
 std::optional<RankEnvironment> from_torchrun(const Lookup& variable) {
   const auto rank = number(variable, "RANK", -1), world = number(variable, "WORLD_SIZE", -1);
   if (rank.value_or(-1) < 0 && world.value_or(-1) <= 1) return std::nullopt;  // -1: "not distributed"
-  require(rank.value_or(-1) >= 0, Fault::Usage, "WORLD_SIZE=", *world, " is in the environment, but RANK is not: set both, or neither");
-  require(world.value_or(-1) >= 1, Fault::Usage, "RANK=", *rank, " is in the environment, but WORLD_SIZE is not: set both, or neither");
+  require(rank.value_or(-1) >= 0, Fault::Usage, "WORLD_SIZE=", *world,
+          " is in the environment, but RANK is not: set both, or neither");
+  require(world.value_or(-1) >= 1, Fault::Usage, "RANK=", *rank,
+          " is in the environment, but WORLD_SIZE is not: set both, or neither");
   RankEnvironment e;
   e.from = variable(kLauncherVariable) ? "apus" : "torchrun", e.rank = *rank, e.world = *world;
   e.local_rank = number(variable, "LOCAL_RANK").value_or(0);
@@ -62,7 +65,8 @@ std::optional<RankEnvironment> from_torchrun(const Lookup& variable) {
     e.local_world = nodes ? std::max(1, e.world / *nodes) : e.world;
   check(e, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   const auto address = variable("MASTER_ADDR");
-  require(address || e.world == e.local_world, Fault::Usage, "WORLD_SIZE=", e.world, " and LOCAL_WORLD_SIZE=", e.local_world,
+  require(address || e.world == e.local_world, Fault::Usage, "WORLD_SIZE=", e.world,
+          " and LOCAL_WORLD_SIZE=", e.local_world,
           " say that there are other machines: set MASTER_ADDR to the name of the first one");
   e.address = address.value_or("127.0.0.1"), e.port = port_of(variable);
   const auto agent = variable("TORCHELASTIC_USE_AGENT_STORE");
@@ -76,7 +80,8 @@ std::optional<RankEnvironment> from_open_mpi(const Lookup& variable) {
   const auto world = number(variable, "OMPI_COMM_WORLD_SIZE", 1);
   if (!world) return std::nullopt;
   const auto rank = number(variable, "OMPI_COMM_WORLD_RANK");
-  require(rank.has_value(), Fault::Usage, "OMPI_COMM_WORLD_SIZE=", *world, " is in the environment, but OMPI_COMM_WORLD_RANK is not");
+  require(rank.has_value(), Fault::Usage, "OMPI_COMM_WORLD_SIZE=", *world,
+          " is in the environment, but OMPI_COMM_WORLD_RANK is not");
   RankEnvironment e;
   e.from = "Open MPI", e.rank = *rank, e.world = *world;
   e.local_rank = number(variable, "OMPI_COMM_WORLD_LOCAL_RANK").value_or(0);
@@ -107,7 +112,8 @@ std::optional<RankEnvironment> from_slurm(const Lookup& variable) {
     e.address = first_host(*list);
   // Two jobs on a machine must not meet at one port.
   const auto job = variable("SLURM_JOB_ID");
-  e.port = variable("MASTER_PORT") || !job ? port_of(variable) : 20000 + to_number("SLURM_JOB_ID", *job, 0, 2147483647) % 10000;
+  e.port = variable("MASTER_PORT") || !job ? port_of(variable)
+                                           : 20000 + to_number("SLURM_JOB_ID", *job, 0, 2147483647) % 10000;
   return e;
 }
 
@@ -133,12 +139,15 @@ std::optional<LaunchPlan> read_launch(const Lookup& variable) {
   if (ranks) plan.ranks = to_number("NPROC_PER_NODE", *ranks, 1, 1024);
   if (nodes) plan.nodes = to_number("NNODES", *nodes, 1, kMostRanks);
   plan.node = number(variable, "NODE_RANK").value_or(0);
-  require(plan.node < plan.nodes, Fault::Usage, "NODE_RANK=", plan.node, " in the environment, but NNODES=", plan.nodes, ": nodes count from 0");
+  require(plan.node < plan.nodes, Fault::Usage, "NODE_RANK=", plan.node, " in the environment, but NNODES=", plan.nodes,
+          ": nodes count from 0");
   plan.port = number(variable, "MASTER_PORT", 1, 65535).value_or(plan.nodes > 1 ? 29500 : 0);
   if (plan.nodes == 1) return plan;
-  require(variable("NODE_RANK").has_value(), Fault::Usage, "NNODES=", plan.nodes, " needs NODE_RANK: 0 on the first machine, 1 on the next, ...");
+  require(variable("NODE_RANK").has_value(), Fault::Usage, "NNODES=", plan.nodes,
+          " needs NODE_RANK: 0 on the first machine, 1 on the next, ...");
   const auto address = variable("MASTER_ADDR");
-  require(address.has_value(), Fault::Usage, "NNODES=", plan.nodes, " needs MASTER_ADDR: the name or address of the machine with NODE_RANK=0");
+  require(address.has_value(), Fault::Usage, "NNODES=", plan.nodes,
+          " needs MASTER_ADDR: the name or address of the machine with NODE_RANK=0");
   plan.address = *address;
   return plan;
 }

@@ -9,7 +9,8 @@
 
 namespace apus {
 
-constexpr const char* kLauncherVariable = "APUS_LAUNCHER";  // the descriptor on which a rank tells its launcher why it fails
+constexpr const char* kLauncherVariable =
+    "APUS_LAUNCHER";  // the descriptor on which a rank tells its launcher why it fails
 
 using Lookup = std::function<std::optional<std::string>(const char* variable)>;
 Lookup process_environment();

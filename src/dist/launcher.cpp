@@ -42,7 +42,8 @@ struct Descriptor {
 
 int rendezvous_port() {
   const auto port = free_port();
-  require(port.has_value(), Fault::Comm, "no free port for the ranks to meet at: ", ::strerror(errno), "; set MASTER_PORT");
+  require(port.has_value(), Fault::Comm, "no free port for the ranks to meet at: ", ::strerror(errno),
+          "; set MASTER_PORT");
   return *port;
 }
 
@@ -107,7 +108,9 @@ class Launcher {
   }
 
  private:
-  size_t living() const { return static_cast<size_t>(std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.ended; })); }
+  size_t living() const {
+    return static_cast<size_t>(std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return !r.ended; }));
+  }
   int world_rank(int local) const { return launch_.plan.node * launch_.plan.ranks + local; }
   fs::path log_file(int local) const { return launch_.log_dir / str("rank", world_rank(local), ".log"); }
 
@@ -144,12 +147,15 @@ class Launcher {
                                             {kLauncherVariable, str(note_end_)}};
     const auto cores = static_cast<int>(allowed_cores().size());
     if (!std::getenv("OMP_NUM_THREADS")) s["OMP_NUM_THREADS"] = str(std::max(1, cores / plan.ranks));
-    if (!std::getenv("TORCH_CPP_LOG_LEVEL")) s["TORCH_CPP_LOG_LEVEL"] = "ERROR";  // c10d remarks on every attempt to connect
+    if (!std::getenv("TORCH_CPP_LOG_LEVEL"))
+      s["TORCH_CPP_LOG_LEVEL"] = "ERROR";  // c10d remarks on every attempt to connect
     return s;
   }
 
-  // Between fork and exec. A group of its own: the terminal's Ctrl-C reaches the launcher only, which passes it on once.
-  [[noreturn]] void become_rank(pid_t parent, const std::string& output, const std::vector<int>& cores, char** argv, char** env) const {
+  // Between fork and exec. A group of its own: the terminal's Ctrl-C reaches the launcher only, which passes it on
+  // once.
+  [[noreturn]] void become_rank(pid_t parent, const std::string& output, const std::vector<int>& cores, char** argv,
+                                char** env) const {
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(128 + SIGKILL);
@@ -206,11 +212,13 @@ class Launcher {
     }
     for (size_t end; (end = pending_.find('\0')) != std::string::npos; pending_.erase(0, end + 1)) {
       int rank = -1, fault = 0, used = 0;
-      if (std::sscanf(pending_.c_str(), "%d %d %n", &rank, &fault, &used) < 2 || rank < 0 || rank >= launch_.plan.ranks || fault < 0 ||
-          fault > static_cast<int>(Fault::Bug))
+      if (std::sscanf(pending_.c_str(), "%d %d %n", &rank, &fault, &used) < 2 || rank < 0 ||
+          rank >= launch_.plan.ranks || fault < 0 || fault > static_cast<int>(Fault::Bug))
         continue;
       Rank& teller = ranks_[static_cast<size_t>(rank)];
-      if (!teller.told && !stopping_) failures_.push_back({rank, static_cast<Fault>(fault), pending_.substr(static_cast<size_t>(used), end - static_cast<size_t>(used)), 0});
+      if (!teller.told && !stopping_)
+        failures_.push_back({rank, static_cast<Fault>(fault),
+                             pending_.substr(static_cast<size_t>(used), end - static_cast<size_t>(used)), 0});
       teller.told = true;
     }
   }
@@ -238,10 +246,12 @@ class Launcher {
       } catch (const Error&) {  // it has just ended
       }
       const size_t state = stat.rfind(") ");
-      const bool stopped = state != std::string::npos && state + 2 < stat.size() && (stat[state + 2] == 'T' || stat[state + 2] == 't');
-      silent_.push_back(str("rank ", world_rank(static_cast<int>(i)), " has said nothing all the while",
-                            stopped ? str(": its process ", ranks_[i].process, " is stopped (SIGSTOP, or a debugger)")
-                                    : ": if the others waited for it, look at what its process, its device or its link does"));
+      const bool stopped =
+          state != std::string::npos && state + 2 < stat.size() && (stat[state + 2] == 'T' || stat[state + 2] == 't');
+      silent_.push_back(
+          str("rank ", world_rank(static_cast<int>(i)), " has said nothing all the while",
+              stopped ? str(": its process ", ranks_[i].process, " is stopped (SIGSTOP, or a debugger)")
+                      : ": if the others waited for it, look at what its process, its device or its link does"));
     }
   }
 
@@ -262,14 +272,18 @@ class Launcher {
     } else if (WIFSIGNALED(f.status)) {
       const int signal = WTERMSIG(f.status);
       log_error(str("rank ", rank, " was ended by signal ", signal, " (", ::strsignal(signal), ")",
-                    signal == SIGKILL ? ": by somebody's kill -9, or by the system for want of memory (see dmesg)" : "", tail(f.local_rank)));
+                    signal == SIGKILL ? ": by somebody's kill -9, or by the system for want of memory (see dmesg)" : "",
+                    tail(f.local_rank)));
     } else {
-      log_error(str("rank ", rank, " ended with exit code ", WEXITSTATUS(f.status), " and no explanation", tail(f.local_rank)));
+      log_error(str("rank ", rank, " ended with exit code ", WEXITSTATUS(f.status), " and no explanation",
+                    tail(f.local_rank)));
     }
     if (f.fault == Fault::Comm && silent_.size() < ranks_.size())
       for (const std::string& text : silent_) log_error(text);
     if (ranks_.size() > 1 || launch_.plan.nodes > 1)
-      log_error(str("all ranks of this machine have been stopped", f.local_rank > 0 ? str("; what rank ", rank, " said is in ", log_file(f.local_rank).string()) : ""));
+      log_error(
+          str("all ranks of this machine have been stopped",
+              f.local_rank > 0 ? str("; what rank ", rank, " said is in ", log_file(f.local_rank).string()) : ""));
     return code == codes_.end() ? exit_code(f.fault.value_or(Fault::Bug)) : code->second;
   }
 
@@ -291,7 +305,7 @@ class Launcher {
   std::optional<double> failing_since_;
   std::vector<Failure> failures_;  // in the order in which they became known
   std::vector<std::string> silent_;
-  std::map<int, int> codes_;       // exit codes of the ranks that failed
+  std::map<int, int> codes_;  // exit codes of the ranks that failed
   std::string pending_;
   Stopwatch watch_;
 };
@@ -301,7 +315,8 @@ class Launcher {
 std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, int local_world) {
   const size_t n = cores.size(), world = static_cast<size_t>(local_world), rank = static_cast<size_t>(local_rank);
   if (n < world) return cores;
-  return {cores.begin() + static_cast<long>(n * rank / world), cores.begin() + static_cast<long>(n * (rank + 1) / world)};
+  return {cores.begin() + static_cast<long>(n * rank / world),
+          cores.begin() + static_cast<long>(n * (rank + 1) / world)};
 }
 
 int launch(const Launch& plan) {

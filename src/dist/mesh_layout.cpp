@@ -46,12 +46,15 @@ std::vector<int> fitting(const Sizes& sizes, size_t axis, int world, bool filled
   std::string would;
   for (size_t a = 0; a < kAxes; ++a) {
     if (filled ? a == kFill || sizes[a] == 1 : sizes[a] == 1 && a != kFill) continue;
-    for (const int n : fitting(sizes, a, world, filled)) would += str(would.empty() ? "" : ", ", axis_name(static_cast<Axis>(a)), " ", n);
+    for (const int n : fitting(sizes, a, world, filled))
+      would += str(would.empty() ? "" : ", ", axis_name(static_cast<Axis>(a)), " ", n);
   }
   const int places = product(sizes), below = world / places * places;
   const std::string ranks = !filled ? str(places) : below > 0 ? str(below, " or ", below + places) : str(places);
-  fail(Fault::Usage, "a mesh of ", named(sizes), " has ", places, places == 1 ? " place" : " places", filled ? " for each copy of the model" : "", ", but ", world,
-       world == 1 ? " rank runs: " : " ranks run: ", would.empty() ? "" : str(would, " would fit; or "), "start ", ranks, " ranks");
+  fail(Fault::Usage, "a mesh of ", named(sizes), " has ", places, places == 1 ? " place" : " places",
+       filled ? " for each copy of the model" : "", ", but ", world,
+       world == 1 ? " rank runs: " : " ranks run: ", would.empty() ? "" : str(would, " would fit; or "), "start ",
+       ranks, " ranks");
 }
 
 }  // namespace
@@ -67,7 +70,8 @@ MeshLayout::MeshLayout(const MeshSizes& s, int world, int rank)
   const bool filled = s.dp_replicate == 0;
   if (filled) size_[kFill] = 1;
   for (size_t a = 0; a < kAxes; ++a)
-    require(size_[a] > 0, Fault::Usage, "the size of the mesh axis ", axis_name(static_cast<Axis>(a)), " must be above 0, it is ", size_[a]);
+    require(size_[a] > 0, Fault::Usage, "the size of the mesh axis ", axis_name(static_cast<Axis>(a)),
+            " must be above 0, it is ", size_[a]);
   const int places = product(size_);
   if (filled ? world % places != 0 : world != places) refuse(size_, world, filled);
   if (filled) size_[kFill] = world / places;
@@ -97,7 +101,8 @@ std::vector<int> MeshLayout::ranks(AxisSet axes) const {
   std::vector<int> out;
   for (int r = 0; r < world_; ++r) {
     bool alike = true;
-    for (size_t a = 0; a < kAxes; ++a) alike = alike && (axes.has(static_cast<Axis>(a)) || place(a, r) == place(a, rank_));
+    for (size_t a = 0; a < kAxes; ++a)
+      alike = alike && (axes.has(static_cast<Axis>(a)) || place(a, r) == place(a, rank_));
     if (alike) out.push_back(r);
   }
   return out;
@@ -121,7 +126,8 @@ std::vector<Range> local_part(const std::vector<int64_t>& full, const std::vecto
   std::vector<Range> part;
   for (const int64_t size : full) part.push_back({0, size});
   for (const Cut& cut : cuts) {
-    require(cut.dim >= 0 && cut.dim < static_cast<int64_t>(full.size()), Fault::Bug, "a cut of dimension ", cut.dim, " of ", full.size());
+    require(cut.dim >= 0 && cut.dim < static_cast<int64_t>(full.size()), Fault::Bug, "a cut of dimension ", cut.dim,
+            " of ", full.size());
     Range& whole = part[static_cast<size_t>(cut.dim)];
     const Range mine = part_of(whole.size, mesh.rank(cut.axis), mesh.size(cut.axis));
     whole = {whole.begin + mine.begin, mine.size};

@@ -16,11 +16,11 @@ namespace apus {
 DeviceChoice bind_device(const std::string& wanted, const RankEnvironment& e) {
   const DeviceKind& kind = choose_kind(wanted);
   if (e.local_world == 1 || kind.type() == c10::kCPU) return open_device(wanted);
-  require(wanted.find(':') == std::string::npos, Fault::Usage, "--device ", wanted, " names one device, but ", e.local_world,
-          " ranks run on this machine: give the kind alone, and each takes its own");
+  require(wanted.find(':') == std::string::npos, Fault::Usage, "--device ", wanted, " names one device, but ",
+          e.local_world, " ranks run on this machine: give the kind alone, and each takes its own");
   const std::string variable = kind.visibility_env();
-  require(e.local_rank < kind.count(), Fault::Usage, e.local_world, " ranks run on this machine, but ", kind.count(), " ", kind.name(),
-          " devices are visible: one rank needs one device. Lower NPROC_PER_NODE",
+  require(e.local_rank < kind.count(), Fault::Usage, e.local_world, " ranks run on this machine, but ", kind.count(),
+          " ", kind.name(), " devices are visible: one rank needs one device. Lower NPROC_PER_NODE",
           variable.empty() ? "" : str(", or name more devices in ", variable));
   return open_device(str(kind.name(), ":", e.local_rank));
 }
@@ -43,7 +43,8 @@ World::World(const WorldSpec& spec, const Lookup& variable)
     devices_ = connect("devices", all);
     return 0;
   });
-  log_info("rank ", rank(), " of ", size(), " on ", device_.name(), environment_.from.empty() ? "" : str(" (started by ", environment_.from, ")"));
+  log_info("rank ", rank(), " of ", size(), " on ", device_.name(),
+           environment_.from.empty() ? "" : str(" (started by ", environment_.from, ")"));
 }
 
 // The first rank keeps the table: after a failure it stays for a moment, so that the others, who now lose the
@@ -78,8 +79,8 @@ void World::require_same(const std::string& text, const std::string& what) {
       a.clear(), b.clear();
       std::getline(first, a), std::getline(other, b);
     } while (a == b && (first || other));
-    require(a == b, Fault::Usage, what, " differ between ranks: rank 0 has `", a.substr(0, 200), "`, rank ", r, " has `", b.substr(0, 200),
-            "`. Start all ranks with the same command");
+    require(a == b, Fault::Usage, what, " differ between ranks: rank 0 has `", a.substr(0, 200), "`, rank ", r,
+            " has `", b.substr(0, 200), "`. Start all ranks with the same command");
   }
 }
 

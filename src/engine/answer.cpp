@@ -78,11 +78,16 @@ Json logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut>& toke
 
 const char* finish_name(Finish finish) {
   switch (finish) {
-    case Finish::Stop: return "stop";
-    case Finish::Length: return "length";
-    case Finish::Cancelled: return "cancelled";
-    case Finish::Failed: return "error";
-    case Finish::None: break;
+    case Finish::Stop:
+      return "stop";
+    case Finish::Length:
+      return "length";
+    case Finish::Cancelled:
+      return "cancelled";
+    case Finish::Failed:
+      return "error";
+    case Finish::None:
+      break;
   }
   return "";
 }

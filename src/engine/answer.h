@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The text of an answer while it is made: whole characters only, stop strings found across tokens, and nothing shown that
-// may yet turn out to be the beginning of one. No tensor library.
+// The text of an answer while it is made: whole characters only, stop strings found across tokens, and nothing shown
+// that may yet turn out to be the beginning of one. No tensor library.
 #pragma once
 
 #include <memory>
@@ -33,18 +33,21 @@ class StopStrings {
 class Answer {
  public:
   struct Spec {
-    std::vector<int32_t> stop_ids;    // not part of the text
+    std::vector<int32_t> stop_ids;  // not part of the text
     std::vector<std::string> stops;
-    bool keep_stop = false;           // a stop string stays in the text
+    bool keep_stop = false;  // a stop string stays in the text
     bool skip_special = true;
   };
   Answer(std::shared_ptr<const Tokenizer> tokenizer, Spec spec)
-      : tokenizer_(std::move(tokenizer)), decoder_(tokenizer_, spec.skip_special), stops_(spec.stops, spec.keep_stop), spec_(std::move(spec)) {}
+      : tokenizer_(std::move(tokenizer)),
+        decoder_(tokenizer_, spec.skip_special),
+        stops_(spec.stops, spec.keep_stop),
+        spec_(std::move(spec)) {}
 
   // New text. When it ends by a stop string, finish() is Stop and the caller cancels the request.
   std::string push(const EngineEvent& event);
   Finish finish() const { return finish_; }
-  const std::string& text() const { return text_; }           // all of it so far
+  const std::string& text() const { return text_; }                // all of it so far
   const std::vector<TokenOut>& tokens() const { return tokens_; }  // the stop token included
   const std::string& error() const { return error_; }
   const std::string& stop() const { return stops_.which(); }  // the stop string that ended it, if one did

@@ -9,7 +9,8 @@
 namespace apus {
 
 BlockPool::BlockPool(Spec spec) : spec_(spec) {
-  require(spec.blocks > 0 && spec.block_size > 0, Fault::Bug, "a block pool of ", spec.blocks, " blocks of ", spec.block_size);
+  require(spec.blocks > 0 && spec.block_size > 0, Fault::Bug, "a block pool of ", spec.blocks, " blocks of ",
+          spec.block_size);
   std::random_device device;
   while (spec_.secret == 0) spec_.secret = (static_cast<uint64_t>(device()) << 32) | device();
   entries_.resize(static_cast<size_t>(spec.blocks));
@@ -70,8 +71,10 @@ void BlockPool::release(int32_t block) {
   Entry& e = entry(block);
   require(e.references > 0, Fault::Bug, "block ", block, " released once too often");
   if (--e.references > 0) return;
-  if (e.published) link(block);
-  else free_.push_back(block);
+  if (e.published)
+    link(block);
+  else
+    free_.push_back(block);
 }
 
 void BlockPool::forget_content() {

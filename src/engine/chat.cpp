@@ -11,7 +11,8 @@ namespace apus {
 
 namespace {
 
-std::optional<ChatTemplate> choose_template(const std::filesystem::path& folder, const Tokenizer& tokenizer, const ChatSpec& spec) {
+std::optional<ChatTemplate> choose_template(const std::filesystem::path& folder, const Tokenizer& tokenizer,
+                                            const ChatSpec& spec) {
   if (!spec.use_template) return std::nullopt;
   if (!spec.chat_template.empty()) return ChatTemplate::from_text(spec.chat_template, "--chat_template", folder);
   if (auto found = ChatTemplate::find(folder)) return found;
@@ -20,7 +21,8 @@ std::optional<ChatTemplate> choose_template(const std::filesystem::path& folder,
     log_info(folder.string(), " brings no chat template; its tokenizer knows <|im_start|>, so ChatML is used");
     return ChatTemplate::builtin("chatml", folder);
   }
-  fail(Fault::Model, folder.string(), " brings no chat template: give one by --chat_template FILE.jinja, or --use_chat_template false for plain text");
+  fail(Fault::Model, folder.string(),
+       " brings no chat template: give one by --chat_template FILE.jinja, or --use_chat_template false for plain text");
 }
 
 // Text of a message: a string, or a list of parts of which the texts count.
@@ -38,7 +40,10 @@ std::string content_text(const Json& message) {
 }  // namespace
 
 Chat::Chat(const std::filesystem::path& folder, std::shared_ptr<const Tokenizer> tokenizer, ChatSpec spec)
-    : tokenizer_(std::move(tokenizer)), spec_(std::move(spec)), template_(choose_template(folder, *tokenizer_, spec_)), turn_ends_(find_turn_ends()) {}
+    : tokenizer_(std::move(tokenizer)),
+      spec_(std::move(spec)),
+      template_(choose_template(folder, *tokenizer_, spec_)),
+      turn_ends_(find_turn_ends()) {}
 
 std::string Chat::plain_text(const Json& messages) const {
   std::string text;
@@ -61,11 +66,14 @@ std::string Chat::render(const ChatRequest& request, const Json& messages, bool 
 }
 
 std::string Chat::text(const ChatRequest& request) const {
-  require(request.messages && request.messages->is_array() && !request.messages->empty(), Fault::Data, "'messages' must be a list with at least one message");
+  require(request.messages && request.messages->is_array() && !request.messages->empty(), Fault::Data,
+          "'messages' must be a list with at least one message");
   Json messages = *request.messages;
   for (const auto& m : messages)
-    require(m.is_object() && m.contains("role") && m["role"].is_string(), Fault::Data, "every message must be an object with a 'role'");
-  if (spec_.system && messages[0]["role"] != "system") messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *spec_.system}});
+    require(m.is_object() && m.contains("role") && m["role"].is_string(), Fault::Data,
+            "every message must be an object with a 'role'");
+  if (spec_.system && messages[0]["role"] != "system")
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *spec_.system}});
   const bool asks = !request.continue_final_message && !request.whole;
   const std::string text = template_ ? render(request, messages, asks) : plain_text(messages);
   return asks ? text + spec_.response_prefix : text;
@@ -90,15 +98,18 @@ std::vector<int32_t> limited(std::vector<int32_t> ids, const ChatSpec& spec) {
   if (!spec.max_length || length <= *spec.max_length) return ids;
   require(spec.truncation != "delete", Fault::Data, length, " tokens are more than --max_length ", *spec.max_length,
           "; --truncation_strategy left or right cuts them");
-  if (spec.truncation == "left") ids.erase(ids.begin(), ids.end() - *spec.max_length);
-  else ids.resize(static_cast<size_t>(*spec.max_length));
+  if (spec.truncation == "left")
+    ids.erase(ids.begin(), ids.end() - *spec.max_length);
+  else
+    ids.resize(static_cast<size_t>(*spec.max_length));
   return ids;
 }
 
 std::vector<int32_t> Chat::find_turn_ends() const {
   if (!template_) return {};
   const std::string mark = "apus-turn-end-probe";
-  const Json messages = Json::array({Json{{"role", "user"}, {"content", "a"}}, Json{{"role", "assistant"}, {"content", mark}}});
+  const Json messages =
+      Json::array({Json{{"role", "user"}, {"content", "a"}}, Json{{"role", "assistant"}, {"content", mark}}});
   std::string after;
   try {
     after = render({}, messages, false);

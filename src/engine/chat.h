@@ -15,23 +15,23 @@
 namespace apus {
 
 struct ChatSpec {
-  std::string chat_template;              // Jinja text; empty: the checkpoint's
-  bool use_template = true;               // false: the messages' text as it is
-  std::optional<std::string> system;      // for messages that bring none
+  std::string chat_template;          // Jinja text; empty: the checkpoint's
+  bool use_template = true;           // false: the messages' text as it is
+  std::optional<std::string> system;  // for messages that bring none
   std::optional<bool> enable_thinking;
-  std::string response_prefix;            // every answer begins with it
-  std::shared_ptr<const Json> kwargs;     // for the template; may be null
-  std::optional<int64_t> max_length;      // of a prompt in tokens
-  std::string truncation = "delete";      // left, right, or delete: a longer prompt is an error
+  std::string response_prefix;         // every answer begins with it
+  std::shared_ptr<const Json> kwargs;  // for the template; may be null
+  std::optional<int64_t> max_length;   // of a prompt in tokens
+  std::string truncation = "delete";   // left, right, or delete: a longer prompt is an error
 };
 
 struct ChatRequest {
   const Json* messages = nullptr;
   const Json* tools = nullptr;
   const Json* documents = nullptr;
-  const Json* kwargs = nullptr;           // over those of the spec
-  bool continue_final_message = false;    // the answer goes on with the last message
-  bool whole = false;                     // the conversation as it is: no answer is asked for
+  const Json* kwargs = nullptr;         // over those of the spec
+  bool continue_final_message = false;  // the answer goes on with the last message
+  bool whole = false;                   // the conversation as it is: no answer is asked for
 };
 
 // Cut to max_length as `truncation` says; Fault::Data when that is "delete".

@@ -20,7 +20,8 @@ namespace {
 constexpr int64_t kScoredRows = 64;  // prompt rows whose logits exist at once
 // The flags that make the engine need less.
 constexpr const char* kLessMemory =
-    "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or --max_model_len, or free the device";
+    "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or "
+    "--max_model_len, or free the device";
 }  // namespace
 
 Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, ModelHooks hooks)
@@ -31,20 +32,23 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
       hooks_(std::move(hooks)),
       threads_(at::get_num_threads()),
       builder_(options.device(), spec_.block_size) {
-  require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage, "block size, max_batched_tokens and max_num_seqs must be above 0");
+  require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage,
+          "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
   cache_spec_ = {shape.layers, 0, spec_.block_size, shape.kv_heads, shape.head_dim};
   const CacheSize size = cache_size_of(model, options, spec_);
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
   if (size.max_model_len < wanted)
-    log_warning("the cache has memory for ", size.max_model_len, " tokens only: this is the longest context now, not ", wanted,
-                ". --kv_cache_gb or --memory_utilization give it more");
+    log_warning("the cache has memory for ", size.max_model_len, " tokens only: this is the longest context now, not ",
+                wanted, ". --kv_cache_gb or --memory_utilization give it more");
   max_model_len_ = size.max_model_len;
   cache_spec_.blocks = size.blocks;
-  scheduler_ = std::make_unique<Scheduler>(Scheduler::Spec{
-      .pool = {.blocks = static_cast<int32_t>(size.blocks), .block_size = static_cast<int32_t>(spec_.block_size), .caching = spec.prefix_caching},
-      .max_sequences = spec.max_sequences,
-      .max_step_tokens = spec.max_step_tokens});
+  scheduler_ =
+      std::make_unique<Scheduler>(Scheduler::Spec{.pool = {.blocks = static_cast<int32_t>(size.blocks),
+                                                           .block_size = static_cast<int32_t>(spec_.block_size),
+                                                           .caching = spec.prefix_caching},
+                                                  .max_sequences = spec.max_sequences,
+                                                  .max_step_tokens = spec.max_step_tokens});
   try {
     cache_ = new_cache();
   } catch (const std::exception& e) {
@@ -55,7 +59,8 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
 }
 
 std::unique_ptr<KvCache> Engine::new_cache() const {
-  return std::make_unique<KvCache>(cache_spec_, options_, model_->places() ? model_->places()->layer : std::vector<at::Device>());
+  return std::make_unique<KvCache>(cache_spec_, options_,
+                                   model_->places() ? model_->places()->layer : std::vector<at::Device>());
 }
 
 Engine::~Engine() {
@@ -71,18 +76,21 @@ int64_t Engine::submit(EngineRequest request) {
   const auto length = static_cast<int64_t>(request.prompt.size());
   require(length > 0, Fault::Usage, "the prompt is empty");
   const int64_t room = max_model_len_ - length;
-  require(room >= (request.embedding ? 0 : 1), Fault::Usage, "the prompt's ", length, " tokens leave no room in the context of ", max_model_len_,
+  require(room >= (request.embedding ? 0 : 1), Fault::Usage, "the prompt's ", length,
+          " tokens leave no room in the context of ", max_model_len_,
           " tokens; shorten it, or raise --max_model_len if the model allows");
-  for (const int32_t t : request.prompt) require(t >= 0 && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ", vocab());
+  for (const int32_t t : request.prompt)
+    require(t >= 0 && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ", vocab());
   Sampling& s = request.sampling;
   require(s.temperature >= 0 && s.top_p > 0 && s.repetition_penalty > 0, Fault::Usage,
           "temperature must be 0 or more, top_p and repetition_penalty above 0");
   s.max_new_tokens = request.embedding ? 0 : std::clamp<int64_t>(s.max_new_tokens, 1, room);
   const std::lock_guard lock(mutex_);
   require(!stopping_, Fault::Device, "the engine is stopping");
-  require(request.adapter.empty() || adapter_salt_.count(request.adapter), Fault::Usage, "no adapter named '", request.adapter, "' is loaded");
-  require(spec_.max_waiting <= 0 || stats_.waiting + starting_ < spec_.max_waiting, Fault::Device, "busy: ", spec_.max_waiting,
-          " requests are waiting already; try again later");
+  require(request.adapter.empty() || adapter_salt_.count(request.adapter), Fault::Usage, "no adapter named '",
+          request.adapter, "' is loaded");
+  require(spec_.max_waiting <= 0 || stats_.waiting + starting_ < spec_.max_waiting, Fault::Device,
+          "busy: ", spec_.max_waiting, " requests are waiting already; try again later");
   const int64_t id = next_id_++;
   ++starting_;
   auto shared = std::make_shared<EngineRequest>(std::move(request));
@@ -133,9 +141,11 @@ void Engine::load_adapter(const std::string& name, const std::string& dir) {
     require(model_, Fault::Device, "the engine is asleep without its weights; wake it first");
     {
       const std::lock_guard lock(mutex_);
-      require(!adapter_salt_.count(name), Fault::Usage, "an adapter named '", name, "' is loaded already; unload it first");
+      require(!adapter_salt_.count(name), Fault::Usage, "an adapter named '", name,
+              "' is loaded already; unload it first");
     }
-    for (const auto& l : leaving_) require(l.name != name, Fault::Usage, "the adapter '", name, "' is still being unloaded");
+    for (const auto& l : leaving_)
+      require(l.name != name, Fault::Usage, "the adapter '", name, "' is still being unloaded");
     const c10::InferenceMode off(false);  // its tensors are ordinary ones
     hooks_.load(name, dir);
     const std::lock_guard lock(mutex_);
@@ -157,7 +167,8 @@ void Engine::unload_adapter(const std::string& name) {
 }
 
 void Engine::sleep(int level) {
-  require(level < 2 || hooks_.drop_model, Fault::Usage, "the weights of this model cannot be read again: sleep at level 1");
+  require(level < 2 || hooks_.drop_model, Fault::Usage,
+          "the weights of this model cannot be read again: sleep at level 1");
   run_on_thread([this, level] {
     scheduler_->suspend();
     cache_.reset();
@@ -212,12 +223,17 @@ void Engine::start(int64_t id, EngineRequest request) {
   Active& active = active_[id];
   active.request = std::move(request);
   EngineRequest& r = active.request;
-  if (!r.adapter.empty() && salt == 0) return finish(id, Finish::Failed, "the adapter '" + r.adapter + "' was unloaded");
+  if (!r.adapter.empty() && salt == 0)
+    return finish(id, Finish::Failed, "the adapter '" + r.adapter + "' was unloaded");
   if (has_penalties(r.sampling)) active.counts.add_prompt(r.prompt);
   counted_.prompt_tokens += static_cast<int64_t>(r.prompt.size());
   if (r.sampling.prompt_logprobs >= 0) active.prompt.push_back({.id = r.prompt.front()});
   try {
-    scheduler_->add({.id = id, .prompt = std::move(r.prompt), .max_new_tokens = r.sampling.max_new_tokens, .priority = r.priority, .salt = salt,
+    scheduler_->add({.id = id,
+                     .prompt = std::move(r.prompt),
+                     .max_new_tokens = r.sampling.max_new_tokens,
+                     .priority = r.priority,
+                     .salt = salt,
                      .every_row = r.sampling.prompt_logprobs >= 0});
   } catch (const std::exception& e) {
     finish(id, Finish::Failed, e.what());
@@ -274,7 +290,8 @@ void Engine::score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const 
       const auto rows = static_cast<size_t>(count);
       const Step part = builder_.select(step, std::vector<std::string>(rows, adapter_of(a)));
       const at::Tensor logits = model_->head(hidden_TD.narrow(0, row + i - item.begin, count), part);
-      for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top))) a.prompt.push_back(std::move(scored));
+      for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top)))
+        a.prompt.push_back(std::move(scored));
     }
     row += item.count;
   }
@@ -292,14 +309,19 @@ void Engine::take_samples(const Plan& plan, const at::Tensor& hidden_TD, const S
     Active& a = active_.at(item.sequence->id);
     if (a.request.embedding) {
       const at::Tensor vector = hidden_TD[row].to(at::kCPU, at::kFloat).contiguous();
-      if (a.request.embedding_sink) a.request.embedding_sink({vector.data_ptr<float>(), vector.data_ptr<float>() + vector.numel()});
+      if (a.request.embedding_sink)
+        a.request.embedding_sink({vector.data_ptr<float>(), vector.data_ptr<float>() + vector.numel()});
       embedded.push_back(item.sequence->id);
       continue;
     }
     last_rows.push_back(row);
     sampled.push_back(item.sequence);
     adapter_of_row.push_back(adapter_of(a));
-    rows.push_back({&a.request.sampling, {item.sequence->tokens, item.sequence->prompt, a.counts}, a.request.constraint.get(), {}, {}});
+    rows.push_back({&a.request.sampling,
+                    {item.sequence->tokens, item.sequence->prompt, a.counts},
+                    a.request.constraint.get(),
+                    {},
+                    {}});
   }
   for (const int64_t id : embedded) finish(id, Finish::Stop);
   if (rows.empty()) return;
@@ -320,8 +342,10 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
   const Sampling& s = a.request.sampling;
   if (!error.empty()) return finish(id, Finish::Failed, error);
   if (out.id < 0)
-    return finish(id, Finish::Failed, a.request.constraint ? "no token is possible here: the constraint allows none, or the logits are not numbers"
-                                                           : "no token is possible here: the logits are not numbers (inf or nan)");
+    return finish(id, Finish::Failed,
+                  a.request.constraint
+                      ? "no token is possible here: the constraint allows none, or the logits are not numbers"
+                      : "no token is possible here: the logits are not numbers (inf or nan)");
   const int32_t token = out.id;
   scheduler_->append(id, token);
   if (has_penalties(s)) a.counts.add(token);
@@ -338,8 +362,10 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
   }
   EngineEvent event{.request = id};
   event.tokens.push_back(std::move(out));
-  if (complete) event.finish = Finish::Stop;
-  else if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.limit) event.finish = Finish::Length;
+  if (complete)
+    event.finish = Finish::Stop;
+  else if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.limit)
+    event.finish = Finish::Length;
   const bool ended = event.finish != Finish::None;
   tell(id, std::move(event));
   if (!ended) return;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: one thread that drives a model for whoever asks, on one device or over several (Model::places). The same object serves batch inference, the
-// server, and the rollouts of reinforcement learning.
+// The engine: one thread that drives a model for whoever asks, on one device or over several (Model::places). The same
+// object serves batch inference, the server, and the rollouts of reinforcement learning.
 #pragma once
 
 #include <condition_variable>
@@ -33,8 +33,8 @@ struct ModelHooks {
 
 class Engine : public Generator {
  public:
-  // `options`: dtype of the cache, and the device (of the embedding, when the model lies on several). The model is not the
-  // engine's and must outlive it, but for the hooks.
+  // `options`: dtype of the cache, and the device (of the embedding, when the model lies on several). The model is not
+  // the engine's and must outlive it, but for the hooks.
   Engine(const Model& model, at::TensorOptions options, EngineSpec spec, ModelHooks hooks = {});
   ~Engine() override;  // whoever still waits is told that it was cancelled
 
@@ -72,7 +72,7 @@ class Engine : public Generator {
   void take_samples(const Plan& plan, const at::Tensor& hidden_TD, const Step& step);
   void accept(const Sequence& sequence, TokenOut out, const std::string& error);
   const std::string& adapter_of(const Active& active) const;
-  void tell(int64_t id, EngineEvent event);         // to its sink
+  void tell(int64_t id, EngineEvent event);  // to its sink
   void finish(int64_t id, Finish why, std::string error = {});
   void detach_unused();
   void publish_stats();

@@ -23,7 +23,8 @@ std::vector<std::pair<at::Device, int64_t>> cache_devices(const Model& model, at
 
 }  // namespace
 
-CacheSize cache_size(const EngineSpec& spec, int64_t positions, int64_t bytes_per_block, int64_t total, int64_t free, bool host, int64_t limit) {
+CacheSize cache_size(const EngineSpec& spec, int64_t positions, int64_t bytes_per_block, int64_t total, int64_t free,
+                     bool host, int64_t limit) {
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : positions;
   const auto blocks_for = [&](int64_t tokens) { return (tokens + spec.block_size - 1) / spec.block_size; };
   int64_t bytes = spec.cache_bytes;
@@ -41,7 +42,8 @@ CacheSize cache_size(const EngineSpec& spec, int64_t positions, int64_t bytes_pe
 
 EngineSpec with_block_size(EngineSpec spec, const Model& model, at::Device only) {
   if (spec.block_size != 0) return spec;
-  for (const auto& [device, layers] : cache_devices(model, only)) spec.block_size = std::max(spec.block_size, kind_of(device).cache_block());
+  for (const auto& [device, layers] : cache_devices(model, only))
+    spec.block_size = std::max(spec.block_size, kind_of(device).cache_block());
   return spec;
 }
 
@@ -52,13 +54,15 @@ CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, co
   for (const auto& [device, layers] : cache_devices(model, options.device())) {
     EngineSpec own = spec;
     own.cache_bytes = spec.cache_bytes * layers / shape.layers;
-    const int64_t bytes = KvCache::bytes_per_block({layers, 0, spec.block_size, shape.kv_heads, shape.head_dim}, element);
+    const int64_t bytes =
+        KvCache::bytes_per_block({layers, 0, spec.block_size, shape.kv_heads, shape.head_dim}, element);
     const auto limit = spec.cache_limits.find(device_name(device));
     const Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);
     const CacheSize size = cache_size(own, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu(),
                                       limit == spec.cache_limits.end() ? INT64_MAX : limit->second);
-    require(size.blocks > 0 && size.max_model_len > 1, Fault::Device, "no memory for the cache of keys and values on ", device_name(device), ": ", memory.free >> 20,
-            " MiB free of ", memory.total >> 20, " MiB, one block needs ", (bytes >> 10) + 1, " KiB; give more by --memory_utilization or --kv_cache_gb, or free memory");
+    require(size.blocks > 0 && size.max_model_len > 1, Fault::Device, "no memory for the cache of keys and values on ",
+            device_name(device), ": ", memory.free >> 20, " MiB free of ", memory.total >> 20, " MiB, one block needs ",
+            (bytes >> 10) + 1, " KiB; give more by --memory_utilization or --kv_cache_gb, or free memory");
     if (size.blocks < least.blocks) least = size;
   }
   return least;

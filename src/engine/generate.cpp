@@ -50,7 +50,8 @@ std::vector<Generated> generate(Generator& engine, std::vector<EngineRequest> re
   return std::move(collector->results);
 }
 
-std::vector<Generated> generate(Generator& engine, const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling) {
+std::vector<Generated> generate(Generator& engine, const std::vector<std::vector<int32_t>>& prompts,
+                                const Sampling& sampling) {
   std::vector<EngineRequest> requests;
   for (size_t i = 0; i < prompts.size(); ++i) {
     requests.push_back({.prompt = prompts[i], .sampling = sampling});

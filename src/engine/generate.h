@@ -17,6 +17,7 @@ struct Generated {
 // All at once; returns when the last one is done, in the order of the requests. Their sinks are this function's.
 std::vector<Generated> generate(Generator& engine, std::vector<EngineRequest> requests);
 // The i-th prompt with seed + i, so that equal prompts get different answers.
-std::vector<Generated> generate(Generator& engine, const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling);
+std::vector<Generated> generate(Generator& engine, const std::vector<std::vector<int32_t>>& prompts,
+                                const Sampling& sampling);
 
 }  // namespace apus

@@ -28,14 +28,15 @@ class Reader {
   void operator()(const char* key, std::optional<double>& out, double low, double high) const {
     const Json* v = find(key);
     if (!v) return;
-    require(v->is_number() && v->get<double>() >= low && v->get<double>() <= high, Fault::Model, where_, ": '", key, "' is ", v->dump(),
-            ", it must be a number from ", low, " to ", high);
+    require(v->is_number() && v->get<double>() >= low && v->get<double>() <= high, Fault::Model, where_, ": '", key,
+            "' is ", v->dump(), ", it must be a number from ", low, " to ", high);
     out = v->get<double>();
   }
   void operator()(const char* key, std::optional<int64_t>& out) const {
     const Json* v = find(key);
     if (!v) return;
-    require(v->is_number_integer(), Fault::Model, where_, ": '", key, "' is ", v->dump(), ", it must be a whole number");
+    require(v->is_number_integer(), Fault::Model, where_, ": '", key, "' is ", v->dump(),
+            ", it must be a whole number");
     out = v->get<int64_t>();
   }
   void operator()(const char* key, std::optional<bool>& out) const {
@@ -49,12 +50,14 @@ class Reader {
     const Json* v = find(key);
     if (!v) return out;
     const auto add = [&](const Json& id) {
-      require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() <= INT32_MAX, Fault::Model, where_, ": '", key,
-              "' must be a token id or a list of them");
+      require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() <= INT32_MAX, Fault::Model, where_,
+              ": '", key, "' must be a token id or a list of them");
       out.push_back(id.get<int32_t>());
     };
-    if (v->is_array()) std::for_each(v->begin(), v->end(), add);
-    else add(*v);
+    if (v->is_array())
+      std::for_each(v->begin(), v->end(), add);
+    else
+      add(*v);
     return out;
   }
 

@@ -26,8 +26,8 @@ struct GenerationConfig {
 // A missing generation_config.json states nothing; what stands in it is checked (Fault::Model names the key).
 GenerationConfig read_generation_config(const std::filesystem::path& folder);
 
-// What the request says, else what the checkpoint says, else neutral. Without a temperature from the request the checkpoint's
-// do_sample decides between drawing and greedy; without any statement it is greedy, as in transformers.
+// What the request says, else what the checkpoint says, else neutral. Without a temperature from the request the
+// checkpoint's do_sample decides between drawing and greedy; without any statement it is greedy, as in transformers.
 Sampling resolve(const SamplingWishes& request, const SamplingWishes& checkpoint);
 
 }  // namespace apus

@@ -26,7 +26,8 @@ at::Tensor pick_rows(const at::Tensor& all, const std::vector<int64_t>& rows) {
 void Sampler::operator()(const at::Tensor& logits_RV, std::vector<SampleRow>& rows) {
   std::vector<int64_t> plain, others;
   for (size_t i = 0; i < rows.size(); ++i)
-    (plain_greedy(*rows[i].sampling, rows[i].constraint != nullptr) ? plain : others).push_back(static_cast<int64_t>(i));
+    (plain_greedy(*rows[i].sampling, rows[i].constraint != nullptr) ? plain : others)
+        .push_back(static_cast<int64_t>(i));
   if (!plain.empty()) greedy(logits_RV, plain, rows);
   on_host(logits_RV, others, [&](int64_t i, std::span<float> logits) {
     SampleRow& row = rows[static_cast<size_t>(i)];
@@ -51,7 +52,8 @@ void Sampler::greedy(const at::Tensor& logits_RV, const std::vector<int64_t>& wh
   }
 }
 
-std::vector<TokenOut> Sampler::score(const at::Tensor& logits_RV, const std::vector<int32_t>& tokens, const std::vector<int64_t>& top) {
+std::vector<TokenOut> Sampler::score(const at::Tensor& logits_RV, const std::vector<int32_t>& tokens,
+                                     const std::vector<int64_t>& top) {
   std::vector<TokenOut> out(tokens.size());
   std::vector<int64_t> all(tokens.size());
   std::iota(all.begin(), all.end(), 0);
@@ -62,7 +64,8 @@ std::vector<TokenOut> Sampler::score(const at::Tensor& logits_RV, const std::vec
   return out;
 }
 
-void Sampler::on_host(const at::Tensor& logits_RV, const std::vector<int64_t>& rows, const std::function<void(int64_t, std::span<float>)>& f) {
+void Sampler::on_host(const at::Tensor& logits_RV, const std::vector<int64_t>& rows,
+                      const std::function<void(int64_t, std::span<float>)>& f) {
   const int64_t vocab = logits_RV.size(1), count = static_cast<int64_t>(rows.size());
   if (!host_.defined() || host_.size(1) != vocab) host_ = at::empty({kPiece, vocab}, at::kFloat);
   for (int64_t first = 0; first < count; first += kPiece) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// From logits on the device to tokens: plain greedy rows by an arg-max there, the others on the host, in small pieces of
-// reused memory.
+// From logits on the device to tokens: plain greedy rows by an arg-max there, the others on the host, in small pieces
+// of reused memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <string>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "engine/sampling_rules.h"
@@ -18,7 +18,7 @@ struct SampleRow {
   const Sampling* sampling;
   History history;
   Constraint* constraint = nullptr;
-  TokenOut out;  // the result; id -1: no token was possible
+  TokenOut out;       // the result; id -1: no token was possible
   std::string error;  // ... because the constraint gave up
 };
 
@@ -28,11 +28,13 @@ class Sampler {
   void operator()(const at::Tensor& logits_RV, std::vector<SampleRow>& rows);
 
   // Log-probs of given tokens, each under its row.
-  std::vector<TokenOut> score(const at::Tensor& logits_RV, const std::vector<int32_t>& tokens, const std::vector<int64_t>& top);
+  std::vector<TokenOut> score(const at::Tensor& logits_RV, const std::vector<int32_t>& tokens,
+                              const std::vector<int64_t>& top);
 
  private:
   // Calls f(row, logits) for the given rows of the device's logits, as f32 on the host, in parallel.
-  void on_host(const at::Tensor& logits_RV, const std::vector<int64_t>& rows, const std::function<void(int64_t, std::span<float>)>& f);
+  void on_host(const at::Tensor& logits_RV, const std::vector<int64_t>& rows,
+               const std::function<void(int64_t, std::span<float>)>& f);
   void greedy(const at::Tensor& logits_RV, const std::vector<int64_t>& which, std::vector<SampleRow>& rows);
 
   at::Tensor host_;  // [rows of a piece, V] f32

@@ -22,10 +22,14 @@ struct Better {  // by value, then the smaller id
   }
 };
 
-bool in(std::span<const float> logits, int32_t token) { return token >= 0 && static_cast<size_t>(token) < logits.size(); }
+bool in(std::span<const float> logits, int32_t token) {
+  return token >= 0 && static_cast<size_t>(token) < logits.size();
+}
 
 // exp(logit / temperature - high): single precision for each, sums are double.
-double weight(float logit, double temperature, double high) { return std::exp(static_cast<float>(logit / temperature - high)); }
+double weight(float logit, double temperature, double high) {
+  return std::exp(static_cast<float>(logit / temperature - high));
+}
 
 // The tokens above -inf whose logit is at least `bar`, best first.
 std::vector<int32_t> above(std::span<const float> logits, float bar) {
@@ -70,9 +74,10 @@ std::vector<int32_t> best_and_equals(std::span<const float> logits, size_t n) {
   return list;
 }
 
-// The most likely tokens that together hold at least top_p of `total` (in units of exp(logit - high)): tried with more and
-// more of the best, because a few hundred nearly always hold it.
-std::vector<int32_t> nucleus(std::span<const float> logits, double temperature, double top_p, double high, double total) {
+// The most likely tokens that together hold at least top_p of `total` (in units of exp(logit - high)): tried with more
+// and more of the best, because a few hundred nearly always hold it.
+std::vector<int32_t> nucleus(std::span<const float> logits, double temperature, double top_p, double high,
+                             double total) {
   for (size_t n = 256;; n *= 16) {
     std::vector<int32_t> list = best(logits, n);
     double sum = 0;
@@ -91,11 +96,13 @@ float inverse(double temperature) { return static_cast<float>(std::min(1 / tempe
 
 }  // namespace
 
-bool has_penalties(const Sampling& s) { return s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0; }
+bool has_penalties(const Sampling& s) {
+  return s.repetition_penalty != 1 || s.presence_penalty != 0 || s.frequency_penalty != 0;
+}
 
 bool plain_greedy(const Sampling& s, bool constrained) {
-  return s.temperature == 0 && !constrained && !has_penalties(s) && s.logit_bias.empty() && s.min_new_tokens <= 0 && s.no_repeat_ngram_size <= 0 &&
-         s.top_logprobs < 0;
+  return s.temperature == 0 && !constrained && !has_penalties(s) && s.logit_bias.empty() && s.min_new_tokens <= 0 &&
+         s.no_repeat_ngram_size <= 0 && s.top_logprobs < 0;
 }
 
 void apply_bias(std::span<float> logits, const Sampling& s) {
@@ -135,7 +142,8 @@ std::vector<int32_t> repeats(std::span<const int32_t> tokens, int64_t n) {
   const auto length = static_cast<size_t>(n) - 1;
   const auto tail = tokens.last(length);
   for (size_t i = 0; i + length < tokens.size(); ++i)
-    if (std::equal(tail.begin(), tail.end(), tokens.begin() + static_cast<std::ptrdiff_t>(i))) out.push_back(tokens[i + length]);
+    if (std::equal(tail.begin(), tail.end(), tokens.begin() + static_cast<std::ptrdiff_t>(i)))
+      out.push_back(tokens[i + length]);
   return out;
 }
 
@@ -243,7 +251,8 @@ int32_t choose(std::span<const float> logits, const Sampling& s, int64_t positio
   return list.empty() ? -1 : list.back().token;
 }
 
-TokenOut next_token(std::span<float> logits, const Sampling& s, const History& history, std::span<const uint64_t> allowed) {
+TokenOut next_token(std::span<float> logits, const Sampling& s, const History& history,
+                    std::span<const uint64_t> allowed) {
   const auto position = static_cast<int64_t>(history.tokens.size());
   if (s.top_logprobs < 0) {
     process(logits, s, history, allowed);

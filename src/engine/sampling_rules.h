@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From one row of logits to the next token: pure functions, the same on every machine and in every batch. Order: bias,
-// minimum length, repeated n-grams, constraint, penalties (these change logits); then temperature, top_k, top_p, min_p (these choose who may
-// be drawn), as HuggingFace's generate() does it.
+// minimum length, repeated n-grams, constraint, penalties (these change logits); then temperature, top_k, top_p, min_p
+// (these choose who may be drawn), as HuggingFace's generate() does it.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,8 @@ bool has_penalties(const Sampling& s);
 // Tokens outside the vocabulary are passed over: prompts may hold ids that the head does not produce.
 void apply_bias(std::span<float> logits, const Sampling& s);
 void forbid(std::span<float> logits, std::span<const int32_t> tokens);
-void apply_mask(std::span<float> logits, std::span<const uint64_t> allowed);  // 64 tokens a word; beyond its end: not allowed
+void apply_mask(std::span<float> logits,
+                std::span<const uint64_t> allowed);  // 64 tokens a word; beyond its end: not allowed
 void apply_penalties(std::span<float> logits, const TokenCounts& counts, const Sampling& s);
 // The tokens that would complete an n-gram which stands in `tokens` already.
 std::vector<int32_t> repeats(std::span<const int32_t> tokens, int64_t n);
@@ -45,14 +46,16 @@ struct History {
   const TokenCounts& counts;
 };
 // All of the above.
-void process(std::span<float> logits, const Sampling& s, const History& history, std::span<const uint64_t> allowed = {});
+void process(std::span<float> logits, const Sampling& s, const History& history,
+             std::span<const uint64_t> allowed = {});
 
 struct Candidate {
   int32_t token;
   float logit;         // divided by the temperature
   double probability;  // among the candidates
 };
-// Who may be drawn, likeliest first (ties: smaller id first). temperature must be above 0. Empty when every logit is -inf.
+// Who may be drawn, likeliest first (ties: smaller id first). temperature must be above 0. Empty when every logit is
+// -inf.
 std::vector<Candidate> candidates(std::span<const float> logits, const Sampling& s);
 
 // The next token: the first of the likeliest when greedy, else drawn with the random number of (seed, position).
@@ -60,9 +63,10 @@ std::vector<Candidate> candidates(std::span<const float> logits, const Sampling&
 int32_t choose(std::span<const float> logits, const Sampling& s, int64_t position);
 double draw_number(uint64_t seed, int64_t position);  // [0, 1)
 
-// The next token of one request, with its log-probs when they are asked for: those of the logits as they come from the model.
-// `logits` may be overwritten. id -1: no token is possible.
-TokenOut next_token(std::span<float> logits, const Sampling& s, const History& history, std::span<const uint64_t> allowed = {});
+// The next token of one request, with its log-probs when they are asked for: those of the logits as they come from the
+// model. `logits` may be overwritten. id -1: no token is possible.
+TokenOut next_token(std::span<float> logits, const Sampling& s, const History& history,
+                    std::span<const uint64_t> allowed = {});
 
 // log-softmax of one token, and of the n best (best first, ties: smaller id first).
 double log_sum_exp(std::span<const float> logits);

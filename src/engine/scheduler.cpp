@@ -9,7 +9,8 @@
 namespace apus {
 
 Scheduler::Scheduler(Spec spec) : spec_(spec), pool_(spec.pool) {
-  require(spec.max_sequences > 0 && spec.max_step_tokens > 0, Fault::Usage, "max_num_seqs and max_batched_tokens must be above 0");
+  require(spec.max_sequences > 0 && spec.max_step_tokens > 0, Fault::Usage,
+          "max_num_seqs and max_batched_tokens must be above 0");
   // Every running sequence can then move on at every step: no decode waits for a prompt, no prompt for decodes.
   spec_.max_step_tokens = std::max(spec.max_step_tokens, spec.max_sequences);
 }
@@ -24,9 +25,9 @@ void Scheduler::add(SequenceSpec wanted) {
   s->limit = s->prompt + wanted.max_new_tokens;
   // The last token is never put into the cache: nothing comes after it.
   const int64_t need = blocks_for(std::max(s->prompt, s->limit - 1));
-  require(need <= pool_.spec().blocks, Fault::Usage, "the prompt's ", s->prompt, " tokens and ", wanted.max_new_tokens, " new ones need ", need,
-          " cache blocks of ", spec_.pool.block_size, " tokens, but there are ", pool_.spec().blocks,
-          "; shorten the prompt, ask for fewer tokens, or give the cache more memory");
+  require(need <= pool_.spec().blocks, Fault::Usage, "the prompt's ", s->prompt, " tokens and ", wanted.max_new_tokens,
+          " new ones need ", need, " cache blocks of ", spec_.pool.block_size, " tokens, but there are ",
+          pool_.spec().blocks, "; shorten the prompt, ask for fewer tokens, or give the cache more memory");
   s->tokens = std::move(wanted.prompt);
   s->tokens.reserve(static_cast<size_t>(std::min<int64_t>(s->limit, s->prompt + 4096)));
   s->priority_ = wanted.priority;
@@ -47,9 +48,12 @@ Plan Scheduler::next() {
 }
 
 // A few blocks stay free for those that generate, or they would throw a newcomer out again at once.
-int64_t Scheduler::reserve() const { return running_.empty() ? 0 : std::min<int64_t>(running(), pool_.spec().blocks / 50); }
+int64_t Scheduler::reserve() const {
+  return running_.empty() ? 0 : std::min<int64_t>(running(), pool_.spec().blocks / 50);
+}
 
-// A waiting sequence of higher priority takes the seat or the blocks of running ones of lower priority, when that helps it.
+// A waiting sequence of higher priority takes the seat or the blocks of running ones of lower priority, when that helps
+// it.
 void Scheduler::make_room_for_priority() {
   if (waiting_.empty()) return;
   const Sequence& first = **waiting_.begin();
@@ -110,7 +114,8 @@ void Scheduler::plan_tokens(Plan& plan, const Sequence& s) const {
 }
 
 void Scheduler::admit(Plan& plan) {
-  for (auto it = waiting_.begin(); it != waiting_.end() && plan.tokens < spec_.max_step_tokens && running() < spec_.max_sequences;) {
+  for (auto it = waiting_.begin();
+       it != waiting_.end() && plan.tokens < spec_.max_step_tokens && running() < spec_.max_sequences;) {
     Sequence& s = **it;
     const Entry entry = try_admit(s);
     if (entry == Entry::Full) return;  // nobody overtakes: a long prompt gets its turn
@@ -162,8 +167,8 @@ Scheduler::Entry Scheduler::try_admit(Sequence& s) {
 void Scheduler::advance(const Plan& plan) {
   for (const auto& item : plan.items) {
     const auto it = sequences_.find(item.sequence->id);
-    require(it != sequences_.end() && it->second.get() == item.sequence && item.sequence->computed == item.begin, Fault::Bug,
-            "the plan is not of this moment");
+    require(it != sequences_.end() && it->second.get() == item.sequence && item.sequence->computed == item.begin,
+            Fault::Bug, "the plan is not of this moment");
     it->second->computed += item.count;
     publish_full(*it->second);
   }
@@ -171,10 +176,11 @@ void Scheduler::advance(const Plan& plan) {
 
 void Scheduler::append(int64_t id, int32_t token) {
   const auto it = sequences_.find(id);
-  require(it != sequences_.end() && it->second->running_, Fault::Bug, "a token for sequence ", id, " that does not run");
+  require(it != sequences_.end() && it->second->running_, Fault::Bug, "a token for sequence ", id,
+          " that does not run");
   Sequence& s = *it->second;
-  require(static_cast<int64_t>(s.tokens.size()) < s.limit && s.computed == static_cast<int64_t>(s.tokens.size()), Fault::Bug,
-          "sequence ", id, " cannot take a token now");
+  require(static_cast<int64_t>(s.tokens.size()) < s.limit && s.computed == static_cast<int64_t>(s.tokens.size()),
+          Fault::Bug, "sequence ", id, " cannot take a token now");
   s.tokens.push_back(token);
 }
 
@@ -204,7 +210,8 @@ void Scheduler::suspend() {
 
 void Scheduler::drop_blocks(Sequence& s) {
   unpromise(s);
-  for (size_t i = s.blocks.size(); i-- > 0;) pool_.release(s.blocks[i]);  // ends first: beginnings stay findable longest
+  for (size_t i = s.blocks.size(); i-- > 0;)
+    pool_.release(s.blocks[i]);  // ends first: beginnings stay findable longest
   s.blocks.clear();
   s.computed = 0;
   s.published_ = 0;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tokens of which sequences go through the model next. Prompts in chunks and decodes share one budget of tokens per
-// step; sequences join and leave at every step; when the blocks run out, the last sequence in order gives its blocks back
-// and is computed again later. Order: higher priority first, then first come first served. No tensor library, one thread.
+// Which tokens of which sequences go through the model next. Prompts in chunks and decodes share one budget of tokens
+// per step; sequences join and leave at every step; when the blocks run out, the last sequence in order gives its
+// blocks back and is computed again later. Order: higher priority first, then first come first served. No tensor
+// library, one thread.
 //
 // No deadlock: a sequence is accepted only if the pool can hold it alone at its full length, and the first sequence in
 // order can take blocks from every other one, so at every step at least that one moves on.
@@ -22,19 +23,20 @@ namespace apus {
 struct SequenceSpec {
   int64_t id = 0;
   std::vector<int32_t> prompt;
-  int64_t max_new_tokens = 1;    // 0: the prompt only (an embedding)
+  int64_t max_new_tokens = 1;  // 0: the prompt only (an embedding)
   int priority = 0;
-  uint64_t salt = 0;             // sequences of different salts share no blocks
-  bool every_row = false;        // all of the prompt must be computed (its log-probs are wanted): nothing is taken from the cache
+  uint64_t salt = 0;  // sequences of different salts share no blocks
+  bool every_row =
+      false;  // all of the prompt must be computed (its log-probs are wanted): nothing is taken from the cache
 };
 
 struct Sequence {
   int64_t id = 0;
-  std::vector<int32_t> tokens;   // prompt, then what was generated
-  int64_t prompt = 0;            // tokens of the prompt
-  int64_t limit = 0;             // tokens it may grow to
-  int64_t computed = 0;          // tokens whose keys and values are in its blocks
-  int64_t cached = 0;            // prompt tokens that the cache had when it first ran
+  std::vector<int32_t> tokens;  // prompt, then what was generated
+  int64_t prompt = 0;           // tokens of the prompt
+  int64_t limit = 0;            // tokens it may grow to
+  int64_t computed = 0;         // tokens whose keys and values are in its blocks
+  int64_t cached = 0;           // prompt tokens that the cache had when it first ran
   int64_t preemptions = 0;
   std::vector<int32_t> blocks;
 
@@ -68,12 +70,12 @@ class Scheduler {
   };
   explicit Scheduler(Spec spec);
 
-  void add(SequenceSpec sequence);   // Fault::Usage when it could never run
-  Plan next();                       // empty: nothing to do
-  void advance(const Plan& plan);    // the plan's tokens are in the cache now
+  void add(SequenceSpec sequence);  // Fault::Usage when it could never run
+  Plan next();                      // empty: nothing to do
+  void advance(const Plan& plan);   // the plan's tokens are in the cache now
   void append(int64_t id, int32_t token);
-  bool remove(int64_t id);           // finished, failed or cancelled; its blocks are free at once. False: not known
-  void suspend();                    // every running sequence waits again, nothing is kept: the cache's memory goes away
+  bool remove(int64_t id);  // finished, failed or cancelled; its blocks are free at once. False: not known
+  void suspend();           // every running sequence waits again, nothing is kept: the cache's memory goes away
 
   const Sequence* find(int64_t id) const;
   int64_t running() const { return static_cast<int64_t>(running_.size()); }

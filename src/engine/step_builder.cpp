@@ -11,7 +11,8 @@ namespace apus {
 
 template <class T>
 at::Tensor StepBuilder::tensor(std::vector<T>& values, at::ScalarType type) const {
-  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(type)).to(device_);
+  return at::from_blob(values.data(), {static_cast<int64_t>(values.size())}, at::TensorOptions().dtype(type))
+      .to(device_);
 }
 template at::Tensor StepBuilder::tensor(std::vector<int64_t>&, at::ScalarType) const;
 template at::Tensor StepBuilder::tensor(std::vector<int32_t>&, at::ScalarType) const;

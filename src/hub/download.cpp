@@ -29,7 +29,8 @@ std::string digest_of_file(const fs::path& path, const EVP_MD* kind, const std::
   EVP_DigestInit_ex(context.get(), kind, nullptr);
   EVP_DigestUpdate(context.get(), prefix.data(), prefix.size());
   std::string block(size_t{1} << 20, '\0');
-  while (in.read(block.data(), static_cast<std::streamsize>(block.size())), in.gcount() > 0) EVP_DigestUpdate(context.get(), block.data(), static_cast<size_t>(in.gcount()));
+  while (in.read(block.data(), static_cast<std::streamsize>(block.size())), in.gcount() > 0)
+    EVP_DigestUpdate(context.get(), block.data(), static_cast<size_t>(in.gcount()));
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   EVP_DigestFinal_ex(context.get(), digest, &size);
@@ -45,19 +46,21 @@ std::string digest_of_file(const fs::path& path, const EVP_MD* kind, const std::
 // The partial file, held under a lock while it is written.
 class Partial {
  public:
-  explicit Partial(const fs::path& path) : path_(path), descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+  explicit Partial(const fs::path& path)
+      : path_(path), descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
     require(descriptor_ >= 0, Fault::Io, "cannot write ", path.string(), ": ", std::strerror(errno));
     if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
       log_info("another process is downloading ", path.filename().string(), ": waiting for it");
-      while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {
-      }
+      while (::flock(descriptor_, LOCK_EX) != 0 && errno == EINTR) {}
     }
   }
   ~Partial() { ::close(descriptor_); }
   Partial(const Partial&) = delete;
   Partial& operator=(const Partial&) = delete;
   int64_t size() const { return static_cast<int64_t>(::lseek(descriptor_, 0, SEEK_END)); }
-  void clear() { require(::ftruncate(descriptor_, 0) == 0, Fault::Io, "cannot write ", path_.string(), ": ", std::strerror(errno)); }
+  void clear() {
+    require(::ftruncate(descriptor_, 0) == 0, Fault::Io, "cannot write ", path_.string(), ": ", std::strerror(errno));
+  }
   void append(const char* bytes, size_t count) {
     ::lseek(descriptor_, 0, SEEK_END);
     while (count > 0) {
@@ -91,8 +94,8 @@ bool attempt(const RemoteFile& file, Partial& partial, const Advance& advance, s
       partial.clear();
     }
     const auto range = reply.headers.find("content-range");
-    require(reply.status != 206 || range == reply.headers.end() || range->second.starts_with(str("bytes ", have, "-")), Fault::Io, "cannot download ", file.name,
-            ": the hub sends another part than was asked for");
+    require(reply.status != 206 || range == reply.headers.end() || range->second.starts_with(str("bytes ", have, "-")),
+            Fault::Io, "cannot download ", file.name, ": the hub sends another part than was asked for");
     return reply.status == 200 || reply.status == 206;
   };
   request.sink = [&](const char* bytes, size_t count) {
@@ -105,19 +108,25 @@ bool attempt(const RemoteFile& file, Partial& partial, const Advance& advance, s
     advance(-have);
     partial.clear();
   }
-  require(reply.status < 400 || reply.status == 416 || reply.status == 429 || reply.status >= 500, Fault::Io, "cannot download ", file.name, ": the hub answers ", reply.status,
-          reply.status == 401 || reply.status == 403 ? " (not allowed: does it need a token, or a licence to be accepted?)" : reply.status == 404 ? " (there is no such file)" : "");
+  require(reply.status < 400 || reply.status == 416 || reply.status == 429 || reply.status >= 500, Fault::Io,
+          "cannot download ", file.name, ": the hub answers ", reply.status,
+          reply.status == 401 || reply.status == 403
+              ? " (not allowed: does it need a token, or a licence to be accepted?)"
+          : reply.status == 404 ? " (there is no such file)"
+                                : "");
   why = !reply.error.empty() ? reply.error : str("the hub answers ", reply.status);
   const bool whole = file.size < 0 || partial.size() == file.size;
   return reply.error.empty() && (reply.status == 200 || reply.status == 206) && whole;
 }
 
 void verify(const RemoteFile& file, const fs::path& partial_path, Partial& partial, const Advance& advance) {
-  const bool good = (file.sha256.empty() || sha256_of_file(partial_path) == file.sha256) && (file.git_sha1.empty() || git_sha1_of_file(partial_path) == file.git_sha1);
+  const bool good = (file.sha256.empty() || sha256_of_file(partial_path) == file.sha256) &&
+                    (file.git_sha1.empty() || git_sha1_of_file(partial_path) == file.git_sha1);
   if (good) return;
   advance(-partial.size());
   partial.clear();
-  fail(Fault::Io, "the download of ", file.name, " is damaged: its checksum is not the hub's. It has been thrown away; try again");
+  fail(Fault::Io, "the download of ", file.name,
+       " is damaged: its checksum is not the hub's. It has been thrown away; try again");
 }
 
 }  // namespace
@@ -139,7 +148,8 @@ void download_file(const RemoteFile& file, const fs::path& target, const Advance
   advance(partial.size());
   std::string why;
   for (int k = 1; !attempt(file, partial, advance, why); ++k) {
-    require(k < attempts, Fault::Io, "cannot download ", file.name, ": ", why, " (", attempts, " attempts; what has arrived is kept, the next start goes on from there)");
+    require(k < attempts, Fault::Io, "cannot download ", file.name, ": ", why, " (", attempts,
+            " attempts; what has arrived is kept, the next start goes on from there)");
     log_warning(file.name, ": ", why, "; going on from byte ", partial.size());
     std::this_thread::sleep_for(std::chrono::milliseconds(200 << std::min(k, 6)));
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The few HTTP requests that hubs and clients of servers need, over libcurl: with redirects, proxies from the environment, limits and time-outs.
+// The few HTTP requests that hubs and clients of servers need, over libcurl: with redirects, proxies from the
+// environment, limits and time-outs.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +24,14 @@ struct HttpRequest {
   std::string url;
   std::vector<std::string> headers;
   bool head_only = false;
-  std::optional<std::string> post;                        // the body of a POST; absent: a GET
+  std::optional<std::string> post;  // the body of a POST; absent: a GET
   bool follow = true;
   int64_t body_limit = 256 << 20;
-  int64_t quiet_seconds = 60;                             // an answer that says nothing for so long has failed
-  std::function<bool()> abandoned;                        // asked now and then; true: break off
-  int64_t from = 0;                                       // first byte wanted
-  std::function<bool(const HttpReply&)> accept;            // asked once when the headers of the last answer are there
-  std::function<void(const char*, size_t)> sink;           // takes the body instead of `body`
+  int64_t quiet_seconds = 60;                     // an answer that says nothing for so long has failed
+  std::function<bool()> abandoned;                // asked now and then; true: break off
+  int64_t from = 0;                               // first byte wanted
+  std::function<bool(const HttpReply&)> accept;   // asked once when the headers of the last answer are there
+  std::function<void(const char*, size_t)> sink;  // takes the body instead of `body`
 };
 
 HttpReply http_request(const HttpRequest& request);

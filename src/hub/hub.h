@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models and datasets of HuggingFace and ModelScope on this machine: from the cache folders that their own tools use, or
-// downloaded into them.
+// Models and datasets of HuggingFace and ModelScope on this machine: from the cache folders that their own tools use,
+// or downloaded into them.
 #pragma once
 
 #include <filesystem>
@@ -14,16 +14,16 @@ enum class RepoKind { Model, Dataset };
 
 struct HubOptions {
   HubKind kind = HubKind::ModelScope;
-  std::string endpoint;          // without a slash at the end
-  std::string token;             // empty: none
+  std::string endpoint;  // without a slash at the end
+  std::string token;     // empty: none
   std::filesystem::path cache;
-  bool offline = false;          // only what is in the cache
-  std::string revision;          // branch, tag or commit; empty: the hub's main branch
+  bool offline = false;            // only what is in the cache
+  std::string revision;            // branch, tag or commit; empty: the hub's main branch
   std::vector<std::string> only;   // patterns of files to fetch ("*.json"); empty: all
   std::vector<std::string> leave;  // patterns of files to leave out
 
-  // HF_ENDPOINT, HF_TOKEN, HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE; MODELSCOPE_DOMAIN, MODELSCOPE_API_TOKEN, MODELSCOPE_CACHE,
-  // MODELSCOPE_OFFLINE.
+  // HF_ENDPOINT, HF_TOKEN, HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE; MODELSCOPE_DOMAIN, MODELSCOPE_API_TOKEN,
+  // MODELSCOPE_CACHE, MODELSCOPE_OFFLINE.
   static HubOptions from_environment(HubKind kind);
 };
 
@@ -33,7 +33,8 @@ std::filesystem::path fetch_repo(const std::string& id, RepoKind repo, const Hub
 bool is_repo_id(const std::string& text);  // "owner/name"
 
 // A --model value as a folder: a local one as it is, else from the hub.
-std::filesystem::path model_folder(const std::string& model, const HubOptions& options, const std::string& flag = "--model");
+std::filesystem::path model_folder(const std::string& model, const HubOptions& options,
+                                   const std::string& flag = "--model");
 
 // Weights in formats this program does not read, next to those it does.
 std::vector<std::string> unread_weights();

@@ -30,11 +30,15 @@ struct Place {
     return options.cache / ((repo == RepoKind::Model ? "models--" : "datasets--") + name);
   }
   std::vector<std::string> headers() const {
-    return options.token.empty() ? std::vector<std::string>{} : std::vector<std::string>{"Authorization: Bearer " + options.token};
+    return options.token.empty() ? std::vector<std::string>{}
+                                 : std::vector<std::string>{"Authorization: Bearer " + options.token};
   }
-  std::string api() const { return options.endpoint + (repo == RepoKind::Model ? "/api/models/" : "/api/datasets/") + id; }
+  std::string api() const {
+    return options.endpoint + (repo == RepoKind::Model ? "/api/models/" : "/api/datasets/") + id;
+  }
   std::string file_url(const std::string& commit, const std::string& path) const {
-    return options.endpoint + (repo == RepoKind::Model ? "/" : "/datasets/") + id + "/resolve/" + commit + "/" + url_escaped(path);
+    return options.endpoint + (repo == RepoKind::Model ? "/" : "/datasets/") + id + "/resolve/" + commit + "/" +
+           url_escaped(path);
   }
 };
 
@@ -53,9 +57,10 @@ fs::path cached_snapshot(const Place& place) {
 
 // A file's etag and size, which hubs tell in the answer before the redirect to where its bytes are.
 RepoFile describe(const Place& place, const std::string& commit, RepoFile file) {
-  const HttpReply reply = http_request({.url = place.file_url(commit, file.path), .headers = place.headers(), .head_only = true, .follow = false});
-  require(reply.error.empty() && reply.status >= 200 && reply.status < 400, Fault::Io, "cannot ask for ", place.id, "/", file.path, ": ",
-          reply.error.empty() ? str("the hub answers ", reply.status) : reply.error);
+  const HttpReply reply = http_request(
+      {.url = place.file_url(commit, file.path), .headers = place.headers(), .head_only = true, .follow = false});
+  require(reply.error.empty() && reply.status >= 200 && reply.status < 400, Fault::Io, "cannot ask for ", place.id, "/",
+          file.path, ": ", reply.error.empty() ? str("the hub answers ", reply.status) : reply.error);
   const auto header = [&](const char* name) {
     const auto it = reply.first.find(name);
     return it == reply.first.end() ? std::string() : it->second;
@@ -63,10 +68,14 @@ RepoFile describe(const Place& place, const std::string& commit, RepoFile file) 
   std::string etag = !header("x-linked-etag").empty() ? header("x-linked-etag") : header("etag");
   if (etag.starts_with("W/")) etag.erase(0, 2);
   std::erase(etag, '"');
-  require(!etag.empty() && safe_path(etag) && etag.find('/') == std::string::npos, Fault::Io, place.id, "/", file.path, ": the hub gives no usable etag for it");
+  require(!etag.empty() && safe_path(etag) && etag.find('/') == std::string::npos, Fault::Io, place.id, "/", file.path,
+          ": the hub gives no usable etag for it");
   file.blob = etag;
-  const std::string size = !header("x-linked-size").empty() ? header("x-linked-size") : reply.status == 200 ? header("content-length") : "";
-  if (!size.empty() && size.find_first_not_of("0123456789") == std::string::npos && size.size() < 18) file.size = std::stoll(size);
+  const std::string size = !header("x-linked-size").empty() ? header("x-linked-size")
+                           : reply.status == 200            ? header("content-length")
+                                                            : "";
+  if (!size.empty() && size.find_first_not_of("0123456789") == std::string::npos && size.size() < 18)
+    file.size = std::stoll(size);
   return file;
 }
 
@@ -81,13 +90,16 @@ void link_blob(const fs::path& link, const fs::path& blob) {
 
 fs::path download_snapshot(const Place& place, const Json& info) {
   const std::string commit = info.value("sha", "");
-  require(is_hex(commit, 40) && info.contains("siblings") && info["siblings"].is_array(), Fault::Io, place.api(), ": not the answer of a HuggingFace hub");
+  require(is_hex(commit, 40) && info.contains("siblings") && info["siblings"].is_array(), Fault::Io, place.api(),
+          ": not the answer of a HuggingFace hub");
   const fs::path snapshot = place.root() / "snapshots" / commit;
   std::vector<RepoFile> missing;
   for (const auto& sibling : info["siblings"]) {
     RepoFile file{sibling.value("rfilename", ""), -1, {}, {}};
-    require(safe_path(file.path), Fault::Io, place.id, ": the hub names a file '", file.path, "', which would not stay in its folder");
-    if (wanted(file.path, place.options) && !fs::exists(snapshot / file.path)) missing.push_back(describe(place, commit, file));
+    require(safe_path(file.path), Fault::Io, place.id, ": the hub names a file '", file.path,
+            "', which would not stay in its folder");
+    if (wanted(file.path, place.options) && !fs::exists(snapshot / file.path))
+      missing.push_back(describe(place, commit, file));
   }
   int64_t total = 0;
   for (const auto& file : missing) total += std::max<int64_t>(file.size, 0);
@@ -95,7 +107,8 @@ fs::path download_snapshot(const Place& place, const Json& info) {
     Progress progress("Downloading " + place.id, total, {.unit = "B"});
     for (const auto& file : missing) {
       progress.note(file.path);
-      RemoteFile remote{place.file_url(commit, file.path), place.headers(), place.id + "/" + file.path, file.size, "", ""};
+      RemoteFile remote{
+          place.file_url(commit, file.path), place.headers(), place.id + "/" + file.path, file.size, "", ""};
       if (is_hex(file.blob, 64)) remote.sha256 = file.blob;
       if (is_hex(file.blob, 40)) remote.git_sha1 = file.blob;
       const fs::path blob = place.root() / "blobs" / file.blob;
@@ -117,13 +130,16 @@ fs::path fetch_huggingface(const std::string& id, RepoKind repo, const HubOption
   const Place place{id, repo, options};
   const fs::path cached = cached_snapshot(place);
   if (options.offline) {
-    require(!cached.empty(), Fault::Io, id, " (", place.revision(), ") is not in the cache ", options.cache.string(), ", and HF_HUB_OFFLINE forbids to download it");
+    require(!cached.empty(), Fault::Io, id, " (", place.revision(), ") is not in the cache ", options.cache.string(),
+            ", and HF_HUB_OFFLINE forbids to download it");
     return cached;
   }
-  const HttpReply reply = http_request({.url = place.api() + "/revision/" + url_escaped(place.revision()), .headers = place.headers()});
+  const HttpReply reply =
+      http_request({.url = place.api() + "/revision/" + url_escaped(place.revision()), .headers = place.headers()});
   const bool unreachable = reply.status == 0 || reply.status >= 500;
   if (unreachable && !cached.empty()) {
-    log_warning("cannot reach ", options.endpoint, " (", reply.status ? str("it answers ", reply.status) : reply.error, "): using the copy of ", id, " in the cache");
+    log_warning("cannot reach ", options.endpoint, " (", reply.status ? str("it answers ", reply.status) : reply.error,
+                "): using the copy of ", id, " in the cache");
     return cached;
   }
   const std::string what = str(repo == RepoKind::Model ? "model " : "dataset ", id, " (", place.revision(), ")");

@@ -33,28 +33,38 @@ struct Place {
     return !fs::exists(current) && repo == RepoKind::Model && fs::is_directory(older) ? older : current;
   }
   std::vector<std::string> headers() const {
-    return options.token.empty() ? std::vector<std::string>{} : std::vector<std::string>{"Authorization: Bearer " + options.token};
+    return options.token.empty() ? std::vector<std::string>{}
+                                 : std::vector<std::string>{"Authorization: Bearer " + options.token};
   }
-  std::string api() const { return options.endpoint + "/api/v1/" + (repo == RepoKind::Model ? "models/" : "datasets/") + id; }
+  std::string api() const {
+    return options.endpoint + "/api/v1/" + (repo == RepoKind::Model ? "models/" : "datasets/") + id;
+  }
   std::string list_url(int page) const {
     const std::string common = "Revision=" + url_escaped(revision()) + "&Recursive=true";
     if (repo == RepoKind::Model) return api() + "/repo/files?" + common;
-    return api() + "/repo/tree?" + common + "&Root=/&PageNumber=" + std::to_string(page) + "&PageSize=" + std::to_string(kPage);
+    return api() + "/repo/tree?" + common + "&Root=/&PageNumber=" + std::to_string(page) +
+           "&PageSize=" + std::to_string(kPage);
   }
   std::string file_url(const std::string& path) const {
-    return api() + "/repo?" + (repo == RepoKind::Dataset ? "Source=SDK&" : "") + "Revision=" + url_escaped(revision()) + "&FilePath=" + url_escaped(path);
+    return api() + "/repo?" + (repo == RepoKind::Dataset ? "Source=SDK&" : "") + "Revision=" + url_escaped(revision()) +
+           "&FilePath=" + url_escaped(path);
   }
 };
 
 // One page of the list; how many entries it had.
 size_t read_page(const Place& place, const std::string& body, std::vector<RepoFile>& files) {
   const Json answer = parse_json(body, place.api(), Fault::Io);
-  const Json* list = answer.contains("Data") && answer["Data"].is_object() && answer["Data"].contains("Files") ? &answer["Data"]["Files"] : nullptr;
-  require(list && list->is_array(), Fault::Io, place.api(), ": ", answer.contains("Message") && answer["Message"].is_string() ? answer["Message"].get<std::string>() : "not the answer of ModelScope");
+  const Json* list = answer.contains("Data") && answer["Data"].is_object() && answer["Data"].contains("Files")
+                         ? &answer["Data"]["Files"]
+                         : nullptr;
+  require(list && list->is_array(), Fault::Io, place.api(), ": ",
+          answer.contains("Message") && answer["Message"].is_string() ? answer["Message"].get<std::string>()
+                                                                      : "not the answer of ModelScope");
   for (const auto& entry : *list) {
     if (entry.value("Type", "") == "tree") continue;
     RepoFile file{entry.value("Path", ""), -1, {}, {}};
-    require(safe_path(file.path), Fault::Io, place.id, ": the hub names a file '", file.path, "', which would not stay in its folder");
+    require(safe_path(file.path), Fault::Io, place.id, ": the hub names a file '", file.path,
+            "', which would not stay in its folder");
     if (entry.contains("Size") && entry["Size"].is_number_integer()) file.size = entry["Size"].get<int64_t>();
     if (entry.contains("Sha256") && entry["Sha256"].is_string()) file.sha256 = entry["Sha256"].get<std::string>();
     if (wanted(file.path, place.options)) files.push_back(std::move(file));
@@ -75,14 +85,17 @@ fs::path fetch_modelscope(const std::string& id, RepoKind repo, const HubOptions
   const fs::path folder = place.folder();
   const bool cached = fs::is_directory(folder) && !fs::is_empty(folder);
   if (options.offline) {
-    require(cached, Fault::Io, id, " is not in the cache ", options.cache.string(), ", and MODELSCOPE_OFFLINE (or HF_HUB_OFFLINE) forbids to download it");
+    require(cached, Fault::Io, id, " is not in the cache ", options.cache.string(),
+            ", and MODELSCOPE_OFFLINE (or HF_HUB_OFFLINE) forbids to download it");
     return folder;
   }
   std::vector<RepoFile> files;
   for (int page = 1; page <= kMostPages; ++page) {
     const HttpReply reply = http_request({.url = place.list_url(page), .headers = place.headers()});
     if (page == 1 && cached && (reply.status == 0 || reply.status >= 500)) {
-      log_warning("cannot reach ", options.endpoint, " (", reply.status ? str("it answers ", reply.status) : reply.error, "): using the copy of ", id, " in the cache");
+      log_warning("cannot reach ", options.endpoint, " (",
+                  reply.status ? str("it answers ", reply.status) : reply.error, "): using the copy of ", id,
+                  " in the cache");
       return folder;
     }
     const std::string what = str(repo == RepoKind::Model ? "model " : "dataset ", id, " (", place.revision(), ")");
@@ -102,7 +115,8 @@ fs::path fetch_modelscope(const std::string& id, RepoKind repo, const HubOptions
   for (const auto& file : missing) {
     progress.note(file.path);
     fs::remove(folder / file.path);  // an older version of it
-    download_file({place.file_url(file.path), place.headers(), id + "/" + file.path, file.size, file.sha256, ""}, folder / file.path, [&](int64_t bytes) { progress.advance(bytes); });
+    download_file({place.file_url(file.path), place.headers(), id + "/" + file.path, file.size, file.sha256, ""},
+                  folder / file.path, [&](int64_t bytes) { progress.advance(bytes); });
   }
   return folder;
 }

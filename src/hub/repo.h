@@ -13,10 +13,10 @@
 namespace apus {
 
 struct RepoFile {
-  std::string path;      // inside the repository
+  std::string path;  // inside the repository
   int64_t size = -1;
   std::string sha256;
-  std::string blob;      // HuggingFace: the name of its content (etag)
+  std::string blob;  // HuggingFace: the name of its content (etag)
 };
 
 // A name from a server that stays inside the folder it is put into.

@@ -19,10 +19,13 @@ const Json* Config::find(const char* key) const {
 int64_t Config::integer(const char* key) const {
   const Json* value = find(key);
   require(value, Fault::Model, "config.json: '", key, "' is missing");
-  const bool whole = value->is_number_integer() || (value->is_number_float() && value->get<double>() == static_cast<double>(static_cast<int64_t>(value->get<double>())));
+  const bool whole = value->is_number_integer() ||
+                     (value->is_number_float() &&
+                      value->get<double>() == static_cast<double>(static_cast<int64_t>(value->get<double>())));
   if (!whole) wrong(key, "a whole number", *value);
   const auto number = value->get<int64_t>();
-  require(number >= 0 && number <= (int64_t{1} << 40), Fault::Model, "config.json: '", key, "' = ", number, " is out of range");
+  require(number >= 0 && number <= (int64_t{1} << 40), Fault::Model, "config.json: '", key, "' = ", number,
+          " is out of range");
   return number;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads config.json in the spellings transformers has used: flat and nested (text_config), rope_scaling and rope_parameters,
-// torch_dtype and dtype. Config itself knows no tensor library; config_rules.cpp holds what does.
+// Reads config.json in the spellings transformers has used: flat and nested (text_config), rope_scaling and
+// rope_parameters, torch_dtype and dtype. Config itself knows no tensor library; config_rules.cpp holds what does.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -17,15 +17,15 @@ struct RopeSpec;  // nn/rope.h
 class Config {
  public:
   explicit Config(const Json& json) : json_(json) {}
-  int64_t integer(const char* key) const;                       // required; Fault::Model names the key
-  int64_t integer(const char* key, int64_t fallback) const;     // absent or null: the fallback
+  int64_t integer(const char* key) const;                    // required; Fault::Model names the key
+  int64_t integer(const char* key, int64_t fallback) const;  // absent or null: the fallback
   double number(const char* key, double fallback) const;
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, const std::string& fallback) const;
-  std::vector<int64_t> integers(const char* key) const;         // absent: empty
+  std::vector<int64_t> integers(const char* key) const;  // absent: empty
   std::vector<std::string> texts(const char* key) const;
   const Json& json() const { return json_; }
-  const Json* find(const char* key) const;                      // null counts as absent
+  const Json* find(const char* key) const;  // null counts as absent
 
  private:
   const Json& json_;
@@ -38,7 +38,9 @@ enum class Slides { Never, Always, Above, EvenBelow };
 // Per layer: the sliding window, 0 for full attention.
 std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides rule);
 // Qwen's files keep a window that counts only with use_sliding_window.
-inline Slides if_asked(const Config& config, Slides rule) { return config.flag("use_sliding_window", false) ? rule : Slides::Never; }
+inline Slides if_asked(const Config& config, Slides rule) {
+  return config.flag("use_sliding_window", false) ? rule : Slides::Never;
+}
 
 void require_silu(const Config& config);  // the only activation these families use; another one is refused
 

@@ -20,10 +20,12 @@ RopeSpec read_rope(const Config& config, int64_t head_dim) {
   spec.type = rope.text("rope_type", rope.text("type", "default"));
   if (spec.type == "mrope") spec.type = "default";
   spec.theta = rope.number("rope_theta", config.number("rope_theta", 10000));
-  spec.dim = static_cast<int64_t>(static_cast<double>(head_dim) * rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1)));
+  spec.dim = static_cast<int64_t>(static_cast<double>(head_dim) *
+                                  rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1)));
   const bool known_original = rope.find("original_max_position_embeddings") != nullptr;
   spec.original_positions = rope.number("original_max_position_embeddings", positions);
-  spec.factor = rope.number("factor", known_original && spec.original_positions > 0 ? positions / spec.original_positions : 1);
+  spec.factor =
+      rope.number("factor", known_original && spec.original_positions > 0 ? positions / spec.original_positions : 1);
   spec.low_freq_factor = rope.number("low_freq_factor", 1);
   spec.high_freq_factor = rope.number("high_freq_factor", 4);
   spec.beta_fast = rope.number("beta_fast", 32);
@@ -34,9 +36,11 @@ RopeSpec read_rope(const Config& config, int64_t head_dim) {
   spec.truncate = rope.flag("truncate", true);
   spec.sections = rope.integers("mrope_section");
   spec.interleaved_sections = rope.flag("mrope_interleaved", false);
-  require(spec.dim > 0 && spec.dim % 2 == 0 && spec.theta > 0 && spec.factor > 0, Fault::Model, "config.json: the rotary settings make no sense (dim ",
-          spec.dim, ", theta ", spec.theta, ", factor ", spec.factor, ")");
-  require(spec.sections.empty() || spec.sections.size() == 3, Fault::Model, "config.json: mrope_section must have three entries");
+  require(spec.dim > 0 && spec.dim % 2 == 0 && spec.theta > 0 && spec.factor > 0, Fault::Model,
+          "config.json: the rotary settings make no sense (dim ", spec.dim, ", theta ", spec.theta, ", factor ",
+          spec.factor, ")");
+  require(spec.sections.empty() || spec.sections.size() == 3, Fault::Model,
+          "config.json: mrope_section must have three entries");
   rope_frequencies(spec, 0);  // an unknown type is refused here, not in the first forward
   return spec;
 }
@@ -50,9 +54,9 @@ std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides r
           " entries, the model ", layers, " layers");
   for (int64_t i = 0; i < layers; ++i) {
     const std::string type = types.empty() ? "" : types[static_cast<size_t>(i)];
-    require(type.empty() || type == "sliding_attention" || type == "full_attention", Fault::Model, "config.json: layer type '",
-            type, "' is not supported");
-    const bool slides = !type.empty()              ? type == "sliding_attention"
+    require(type.empty() || type == "sliding_attention" || type == "full_attention", Fault::Model,
+            "config.json: layer type '", type, "' is not supported");
+    const bool slides = !type.empty()               ? type == "sliding_attention"
                         : rule == Slides::Above     ? i >= bound
                         : rule == Slides::EvenBelow ? i % 2 == 0 && i < bound
                                                     : true;
@@ -63,7 +67,8 @@ std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides r
 
 void require_silu(const Config& config) {
   const auto act = config.text("hidden_act", "silu");
-  require(act == "silu" || act == "swish", Fault::Model, "config.json: hidden_act '", act, "' is not supported for this family, only silu");
+  require(act == "silu" || act == "swish", Fault::Model, "config.json: hidden_act '", act,
+          "' is not supported for this family, only silu");
 }
 
 }  // namespace apus

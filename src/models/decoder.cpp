@@ -16,23 +16,27 @@ DecoderSpec read_decoder(const Config& c) {
   shape.hidden = c.integer("hidden_size");
   shape.heads = c.integer("num_attention_heads");
   shape.kv_heads = c.integer("num_key_value_heads", shape.heads);
-  require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, Fault::Model, "config.json: num_attention_heads ", shape.heads,
-          " must be a multiple of num_key_value_heads ", shape.kv_heads);
+  require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, Fault::Model,
+          "config.json: num_attention_heads ", shape.heads, " must be a multiple of num_key_value_heads ",
+          shape.kv_heads);
   shape.head_dim = c.integer("head_dim", shape.hidden / shape.heads);
   shape.vocab = c.integer("vocab_size");
   shape.max_positions = c.integer("max_position_embeddings", 2048);
-  require(shape.layers > 0 && shape.layers <= 4096 && shape.hidden > 0 && shape.head_dim > 0 && shape.vocab > 0, Fault::Model,
-          "config.json: layers, hidden_size, head_dim and vocab_size must be above 0");
+  require(shape.layers > 0 && shape.layers <= 4096 && shape.hidden > 0 && shape.head_dim > 0 && shape.vocab > 0,
+          Fault::Model, "config.json: layers, hidden_size, head_dim and vocab_size must be above 0");
   spec.eps = c.number("rms_norm_eps", 1e-6);
   spec.tied = c.flag("tie_word_embeddings", false);
   spec.rope = read_rope(c, shape.head_dim);
   // These two reach further than the number in the file, which is the context before scaling in the usual recipes.
   if (spec.rope.type == "yarn" || spec.rope.type == "dynamic")
-    shape.max_positions = std::max(shape.max_positions, static_cast<int64_t>(std::min(spec.rope.original_positions * spec.rope.factor, 1e9)));
+    shape.max_positions = std::max(
+        shape.max_positions, static_cast<int64_t>(std::min(spec.rope.original_positions * spec.rope.factor, 1e9)));
   spec.window.assign(static_cast<size_t>(shape.layers), 0);
   const int64_t hidden = shape.hidden, ffn = c.integer("intermediate_size");
   const bool bias = c.flag("mlp_bias", false);
-  spec.feed_forward = [hidden, ffn, bias](int64_t) { return std::make_unique<Mlp>(hidden, ffn, bias, /*only_added=*/true); };
+  spec.feed_forward = [hidden, ffn, bias](int64_t) {
+    return std::make_unique<Mlp>(hidden, ffn, bias, /*only_added=*/true);
+  };
   return spec;
 }
 
@@ -92,7 +96,9 @@ at::Tensor Decoder::embed(const at::Tensor& id_T, const Step& s) const {
   *s.table = table_VD;
   return x_TD;
 }
-at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const { return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s); }
+at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const {
+  return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s);
+}
 at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm(x_TD); }
 ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
   if (s.table && s.table->defined()) return Model::head_factors(normed_TD, s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder that the text families share: embedding, pre-norm layers of attention and feed-forward, norm, head. A family's
-// own file maps its config.json to this Spec and chooses each layer's feed-forward.
+// The decoder that the text families share: embedding, pre-norm layers of attention and feed-forward, norm, head. A
+// family's own file maps its config.json to this Spec and chooses each layer's feed-forward.
 #pragma once
 
 #include <algorithm>

@@ -11,7 +11,9 @@
 
 namespace apus {
 
-ops::HeadFactors Model::head_factors(const at::Tensor& normed_TD, const Step& s) const { return {normed_TD, trained_head(s)}; }
+ops::HeadFactors Model::head_factors(const at::Tensor& normed_TD, const Step& s) const {
+  return {normed_TD, trained_head(s)};
+}
 
 at::Tensor Model::forward(const at::Tensor& id_T, Step& s) const {
   begin(s);
@@ -54,13 +56,17 @@ at::Tensor Model::forward_over_devices(const at::Tensor& id_T, Step& s) const {
 }
 
 at::Device Model::place_of(const std::string& name) const {
-  const auto within = [&](const std::string& module) { return name.starts_with(module) && (name.size() == module.size() || name[module.size()] == '.'); };
+  const auto within = [&](const std::string& module) {
+    return name.starts_with(module) && (name.size() == module.size() || name[module.size()] == '.');
+  };
   for (int64_t i = 0; i < shape().layers; ++i)
     if (within(layer_name(i))) return places_->layer[static_cast<size_t>(i)];
   return within(norm_name()) ? places_->norm : within(head_name()) ? places_->head : places_->embed;
 }
 
-RegisterModel::RegisterModel(const char* model_type, MakeModel make) { Registry<MakeModel>::of().add(model_type, make); }
+RegisterModel::RegisterModel(const char* model_type, MakeModel make) {
+  Registry<MakeModel>::of().add(model_type, make);
+}
 
 std::vector<std::string> known_models() {
   std::vector<std::string> names;
@@ -71,12 +77,13 @@ std::vector<std::string> known_models() {
 std::unique_ptr<Model> make_model(const Json& config) {
   require(config.is_object(), Fault::Model, "config.json must hold an object");
   const auto type = config.find("model_type");
-  require(type != config.end() && type->is_string(), Fault::Model, "config.json: 'model_type' is missing; known: ", join(known_models()));
+  require(type != config.end() && type->is_string(), Fault::Model,
+          "config.json: 'model_type' is missing; known: ", join(known_models()));
   const auto name = type->get<std::string>();
   const auto* make = Registry<MakeModel>::of().find(name);
   const auto near = nearest(name, known_models());
-  require(make, Fault::Model, "config.json: model_type '", name, "' is not known", near.empty() ? "" : "; nearest: " + join(near),
-          "; known: ", join(known_models()));
+  require(make, Fault::Model, "config.json: model_type '", name, "' is not known",
+          near.empty() ? "" : "; nearest: " + join(near), "; known: ", join(known_models()));
   return (*make)(config);
 }
 

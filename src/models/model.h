@@ -26,11 +26,11 @@ struct ModelShape {
 class Model : public Module {
  public:
   virtual const ModelShape& shape() const = 0;
-  virtual void begin(Step& s) const = 0;                                        // rotary tables for these positions
-  virtual at::Tensor embed(const at::Tensor& id_T, const Step& s) const = 0;    // -> x_TD
+  virtual void begin(Step& s) const = 0;                                      // rotary tables for these positions
+  virtual at::Tensor embed(const at::Tensor& id_T, const Step& s) const = 0;  // -> x_TD
   virtual at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const = 0;
   virtual at::Tensor final_norm(const at::Tensor& x_TD) const = 0;
-  virtual at::Tensor head_weight() const = 0;                                   // [V, D]
+  virtual at::Tensor head_weight() const = 0;  // [V, D]
   // As the forward pass of `s` left it: a tied head gives its gradient to the embedding, not to the parameter.
   at::Tensor trained_head(const Step& s) const { return s.table && s.table->defined() ? *s.table : head_weight(); }
   // What losses multiply: hidden states and weight, and the head's LoRA factors where it has some.

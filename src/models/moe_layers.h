@@ -11,8 +11,9 @@ namespace apus {
 inline void use_experts(const Config& c, DecoderSpec& spec, MoeMlp::Spec moe) {
   const int64_t step = c.integer("decoder_sparse_step", 1);
   const auto dense_layers = c.integers("mlp_only_layers");
-  require(moe.experts > 0 && moe.per_token > 0 && moe.per_token <= moe.experts && moe.experts <= 65536 && step > 0, Fault::Model, "config.json: num_experts ", moe.experts,
-          ", num_experts_per_tok ", moe.per_token, " and decoder_sparse_step ", step, " do not fit together");
+  require(moe.experts > 0 && moe.per_token > 0 && moe.per_token <= moe.experts && moe.experts <= 65536 && step > 0,
+          Fault::Model, "config.json: num_experts ", moe.experts, ", num_experts_per_tok ", moe.per_token,
+          " and decoder_sparse_step ", step, " do not fit together");
   spec.shape.experts = moe.experts;
   spec.shape.experts_per_token = moe.per_token;
   spec.feed_forward = [dense = spec.feed_forward, moe, step, dense_layers](int64_t i) -> std::unique_ptr<FeedForward> {

@@ -76,7 +76,7 @@ Json config_of(const Preset& p) {
             {"torch_dtype", "bfloat16"}};
   if (std::string(p.family).starts_with("qwen")) c["use_sliding_window"] = false;
   if (std::string(p.family) == "qwen2") c.erase("head_dim");  // there it is always hidden / heads
-  if (std::string(p.name).starts_with("llama3."))  // not Llama 3 itself
+  if (std::string(p.name).starts_with("llama3."))             // not Llama 3 itself
     c["rope_scaling"] = {{"rope_type", "llama3"},
                          {"factor", p.hidden <= 3072 ? 32.0 : 8.0},
                          {"low_freq_factor", 1.0},
@@ -108,7 +108,8 @@ Json preset_config(const std::string& name) {
   for (const auto& p : kPresets)
     if (name == p.name) return config_of(p);
   const auto near = nearest(name, preset_names());
-  fail(Fault::Usage, "no preset is called '", name, "'", near.empty() ? "" : "; nearest: " + join(near), "; all: ", join(preset_names()));
+  fail(Fault::Usage, "no preset is called '", name, "'", near.empty() ? "" : "; nearest: " + join(near),
+       "; all: ", join(preset_names()));
 }
 
 }  // namespace apus

@@ -10,7 +10,9 @@
 namespace apus {
 
 namespace {
-Linear::Spec projection(int64_t in, int64_t out, bool bias, Split split) { return {.in = in, .out = out, .bias = bias, .split = split}; }
+Linear::Spec projection(int64_t in, int64_t out, bool bias, Split split) {
+  return {.in = in, .out = out, .bias = bias, .split = split};
+}
 }  // namespace
 
 Attention::Attention(Spec s)

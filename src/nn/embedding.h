@@ -14,9 +14,10 @@ class Embedding : public Adaptable {
 
   at::Tensor operator()(const at::Tensor& id_T, const Step& s) const {
     const at::Tensor x_TD = ops::embedding(id_T, weight_.data);
-    // A mapped table is read where it lies, a row here and there; the system maps many pages around each row. Given back at
-    // once, the table costs no memory beside the file's cache.
-    if (inference_ && weight_.mapped) forget_mapped(weight_.data.data_ptr(), static_cast<int64_t>(weight_.data.nbytes()));
+    // A mapped table is read where it lies, a row here and there; the system maps many pages around each row. Given
+    // back at once, the table costs no memory beside the file's cache.
+    if (inference_ && weight_.mapped)
+      forget_mapped(weight_.data.data_ptr(), static_cast<int64_t>(weight_.data.nbytes()));
     return with_adapters(id_T, x_TD, weight_.data, s);
   }
   void prepare_inference() override { inference_ = true; }

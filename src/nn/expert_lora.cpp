@@ -38,18 +38,19 @@ std::vector<at::Tensor> typed(at::TensorList factors, at::ScalarType type) {
   return {at::stack(factors).to(type)};
 }
 
-// y + scale * dropout(x) A' B' of every part, added into y in place. Of the forward pass x and [M, R] are kept. An expert without rows
-// gives its factors no gradient, as if it had not run.
+// y + scale * dropout(x) A' B' of every part, added into y in place. Of the forward pass x and [M, R] are kept. An
+// expert without rows gives its factors no gradient, as if it had not run.
 struct LowRankRuns : torch::autograd::Function<LowRankRuns> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_MO, const at::Tensor& x_MI, const at::Tensor& ends,
-                            at::TensorList factors, const c10::intrusive_ptr<Parts>& parts) {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_MO, const at::Tensor& x_MI,
+                            const at::Tensor& ends, at::TensorList factors, const c10::intrusive_ptr<Parts>& parts) {
     const auto type = x_MI.scalar_type();
     const size_t experts = parts->count.size();
     variable_list kept{x_MI, ends};
     at::Tensor y = y_MO;
     for (size_t i = 0; i < parts->list.size(); ++i) {
       const Part& p = parts->list[i];
-      const at::TensorList a = factors.slice(2 * i * experts, experts), b = factors.slice((2 * i + 1) * experts, experts);
+      const at::TensorList a = factors.slice(2 * i * experts, experts),
+                           b = factors.slice((2 * i + 1) * experts, experts);
       const at::Tensor h_MR = ops::grouped_linear(p.drop(x_MI), typed(a, type), ends).mul_(p.scale * p.drop.factor());
       y.narrow(1, p.column, p.out).add_(ops::grouped_linear(h_MR, typed(b, type), ends));
       kept.push_back(h_MR);
@@ -78,13 +79,16 @@ struct LowRankRuns : torch::autograd::Function<LowRankRuns> {
     for (size_t i = 0; i < count; ++i) {
       const Part& p = parts->list[i];
       const size_t a = 2 * i * experts, b = a + experts;
-      const bool need_a = ctx->needs_input_grad(3 + a), need_b = ctx->needs_input_grad(3 + b), need_x = ctx->needs_input_grad(1);
-      auto [dh_MR, db] = ops::grouped_linear_backward(dy_MO.narrow(1, p.column, p.out), kept[2 + i], typed(factors.slice(b, experts), type), ends,
-                                                      {need_a || need_x, need_b});
+      const bool need_a = ctx->needs_input_grad(3 + a), need_b = ctx->needs_input_grad(3 + b),
+                 need_x = ctx->needs_input_grad(1);
+      auto [dh_MR, db] =
+          ops::grouped_linear_backward(dy_MO.narrow(1, p.column, p.out), kept[2 + i],
+                                       typed(factors.slice(b, experts), type), ends, {need_a || need_x, need_b});
       if (need_b) give(db, b);
       if (!need_a && !need_x) continue;
-      const auto [dx, da] = ops::grouped_linear_backward(dh_MR.mul_(p.scale * p.drop.factor()), p.drop(x_MI), typed(factors.slice(a, experts), type),
-                                                         ends, {need_x, need_a});
+      const auto [dx, da] =
+          ops::grouped_linear_backward(dh_MR.mul_(p.scale * p.drop.factor()), p.drop(x_MI),
+                                       typed(factors.slice(a, experts), type), ends, {need_x, need_a});
       if (need_a) give(da, a);
       if (need_x) out[1] = out[1].defined() ? out[1].add_(p.drop(dx)) : p.drop(dx);
     }
@@ -92,7 +96,9 @@ struct LowRankRuns : torch::autograd::Function<LowRankRuns> {
   }
 };
 
-Lora& lora_of(const Linear& layer, const std::string& adapter) { return static_cast<Lora&>(*layer.adapters().at(adapter)); }
+Lora& lora_of(const Linear& layer, const std::string& adapter) {
+  return static_cast<Lora&>(*layer.adapters().at(adapter));
+}
 
 }  // namespace
 
@@ -102,7 +108,8 @@ bool can_be_grouped(const ExpertMatrices& experts) {
     if (expert->adapters().size() != first.size()) return false;
     for (const auto& [name, delta] : expert->adapters()) {
       const auto like = first.find(name);
-      const auto *mine = dynamic_cast<const Lora*>(delta), *other = like == first.end() ? nullptr : dynamic_cast<const Lora*>(like->second);
+      const auto *mine = dynamic_cast<const Lora*>(delta),
+                 *other = like == first.end() ? nullptr : dynamic_cast<const Lora*>(like->second);
       if (!mine || !other || mine->spec().dora || other->spec().dora || mine->spec().rank != other->spec().rank ||
           mine->spec().scale() != other->spec().scale() || mine->spec().dropout != other->spec().dropout)
         return false;
@@ -122,7 +129,8 @@ ExpertLora::ExpertLora(const ops::ExpertPairs& pairs, int64_t tokens, const Step
   }
 }
 
-at::Tensor ExpertLora::operator()(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides) const {
+at::Tensor ExpertLora::operator()(at::Tensor y_MO, const at::Tensor& x_MI,
+                                  const std::vector<const ExpertMatrices*>& sides) const {
   if (!step_.routed) {
     std::vector<std::string> names;
     for (const ExpertMatrices* side : sides)
@@ -136,14 +144,15 @@ at::Tensor ExpertLora::operator()(at::Tensor y_MO, const at::Tensor& x_MI, const
       y_MO = change(y_MO, x_MI, sides, share.name, share.pairs);
       continue;
     }
-    const at::Tensor some = change(at::index_select(y_MO, 0, share.rows), at::index_select(x_MI, 0, share.rows), sides, share.name, share.pairs);
+    const at::Tensor some = change(at::index_select(y_MO, 0, share.rows), at::index_select(x_MI, 0, share.rows), sides,
+                                   share.name, share.pairs);
     y_MO = at::index_copy(y_MO, 0, share.rows, some);
   }
   return y_MO;
 }
 
-at::Tensor ExpertLora::change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides, const std::string& adapter,
-                              const ops::ExpertPairs& pairs) const {
+at::Tensor ExpertLora::change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides,
+                              const std::string& adapter, const ops::ExpertPairs& pairs) const {
   auto parts = c10::make_intrusive<Parts>();
   parts->count = pairs.count;
   std::vector<at::Tensor> factors;

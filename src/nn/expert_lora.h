@@ -12,8 +12,8 @@ namespace apus {
 
 using ExpertMatrices = std::vector<Linear*>;  // the same matrix of every expert
 
-// Whether the adapters on these matrices are alike on all experts and plain LoRA of one rank and scale. Otherwise (DoRA, whose row
-// lengths are the weight's; adapters on some experts alone; ranks by pattern) experts run one by one.
+// Whether the adapters on these matrices are alike on all experts and plain LoRA of one rank and scale. Otherwise
+// (DoRA, whose row lengths are the weight's; adapters on some experts alone; ranks by pattern) experts run one by one.
 bool can_be_grouped(const ExpertMatrices& experts);
 
 class ExpertLora {
@@ -21,8 +21,8 @@ class ExpertLora {
   // pairs: of the rows that operator() gets. `s` says which tokens go through which adapter.
   ExpertLora(const ops::ExpertPairs& pairs, int64_t tokens, const Step& s);
 
-  // y [M, O], a fresh product of x [M, I] with the base's matrices, changed in place. Several matrices of an expert (gate, up) may
-  // lie side by side in y's columns.
+  // y [M, O], a fresh product of x [M, I] with the base's matrices, changed in place. Several matrices of an expert
+  // (gate, up) may lie side by side in y's columns.
   at::Tensor operator()(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides) const;
 
  private:
@@ -31,8 +31,8 @@ class ExpertLora {
     at::Tensor rows;         // undefined: all of them
     ops::ExpertPairs pairs;  // of these rows
   };
-  at::Tensor change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides, const std::string& adapter,
-                    const ops::ExpertPairs& pairs) const;
+  at::Tensor change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides,
+                    const std::string& adapter, const ops::ExpertPairs& pairs) const;
   const Step& step_;
   const ops::ExpertPairs& all_;
   std::vector<Share> shares_;  // of a routed step

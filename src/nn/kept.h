@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a layer that runs again in the backward pass keeps of its first run: results that are dear to compute and small to keep,
-// those of its linear layers and of its attention, in the order of the calls. Norms, rotations, gates are made again from them.
+// What a layer that runs again in the backward pass keeps of its first run: results that are dear to compute and small
+// to keep, those of its linear layers and of its attention, in the order of the calls. Norms, rotations, gates are made
+// again from them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -52,7 +53,9 @@ class Kept {
     bool before_;
   };
 
-  static Kept* of(const Step& s) { return s.kept && !s.kept->paused_ ? s.kept : nullptr; }  // null: nothing is kept here
+  static Kept* of(const Step& s) {
+    return s.kept && !s.kept->paused_ ? s.kept : nullptr;
+  }  // null: nothing is kept here
 
  private:
   KeptParts parts_;

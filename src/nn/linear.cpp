@@ -33,7 +33,8 @@ void Adaptable::detach(const std::string& adapter) {
 
 void Adaptable::put_weight(const at::Tensor& value) { weight().data = value, weight().mapped = false; }
 
-at::Tensor Adaptable::with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight, const Step& s) const {
+at::Tensor Adaptable::with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight,
+                                    const Step& s) const {
   if (adapters_.empty() || !adapters_on_) return y_TO;
   if (!s.routed) {
     for (const auto& [name, delta] : adapters_) y_TO = delta->apply(x, y_TO, weight, s);
@@ -43,14 +44,16 @@ at::Tensor Adaptable::with_adapters(const at::Tensor& x, at::Tensor y_TO, const 
     const auto it = adapters_.find(group.name);
     if (it == adapters_.end()) continue;
     if (group.rows.size(0) == x.size(0)) return it->second->apply(x, y_TO, weight, s);  // all of them
-    const at::Tensor y = it->second->apply(at::index_select(x, 0, group.rows), at::index_select(y_TO, 0, group.rows), weight, s);
+    const at::Tensor y =
+        it->second->apply(at::index_select(x, 0, group.rows), at::index_select(y_TO, 0, group.rows), weight, s);
     y_TO = at::index_copy(y_TO, 0, group.rows, y);
   }
   return y_TO;
 }
 
 Linear::Linear(Spec spec) : spec_(spec), weight_(param("weight", {spec.out, spec.in}, weight_cuts(spec.split))) {
-  if (spec.bias) bias_ = &param("bias", {spec.out}, spec.split == Split::Out ? std::vector<Cut>{{Axis::Tp, 0}} : std::vector<Cut>{});
+  if (spec.bias)
+    bias_ = &param("bias", {spec.out}, spec.split == Split::Out ? std::vector<Cut>{{Axis::Tp, 0}} : std::vector<Cut>{});
 }
 
 Linear::Linear(Spec spec, Param& stacked, int64_t piece)
@@ -76,7 +79,8 @@ void Linear::put_weight(const at::Tensor& value) {
 
 // Kept is y with its adapters where these only add to it, otherwise y before them.
 at::Tensor Linear::keeping(const at::Tensor& x_TI, const Step& s, Kept& kept, bool unread) const {
-  const bool whole = std::all_of(adapters_.begin(), adapters_.end(), [](const auto& a) { return a.second->only_adds(); });
+  const bool whole =
+      std::all_of(adapters_.begin(), adapters_.end(), [](const auto& a) { return a.second->only_adds(); });
   Step plain;
   if (!whole) plain = s, plain.kept = nullptr;
   const Step& inner = whole ? s : plain;
@@ -98,7 +102,8 @@ at::Tensor Linear::keeping(const at::Tensor& x_TI, const Step& s, Kept& kept, bo
 at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s, bool unread) const {
   if (Kept* kept = Kept::of(s)) return keeping(x_TI, s, *kept, unread);
   const at::Tensor bias = bias_ ? bias_->data : at::Tensor();
-  const at::Tensor y_TO = packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, spec_.out) : ops::linear(x_TI, matrix(), bias);
+  const at::Tensor y_TO =
+      packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, spec_.out) : ops::linear(x_TI, matrix(), bias);
   return with_adapters(x_TI, y_TO, weight_.data, s);
 }
 
@@ -116,7 +121,8 @@ ops::HeadFactors Linear::factors(const at::Tensor& x_TI, const Step& s) const {
 void Linear::release_plain() {
   if (weight_.mapped)
     forget_mapped(weight_.data.data_ptr(), static_cast<int64_t>(weight_.data.nbytes()));
-  else if (weight_.tied.empty() && std::none_of(adapters_.begin(), adapters_.end(), [](const auto& a) { return a.second->looks_at_weight(); }))
+  else if (weight_.tied.empty() &&
+           std::none_of(adapters_.begin(), adapters_.end(), [](const auto& a) { return a.second->looks_at_weight(); }))
     weight_.data = at::Tensor();  // a converted copy: the packed form replaces it
 }
 

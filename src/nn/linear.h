@@ -21,9 +21,12 @@ enum class Split { None, Out, In };  // the side tensor parallelism cuts
 // A change of a weight matrix: LoRA, DoRA, ... Its parameters carry PEFT's names (lora_A.weight, ...).
 class Delta : public Module {
  public:
-  virtual at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const = 0;  // -> new y
-  virtual bool only_adds() const { return false; }  // whether the new y is y with something added, where nobody needs the old one
-  virtual bool looks_at_weight() const { return true; }  // in apply(), when nothing is dropped
+  virtual at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
+                           const Step& s) const = 0;  // -> new y
+  virtual bool only_adds() const {
+    return false;
+  }  // whether the new y is y with something added, where nobody needs the old one
+  virtual bool looks_at_weight() const { return true; }           // in apply(), when nothing is dropped
   virtual at::Tensor merged(const at::Tensor& weight) const = 0;  // the weight with the change, f32
   // The change as one more product of low rank: y + x_more w_more'. For products that are never made whole.
   virtual std::pair<at::Tensor, at::Tensor> columns(const at::Tensor& x_TI, const Step& s) const = 0;
@@ -83,7 +86,7 @@ class Linear : public Adaptable {
   void release_plain();
 
   Spec spec_;
-  Param* stacked_ = nullptr;     // of which piece_ is the weight
+  Param* stacked_ = nullptr;  // of which piece_ is the weight
   int64_t piece_ = 0;
   std::unique_ptr<Param> view_;  // then the weight as a view
   Param& weight_;
@@ -92,8 +95,8 @@ class Linear : public Adaptable {
   bool grouped_ = false;  // a LinearGroup multiplies for it
 };
 
-// Several linear layers of one input (q, k, v; gate, up): one multiplication in inference, several in training, so that each
-// keeps its own weight, gradient and adapters.
+// Several linear layers of one input (q, k, v; gate, up): one multiplication in inference, several in training, so that
+// each keeps its own weight, gradient and adapters.
 class LinearGroup {
  public:
   explicit LinearGroup(std::vector<Linear*> members) : members_(std::move(members)) {}

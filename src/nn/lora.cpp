@@ -59,9 +59,7 @@ struct LowRank : torch::autograd::Function<LowRank> {
   }
 };
 
-Dropout dropout_of(const Lora::Spec& spec, const Step& s) {
-  return Dropout::of(spec.dropout, spec.id, s);
-}
+Dropout dropout_of(const Lora::Spec& spec, const Step& s) { return Dropout::of(spec.dropout, spec.id, s); }
 
 }  // namespace
 

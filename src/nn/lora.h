@@ -17,7 +17,7 @@ class Lora final : public Delta {
     int64_t in, out, rank;
     double alpha = 1, dropout = 0;
     bool rank_stabilised = false, dora = false;
-    uint64_t id = 0;  // keeps the dropout masks of layers apart
+    uint64_t id = 0;        // keeps the dropout masks of layers apart
     bool looks_up = false;  // of an embedding: x are row numbers, `in` rows of size `out`; no dropout, no DoRA
     double scale() const {
       return alpha / (rank_stabilised ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));

@@ -13,7 +13,8 @@ class FeedForward : public Module {
 
 class Mlp : public FeedForward {
  public:
-  // only_added: the result is added to something and read by nobody else, so a second run of the layer can do without it.
+  // only_added: the result is added to something and read by nobody else, so a second run of the layer can do without
+  // it.
   Mlp(int64_t hidden, int64_t ffn, bool bias = false, bool only_added = false);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
   void prepare_inference() override { gate_up_.prepare_inference(); }

@@ -6,7 +6,9 @@
 namespace apus {
 
 namespace {
-std::string joined(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
+std::string joined(const std::string& prefix, const std::string& name) {
+  return prefix.empty() ? name : prefix + "." + name;
+}
 }  // namespace
 
 void Module::visit(const Visit& f, const std::string& prefix) {

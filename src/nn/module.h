@@ -18,15 +18,15 @@
 namespace apus {
 
 struct Param {
-  at::Tensor data;                  // this rank's slice; undefined until loaded or placed
-  std::vector<int64_t> full;        // the whole tensor's shape
-  std::vector<Cut> cuts;            // empty: every rank holds all of it
+  at::Tensor data;            // this rank's slice; undefined until loaded or placed
+  std::vector<int64_t> full;  // the whole tensor's shape
+  std::vector<Cut> cuts;      // empty: every rank holds all of it
   bool trainable = true;
   // Stacked weights: on disk they are `pieces.size()` tensors, relative names, equal parts of `data` in memory order
   // ([E, 2F, D] read as 2E pieces of [F, D]). Empty: one tensor under the parameter's own name.
   std::vector<std::string> pieces;
-  std::string tied;                 // not on disk: the same tensor as this parameter (full name)
-  bool mapped = false;              // `data` is a read-only view of a mapped file: its pages can be given back
+  std::string tied;     // not on disk: the same tensor as this parameter (full name)
+  bool mapped = false;  // `data` is a read-only view of a mapped file: its pages can be given back
 };
 
 class Module {

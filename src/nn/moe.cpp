@@ -36,7 +36,8 @@ struct AttachBalance : torch::autograd::Function<AttachBalance> {
     ctx->saved_data["loss"] = loss;
     return logits_TE.view_as(logits_TE);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list grad) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grad) {
     const auto& loss = *reinterpret_cast<const RouterLoss*>(ctx->saved_data["loss"].toInt());
     const at::Tensor logits = ctx->get_saved_variables()[0];
     const at::Tensor p = at::softmax(logits.to(at::kFloat), -1);
@@ -60,7 +61,8 @@ void record(RouterLoss& loss, const at::Tensor& logits_TE, const at::Tensor& exp
 }  // namespace
 
 Experts::Experts(int64_t count, int64_t hidden, int64_t ffn)
-    : gate_up_(param("gate_up_proj", {count, 2 * ffn, hidden}, {{Axis::Ep, 0}})), down_(param("down_proj", {count, hidden, ffn}, {{Axis::Ep, 0}})) {
+    : gate_up_(param("gate_up_proj", {count, 2 * ffn, hidden}, {{Axis::Ep, 0}})),
+      down_(param("down_proj", {count, hidden, ffn}, {{Axis::Ep, 0}})) {
   for (int64_t e = 0; e < count; ++e) {
     gate_up_.pieces.push_back(str(e, ".gate_proj.weight"));
     gate_up_.pieces.push_back(str(e, ".up_proj.weight"));
@@ -73,10 +75,12 @@ Experts::Experts(int64_t count, int64_t hidden, int64_t ffn)
 
 bool Experts::adapted() const {
   const auto has = [](const Linear* l) { return !l->adapters().empty(); };
-  return std::any_of(gate_of_.begin(), gate_of_.end(), has) || std::any_of(up_of_.begin(), up_of_.end(), has) || std::any_of(down_of_.begin(), down_of_.end(), has);
+  return std::any_of(gate_of_.begin(), gate_of_.end(), has) || std::any_of(up_of_.begin(), up_of_.end(), has) ||
+         std::any_of(down_of_.begin(), down_of_.end(), has);
 }
 
-at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const {
+at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+                               const Step& s) const {
   if (!adapted()) return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up_.data, down_.data);
   const bool alike = can_be_grouped(gate_of_) && can_be_grouped(up_of_) && can_be_grouped(down_of_);
   return alike ? grouped(x_TD, weight_Tk, expert_Tk, s) : one_by_one(x_TD, weight_Tk, expert_Tk, s);
@@ -84,7 +88,8 @@ at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_
 
 namespace {
 // What the experts gave for their pairs, weighed and summed into the tokens.
-at::Tensor summed(const at::Tensor& y_MD, const at::Tensor& x_TD, const at::Tensor& weight_Tk, const ops::ExpertPairs& pairs) {
+at::Tensor summed(const at::Tensor& y_MD, const at::Tensor& x_TD, const at::Tensor& weight_Tk,
+                  const ops::ExpertPairs& pairs) {
   const auto wide = x_TD.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor weighed = y_MD.to(wide) * weight_Tk.to(wide).reshape({-1, 1}).index_select(0, pairs.pair);
   return at::zeros(x_TD.sizes(), x_TD.options().dtype(wide)).index_add(0, pairs.token, weighed).to(x_TD.scalar_type());
@@ -92,13 +97,16 @@ at::Tensor summed(const at::Tensor& y_MD, const at::Tensor& x_TD, const at::Tens
 }  // namespace
 
 // The base's products and those of the factors, each for all experts at once.
-at::Tensor Experts::grouped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const {
+at::Tensor Experts::grouped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+                            const Step& s) const {
   const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, static_cast<int64_t>(gate_of_.size()));
   const ExpertLora lora(pairs, x_TD.size(0), s);
   const at::Tensor rows = at::index_select(x_TD, 0, pairs.token);
-  const auto halves = lora(ops::grouped_linear(rows, gate_up_.data.detach(), pairs.ends), rows, {&gate_of_, &up_of_}).chunk(2, 1);
+  const auto halves =
+      lora(ops::grouped_linear(rows, gate_up_.data.detach(), pairs.ends), rows, {&gate_of_, &up_of_}).chunk(2, 1);
   const at::Tensor inner = ops::swiglu(halves[0], halves[1]);
-  return summed(lora(ops::grouped_linear(inner, down_.data.detach(), pairs.ends), inner, {&down_of_}), x_TD, weight_Tk, pairs);
+  return summed(lora(ops::grouped_linear(inner, down_.data.detach(), pairs.ends), inner, {&down_of_}), x_TD, weight_Tk,
+                pairs);
 }
 
 namespace {
@@ -115,7 +123,8 @@ Step step_of_rows(const at::Tensor& token_n, const Step& s) {
 }  // namespace
 
 // Every expert as a feed-forward of its own, for adapters that cannot be grouped.
-at::Tensor Experts::one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const {
+at::Tensor Experts::one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+                               const Step& s) const {
   const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, static_cast<int64_t>(gate_of_.size()));
   const auto inputs = at::split_with_sizes(at::index_select(x_TD, 0, pairs.token), pairs.count, 0);
   std::vector<at::Tensor> outputs;
@@ -123,7 +132,8 @@ at::Tensor Experts::one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_
   for (size_t e = 0; e < gate_of_.size(); begin += pairs.count[e++]) {
     if (pairs.count[e] == 0) continue;
     const Step part = step_of_rows(pairs.token.narrow(0, begin, pairs.count[e]), s);
-    outputs.push_back((*down_of_[e])(ops::swiglu((*gate_of_[e])(inputs[e], part), (*up_of_[e])(inputs[e], part)), part));
+    outputs.push_back(
+        (*down_of_[e])(ops::swiglu((*gate_of_[e])(inputs[e], part), (*up_of_[e])(inputs[e], part)), part));
   }
   if (outputs.empty()) return at::zeros(x_TD.sizes(), x_TD.options());
   return summed(at::cat(outputs, 0), x_TD, weight_Tk, pairs);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixture of experts: a router, stacked experts, optionally a shared expert; and the loss that keeps experts busy alike.
+// Mixture of experts: a router, stacked experts, optionally a shared expert; and the loss that keeps experts busy
+// alike.
 #pragma once
 
 #include "nn/expert_lora.h"
@@ -8,26 +9,29 @@
 
 namespace apus {
 
-// The balance loss of all layers of one forward: E * sum_e f_e * p_e, with f the share of choices and p the mean routing
-// probability, both over tokens and layers together. Its gradient enters each layer's router logits during the backward
-// pass, when the sums of all layers are known; so it also works when layers are recomputed.
+// The balance loss of all layers of one forward: E * sum_e f_e * p_e, with f the share of choices and p the mean
+// routing probability, both over tokens and layers together. Its gradient enters each layer's router logits during the
+// backward pass, when the sums of all layers are known; so it also works when layers are recomputed.
 struct RouterLoss {
-  double scale = 0;            // d(total loss) / d(value()): the coefficient times the trainer's own factor
-  bool recording = true;       // off while a layer is recomputed: its tokens were counted already
+  double scale = 0;                     // d(total loss) / d(value()): the coefficient times the trainer's own factor
+  bool recording = true;                // off while a layer is recomputed: its tokens were counted already
   at::Tensor choices_E, probability_E;  // f32 sums, detached
-  int64_t rows = 0;            // tokens * layers
-  at::Tensor value() const;    // scalar, detached
+  int64_t rows = 0;                     // tokens * layers
+  at::Tensor value() const;             // scalar, detached
 };
 
 class Experts : public Module {
  public:
   Experts(int64_t count, int64_t hidden, int64_t ffn);
-  at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const;
+  at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+                        const Step& s) const;
 
  private:
   bool adapted() const;
-  at::Tensor grouped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const;
-  at::Tensor one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const Step& s) const;
+  at::Tensor grouped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+                     const Step& s) const;
+  at::Tensor one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+                        const Step& s) const;
   Param &gate_up_, &down_;
   ExpertMatrices gate_of_, up_of_, down_of_;  // of each expert: views, for adapters under the names PEFT sees
 };
@@ -36,8 +40,8 @@ class MoeMlp : public FeedForward {
  public:
   struct Spec {
     int64_t hidden, ffn, experts, per_token;
-    bool normalise;             // the chosen weights sum to 1
-    int64_t shared_ffn = 0;     // > 0: an expert for every token, scaled by a sigmoid gate
+    bool normalise;          // the chosen weights sum to 1
+    int64_t shared_ffn = 0;  // > 0: an expert for every token, scaled by a sigmoid gate
   };
   explicit MoeMlp(Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;

@@ -17,7 +17,8 @@ double yarn_scale(double factor, double mscale = 1) { return factor <= 1 ? 1 : 0
 
 // The index of the frequency that turns `rotations` times over the original context.
 double yarn_dim(double rotations, const RopeSpec& s) {
-  return static_cast<double>(s.dim) * std::log(s.original_positions / (rotations * 2 * std::numbers::pi)) / (2 * std::log(s.theta));
+  return static_cast<double>(s.dim) * std::log(s.original_positions / (rotations * 2 * std::numbers::pi)) /
+         (2 * std::log(s.theta));
 }
 
 void apply_yarn(const RopeSpec& s, std::vector<double>& inverse, double& scale) {
@@ -38,13 +39,15 @@ void apply_yarn(const RopeSpec& s, std::vector<double>& inverse, double& scale) 
 }
 
 void apply_llama3(const RopeSpec& s, std::vector<double>& inverse) {
-  const double low_wavelength = s.original_positions / s.low_freq_factor, high_wavelength = s.original_positions / s.high_freq_factor;
+  const double low_wavelength = s.original_positions / s.low_freq_factor,
+               high_wavelength = s.original_positions / s.high_freq_factor;
   for (double& f : inverse) {
     const double wavelength = 2 * std::numbers::pi / f;
     if (wavelength > low_wavelength) {
       f /= s.factor;
     } else if (wavelength >= high_wavelength) {
-      const double smooth = (s.original_positions / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+      const double smooth =
+          (s.original_positions / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
       f = (1 - smooth) * f / s.factor + smooth * f;
     }
   }
@@ -75,7 +78,8 @@ RopeFrequencies rope_frequencies(const RopeSpec& s, int64_t length) {
     theta *= std::pow(s.factor * static_cast<double>(length) / s.original_positions - (s.factor - 1), dim / (dim - 2));
   }
   std::vector<double> inverse;
-  for (int64_t i = 0; i < r; ++i) inverse.push_back(std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(s.dim)));
+  for (int64_t i = 0; i < r; ++i)
+    inverse.push_back(std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(s.dim)));
   if (s.type == "linear")
     for (double& f : inverse) f /= s.factor;
   else if (s.type == "yarn")
@@ -83,7 +87,8 @@ RopeFrequencies rope_frequencies(const RopeSpec& s, int64_t length) {
   else if (s.type == "llama3")
     apply_llama3(s, inverse);
   else
-    require(s.type == "default" || s.type == "dynamic", Fault::Model, "rope type '", s.type, "' is not known; known: default, linear, dynamic, llama3, yarn");
+    require(s.type == "default" || s.type == "dynamic", Fault::Model, "rope type '", s.type,
+            "' is not known; known: default, linear, dynamic, llama3, yarn");
   return {std::vector<float>(inverse.begin(), inverse.end()), scale};
 }
 
@@ -92,7 +97,8 @@ void fill_rope(const RopeSpec& spec, Step& step) {
   const at::Tensor position = step.position.to(at::kCPU).contiguous();
   const int64_t* p = position.data_ptr<int64_t>();
   const bool three = position.dim() == 2;
-  const std::vector<int> axis = three && !spec.sections.empty() ? section_axes(spec) : std::vector<int>(static_cast<size_t>(r), 0);
+  const std::vector<int> axis =
+      three && !spec.sections.empty() ? section_axes(spec) : std::vector<int>(static_cast<size_t>(r), 0);
   at::Tensor cos = at::empty({tokens, r}, at::kFloat), sin = at::empty({tokens, r}, at::kFloat);
   float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
 
@@ -113,7 +119,8 @@ void fill_rope(const RopeSpec& spec, Step& step) {
       continue;
     }
     for (int64_t i = 0; i < r; ++i) {
-      const float angle = static_cast<float>(p[axis[static_cast<size_t>(i)] * tokens + t]) * f.inverse[static_cast<size_t>(i)];
+      const float angle =
+          static_cast<float>(p[axis[static_cast<size_t>(i)] * tokens + t]) * f.inverse[static_cast<size_t>(i)];
       c[t * r + i] = static_cast<float>(std::cos(static_cast<double>(angle)) * f.scale);
       s[t * r + i] = static_cast<float>(std::sin(static_cast<double>(angle)) * f.scale);
     }

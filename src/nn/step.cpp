@@ -4,7 +4,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-
 #include <c10/util/accumulate.h>
 #include <sys/mman.h>
 
@@ -17,15 +16,17 @@
 namespace apus {
 
 namespace {
-// Zeros, not garbage: a block that is read before it is full must not hold NaN. On the host they cost nothing until they
-// are used: the system's fresh pages are zero.
+// Zeros, not garbage: a block that is read before it is full must not hold NaN. On the host they cost nothing until
+// they are used: the system's fresh pages are zero.
 at::Tensor lazy_zeros(at::IntArrayRef shape, at::TensorOptions options) {
   if (!options.device().is_cpu()) return at::zeros(shape, options);
   const auto bytes = static_cast<size_t>(c10::multiply_integers(shape)) * options.dtype().itemsize();
   void* pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  require(pages != MAP_FAILED, Fault::Device, "no memory for the cache of keys and values: ", bytes >> 20, " MiB: ", std::strerror(errno));
+  require(pages != MAP_FAILED, Fault::Device, "no memory for the cache of keys and values: ", bytes >> 20,
+          " MiB: ", std::strerror(errno));
   ::madvise(pages, bytes, MADV_HUGEPAGE);
-  return at::from_blob(pages, shape, [bytes](void* p) { ::munmap(p, bytes); }, options);
+  return at::from_blob(
+      pages, shape, [bytes](void* p) { ::munmap(p, bytes); }, options);
 }
 }  // namespace
 
@@ -44,7 +45,8 @@ int64_t KvCache::bytes_per_block(Spec spec, int64_t element_size) {
 
 Step moved(const Step& step, at::Device device) {
   Step there = step;
-  for (at::Tensor* t : {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table, &there.cos, &there.sin})
+  for (at::Tensor* t :
+       {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table, &there.cos, &there.sin})
     if (t->defined()) *t = t->to(device);
   for (Step::AdapterRows& a : there.adapters) a.rows = a.rows.to(device);
   return there;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One AdamW step in place with moments of one byte each: value = map(code) * scale, where 256 elements share a scale, their
-// largest value. The maps spend most codes near zero: squares with a sign for the first moment, fourth powers for the second
-// (whose root divides). Codes are rounded in proportion (tensor/dither.h), so that slow decay is not lost.
+// One AdamW step in place with moments of one byte each: value = map(code) * scale, where 256 elements share a scale,
+// their largest value. The maps spend most codes near zero: squares with a sign for the first moment, fourth powers for
+// the second (whose root divides). Codes are rounded in proportion (tensor/dither.h), so that slow decay is not lost.
 #include <ATen/TensorOperators.h>
 #include <torch/library.h>
 
@@ -95,8 +95,8 @@ void adamw_8bit(at::Tensor& param, const at::Tensor& grad, Moments8& moments, at
 }  // namespace apus::ops
 
 TORCH_LIBRARY_FRAGMENT(apus, m) {
-  // m int8, v uint8, of param's number of elements; scales f32, one for 256 elements. master: as for adamw. dither: where
-  // the thresholds begin by which the codes are rounded and, when `stochastic`, a bf16 param.
+  // m int8, v uint8, of param's number of elements; scales f32, one for 256 elements. master: as for adamw. dither:
+  // where the thresholds begin by which the codes are rounded and, when `stochastic`, a bf16 param.
   m.def(
       "adamw_8bit(Tensor(a!) param, Tensor grad, Tensor(b!) m, Tensor(c!) m_scale, Tensor(d!) v, Tensor(e!) v_scale, "
       "Tensor(f!)? master, float lr, float beta1, float beta2, float eps, float weight_decay, int step, "

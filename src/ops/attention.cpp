@@ -270,7 +270,8 @@ at::Tensor attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at:
   check(q_TNH, k_TKH, v_TKH, k_TKH.size(1));
   if (kept && kept->out_TNH.defined()) {
     if (!any_requires_grad(q_TNH, k_TKH, v_TKH)) return kept->out_TNH;
-    return Attention::apply(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window, Known{std::move(*kept)})[0];
+    return Attention::apply(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window,
+                            Known{std::move(*kept)})[0];
   }
   auto [out, lse] = attention_op().call(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window);
   if (kept) *kept = {out, lse};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows in runs, each run times a matrix of its own. The reference multiplies once for every run that has rows, by the device's own
-// linear layers; it reads on the host where the runs end.
+// Rows in runs, each run times a matrix of its own. The reference multiplies once for every run that has rows, by the
+// device's own linear layers; it reads on the host where the runs end.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -20,7 +20,9 @@ using Pair = std::tuple<at::Tensor, at::Tensor>;
 using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 bool one_stack(at::TensorList weight) { return weight.size() == 1 && weight[0].dim() == 3; }
-at::Tensor matrix(at::TensorList weight, int64_t e) { return one_stack(weight) ? weight[0][e] : weight[static_cast<size_t>(e)]; }
+at::Tensor matrix(at::TensorList weight, int64_t e) {
+  return one_stack(weight) ? weight[0][e] : weight[static_cast<size_t>(e)];
+}
 std::vector<int64_t> stack_sizes(at::TensorList weight) {  // E, O, I
   if (one_stack(weight)) return weight[0].sizes().vec();
   return {static_cast<int64_t>(weight.size()), weight[0].size(0), weight[0].size(1)};
@@ -36,15 +38,20 @@ void for_runs(const at::Tensor& ends, const Fn& fn) {
 }
 
 at::Tensor forward(const at::Tensor& x, at::TensorList weight, const at::Tensor& ends) {
-  static const auto linear = handle<at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&)>("apus::linear");
+  static const auto linear =
+      handle<at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&)>("apus::linear");
   at::Tensor y = at::empty({x.size(0), stack_sizes(weight)[1]}, x.options());
-  for_runs(ends, [&](int64_t e, int64_t begin, int64_t n) { y.narrow(0, begin, n).copy_(linear.call(x.narrow(0, begin, n), matrix(weight, e), {})); });
+  for_runs(ends, [&](int64_t e, int64_t begin, int64_t n) {
+    y.narrow(0, begin, n).copy_(linear.call(x.narrow(0, begin, n), matrix(weight, e), {}));
+  });
   return y;
 }
 
-Pair backward(const at::Tensor& grad, const OptionalTensor& x, at::TensorList weight, const at::Tensor& ends, std::array<bool, 2> need) {
+Pair backward(const at::Tensor& grad, const OptionalTensor& x, at::TensorList weight, const at::Tensor& ends,
+              std::array<bool, 2> need) {
   static const auto linear =
-      handle<Triple(const at::Tensor&, const OptionalTensor&, const OptionalTensor&, std::array<bool, 3>)>("apus::linear_backward");
+      handle<Triple(const at::Tensor&, const OptionalTensor&, const OptionalTensor&, std::array<bool, 3>)>(
+          "apus::linear_backward");
   const auto sizes = stack_sizes(weight);
   at::Tensor dx, dweight;
   if (need[0]) dx = at::empty({grad.size(0), sizes[2]}, grad.options());
@@ -62,9 +69,11 @@ Pair backward(const at::Tensor& grad, const OptionalTensor& x, at::TensorList we
 at::Tensor forward_shape(const at::Tensor& x, at::TensorList weight, const at::Tensor&) {
   return at::empty({x.size(0), stack_sizes(weight)[1]}, x.options());
 }
-Pair backward_shape(const at::Tensor& grad, const OptionalTensor&, at::TensorList weight, const at::Tensor&, std::array<bool, 2> need) {
+Pair backward_shape(const at::Tensor& grad, const OptionalTensor&, at::TensorList weight, const at::Tensor&,
+                    std::array<bool, 2> need) {
   const auto sizes = stack_sizes(weight);
-  return {need[0] ? at::empty({grad.size(0), sizes[2]}, grad.options()) : at::Tensor(), need[1] ? at::empty(sizes, grad.options()) : at::Tensor()};
+  return {need[0] ? at::empty({grad.size(0), sizes[2]}, grad.options()) : at::Tensor(),
+          need[1] ? at::empty(sizes, grad.options()) : at::Tensor()};
 }
 
 const auto& forward_op() {
@@ -77,14 +86,16 @@ const auto& backward_op() {
 }
 
 struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& ends, at::TensorList weight) {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& ends,
+                            at::TensorList weight) {
     const BelowAutograd guard;
     torch::autograd::variable_list kept{ends};
     kept.insert(kept.end(), weight.begin(), weight.end());
     ctx->save_for_backward(kept);
     return forward_op().call(x, weight, ends);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list grad) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grad) {
     const BelowAutograd guard;
     const auto kept = ctx->get_saved_variables();
     torch::autograd::variable_list out(kept.size() + 1);
@@ -94,7 +105,8 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
 };
 
 at::Tensor autograd(const at::Tensor& x, at::TensorList weight, const at::Tensor& ends) {
-  const bool trained = at::GradMode::is_enabled() && std::any_of(weight.begin(), weight.end(), [](const at::Tensor& w) { return w.requires_grad(); });
+  const bool trained = at::GradMode::is_enabled() &&
+                       std::any_of(weight.begin(), weight.end(), [](const at::Tensor& w) { return w.requires_grad(); });
   require(!trained, Fault::Bug, "grouped_linear has a gradient of its input alone");
   if (any_requires_grad(x)) return GroupedLinear::apply(x, ends, weight);
   const BelowAutograd guard;
@@ -103,10 +115,12 @@ at::Tensor autograd(const at::Tensor& x, at::TensorList weight, const at::Tensor
 
 }  // namespace
 
-at::Tensor grouped_linear(const at::Tensor& x_MI, at::TensorList weight, const at::Tensor& ends_E) { return forward_op().call(x_MI, weight, ends_E); }
+at::Tensor grouped_linear(const at::Tensor& x_MI, at::TensorList weight, const at::Tensor& ends_E) {
+  return forward_op().call(x_MI, weight, ends_E);
+}
 
-Pair grouped_linear_backward(const at::Tensor& grad_MO, const at::Tensor& x_MI, at::TensorList weight, const at::Tensor& ends_E,
-                             std::array<bool, 2> need) {
+Pair grouped_linear_backward(const at::Tensor& grad_MO, const at::Tensor& x_MI, at::TensorList weight,
+                             const at::Tensor& ends_E, std::array<bool, 2> need) {
   const BelowAutograd guard;
   return backward_op().call(grad_MO, maybe(x_MI), weight, ends_E, need);
 }
@@ -117,7 +131,9 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
   // ends int64 [E]: run e are the rows from ends[e - 1] to ends[e]. weight: one [E, O, I] or E times [O, I].
   m.def("grouped_linear(Tensor x, Tensor[] weight, Tensor ends) -> Tensor");
   // -> dx, dweight [E, O, I], each only when asked. x may be absent when dweight is not asked.
-  m.def("grouped_linear_backward(Tensor grad, Tensor? x, Tensor[] weight, Tensor ends, bool[2] need) -> (Tensor, Tensor)");
+  m.def(
+      "grouped_linear_backward(Tensor grad, Tensor? x, Tensor[] weight, Tensor ends, bool[2] need) -> (Tensor, "
+      "Tensor)");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {
   m.impl("grouped_linear", apus::ops::forward);

@@ -38,7 +38,8 @@ int64_t LabelledTokens::default_chunk(int64_t vocabulary, bool head_gradient) co
   return std::max<int64_t>(head_gradient ? 128 : 16, bytes / (4 * std::max<int64_t>(1, vocabulary)));
 }
 
-HeadProducts::HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR, HeadNeeds need)
+HeadProducts::HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR,
+                           HeadNeeds need)
     : tokens_(tokens), sides_{Side{tokens.hidden, head_VD, {}, {}}, Side{tokens.low, or_undefined(low_VR), {}, {}}} {
   for (size_t i = 0; i < sides_.size(); ++i) {
     Side& s = sides_[i];
@@ -49,7 +50,8 @@ HeadProducts::HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_
 }
 
 bool HeadProducts::needed() const {
-  return std::any_of(sides_.begin(), sides_.end(), [](const Side& s) { return s.d_rows.defined() || s.weight_sum.defined(); });
+  return std::any_of(sides_.begin(), sides_.end(),
+                     [](const Side& s) { return s.d_rows.defined() || s.weight_sum.defined(); });
 }
 
 at::Tensor HeadProducts::logits(int64_t begin, int64_t n) const {

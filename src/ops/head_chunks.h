@@ -39,8 +39,8 @@ class LabelledTokens {
   at::Tensor row_;  // undefined: all tokens
 };
 
-// The chunks' logits, and the gradients of hidden states and weights, gathered from those of the logits chunk by chunk. That of
-// a half-typed weight is summed in f32.
+// The chunks' logits, and the gradients of hidden states and weights, gathered from those of the logits chunk by chunk.
+// That of a half-typed weight is summed in f32.
 class HeadProducts {
  public:
   HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR, HeadNeeds need);
@@ -48,7 +48,7 @@ class HeadProducts {
   bool needed() const;
   bool head_gradient() const { return sides_[0].weight_sum.defined(); }
   void add(int64_t begin, const at::Tensor& dlogits_nV);
-  at::Tensor d_rows(size_t side) const;    // [T, D]; undefined when not needed. Side 0: hidden and head, 1: the low pair
+  at::Tensor d_rows(size_t side) const;  // [T, D]; undefined when not needed. Side 0: hidden and head, 1: the low pair
   at::Tensor d_weight(size_t side) const;  // [V, D]
 
  private:

@@ -18,8 +18,9 @@ namespace {
 using Quad = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-Triple forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
-               const at::Tensor& label, double temperature, bool need_entropy, int64_t chunk) {
+Triple forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+               const OptionalTensor& low_head, const at::Tensor& label, double temperature, bool need_entropy,
+               int64_t chunk) {
   const LabelledTokens tokens(hidden, low_hidden, label);
   const HeadProducts products(tokens, head, low_head, {});
   const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
@@ -39,9 +40,10 @@ Triple forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalT
 
 // d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy), both over the
 // temperature.
-Quad backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy, const at::Tensor& hidden, const at::Tensor& head,
-              const OptionalTensor& low_hidden, const OptionalTensor& low_head, const at::Tensor& label, const at::Tensor& lse,
-              const OptionalTensor& entropy, double temperature, HeadNeeds need, int64_t chunk) {
+Quad backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy, const at::Tensor& hidden,
+              const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
+              const at::Tensor& label, const at::Tensor& lse, const OptionalTensor& entropy, double temperature,
+              HeadNeeds need, int64_t chunk) {
   const LabelledTokens tokens(hidden, low_hidden, label);
   const auto pick = [&](const OptionalTensor& x) {
     return x.has_value() ? tokens.pick(*x).unsqueeze(1) : at::Tensor();
@@ -66,14 +68,14 @@ Quad backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_ent
   return {products.d_rows(0), products.d_weight(0), products.d_rows(1), products.d_weight(1)};
 }
 
-Triple forward_shape(const at::Tensor& hidden, const at::Tensor&, const OptionalTensor&, const OptionalTensor&, const at::Tensor& label,
-                     double, bool need_entropy, int64_t) {
+Triple forward_shape(const at::Tensor& hidden, const at::Tensor&, const OptionalTensor&, const OptionalTensor&,
+                     const at::Tensor& label, double, bool need_entropy, int64_t) {
   const auto per_token = [&] { return at::empty(label.sizes(), hidden.options().dtype(wide_type(hidden))); };
   return {per_token(), need_entropy ? per_token() : at::Tensor(), per_token()};
 }
 Quad backward_shape(const OptionalTensor&, const OptionalTensor&, const at::Tensor& hidden, const at::Tensor& head,
-                    const OptionalTensor& low_hidden, const OptionalTensor& low_head, const at::Tensor&, const at::Tensor&,
-                    const OptionalTensor&, double, HeadNeeds need, int64_t) {
+                    const OptionalTensor& low_hidden, const OptionalTensor& low_head, const at::Tensor&,
+                    const at::Tensor&, const OptionalTensor&, double, HeadNeeds need, int64_t) {
   const auto like = [&](size_t i, const OptionalTensor& t) {
     return need[i] && t.has_value() ? at::empty(t->sizes(), t->options()) : at::Tensor();
   };
@@ -86,12 +88,14 @@ const auto& head_logprob_op() {
 }
 
 struct HeadLogprobNode : torch::autograd::Function<HeadLogprobNode> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& head,
-                                                const OptionalTensor& low_hidden, const OptionalTensor& low_head, const at::Tensor& label,
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
+                                                const at::Tensor& head, const OptionalTensor& low_hidden,
+                                                const OptionalTensor& low_head, const at::Tensor& label,
                                                 double temperature, bool need_entropy, int64_t chunk) {
     const BelowAutograd guard;
     ctx->set_materialize_grads(false);
-    auto [logprob, entropy, lse] = head_logprob_op().call(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk);
+    auto [logprob, entropy, lse] =
+        head_logprob_op().call(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk);
     ctx->save_for_backward({hidden, head, or_undefined(low_hidden), or_undefined(low_head), label, lse, entropy});
     ctx->mark_non_differentiable({lse});
     ctx->saved_data["temperature"] = temperature;
@@ -116,10 +120,12 @@ struct HeadLogprobNode : torch::autograd::Function<HeadLogprobNode> {
   }
 };
 
-Triple autograd(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
-                const at::Tensor& label, double temperature, bool need_entropy, int64_t chunk) {
+Triple autograd(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+                const OptionalTensor& low_head, const at::Tensor& label, double temperature, bool need_entropy,
+                int64_t chunk) {
   if (any_requires_grad(hidden, head, low_hidden, low_head)) {
-    const auto out = HeadLogprobNode::apply(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk);
+    const auto out =
+        HeadLogprobNode::apply(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk);
     return {out[0], need_entropy ? out[2] : at::Tensor(), out[1]};
   }
   const BelowAutograd guard;
@@ -129,8 +135,8 @@ Triple autograd(const at::Tensor& hidden, const at::Tensor& head, const Optional
 }  // namespace
 
 HeadLogprob head_logprob(const HeadFactors& f, const at::Tensor& label_T, double temperature, bool entropy) {
-  auto [logprob, entropies, lse] = head_logprob_op().call(f.hidden_TD, f.weight_VD, maybe(f.low_TR), maybe(f.low_VR), label_T, temperature,
-                                                          entropy, /*chunk=*/0);
+  auto [logprob, entropies, lse] = head_logprob_op().call(f.hidden_TD, f.weight_VD, maybe(f.low_TR), maybe(f.low_VR),
+                                                          label_T, temperature, entropy, /*chunk=*/0);
   return {logprob, entropies};
 }
 
@@ -140,12 +146,15 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
   // -> logprob f32 [T], entropy f32 [T] (undefined unless asked), lse f32 [T] of the logits over temperature (0 where
   // ignored). Factors and chunk as for head_loss.
   m.def(
-      "head_logprob(Tensor hidden, Tensor head, Tensor? low_hidden, Tensor? low_head, Tensor label, float temperature, bool "
+      "head_logprob(Tensor hidden, Tensor head, Tensor? low_hidden, Tensor? low_head, Tensor label, float temperature, "
+      "bool "
       "entropy, int chunk) -> (Tensor, Tensor, Tensor)");
   // -> the gradients of the four factors. entropy is the forward's, needed with grad_entropy.
   m.def(
-      "head_logprob_backward(Tensor? grad_logprob, Tensor? grad_entropy, Tensor hidden, Tensor head, Tensor? low_hidden, Tensor? "
-      "low_head, Tensor label, Tensor lse, Tensor? entropy, float temperature, bool[4] need, int chunk) -> (Tensor, Tensor, Tensor, "
+      "head_logprob_backward(Tensor? grad_logprob, Tensor? grad_entropy, Tensor hidden, Tensor head, Tensor? "
+      "low_hidden, Tensor? "
+      "low_head, Tensor label, Tensor lse, Tensor? entropy, float temperature, bool[4] need, int chunk) -> (Tensor, "
+      "Tensor, Tensor, "
       "Tensor)");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {

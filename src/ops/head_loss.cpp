@@ -31,8 +31,9 @@ at::Tensor logit_gradient(at::Tensor power_nV, const at::Tensor& sum_n, const at
   return power_nV.scatter_add_(1, label_n.unsqueeze(1), factor * (smoothing - 1));
 }
 
-Results forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
-                const at::Tensor& label, const OptionalTensor& weight, double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+Results forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+                const OptionalTensor& low_head, const at::Tensor& label, const OptionalTensor& weight, double smoothing,
+                bool dft, HeadNeeds need, int64_t chunk) {
   const LabelledTokens tokens(hidden, low_hidden, label);
   const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
   const at::Tensor token_weight =
@@ -55,17 +56,23 @@ Results forward(const at::Tensor& hidden, const at::Tensor& head, const Optional
     loss_sum.add_((loss * factor).sum());
     if (products.needed()) products.add(begin, logit_gradient(power, sum, y, factor, smoothing));
   });
-  return {loss_sum, tokens.spread(nll), tokens.spread(correct), products.d_rows(0), products.d_weight(0), products.d_rows(1), products.d_weight(1)};
+  return {loss_sum,           tokens.spread(nll),  tokens.spread(correct), products.d_rows(0), products.d_weight(0),
+          products.d_rows(1), products.d_weight(1)};
 }
 
-Results shape(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
-              const at::Tensor& label, const OptionalTensor&, double, bool, HeadNeeds need, int64_t) {
+Results shape(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+              const OptionalTensor& low_head, const at::Tensor& label, const OptionalTensor&, double, bool,
+              HeadNeeds need, int64_t) {
   const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
   const auto like = [&](size_t i, const OptionalTensor& t) {
     return need[i] && t.has_value() ? at::empty(t->sizes(), t->options()) : at::Tensor();
   };
-  return {at::empty({}, wide), at::empty(label.sizes(), wide), at::empty(label.sizes(), wide.dtype(at::kBool)),
-          like(0, hidden),     like(1, head),                  like(2, low_hidden),
+  return {at::empty({}, wide),
+          at::empty(label.sizes(), wide),
+          at::empty(label.sizes(), wide.dtype(at::kBool)),
+          like(0, hidden),
+          like(1, head),
+          like(2, low_hidden),
           like(3, low_head)};
 }
 
@@ -88,11 +95,14 @@ void scale(at::Tensor x, const at::Tensor& factor) {
 }
 
 struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
-  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden, const at::Tensor& head,
-                                                const OptionalTensor& low_hidden, const OptionalTensor& low_head, const at::Tensor& label,
-                                                const OptionalTensor& weight, double smoothing, bool dft, int64_t chunk) {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
+                                                const at::Tensor& head, const OptionalTensor& low_hidden,
+                                                const OptionalTensor& low_head, const at::Tensor& label,
+                                                const OptionalTensor& weight, double smoothing, bool dft,
+                                                int64_t chunk) {
     const BelowAutograd guard;
-    const HeadNeeds need{hidden.requires_grad(), head.requires_grad(), requires_grad(low_hidden), requires_grad(low_head)};
+    const HeadNeeds need{hidden.requires_grad(), head.requires_grad(), requires_grad(low_hidden),
+                         requires_grad(low_head)};
     auto [loss_sum, nll, correct, d_hidden, d_head, d_low_hidden, d_low_head] =
         head_loss_op().call(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, need, chunk);
     ctx->mark_non_differentiable({nll, correct});
@@ -113,8 +123,9 @@ struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
   }
 };
 
-Results autograd(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
-                 const at::Tensor& label, const OptionalTensor& weight, double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+Results autograd(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+                 const OptionalTensor& low_head, const at::Tensor& label, const OptionalTensor& weight,
+                 double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
   if (any_requires_grad(hidden, head, low_hidden, low_head)) {
     const auto out = HeadLossNode::apply(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, chunk);
     return {out[0], out[1], out[2], {}, {}, {}, {}};
@@ -125,21 +136,24 @@ Results autograd(const at::Tensor& hidden, const at::Tensor& head, const Optiona
 
 }  // namespace
 
-HeadLoss head_loss(const HeadFactors& f, const at::Tensor& label_T, const at::Tensor& weight_T, const HeadLossOptions& options) {
-  const auto out = head_loss_op().call(f.hidden_TD, f.weight_VD, maybe(f.low_TR), maybe(f.low_VR), label_T, maybe(weight_T),
-                                       options.label_smoothing, options.dft, /*need=*/{}, /*chunk=*/0);
+HeadLoss head_loss(const HeadFactors& f, const at::Tensor& label_T, const at::Tensor& weight_T,
+                   const HeadLossOptions& options) {
+  const auto out = head_loss_op().call(f.hidden_TD, f.weight_VD, maybe(f.low_TR), maybe(f.low_VR), label_T,
+                                       maybe(weight_T), options.label_smoothing, options.dft, /*need=*/{}, /*chunk=*/0);
   return {std::get<0>(out), std::get<1>(out), std::get<2>(out)};
 }
 
 }  // namespace apus::ops
 
 TORCH_LIBRARY_FRAGMENT(apus, m) {
-  // logits = hidden head' + low_hidden low_head' (both or none). -> loss_sum f32 [], nll f32 [T], correct bool [T], and, when
-  // asked, the gradients of loss_sum in the four factors, in their types. weight f32 [T], absent: ones. chunk: tokens at a time, 0:
-  // let the op choose. Above autograd the gradients are never given: they flow through loss_sum.
+  // logits = hidden head' + low_hidden low_head' (both or none). -> loss_sum f32 [], nll f32 [T], correct bool [T],
+  // and, when asked, the gradients of loss_sum in the four factors, in their types. weight f32 [T], absent: ones.
+  // chunk: tokens at a time, 0: let the op choose. Above autograd the gradients are never given: they flow through
+  // loss_sum.
   m.def(
       "head_loss(Tensor hidden, Tensor head, Tensor? low_hidden, Tensor? low_head, Tensor label, Tensor? weight, float "
-      "label_smoothing, bool dft, bool[4] need, int chunk) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+      "label_smoothing, bool dft, bool[4] need, int chunk) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "
+      "Tensor)");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) { m.impl("head_loss", apus::ops::forward); }
 TORCH_LIBRARY_IMPL(apus, Meta, m) { m.impl("head_loss", apus::ops::shape); }

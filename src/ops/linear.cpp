@@ -111,8 +111,11 @@ at::Tensor packed_linear_autograd(const at::Tensor& x, const at::Tensor& packed,
 
 }  // namespace
 
-at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O, const at::Tensor& known) {
-  if (known.defined()) return any_requires_grad(x_TD, weight_OD, bias_O) ? LinearNode::apply(x_TD, weight_OD, maybe(bias_O), Known{known}) : known;
+at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O,
+                  const at::Tensor& known) {
+  if (known.defined())
+    return any_requires_grad(x_TD, weight_OD, bias_O) ? LinearNode::apply(x_TD, weight_OD, maybe(bias_O), Known{known})
+                                                      : known;
   return linear_op().call(x_TD, weight_OD, maybe(bias_O));
 }
 

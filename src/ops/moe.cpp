@@ -52,7 +52,8 @@ std::vector<Share> shares(const at::Tensor& expert_Tk, int64_t experts) {
   std::vector<Share> out;
   int64_t begin = 0;
   for (int64_t e = 0; e < experts; begin += all.count[e++])
-    if (const int64_t n = all.count[e]; n > 0) out.push_back({e, all.token.narrow(0, begin, n), all.pair.narrow(0, begin, n)});
+    if (const int64_t n = all.count[e]; n > 0)
+      out.push_back({e, all.token.narrow(0, begin, n), all.pair.narrow(0, begin, n)});
   return out;
 }
 
@@ -205,14 +206,16 @@ ExpertPairs pairs_by_expert(const at::Tensor& expert_Tk, int64_t experts) {
   }
   std::copy(next.begin(), next.end(), end);
   order = order.to(expert_Tk.device());
-  out.token = order.narrow(0, 0, pairs), out.pair = order.narrow(0, pairs, pairs), out.ends = order.narrow(0, 2 * pairs, experts);
+  out.token = order.narrow(0, 0, pairs), out.pair = order.narrow(0, pairs, pairs),
+  out.ends = order.narrow(0, 2 * pairs, experts);
   return out;
 }
 
 ExpertPairs pairs_at(const ExpertPairs& pairs, const at::Tensor& place) {
   const at::Tensor host = place.to(at::kCPU).contiguous();
   const int64_t *at = host.data_ptr<int64_t>(), *const last = at + host.numel();
-  ExpertPairs out{.token = pairs.token.index_select(0, place), .pair = pairs.pair.index_select(0, place), .count = {}, .ends = {}};
+  ExpertPairs out{
+      .token = pairs.token.index_select(0, place), .pair = pairs.pair.index_select(0, place), .count = {}, .ends = {}};
   at::Tensor ends = at::empty({static_cast<int64_t>(pairs.count.size())}, host.options());
   int64_t begin = 0, taken = 0, *end = ends.data_ptr<int64_t>();
   for (const int64_t n : pairs.count) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fused operators, as typed functions. Each has its own .cpp with schema (namespace "apus"), a reference body from plain
-// aten operators (correct on every device), a shape function and its gradient; devices/ may override any of them.
+// The fused operators, as typed functions. Each has its own .cpp with schema (namespace "apus"), a reference body from
+// plain aten operators (correct on every device), a shape function and its gradient; devices/ may override any of them.
 //
 // Shape letters: T tokens, D hidden, N query heads, K key-value heads, H head size, F feed-forward, V vocabulary,
 // S sequences, B cache blocks, P positions in a block, E experts, R rotated half.
@@ -13,15 +13,18 @@
 
 namespace apus::ops {
 
-// y = x / rms(x) * weight over the last dimension; statistics in f32, the normalised value rounded to x's dtype before the
-// multiplication by weight, as HuggingFace does.
+// y = x / rms(x) * weight over the last dimension; statistics in f32, the normalised value rounded to x's dtype before
+// the multiplication by weight, as HuggingFace does.
 at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double eps);
 
 // sum = x + delta; {sum, rms_norm(sum)}: one pass over memory.
-std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x_TD, const at::Tensor& delta_TD, const at::Tensor& weight_D, double eps);
+std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x_TD, const at::Tensor& delta_TD,
+                                                const at::Tensor& weight_D, double eps);
 
-// Rotary embedding, halves convention: the first 2R of the H elements of each head turn, the rest pass. cos, sin are f32.
-std::tuple<at::Tensor, at::Tensor> rope(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& cos_TR, const at::Tensor& sin_TR);
+// Rotary embedding, halves convention: the first 2R of the H elements of each head turn, the rest pass. cos, sin are
+// f32.
+std::tuple<at::Tensor, at::Tensor> rope(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& cos_TR,
+                                        const at::Tensor& sin_TR);
 
 // silu(gate) * up
 at::Tensor swiglu(const at::Tensor& gate_TF, const at::Tensor& up_TF);
@@ -41,53 +44,59 @@ struct Attended {
 // kept: filled; or, where it is filled already, what goes on the tape without being computed again.
 // cu_q, cu_k: [S + 1] int32 cumulative lengths on the tensors' device.
 at::Tensor attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
-                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask, Attended* kept = nullptr);
+                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask,
+                     Attended* kept = nullptr);
 
-// The same over a paged cache (no gradient): k_cache, v_cache [B, P, K, H]; sequence s owns blocks block_table[s], and has
-// cu_k[s + 1] - cu_k[s] keys, its queries being the last of them.
-at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
-                           const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q, int64_t max_k, double scale, Mask mask);
+// The same over a paged cache (no gradient): k_cache, v_cache [B, P, K, H]; sequence s owns blocks block_table[s], and
+// has cu_k[s + 1] - cu_k[s] keys, its queries being the last of them.
+at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache,
+                           const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
+                           int64_t max_k, double scale, Mask mask);
 
 // Writes this forward's keys and values into their cache places; slot = block * P + offset, int64; slot < 0 is skipped.
-void store_kv(const at::Tensor& k_TKH, const at::Tensor& v_TKH, at::Tensor& k_cache, at::Tensor& v_cache, const at::Tensor& slot_T);
+void store_kv(const at::Tensor& k_TKH, const at::Tensor& v_TKH, at::Tensor& k_cache, at::Tensor& v_cache,
+              const at::Tensor& slot_T);
 
 // weight rows of ids; the gradient is added into a dense [V, D] without an intermediate copy.
 at::Tensor embedding(const at::Tensor& id_T, const at::Tensor& weight_VD);
-// The same, and the table again for an output head that is tied to it: the gradient which that head gives the table is taken
-// over, and the rows' gradients are added into it.
+// The same, and the table again for an output head that is tied to it: the gradient which that head gives the table is
+// taken over, and the rows' gradients are added into it.
 std::tuple<at::Tensor, at::Tensor> embedding_and_table(const at::Tensor& id_T, const at::Tensor& weight_VD);
 
-// x W' + b. The weight may be packed once for a device (an opaque tensor that only packed_linear understands): an undefined
-// result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row do not depend
-// on how many other rows there are. known: the result, which then goes on the tape without being computed again.
-at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O, const at::Tensor& known = {});
+// x W' + b. The weight may be packed once for a device (an opaque tensor that only packed_linear understands): an
+// undefined result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row
+// do not depend on how many other rows there are. known: the result, which then goes on the tape without being computed
+// again.
+at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O,
+                  const at::Tensor& known = {});
 // Several weights of one input are packed as one. `mapped`: they lie in a mapped file. The device may take one as it
 // is: the result is then an alias of it. Several that it would take as they are stay apart: the result is undefined.
 at::Tensor pack_linear(at::TensorList weights_OD, bool mapped = false);
 at::Tensor packed_linear(const at::Tensor& x_TD, const at::Tensor& packed, const at::Tensor& bias_O, int64_t out);
 
-// What logits are products of: hidden weight' + low_hidden low_weight'. The second, undefined where there is none, is a change of low
-// rank (LoRA on the head), so that no sum of the two matrices needs to exist.
+// What logits are products of: hidden weight' + low_hidden low_weight'. The second, undefined where there is none, is a
+// change of low rank (LoRA on the head), so that no sum of the two matrices needs to exist.
 struct HeadFactors {
   at::Tensor hidden_TD, weight_VD, low_TR = {}, low_VR = {};
 };
 
-// Head and loss in one, in chunks of tokens, so that [T, V] never exists. label < 0 is ignored. `weight_T` (f32) multiplies
-// each token's loss. loss_sum = sum_t weight_t * loss_t is differentiable in all factors; its gradient is computed in the
-// forward pass, chunk by chunk, where the logits are at hand (skipped when nothing needs it).
+// Head and loss in one, in chunks of tokens, so that [T, V] never exists. label < 0 is ignored. `weight_T` (f32)
+// multiplies each token's loss. loss_sum = sum_t weight_t * loss_t is differentiable in all factors; its gradient is
+// computed in the forward pass, chunk by chunk, where the logits are at hand (skipped when nothing needs it).
 struct HeadLossOptions {
   double label_smoothing = 0;
-  bool dft = false;           // each token's loss times its own detached probability
+  bool dft = false;  // each token's loss times its own detached probability
 };
 struct HeadLoss {
-  at::Tensor loss_sum;        // f32 scalar
-  at::Tensor nll_T;           // f32, detached, plain negative log-likelihood; 0 where ignored
-  at::Tensor correct_T;       // bool: the arg-max is the label
+  at::Tensor loss_sum;   // f32 scalar
+  at::Tensor nll_T;      // f32, detached, plain negative log-likelihood; 0 where ignored
+  at::Tensor correct_T;  // bool: the arg-max is the label
 };
-HeadLoss head_loss(const HeadFactors& factors, const at::Tensor& label_T, const at::Tensor& weight_T, const HeadLossOptions& options);
+HeadLoss head_loss(const HeadFactors& factors, const at::Tensor& label_T, const at::Tensor& weight_T,
+                   const HeadLossOptions& options);
 
-// log p(label) and, when asked, the entropy, each f32 [T] and differentiable (the backward pass recomputes the logits in
-// chunks); logits are divided by `temperature` first. label < 0 gives 0.
+// log p(label) and, when asked, the entropy, each f32 [T] and differentiable (the backward pass recomputes the logits
+// in chunks); logits are divided by `temperature` first. label < 0 gives 0.
 struct HeadLogprob {
   at::Tensor logprob_T, entropy_T;
 };
@@ -95,26 +104,29 @@ HeadLogprob head_logprob(const HeadFactors& factors, const at::Tensor& label_T, 
 
 // Mixture of experts. Routing: softmax over E in f32, the k best, normalised to sum 1 when asked.
 struct Routing {
-  at::Tensor weight_Tk;       // x's dtype, differentiable
-  at::Tensor expert_Tk;       // int64
+  at::Tensor weight_Tk;  // x's dtype, differentiable
+  at::Tensor expert_Tk;  // int64
 };
 Routing route_topk(const at::Tensor& router_logits_TE, int64_t k, bool normalise);
 
-// y_t = sum over its experts of weight * down_e(silu(gate_e x_t) * (up_e x_t)); tokens sorted by expert, one matmul an expert.
-// gate_up [E, 2F, D] (gate rows first), down [E, D, F].
-at::Tensor moe_ffn(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk, const at::Tensor& gate_up, const at::Tensor& down);
+// y_t = sum over its experts of weight * down_e(silu(gate_e x_t) * (up_e x_t)); tokens sorted by expert, one matmul an
+// expert. gate_up [E, 2F, D] (gate rows first), down [E, D, F].
+at::Tensor moe_ffn(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+                   const at::Tensor& gate_up, const at::Tensor& down);
 
 // One AdamW step in one pass, in place. param may be f32, or bf16 with an f32 master (undefined: none).
 struct AdamwStep {
   double lr, beta1, beta2, eps, weight_decay;
-  int64_t step;               // from 1
-  double grad_scale = 1;      // clipping: gradients are multiplied by it
-  int64_t dither = 0;         // where this tensor's rounding thresholds begin (tensor/dither.h)
-  bool stochastic = false;    // round a bf16 parameter by them, instead of to the nearest
+  int64_t step;             // from 1
+  double grad_scale = 1;    // clipping: gradients are multiplied by it
+  int64_t dither = 0;       // where this tensor's rounding thresholds begin (tensor/dither.h)
+  bool stochastic = false;  // round a bf16 parameter by them, instead of to the nearest
 };
-void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& v, at::Tensor& master, const AdamwStep& s);
+void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& v, at::Tensor& master,
+           const AdamwStep& s);
 
-// The same with moments of a byte each; always rounded by thresholds. The three roundings of an element are a third apart.
+// The same with moments of a byte each; always rounded by thresholds. The three roundings of an element are a third
+// apart.
 constexpr int64_t kMomentBlock = 256, kMeanDither = 0x55555555, kSquareDither = 0xaaaaaaaa;
 struct Moments8 {
   at::Tensor mean, mean_scale;      // int8 [n], f32 [ceil(n / kMomentBlock)]

@@ -15,13 +15,13 @@
 
 namespace apus {
 
-// A parameter may receive its gradient in several parts (an embedding that is the head too, a layer run again inside the
-// backward pass): how many is learnt in the first step, in which nothing leaves early.
+// A parameter may receive its gradient in several parts (an embedding that is the head too, a layer run again inside
+// the backward pass): how many is learnt in the first step, in which nothing leaves early.
 struct GradientSum::Member {
   std::string name;
   at::Tensor param;
   size_t bucket = 0;
-  int64_t offset = 0;              // elements
+  int64_t offset = 0;  // elements
   int parts = 0, parts_expected = 1;
   // Kept: autograd itself holds it weakly. A std::shared_ptr, in late 2.x a c10::intrusive_ptr.
   decltype(torch::autograd::impl::grad_accumulator(at::Tensor())) accumulator;
@@ -37,7 +37,8 @@ struct GradientSum::Bucket {
   WorkPtr work;
 };
 
-GradientSum::GradientSum(std::vector<std::pair<std::string, at::Tensor>> params, Comm& ranks, Spec spec) : ranks_(ranks) {
+GradientSum::GradientSum(std::vector<std::pair<std::string, at::Tensor>> params, Comm& ranks, Spec spec)
+    : ranks_(ranks) {
   int64_t bytes = 0;
   // The backward pass meets the parameters roughly in reverse.
   for (auto p = params.rbegin(); p != params.rend(); ++p) {
@@ -53,10 +54,11 @@ GradientSum::GradientSum(std::vector<std::pair<std::string, at::Tensor>> params,
     bucket.members.push_back(&m), bucket.elements += t.numel(), bytes += size;
     m.accumulator = torch::autograd::impl::grad_accumulator(t);
     using Values = torch::autograd::variable_list;
-    m.hook = m.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>([this, &m](const Values& outputs, const Values&) {
-      arrived(m);
-      return outputs;
-    }));
+    m.hook = m.accumulator->add_post_hook(
+        std::make_unique<torch::autograd::utils::LambdaPostHook>([this, &m](const Values& outputs, const Values&) {
+          arrived(m);
+          return outputs;
+        }));
   }
 }
 
@@ -75,14 +77,15 @@ void GradientSum::arrived(Member& m) {
   if (!armed_) return;
   ++m.parts;
   if (!learnt_) return;
-  require(m.bucket >= next_, Fault::Bug, "a part of the gradient of ", m.name, " came after it was sent to the other ranks (part ", m.parts, " of ",
-          m.parts_expected, ")");
+  require(m.bucket >= next_, Fault::Bug, "a part of the gradient of ", m.name,
+          " came after it was sent to the other ranks (part ", m.parts, " of ", m.parts_expected, ")");
   if (m.bucket == next_ && m.parts >= m.parts_expected) send_complete();
 }
 
 void GradientSum::send_complete() {
   const auto complete = [](const Member* m) { return m->parts >= m->parts_expected; };
-  while (next_ < buckets_.size() && std::all_of(buckets_[next_].members.begin(), buckets_[next_].members.end(), complete)) {
+  while (next_ < buckets_.size() &&
+         std::all_of(buckets_[next_].members.begin(), buckets_[next_].members.end(), complete)) {
     send(buckets_[next_++]);
     ++sent_early_;
   }

@@ -45,7 +45,8 @@ Json object_of(const std::string& text, const std::string& flag) {
 std::string device_in(const Json& value, const std::string& module) {
   const std::string text = value.is_string() ? value.get<std::string>() : value.is_number_integer() ? value.dump() : "";
   require(text != "disk", Fault::Usage, "--device_map: '", module,
-          "' on disk: give \"cpu\"; weights that stay on the processor are read from the mapped files where their format allows");
+          "' on disk: give \"cpu\"; weights that stay on the processor are read from the mapped files where their "
+          "format allows");
   require(is_device(text), Fault::Usage, "--device_map: '", module, "' is on ", value.dump(),
           ", which is no device; write 0, 1, ..., \"cpu\", or a device's name such as --device takes");
   return text;
@@ -61,15 +62,19 @@ DeviceMap parse_device_map(const std::string& text) {
   const bool object = text[start] == '{';
   if (object || std::filesystem::is_regular_file(text, code)) {
     DeviceMap map{"map", {}};
-    const Json json = object_of(object ? text : read_file(text, kLargestFile), object ? "--device_map" : "--device_map " + text);
+    const Json json =
+        object_of(object ? text : read_file(text, kLargestFile), object ? "--device_map" : "--device_map " + text);
     for (const auto& [module, device] : json.items()) map.entries.emplace_back(module, device_in(device, module));
-    require(!map.entries.empty(), Fault::Usage, "--device_map is an empty map; {\"\": 0} places everything on device 0");
+    require(!map.entries.empty(), Fault::Usage,
+            "--device_map is an empty map; {\"\": 0} places everything on device 0");
     return map;
   }
   const auto near = nearest(text, kStrategies, 1);
-  const bool one = text != "disk" && (is_number(text) || text == "cpu" || (text.find(':') != std::string::npos && is_device(text)));
-  require(one, Fault::Usage, "--device_map '", text.substr(0, 80), "' is not known", near.empty() ? "" : " (" + near[0] + "?)",
-          "; possible: ", join(kStrategies), ", a device (1, cpu), a JSON object of modules and devices, or a file of one");
+  const bool one =
+      text != "disk" && (is_number(text) || text == "cpu" || (text.find(':') != std::string::npos && is_device(text)));
+  require(one, Fault::Usage, "--device_map '", text.substr(0, 80), "' is not known",
+          near.empty() ? "" : " (" + near[0] + "?)", "; possible: ", join(kStrategies),
+          ", a device (1, cpu), a JSON object of modules and devices, or a file of one");
   return {"map", {{"", text}}};
 }
 
@@ -78,7 +83,8 @@ std::map<std::string, int64_t> parse_max_memory(const std::string& text) {
   std::map<std::string, int64_t> limits;
   const Json json = object_of(text, "--max_memory");
   for (const auto& [device, size] : json.items()) {
-    require(is_device(device), Fault::Usage, "--max_memory: '", device, "' is no device; write {0: \"20GB\", \"cpu\": \"60GB\"}");
+    require(is_device(device), Fault::Usage, "--max_memory: '", device,
+            "' is no device; write {0: \"20GB\", \"cpu\": \"60GB\"}");
     const std::string written = size.is_string() ? size.get<std::string>() : size.dump();
     const int64_t bytes = written == "0" ? 0 : parse_bytes(written, "--max_memory of " + device);
     limits[device] = bytes;

@@ -79,7 +79,8 @@ std::optional<Places> filled(const std::vector<Group>& groups, const std::vector
   return out;
 }
 
-// The lowest level at which all groups find a place, and a hundredth more, so that a norm of some bytes gets no device alone.
+// The lowest level at which all groups find a place, and a hundredth more, so that a norm of some bytes gets no device
+// alone.
 std::optional<Places> balanced(const std::vector<Group>& groups, const std::vector<double>& rooms) {
   auto best = filled(groups, rooms, 1);
   double low = 0, high = 1;
@@ -156,8 +157,9 @@ int room_named(const PlacementAsk& ask, const std::string& written, const std::s
   const std::string name = full_device_name(written, ask.kind);
   for (size_t r = 0; r < ask.rooms.size(); ++r)
     if (ask.rooms[r].device == name) return static_cast<int>(r);
-  fail(Fault::Usage, "--device_map: ", module.empty() ? "everything" : "'" + module + "'", " is on ", name, ", which is not there; there are ",
-       rooms_there(ask), " (what the visibility variable hides, and what --max_memory leaves out, is not counted)");
+  fail(Fault::Usage, "--device_map: ", module.empty() ? "everything" : "'" + module + "'", " is on ", name,
+       ", which is not there; there are ", rooms_there(ask),
+       " (what the visibility variable hides, and what --max_memory leaves out, is not counted)");
 }
 
 // Every name in the map must mean something: part of a part must not be torn from it.
@@ -166,10 +168,11 @@ void check_names(const PlacementAsk& ask) {
   for (const Part& p : ask.parts) names.push_back(p.name);
   for (const auto& [module, device] : ask.map.entries) {
     const auto means = [&m = module](const std::string& name) { return within(name, m) || within(m, name); };
-    if (std::any_of(names.begin(), names.end(), means) || module.ends_with("rotary_emb")) continue;  // that one holds no weights
+    if (std::any_of(names.begin(), names.end(), means) || module.ends_with("rotary_emb"))
+      continue;  // that one holds no weights
     const auto near = nearest(module, names, 1);
-    fail(Fault::Usage, "--device_map: the model has no module '", module, "'", near.empty() ? "" : "; did you mean " + near[0] + "?",
-         " It has ", name_ranges(names));
+    fail(Fault::Usage, "--device_map: the model has no module '", module, "'",
+         near.empty() ? "" : "; did you mean " + near[0] + "?", " It has ", name_ranges(names));
   }
 }
 
@@ -184,8 +187,9 @@ std::optional<int> mapped_room(const PlacementAsk& ask, const Part& part) {
     if (module == part.name || !within(module, part.name)) continue;
     const int inside = room_named(ask, device, module);
     require(!room || *room == inside, Fault::Usage, "--device_map divides ", part.name, " ('", module, "' is on ",
-            ask.rooms[static_cast<size_t>(inside)].device, ", the rest on ", ask.rooms[static_cast<size_t>(room.value_or(0))].device,
-            "); it runs as a whole: give ", part.name, " one device");
+            ask.rooms[static_cast<size_t>(inside)].device, ", the rest on ",
+            ask.rooms[static_cast<size_t>(room.value_or(0))].device, "); it runs as a whole: give ", part.name,
+            " one device");
     room = inside;
   }
   return room;
@@ -201,8 +205,9 @@ Places mapped(const PlacementAsk& ask) {
     const int leader = part.follows >= 0 ? room[static_cast<size_t>(part.follows)] : -1;
     if (!wanted && part.follows < 0) forgotten.push_back(part.name);
     room[i] = wanted.value_or(leader);
-    require(part.follows < 0 || part.may_leave || leader < 0 || room[i] == leader, Fault::Usage, "--device_map: ", part.name,
-            " runs together with ", ask.parts[static_cast<size_t>(std::max(0, part.follows))].name, "; give both the same device");
+    require(part.follows < 0 || part.may_leave || leader < 0 || room[i] == leader, Fault::Usage,
+            "--device_map: ", part.name, " runs together with ",
+            ask.parts[static_cast<size_t>(std::max(0, part.follows))].name, "; give both the same device");
   }
   require(forgotten.empty(), Fault::Usage, "--device_map gives no device for ", name_ranges(forgotten),
           "; add them, or {\"\": 0} for all that is not named");
@@ -236,8 +241,9 @@ std::string overfull(const PlacementAsk& ask) {
   std::string text;
   for (size_t r = 0; r < ask.rooms.size(); ++r)
     if (load(p, r) > ask.room(r))
-      text += str("\n  ", ask.rooms[r].device, " cannot hold ", names_on(ask, p, static_cast<int>(r)), ": ", bytes_text(p.weights[r]), " of weights",
-                  cache_text(ask, p.cache[r] * ask.least_tokens), ", it has room for ", bytes_text(std::max<int64_t>(0, ask.room(r))));
+      text += str("\n  ", ask.rooms[r].device, " cannot hold ", names_on(ask, p, static_cast<int>(r)), ": ",
+                  bytes_text(p.weights[r]), " of weights", cache_text(ask, p.cache[r] * ask.least_tokens),
+                  ", it has room for ", bytes_text(std::max<int64_t>(0, ask.room(r))));
   return text;
 }
 
@@ -270,7 +276,8 @@ std::string remedy(const PlacementAsk& ask) {
   if (with(unlimited)) return "raise --max_memory: the devices have more free than it allows";
   if (!ask.share_flag.empty() && ask.share < 0.97 && with([](PlacementAsk& a) { a.share = 0.97; }))
     return ask.share_flag + " 0.97 leaves less unused, and is enough";
-  if (!ask.cache_flag.empty() && with([](PlacementAsk& a) { a.least_tokens = 0; })) return "lower " + ask.cache_flag + ": the weights alone fit";
+  if (!ask.cache_flag.empty() && with([](PlacementAsk& a) { a.least_tokens = 0; }))
+    return "lower " + ask.cache_flag + ": the weights alone fit";
   const auto halved = [](PlacementAsk& a) {
     for (Part& p : a.parts) p.weights /= 2, p.cache /= 2;
   };
@@ -280,8 +287,8 @@ std::string remedy(const PlacementAsk& ask) {
     hosted.rooms.push_back(*ask.spare_host);
     if (hosted.map.strategy == "map") hosted.map = {"auto", {}};
     if (const auto p = attempt(hosted, hosted.least_tokens))
-      return str("more devices; or, far slower, leave a part to the processor: --device_map ", hosted.map.strategy, " --max_memory '",
-                 limits_with_host(hosted, *p), "'");
+      return str("more devices; or, far slower, leave a part to the processor: --device_map ", hosted.map.strategy,
+                 " --max_memory '", limits_with_host(hosted, *p), "'");
   }
   return "more devices, a smaller model, or free what other processes hold there";
 }
@@ -300,11 +307,14 @@ std::string remedy(const PlacementAsk& ask) {
     rooms.push_back(str(ask.rooms[r].device, " ", bytes_text(bytes)));
     room += bytes;
   }
-  if (ask.map.strategy == "map") fail(Fault::Device, "--device_map does not fit:", overfull(ask), "\nWhat helps: ", remedy(ask));
-  const std::string missing = weights + cache > room ? str("; ", bytes_text(weights + cache - room), " are missing")
-                                                     : str("; parts are not divided, and the largest, ", name, ", takes ", bytes_text(largest));
-  fail(Fault::Device, "the model does not fit on the devices: ", bytes_text(weights), " of weights", cache_text(ask, cache), ", and room for ",
-       bytes_text(room), " (", join(rooms), ")", missing, ".\nWhat helps: ", remedy(ask));
+  if (ask.map.strategy == "map")
+    fail(Fault::Device, "--device_map does not fit:", overfull(ask), "\nWhat helps: ", remedy(ask));
+  const std::string missing =
+      weights + cache > room ? str("; ", bytes_text(weights + cache - room), " are missing")
+                             : str("; parts are not divided, and the largest, ", name, ", takes ", bytes_text(largest));
+  fail(Fault::Device, "the model does not fit on the devices: ", bytes_text(weights), " of weights",
+       cache_text(ask, cache), ", and room for ", bytes_text(room), " (", join(rooms), ")", missing,
+       ".\nWhat helps: ", remedy(ask));
 }
 
 // "model.layers.12" -> "model.layers.", 12; no number: -1.
@@ -334,7 +344,8 @@ std::vector<int> Placement::used() const {
 
 Placement place(const PlacementAsk& ask) {
   require(!ask.rooms.empty(), Fault::Usage, "--max_memory leaves no device; name those that may be used");
-  if (has_host(ask) && ask.rooms.size() > 1 && ask.map.strategy != "map") {  // a shorter cache is cheaper than the processor
+  if (has_host(ask) && ask.rooms.size() > 1 &&
+      ask.map.strategy != "map") {  // a shorter cache is cheaper than the processor
     PlacementAsk devices = ask;
     devices.rooms.pop_back();
     if (const auto found = with_cache(devices)) return counted(ask, found->room, found->tokens);

@@ -53,7 +53,9 @@ struct LayerAgain : torch::autograd::Function<LayerAgain> {
     if (found == ctx->saved_data.end()) return std::nullopt;
     auto values = found->second.toTensorVector();
     ctx->saved_data.erase(found);
-    return Kept({.attention = ctx->saved_data["attention"].toBool(), .feed_forward = ctx->saved_data["feed_forward"].toBool()}, std::move(values));
+    return Kept(
+        {.attention = ctx->saved_data["attention"].toBool(), .feed_forward = ctx->saved_data["feed_forward"].toBool()},
+        std::move(values));
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
@@ -68,7 +70,8 @@ struct LayerAgain : torch::autograd::Function<LayerAgain> {
     const at::Tensor y_TD = model.layer(ctx->saved_data["layer"].toInt(), x_TD, step);
     if (!y_TD.requires_grad()) return variable_list(6);  // nothing trained in it or below it
     torch::autograd::backward({y_TD}, {grads[0]});
-    return {wants_dx ? x_TD.grad() : at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {
+        wants_dx ? x_TD.grad() : at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 

@@ -33,7 +33,8 @@ std::vector<Part> empty_parts(Model& model) {
     const auto covers = [&](const std::string& module) { return within(name, module); };
     if (covers(parts[0].name) || std::any_of(named.begin(), named.end(), covers)) return;
     const std::string tower = tower_of(name);
-    if (std::none_of(parts.begin(), parts.end(), [&](const Part& p) { return p.name == tower; })) parts.push_back({.name = tower, .follows = 0});
+    if (std::none_of(parts.begin(), parts.end(), [&](const Part& p) { return p.name == tower; }))
+      parts.push_back({.name = tower, .follows = 0});
   });
   std::rotate(named.begin(), named.begin() + 2, named.end());  // layers, norm, head
   for (const auto& name : named) parts.push_back({.name = name});
@@ -44,7 +45,8 @@ std::vector<Part> parts_of(Model& model, int64_t element, const SpreadWish& wish
   std::vector<Part> parts = empty_parts(model);
   const ModelShape& shape = model.shape();
   const auto part_of = [&](const std::string& parameter) {
-    const auto found = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return within(parameter, p.name); });
+    const auto found =
+        std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return within(parameter, p.name); });
     require(found != parts.end(), Fault::Bug, "no part of the model holds ", parameter);
     return static_cast<int>(found - parts.begin());
   };
@@ -54,7 +56,8 @@ std::vector<Part> parts_of(Model& model, int64_t element, const SpreadWish& wish
     if (!p.tied.empty()) part.follows = part_of(p.tied), part.may_leave = true;
   });
   for (int64_t i = 0; i < shape.layers; ++i) {
-    Part& layer = *std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.name == model.layer_name(i); });
+    Part& layer =
+        *std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.name == model.layer_name(i); });
     layer.weights += wish.adapter_bytes / shape.layers;
     if (wish.context > 0) layer.cache = 2 * shape.kv_heads * shape.head_dim * element;
   }
@@ -69,7 +72,8 @@ Room room_of(const DeviceKind& kind, const std::string& name, int index, const S
   return room;
 }
 
-// The processor's memory is no limit unless one is given: what lies there is mapped from the files where its format allows.
+// The processor's memory is no limit unless one is given: what lies there is mapped from the files where its format
+// allows.
 Room host_room(const DeviceKind& kind, const SpreadWish& wish) {
   Room room = room_of(kind, "cpu", 0, wish);
   room.total = room.free = int64_t{1} << 60;
@@ -78,7 +82,8 @@ Room host_room(const DeviceKind& kind, const SpreadWish& wish) {
 
 bool names_host(const SpreadWish& wish) {
   const auto& entries = wish.map.entries;
-  return wish.limits.count("cpu") > 0 || std::any_of(entries.begin(), entries.end(), [](const auto& e) { return e.second == "cpu"; });
+  return wish.limits.count("cpu") > 0 ||
+         std::any_of(entries.begin(), entries.end(), [](const auto& e) { return e.second == "cpu"; });
 }
 
 // The devices of the kind, those that --max_memory names if it does; behind them the processor, if it is asked for.
@@ -88,8 +93,8 @@ void find_rooms(PlacementAsk& ask, DeviceKind& kind, const SpreadWish& wish) {
   for (int i = 0; i < kind.count(); ++i) there.push_back(is_host ? kind.name() : str(kind.name(), ":", i));
   for (const auto& [device, bytes] : wish.limits) {
     const std::string name = full_device_name(device, kind.name());
-    require(name == "cpu" || std::find(there.begin(), there.end(), name) != there.end(), Fault::Usage, "--max_memory names ", name,
-            ", which is not there; there are ", join(there));
+    require(name == "cpu" || std::find(there.begin(), there.end(), name) != there.end(), Fault::Usage,
+            "--max_memory names ", name, ", which is not there; there are ", join(there));
   }
   const auto wanted = [&](const std::string& name) {
     const auto named = [&](const auto& limit) { return full_device_name(limit.first, kind.name()) == name; };
@@ -161,7 +166,8 @@ Spread spread_model(Model& model, const SpreadWish& wish) {
   spread.placement = place(ask);
   const auto used = spread.placement.used();
   for (size_t r = 0; r < ask.rooms.size(); ++r)
-    spread.devices.push_back(std::count(used.begin(), used.end(), static_cast<int>(r)) ? open_device(ask.rooms[r].device) : DeviceChoice());
+    spread.devices.push_back(
+        std::count(used.begin(), used.end(), static_cast<int>(r)) ? open_device(ask.rooms[r].device) : DeviceChoice());
   if (spread.several()) model.spread(spread.places(model));
   return spread;
 }

@@ -32,7 +32,7 @@ struct Spread {
   Placement placement;
   std::vector<DeviceChoice> devices;  // of ask.rooms; opened where something lies
 
-  const DeviceChoice& home() const;   // the embedding's device
+  const DeviceChoice& home() const;  // the embedding's device
   bool several() const { return placement.used().size() > 1; }
   Model::Places places(const Model& model) const;
   // Bytes that the cache may take, by device, where --max_memory says so.

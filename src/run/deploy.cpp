@@ -26,8 +26,8 @@ ToolFormat tool_format_of(const DeployOptions& o, const Chat& chat) {
 
 void say_where(const DeployOptions& o, int port) {
   const std::string host = o.host == "0.0.0.0" || o.host == "::" ? "127.0.0.1" : o.host;
-  log_info("serving ", o.served_model_name.value_or("model"), " at ", o.ssl_keyfile.empty() ? "http" : "https", "://", host, ":", port, "/v1",
-           o.api_key ? " for who has the API key" : "");
+  log_info("serving ", o.served_model_name.value_or("model"), " at ", o.ssl_keyfile.empty() ? "http" : "https", "://",
+           host, ":", port, "/v1", o.api_key ? " for who has the API key" : "");
 }
 
 void serve_until_stopped(const DeployOptions& o, Api& api, const StopFlag& stop) {
@@ -45,7 +45,9 @@ void drain(const DeployOptions& o, Api& api, HttpServer& server) {
   const auto seconds = static_cast<double>(o.drain_seconds);
   api.drain();
   server.stop_accepting();
-  if (api.active() > 0) log_info("stopping: ", api.active(), " requests are under way and have ", o.drain_seconds, " seconds; a second signal ends at once");
+  if (api.active() > 0)
+    log_info("stopping: ", api.active(), " requests are under way and have ", o.drain_seconds,
+             " seconds; a second signal ends at once");
   const Stopwatch watch;
   while (api.active() > 0 && watch.seconds() < seconds) std::this_thread::sleep_for(50ms);
   if (api.active() > 0) {
@@ -62,9 +64,12 @@ int run_deploy(const DeployOptions& o) {
   Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, engine);
   for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
   const StopFlag stop;
-  const auto workers = std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
-  const auto api = std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins}, .verbose = o.verbose,
-                                                 .request_log = o.request_log, .result_path = o.result_path},
+  const auto workers =
+      std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
+  const auto api = std::make_shared<Api>(ApiSpec{.access = {o.api_key.value_or(""), o.allowed_origins},
+                                                 .verbose = o.verbose,
+                                                 .request_log = o.request_log,
+                                                 .result_path = o.result_path},
                                          service_spec(o, in), workers);
   HttpServer server(http_server_spec(o), api);
   say_where(o, server.port());
@@ -96,7 +101,8 @@ ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   s.stops = o.stop_words;
   s.seed = static_cast<uint64_t>(o.seed);
   s.tool_format = tool_format_of(o, *in.chat);
-  s.reasoning = o.reasoning_parser == "auto" ? guess_reasoning(in.chat->template_text(false)) : o.reasoning_parser == "on";
+  s.reasoning =
+      o.reasoning_parser == "auto" ? guess_reasoning(in.chat->template_text(false)) : o.reasoning_parser == "on";
   s.max_logprobs = o.max_logprobs;
   s.max_waiting = o.max_waiting;
   return s;

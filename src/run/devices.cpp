@@ -64,7 +64,7 @@ int run_devices(const DevicesOptions& options) {
       unusable[kind->name()] = why_not;
       continue;
     }
-    open_device(kind->name());  // some register their kernels when they are opened
+    open_device(kind->name());          // some register their kernels when they are opened
     kinds.insert(kinds.begin(), kind);  // the cpu first: its names are short
   }
   for (const auto& op : operators())

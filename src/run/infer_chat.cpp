@@ -18,7 +18,8 @@ namespace {
 
 class ChatRun {
  public:
-  ChatRun(const InferOptions& o, Inference& in, const std::string& result_path) : o_(o), in_(in), sampling_(infer_sampling(o, in)) {
+  ChatRun(const InferOptions& o, Inference& in, const std::string& result_path)
+      : o_(o), in_(in), sampling_(infer_sampling(o, in)) {
     if (!result_path.empty()) results_ = std::make_unique<LineWriter>(result_path, LineWriter::Mode::Append);
   }
   int run();
@@ -26,7 +27,8 @@ class ChatRun {
  private:
   // One answer under way; the engine may still hold it when it is given up.
   struct Turn {
-    Turn(std::shared_ptr<const Tokenizer> tokenizer, Answer::Spec spec) : answer(std::move(tokenizer), std::move(spec)) {}
+    Turn(std::shared_ptr<const Tokenizer> tokenizer, Answer::Spec spec)
+        : answer(std::move(tokenizer), std::move(spec)) {}
     std::mutex mutex;
     std::condition_variable changed;
     Answer answer;
@@ -58,7 +60,9 @@ std::optional<std::string> ChatRun::read_input() {
     editor_.remember(*line);
     if (!many_lines_) return line;
     // A line that is a command stands alone; everything else goes on to a line that ends with #.
-    if (text.empty() && (*line == "single-line" || *line == "exit" || *line == "quit" || *line == "clear" || *line == "reset-system")) return line;
+    if (text.empty() &&
+        (*line == "single-line" || *line == "exit" || *line == "quit" || *line == "clear" || *line == "reset-system"))
+      return line;
     const bool last = line->ends_with('#');
     if (last) line->pop_back();
     text += (text.empty() ? "" : "\n") + *line;
@@ -71,7 +75,9 @@ bool ChatRun::command(const std::string& line) {
   if (line == "exit" || line == "quit") return ended_ = true;
   if (line == "multi-line" || line == "single-line") {
     many_lines_ = line == "multi-line";
-    std::printf("%s\n", many_lines_ ? "Input goes over several lines now, to one that ends with #. single-line goes back." : "One line is one question again.");
+    std::printf("%s\n", many_lines_
+                            ? "Input goes over several lines now, to one that ends with #. single-line goes back."
+                            : "One line is one question again.");
     return true;
   }
   if (line == "clear") {
@@ -120,7 +126,8 @@ void ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
   if (shown_at_once) std::fwrite(all.data(), 1, all.size(), stdout);
   for (bool over = false; !over;) {
     std::unique_lock lock(turn->mutex);
-    turn->changed.wait_for(lock, std::chrono::milliseconds(100), [&] { return !turn->unseen.empty() || turn->answer.finish() != Finish::None; });
+    turn->changed.wait_for(lock, std::chrono::milliseconds(100),
+                           [&] { return !turn->unseen.empty() || turn->answer.finish() != Finish::None; });
     const std::string text = std::exchange(turn->unseen, {});
     over = turn->answer.finish() != Finish::None || stop.raised();
     if (over) turn->given_up = true;
@@ -145,12 +152,15 @@ void ChatRun::keep(const std::shared_ptr<Turn>& turn) {
   messages_.push_back({{"role", "assistant"}, {"content", response}});
   if (!results_) return;
   const Json logprobs = o_.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs) : Json();
-  results_->write(json_text({{"response", response}, {"labels", nullptr}, {"logprobs", logprobs}, {"messages", messages_}}));
+  results_->write(
+      json_text({{"response", response}, {"labels", nullptr}, {"logprobs", logprobs}, {"messages", messages_}}));
   results_->flush();
 }
 
 int ChatRun::run() {
-  std::printf("Commands: exit or quit, clear (forget the conversation), reset-system, multi-line, single-line; \"tool:\" before a tool's answer.\n");
+  std::printf(
+      "Commands: exit or quit, clear (forget the conversation), reset-system, multi-line, single-line; \"tool:\" "
+      "before a tool's answer.\n");
   while (!ended_) {
     const auto line = read_input();
     if (!line) break;
@@ -158,7 +168,8 @@ int ChatRun::run() {
       system_next_ = false;
       messages_ = Json::array();
       if (*line != "default-system") messages_.push_back({{"role", "system"}, {"content", *line}});
-      std::printf("%s\n", *line == "default-system" ? "The template's own system prompt is back." : "A new system prompt; the conversation begins anew.");
+      std::printf("%s\n", *line == "default-system" ? "The template's own system prompt is back."
+                                                    : "A new system prompt; the conversation begins anew.");
       continue;
     }
     if (line->empty() || command(*line)) continue;
@@ -169,6 +180,8 @@ int ChatRun::run() {
 
 }  // namespace
 
-int infer_chat(const InferOptions& options, Inference& inference, const std::string& result_path) { return ChatRun(options, inference, result_path).run(); }
+int infer_chat(const InferOptions& options, Inference& inference, const std::string& result_path) {
+  return ChatRun(options, inference, result_path).run();
+}
 
 }  // namespace apus

@@ -21,7 +21,11 @@ namespace {
 class RowRun {
  public:
   RowRun(const InferOptions& o, Inference& in, const std::string& result_path)
-      : o_(o), in_(in), book_(row_book_spec(o, result_path)), sampling_(infer_sampling(o, in)), shows_(o.stream.value_or(false)) {}
+      : o_(o),
+        in_(in),
+        book_(row_book_spec(o, result_path)),
+        sampling_(infer_sampling(o, in)),
+        shows_(o.stream.value_or(false)) {}
   int run();
 
  private:
@@ -73,11 +77,16 @@ void RowRun::launch() {
   const Origin origin = flight->question.origin;
   EngineRequest request;
   try {
-    request.prompt = in_.chat->prompt({.messages = &r["messages"], .tools = part("tools"), .documents = part("documents"), .kwargs = part("chat_template_kwargs")});
+    request.prompt = in_.chat->prompt({.messages = &r["messages"],
+                                       .tools = part("tools"),
+                                       .documents = part("documents"),
+                                       .kwargs = part("chat_template_kwargs")});
     flight->prompt_tokens = static_cast<int64_t>(request.prompt.size());
     request.sampling = sampling_;
     request.sampling.seed += static_cast<uint64_t>(row);  // equal rows get answers of their own
-    request.sink = [board = board_, row, engine = in_.engine.get(), shows = shows_](const EngineEvent& e) { board->on_event(row, e, *engine, shows); };
+    request.sink = [board = board_, row, engine = in_.engine.get(), shows = shows_](const EngineEvent& e) {
+      board->on_event(row, e, *engine, shows);
+    };
     if (shows_) show_question(flight->question);
     Flight& kept = *flight;
     {
@@ -112,8 +121,10 @@ void RowRun::Board::on_event(int64_t row, const EngineEvent& event, Engine& engi
 
 void RowRun::show_question(const Question& question) const {
   const Json& last = question.row["messages"].back();
-  const std::string asked = last.contains("content") && last["content"].is_string() ? last["content"].get<std::string>() : json_text(last);
-  std::printf("[QUERY] %s\n[LABELS] %s\n[RESPONSE] %s", asked.c_str(), question.label.value_or("").c_str(), o_.response_prefix.c_str());
+  const std::string asked =
+      last.contains("content") && last["content"].is_string() ? last["content"].get<std::string>() : json_text(last);
+  std::printf("[QUERY] %s\n[LABELS] %s\n[RESPONSE] %s", asked.c_str(), question.label.value_or("").c_str(),
+              o_.response_prefix.c_str());
 }
 
 void RowRun::land(int64_t row) {
@@ -125,11 +136,12 @@ void RowRun::land(int64_t row) {
   }
   const Answer& answer = flight->answer;
   if (answer.finish() == Finish::Failed || answer.finish() == Finish::Cancelled) return book_.fail(row, answer.error());
-  book_.answer(row, flight->question,
-               {.response = o_.response_prefix + answer.text(),
-                .logprobs = o_.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs) : Json(),
-                .prompt_tokens = flight->prompt_tokens,
-                .new_tokens = static_cast<int64_t>(answer.tokens().size())});
+  book_.answer(
+      row, flight->question,
+      {.response = o_.response_prefix + answer.text(),
+       .logprobs = o_.logprobs ? logprobs_json(*in_.tokenizer, answer.tokens(), sampling_.top_logprobs) : Json(),
+       .prompt_tokens = flight->prompt_tokens,
+       .new_tokens = static_cast<int64_t>(answer.tokens().size())});
   if (shows_) std::printf("\n%s\n", std::string(50, '-').c_str());
 }
 

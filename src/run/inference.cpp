@@ -21,10 +21,12 @@ namespace apus {
 
 namespace {
 constexpr const char* kGiven = "default";  // the adapter that the model was loaded with
-constexpr double kShare = 0.9;  // of a device's memory for weights, where no flag says it
+constexpr double kShare = 0.9;             // of a device's memory for weights, where no flag says it
 // What helps when the weights do not go in.
-constexpr const char* kSpread = "--device_map auto spreads a model over the devices there are; --torch_dtype bfloat16 halves one of float32";
-constexpr const char* kFuller = "Lower --max_memory of that device, or --memory_utilization: more must be left beside the weights";
+constexpr const char* kSpread =
+    "--device_map auto spreads a model over the devices there are; --torch_dtype bfloat16 halves one of float32";
+constexpr const char* kFuller =
+    "Lower --max_memory of that device, or --memory_utilization: more must be left beside the weights";
 
 int64_t file_bytes(const std::string& dir) {
   int64_t bytes = 0;
@@ -35,17 +37,19 @@ int64_t file_bytes(const std::string& dir) {
 }
 
 // The weights' format: --torch_dtype, the checkpoint's, or what all devices compute with.
-at::ScalarType dtype_for(const ModelOptions& o, const Json& config, const DeviceMap& map, const std::map<std::string, int64_t>& limits) {
+at::ScalarType dtype_for(const ModelOptions& o, const Json& config, const DeviceMap& map,
+                         const std::map<std::string, int64_t>& limits) {
   std::string note;
   const at::Device device(choose_kind(o.device).type());
-  const bool on_host = limits.count("cpu") || std::any_of(map.entries.begin(), map.entries.end(), [](const auto& e) { return e.second == "cpu"; });
+  const bool on_host = limits.count("cpu") || std::any_of(map.entries.begin(), map.entries.end(),
+                                                          [](const auto& e) { return e.second == "cpu"; });
   const auto dtype = choose_dtype(o.torch_dtype.value_or(""), config, on_host ? at::Device(at::kCPU) : device, &note);
   if (!note.empty()) log_info(note);
   return dtype;
 }
 
-Spread place_model(Model& model, const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement, const EngineOptions* engine,
-                   at::ScalarType dtype) {
+Spread place_model(Model& model, const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement,
+                   const EngineOptions* engine, at::ScalarType dtype) {
   SpreadWish wish{.map = parse_device_map(placement.device_map.empty() ? "auto" : placement.device_map),
                   .limits = parse_max_memory(placement.max_memory),
                   .device = o.device,
@@ -90,14 +94,16 @@ Described describe(const ModelOptions& o, const PlacementOptions& placement) {
 
 void report(const Spread& spread, int64_t cache_tokens) {
   const size_t used = spread.placement.used().size();
-  log_info("the model lies on ", used, used == 1 ? " device" : " devices", cache_tokens > 0 ? str(", with a cache for ", cache_tokens, " tokens") : "", ":",
+  log_info("the model lies on ", used, used == 1 ? " device" : " devices",
+           cache_tokens > 0 ? str(", with a cache for ", cache_tokens, " tokens") : "", ":",
            spread.table(cache_tokens));
 }
 
 int run_rehearsal(const PlacementAsked& a) {
   Described d = describe(a.model, a.placement);
   const Spread spread = place_model(*d.model, a.model, a.adapter, a.placement, a.engine, d.dtype);
-  *a.table = str(float_type_name(d.dtype), spread.placement.tokens > 0 ? str(", a cache for ", spread.placement.tokens, " tokens or more") : "",
+  *a.table = str(float_type_name(d.dtype),
+                 spread.placement.tokens > 0 ? str(", a cache for ", spread.placement.tokens, " tokens or more") : "",
                  spread.table(spread.placement.tokens));
   return 0;
 }
@@ -105,7 +111,8 @@ const RegisterRunner<PlacementAsked> rehearsal("placement rehearsal", run_rehear
 
 }  // namespace
 
-LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement, const EngineOptions* engine) {
+LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement,
+                               const EngineOptions* engine) {
   const Stopwatch watch;
   LoadedModel loaded;
   Described described = describe(o, placement);
@@ -121,8 +128,9 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
     throw explained(e, loaded.device.device, loaded.spread ? kFuller : kSpread);
   }
   loaded.max_positions = model.shape().max_positions;
-  log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", described.config["model_type"].get<std::string>(), ", ", bytes_text(source.bytes()), ", ",
-           float_type_name(loaded.dtype), " on ", loaded.spread && loaded.spread->several() ? "several devices" : loaded.device.name(), ", loaded in ",
+  log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", described.config["model_type"].get<std::string>(),
+           ", ", bytes_text(source.bytes()), ", ", float_type_name(loaded.dtype), " on ",
+           loaded.spread && loaded.spread->several() ? "several devices" : loaded.device.name(), ", loaded in ",
            duration_text(watch.seconds()));
   if (loaded.spread && !engine) report(*loaded.spread, 0);
   return loaded;
@@ -161,7 +169,8 @@ SamplingWishes sampling_wishes(const GenerationOptions& g) {
   w.repetition_penalty = g.repetition_penalty;
   w.presence_penalty = g.presence_penalty;
   w.frequency_penalty = g.frequency_penalty;
-  w.max_new_tokens = g.max_new_tokens.value_or(std::numeric_limits<int32_t>::max());  // the engine cuts it to the context
+  w.max_new_tokens =
+      g.max_new_tokens.value_or(std::numeric_limits<int32_t>::max());  // the engine cuts it to the context
   return w;
 }
 
@@ -226,8 +235,8 @@ void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptio
 }
 }  // namespace
 
-Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter, const TemplateOptions& prompt,
-                         const EngineOptions& engine) {
+Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
+                         const TemplateOptions& prompt, const EngineOptions& engine) {
   Inference in;
   // Texts beside weights: a large vocabulary takes a tenth of a second.
   auto texts = std::async(std::launch::async, [&] { prepare_texts(in, model, prompt); });
@@ -235,7 +244,8 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
   texts.get();
   EngineSpec spec = engine_spec(engine, model);
   if (spec.max_model_len > in.loaded.max_positions)
-    log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions, " positions that the checkpoint was made for");
+    log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions,
+                " positions that the checkpoint was made for");
   if (in.loaded.spread) spec.cache_limits = in.loaded.spread->cache_limits();
   const LoadOptions how{.dtype = in.loaded.dtype, .device = in.loaded.device.device};
   const auto from = std::make_shared<Source>(

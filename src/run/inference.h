@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the options of a command to a checkpoint that answers: model, tokenizer, chat, engine. Shared by the commands that
-// generate or score.
+// From the options of a command to a checkpoint that answers: model, tokenizer, chat, engine. Shared by the commands
+// that generate or score.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 namespace apus {
 
 struct LoadedModel {
-  DeviceChoice device;           // of the embedding, when there are several
+  DeviceChoice device;  // of the embedding, when there are several
   at::ScalarType dtype = at::kFloat;
   std::unique_ptr<Model> model;
   int64_t max_positions = 0;
@@ -26,8 +26,8 @@ struct LoadedModel {
   at::TensorOptions options() const { return at::TensorOptions().dtype(dtype).device(device.device); }
 };
 // `adapter`: a PEFT folder, or empty. `engine`: null when there will be no cache.
-LoadedModel load_for_inference(const ModelOptions& options, const std::string& adapter, const PlacementOptions& placement = {},
-                               const EngineOptions* engine = nullptr);
+LoadedModel load_for_inference(const ModelOptions& options, const std::string& adapter,
+                               const PlacementOptions& placement = {}, const EngineOptions* engine = nullptr);
 
 EngineSpec engine_spec(const EngineOptions& engine, const ModelOptions& model);
 ChatSpec chat_spec(const TemplateOptions& options);
@@ -37,14 +37,14 @@ std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& ch
 
 // A checkpoint that answers.
 struct Inference {
-  LoadedModel loaded;                // its model is the engine's
+  LoadedModel loaded;  // its model is the engine's
   std::shared_ptr<const Tokenizer> tokenizer;
   GenerationConfig generation;
   std::unique_ptr<Chat> chat;
   std::vector<int32_t> stop_ids;
-  std::unique_ptr<Engine> engine;    // keeps the model
+  std::unique_ptr<Engine> engine;  // keeps the model
 };
-Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter, const TemplateOptions& prompt,
-                         const EngineOptions& engine);
+Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
+                         const TemplateOptions& prompt, const EngineOptions& engine);
 
 }  // namespace apus

@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Normal values that depend on the seed and the tensor's name alone, whatever else is in the model and however many threads
-// work: each run of kRun values has a key of its own.
+// Normal values that depend on the seed and the tensor's name alone, whatever else is in the model and however many
+// threads work: each run of kRun values has a key of its own.
 at::Tensor normal(const DiskShape& t, uint64_t seed, double deviation) {
   constexpr int64_t kRun = 1 << 16;
   at::Tensor out = at::empty(t.shape, at::kFloat);
@@ -45,7 +45,8 @@ at::Tensor normal(const DiskShape& t, uint64_t seed, double deviation) {
 }
 
 at::Tensor initial(const DiskShape& t, uint64_t seed, double deviation) {
-  if (t.name.ends_with("norm.weight") || t.name.find("layernorm") != std::string::npos) return at::ones(t.shape, at::kFloat);
+  if (t.name.ends_with("norm.weight") || t.name.find("layernorm") != std::string::npos)
+    return at::ones(t.shape, at::kFloat);
   if (t.name.ends_with(".bias")) return at::zeros(t.shape, at::kFloat);
   return normal(t, seed, deviation);
 }
@@ -59,20 +60,23 @@ void copy_tokenizer(const InitOptions& o, const fs::path& dir) {
   const fs::path from = o.tokenizer;
   require(fs::is_directory(from), Fault::Usage, "--tokenizer ", o.tokenizer, " is no folder");
   int copied = 0;
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja", "special_tokens_map.json", "added_tokens.json"})
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja",
+                           "special_tokens_map.json", "added_tokens.json"})
     if (fs::exists(from / name)) copied += fs::copy_file(from / name, dir / name, fs::copy_options::overwrite_existing);
   require(copied > 0, Fault::Usage, "--tokenizer ", o.tokenizer, " holds no tokenizer.json and no vocab.json");
 }
 
 int run_init(const InitOptions& o) {
-  Json config = o.config.empty()                ? preset_config(o.preset)
+  Json config = o.config.empty()             ? preset_config(o.preset)
                 : fs::is_directory(o.config) ? read_model_config(o.config)
                                              : parse_json(read_file(o.config, 16 << 20), o.config, Fault::Model);
   const fs::path dir = o.output_dir;
-  require(o.exist_ok || !fs::exists(dir / "config.json"), Fault::Usage, dir.string(), " already holds a checkpoint; choose another --output_dir or give --exist_ok true");
+  require(o.exist_ok || !fs::exists(dir / "config.json"), Fault::Usage, dir.string(),
+          " already holds a checkpoint; choose another --output_dir or give --exist_ok true");
   const char* key = config.contains("dtype") ? "dtype" : "torch_dtype";  // newer files and older ones
   std::string type = o.torch_dtype;
-  if (type.empty()) type = config.contains(key) && config[key].is_string() ? config[key].get<std::string>() : "bfloat16";
+  if (type.empty())
+    type = config.contains(key) && config[key].is_string() ? config[key].get<std::string>() : "bfloat16";
   const auto dtype = parse_float_type(type);
   require(dtype.has_value(), Fault::Usage, "--torch_dtype '", type, "' is not known; use float32, bfloat16 or float16");
   config[key] = float_type_name(*dtype);
@@ -82,7 +86,8 @@ int run_init(const InitOptions& o) {
   copy_tokenizer(o, dir);
   if (o.tokenizer.empty()) config["bos_token_id"] = 2022, config["eos_token_id"] = 2024, config["pad_token_id"] = 2022;
   const auto vocab = model->shape().vocab;
-  require(!o.tokenizer.empty() || vocab >= 2048, Fault::Usage, "vocab_size ", vocab, " is smaller than the bundled tokenizer's 2048 tokens; give --tokenizer DIR");
+  require(!o.tokenizer.empty() || vocab >= 2048, Fault::Usage, "vocab_size ", vocab,
+          " is smaller than the bundled tokenizer's 2048 tokens; give --tokenizer DIR");
   write_file_atomic(dir / "config.json", config.dump(2) + "\n");
   Json generation = Json::object();
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
@@ -104,8 +109,9 @@ int run_init(const InitOptions& o) {
     return data;
   });
   progress.finish();
-  std::printf("%s: %s, %.1f million parameters in %s\n", dir.string().c_str(), config["model_type"].get<std::string>().c_str(),
-              static_cast<double>(parameters) / 1e6, float_type_name(*dtype));
+  std::printf("%s: %s, %.1f million parameters in %s\n", dir.string().c_str(),
+              config["model_type"].get<std::string>().c_str(), static_cast<double>(parameters) / 1e6,
+              float_type_name(*dtype));
   return 0;
 }
 

@@ -13,7 +13,8 @@
 
 namespace apus {
 
-std::pair<std::vector<int32_t>, std::vector<int32_t>> last_answer(const int64_t* ids, const int64_t* labels, int64_t count) {
+std::pair<std::vector<int32_t>, std::vector<int32_t>> last_answer(const int64_t* ids, const int64_t* labels,
+                                                                  int64_t count) {
   int64_t end = count - 1;  // labels[i] learns token i + 1
   while (end > 0 && labels[end - 1] < 0) --end;
   int64_t begin = end;
@@ -51,7 +52,8 @@ Json Prediction::operator()() const {
   if (!asked.empty()) {
     EngineSpec spec;
     spec.max_sequences = 16;
-    spec.max_model_len = std::min<int64_t>(p_.model.shape().max_positions, static_cast<int64_t>(longest) + p_.sampling.max_new_tokens);
+    spec.max_model_len =
+        std::min<int64_t>(p_.model.shape().max_positions, static_cast<int64_t>(longest) + p_.sampling.max_new_tokens);
     Engine engine(p_.model, p_.options, spec);
     answers = generate(engine, prompts, p_.sampling);
   }
@@ -59,13 +61,17 @@ Json Prediction::operator()() const {
   double equal = 0;
   std::string lines;
   for (size_t i = 0; i < asked.size(); ++i) {
-    require(answers[i].finish != Finish::Failed, Fault::Device, "generating answers for the evaluation: ", answers[i].error);
+    require(answers[i].finish != Finish::Failed, Fault::Device,
+            "generating answers for the evaluation: ", answers[i].error);
     std::vector<int32_t> ids = answers[i].ids();
     if (answers[i].finish == Finish::Stop && !ids.empty()) ids.pop_back();
-    const std::string response = p_.tokenizer->decode(ids, true), label = p_.tokenizer->decode(asked[i].reference, true);
+    const std::string response = p_.tokenizer->decode(ids, true),
+                      label = p_.tokenizer->decode(asked[i].reference, true);
     metrics.add(response, label);
     equal += response == label;
-    lines += json_text(Json{{"response", response}, {"labels", label}, {"prompt", p_.tokenizer->decode(asked[i].prompt)}}) + "\n";
+    lines +=
+        json_text(Json{{"response", response}, {"labels", label}, {"prompt", p_.tokenizer->decode(asked[i].prompt)}}) +
+        "\n";
   }
   if (!p_.file.empty()) write_file_atomic(p_.file, lines);
 

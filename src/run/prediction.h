@@ -17,17 +17,18 @@ namespace apus {
 class Prediction {
  public:
   struct Parts {
-    const Model& model;             // its cache exists only while it answers
-    at::TensorOptions options;      // of the cache
+    const Model& model;         // its cache exists only while it answers
+    at::TensorOptions options;  // of the cache
     BatchSource& rows;
-    Comm& data_ranks;               // figures are of the rows of all ranks
+    Comm& data_ranks;  // figures are of the rows of all ranks
     std::shared_ptr<const Tokenizer> tokenizer;
-    Sampling sampling;              // with the tokens that end an answer
-    std::filesystem::path file;     // the answers of the latest evaluation, JSON lines; empty: none
+    Sampling sampling;           // with the tokens that end an answer
+    std::filesystem::path file;  // the answers of the latest evaluation, JSON lines; empty: none
   };
   explicit Prediction(Parts parts) : p_(std::move(parts)) {}
 
-  // {"eval_rouge-1", "eval_rouge-2", "eval_rouge-l", "eval_bleu-4": means times 100, "eval_acc": share of equal answers}
+  // {"eval_rouge-1", "eval_rouge-2", "eval_rouge-l", "eval_bleu-4": means times 100, "eval_acc": share of equal
+  // answers}
   Json operator()() const;
 
  private:
@@ -38,8 +39,9 @@ class Prediction {
   Parts p_;
 };
 
-// The last stretch of learnt tokens of a sequence is its answer; what stands before it is the prompt. `labels[i]` is the
-// token behind ids[i], or -100. Both are empty when nothing stands before the answer.
-std::pair<std::vector<int32_t>, std::vector<int32_t>> last_answer(const int64_t* ids, const int64_t* labels, int64_t count);
+// The last stretch of learnt tokens of a sequence is its answer; what stands before it is the prompt. `labels[i]` is
+// the token behind ids[i], or -100. Both are empty when nothing stands before the answer.
+std::pair<std::vector<int32_t>, std::vector<int32_t>> last_answer(const int64_t* ids, const int64_t* labels,
+                                                                  int64_t count);
 
 }  // namespace apus

@@ -16,6 +16,8 @@ extern "C" int apus_run_command(const char* name, const void* options) {
   try {
     return (*runner)(options);
   } catch (const c10::Error& error) {  // whatever the tensor library says is put in our words here, once
-    throw apus::explained(error, "A smaller batch, a shorter context or a smaller model need less; or free the device, or take another by --device");
+    throw apus::explained(error,
+                          "A smaller batch, a shorter context or a smaller model need less; or free the device, or "
+                          "take another by --device");
   }
 }

@@ -26,7 +26,7 @@ namespace apus {
 
 namespace {
 
-constexpr int64_t kChunk = 64;   // tokens whose logits exist at once
+constexpr int64_t kChunk = 64;  // tokens whose logits exist at once
 constexpr int32_t kIgnored = -100;
 
 struct ScoreRow {
@@ -49,11 +49,13 @@ class RowEncoder {
       out.ids = limited(tokenizer().encode(row["text"].get_ref<const std::string&>(), true), chat_spec(o_));
     } else {
       require(row.contains("messages"), Fault::Data, "a row needs 'input_ids', 'text' or 'messages'");
-      out.ids = chat().prompt({.messages = &row["messages"], .tools = row.contains("tools") ? &row["tools"] : nullptr, .whole = true});
+      out.ids = chat().prompt(
+          {.messages = &row["messages"], .tools = row.contains("tools") ? &row["tools"] : nullptr, .whole = true});
     }
     require(!out.ids.empty(), Fault::Data, "the row has no tokens");
     const auto length = static_cast<int64_t>(out.ids.size());
-    require(length <= longest_, Fault::Data, "the row has ", length, " tokens, more than the context of ", longest_, "; --max_model_len raises it if the model allows");
+    require(length <= longest_, Fault::Data, "the row has ", length, " tokens, more than the context of ", longest_,
+            "; --max_model_len raises it if the model allows");
     out.labels = row.contains("labels") ? label_list(row["labels"], out.ids.size()) : out.ids;
     out.labels[0] = kIgnored;  // nothing comes before it
     return out;
@@ -61,8 +63,8 @@ class RowEncoder {
 
  private:
   int32_t token(const Json& id, const char* key) const {
-    require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocab_, Fault::Data, "'", key, "' holds ", id.dump(),
-            ", which is no token of the vocabulary of ", vocab_);
+    require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocab_, Fault::Data, "'", key,
+            "' holds ", id.dump(), ", which is no token of the vocabulary of ", vocab_);
     return id.get<int32_t>();
   }
   std::vector<int32_t> id_list(const Json& list, const char* key) const {
@@ -72,9 +74,11 @@ class RowEncoder {
     return out;
   }
   std::vector<int32_t> label_list(const Json& list, size_t length) const {
-    require(list.is_array() && list.size() == length, Fault::Data, "'labels' must be a list as long as the ids (", length, ")");
+    require(list.is_array() && list.size() == length, Fault::Data, "'labels' must be a list as long as the ids (",
+            length, ")");
     std::vector<int32_t> out;
-    for (const auto& id : list) out.push_back(id.is_number_integer() && id.get<int64_t>() < 0 ? kIgnored : token(id, "labels"));
+    for (const auto& id : list)
+      out.push_back(id.is_number_integer() && id.get<int64_t>() < 0 ? kIgnored : token(id, "labels"));
     return out;
   }
   const Tokenizer& tokenizer() {
@@ -98,7 +102,8 @@ std::vector<ScoreRow> read_rows(const ScoreOptions& o, RowEncoder& encode) {
     try {
       rows.push_back(encode(read()));
     } catch (const Error& e) {
-      if (o.strict || (e.at.fault != Fault::Data && e.at.fault != Fault::Usage)) throw Error(e.at, where + ": " + e.what());
+      if (o.strict || (e.at.fault != Fault::Data && e.at.fault != Fault::Usage))
+        throw Error(e.at, where + ": " + e.what());
       log_warning(where, ": ", e.what());
       rows.push_back({.error = e.what()});
     }
@@ -157,7 +162,8 @@ std::vector<double> Scorer::logprobs(const at::Tensor& hidden_TD, const std::vec
     const at::Tensor wanted = at::tensor(label, at::kLong).to(logits.device()).unsqueeze(1);
     const at::Tensor p = (at::gather(logits, 1, wanted).squeeze(1) - at::logsumexp(logits, {1})).to(at::kCPU);
     for (int64_t i = 0; i < count; ++i)
-      if (labels[static_cast<size_t>(begin + 1 + i)] >= 0) out[static_cast<size_t>(begin + 1 + i)] = p.data_ptr<float>()[i];
+      if (labels[static_cast<size_t>(begin + 1 + i)] >= 0)
+        out[static_cast<size_t>(begin + 1 + i)] = p.data_ptr<float>()[i];
   }
   return out;
 }
@@ -194,8 +200,13 @@ void Scorer::write(size_t index, const ScoreRow& row, const std::vector<double>&
     ++count;
   }
   const double mean = count > 0 ? loss / static_cast<double>(count) : 0;
-  out_.write(json_text({{"row", index}, {"num_tokens", row.ids.size()}, {"num_labels", count}, {"loss", count > 0 ? Json(mean) : Json()},
-                        {"perplexity", count > 0 ? Json(std::exp(mean)) : Json()}, {"input_ids", row.ids}, {"logprobs", std::move(list)}}));
+  out_.write(json_text({{"row", index},
+                        {"num_tokens", row.ids.size()},
+                        {"num_labels", count},
+                        {"loss", count > 0 ? Json(mean) : Json()},
+                        {"perplexity", count > 0 ? Json(std::exp(mean)) : Json()},
+                        {"input_ids", row.ids},
+                        {"logprobs", std::move(list)}}));
   out_.flush();
   loss_sum_ += loss;
   labels_ += count;
@@ -228,7 +239,10 @@ void Scorer::run(const std::vector<ScoreRow>& rows) {
   out_.close();
   if (dump_) dump_->commit();
   const double loss = labels_ > 0 ? loss_sum_ / static_cast<double>(labels_) : 0;
-  const Json summary = {{"num_rows", scored_}, {"num_tokens", tokens_}, {"num_labels", labels_}, {"loss", labels_ > 0 ? Json(loss) : Json()},
+  const Json summary = {{"num_rows", scored_},
+                        {"num_tokens", tokens_},
+                        {"num_labels", labels_},
+                        {"loss", labels_ > 0 ? Json(loss) : Json()},
                         {"perplexity", labels_ > 0 ? Json(std::exp(loss)) : Json()}};
   const bool to_stdout = !o_.result_path.empty() && o_.result_path != "-";
   std::fprintf(to_stdout ? stdout : stderr, "%s\n", json_text(summary).c_str());

@@ -46,7 +46,8 @@ fs::path run_folder(const SftOptions& o, World& world) {
 void require_same_options(const SftOptions& o, World& world) {
   std::string text;
   for (const auto& [name, value] : o.all.items())
-    if (name != "model" && name != "output_dir" && name != "logging_dir" && name != "resume_from_checkpoint" && name != "adapters")
+    if (name != "model" && name != "output_dir" && name != "logging_dir" && name != "resume_from_checkpoint" &&
+        name != "adapters")
       text += str("--", name, " ", value.dump(), "\n");
   world.require_same(text, "the options");
 }
@@ -86,11 +87,13 @@ int64_t counted_steps(const SftOptions& o, BatchSource& train, int64_t accumulat
   for (train.start(0); train.next();) ++batches;
   const double most = largest_of(ranks, static_cast<double>(batches));
   require(most > 0, Fault::Data, "the training dataset gives no batch: every row was rejected, or there was none");
-  return static_cast<int64_t>(std::ceil(o.max_epochs.value_or(1) * std::ceil(most / static_cast<double>(accumulation))));
+  return static_cast<int64_t>(
+      std::ceil(o.max_epochs.value_or(1) * std::ceil(most / static_cast<double>(accumulation))));
 }
 
 // The share-of-the-run forms of --save_steps need the number of steps, which needs the data.
-int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t max_steps, int64_t accumulation, Comm& ranks) {
+int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t max_steps, int64_t accumulation,
+                      Comm& ranks) {
   const double most = largest_of(ranks, static_cast<double>(train.size()));
   if (max_steps > 0 || most <= 0) return std::max<int64_t>(1, max_steps);
   return std::max<int64_t>(1, static_cast<int64_t>(std::ceil(o.max_epochs.value_or(o.num_train_epochs) *
@@ -118,7 +121,10 @@ TrainerOptions trainer_options(const SftOptions& o, const TrainData& data, const
   t.max_bad_steps = o.max_bad_steps, t.router_aux_loss_coef = o.router_aux_loss_coef,
   t.seed = static_cast<uint64_t>(o.seed);
   const auto again = o.recompute(model.shape().layers);
-  t.forward = {.recomputed_layers = again.layers, .selective = std::nullopt, .neftune_alpha = o.neftune_noise_alpha, .watch = {}};
+  t.forward = {.recomputed_layers = again.layers,
+               .selective = std::nullopt,
+               .neftune_alpha = o.neftune_noise_alpha,
+               .watch = {}};
   if (again.selective) t.forward.selective = {.attention = again.attention, .feed_forward = again.feed_forward};
   t.output_dir = run_dir;
   t.exact = data.exact;
@@ -202,7 +208,8 @@ std::unique_ptr<GradientSum> sum_gradients(const std::vector<NamedParam>& params
   if (mesh.size(kDataAxes) == 1) return nullptr;
   std::vector<std::pair<std::string, at::Tensor>> named;
   for (const NamedParam& p : params) named.emplace_back(p.name, p.tensor);
-  return std::make_unique<GradientSum>(std::move(named), mesh.comm(kDataAxes), GradientSum::Spec{.bucket_bytes = o.ddp_bucket_cap_mb << 20});
+  return std::make_unique<GradientSum>(std::move(named), mesh.comm(kDataAxes),
+                                       GradientSum::Spec{.bucket_bytes = o.ddp_bucket_cap_mb << 20});
 }
 
 int train(const SftOptions& o, const OptimizerSpec& spec, World& world) {

@@ -127,7 +127,8 @@ Json identities(const std::vector<std::string>& refs) {
     const fs::path path = (fs::path(ref.id) / "").lexically_normal().parent_path();  // without a slash at its end
     std::error_code code;
     const bool local = ref.hub == DatasetRef::Hub::Default && fs::exists(path, code);
-    const std::string size = local && fs::is_regular_file(path, code) ? str(" (", fs::file_size(path, code), " bytes)") : "";
+    const std::string size =
+        local && fs::is_regular_file(path, code) ? str(" (", fs::file_size(path, code), " bytes)") : "";
     all.push_back(local ? path.filename().string() + ref.text.substr(ref.id.size()) + size : text);
   }
   return all;
@@ -137,7 +138,10 @@ Json identities(const std::vector<std::string>& refs) {
 
 TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0;  // all ranks read the same rows; one speaks of them
-  const auto keep = open_encoder(o, o, model_dir, {.file = first && !o.dry_run ? run_dir / "rejected.jsonl" : fs::path(), .strict = o.strict, .shown = first ? 20 : 0});
+  const auto keep = open_encoder(o, o, model_dir,
+                                 {.file = first && !o.dry_run ? run_dir / "rejected.jsonl" : fs::path(),
+                                  .strict = o.strict,
+                                  .shown = first ? 20 : 0});
   TrainingData data = prepare_training_data(data_options(o, share), keep->encoder, keep->rejects);
 
   if (data.first) log_info(sample_dump(*data.first, keep->encoder.tokenizer()));
@@ -172,7 +176,8 @@ void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, co
   const Datasets sets = load_datasets(dataset_options(data, hub), keep->rejects);
   const auto write = [&](const std::vector<int64_t>& rows, const char* part, const char* title) {
     if (rows.empty()) return;
-    const SampleStore samples = encode_rows(*sets.rows, rows, keep->encoder, keep->rejects, data.dataset_num_proc, title);
+    const SampleStore samples =
+        encode_rows(*sets.rows, rows, keep->encoder, keep->rejects, data.dataset_num_proc, title);
     require(samples.size() > 0, Fault::Data, "no row is left for ", part, ": all were left out for the reasons above");
     samples.save(folder / part, keep->encoder.fingerprint());
     log_info(report_text(length_report(samples, keep->rejects.count())));

@@ -22,8 +22,8 @@ struct DataShare {  // micro-batch k belongs to rank k % ranks
   int64_t rank = 0, ranks = 1;
 };
 
-// `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`, from
-// the first rank only.
+// `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`,
+// from the first rank only.
 TrainData open_train_data(const SftOptions& options, const std::filesystem::path& model_dir,
                           const std::filesystem::path& run_dir, DataShare share = {});
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The part of `apus --version` that needs the tensor library: its version, and the devices with what drives them.
-#include "cli/program.h"
-
 #include <cstdio>
 
+#include "cli/program.h"
 #include "device/device.h"
 #include "run/runner.h"
 #include "tensor/compat.h"
@@ -18,7 +17,8 @@ int run_version(const VersionOptions&) {
     std::string why_not;
     if (kind->available(&why_not)) {
       kind->open(0);  // sets the threads
-      std::printf("device %-8s %d x %s; %s\n", kind->name(), kind->count(), kind->label(0).c_str(), kind->library_version().c_str());
+      std::printf("device %-8s %d x %s; %s\n", kind->name(), kind->count(), kind->label(0).c_str(),
+                  kind->library_version().c_str());
     } else {
       std::printf("device %-8s not available: %s\n", kind->name(), why_not.c_str());
     }

@@ -15,14 +15,8 @@ Json usage_of(const Usage& u) {
 }
 
 Json message_json(const AnswerForm& form, const Usage& usage) {
-  return {{"id", form.head.id},
-          {"type", "message"},
-          {"role", "assistant"},
-          {"model", form.head.model},
-          {"content", Json::array()},
-          {"stop_reason", nullptr},
-          {"stop_sequence", nullptr},
-          {"usage", usage_of(usage)}};
+  return {{"id", form.head.id},       {"type", "message"},      {"role", "assistant"},      {"model", form.head.model},
+          {"content", Json::array()}, {"stop_reason", nullptr}, {"stop_sequence", nullptr}, {"usage", usage_of(usage)}};
 }
 
 const char* stop_reason(const AnswerPiece& piece, bool calls) {
@@ -33,8 +27,10 @@ const char* stop_reason(const AnswerPiece& piece, bool calls) {
 
 Json empty_block(const ChatDelta& d) {
   switch (d.kind) {
-    case Kind::Content: return {{"type", "text"}, {"text", ""}};
-    case Kind::Reasoning: return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
+    case Kind::Content:
+      return {{"type", "text"}, {"text", ""}};
+    case Kind::Reasoning:
+      return {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}};
     default:
       return {{"type", "tool_use"}, {"id", random_id("toolu_", 24)}, {"name", d.text}, {"input", Json::object()}};
   }
@@ -78,8 +74,10 @@ class WholeMessage : public AnswerWriter {
     if (blocks_.empty()) return;
     Json& block = blocks_.back();
     const std::string text = std::exchange(text_, {});
-    if (open_ == Kind::Content) block["text"] = text;
-    else if (open_ == Kind::Reasoning) block["thinking"] = text;
+    if (open_ == Kind::Content)
+      block["text"] = text;
+    else if (open_ == Kind::Reasoning)
+      block["thinking"] = text;
     else if (Json input = Json::parse(text, nullptr, /*allow_exceptions=*/false); input.is_object())
       block["input"] = std::move(input);
   }
@@ -135,9 +133,12 @@ class StreamedMessage : public AnswerWriter {
   }
   static Json delta_json(const ChatDelta& d) {
     switch (d.kind) {
-      case Kind::Content: return {{"type", "text_delta"}, {"text", d.text}};
-      case Kind::Reasoning: return {{"type", "thinking_delta"}, {"thinking", d.text}};
-      default: return {{"type", "input_json_delta"}, {"partial_json", d.text}};
+      case Kind::Content:
+        return {{"type", "text_delta"}, {"text", d.text}};
+      case Kind::Reasoning:
+        return {{"type", "thinking_delta"}, {"thinking", d.text}};
+      default:
+        return {{"type", "input_json_delta"}, {"partial_json", d.text}};
     }
   }
   void close() {

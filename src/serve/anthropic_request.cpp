@@ -38,9 +38,12 @@ Json assistant_message(const Json& blocks, const std::string& where) {
   for (size_t i = 0; i < blocks.size(); ++i) {
     const Fields block(blocks[i], str(where, "[", i, "]."));
     const std::string type = block.needed_text("type");
-    if (type == "text") text += block.needed_text("text");
-    else if (type == "thinking") thoughts += block.needed_text("thinking");
-    else if (type == "tool_use") calls.push_back(tool_use(block));
+    if (type == "text")
+      text += block.needed_text("text");
+    else if (type == "thinking")
+      thoughts += block.needed_text("thinking");
+    else if (type == "tool_use")
+      calls.push_back(tool_use(block));
     else if (type != "redacted_thinking")
       refuse(block.name("type"), "'", block.name("type"), "' is '", type.substr(0, 64),
              "': an assistant's blocks are text, thinking and tool_use");
@@ -87,11 +90,14 @@ Json openai_messages(const Fields& f) {
     if (!content) refuse(m.name("content"), "'", m.name("content"), "' is missing");
     if (role != "user" && role != "assistant")
       refuse(m.name("role"), "'", m.name("role"), "' must be user or assistant");
-    if (content->is_string()) out.push_back({{"role", role}, {"content", *content}});
+    if (content->is_string())
+      out.push_back({{"role", role}, {"content", *content}});
     else if (!content->is_array())
       refuse(m.name("content"), "'", m.name("content"), "' must be a text or a list of blocks");
-    else if (role == "assistant") out.push_back(assistant_message(*content, m.name("content")));
-    else add_user_messages(*content, m.name("content"), out);
+    else if (role == "assistant")
+      out.push_back(assistant_message(*content, m.name("content")));
+    else
+      add_user_messages(*content, m.name("content"), out);
   }
   return out;
 }

@@ -200,14 +200,8 @@ void Api::finished(const HttpCall& call, const GenerationNotes& notes, int statu
     log_info(call.peer, " ", call.method, " ", call.path, " ", status, " ", bytes, " bytes ", duration_text(seconds),
              made, " id=", call.id);
   if (!request_log_) return;
-  Json line = {{"time", std::time(nullptr)},
-               {"id", call.id},
-               {"peer", call.peer},
-               {"method", call.method},
-               {"path", call.path},
-               {"status", status},
-               {"bytes", bytes},
-               {"seconds", seconds}};
+  Json line = {{"time", std::time(nullptr)}, {"id", call.id},    {"peer", call.peer}, {"method", call.method},
+               {"path", call.path},          {"status", status}, {"bytes", bytes},    {"seconds", seconds}};
   if (u.prompt) {
     line.update({{"model", notes.model},
                  {"prompt_tokens", u.prompt},

@@ -21,7 +21,8 @@ Json embedding_json(std::vector<float> vector, const EmbeddingForm& form, size_t
   Json out = {{"object", "embedding"}, {"index", index}, {"embedding", nullptr}};
   if (form.base64)
     out["embedding"] = base64({reinterpret_cast<const char*>(vector.data()), vector.size() * sizeof(float)});
-  else out["embedding"] = vector;
+  else
+    out["embedding"] = vector;
   return out;
 }
 

@@ -118,7 +118,8 @@ void HttpServer::State::take(tcp::socket socket) {
   if (tls)
     c = std::make_shared<Connection<beast::ssl_stream<beast::tcp_stream>>>(
         beast::ssl_stream<beast::tcp_stream>(beast::tcp_stream(std::move(socket)), *tls), peer, shared);
-  else c = std::make_shared<Connection<beast::tcp_stream>>(beast::tcp_stream(std::move(socket)), peer, shared);
+  else
+    c = std::make_shared<Connection<beast::tcp_stream>>(beast::tcp_stream(std::move(socket)), peer, shared);
   if (connections.size() > 64 && connections.size() > 2 * static_cast<size_t>(shared->connections))
     each([](AnyConnection&) {});
   connections.push_back(c);

@@ -14,8 +14,8 @@ constexpr int64_t kChunked = -1, kUntilClose = -2;  // instead of a length
 const char* status_phrase(int status);
 std::string head_text(const HttpAnswer& answer, const std::string& id, bool keep_alive, int64_t length);
 std::string chunk_text(const std::string& part);
-void split_target(const std::string& whole, HttpCall& call);   // path, percent-decoded, and query
-int uncodable_body(const HttpCall& call);                      // the status when it is compressed; 0: it is plain
-std::string request_id(const std::string& given);              // the client's when it is harmless, else a new one
+void split_target(const std::string& whole, HttpCall& call);  // path, percent-decoded, and query
+int uncodable_body(const HttpCall& call);                     // the status when it is compressed; 0: it is plain
+std::string request_id(const std::string& given);             // the client's when it is harmless, else a new one
 
 }  // namespace apus

@@ -85,8 +85,12 @@ struct Kept {
   void add(const AnswerPiece& piece, ToolFormat format) {
     for (const auto& d : piece.deltas) {
       switch (d.kind) {
-        case ChatDelta::Kind::Content: content += d.text; break;
-        case ChatDelta::Kind::Reasoning: reasoning += d.text; break;
+        case ChatDelta::Kind::Content:
+          content += d.text;
+          break;
+        case ChatDelta::Kind::Reasoning:
+          reasoning += d.text;
+          break;
         case ChatDelta::Kind::ToolName:
           calls.push_back(
               {{"id", call_id(format)}, {"type", "function"}, {"function", {{"name", d.text}, {"arguments", ""}}}});
@@ -239,8 +243,10 @@ class Streamed : public AnswerWriter {
   void chunk(Json choice, const Usage& usage) {
     Json out = head_json(form_.head, object_);
     out["choices"] = Json::array({std::move(choice)});
-    if (form_.usage_in_every_chunk) out["usage"] = usage_json(usage);
-    else if (form_.stream_usage) out["usage"] = nullptr;
+    if (form_.usage_in_every_chunk)
+      out["usage"] = usage_json(usage);
+    else if (form_.stream_usage)
+      out["usage"] = nullptr;
     reply_->write(sse_data(out));
   }
   void keep_tokens(const AnswerPiece& piece) {
@@ -273,29 +279,31 @@ class StreamedChat : public Streamed {
     for (const auto& d : piece.deltas) say(piece.index, delta_json(piece.index, d), nullptr, usage);
     if (piece.finish != Finish::None)
       say(piece.index, Json::object(), finish_reason(piece.finish, calls_[piece.index]), usage, piece.stop);
-    else if (piece.deltas.empty() && counts(piece)) say(piece.index, Json::object(), nullptr, usage);
+    else if (piece.deltas.empty() && counts(piece))
+      say(piece.index, Json::object(), nullptr, usage);
   }
 
  private:
   Json delta_json(size_t index, const ChatDelta& d) {
     switch (d.kind) {
-      case ChatDelta::Kind::Content: return {{"content", d.text}};
-      case ChatDelta::Kind::Reasoning: return {{"reasoning_content", d.text}};
+      case ChatDelta::Kind::Content:
+        return {{"content", d.text}};
+      case ChatDelta::Kind::Reasoning:
+        return {{"reasoning_content", d.text}};
       case ChatDelta::Kind::ToolName:
         calls_[index] = true;
         return {{"tool_calls", Json::array({{{"index", d.call},
                                              {"id", call_id(form_.tool_format)},
                                              {"type", "function"},
                                              {"function", {{"name", d.text}, {"arguments", ""}}}}})}};
-      case ChatDelta::Kind::ToolArguments: break;
+      case ChatDelta::Kind::ToolArguments:
+        break;
     }
     return {{"tool_calls", Json::array({{{"index", d.call}, {"function", {{"arguments", d.text}}}}})}};
   }
   void say(size_t index, Json delta, Json finish, const Usage& usage, const std::string& stop = "") {
-    Json choice = {{"index", index},
-                   {"delta", std::move(delta)},
-                   {"logprobs", nullptr},
-                   {"finish_reason", std::move(finish)}};
+    Json choice = {
+        {"index", index}, {"delta", std::move(delta)}, {"logprobs", nullptr}, {"finish_reason", std::move(finish)}};
     if (!stop.empty()) choice["stop_reason"] = stop;
     if (form_.top_logprobs >= 0 || form_.token_ids) {
       const auto tokens = take_tokens(index);

@@ -32,7 +32,7 @@ struct AnswerForm {
 };
 
 Json usage_json(const Usage& usage);
-std::string sse_data(const Json& event);  // "data: {...}\n\n"
+std::string sse_data(const Json& event);                 // "data: {...}\n\n"
 std::string random_id(const char* prefix, int letters);  // hexadecimal
 std::string call_id(ToolFormat format);                  // of a tool call
 // [null, {"id": {...}}, ...]

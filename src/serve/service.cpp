@@ -105,8 +105,7 @@ void Service::check_queue(size_t requests) const {
 void Service::check_ids(const std::vector<int32_t>& ids, const char* param) const {
   const int64_t vocab = spec_.engine->vocab();
   for (const int32_t id : ids)
-    if (id >= vocab)
-      refuse(param, "'", param, "': token id ", id, " is outside of the model's vocabulary of ", vocab);
+    if (id >= vocab) refuse(param, "'", param, "': token id ", id, " is outside of the model's vocabulary of ", vocab);
 }
 
 Sampling Service::sampling(const AnswerCall& call) const {
@@ -147,14 +146,23 @@ std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks)
   std::unique_ptr<Constraint> out;
   try {
     switch (guide.kind) {
-      case Guide::Kind::None: return nullptr;
-      case Guide::Kind::JsonObject: out = guide_json_object(words_); break;
-      case Guide::Kind::JsonSchema: out = guide_json_schema(words_, guide.schema); break;
-      case Guide::Kind::Regex: out = guide_regex(words_, guide.pattern); break;
-      case Guide::Kind::Choice: out = guide_choice(words_, guide.choices); break;
+      case Guide::Kind::None:
+        return nullptr;
+      case Guide::Kind::JsonObject:
+        out = guide_json_object(words_);
+        break;
+      case Guide::Kind::JsonSchema:
+        out = guide_json_schema(words_, guide.schema);
+        break;
+      case Guide::Kind::Regex:
+        out = guide_regex(words_, guide.pattern);
+        break;
+      case Guide::Kind::Choice:
+        out = guide_choice(words_, guide.choices);
+        break;
       case Guide::Kind::ToolCalls:
-        out = guide_tool_calls(
-            words_, {.format = spec_.tool_format, .tools = &guide.schema, .parallel = guide.several});
+        out =
+            guide_tool_calls(words_, {.format = spec_.tool_format, .tools = &guide.schema, .parallel = guide.several});
         break;
     }
     return thinks ? guide_after(words_, "</think>", std::move(out)) : std::move(out);

@@ -71,8 +71,10 @@ void Workers::stop() {
   state_->filled.notify_all();
   dropped.clear();
   for (auto& t : threads_) {
-    if (t.get_id() == std::this_thread::get_id()) t.detach();
-    else if (t.joinable()) t.join();
+    if (t.get_id() == std::this_thread::get_id())
+      t.detach();
+    else if (t.joinable())
+      t.join();
   }
 }
 

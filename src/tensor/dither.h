@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rounding up or down in proportion without a random generator: the threshold of element i is a point of an evenly spread
-// sequence, (i * golden ratio + start) mod 1 in 32-bit integers. It costs a multiplication, is the same to the bit on every
-// device, and needs no state in checkpoints.
+// Rounding up or down in proportion without a random generator: the threshold of element i is a point of an evenly
+// spread sequence, (i * golden ratio + start) mod 1 in 32-bit integers. It costs a multiplication, is the same to the
+// bit on every device, and needs no state in checkpoints.
 #pragma once
 
 #include <ATen/core/Tensor.h>

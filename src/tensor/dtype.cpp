@@ -9,8 +9,9 @@ namespace apus {
 
 namespace {
 // In the order of DiskType; the f8 kinds become bf16.
-constexpr std::array<at::ScalarType, 12> kTorch{at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong,     at::kInt,
-                                                at::kShort,  at::kChar,  at::kByte, at::kBool,     at::kBFloat16, at::kBFloat16};
+constexpr std::array<at::ScalarType, 12> kTorch{at::kDouble, at::kFloat, at::kHalf,     at::kBFloat16,
+                                                at::kLong,   at::kInt,   at::kShort,    at::kChar,
+                                                at::kByte,   at::kBool,  at::kBFloat16, at::kBFloat16};
 }  // namespace
 
 at::ScalarType torch_type(DiskType type) { return kTorch[static_cast<size_t>(type)]; }
@@ -31,11 +32,16 @@ std::optional<at::ScalarType> parse_float_type(std::string_view name) {
 
 const char* float_type_name(at::ScalarType type) {
   switch (type) {
-    case at::kFloat: return "float32";
-    case at::kBFloat16: return "bfloat16";
-    case at::kHalf: return "float16";
-    case at::kDouble: return "float64";
-    default: return c10::toString(type);
+    case at::kFloat:
+      return "float32";
+    case at::kBFloat16:
+      return "bfloat16";
+    case at::kHalf:
+      return "float16";
+    case at::kDouble:
+      return "float64";
+    default:
+      return c10::toString(type);
   }
 }
 

@@ -11,11 +11,11 @@
 
 namespace apus {
 
-at::ScalarType torch_type(DiskType type);                  // what a tensor of it becomes
-DiskType disk_type_of(at::ScalarType type);                // Fault::Usage for types that cannot be written
+at::ScalarType torch_type(DiskType type);    // what a tensor of it becomes
+DiskType disk_type_of(at::ScalarType type);  // Fault::Usage for types that cannot be written
 
 // "float32", "fp32", "bfloat16", "bf16", "float16", "fp16", "half": what --torch_dtype and config.json say.
 std::optional<at::ScalarType> parse_float_type(std::string_view name);
-const char* float_type_name(at::ScalarType type);          // "bfloat16"
+const char* float_type_name(at::ScalarType type);  // "bfloat16"
 
 }  // namespace apus

@@ -49,10 +49,13 @@ at::Tensor dropped_host(const at::Tensor& x, uint32_t seed, uint32_t threshold) 
   return out;
 }
 
-// The same bits by tensor operators, in 32-bit integers that wrap: a device's mask is the host's, whatever its generator.
+// The same bits by tensor operators, in 32-bit integers that wrap: a device's mask is the host's, whatever its
+// generator.
 at::Tensor dropped_device(const at::Tensor& x, uint32_t seed, uint32_t threshold) {
   const int64_t n = x.numel();
-  const auto shifted = [](const at::Tensor& t, int64_t bits) { return at::bitwise_right_shift(t, bits).bitwise_and((int64_t{1} << (32 - bits)) - 1); };
+  const auto shifted = [](const at::Tensor& t, int64_t bits) {
+    return at::bitwise_right_shift(t, bits).bitwise_and((int64_t{1} << (32 - bits)) - 1);
+  };
   at::Tensor h = at::arange((n + 1) / 2, x.options().dtype(at::kInt)).add_(static_cast<int32_t>(seed));
   h = h.bitwise_xor(shifted(h, 16)).mul_(static_cast<int32_t>(0x7feb352du));
   h = h.bitwise_xor(shifted(h, 15)).mul_(static_cast<int32_t>(0x846ca68bu));

@@ -68,7 +68,8 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
     std::memcpy(copy.data_ptr(), data, static_cast<size_t>(entry.end - entry.begin));
     return copy;
   }
-  return at::from_blob(writable, entry.shape, [keep = shared_from_this()](void*) {}, options);
+  return at::from_blob(
+      writable, entry.shape, [keep = shared_from_this()](void*) {}, options);
 }
 
 void SafetensorsFile::forget(const std::string& name) const {
@@ -86,14 +87,14 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
   } catch (const nlohmann::json::exception& e) {
     fail(Fault::Model, path.string(), ": no valid JSON: ", e.what());
   }
-  require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(), Fault::Model, path.string(),
-          ": 'weight_map' {tensor name: file} is missing");
+  require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(), Fault::Model,
+          path.string(), ": 'weight_map' {tensor name: file} is missing");
   std::map<std::string, std::vector<std::string>> files;
   for (const auto& [name, file] : index["weight_map"].items()) {
     require(file.is_string(), Fault::Model, path.string(), ": weight_map['", name, "'] is no file name");
     const auto text = file.get<std::string>();
-    require(!text.empty() && text.find('/') == std::string::npos && text != "..", Fault::Model, path.string(), ": weight_map['", name,
-            "'] = '", text, "' must be a plain file name in the same folder");
+    require(!text.empty() && text.find('/') == std::string::npos && text != "..", Fault::Model, path.string(),
+            ": weight_map['", name, "'] = '", text, "' must be a plain file name in the same folder");
     files[text].push_back(name);
   }
   return files;
@@ -108,27 +109,30 @@ TensorFolder::TensorFolder(const fs::path& dir, const std::string& stem) {
     const auto files = read_index(index);
     for (const auto& [file, names] : files)
       if (!fs::exists(dir / file)) missing.push_back(file);
-    require(missing.empty(), Fault::Model, dir.string(), ": ", missing.size(), " of ", files.size(), " shards named by ",
-            index.filename().string(), " are missing: ", join(missing), "; download them again");
+    require(missing.empty(), Fault::Model, dir.string(), ": ", missing.size(), " of ", files.size(),
+            " shards named by ", index.filename().string(), " are missing: ", join(missing), "; download them again");
     for (const auto& [file, names] : files) {
       const auto shard = SafetensorsFile::open(dir / file);
       for (const auto& name : names) {
-        require(shard->entries().count(name), Fault::Model, (dir / file).string(), ": the index promises tensor '", name, "' here, but it is not in the file");
+        require(shard->entries().count(name), Fault::Model, (dir / file).string(), ": the index promises tensor '",
+                name, "' here, but it is not in the file");
         file_of_[name] = shard;
       }
     }
     return;
   }
   if (!fs::exists(single)) {
-    const auto shards = std::count_if(fs::directory_iterator(dir), fs::directory_iterator(), [&](const fs::directory_entry& e) {
-      const std::string name = e.path().filename();
-      return name.starts_with(stem + "-") && name.ends_with(".safetensors");
-    });
-    require(shards == 0, Fault::Model, dir.string(), ": ", shards, shards == 1 ? " shard lies" : " shards lie", " here, but not ", index.filename().string(),
-            ", which says what belongs together; download it again");
+    const auto shards =
+        std::count_if(fs::directory_iterator(dir), fs::directory_iterator(), [&](const fs::directory_entry& e) {
+          const std::string name = e.path().filename();
+          return name.starts_with(stem + "-") && name.ends_with(".safetensors");
+        });
+    require(shards == 0, Fault::Model, dir.string(), ": ", shards, shards == 1 ? " shard lies" : " shards lie",
+            " here, but not ", index.filename().string(), ", which says what belongs together; download it again");
     const bool old = fs::exists(dir / "pytorch_model.bin") || fs::exists(dir / "pytorch_model.bin.index.json");
-    fail(Fault::Model, dir.string(), ": no ", single.filename().string(), " and no ", index.filename().string(),
-         old ? "; it holds pytorch_model.bin, which is not read (pickles can run code): convert it to safetensors" : "");
+    fail(
+        Fault::Model, dir.string(), ": no ", single.filename().string(), " and no ", index.filename().string(),
+        old ? "; it holds pytorch_model.bin, which is not read (pickles can run code): convert it to safetensors" : "");
   }
   const auto file = SafetensorsFile::open(single);
   for (const auto& [name, entry] : file->entries()) file_of_[name] = file;
@@ -164,7 +168,8 @@ int64_t TensorFolder::bytes() const {
   return sum;
 }
 
-SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Spec>& specs, const std::map<std::string, std::string>& metadata)
+SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Spec>& specs,
+                                     const std::map<std::string, std::string>& metadata)
     : file_(path) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
@@ -172,9 +177,12 @@ SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Spe
   for (const auto& spec : specs) {
     int64_t bytes = disk_size(disk_type_of(spec.type));
     for (const int64_t dim : spec.shape) bytes *= dim;
-    require(header_.tensors.emplace(spec.name, TensorEntry{disk_type_of(spec.type), spec.shape, offset, offset + bytes}).second, Fault::Bug,
-            "tensor '", spec.name, "' is to be written twice");
-    header[spec.name] = {{"dtype", disk_name(disk_type_of(spec.type))}, {"shape", spec.shape}, {"data_offsets", {offset, offset + bytes}}};
+    require(header_.tensors.emplace(spec.name, TensorEntry{disk_type_of(spec.type), spec.shape, offset, offset + bytes})
+                .second,
+            Fault::Bug, "tensor '", spec.name, "' is to be written twice");
+    header[spec.name] = {{"dtype", disk_name(disk_type_of(spec.type))},
+                         {"shape", spec.shape},
+                         {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
   std::string text = header.dump();
@@ -182,12 +190,14 @@ SafetensorsWriter::SafetensorsWriter(const fs::path& path, const std::vector<Spe
   const uint64_t length = text.size();
   file_.write(&length, 8);
   file_.write(text);
-  for (auto& [name, entry] : header_.tensors) entry.begin += 8 + static_cast<int64_t>(length), entry.end += 8 + static_cast<int64_t>(length);
+  for (auto& [name, entry] : header_.tensors)
+    entry.begin += 8 + static_cast<int64_t>(length), entry.end += 8 + static_cast<int64_t>(length);
 }
 
 void SafetensorsWriter::add(const std::string& name, const at::Tensor& tensor) {
   const auto it = header_.tensors.find(name);
-  require(it != header_.tensors.end() && it->second.shape == tensor.sizes().vec() && it->second.type == disk_type_of(tensor.scalar_type()),
+  require(it != header_.tensors.end() && it->second.shape == tensor.sizes().vec() &&
+              it->second.type == disk_type_of(tensor.scalar_type()),
           Fault::Bug, "tensor '", name, "' was not announced with this shape and type");
   const at::Tensor host = tensor.detach().to(at::kCPU).contiguous();
   file_.write_at(it->second.begin, host.data_ptr(), it->second.end - it->second.begin);
@@ -195,7 +205,8 @@ void SafetensorsWriter::add(const std::string& name, const at::Tensor& tensor) {
 }
 
 void SafetensorsWriter::commit() {
-  for (const auto& [name, entry] : header_.tensors) require(written_.count(name), Fault::Bug, "tensor '", name, "' was announced but not written");
+  for (const auto& [name, entry] : header_.tensors)
+    require(written_.count(name), Fault::Bug, "tensor '", name, "' was announced but not written");
   file_.commit();
 }
 

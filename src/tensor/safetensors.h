@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors files: read by mapping (no copy), written atomically. A checkpoint folder with an index is one TensorFolder.
+// safetensors files: read by mapping (no copy), written atomically. A checkpoint folder with an index is one
+// TensorFolder.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,7 +25,8 @@ class SafetensorsFile : public std::enable_shared_from_this<SafetensorsFile> {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const std::filesystem::path& path() const { return file_.path(); }
 
-  // A read-only view of the mapped file that keeps it open; f8 and misaligned tensors are copies. Fault::Model if absent.
+  // A read-only view of the mapped file that keeps it open; f8 and misaligned tensors are copies. Fault::Model if
+  // absent.
   at::Tensor tensor(const std::string& name) const;
   void forget(const std::string& name) const;  // give the tensor's pages back to the system
 
@@ -59,7 +61,7 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::filesystem::path& path, const std::vector<Spec>& specs,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
   void add(const std::string& name, const at::Tensor& tensor);  // shape and type must be as announced
-  void commit();                                                 // Fault::Bug when a tensor is missing
+  void commit();                                                // Fault::Bug when a tensor is missing
 
  private:
   AtomicFile file_;
@@ -67,7 +69,8 @@ class SafetensorsWriter {
   std::map<std::string, bool> written_;
 };
 
-void write_safetensors(const std::filesystem::path& path, const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+void write_safetensors(const std::filesystem::path& path,
+                       const std::vector<std::pair<std::string, at::Tensor>>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 }  // namespace apus

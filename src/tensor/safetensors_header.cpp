@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a safetensors file: 8 bytes of length, then JSON {name: {dtype, shape, data_offsets}, __metadata__: {..}}.
-// Parsed as events, so that duplicate names are seen and nothing but the header's own entries is ever allocated.
+// The header of a safetensors file: 8 bytes of length, then JSON {name: {dtype, shape, data_offsets}, __metadata__:
+// {..}}. Parsed as events, so that duplicate names are seen and nothing but the header's own entries is ever allocated.
 #include "tensor/safetensors_header.h"
 
 #include <algorithm>
@@ -56,7 +56,8 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return in_array_ = nullptr, true; }
   bool number_unsigned(number_unsigned_t value) override {
     if (!in_array_) bad("a number where none belongs");
-    if (value > static_cast<number_unsigned_t>(INT64_MAX) || in_array_->size() >= kMaxDims) bad("a number or list out of range");
+    if (value > static_cast<number_unsigned_t>(INT64_MAX) || in_array_->size() >= kMaxDims)
+      bad("a number or list out of range");
     in_array_->push_back(static_cast<int64_t>(value));
     return true;
   }
@@ -72,7 +73,8 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(number_float_t, const string_t&) override { return bad("a fraction"), false; }
   bool binary(binary_t&) override { return bad("binary data"), false; }
   bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) override {
-    fail(Fault::Model, where_, ": the header is no valid JSON (byte ", at + 8, "): the file is damaged or no safetensors file");
+    fail(Fault::Model, where_, ": the header is no valid JSON (byte ", at + 8,
+         "): the file is damaged or no safetensors file");
   }
 
  private:
@@ -91,7 +93,8 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   std::vector<int64_t>* in_array_ = nullptr;
 };
 
-TensorEntry checked(const std::string& name, const HeaderEvents::Raw& raw, int64_t data_begin, int64_t file_size, const std::string& where) {
+TensorEntry checked(const std::string& name, const HeaderEvents::Raw& raw, int64_t data_begin, int64_t file_size,
+                    const std::string& where) {
   const auto in = [&] { return str(where, ": tensor '", name.substr(0, 200), "': "); };
   require(raw.dtype && raw.shape && raw.offsets, Fault::Model, in(), "dtype, shape and data_offsets are all needed");
   const auto type = disk_type(*raw.dtype);
@@ -101,16 +104,18 @@ TensorEntry checked(const std::string& name, const HeaderEvents::Raw& raw, int64
   for (const int64_t dim : *raw.shape)
     require(!__builtin_mul_overflow(bytes, dim, &bytes), Fault::Model, in(), "the shape overflows");
   const int64_t begin = (*raw.offsets)[0], end = (*raw.offsets)[1], room = file_size - data_begin;
-  require(begin <= end && end - begin == bytes, Fault::Model, in(), "data_offsets hold ", end - begin, " bytes, shape and dtype need ", bytes);
-  require(end <= room, Fault::Model, in(), "its data ends at byte ", data_begin + end, " but the file has only ", file_size,
-          ": the file is truncated, download it again");
+  require(begin <= end && end - begin == bytes, Fault::Model, in(), "data_offsets hold ", end - begin,
+          " bytes, shape and dtype need ", bytes);
+  require(end <= room, Fault::Model, in(), "its data ends at byte ", data_begin + end, " but the file has only ",
+          file_size, ": the file is truncated, download it again");
   return {*type, *raw.shape, data_begin + begin, data_begin + end};
 }
 
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(const std::byte* data, int64_t size, const std::string& where) {
-  require(size >= 8, Fault::Model, where, ": ", size, " bytes are too few for a safetensors file; is the download complete?");
+  require(size >= 8, Fault::Model, where, ": ", size,
+          " bytes are too few for a safetensors file; is the download complete?");
   const std::string_view start(reinterpret_cast<const char*>(data), static_cast<size_t>(std::min<int64_t>(size, 64)));
   require(!start.starts_with("version https://git-lfs"), Fault::Model, where,
           ": this is git-lfs's note of a file, not the file: fetch it with `git lfs pull` in that folder");
@@ -118,8 +123,8 @@ SafetensorsHeader parse_safetensors_header(const std::byte* data, int64_t size, 
   std::memcpy(&length, data, 8);
   require(length <= static_cast<uint64_t>(kMaxHeader), Fault::Model, where, ": header length ", length,
           " is above 100 MB: no safetensors file, or damaged");
-  require(static_cast<int64_t>(length) <= size - 8, Fault::Model, where, ": the header needs ", length, " bytes but only ", size - 8,
-          " follow: the file is truncated, download it again");
+  require(static_cast<int64_t>(length) <= size - 8, Fault::Model, where, ": the header needs ", length,
+          " bytes but only ", size - 8, " follow: the file is truncated, download it again");
   const char* text = reinterpret_cast<const char*>(data) + 8;
   HeaderEvents events(where);
   nlohmann::json::sax_parse(text, text + length, &events);
@@ -140,7 +145,8 @@ SafetensorsHeader parse_safetensors_header(const std::byte* data, int64_t size, 
             begin < expected ? "overlaps the one before it" : "leaves a hole before it");
     expected = header.tensors[*name].end;
   }
-  require(expected == size, Fault::Model, where, ": ", size - expected, " bytes after the last tensor belong to nothing");
+  require(expected == size, Fault::Model, where, ": ", size - expected,
+          " bytes after the last tensor belong to nothing");
   return header;
 }
 

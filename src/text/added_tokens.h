@@ -55,8 +55,8 @@ class AddedTokenFinder {
   };
   std::vector<const AddedToken*> tokens_;
   std::vector<Node> nodes_;
-  bool starts_[256] = {};      // bytes that begin some token
-  int only_start_ = -1;        // the byte if there is one only: memchr finds it
+  bool starts_[256] = {};  // bytes that begin some token
+  int only_start_ = -1;    // the byte if there is one only: memchr finds it
 };
 
 }  // namespace apus

@@ -57,11 +57,15 @@ void WholeCharacters::build(const Vocabulary& bytes, const MergeTable& rules) {
   for (int32_t id = 0; id < bytes.size(); ++id) {
     if (!bytes.has(id)) continue;
     const std::string_view token = bytes[id];
-    const auto mark = [&](size_t i) { mixed_[static_cast<size_t>(static_cast<unsigned char>(token[i - 1])) << 8 | static_cast<unsigned char>(token[i])] = true; };
+    const auto mark = [&](size_t i) {
+      mixed_[static_cast<size_t>(static_cast<unsigned char>(token[i - 1])) << 8 |
+             static_cast<unsigned char>(token[i])] = true;
+    };
     size_t first = 1, last = token.empty() ? 0 : token.size() - 1;  // first and last starts of characters within
     while (first < token.size() && !lead(token[first])) ++first;
     while (last > 0 && !lead(token[last])) --last;
-    const bool whole_end = !token.empty() && unicode::sequence(token.substr(last)) == static_cast<int>(token.size() - last);
+    const bool whole_end =
+        !token.empty() && unicode::sequence(token.substr(last)) == static_cast<int>(token.size() - last);
     if (first < token.size() && !lead(token[0])) mark(first);
     if (last > 0 && !whole_end) mark(last);
     if (!whole_end || last != 0 || token.size() < 2 || token.size() > 3 || bytes.find(token) != id) continue;
@@ -109,7 +113,8 @@ void merge(const MergeTable& rules, Symbols& symbols) {
   waiting.reserve(n);
   for (uint32_t i = 0; i < n; ++i) {
     next[i] = i + 1 < n ? i + 1 : kGone, before[i] = i > 0 ? i - 1 : kGone;
-    if (i + 1 < n && (rank[i] = rules.rank(id[i], id[i + 1])) != MergeTable::kNone) waiting.push_back(uint64_t{rank[i]} << 32 | i);
+    if (i + 1 < n && (rank[i] = rules.rank(id[i], id[i + 1])) != MergeTable::kNone)
+      waiting.push_back(uint64_t{rank[i]} << 32 | i);
   }
   std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> queue(std::greater<>{}, std::move(waiting));
   const auto look = [&](uint32_t i) {

@@ -39,7 +39,8 @@ class MergeTable {
   static constexpr uint64_t kEmpty = ~uint64_t{0};
   void put(uint64_t key, uint64_t rank);
   std::vector<uint64_t> cells_ = std::vector<uint64_t>(2, kEmpty);
-  std::vector<uint64_t> filter_ = std::vector<uint64_t>(1, 0);  // one bit a cell, eight times as many: most pairs have no rule
+  std::vector<uint64_t> filter_ =
+      std::vector<uint64_t>(1, 0);  // one bit a cell, eight times as many: most pairs have no rule
   int filter_shift_ = 58;
   std::vector<int32_t> results_;
   size_t mask_ = 1;
@@ -59,10 +60,10 @@ void merge(const MergeTable& rules, Symbols& symbols);
 constexpr size_t kFewSymbols = 128;
 size_t merge_few(const MergeTable& rules, int32_t* id, uint32_t* begin, size_t n);
 
-// Characters of several bytes that may be taken as one symbol from the start. Byte-level rules build a character from its
-// bytes before they use it (checked here: every rule comes after the rules that make its two sides), so starting with the
-// whole character gives the same result, unless some token takes in part of a character together with its neighbour. The
-// byte pairs at which that can happen are kept; at those the bytes stay apart.
+// Characters of several bytes that may be taken as one symbol from the start. Byte-level rules build a character from
+// its bytes before they use it (checked here: every rule comes after the rules that make its two sides), so starting
+// with the whole character gives the same result, unless some token takes in part of a character together with its
+// neighbour. The byte pairs at which that can happen are kept; at those the bytes stay apart.
 class WholeCharacters {
  public:
   void build(const Vocabulary& bytes, const MergeTable& rules);

@@ -53,12 +53,13 @@ class Bpe final : public TokenModel {
   Vocabulary vocabulary_;        // as bytes if bytes_
   Vocabulary verbatim_;          // if bytes_: tokens not spelt in the byte alphabet, which no text gives
   MergeTable merges_;
-  std::array<int32_t, 256> single_;         // ids of one-byte symbols; -1 for none
-  std::array<int32_t, 256> fallback_;       // ids of <0x00> ... <0xFF>
-  WholeCharacters characters_;              // if simple_
-  bool simple_ = false;                     // bytes_, every byte has its symbol
-  bool words_apart_ = true;                 // no merge reaches over the front of a ▁ that follows something else
-  // Whether the merges lead from a token's own text to that token. Found out when first asked; all threads find the same.
+  std::array<int32_t, 256> single_;    // ids of one-byte symbols; -1 for none
+  std::array<int32_t, 256> fallback_;  // ids of <0x00> ... <0xFF>
+  WholeCharacters characters_;         // if simple_
+  bool simple_ = false;                // bytes_, every byte has its symbol
+  bool words_apart_ = true;            // no merge reaches over the front of a ▁ that follows something else
+  // Whether the merges lead from a token's own text to that token. Found out when first asked; all threads find the
+  // same.
   enum : uint8_t { kUnasked, kWhole, kSplit };
   std::unique_ptr<std::atomic<uint8_t>[]> whole_;
 };
@@ -129,7 +130,9 @@ void Bpe::read_merges(const ModelSource& source) {
 void Bpe::add_merge(JsonCursor& cursor, std::string_view left, std::string_view right) {
   const auto known = [&](std::string_view token) {
     const int32_t id = find(token);
-    if (id < 0) cursor.error(str("the merge '", left, " ", right, "' needs the token '", token, "', which is not in the vocabulary"));
+    if (id < 0)
+      cursor.error(
+          str("the merge '", left, " ", right, "' needs the token '", token, "', which is not in the vocabulary"));
     return id;
   };
   if (right.size() < prefix_.size()) cursor.error(str("the merge '", left, " ", right, "' is shorter than the prefix"));
@@ -212,7 +215,8 @@ void Bpe::apply_merges(std::string_view word, TokenOut& out) const {
   });
   if (n > kFewSymbols) return apply_merges_to_many(word, n, out);
   n = merge_few(merges_, id, out.spans ? begin : nullptr, n);
-  if (!out.spans) out.ids.insert(out.ids.end(), id, id + n);
+  if (!out.spans)
+    out.ids.insert(out.ids.end(), id, id + n);
   else
     for (size_t i = 0; i < n; ++i) out.add(id[i], begin[i], begin[i + 1]);
 }
@@ -288,6 +292,8 @@ void Bpe::decorated_symbols(std::string_view word, Emit&& emit) const {
 
 }  // namespace
 
-std::unique_ptr<const TokenModel> make_bpe(const ModelSource& source, bool bytes) { return std::make_unique<Bpe>(source, bytes); }
+std::unique_ptr<const TokenModel> make_bpe(const ModelSource& source, bool bytes) {
+  return std::make_unique<Bpe>(source, bytes);
+}
 
 }  // namespace apus

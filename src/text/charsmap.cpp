@@ -54,8 +54,10 @@ class Charsmap final : public Normalizer {
       if (whole) edit.put(whole, begin, end);
       for (size_t i = begin; !whole && i < end;) {
         const size_t n = static_cast<size_t>(unicode::utf8_length(static_cast<unsigned char>(all[i])));
-        if (const char* one = find(all.substr(i, n))) edit.put(one, i, i + n);
-        else edit.keep(i, i + n);
+        if (const char* one = find(all.substr(i, n)))
+          edit.put(one, i, i + n);
+        else
+          edit.keep(i, i + n);
         i += n;
       }
       begin = end;

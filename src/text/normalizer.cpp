@@ -47,8 +47,10 @@ class NormalForm final : public Normalizer {
     for (size_t i = 0; i < all.size();) {
       const size_t n = unicode::normal_boundary(all.substr(i), form_);
       const std::string_view cluster = all.substr(i, n);
-      if (unicode::is_normal(cluster, form_)) edit.keep(i, i + n);
-      else edit.put(unicode::normalize(cluster, form_), i, i + n);
+      if (unicode::is_normal(cluster, form_))
+        edit.keep(i, i + n);
+      else
+        edit.put(unicode::normalize(cluster, form_), i, i + n);
       i += n;
     }
     text = edit.take();
@@ -72,8 +74,10 @@ class PerChar final : public Normalizer {
       out.clear();
       rewrite_(out, unicode::next_char(p));
       const auto to = static_cast<size_t>(p - begin);
-      if (std::string_view(text.text).substr(from, to - from) == out) edit.keep(from, to);
-      else edit.put(out, from, to);
+      if (std::string_view(text.text).substr(from, to - from) == out)
+        edit.keep(from, to);
+      else
+        edit.put(out, from, to);
     }
     text = edit.take();
   }
@@ -154,9 +158,13 @@ class Chain final : public Normalizer {
   std::vector<std::unique_ptr<const Normalizer>> steps_;
 };
 
-std::unique_ptr<const Normalizer> per_char(PerChar::Rewrite rewrite) { return std::make_unique<PerChar>(std::move(rewrite)); }
+std::unique_ptr<const Normalizer> per_char(PerChar::Rewrite rewrite) {
+  return std::make_unique<PerChar>(std::move(rewrite));
+}
 
-std::unique_ptr<const Normalizer> lowercase() { return per_char([](std::string& out, char32_t c) { unicode::append_lower(out, c); }); }
+std::unique_ptr<const Normalizer> lowercase() {
+  return per_char([](std::string& out, char32_t c) { unicode::append_lower(out, c); });
+}
 
 std::unique_ptr<const Normalizer> without(uint16_t traits) {
   return per_char([traits, &table = CharTable::get()](std::string& out, char32_t c) {
@@ -177,13 +185,17 @@ std::unique_ptr<const Normalizer> bert(const JsonPart& part) {
     steps.push_back(per_char([&table = CharTable::get()](std::string& out, char32_t c) {
       const bool blank = c == '\t' || c == '\n' || c == '\r';
       if (c == 0 || c == unicode::kReplacement || ((table[c] & unicode::kControl) && !blank)) return;
-      if (blank || (table[c] & unicode::kSpace)) out += ' ';
-      else unicode::append(out, c);
+      if (blank || (table[c] & unicode::kSpace))
+        out += ' ';
+      else
+        unicode::append(out, c);
     }));
   if (part.flag("handle_chinese_chars", true))
     steps.push_back(per_char([](std::string& out, char32_t c) {
-      if (is_ideograph(c)) out += ' ', unicode::append(out, c), out += ' ';
-      else unicode::append(out, c);
+      if (is_ideograph(c))
+        out += ' ', unicode::append(out, c), out += ' ';
+      else
+        unicode::append(out, c);
     }));
   if (part.flag("strip_accents", lower)) {
     steps.push_back(std::make_unique<NormalForm>(Form::Nfd));
@@ -195,10 +207,12 @@ std::unique_ptr<const Normalizer> bert(const JsonPart& part) {
 
 void nmt(std::string& out, char32_t c) {
   const bool dropped = (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
-  const bool blank = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
-                     c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
-  if (blank) out += ' ';
-  else if (!dropped) unicode::append(out, c);
+  const bool blank = c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) ||
+                     c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+  if (blank)
+    out += ' ';
+  else if (!dropped)
+    unicode::append(out, c);
 }
 
 }  // namespace
@@ -228,7 +242,8 @@ std::unique_ptr<const Normalizer> make_normalizer(const JsonPart& part) {
     for (const JsonPart& step : part.list("normalizers")) steps.push_back(make_normalizer(step));
     return std::make_unique<Chain>(std::move(steps));
   }
-  part.error("type", str("the normalizer '", type, "' is not known; known are NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, "
+  part.error("type", str("the normalizer '", type,
+                         "' is not known; known are NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, "
                          "Prepend, Replace, Precompiled, BertNormalizer, Nmt, ByteLevel and Sequence"));
 }
 

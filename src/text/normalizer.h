@@ -21,12 +21,15 @@ class Normalizer {
 
 std::unique_ptr<const Normalizer> make_normalizer(const JsonPart& part);
 
-// A pattern that backtracks over much of the text at every place is refused in the end, though each match stays in its bounds.
+// A pattern that backtracks over much of the text at every place is refused in the end, though each match stays in its
+// bounds.
 class PatternTime {
  public:
-  PatternTime(size_t bytes, const std::string& where) : where_(where), seconds_(2 + static_cast<double>(bytes) * 1e-5) {}
+  PatternTime(size_t bytes, const std::string& where)
+      : where_(where), seconds_(2 + static_cast<double>(bytes) * 1e-5) {}
   void check() const {
-    require(watch_.seconds() < seconds_, Fault::Data, where_, ": finding the pattern in a text took more than ", seconds_, " s");
+    require(watch_.seconds() < seconds_, Fault::Data, where_, ": finding the pattern in a text took more than ",
+            seconds_, " s");
   }
 
  private:

@@ -31,7 +31,9 @@ Behavior behavior_of(const JsonPart& part, const char* otherwise) {
   if (name == "MergedWithPrevious") return Behavior::MergedWithPrevious;
   if (name == "MergedWithNext") return Behavior::MergedWithNext;
   if (name == "Contiguous") return Behavior::Contiguous;
-  part.error("behavior", str("'", name, "' is not known; known are Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous"));
+  part.error(
+      "behavior",
+      str("'", name, "' is not known; known are Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous"));
 }
 
 void add(Finds& out, size_t begin, size_t end, bool match) {
@@ -52,22 +54,28 @@ Cuts arrange(const Finds& found, Behavior behavior) {
       break;
     case Behavior::Contiguous:
       for (const Found& f : found) {
-        if (f.match == before && !cuts.empty()) cuts.back().end = f.span.end;
-        else cuts.push_back(f.span);
+        if (f.match == before && !cuts.empty())
+          cuts.back().end = f.span.end;
+        else
+          cuts.push_back(f.span);
         before = f.match;
       }
       break;
     case Behavior::MergedWithPrevious:
       for (const Found& f : found) {
-        if (f.match && !before && !cuts.empty()) cuts.back().end = f.span.end;
-        else cuts.push_back(f.span);
+        if (f.match && !before && !cuts.empty())
+          cuts.back().end = f.span.end;
+        else
+          cuts.push_back(f.span);
         before = f.match;
       }
       break;
     case Behavior::MergedWithNext:
       for (size_t i = found.size(); i-- > 0;) {
-        if (found[i].match && !before && !cuts.empty()) cuts.back().begin = found[i].span.begin;
-        else cuts.push_back(found[i].span);
+        if (found[i].match && !before && !cuts.empty())
+          cuts.back().begin = found[i].span.begin;
+        else
+          cuts.push_back(found[i].span);
         before = found[i].match;
       }
       std::reverse(cuts.begin(), cuts.end());
@@ -157,7 +165,8 @@ Finder fixed_length(size_t length) {
   return [length](std::string_view text, Finds& out) {
     for (size_t i = 0; i < text.size();) {
       const size_t begin = i;
-      for (size_t n = 0; n < length && i < text.size(); ++n) i += static_cast<size_t>(unicode::utf8_length(static_cast<unsigned char>(text[i])));
+      for (size_t n = 0; n < length && i < text.size(); ++n)
+        i += static_cast<size_t>(unicode::utf8_length(static_cast<unsigned char>(text[i])));
       add(out, begin, i, true);
     }
   };
@@ -245,8 +254,10 @@ class Builder {
     } else if (type == "ByteLevel") {
       if (part.flag("add_prefix_space", true)) stage(std::make_unique<PrefixSpace>());
       if (part.flag("use_regex", true)) split(by_splitter(&split_gpt2), Behavior::Isolated, false, &split_gpt2);
-      if (last && bytes_allowed_) made_.bytes = true;
-      else stage(std::make_unique<SpellBytes>());
+      if (last && bytes_allowed_)
+        made_.bytes = true;
+      else
+        stage(std::make_unique<SpellBytes>());
     } else if (type == "Split") {
       const Behavior behavior = behavior_of(part, "Isolated");
       const bool invert = part.flag("invert", false);
@@ -276,7 +287,8 @@ class Builder {
     const auto space = [](uint16_t t, char32_t) { return (t & unicode::kSpace) != 0; };
     if (type == "Digits") {
       const bool single = part.flag("individual_digits", false);
-      split(by_char([](uint16_t t, char32_t) { return (t & unicode::kNumber) != 0; }), single ? Behavior::Isolated : Behavior::Contiguous);
+      split(by_char([](uint16_t t, char32_t) { return (t & unicode::kNumber) != 0; }),
+            single ? Behavior::Isolated : Behavior::Contiguous);
     } else if (type == "Punctuation") {
       split(by_char(is_punctuation), behavior_of(part, "Isolated"));
     } else if (type == "Whitespace") {
@@ -296,8 +308,10 @@ class Builder {
       if (length < 1) part.error("length", "must be at least 1");
       split(fixed_length(static_cast<size_t>(length)), Behavior::Isolated);
     } else {
-      part.error("type", str("the pre-tokenizer '", type, "' is not known; known are ByteLevel, Split, Metaspace, Digits, Punctuation, "
-                             "Whitespace, WhitespaceSplit, BertPreTokenizer, CharDelimiterSplit, FixedLength and Sequence"));
+      part.error("type",
+                 str("the pre-tokenizer '", type,
+                     "' is not known; known are ByteLevel, Split, Metaspace, Digits, Punctuation, "
+                     "Whitespace, WhitespaceSplit, BertPreTokenizer, CharDelimiterSplit, FixedLength and Sequence"));
     }
   }
 
@@ -308,10 +322,13 @@ class Builder {
     if (scheme != "always" && scheme != "first" && scheme != "never")
       part.error("prepend_scheme", str("'", scheme, "' is not known; known are always, first, never"));
     made_.by_origin |= scheme == "first";
-    stage(std::make_unique<MetaspaceRewrite>(replacement, scheme == "always" ? Scheme::Always : scheme == "first" ? Scheme::First : Scheme::Never));
+    stage(std::make_unique<MetaspaceRewrite>(replacement, scheme == "always"  ? Scheme::Always
+                                                          : scheme == "first" ? Scheme::First
+                                                                              : Scheme::Never));
     if (!part.flag("split", true)) return;
     const char* p = replacement.data();
-    split(by_char([c = unicode::next_char(p)](uint16_t, char32_t other) { return c == other; }), Behavior::MergedWithNext);
+    split(by_char([c = unicode::next_char(p)](uint16_t, char32_t other) { return c == other; }),
+          Behavior::MergedWithNext);
   }
 
   bool bytes_allowed_;

@@ -25,7 +25,8 @@ struct Regex::Code {
 };
 
 Regex::Regex(const std::string& pattern, const std::string& where) {
-  require(pattern.size() <= kMaxPattern, Fault::Model, where, ": a pattern of ", pattern.size(), " bytes; at most ", kMaxPattern, " are read");
+  require(pattern.size() <= kMaxPattern, Fault::Model, where, ": a pattern of ", pattern.size(), " bytes; at most ",
+          kMaxPattern, " are read");
   const std::string translated = to_pcre(pattern, where);
   auto made = std::make_unique<Code>();
   made->where = where;
@@ -36,8 +37,8 @@ Regex::Regex(const std::string& pattern, const std::string& where) {
   if (!made->code) {
     PCRE2_UCHAR text[256];
     pcre2_get_error_message(error, text, sizeof text);
-    fail(Fault::Model, where, ": the pattern ", pattern, " cannot be read: ", reinterpret_cast<char*>(text), " (near character ", at,
-         " of ", translated, ")");
+    fail(Fault::Model, where, ": the pattern ", pattern, " cannot be read: ", reinterpret_cast<char*>(text),
+         " (near character ", at, " of ", translated, ")");
   }
   pcre2_jit_compile(made->code, PCRE2_JIT_COMPLETE);  // where there is no JIT the interpreter serves
   made->context = pcre2_match_context_create(nullptr);
@@ -51,16 +52,19 @@ Regex::Regex(Regex&&) noexcept = default;
 Regex& Regex::operator=(Regex&&) noexcept = default;
 
 std::optional<std::pair<size_t, size_t>> Regex::find(std::string_view text, size_t from) const {
-  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(
-      pcre2_match_data_create(1, nullptr), &pcre2_match_data_free);
+  const std::unique_ptr<pcre2_match_data, decltype(&pcre2_match_data_free)> data(pcre2_match_data_create(1, nullptr),
+                                                                                 &pcre2_match_data_free);
   const auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
   int got = pcre2_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK, data.get(), code_->context);
   if (got == PCRE2_ERROR_JIT_STACKLIMIT)  // the interpreter keeps its stack on the heap
-    got = pcre2_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(), code_->context);
+    got = pcre2_match(code_->code, subject, text.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data.get(),
+                      code_->context);
   if (got == PCRE2_ERROR_NOMATCH) return std::nullopt;
-  require(got >= 0, Fault::Data, code_->where, ": matching the pattern took more than the time or memory allowed (PCRE2 error ", got, ")");
+  require(got >= 0, Fault::Data, code_->where,
+          ": matching the pattern took more than the time or memory allowed (PCRE2 error ", got, ")");
   const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
-  require(ends[0] >= from && ends[0] <= ends[1], Fault::Data, code_->where, ": the pattern moves the start of its match (\\K), which is not supported");
+  require(ends[0] >= from && ends[0] <= ends[1], Fault::Data, code_->where,
+          ": the pattern moves the start of its match (\\K), which is not supported");
   return std::pair{static_cast<size_t>(ends[0]), static_cast<size_t>(ends[1])};
 }
 

@@ -17,20 +17,22 @@ namespace {
 
 // Before 10.40 PCRE2 has no binary properties, and a script's name means the script itself.
 constexpr bool kHasProperties = PCRE2_MAJOR > 10 || PCRE2_MINOR >= 40;
-constexpr int kDeepest = 64;             // sets within sets
-constexpr size_t kLongest = 1 << 20;     // of the translation
-constexpr size_t kDeepestGroup = 250;    // PCRE2's own limit
+constexpr int kDeepest = 64;           // sets within sets
+constexpr size_t kLongest = 1 << 20;   // of the translation
+constexpr size_t kDeepestGroup = 250;  // PCRE2's own limit
 
 // PCRE2's \s takes U+180E in and its \w leaves combining marks out, so both are written out. They stand inside [...]
 // and end with a range, after which a hyphen is one.
-constexpr const char* kSpaceSet = "\\x20\\x{85}\\x{a0}\\x{1680}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{2000}-\\x{200a}\\x09-\\x0d";
+constexpr const char* kSpaceSet =
+    "\\x20\\x{85}\\x{a0}\\x{1680}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{2000}-\\x{200a}\\x09-\\x0d";
 constexpr const char* kNotSpaceSet =
     "\\x00-\\x08\\x0e-\\x1f\\x21-\\x{84}\\x{86}-\\x{9f}\\x{a1}-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}"
     "\\x{202a}-\\x{202e}\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{d7ff}\\x{e000}-\\x{10ffff}";
 #define APUS_SYMBOL_LETTERS "\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 #define APUS_WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}" APUS_SYMBOL_LETTERS
 constexpr const char* kWordInSet = APUS_WORD;
-constexpr const char* kWordSet = APUS_WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";  // outside of sets Latin-1's numbers are among \w
+constexpr const char* kWordSet =
+    APUS_WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";  // outside of sets Latin-1's numbers are among \w
 
 // Classes that have a name, as [:name:] or \p{name}.
 struct NamedSet {
@@ -56,26 +58,58 @@ constexpr NamedSet kSets[] = {
 #undef APUS_SYMBOL_LETTERS
 
 // The long names of general categories.
-constexpr std::pair<std::string_view, std::string_view> kCategories[] = {
-    {"letter", "L"}, {"casedletter", "L&"}, {"lc", "L&"}, {"uppercaseletter", "Lu"}, {"lowercaseletter", "Ll"},
-    {"titlecaseletter", "Lt"}, {"modifierletter", "Lm"}, {"otherletter", "Lo"}, {"mark", "M"}, {"combiningmark", "M"},
-    {"nonspacingmark", "Mn"}, {"spacingmark", "Mc"}, {"enclosingmark", "Me"}, {"number", "N"}, {"decimalnumber", "Nd"},
-    {"letternumber", "Nl"}, {"othernumber", "No"}, {"punctuation", "P"}, {"connectorpunctuation", "Pc"},
-    {"dashpunctuation", "Pd"}, {"openpunctuation", "Ps"}, {"closepunctuation", "Pe"}, {"initialpunctuation", "Pi"},
-    {"finalpunctuation", "Pf"}, {"otherpunctuation", "Po"}, {"symbol", "S"}, {"mathsymbol", "Sm"},
-    {"currencysymbol", "Sc"}, {"modifiersymbol", "Sk"}, {"othersymbol", "So"}, {"separator", "Z"},
-    {"spaceseparator", "Zs"}, {"lineseparator", "Zl"}, {"paragraphseparator", "Zp"}, {"other", "C"}, {"control", "Cc"},
-    {"format", "Cf"}, {"surrogate", "Cs"}, {"privateuse", "Co"}, {"unassigned", "Cn"}};
+constexpr std::pair<std::string_view, std::string_view> kCategories[] = {{"letter", "L"},
+                                                                         {"casedletter", "L&"},
+                                                                         {"lc", "L&"},
+                                                                         {"uppercaseletter", "Lu"},
+                                                                         {"lowercaseletter", "Ll"},
+                                                                         {"titlecaseletter", "Lt"},
+                                                                         {"modifierletter", "Lm"},
+                                                                         {"otherletter", "Lo"},
+                                                                         {"mark", "M"},
+                                                                         {"combiningmark", "M"},
+                                                                         {"nonspacingmark", "Mn"},
+                                                                         {"spacingmark", "Mc"},
+                                                                         {"enclosingmark", "Me"},
+                                                                         {"number", "N"},
+                                                                         {"decimalnumber", "Nd"},
+                                                                         {"letternumber", "Nl"},
+                                                                         {"othernumber", "No"},
+                                                                         {"punctuation", "P"},
+                                                                         {"connectorpunctuation", "Pc"},
+                                                                         {"dashpunctuation", "Pd"},
+                                                                         {"openpunctuation", "Ps"},
+                                                                         {"closepunctuation", "Pe"},
+                                                                         {"initialpunctuation", "Pi"},
+                                                                         {"finalpunctuation", "Pf"},
+                                                                         {"otherpunctuation", "Po"},
+                                                                         {"symbol", "S"},
+                                                                         {"mathsymbol", "Sm"},
+                                                                         {"currencysymbol", "Sc"},
+                                                                         {"modifiersymbol", "Sk"},
+                                                                         {"othersymbol", "So"},
+                                                                         {"separator", "Z"},
+                                                                         {"spaceseparator", "Zs"},
+                                                                         {"lineseparator", "Zl"},
+                                                                         {"paragraphseparator", "Zp"},
+                                                                         {"other", "C"},
+                                                                         {"control", "Cc"},
+                                                                         {"format", "Cf"},
+                                                                         {"surrogate", "Cs"},
+                                                                         {"privateuse", "Co"},
+                                                                         {"unassigned", "Cn"}};
 
 std::string_view named_set(std::string_view name) {
-  const auto it = std::find_if(std::begin(kSets), std::end(kSets), [&](const NamedSet& set) { return set.name == name; });
+  const auto it =
+      std::find_if(std::begin(kSets), std::end(kSets), [&](const NamedSet& set) { return set.name == name; });
   return it == std::end(kSets) ? std::string_view() : it->chars;
 }
 
 bool compiles(const std::string& pattern) {
   int error = 0;
   PCRE2_SIZE at = 0;
-  pcre2_code* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error, &at, nullptr);
+  pcre2_code* code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF, &error, &at, nullptr);
   pcre2_code_free(code);
   return code != nullptr;
 }
@@ -112,9 +146,12 @@ class Translator {
     if (c == '(') return open();
     if (c == ')') return close();
     if (c != '*' && c != '+' && c != '?' && !unicode::is_continuation(c)) atom_ = out_.size();
-    if (c == '[') out_ += set(0);
-    else if (c == '\\' && at_ + 1 < in_.size()) out_ += escape();
-    else out_ += in_[at_++];
+    if (c == '[')
+      out_ += set(0);
+    else if (c == '\\' && at_ + 1 < in_.size())
+      out_ += escape();
+    else
+      out_ += in_[at_++];
   }
 
   void open() {
@@ -136,8 +173,10 @@ class Translator {
     // Here m lets the dot match line ends. (?i) holds to the end of the group, further alternatives included.
     std::string letters = in_.substr(at_, end - at_);
     std::replace(letters.begin(), letters.end(), 'm', 's');
-    if (in_[end] == ':') groups_.push_back({out_.size(), 0});
-    else ++groups_.back().options;
+    if (in_[end] == ':')
+      groups_.push_back({out_.size(), 0});
+    else
+      ++groups_.back().options;
     out_ += letters + ":";
     at_ = end + 1;
   }
@@ -145,8 +184,10 @@ class Translator {
   void close() {
     out_.append(groups_.back().options, ')');
     atom_ = groups_.back().begin;
-    if (groups_.size() > 1) groups_.pop_back();
-    else groups_.back().options = 0;  // one too many, which PCRE2 will tell
+    if (groups_.size() > 1)
+      groups_.pop_back();
+    else
+      groups_.back().options = 0;  // one too many, which PCRE2 will tell
     out_ += in_[at_++];
   }
 
@@ -175,7 +216,8 @@ class Translator {
       at_ += 2;
       const std::string word = str("[", kWordSet, "]"), in = str("(?=", word, ")"), out = str("(?!", word, ")"),
                         after = str("(?<=", word, ")"), not_after = str("(?<!", word, ")");
-      return c == 'b' ? str("(?:", after, out, "|", not_after, in, ")") : str("(?:", after, in, "|", not_after, out, ")");
+      return c == 'b' ? str("(?:", after, out, "|", not_after, in, ")")
+                      : str("(?:", after, in, "|", not_after, out, ")");
     }
     if (c == 'Q' || c == 'E') return at_ += 2, std::string(1, c);  // no quoting here
     Members members;
@@ -188,22 +230,34 @@ class Translator {
     const char c = in_[at_ + 1];
     const auto take = [&](std::string_view chars, bool negated) {
       at_ += 2;
-      if (negated) members.others.push_back(str("[^", chars, "]"));
-      else members.chars += chars;
+      if (negated)
+        members.others.push_back(str("[^", chars, "]"));
+      else
+        members.chars += chars;
       return true;
     };
     switch (c) {
-      case 's': return take(kSpaceSet, false);
-      case 'S': return take(kNotSpaceSet, false);
-      case 'w': return take(word, false);
-      case 'W': return take(word, true);
-      case 'd': return take("\\p{Nd}", false);
-      case 'D': return take("\\P{Nd}", false);
-      case 'h': return take("0-9A-Fa-f", false);  // a hexadecimal digit
-      case 'H': return take("0-9A-Fa-f", true);
+      case 's':
+        return take(kSpaceSet, false);
+      case 'S':
+        return take(kNotSpaceSet, false);
+      case 'w':
+        return take(word, false);
+      case 'W':
+        return take(word, true);
+      case 'd':
+        return take("\\p{Nd}", false);
+      case 'D':
+        return take("\\P{Nd}", false);
+      case 'h':
+        return take("0-9A-Fa-f", false);  // a hexadecimal digit
+      case 'H':
+        return take("0-9A-Fa-f", true);
       case 'p':
-      case 'P': return property(members, word);
-      default: return false;
+      case 'P':
+        return property(members, word);
+      default:
+        return false;
     }
   }
 
@@ -212,7 +266,8 @@ class Translator {
     if (in_[at_ + 1] == 'v') return at_ += 2, "\\x0b";
     if (in_[at_ + 1] == 'u' && at_ + 6 <= in_.size()) {
       const std::string digits = in_.substr(at_ + 2, 4);
-      if (digits.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos) return at_ += 6, str("\\x{", digits, "}");
+      if (digits.find_first_not_of("0123456789abcdefABCDEF") == std::string::npos)
+        return at_ += 6, str("\\x{", digits, "}");
     }
     at_ += 2;
     return in_.substr(at_ - 2, 2);
@@ -231,8 +286,10 @@ class Translator {
     // \p{Punct} is narrower than [:punct:], \p{Word} the same as \w.
     const std::string_view set = plain == "punct" ? "\\p{P}" : plain == "word" ? word : named_set(plain);
     if (!set.empty()) {
-      if (negated) members.others.push_back(str("[^", set, "]"));
-      else members.chars += set;
+      if (negated)
+        members.others.push_back(str("[^", set, "]"));
+      else
+        members.chars += set;
       return true;
     }
     std::string known = name;
@@ -276,15 +333,20 @@ class Translator {
       const bool closed = end != std::string::npos && end >= begin;
       const std::string_view set = closed ? named_set(std::string_view(in_).substr(begin, end - begin)) : "";
       if (!set.empty()) {
-        if (inverse) members.others.push_back(str("[^", set, "]"));
-        else members.chars += set;
+        if (inverse)
+          members.others.push_back(str("[^", set, "]"));
+        else
+          members.chars += set;
         at_ = end + 2;
         return;
       }
     }
-    if (in_[at_] == '[') members.others.push_back(set(depth + 1));
-    else if (in_[at_] != '\\' || at_ + 1 >= in_.size()) members.chars += in_[at_++];
-    else if (!class_escape(members, kWordInSet)) members.chars += code_point();
+    if (in_[at_] == '[')
+      members.others.push_back(set(depth + 1));
+    else if (in_[at_] != '\\' || at_ + 1 >= in_.size())
+      members.chars += in_[at_++];
+    else if (!class_escape(members, kWordInSet))
+      members.chars += code_point();
   }
 
   // One character of, or not of, these.

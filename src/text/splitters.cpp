@@ -92,8 +92,12 @@ size_t split_modern(const CharTable& table, std::string_view text, size_t from) 
 
 }  // namespace
 
-size_t split_qwen2(const CharTable& table, std::string_view text, size_t from) { return split_modern<1>(table, text, from); }
-size_t split_llama3(const CharTable& table, std::string_view text, size_t from) { return split_modern<3>(table, text, from); }
+size_t split_qwen2(const CharTable& table, std::string_view text, size_t from) {
+  return split_modern<1>(table, text, from);
+}
+size_t split_llama3(const CharTable& table, std::string_view text, size_t from) {
+  return split_modern<3>(table, text, from);
+}
 
 size_t split_gpt2(const CharTable& table, std::string_view text, size_t from) {
   const char *base = text.data(), *end = base + text.size(), *p = base + from;

@@ -26,8 +26,10 @@ std::string StreamDecoder::push_bytes(int32_t id) {
     bool cut = false;
     const int n = unicode::sequence(std::string_view(held_).substr(at), &cut);
     if (cut) break;
-    if (n > 0) out.append(held_, at, static_cast<size_t>(n));
-    else out += kReplacement;
+    if (n > 0)
+      out.append(held_, at, static_cast<size_t>(n));
+    else
+      out += kReplacement;
     at += static_cast<size_t>(std::abs(n));
   }
   held_.erase(0, at);
@@ -37,7 +39,8 @@ std::string StreamDecoder::push_bytes(int32_t id) {
 std::string StreamDecoder::push_window(int32_t id) {
   window_.push_back(id);
   const std::span<const int32_t> all(window_);
-  const std::string before = tokenizer_->decode(all.first(shown_), false, false), now = tokenizer_->decode(all, false, false);
+  const std::string before = tokenizer_->decode(all.first(shown_), false, false),
+                    now = tokenizer_->decode(all, false, false);
   if (now.ends_with(kReplacement) || now.size() <= before.size()) return {};
   // What was new becomes the context of what comes; a run of byte tokens is kept from its start.
   const auto is_byte = [&](size_t i) { return byte_of(tokenizer_->piece(window_[i])) >= 0; };
@@ -52,7 +55,8 @@ std::string StreamDecoder::flush() {
   std::string out = held_.empty() ? std::string() : std::string(kReplacement);
   if (shown_ < window_.size()) {
     const std::span<const int32_t> all(window_);
-    const std::string before = tokenizer_->decode(all.first(shown_), false, false), now = tokenizer_->decode(all, false, false);
+    const std::string before = tokenizer_->decode(all.first(shown_), false, false),
+                      now = tokenizer_->decode(all, false, false);
     if (now.size() > before.size()) out += now.substr(before.size());
   }
   held_.clear();

@@ -49,8 +49,10 @@ class ByteFallback final : public TokenDecoder {
     std::string bytes;
     const auto flush = [&] {
       if (bytes.empty()) return;
-      if (unicode::valid_prefix(bytes) == bytes.size()) made.push_back(bytes);
-      else made.insert(made.end(), bytes.size(), "\xEF\xBF\xBD");
+      if (unicode::valid_prefix(bytes) == bytes.size())
+        made.push_back(bytes);
+      else
+        made.insert(made.end(), bytes.size(), "\xEF\xBF\xBD");
       bytes.clear();
     };
     for (std::string& token : tokens) {
@@ -127,7 +129,7 @@ class WordPiece final : public TokenDecoder {
   WordPiece(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
   static std::string clean(std::string text) {
     static constexpr std::pair<const char*, const char*> kRules[] = {
-        {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"},
+        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
         {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
     for (const auto& [from, to] : kRules) replace_all(text, from, to);
     return text;
@@ -158,7 +160,8 @@ class WordEnd final : public TokenDecoder {  // "BPEDecoder"
 
 class Ctc final : public TokenDecoder {
  public:
-  Ctc(std::string pad, std::string delimiter, bool cleanup) : pad_(std::move(pad)), delimiter_(std::move(delimiter)), cleanup_(cleanup) {}
+  Ctc(std::string pad, std::string delimiter, bool cleanup)
+      : pad_(std::move(pad)), delimiter_(std::move(delimiter)), cleanup_(cleanup) {}
   void apply(Tokens& tokens) const override {
     Tokens made;
     for (size_t i = 0; i < tokens.size(); ++i) {
@@ -196,7 +199,10 @@ int byte_of(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   int value = 0;
   for (const char c : token.substr(3, 2)) {
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                             : -1;
     if (digit < 0) return -1;
     value = value * 16 + digit;
   }
@@ -204,8 +210,9 @@ int byte_of(std::string_view token) {
 }
 
 std::string clean_up_spaces(std::string text) {
-  static constexpr std::pair<const char*, const char*> kRules[] = {{" .", "."}, {" ?", "?"},     {" !", "!"},   {" ,", ","},     {" ' ", "'"},
-                                                                   {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  static constexpr std::pair<const char*, const char*> kRules[] = {
+      {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+      {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
   for (const auto& [from, to] : kRules) replace_all(text, from, to);
   return text;
 }
@@ -228,13 +235,15 @@ std::unique_ptr<const TokenDecoder> make_decoder(const JsonPart& part) {
   if (type == "WordPiece") return std::make_unique<WordPiece>(part.text("prefix", "##"), part.flag("cleanup", true));
   if (type == "BPEDecoder") return std::make_unique<WordEnd>(part.text("suffix", "</w>"));
   if (type == "CTC")
-    return std::make_unique<Ctc>(part.text("pad_token", "<pad>"), part.text("word_delimiter_token", "|"), part.flag("cleanup", true));
+    return std::make_unique<Ctc>(part.text("pad_token", "<pad>"), part.text("word_delimiter_token", "|"),
+                                 part.flag("cleanup", true));
   if (type == "Sequence") {
     std::vector<std::unique_ptr<const TokenDecoder>> steps;
     for (const JsonPart& step : part.list("decoders")) steps.push_back(make_decoder(step));
     return std::make_unique<Chain>(std::move(steps));
   }
-  part.error("type", str("the decoder '", type, "' is not known; known are ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, "
+  part.error("type", str("the decoder '", type,
+                         "' is not known; known are ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, "
                          "WordPiece, BPEDecoder, CTC and Sequence"));
 }
 

@@ -30,7 +30,9 @@ bool JsonCursor::accept(char c) {
 }
 
 void JsonCursor::expect(char c) {
-  if (!accept(c)) error(at_ < text_.size() ? str("'", c, "' expected, '", text_[at_], "' found") : str("'", c, "' expected, the text ends"));
+  if (!accept(c))
+    error(at_ < text_.size() ? str("'", c, "' expected, '", text_[at_], "' found")
+                             : str("'", c, "' expected, the text ends"));
 }
 
 std::string_view JsonCursor::string() {
@@ -40,8 +42,10 @@ std::string_view JsonCursor::string() {
   if (at_ < text_.size() && text_[at_] == '"') return text_.substr(begin, at_++ - begin);
   buffer_.assign(text_, begin, at_ - begin);
   while (at_ < text_.size() && text_[at_] != '"') {
-    if (text_[at_] == '\\') unescape(buffer_);
-    else buffer_ += text_[at_++];
+    if (text_[at_] == '\\')
+      unescape(buffer_);
+    else
+      buffer_ += text_[at_++];
   }
   expect('"');
   return buffer_;
@@ -52,7 +56,10 @@ uint32_t JsonCursor::hex4() {
   uint32_t value = 0;
   for (int i = 0; i < 4; ++i, ++at_) {
     const char c = text_[at_];
-    const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    const int digit = c >= '0' && c <= '9'   ? c - '0'
+                      : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                      : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                             : -1;
     if (digit < 0) error("\\u needs four hexadecimal digits");
     value = value << 4 | static_cast<uint32_t>(digit);
   }
@@ -86,8 +93,10 @@ int64_t JsonCursor::integer() {
   if (negative) ++at_;
   int64_t value = 0;
   const size_t begin = at_;
-  while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - begin < 18) value = value * 10 + (text_[at_++] - '0');
-  if (at_ == begin || (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '.')))
+  while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9' && at_ - begin < 18)
+    value = value * 10 + (text_[at_++] - '0');
+  if (at_ == begin ||
+      (at_ < text_.size() && (std::isalnum(static_cast<unsigned char>(text_[at_])) || text_[at_] == '.')))
     error("an integer is needed");
   return negative ? -value : value;
 }
@@ -95,7 +104,9 @@ int64_t JsonCursor::integer() {
 double JsonCursor::number() {
   peek();
   const size_t begin = at_;
-  while (at_ < text_.size() && at_ - begin < 64 && (std::isalnum(static_cast<unsigned char>(text_[at_])) || std::strchr("+-.", text_[at_]))) ++at_;
+  while (at_ < text_.size() && at_ - begin < 64 &&
+         (std::isalnum(static_cast<unsigned char>(text_[at_])) || std::strchr("+-.", text_[at_])))
+    ++at_;
   const std::string digits(text_.substr(begin, at_ - begin));  // strtod needs the end marked
   char* end = nullptr;
   const double value = std::strtod(digits.c_str(), &end);

@@ -21,7 +21,9 @@ std::optional<std::string_view> ModelSource::find(const std::string& key) const 
   return std::nullopt;
 }
 
-void ModelSource::error(const std::string& key, std::string_view why) const { fail(Fault::Model, where(key), ": ", why); }
+void ModelSource::error(const std::string& key, std::string_view why) const {
+  fail(Fault::Model, where(key), ": ", why);
+}
 
 JsonCursor ModelSource::cursor(const std::string& key) const {
   const auto value = find(key);
@@ -79,7 +81,8 @@ class WordVocabulary : public TokenModel {
 
  protected:
   void unknown(std::string_view piece, TokenOut& out) const {
-    require(unknown_ >= 0, Fault::Data, "the tokenizer has no token for '", piece.substr(0, 80), "' and no unknown-token");
+    require(unknown_ >= 0, Fault::Data, "the tokenizer has no token for '", piece.substr(0, 80),
+            "' and no unknown-token");
     out.add(unknown_, 0, piece.size());
   }
   Vocabulary vocabulary_;
@@ -91,15 +94,18 @@ class WordLevel final : public WordVocabulary {
   using WordVocabulary::WordVocabulary;
   void encode(std::string_view piece, TokenOut& out) const override {
     const int32_t id = vocabulary_.find(piece);
-    if (id < 0) unknown(piece, out);
-    else out.add(id, 0, piece.size());
+    if (id < 0)
+      unknown(piece, out);
+    else
+      out.add(id, 0, piece.size());
   }
 };
 
 // The longest token at each place; one unknown token for a word that cannot be covered.
 class WordPiece final : public WordVocabulary {
  public:
-  explicit WordPiece(const ModelSource& source) : WordVocabulary(source), prefix_(source.text("continuing_subword_prefix", "##")) {
+  explicit WordPiece(const ModelSource& source)
+      : WordVocabulary(source), prefix_(source.text("continuing_subword_prefix", "##")) {
     longest_word_ = static_cast<size_t>(std::max<int64_t>(0, source.integer("max_input_chars_per_word").value_or(100)));
   }
   void encode(std::string_view piece, TokenOut& out) const override {
@@ -133,7 +139,11 @@ class WordPiece final : public WordVocabulary {
 
 }  // namespace
 
-std::unique_ptr<const TokenModel> make_word_piece(const ModelSource& source) { return std::make_unique<WordPiece>(source); }
-std::unique_ptr<const TokenModel> make_word_level(const ModelSource& source) { return std::make_unique<WordLevel>(source); }
+std::unique_ptr<const TokenModel> make_word_piece(const ModelSource& source) {
+  return std::make_unique<WordPiece>(source);
+}
+std::unique_ptr<const TokenModel> make_word_level(const ModelSource& source) {
+  return std::make_unique<WordLevel>(source);
+}
 
 }  // namespace apus

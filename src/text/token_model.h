@@ -29,7 +29,7 @@ class TokenModel {
  public:
   virtual ~TokenModel() = default;
   virtual void encode(std::string_view piece, TokenOut& out) const = 0;
-  virtual int32_t size() const = 0;                              // largest id + 1
+  virtual int32_t size() const = 0;  // largest id + 1
   virtual bool has(int32_t id) const = 0;
   // Of an id that it has: raw bytes if the model works on bytes, else as tokenizer.json spells it.
   virtual std::string_view raw(int32_t id) const = 0;

@@ -23,7 +23,8 @@ struct TokenText {
   std::string text;
   std::vector<Span> origin;  // of each byte of `text`, whole characters of the input; empty unless tracked
   bool tracked = false;
-  // How long rewriting may make it: a compatibility form makes 11 times as much, a chain of replacements could go on for ever.
+  // How long rewriting may make it: a compatibility form makes 11 times as much, a chain of replacements could go on
+  // for ever.
   size_t limit = 0;
 
   static size_t limit_of(size_t bytes) { return (size_t{16} << 20) + 32 * bytes; }
@@ -44,7 +45,9 @@ struct TokenText {
   }
   TokenText slice(size_t begin, size_t end) const {
     TokenText part{text.substr(begin, end - begin), {}, tracked, limit};
-    if (tracked) part.origin.assign(origin.begin() + static_cast<std::ptrdiff_t>(begin), origin.begin() + static_cast<std::ptrdiff_t>(end));
+    if (tracked)
+      part.origin.assign(origin.begin() + static_cast<std::ptrdiff_t>(begin),
+                         origin.begin() + static_cast<std::ptrdiff_t>(end));
     return part;
   }
 };
@@ -72,9 +75,12 @@ class TokenEdit {
     if (!made_.tracked) return;
     const auto& o = from_.origin;
     Span span{0, 0};
-    if (begin < end) span = {o[begin].begin, o[end - 1].end};
-    else if (begin > 0) span = {o[begin - 1].end, o[begin - 1].end};
-    else if (!o.empty()) span = {o[0].begin, o[0].begin};
+    if (begin < end)
+      span = {o[begin].begin, o[end - 1].end};
+    else if (begin > 0)
+      span = {o[begin - 1].end, o[begin - 1].end};
+    else if (!o.empty())
+      span = {o[0].begin, o[0].begin};
     made_.origin.insert(made_.origin.end(), text.size(), span);
   }
   size_t size() const { return made_.text.size(); }
@@ -82,7 +88,8 @@ class TokenEdit {
 
  private:
   void bound(size_t more) const {
-    require(made_.text.size() + more <= made_.limit, Fault::Data, "the tokenizer's normalizer makes more than ", made_.limit, " bytes of this text");
+    require(made_.text.size() + more <= made_.limit, Fault::Data, "the tokenizer's normalizer makes more than ",
+            made_.limit, " bytes of this text");
   }
   const TokenText& from_;
   TokenText made_;

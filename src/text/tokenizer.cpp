@@ -122,7 +122,8 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& pa
   return std::make_shared<const Tokenizer>(read_tokenizer(path));
 }
 
-std::shared_ptr<const Tokenizer> Tokenizer::from_json(std::string_view tokenizer, std::string_view config, const std::string& name) {
+std::shared_ptr<const Tokenizer> Tokenizer::from_json(std::string_view tokenizer, std::string_view config,
+                                                      const std::string& name) {
   return std::make_shared<const Tokenizer>(read_tokenizer(tokenizer, config, name));
 }
 
@@ -130,17 +131,22 @@ Tokenizer::Tokenizer(std::unique_ptr<TokenizerParts> parts) : parts_(std::move(p
 Tokenizer::~Tokenizer() = default;
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, bool add_special, bool split_special) const {
-  require(text.size() < kMaxText, Fault::Data, "a text of ", text.size(), " bytes; at most ", kMaxText - 1, " can be tokenised at once");
+  require(text.size() < kMaxText, Fault::Data, "a text of ", text.size(), " bytes; at most ", kMaxText - 1,
+          " can be tokenised at once");
   Encoding encoding(*parts_, split_special, false);
   if (add_special) encoding.ids = parts_->before;
-  if (unicode::valid_prefix(text) == text.size()) encoding.run(text);
-  else encoding.run(unicode::lossy(text));
+  if (unicode::valid_prefix(text) == text.size())
+    encoding.run(text);
+  else
+    encoding.run(unicode::lossy(text));
   if (add_special) encoding.ids.insert(encoding.ids.end(), parts_->after.begin(), parts_->after.end());
   return std::move(encoding.ids);
 }
 
-std::vector<Tokenizer::Piece> Tokenizer::encode_offsets(std::string_view text, bool add_special, bool split_special) const {
-  require(text.size() < kMaxText, Fault::Data, "a text of ", text.size(), " bytes; at most ", kMaxText - 1, " can be tokenised at once");
+std::vector<Tokenizer::Piece> Tokenizer::encode_offsets(std::string_view text, bool add_special,
+                                                        bool split_special) const {
+  require(text.size() < kMaxText, Fault::Data, "a text of ", text.size(), " bytes; at most ", kMaxText - 1,
+          " can be tokenised at once");
   Encoding encoding(*parts_, split_special, true);
   if (unicode::valid_prefix(text) == text.size()) {
     encoding.run(text);
@@ -154,7 +160,8 @@ std::vector<Tokenizer::Piece> Tokenizer::encode_offsets(std::string_view text, b
   const auto size = static_cast<uint32_t>(text.size());
   if (add_special)
     for (const int32_t id : parts_->before) pieces.push_back({id, 0, 0});
-  for (size_t i = 0; i < encoding.ids.size(); ++i) pieces.push_back({encoding.ids[i], encoding.spans[i].begin, encoding.spans[i].end});
+  for (size_t i = 0; i < encoding.ids.size(); ++i)
+    pieces.push_back({encoding.ids[i], encoding.spans[i].begin, encoding.spans[i].end});
   if (add_special)
     for (const int32_t id : parts_->after) pieces.push_back({id, size, size});
   return pieces;
@@ -167,8 +174,10 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special, s
   for (const int32_t id : ids) {
     const AddedToken* added = p.added_token(id);
     if (added ? skip_special && added->special : !p.model->has(id)) continue;
-    if (p.byte_decoder) text += added ? std::string_view(added->bytes) : p.model->raw(id);
-    else tokens.push_back(added ? added->shown : p.model->piece(id));
+    if (p.byte_decoder)
+      text += added ? std::string_view(added->bytes) : p.model->raw(id);
+    else
+      tokens.push_back(added ? added->shown : p.model->piece(id));
   }
   if (p.byte_decoder) {
     if (unicode::valid_prefix(text) != text.size()) text = unicode::lossy(text);
@@ -216,7 +225,9 @@ bool Tokenizer::is_special(int32_t id) const {
 }
 
 const std::map<std::string, std::string>& Tokenizer::special_tokens() const { return parts_->special_tokens; }
-const std::vector<std::string>& Tokenizer::additional_special_tokens() const { return parts_->additional_special_tokens; }
+const std::vector<std::string>& Tokenizer::additional_special_tokens() const {
+  return parts_->additional_special_tokens;
+}
 int64_t Tokenizer::model_max_length() const { return parts_->model_max_length; }
 
 std::string Tokenizer::special_token(const std::string& name) const {
@@ -239,7 +250,8 @@ std::vector<std::string> Tokenizer::pre_tokenize(std::string_view text) const {
   TokenText owned = TokenText::of(unicode::lossy(text), 0, true);
   if (parts_->normalizer) parts_->normalizer->apply(owned);
   std::vector<std::string> pieces;
-  for (const Span cut : parts_->pre_tokenizers.apply(owned, true)) pieces.push_back(owned.text.substr(cut.begin, cut.end - cut.begin));
+  for (const Span cut : parts_->pre_tokenizers.apply(owned, true))
+    pieces.push_back(owned.text.substr(cut.begin, cut.end - cut.begin));
   return pieces;
 }
 

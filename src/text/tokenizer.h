@@ -22,7 +22,8 @@ class Tokenizer {
   // `path`: a folder with tokenizer.json, or with vocab.json and merges.txt (tokenizer_config.json beside them is read
   // for special tokens and flags); or a tokenizer.json file itself.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& path);
-  // The texts themselves. `config` is that of tokenizer_config.json, or empty; `name` is what errors call the first one.
+  // The texts themselves. `config` is that of tokenizer_config.json, or empty; `name` is what errors call the first
+  // one.
   static std::shared_ptr<const Tokenizer> from_json(std::string_view tokenizer, std::string_view config = {},
                                                     const std::string& name = "tokenizer.json");
 
@@ -42,8 +43,8 @@ class Tokenizer {
   // `clean_up` overrides that.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false, std::optional<bool> clean_up = {}) const;
 
-  std::string piece(int32_t id) const;        // as tokenizer.json spells it ("Ġthe", "▁the"); "" for an id without a token
-  std::string token_bytes(int32_t id) const;  // the bytes it stands for in the middle of a text (" the")
+  std::string piece(int32_t id) const;  // as tokenizer.json spells it ("Ġthe", "▁the"); "" for an id without a token
+  std::string token_bytes(int32_t id) const;                // the bytes it stands for in the middle of a text (" the")
   std::optional<int32_t> id(std::string_view token) const;  // of a token as piece() spells it
   int32_t vocab_size() const;                               // largest id + 1
   bool has(int32_t id) const;                               // false for gaps in the vocabulary
@@ -57,7 +58,7 @@ class Tokenizer {
   std::optional<int32_t> unk() const { return special_id("unk_token"); }
   // "bos_token" -> "<s>" and so on: what chat templates know as variables.
   const std::map<std::string, std::string>& special_tokens() const;
-  std::string special_token(const std::string& name) const;           // "" when absent
+  std::string special_token(const std::string& name) const;  // "" when absent
   std::optional<int32_t> special_id(const std::string& name) const;
   const std::vector<std::string>& additional_special_tokens() const;
   int64_t model_max_length() const;  // 0: not stated

@@ -26,13 +26,16 @@ void add_token(TokenizerParts& parts, AddedToken token, const std::string& where
     token.id = *own;
   } else if (next) {
     if (token.id >= 0 && token.id != *next && !parts.renumbered) {
-      log_warning(where, ": '", token.content, "' gets the id ", *next, ", as the tokenizers library counts, and not ", token.id);
+      log_warning(where, ": '", token.content, "' gets the id ", *next, ", as the tokenizers library counts, and not ",
+                  token.id);
       parts.renumbered = true;
     }
     token.id = (*next)++;
   }
-  require(token.id >= 0 && token.id <= kMaxId, Fault::Model, where, ".id: ", token.id, " is not between 0 and ", kMaxId);
-  require(token.content.size() <= kMaxAddedLength, Fault::Model, where, ".content: longer than ", kMaxAddedLength, " bytes");
+  require(token.id >= 0 && token.id <= kMaxId, Fault::Model, where, ".id: ", token.id, " is not between 0 and ",
+          kMaxId);
+  require(token.content.size() <= kMaxAddedLength, Fault::Model, where, ".content: longer than ", kMaxAddedLength,
+          " bytes");
   require(parts.added.size() < kMaxAdded, Fault::Model, where, ": more than ", kMaxAdded, " added tokens");
   parts.added_id[token.content] = token.id;
   parts.added.push_back(std::move(token));
@@ -96,7 +99,8 @@ void read_post_processor(const JsonPart& part, TokenizerParts& parts) {
   const std::string type = part.type();
   const auto named = [&](const char* key) {  // ["</s>", 2]
     const Json& pair = part.part(key).json();
-    if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_integer()) part.error(key, "a pair [token, id] is needed");
+    if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_integer())
+      part.error(key, "a pair [token, id] is needed");
     return pair[1].get<int32_t>();
   };
   if (type == "TemplateProcessing") {
@@ -107,7 +111,8 @@ void read_post_processor(const JsonPart& part, TokenizerParts& parts) {
   } else if (type == "Sequence") {
     for (const JsonPart& step : part.list("processors")) read_post_processor(step, parts);
   } else if (type != "ByteLevel") {  // that one only trims offsets
-    part.error("type", str("the post-processor '", type, "' is not known; known are TemplateProcessing, ByteLevel, BertProcessing, "
+    part.error("type", str("the post-processor '", type,
+                           "' is not known; known are TemplateProcessing, ByteLevel, BertProcessing, "
                            "RobertaProcessing and Sequence"));
   }
 }
@@ -144,8 +149,9 @@ struct Members {
 };
 
 void assemble(TokenizerParts& parts, const Members& members, const ModelSource& model) {
-  const Json normalizer = members.tree("normalizer"), cutter = members.tree("pre_tokenizer"), post = members.tree("post_processor"),
-             decoder = members.tree("decoder"), added = members.tree("added_tokens");
+  const Json normalizer = members.tree("normalizer"), cutter = members.tree("pre_tokenizer"),
+             post = members.tree("post_processor"), decoder = members.tree("decoder"),
+             added = members.tree("added_tokens");
   if (!normalizer.is_null()) parts.normalizer = make_normalizer({normalizer, members.where("normalizer")});
   const JsonPart cut_part(cutter, members.where("pre_tokenizer"));
   parts.pre_tokenizers = make_pre_tokenizers(cutter.is_null() ? nullptr : &cut_part, model_type(model) == "BPE");
@@ -167,12 +173,14 @@ void assemble(TokenizerParts& parts, const Members& members, const ModelSource& 
 
 // ---- tokenizer_config.json
 
-constexpr const char* kSpecialNames[] = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
+constexpr const char* kSpecialNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                         "pad_token", "cls_token", "mask_token"};
 
 // A token is given as text or as {"content": text, ...}.
 std::string token_text(const Json& token, const JsonPart& part, const char* key) {
   if (token.is_string()) return token.get<std::string>();
-  if (token.is_object() && token.contains("content") && token["content"].is_string()) return token["content"].get<std::string>();
+  if (token.is_object() && token.contains("content") && token["content"].is_string())
+    return token["content"].get<std::string>();
   part.error(key, "a token is a string or an object with \"content\"");
 }
 
@@ -183,7 +191,8 @@ void read_special_names(TokenizerParts& parts, const JsonPart& config) {
   const char* more = "additional_special_tokens";
   if (!config.has(more) || !parts.additional_special_tokens.empty()) return;
   if (!config.json()[more].is_array()) config.error(more, "a list is needed");
-  for (const Json& token : config.json()[more]) parts.additional_special_tokens.push_back(token_text(token, config, more));
+  for (const Json& token : config.json()[more])
+    parts.additional_special_tokens.push_back(token_text(token, config, more));
 }
 
 void read_config(TokenizerParts& parts, const JsonPart& config) {
@@ -200,7 +209,8 @@ void read_config(TokenizerParts& parts, const JsonPart& config) {
   std::map<int64_t, AddedToken> tokens;  // in the order of their ids
   for (const auto& [key, value] : table.json().items()) {
     const JsonPart part(value, table.where() + "." + key);
-    const bool number = !key.empty() && key.size() < 10 && std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool number = !key.empty() && key.size() < 10 &&
+                        std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
     require(number, Fault::Model, part.where(), ": the key must be an id");
     tokens.emplace(std::stol(key), added_token(part, std::stol(key), false));
   }
@@ -216,8 +226,10 @@ void apply_flags(TokenizerParts& parts, const JsonPart& config) {
     const auto id = it != parts.added_id.end() ? std::optional(it->second) : parts.model->id(token);
     if (!id) return;
     const bool there = std::find(side.begin(), side.end(), *id) != side.end();
-    if (!config.flag(key, false)) side.erase(std::remove(side.begin(), side.end(), *id), side.end());
-    else if (!there) side.insert(front ? side.begin() : side.end(), *id);
+    if (!config.flag(key, false))
+      side.erase(std::remove(side.begin(), side.end(), *id), side.end());
+    else if (!there)
+      side.insert(front ? side.begin() : side.end(), *id);
   };
   apply("add_bos_token", "bos_token", parts.before, true);
   apply("add_eos_token", "eos_token", parts.after, false);
@@ -289,7 +301,9 @@ std::string merges_json(std::string_view lines) {
   return out + "]";
 }
 
-std::string optional_file(const fs::path& path) { return fs::is_regular_file(path) ? read_file(path, kMaxFile) : std::string(); }
+std::string optional_file(const fs::path& path) {
+  return fs::is_regular_file(path) ? read_file(path, kMaxFile) : std::string();
+}
 
 // The files do not say how text is cut: GPT-2's way, or Qwen2's where the configuration names that family.
 std::string implied_stages(const std::string& tokenizer_class, const std::string& model_type) {
@@ -297,13 +311,15 @@ std::string implied_stages(const std::string& tokenizer_class, const std::string
   const bool qwen = tokenizer_class.empty() ? is_qwen(model_type, "qwen") : is_qwen(tokenizer_class, "Qwen");
   const std::string bytes = R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":)";
   std::string split(quoted(kQwen2Regex));
-  return qwen ? R"({"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)" + split +
-                    R"(},"behavior":"Isolated"},)" + bytes + R"(false}]},"decoder":{"type":"ByteLevel"}})"
-              : R"({"pre_tokenizer":)" + bytes + R"(true},"decoder":{"type":"ByteLevel"}})";
+  return qwen
+             ? R"({"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":)" +
+                   split + R"(},"behavior":"Isolated"},)" + bytes + R"(false}]},"decoder":{"type":"ByteLevel"}})"
+             : R"({"pre_tokenizer":)" + bytes + R"(true},"decoder":{"type":"ByteLevel"}})";
 }
 
 std::unique_ptr<TokenizerParts> read_vocab_and_merges(const fs::path& dir, const std::string& config) {
-  const std::string vocab = read_file(dir / "vocab.json", kMaxFile), merges = merges_json(read_file(dir / "merges.txt", kMaxFile));
+  const std::string vocab = read_file(dir / "vocab.json", kMaxFile),
+                    merges = merges_json(read_file(dir / "merges.txt", kMaxFile));
   const std::string name = (dir / "vocab.json").string() + " and merges.txt";
   std::string_view vocab_view = vocab, merges_view = merges;
   check_text(vocab_view, (dir / "vocab.json").string());
@@ -313,10 +329,12 @@ std::unique_ptr<TokenizerParts> read_vocab_and_merges(const fs::path& dir, const
     const Json tree = parse_json(text, path.string());
     return JsonPart(tree, path.string()).text(key, "");
   };
-  const std::string stages = implied_stages(value_of(config, dir / "tokenizer_config.json", "tokenizer_class"),
-                                            value_of(optional_file(dir / "config.json"), dir / "config.json", "model_type"));
+  const std::string stages =
+      implied_stages(value_of(config, dir / "tokenizer_config.json", "tokenizer_class"),
+                     value_of(optional_file(dir / "config.json"), dir / "config.json", "model_type"));
   auto parts = std::make_unique<TokenizerParts>();
-  assemble(*parts, Members(stages, name), ModelSource(name, {{"type", "\"BPE\""}, {"vocab", vocab_view}, {"merges", merges_view}}));
+  assemble(*parts, Members(stages, name),
+           ModelSource(name, {{"type", "\"BPE\""}, {"vocab", vocab_view}, {"merges", merges_view}}));
   if (const std::string text = optional_file(dir / "added_tokens.json"); !text.empty()) {
     const std::string where = (dir / "added_tokens.json").string();
     const Json tree = parse_json(text, where);
@@ -331,12 +349,14 @@ std::unique_ptr<TokenizerParts> read_vocab_and_merges(const fs::path& dir, const
 
 }  // namespace
 
-std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::string_view config, const std::string& name) {
+std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::string_view config,
+                                               const std::string& name) {
   check_text(tokenizer, name);
   check_text(config, "tokenizer_config.json");
   const Members members(tokenizer, name);
   const auto model = members.raw.find("model");
-  require(model != members.raw.end(), Fault::Model, name, ": \"model\" is missing; this is not a tokenizer.json of the tokenizers library");
+  require(model != members.raw.end(), Fault::Model, name,
+          ": \"model\" is missing; this is not a tokenizer.json of the tokenizers library");
   auto parts = std::make_unique<TokenizerParts>();
   assemble(*parts, members, ModelSource(model->second, name));
   complete(*parts, config, "tokenizer_config.json");
@@ -355,12 +375,13 @@ std::unique_ptr<TokenizerParts> read_tokenizer(const fs::path& path) {
     std::string_view view = text;
     check_text(view, file.string());
     const Members members(view, file.string());
-    require(members.raw.count("model"), Fault::Model, file.string(), ": \"model\" is missing; this is not a tokenizer.json");
+    require(members.raw.count("model"), Fault::Model, file.string(),
+            ": \"model\" is missing; this is not a tokenizer.json");
     parts = std::make_unique<TokenizerParts>();
     assemble(*parts, members, ModelSource(members.raw.at("model"), file.string()));
   } else {
-    require(fs::is_regular_file(dir / "vocab.json") && fs::is_regular_file(dir / "merges.txt"), Fault::Model, path.string(),
-            " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt");
+    require(fs::is_regular_file(dir / "vocab.json") && fs::is_regular_file(dir / "merges.txt"), Fault::Model,
+            path.string(), " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt");
     parts = read_vocab_and_merges(dir, config);
   }
   std::string_view config_view = config;

@@ -22,11 +22,11 @@ struct TokenizerParts {
   std::unique_ptr<const Normalizer> normalizer;  // may be null
   PreTokenizers pre_tokenizers;
   std::unique_ptr<const TokenModel> model;
-  std::vector<int32_t> before, after;             // what the post-processor puts around a text
-  std::unique_ptr<const TokenDecoder> decoder;    // null: tokens joined by spaces
-  bool byte_decoder = false;                      // decoding is the bytes of the tokens in a row, lossy
+  std::vector<int32_t> before, after;           // what the post-processor puts around a text
+  std::unique_ptr<const TokenDecoder> decoder;  // null: tokens joined by spaces
+  bool byte_decoder = false;                    // decoding is the bytes of the tokens in a row, lossy
   std::vector<AddedToken> added;
-  std::vector<int32_t> added_at;                  // by id: place in `added`, or -1
+  std::vector<int32_t> added_at;  // by id: place in `added`, or -1
   std::unordered_map<std::string, int32_t> added_id;
   bool renumbered = false;             // added tokens have other ids than the file says
   AddedTokenFinder raw_finder;         // in the text as given
@@ -45,7 +45,8 @@ struct TokenizerParts {
 };
 
 // Reads the parts from texts (tokenizer_load.cpp). `config` is that of tokenizer_config.json, or empty.
-std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::string_view config, const std::string& name);
+std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::string_view config,
+                                               const std::string& name);
 // From a folder or file.
 std::unique_ptr<TokenizerParts> read_tokenizer(const std::filesystem::path& path);
 

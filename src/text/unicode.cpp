@@ -27,27 +27,30 @@ struct Later {
   char32_t first, last;
   utf8proc_category_t category;
 };
-constexpr auto kLo = UTF8PROC_CATEGORY_LO, kNd = UTF8PROC_CATEGORY_ND, kMn = UTF8PROC_CATEGORY_MN, kMc = UTF8PROC_CATEGORY_MC,
-               kPo = UTF8PROC_CATEGORY_PO;
+constexpr auto kLo = UTF8PROC_CATEGORY_LO, kNd = UTF8PROC_CATEGORY_ND, kMn = UTF8PROC_CATEGORY_MN,
+               kMc = UTF8PROC_CATEGORY_MC, kPo = UTF8PROC_CATEGORY_PO;
 constexpr Later kLater[] = {
-    {0x897, 0x897, kMn},       {0x1B4E, 0x1B4F, kPo},     {0x1B7F, 0x1B7F, kPo},     {0x1C89, 0x1C8A, kLo},     {0xA7CB, 0xA7CD, kLo},
-    {0xA7DA, 0xA7DC, kLo},     {0x105C0, 0x105F3, kLo},   {0x10D40, 0x10D49, kNd},   {0x10D4A, 0x10D65, kLo},   {0x10D69, 0x10D6D, kMn},
-    {0x10D6E, 0x10D6E, kPo},   {0x10D6F, 0x10D85, kLo},   {0x10EC2, 0x10EC4, kLo},   {0x10EFC, 0x10EFC, kMn},   {0x11380, 0x11389, kLo},
-    {0x1138B, 0x1138B, kLo},   {0x1138E, 0x1138E, kLo},   {0x11390, 0x113B5, kLo},   {0x113B7, 0x113B7, kLo},   {0x113B8, 0x113BA, kMc},
-    {0x113BB, 0x113C0, kMn},   {0x113C2, 0x113C2, kMc},   {0x113C5, 0x113C5, kMc},   {0x113C7, 0x113CA, kMc},   {0x113CC, 0x113CD, kMc},
-    {0x113CE, 0x113CE, kMn},   {0x113CF, 0x113CF, kMc},   {0x113D0, 0x113D0, kMn},   {0x113D1, 0x113D1, kLo},   {0x113D2, 0x113D2, kMn},
-    {0x113D3, 0x113D3, kLo},   {0x113D4, 0x113D5, kPo},   {0x113D7, 0x113D8, kPo},   {0x113E1, 0x113E2, kMn},   {0x116D0, 0x116E3, kNd},
-    {0x11BC0, 0x11BE0, kLo},   {0x11BE1, 0x11BE1, kPo},   {0x11BF0, 0x11BF9, kNd},   {0x11F5A, 0x11F5A, kMn},   {0x13460, 0x143FA, kLo},
-    {0x16100, 0x1611D, kLo},   {0x1611E, 0x16129, kMn},   {0x1612A, 0x1612C, kMc},   {0x1612D, 0x1612F, kMn},   {0x16130, 0x16139, kNd},
-    {0x16D40, 0x16D6C, kLo},   {0x16D6D, 0x16D6F, kPo},   {0x16D70, 0x16D79, kNd},   {0x18CFF, 0x18CFF, kLo},   {0x1CCF0, 0x1CCF9, kNd},
-    {0x1E5D0, 0x1E5ED, kLo},   {0x1E5EE, 0x1E5EF, kMn},   {0x1E5F0, 0x1E5F0, kLo},   {0x1E5F1, 0x1E5FA, kNd},   {0x1E5FF, 0x1E5FF, kPo},
-    {0x2EBF0, 0x2EE5D, kLo},
+    {0x897, 0x897, kMn},     {0x1B4E, 0x1B4F, kPo},   {0x1B7F, 0x1B7F, kPo},   {0x1C89, 0x1C8A, kLo},
+    {0xA7CB, 0xA7CD, kLo},   {0xA7DA, 0xA7DC, kLo},   {0x105C0, 0x105F3, kLo}, {0x10D40, 0x10D49, kNd},
+    {0x10D4A, 0x10D65, kLo}, {0x10D69, 0x10D6D, kMn}, {0x10D6E, 0x10D6E, kPo}, {0x10D6F, 0x10D85, kLo},
+    {0x10EC2, 0x10EC4, kLo}, {0x10EFC, 0x10EFC, kMn}, {0x11380, 0x11389, kLo}, {0x1138B, 0x1138B, kLo},
+    {0x1138E, 0x1138E, kLo}, {0x11390, 0x113B5, kLo}, {0x113B7, 0x113B7, kLo}, {0x113B8, 0x113BA, kMc},
+    {0x113BB, 0x113C0, kMn}, {0x113C2, 0x113C2, kMc}, {0x113C5, 0x113C5, kMc}, {0x113C7, 0x113CA, kMc},
+    {0x113CC, 0x113CD, kMc}, {0x113CE, 0x113CE, kMn}, {0x113CF, 0x113CF, kMc}, {0x113D0, 0x113D0, kMn},
+    {0x113D1, 0x113D1, kLo}, {0x113D2, 0x113D2, kMn}, {0x113D3, 0x113D3, kLo}, {0x113D4, 0x113D5, kPo},
+    {0x113D7, 0x113D8, kPo}, {0x113E1, 0x113E2, kMn}, {0x116D0, 0x116E3, kNd}, {0x11BC0, 0x11BE0, kLo},
+    {0x11BE1, 0x11BE1, kPo}, {0x11BF0, 0x11BF9, kNd}, {0x11F5A, 0x11F5A, kMn}, {0x13460, 0x143FA, kLo},
+    {0x16100, 0x1611D, kLo}, {0x1611E, 0x16129, kMn}, {0x1612A, 0x1612C, kMc}, {0x1612D, 0x1612F, kMn},
+    {0x16130, 0x16139, kNd}, {0x16D40, 0x16D6C, kLo}, {0x16D6D, 0x16D6F, kPo}, {0x16D70, 0x16D79, kNd},
+    {0x18CFF, 0x18CFF, kLo}, {0x1CCF0, 0x1CCF9, kNd}, {0x1E5D0, 0x1E5ED, kLo}, {0x1E5EE, 0x1E5EF, kMn},
+    {0x1E5F0, 0x1E5F0, kLo}, {0x1E5F1, 0x1E5FA, kNd}, {0x1E5FF, 0x1E5FF, kPo}, {0x2EBF0, 0x2EE5D, kLo},
 };
 
 utf8proc_category_t category(char32_t c) {
   const auto own = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   if (own != UTF8PROC_CATEGORY_CN) return own;
-  const auto* it = std::upper_bound(std::begin(kLater), std::end(kLater), c, [](char32_t x, const Later& l) { return x < l.first; });
+  const auto* it =
+      std::upper_bound(std::begin(kLater), std::end(kLater), c, [](char32_t x, const Later& l) { return x < l.first; });
   return it != std::begin(kLater) && c <= it[-1].last ? it[-1].category : own;
 }
 
@@ -57,24 +60,33 @@ uint16_t category_traits(char32_t c) {
     case UTF8PROC_CATEGORY_LL:
     case UTF8PROC_CATEGORY_LT:
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO: return kLetter | kWord;
+    case UTF8PROC_CATEGORY_LO:
+      return kLetter | kWord;
     case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL: return kNumber | kWord;
-    case UTF8PROC_CATEGORY_NO: return kNumber;
-    case UTF8PROC_CATEGORY_MN: return kMark | kWord | kNonspacing;
+    case UTF8PROC_CATEGORY_NL:
+      return kNumber | kWord;
+    case UTF8PROC_CATEGORY_NO:
+      return kNumber;
+    case UTF8PROC_CATEGORY_MN:
+      return kMark | kWord | kNonspacing;
     case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME: return kMark | kWord;
-    case UTF8PROC_CATEGORY_PC: return kPunctuation | kWord;
+    case UTF8PROC_CATEGORY_ME:
+      return kMark | kWord;
+    case UTF8PROC_CATEGORY_PC:
+      return kPunctuation | kWord;
     case UTF8PROC_CATEGORY_PD:
     case UTF8PROC_CATEGORY_PS:
     case UTF8PROC_CATEGORY_PE:
     case UTF8PROC_CATEGORY_PI:
     case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO: return kPunctuation;
+    case UTF8PROC_CATEGORY_PO:
+      return kPunctuation;
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO: return kControl;
-    default: return 0;
+    case UTF8PROC_CATEGORY_CO:
+      return kControl;
+    default:
+      return 0;
   }
 }
 
@@ -136,7 +148,8 @@ CharTable::CharTable() {
     utf8proc_int32_t parts[32];
     if (utf8proc_get_property(static_cast<utf8proc_int32_t>(c))->decomp_seqindex == UINT16_MAX) return;
     if (decompose(c, false, parts, 32) > 0 && (all[static_cast<size_t>(parts[0])] & kJoins)) all[c] |= kJoins | kNotNfc;
-    if (decompose(c, true, parts, 32) > 0 && (all[static_cast<size_t>(parts[0])] & kJoinsCompat)) all[c] |= kJoinsCompat;
+    if (decompose(c, true, parts, 32) > 0 && (all[static_cast<size_t>(parts[0])] & kJoinsCompat))
+      all[c] |= kJoinsCompat;
   });
   std::map<std::string_view, uint16_t> seen;
   for (size_t page = 0; page < 0x1100; ++page) {
@@ -260,16 +273,20 @@ std::string normalize(std::string_view s, Form form) {
   std::string out;
   while (!s.empty()) {
     const std::string_view cluster = s.substr(0, normal_boundary(s, form));
-    if (is_normal(cluster, form)) out += cluster;
-    else out += normalize_cluster(cluster, form);
+    if (is_normal(cluster, form))
+      out += cluster;
+    else
+      out += normalize_cluster(cluster, form);
     s.remove_prefix(cluster.size());
   }
   return out;
 }
 
 void append_lower(std::string& out, char32_t c) {
-  if (c == 0x130) out += "i\xCC\x87";  // the only lower case of two characters that needs no context
-  else append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+  if (c == 0x130)
+    out += "i\xCC\x87";  // the only lower case of two characters that needs no context
+  else
+    append(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
 }
 
 std::vector<size_t> grapheme_ends(std::string_view s) {

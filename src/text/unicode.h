@@ -13,14 +13,14 @@ constexpr char32_t kReplacement = 0xFFFD;
 
 // What a character is; a CharTable cell is an OR of these.
 enum Trait : uint16_t {
-  kLetter = 1,        // \p{L}
-  kNumber = 2,        // \p{N}
-  kSpace = 4,         // White_Space
-  kMark = 8,          // \p{M}
-  kPunctuation = 16,  // \p{P}
-  kWord = 32,         // \w: Alphabetic, M, Nd, Pc and the joiners
-  kNotNfc = 64,       // NFC_Quick_Check is not Yes
-  kJoins = 128,       // may interact with the character before it under NFC and NFD
+  kLetter = 1,         // \p{L}
+  kNumber = 2,         // \p{N}
+  kSpace = 4,          // White_Space
+  kMark = 8,           // \p{M}
+  kPunctuation = 16,   // \p{P}
+  kWord = 32,          // \w: Alphabetic, M, Nd, Pc and the joiners
+  kNotNfc = 64,        // NFC_Quick_Check is not Yes
+  kJoins = 128,        // may interact with the character before it under NFC and NFD
   kJoinsCompat = 256,  // the same under NFKC and NFKD
   kControl = 512,      // \p{Cc} \p{Cf} \p{Cn} \p{Co}
   kNonspacing = 1024,  // \p{Mn}
@@ -76,7 +76,7 @@ std::string normalize(std::string_view s, Form form);
 // End of the shortest prefix that can be normalised by itself; `s` is not empty.
 size_t normal_boundary(std::string_view s, Form form);
 
-void append_lower(std::string& out, char32_t c);  // full lower case of one character, without context
+void append_lower(std::string& out, char32_t c);        // full lower case of one character, without context
 std::vector<size_t> grapheme_ends(std::string_view s);  // ends of the extended grapheme clusters
 
 }  // namespace apus::unicode

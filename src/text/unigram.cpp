@@ -109,8 +109,10 @@ class Unigram final : public TokenModel {
     for (size_t end = piece.size(); end > 0;) {
       const Node& node = best[end];
       const bool unknown = node.id == unknown_;
-      if (unknown && unknown_before) path.back().begin = node.from;  // neighbours of no known token are one
-      else path.push_back({node.from, static_cast<uint32_t>(end)});
+      if (unknown && unknown_before)
+        path.back().begin = node.from;  // neighbours of no known token are one
+      else
+        path.push_back({node.from, static_cast<uint32_t>(end)});
       unknown_before = unknown;
       end = node.from;
     }
@@ -141,7 +143,8 @@ class Unigram final : public TokenModel {
         covered |= length == char_length;
       });
       if (!covered) {
-        require(unknown_ >= 0, Fault::Data, "the tokenizer has no token for '", piece.substr(at, char_length), "' and no unknown-token");
+        require(unknown_ >= 0, Fault::Data, "the tokenizer has no token for '", piece.substr(at, char_length),
+                "' and no unknown-token");
         offer(char_length, unknown_, unknown_score_ + here);
       }
       at += char_length;
@@ -156,7 +159,8 @@ class Unigram final : public TokenModel {
       for (const char c : text) out.add(fallback_[static_cast<unsigned char>(c)], span.begin, span.end);
       return;
     }
-    require(unknown_ >= 0, Fault::Data, "the tokenizer has no token for '", text.substr(0, 80), "' and no unknown-token");
+    require(unknown_ >= 0, Fault::Data, "the tokenizer has no token for '", text.substr(0, 80),
+            "' and no unknown-token");
     out.add(unknown_, span.begin, span.end);
   }
 

@@ -28,7 +28,8 @@ void Vocabulary::finish() {
     const std::string_view token = (*this)[id];
     const uint64_t hash = hash_bytes(token.data(), token.size()), cell = (hash & ~kIdMask) | static_cast<uint64_t>(id);
     size_t i = hash >> shift_;
-    while (table_[i] != kEmpty && (((table_[i] ^ hash) >> kIdBits) || (*this)[static_cast<int32_t>(table_[i] & kIdMask)] != token))
+    while (table_[i] != kEmpty &&
+           (((table_[i] ^ hash) >> kIdBits) || (*this)[static_cast<int32_t>(table_[i] & kIdMask)] != token))
       i = (i + 1) & (cells - 1);
     table_[i] = cell;
   }

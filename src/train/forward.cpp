@@ -40,8 +40,10 @@ at::Tensor Forward::hidden(const Model& model, Batch& batch) const {
   for (int64_t i = 0; i < model.shape().layers; ++i) {
     const bool again = i < recomputed_layers;
     std::optional<KeptParts> parts;
-    if (selective) parts = {.attention = !(again && selective->attention), .feed_forward = !(again && selective->feed_forward)};
-    x_TD = at::GradMode::is_enabled() && (again || parts) ? recomputed_layer(model, i, x_TD, s, parts) : model.layer(i, x_TD, s);
+    if (selective)
+      parts = {.attention = !(again && selective->attention), .feed_forward = !(again && selective->feed_forward)};
+    x_TD = at::GradMode::is_enabled() && (again || parts) ? recomputed_layer(model, i, x_TD, s, parts)
+                                                          : model.layer(i, x_TD, s);
     seen(str("layer ", i), x_TD);
   }
   x_TD = model.final_norm(x_TD);

@@ -13,13 +13,13 @@ namespace apus {
 
 struct Forward {
   int64_t recomputed_layers = 0;  // the first so many layers run again in the backward pass
-  // Set: every layer runs again, but with the results of its linear layers and of its attention kept. The recomputed_layers
-  // keep less: not these parts.
+  // Set: every layer runs again, but with the results of its linear layers and of its attention kept. The
+  // recomputed_layers keep less: not these parts.
   struct Selective {
     bool attention = false, feed_forward = false;
   };
   std::optional<Selective> selective;
-  double neftune_alpha = 0;       // noise U(-1, 1) * alpha / sqrt(tokens of the sequence * hidden)
+  double neftune_alpha = 0;  // noise U(-1, 1) * alpha / sqrt(tokens of the sequence * hidden)
   // Called with each part's name and output ("embedding", "layer 3", "final norm"); to look for values that are not
   // finite.
   std::function<void(const std::string& part, const at::Tensor& output)> watch;

@@ -112,8 +112,8 @@ Json Trainer::trainer_json() const {
           {"micro_batches_in_epoch", micro_in_epoch_}};
 }
 
-// A disk that is full must not end a run that could go on: only the last save of a run throws. What failed at the last step
-// is tried once more.
+// A disk that is full must not end a run that could go on: only the last save of a run throws. What failed at the last
+// step is tried once more.
 void Trainer::save(bool must) {
   const fs::path target = o_.output_dir / str("checkpoint-", step_);
   bool saved = p_.data_ranks.rank() != 0;
@@ -142,7 +142,8 @@ void Trainer::after_save(const fs::path& target) {
   rotate_checkpoints(o_.output_dir, o_.save_total_limit, keep);
   if (!o_.create_checkpoint_symlink) return;
   point_link(o_.output_dir, "last", target);
-  if (result_.best_checkpoint && fs::exists(*result_.best_checkpoint)) point_link(o_.output_dir, "best", *result_.best_checkpoint);
+  if (result_.best_checkpoint && fs::exists(*result_.best_checkpoint))
+    point_link(o_.output_dir, "best", *result_.best_checkpoint);
 }
 
 void Trainer::write_progress(const fs::path& dir) const {

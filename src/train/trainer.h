@@ -30,7 +30,7 @@ enum class When { Never, Steps, Epoch };
 struct TrainerOptions {
   int64_t max_steps = -1;  // > 0 wins over epochs
   double num_train_epochs = 3;
-  double max_epochs = 0;   // > 0: the end after so many passes, whatever max_steps says
+  double max_epochs = 0;  // > 0: the end after so many passes, whatever max_steps says
   int64_t gradient_accumulation_steps = 1;
   double max_grad_norm = 1;  // 0: no clipping
   int64_t logging_steps = 5;
@@ -60,9 +60,9 @@ struct TrainerParts {
   double base_lr;
   BatchSource& train;
   BatchSource* eval = nullptr;
-  Comm& data_ranks;       // of host tensors: counts, decisions
+  Comm& data_ranks;                  // of host tensors: counts, decisions
   GradientSum* gradients = nullptr;  // null with one rank
-  RunLog* log = nullptr;  // on the first rank
+  RunLog* log = nullptr;             // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
   std::function<void(const std::filesystem::path& dir)> save_model;  // weights or adapter, configs
   std::function<Json()> evaluate_more;                               // by generation; eval_* values, may be empty
@@ -103,7 +103,7 @@ class Trainer {
   bool after_step(const StepResult& r, bool epoch_ended);
   double epoch_now() const;
   // update.cpp: one step
-  StepResult step(std::vector<Batch> batches);     // compute, its errors explained
+  StepResult step(std::vector<Batch> batches);  // compute, its errors explained
   StepResult compute(std::vector<Batch> batches);
   double backward(std::vector<Batch>& batches, double total);
   void prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const;

@@ -31,7 +31,8 @@ double Trainer::summed(double value) const { return sum_over(p_.data_ranks, valu
 // Seeds are a function of (seed, step, micro-batch of the step over all ranks): a resumed run draws the same masks
 // without any saved generator, and several ranks draw those of one.
 void Trainer::prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const {
-  const uint64_t place = micro * static_cast<uint64_t>(p_.data_ranks.size()) + static_cast<uint64_t>(p_.data_ranks.rank());
+  const uint64_t place =
+      micro * static_cast<uint64_t>(p_.data_ranks.size()) + static_cast<uint64_t>(p_.data_ranks.rank());
   batch.step.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, static_cast<uint64_t>(step_), place));
   if (o_.router_aux_loss_coef > 0 && p_.actors.policy.shape().experts > 0) {
     router->scale = o_.router_aux_loss_coef * share;
@@ -67,9 +68,10 @@ Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
   try {
     return compute(std::move(batches));
   } catch (const c10::Error& error) {
-    throw explained(error, p_.device,
-                    "Lower --per_device_train_batch_size (--gradient_accumulation_steps keeps the global batch) or "
-                    "--max_length; --gradient_checkpointing true, --tuner_type lora and a bf16 --torch_dtype need less too");
+    throw explained(
+        error, p_.device,
+        "Lower --per_device_train_batch_size (--gradient_accumulation_steps keeps the global batch) or "
+        "--max_length; --gradient_checkpointing true, --tuner_type lora and a bf16 --torch_dtype need less too");
   }
 }
 

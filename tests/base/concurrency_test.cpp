@@ -113,7 +113,8 @@ TEST(RandomNumbers, Distributions) {
 }
 
 TEST(StopFlags, RememberASignalAndGiveHandlersBack) {
-  struct sigaction before {}, after {};
+  struct sigaction before {
+  }, after{};
   ::sigaction(SIGTERM, nullptr, &before);
   {
     StopFlag stop;

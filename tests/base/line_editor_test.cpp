@@ -16,25 +16,41 @@ std::string typed(std::string_view keys, const std::vector<std::string>& history
 
 TEST(EditBuffer, TypesAndMoves) {
   EXPECT_EQ(typed("hello"), "hello");
-  EXPECT_EQ(typed("hllo\x1b[D\x1b[D\x1b[D" "e"), "hello");
+  EXPECT_EQ(typed("hllo\x1b[D\x1b[D\x1b[D"
+                  "e"),
+            "hello");
   EXPECT_EQ(typed("ello\x1b[Hh\x1b[F!"), "hello!");
   EXPECT_EQ(typed("ello\x01h\x05!"), "hello!");
-  EXPECT_EQ(typed("b\x1b[Da\x1b[C" "c"), "abc");
-  EXPECT_EQ(typed("\x1b[D\x1b[D" "a\x1b[C\x1b[C" "b"), "ab") << "beyond the ends nothing happens";
+  EXPECT_EQ(typed("b\x1b[Da\x1b[C"
+                  "c"),
+            "abc");
+  EXPECT_EQ(typed("\x1b[D\x1b[D"
+                  "a\x1b[C\x1b[C"
+                  "b"),
+            "ab")
+      << "beyond the ends nothing happens";
 }
 
 TEST(EditBuffer, Erases) {
-  EXPECT_EQ(typed("ab\x7f" "c"), "ac");
-  EXPECT_EQ(typed("\x7f\x7f" "a"), "a");
+  EXPECT_EQ(typed("ab\x7f"
+                  "c"),
+            "ac");
+  EXPECT_EQ(typed("\x7f\x7f"
+                  "a"),
+            "a");
   EXPECT_EQ(typed("abc\x01\x1b[3~"), "bc");
-  EXPECT_EQ(typed("abc def\x17" "x"), "abc x");
+  EXPECT_EQ(typed("abc def\x17"
+                  "x"),
+            "abc x");
   EXPECT_EQ(typed("abc\x1b[D\x0b"), "ab");
   EXPECT_EQ(typed("abc\x1b[D\x15"), "c");
 }
 
 TEST(EditBuffer, WholeCharacters) {
   EXPECT_EQ(typed("a\u4f60\u597d\x7f"), "a\u4f60");
-  EXPECT_EQ(typed("\u4f60\u597d\x1b[D\x1b[D" "a"), "a\u4f60\u597d");
+  EXPECT_EQ(typed("\u4f60\u597d\x1b[D\x1b[D"
+                  "a"),
+            "a\u4f60\u597d");
   std::vector<std::string> none;
   EditBuffer b(none);
   for (const char c : std::string("\u00e9\u4f60")) b.feed({&c, 1});  // byte by byte, as a slow line gives them
@@ -47,7 +63,10 @@ TEST(EditBuffer, History) {
   EXPECT_EQ(typed("\x1b[A\x1b[A\x1b[A", history), "one");
   EXPECT_EQ(typed("mine\x1b[A\x1b[B", history), "mine") << "the line itself comes back";
   EXPECT_EQ(typed("\x1b[A!", history), "two!");
-  EXPECT_EQ(typed("\x1b[B" "a", history), "a");
+  EXPECT_EQ(typed("\x1b[B"
+                  "a",
+                  history),
+            "a");
 }
 
 TEST(EditBuffer, Ends) {

@@ -51,7 +51,9 @@ struct Sample {
 };
 
 struct Parsed : Sample {
-  explicit Parsed(std::vector<std::string> arguments) : table(OptionTable::of<Sample>(*this)) { table.parse(arguments); }
+  explicit Parsed(std::vector<std::string> arguments) : table(OptionTable::of<Sample>(*this)) {
+    table.parse(arguments);
+  }
   Parsed(const Parsed&) = delete;
   OptionTable table;
 };
@@ -75,8 +77,9 @@ std::string temp_file(const std::string& name, const std::string& text) {
 }
 
 TEST(Options, EveryTypeInBothSpellings) {
-  const Parsed p({"--model", "a b", "--seed=-7", "--max_length", "12", "--learning_rate", "3e-5", "--temperature=0.5", "--system", "-x",
-                  "--dataset", "a.jsonl", "b.jsonl#5", "--interleave_prob", "0.25", ".75", "--columns", R"({"a": "b"})"});
+  const Parsed p({"--model", "a b", "--seed=-7", "--max_length", "12", "--learning_rate", "3e-5", "--temperature=0.5",
+                  "--system", "-x", "--dataset", "a.jsonl", "b.jsonl#5", "--interleave_prob", "0.25", ".75",
+                  "--columns", R"({"a": "b"})"});
   EXPECT_EQ(p.model, "a b");
   EXPECT_EQ(p.seed, -7);
   EXPECT_EQ(p.max_length, 12);
@@ -117,13 +120,35 @@ TEST(Options, PrefixesHyphensAndAliases) {
 }
 
 TEST(Options, AllMistakesInOneMessage) {
-  const std::string text = failure({"--modle", "x", "y", "--seed", "1.5", "--tuner_type", "lroa", "--learning_rate", "0", "--temperature", "-1",
-                                    "--max_length", "99999999999999999999", "--interleave_prob", "0.1", "two", "--columns", "{", "--use_ray", "true",
-                                    "--max_pixels", "5", "--dataset"});
-  for (const char* part : {"--modle is no option here; did you mean --model?", "--seed: '1.5' is not a whole number", "did you mean lora?",
-                           "--learning_rate: 0 must be above 0", "--temperature: -1 must be at least 0", "is beyond 64 bits",
-                           "--interleave_prob: 'two' is not a number", "--columns: the text: not valid JSON", "--use_ray is not possible: no Ray",
-                           "--max_pixels is not possible: text only; leave it out", "--dataset: a value is missing", "--model is needed"}) {
+  const std::string text = failure({"--modle",
+                                    "x",
+                                    "y",
+                                    "--seed",
+                                    "1.5",
+                                    "--tuner_type",
+                                    "lroa",
+                                    "--learning_rate",
+                                    "0",
+                                    "--temperature",
+                                    "-1",
+                                    "--max_length",
+                                    "99999999999999999999",
+                                    "--interleave_prob",
+                                    "0.1",
+                                    "two",
+                                    "--columns",
+                                    "{",
+                                    "--use_ray",
+                                    "true",
+                                    "--max_pixels",
+                                    "5",
+                                    "--dataset"});
+  for (const char* part :
+       {"--modle is no option here; did you mean --model?", "--seed: '1.5' is not a whole number", "did you mean lora?",
+        "--learning_rate: 0 must be above 0", "--temperature: -1 must be at least 0", "is beyond 64 bits",
+        "--interleave_prob: 'two' is not a number", "--columns: the text: not valid JSON",
+        "--use_ray is not possible: no Ray", "--max_pixels is not possible: text only; leave it out",
+        "--dataset: a value is missing", "--model is needed"}) {
     EXPECT_TRUE(has(text, part)) << part << "\n in \n" << text;
   }
   EXPECT_TRUE(text.starts_with("12 options are wrong:")) << text;
@@ -197,7 +222,8 @@ learning_rate: 1e-5
 }
 
 TEST(Options, JsonFileAndItsMistakes) {
-  const std::string good = temp_file("run.json", R"({"model": "m", "dataset": ["a", 5], "max_length": null, "stream": false})");
+  const std::string good =
+      temp_file("run.json", R"({"model": "m", "dataset": ["a", 5], "max_length": null, "stream": false})");
   const Parsed p({good});
   EXPECT_EQ(p.dataset, (std::vector<std::string>{"a", "5"}));
   EXPECT_EQ(p.stream, false);
@@ -208,8 +234,9 @@ TEST(Options, JsonFileAndItsMistakes) {
   EXPECT_TRUE(has(failure({temp_file("broken.yaml", "a: [1\nb: }")}), "not valid YAML"));
   EXPECT_TRUE(has(failure({temp_file("list.yaml", "- a\n- b\n")}), "a mapping of option names"));
   EXPECT_TRUE(has(failure({temp_file("twice.yaml", "seed: 1\nseed: 2\n")}), "twice"));
-  const std::string bomb = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
-                           "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
+  const std::string bomb =
+      "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+      "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
   EXPECT_TRUE(has(failure({temp_file("bomb.yaml", bomb)}), "too large"));
 }
 
@@ -233,9 +260,10 @@ TEST(Options, SetAndJsonRoundTrip) {
 TEST(Options, HelpIsCompleteGroupedAndWrapped) {
   Sample sample;
   const std::string help = OptionTable::of(sample).help(80);
-  for (const char* part : {"Model\n", "Data\n", "Numbers\n", "--model TEXT", "[needed]", "(lora, full)", "also --ckpt_dir", "[0.0001]",
-                           "--packing true|false", "--dataset TEXT ...", "--columns JSON", "--attn_impl: always fused", "--use_ray --ray_exp_name: no Ray",
-                           "--max_pixels: text only"}) {
+  for (const char* part :
+       {"Model\n", "Data\n", "Numbers\n", "--model TEXT", "[needed]", "(lora, full)", "also --ckpt_dir", "[0.0001]",
+        "--packing true|false", "--dataset TEXT ...", "--columns JSON", "--attn_impl: always fused",
+        "--use_ray --ray_exp_name: no Ray", "--max_pixels: text only"}) {
     EXPECT_TRUE(has(help, part)) << part << "\n" << help;
   }
   std::istringstream lines(help);

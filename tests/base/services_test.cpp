@@ -56,7 +56,9 @@ TEST(LogLines, ThreadsDoNotMixLines) {
   Log log({.descriptor = out.descriptor()});
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] { for (int i = 0; i < 100; ++i) log.line(Level::Info, std::string(50, static_cast<char>('a' + t))); });
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i) log.line(Level::Info, std::string(50, static_cast<char>('a' + t)));
+    });
   }
   for (auto& thread : threads) thread.join();
   std::istringstream lines(out.text());
@@ -78,10 +80,12 @@ TEST(LogLines, StatusLineStaysBelow) {
 }
 
 TEST(ProgressBar, RateTimeAndWidth) {
-  const ProgressView view{.title = "infer", .unit = "row", .note = "", .done = 30, .total = 100, .skipped = 10, .seconds = 10};
+  const ProgressView view{
+      .title = "infer", .unit = "row", .note = "", .done = 30, .total = 100, .skipped = 10, .seconds = 10};
   EXPECT_EQ(render(view, 63), "infer  30% |####..........| 30/100 [10.0s < 35.0s, 2.00 row/s]");
   for (const int width : {20, 40, 60, 80, 200}) EXPECT_LE(render(view, width).size(), static_cast<size_t>(width));
-  EXPECT_NE(render({.title = "t", .unit = "row", .done = 1, .total = 0, .seconds = 4}, 80).find("4.00 s/row"), std::string::npos);
+  EXPECT_NE(render({.title = "t", .unit = "row", .done = 1, .total = 0, .seconds = 4}, 80).find("4.00 s/row"),
+            std::string::npos);
 }
 
 TEST(ProgressBar, PlainLinesWithoutTerminal) {
@@ -110,7 +114,8 @@ TEST(Sizes, AsPeopleWriteThem) {
   EXPECT_EQ(parse_bytes("1.5 kib", "x"), 1536);
   EXPECT_EQ(parse_bytes("200m", "x"), 200'000'000);
   EXPECT_EQ(parse_bytes("1024", "x"), 1024);
-  for (const char* bad : {"", "GB", "-5GB", "5 parsecs", "5KGB", "1e30GB", "nan", "0"}) EXPECT_THROW(parse_bytes(bad, "x"), Error) << bad;
+  for (const char* bad : {"", "GB", "-5GB", "5 parsecs", "5KGB", "1e30GB", "nan", "0"})
+    EXPECT_THROW(parse_bytes(bad, "x"), Error) << bad;
 }
 
 TEST(Wrap, Lines) {
@@ -183,7 +188,8 @@ TEST(JsonText, BoundsAndReasons) {
     parse_json("{\"a\": }", "file.json:3");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with("file.json:3: not valid JSON: parse error at line 1")) << error.what();
+    EXPECT_TRUE(std::string(error.what()).starts_with("file.json:3: not valid JSON: parse error at line 1"))
+        << error.what();
   }
   EXPECT_THROW(parse_json(std::string(100'000, '['), "t"), Error);
   EXPECT_NO_THROW(parse_json("\"" + std::string(1000, '[') + "\"", "t")) << "brackets in a string are no nesting";

@@ -72,7 +72,7 @@ TEST(Vectors, NormalValuesAreNormal) {
     ASSERT_TRUE(std::isfinite(v));
     mean += v, square += v * v, fourth += v * v * v * v, product += v * y[i];
     neighbour += v * x[(i + 1) % n], halves += v * x[(i + n / 2) % n];
-    within += std::abs(v) < 1, beyond += std::abs(v) > 3;
+    within += std::abs(v)<1, beyond += std::abs(v)> 3;
   }
   const double deviation = 5 / std::sqrt(static_cast<double>(n));
   EXPECT_NEAR(mean / n, 0, deviation);

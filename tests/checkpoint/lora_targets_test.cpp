@@ -32,7 +32,8 @@ std::unique_ptr<Model> plain(const fs::path& dir) {
 
 // Every factor with values of its own: as made, half of them are zero.
 Adapter filled_adapter(Model& model, std::vector<std::string> targets, const std::string& name, uint64_t seed) {
-  Adapter adapter = make_adapter(model, {.r = 3, .alpha = 6, .target_modules = std::move(targets)}, seed, at::kFloat, name);
+  Adapter adapter =
+      make_adapter(model, {.r = 3, .alpha = 6, .target_modules = std::move(targets)}, seed, at::kFloat, name);
   at::NoGradGuard no_grad;
   uint64_t i = 0;
   model.visit([&](const std::string& n, Param& p) {
@@ -58,10 +59,13 @@ at::Tensor logits_of(Model& model, const Packed& p) {
 at::Tensor loss_of(Model& model, const Packed& p) {
   Step step;
   const at::Tensor hidden = hidden_of(model, p, step);
-  return ops::head_loss(model.head_factors(hidden, step), golden::ids_tensor(p.labels, golden::device()), at::ones({hidden.size(0)}, hidden.options()), {}).loss_sum;
+  return ops::head_loss(model.head_factors(hidden, step), golden::ids_tensor(p.labels, golden::device()),
+                        at::ones({hidden.size(0)}, hidden.options()), {})
+      .loss_sum;
 }
 
-const std::vector<std::string> kEverything = {"q_proj", "gate_proj", "up_proj", "down_proj", "gate", "embed_tokens", "lm_head"};
+const std::vector<std::string> kEverything = {"q_proj", "gate_proj",    "up_proj", "down_proj",
+                                              "gate",   "embed_tokens", "lm_head"};
 
 // d loss / d B = s dW A' and d loss / d A = s B' dW, with dW that of the merged weight.
 void check_gradients(Model& model, Model& merged) {
@@ -84,12 +88,15 @@ void check_gradients(Model& model, Model& merged) {
     ASSERT_TRUE(weights.count(name)) << name;
     at::Tensor dw = weights[name];
     if (layer->sides().looks_up) dw = dw.t();
-    const at::Tensor da = lora.b().data.detach().t().mm(dw) * lora.spec().scale(), db = dw.mm(lora.a().data.detach().t()) * lora.spec().scale();
+    const at::Tensor da = lora.b().data.detach().t().mm(dw) * lora.spec().scale(),
+                     db = dw.mm(lora.a().data.detach().t()) * lora.spec().scale();
     const double size = dw.norm().item<double>();
     if (size == 0 && !lora.a().data.grad().defined()) return;  // an expert that no token chose
     ASSERT_TRUE(lora.a().data.grad().defined() && lora.b().data.grad().defined()) << name;
-    EXPECT_LT((lora.a().data.grad() - da).norm().item<double>(), 1e-3 * std::max(da.norm().item<double>(), 1e-3)) << name;
-    EXPECT_LT((lora.b().data.grad() - db).norm().item<double>(), 1e-3 * std::max(db.norm().item<double>(), 1e-3)) << name;
+    EXPECT_LT((lora.a().data.grad() - da).norm().item<double>(), 1e-3 * std::max(da.norm().item<double>(), 1e-3))
+        << name;
+    EXPECT_LT((lora.b().data.grad() - db).norm().item<double>(), 1e-3 * std::max(db.norm().item<double>(), 1e-3))
+        << name;
     ++checked;
   });
   EXPECT_GE(checked, 10);
@@ -102,7 +109,8 @@ TEST(LoraOfTheHead, EqualsTheCopiedHeadAndCopiesNothing) {
     const Packed p = golden::unpad(c, "right");
     const auto model = plain(c.dir / "checkpoint");
     filled_adapter(*model, {"lm_head"}, "default", 5), filled_adapter(*model, {"lm_head"}, "second", 6);
-    model->visit([](const std::string& n, Param& q) { q.data.set_requires_grad(n.find("lora_") != std::string::npos); });
+    model->visit(
+        [](const std::string& n, Param& q) { q.data.set_requires_grad(n.find("lora_") != std::string::npos); });
     Step step;
     const at::Tensor hidden = hidden_of(*model, p, step).detach().requires_grad_();
     const ops::HeadFactors f = model->head_factors(hidden, step);
@@ -124,7 +132,8 @@ TEST(LoraOfTheHead, EqualsTheCopiedHeadAndCopiesNothing) {
       });
     }
     ASSERT_EQ(all[0].size(), 6u);
-    for (size_t i = 0; i < all[0].size(); ++i) EXPECT_LT(max_abs(all[0][i], all[1][i]), 1e-4 * (1 + all[1][i].abs().max().item<double>())) << name << " " << i;
+    for (size_t i = 0; i < all[0].size(); ++i)
+      EXPECT_LT(max_abs(all[0][i], all[1][i]), 1e-4 * (1 + all[1][i].abs().max().item<double>())) << name << " " << i;
   }
 }
 
@@ -134,8 +143,10 @@ TEST_P(LoraTargets, GradientsAndMergedWeights) {
   const Case c(GetParam());
   const Packed p = golden::unpad(c, "right");
   const auto model = plain(c.dir / "checkpoint"), merged = plain(c.dir / "checkpoint");
-  const Adapter adapter = filled_adapter(*model, kEverything, "default", 7), same = filled_adapter(*merged, kEverything, "default", 7);
-  EXPECT_GT(max_abs(logits_of(*model, p), logits_of(*plain(c.dir / "checkpoint"), p)), 1e-2) << "the factors do something";
+  const Adapter adapter = filled_adapter(*model, kEverything, "default", 7),
+                same = filled_adapter(*merged, kEverything, "default", 7);
+  EXPECT_GT(max_abs(logits_of(*model, p), logits_of(*plain(c.dir / "checkpoint"), p)), 1e-2)
+      << "the factors do something";
   merge_attached(*merged, same);
   EXPECT_LT(max_abs(logits_of(*model, p), logits_of(*merged, p)), 3e-4);
   model->visit([](const std::string& n, Param& q) { q.data.set_requires_grad(n.find("lora_") != std::string::npos); });
@@ -165,7 +176,8 @@ TEST_P(LoraTargets, FilesHavePeftsNamesAndMergeAsAttached) {
   EXPECT_EQ(shape("lm_head.lora_A.weight"), (std::vector<int64_t>{3, of.hidden}));
   EXPECT_EQ(shape("lm_head.lora_B.weight"), (std::vector<int64_t>{of.vocab, 3}));
   if (of.experts > 0) {
-    EXPECT_EQ(shape(str("model.layers.1.mlp.experts.", of.experts - 1, ".gate_proj.lora_A.weight")), (std::vector<int64_t>{3, of.hidden}));
+    EXPECT_EQ(shape(str("model.layers.1.mlp.experts.", of.experts - 1, ".gate_proj.lora_A.weight")),
+              (std::vector<int64_t>{3, of.hidden}));
     EXPECT_EQ(shape("model.layers.1.mlp.experts.0.down_proj.lora_B.weight"), (std::vector<int64_t>{of.hidden, 3}));
     EXPECT_EQ(shape("model.layers.1.mlp.gate.lora_B.weight"), (std::vector<int64_t>{of.experts, 3}));
   }
@@ -178,7 +190,8 @@ TEST_P(LoraTargets, FilesHavePeftsNamesAndMergeAsAttached) {
     save_weights(*wide, folder.path / "base", int64_t{1} << 30, at::kFloat);
     fs::copy_file(c.dir / "checkpoint/config.json", folder.path / "base/config.json");
   }
-  merge_adapters({.base = folder.path / "base", .parts = {{folder.path / "adapter"}}, .output = folder.path / "merged"});
+  merge_adapters(
+      {.base = folder.path / "base", .parts = {{folder.path / "adapter"}}, .output = folder.path / "merged"});
   EXPECT_LT(max_abs(logits_of(*plain(folder.path / "merged"), p), logits_of(*model, p)), 3e-4);
 }
 
@@ -203,15 +216,19 @@ TEST_P(LoraTargets, SeveralAdaptersEachForItsOwnTokens) {
   EXPECT_LT(max_abs(logits.narrow(0, first, second), logits_of(*two, p).narrow(0, first, second)), 3e-4);
   const int64_t rest = tokens - first - second;
   if (rest == 0) return;
-  EXPECT_LT(max_abs(logits.narrow(0, first + second, rest), logits_of(*plain(c.dir / "checkpoint"), p).narrow(0, first + second, rest)), 3e-4);
+  EXPECT_LT(max_abs(logits.narrow(0, first + second, rest),
+                    logits_of(*plain(c.dir / "checkpoint"), p).narrow(0, first + second, rest)),
+            3e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, LoraTargets, ::testing::Values("qwen3_moe_norm", "qwen2_untied_sharded", "lora_qwen2"));
+INSTANTIATE_TEST_SUITE_P(Models, LoraTargets,
+                         ::testing::Values("qwen3_moe_norm", "qwen2_untied_sharded", "lora_qwen2"));
 
 TEST(LoraTargetWords, AllLinearMeansExpertsButNoRouter) {
   const auto model = plain(Case("qwen3_moe_norm").dir / "checkpoint");
   const auto modules = linear_modules(*model);
-  EXPECT_EQ(target_suffixes({"all-linear"}, modules), (std::vector<std::string>{"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"}));
+  EXPECT_EQ(target_suffixes({"all-linear"}, modules),
+            (std::vector<std::string>{"down_proj", "gate_proj", "k_proj", "o_proj", "q_proj", "up_proj", "v_proj"}));
   make_adapter(*model, {.target_modules = target_suffixes({"all-linear"}, modules)}, 1);
   int experts = 0, routers = 0;
   model->visit([&](const std::string& n, Param&) {

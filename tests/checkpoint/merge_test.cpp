@@ -56,12 +56,14 @@ TEST(Merge, TheRunsArgumentsGoWithTheModel) {
   const Case c("lora_qwen2");
   Folder folder;
   const fs::path base = f32_base(c, folder);
-  fs::permissions(base / "tokenizer_config.json", fs::perms::owner_read | fs::perms::group_read);  // as in a hub's cache
+  fs::permissions(base / "tokenizer_config.json",
+                  fs::perms::owner_read | fs::perms::group_read);  // as in a hub's cache
   fs::copy(c.dir / "adapter_lora", folder.path / "adapter");
   write_file_atomic(folder.path / "adapter/args.json", R"({"system": "be brief"})");
   merge_adapters({.base = base, .parts = {{folder.path / "adapter"}}, .output = folder.path / "out"});
   EXPECT_EQ(read_file(folder.path / "out/args.json"), R"({"system": "be brief"})");
-  EXPECT_NE(fs::status(folder.path / "out/tokenizer_config.json").permissions() & fs::perms::owner_write, fs::perms::none);
+  EXPECT_NE(fs::status(folder.path / "out/tokenizer_config.json").permissions() & fs::perms::owner_write,
+            fs::perms::none);
 }
 
 TEST(Merge, RoundsOnceAndShards) {
@@ -126,8 +128,8 @@ TEST(Merge, ModulesToSaveAndTheUntiedHead) {
   EXPECT_LT(max_abs(model->head(model->forward(ids, s), s), merged->head(merged->forward(ids, t), t)), 3e-4);
 }
 
-// As PEFT names them: a layer with factors is called base_layer inside of its wrapper, "norm" means every ...norm, and the table
-// of an embedding with factors lies beside them.
+// As PEFT names them: a layer with factors is called base_layer inside of its wrapper, "norm" means every ...norm, and
+// the table of an embedding with factors lies beside them.
 TEST(Merge, PeftNamesOfParametersThatAreSavedWhole) {
   const Case c("lora_qwen2");
   Folder folder;
@@ -149,7 +151,8 @@ TEST(Merge, PeftNamesOfParametersThatAreSavedWhole) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
   {
     const auto file = SafetensorsFile::open(folder.path / "adapter_model.safetensors");
-    for (const std::string name : {"self_attn.q_proj.base_layer.bias", "self_attn.k_proj.bias", "input_layernorm.weight", "post_attention_layernorm.weight"})
+    for (const std::string name : {"self_attn.q_proj.base_layer.bias", "self_attn.k_proj.bias",
+                                   "input_layernorm.weight", "post_attention_layernorm.weight"})
       EXPECT_TRUE(file->entries().count(layer + name)) << name;
     for (const auto& [name, entry] : file->entries()) tensors.emplace_back(name, file->tensor(name).clone());
   }
@@ -160,7 +163,8 @@ TEST(Merge, PeftNamesOfParametersThatAreSavedWhole) {
   auto loaded = golden::owned_model(c.dir / "checkpoint");
   const Adapter again = load_adapter(*loaded, folder.path);
   EXPECT_EQ(again.saved_params, adapter.saved_params);
-  merge_adapters({.base = c.dir / "checkpoint", .parts = {{folder.path}}, .output = folder.path / "out", .dtype = at::kFloat});
+  merge_adapters(
+      {.base = c.dir / "checkpoint", .parts = {{folder.path}}, .output = folder.path / "out", .dtype = at::kFloat});
   auto merged = golden::owned_model(folder.path / "out");
   const golden::Packed p = golden::unpad(c, "right");
   const at::Tensor ids = golden::ids_tensor(p.flat, at::kCPU);
@@ -176,9 +180,9 @@ TEST(Merge, LayersAreCountedAsPeftDoes) {
   LoraConfig config{.target_modules = {"gate_proj", "model.layers.0.self_attn.q_proj"}, .layers_to_transform = {1}};
   EXPECT_TRUE(config.targets("model.layers.1.mlp.gate_proj"));
   EXPECT_FALSE(config.targets("model.layers.0.mlp.gate_proj"));
-  EXPECT_TRUE(config.targets("model.layers.0.self_attn.q_proj"));  // named whole
+  EXPECT_TRUE(config.targets("model.layers.0.self_attn.q_proj"));         // named whole
   EXPECT_TRUE(config.targets("model.layers.5.mlp.experts.1.gate_proj"));  // the last number counts ...
-  config.layers_pattern = {"layers"};  // ... unless the pattern says which
+  config.layers_pattern = {"layers"};                                     // ... unless the pattern says which
   EXPECT_FALSE(config.targets("model.layers.5.mlp.experts.1.gate_proj"));
   EXPECT_TRUE(config.targets("model.layers.1.mlp.experts.5.gate_proj"));
 }

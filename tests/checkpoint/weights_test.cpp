@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights in and out of folders: round trips in one file and in shards, stacked experts, and everything that can be wrong,
-// told at once.
+// Weights in and out of folders: round trips in one file and in shards, stacked experts, and everything that can be
+// wrong, told at once.
 #include "checkpoint/weights.h"
 
 #include <ATen/ops/equal.h>
@@ -33,7 +33,9 @@ std::string message_of(const std::function<void()>& f, Fault fault) {
   return "";
 }
 
-void expect_has(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks: " << part; }
+void expect_has(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks: " << part;
+}
 
 std::map<std::string, at::Tensor> tensors_of(Module& model) {
   std::map<std::string, at::Tensor> all;
@@ -78,7 +80,9 @@ TEST(Weights, EverySpellingOfTheConfigMeansTheSameModel) {
 TEST(Weights, MappedWeightsAreNotCopied) {
   const auto model = load_model(golden::models() / "qwen2/checkpoint", {.dtype = at::kBFloat16});
   model->visit([](const std::string& name, Param& p) { EXPECT_TRUE(p.mapped) << name; });
-  const auto owned = load_model(golden::models() / "qwen2/checkpoint", {.dtype = at::kBFloat16, .own = [](const std::string& n) { return n.ends_with("norm.weight"); }});
+  const auto owned =
+      load_model(golden::models() / "qwen2/checkpoint",
+                 {.dtype = at::kBFloat16, .own = [](const std::string& n) { return n.ends_with("norm.weight"); }});
   owned->visit([](const std::string& name, Param& p) { EXPECT_EQ(p.mapped, !name.ends_with("norm.weight")) << name; });
 }
 
@@ -159,7 +163,6 @@ TEST(Weights, MissingFolderAndFilesAreNamed) {
   std::ofstream(folder.path / "pytorch_model.bin") << "x";
   expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "convert it to safetensors");
 }
-
 
 }  // namespace
 }  // namespace apus

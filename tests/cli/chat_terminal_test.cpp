@@ -39,7 +39,9 @@ class Terminal {
     if (child_ > 0 && !over_) ::kill(child_, SIGKILL), ::waitpid(child_, nullptr, 0);
     ::close(master_);
   }
-  void type(const std::string& text) const { ASSERT_EQ(::write(master_, text.data(), text.size()), static_cast<ssize_t>(text.size())); }
+  void type(const std::string& text) const {
+    ASSERT_EQ(::write(master_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
 
   // What is shown up to and with `text`, from where the last call ended; all there was if it does not come.
   std::string until(const std::string& text, int seconds = 120) {
@@ -105,8 +107,8 @@ class ChatTerminal : public ::testing::Test {
     return path;
   }
   static Terminal chat(std::vector<std::string> more) {
-    std::vector<std::string> command{program(), "infer", "--model", dir() / "model", "--device", "cpu", "--temperature", "0",
-                                     "--result_path", dir() / "talk.jsonl"};
+    std::vector<std::string> command{program(), "infer",         "--model", dir() / "model", "--device",
+                                     "cpu",     "--temperature", "0",       "--result_path", dir() / "talk.jsonl"};
     command.insert(command.end(), more.begin(), more.end());
     fs::remove(dir() / "talk.jsonl");
     return Terminal(command);
@@ -171,7 +173,8 @@ TEST_F(ChatTerminal, AQuestionLongerThanTheContextIsRefusedAndTheChatGoesOn) {
 }
 
 TEST_F(ChatTerminal, UnwritableResultIsSaidBeforeTheChat) {
-  Terminal t({program(), "infer", "--model", dir() / "model", "--device", "cpu", "--result_path", "/proc/no/such/place.jsonl"});
+  Terminal t({program(), "infer", "--model", dir() / "model", "--device", "cpu", "--result_path",
+              "/proc/no/such/place.jsonl"});
   t.until("/proc/no/such");
   EXPECT_EQ(t.exit_code(), 7);
 }
@@ -182,8 +185,9 @@ TEST_F(ChatTerminal, ControlCKeepsFinishedRows) {
   for (int i = 0; i < kRows; ++i) rows += str("{\"messages\": [{\"role\": \"user\", \"content\": \"row ", i, "\"}]}\n");
   write_file_atomic(dir() / "rows.jsonl", rows);
   const fs::path result = dir() / "rows.out.jsonl";
-  Terminal t({program(), "infer", "--model", dir() / "model", "--device", "cpu", "--temperature", "0", "--max_new_tokens", "8", "--max_num_seqs", "2",
-              "--val_dataset", dir() / "rows.jsonl", "--result_path", result, "--write_batch_size", "1"});
+  Terminal t({program(), "infer", "--model", dir() / "model", "--device", "cpu", "--temperature", "0",
+              "--max_new_tokens", "8", "--max_num_seqs", "2", "--val_dataset", dir() / "rows.jsonl", "--result_path",
+              result, "--write_batch_size", "1"});
   for (int i = 0; i < 600 && (!fs::exists(result) || fs::file_size(result) == 0); ++i) ::usleep(100'000);
   t.type(kControlC);
   t.until("the same command goes on from there");

@@ -50,7 +50,8 @@ TEST(Commands, EveryOneExplainsItself) {
     for (const auto& option : instance->table.options()) {
       if (option->is_hidden) continue;
       EXPECT_TRUE(has(help, "--" + option->name)) << command->info.name;
-      EXPECT_TRUE(!option->help.empty() || !option->refusal.empty() || !option->no_effect.empty()) << command->info.name << " " << option->name;
+      EXPECT_TRUE(!option->help.empty() || !option->refusal.empty() || !option->no_effect.empty())
+          << command->info.name << " " << option->name;
     }
   }
 }
@@ -73,20 +74,104 @@ TEST(Commands, UnderscoresAreHyphens) {
 
 TEST(Commands, BaseFlagsOfOtherProgramsAreLegalOrRefusedNeverUnknown) {
   // Flags that any command of the program whose dialect this is accepts.
-  const std::vector<std::string> base = {
-      "tuner_backend", "tuner_type", "adapters", "external_plugins", "seed", "model_kwargs", "enable_npu_model_patch", "load_args", "load_data_args",
-      "packing", "packing_length", "packing_num_proc", "packing_strategy", "lazy_tokenize", "use_hf", "hub_token", "ddp_timeout", "ddp_backend",
-      "ignore_args_error", "use_swift_lora", "use_ray", "ray_exp_name", "device_groups", "model", "model_type", "model_revision", "task_type",
-      "torch_dtype", "attn_impl", "experts_impl", "new_special_tokens", "num_labels", "problem_type", "rope_scaling", "max_model_len", "device_map",
-      "max_memory", "local_repo_path", "init_strategy", "dataset", "val_dataset", "cached_dataset", "cached_val_dataset", "split_dataset_ratio",
-      "data_seed", "dataset_num_proc", "load_from_cache_file", "dataset_shuffle", "val_dataset_shuffle", "streaming", "interleave_prob",
-      "stopping_strategy", "shuffle_buffer_size", "download_mode", "columns", "strict", "remove_unused_columns", "disable_auto_column_mapping",
-      "model_name", "model_author", "custom_dataset_info", "template", "system", "max_length", "truncation_strategy", "max_pixels", "agent_template",
-      "norm_bbox", "use_chat_template", "padding_side", "padding_free", "loss_scale", "is_binary_loss_scale", "sequence_parallel_size",
-      "template_backend", "response_prefix", "enable_thinking", "preserve_thinking", "add_non_thinking_prefix", "disable_ignore_empty_think",
-      "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty", "num_beams", "stream", "stop_words", "logprobs", "top_logprobs",
-      "structured_outputs_regex", "quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type",
-      "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"};
+  const std::vector<std::string> base = {"tuner_backend",
+                                         "tuner_type",
+                                         "adapters",
+                                         "external_plugins",
+                                         "seed",
+                                         "model_kwargs",
+                                         "enable_npu_model_patch",
+                                         "load_args",
+                                         "load_data_args",
+                                         "packing",
+                                         "packing_length",
+                                         "packing_num_proc",
+                                         "packing_strategy",
+                                         "lazy_tokenize",
+                                         "use_hf",
+                                         "hub_token",
+                                         "ddp_timeout",
+                                         "ddp_backend",
+                                         "ignore_args_error",
+                                         "use_swift_lora",
+                                         "use_ray",
+                                         "ray_exp_name",
+                                         "device_groups",
+                                         "model",
+                                         "model_type",
+                                         "model_revision",
+                                         "task_type",
+                                         "torch_dtype",
+                                         "attn_impl",
+                                         "experts_impl",
+                                         "new_special_tokens",
+                                         "num_labels",
+                                         "problem_type",
+                                         "rope_scaling",
+                                         "max_model_len",
+                                         "device_map",
+                                         "max_memory",
+                                         "local_repo_path",
+                                         "init_strategy",
+                                         "dataset",
+                                         "val_dataset",
+                                         "cached_dataset",
+                                         "cached_val_dataset",
+                                         "split_dataset_ratio",
+                                         "data_seed",
+                                         "dataset_num_proc",
+                                         "load_from_cache_file",
+                                         "dataset_shuffle",
+                                         "val_dataset_shuffle",
+                                         "streaming",
+                                         "interleave_prob",
+                                         "stopping_strategy",
+                                         "shuffle_buffer_size",
+                                         "download_mode",
+                                         "columns",
+                                         "strict",
+                                         "remove_unused_columns",
+                                         "disable_auto_column_mapping",
+                                         "model_name",
+                                         "model_author",
+                                         "custom_dataset_info",
+                                         "template",
+                                         "system",
+                                         "max_length",
+                                         "truncation_strategy",
+                                         "max_pixels",
+                                         "agent_template",
+                                         "norm_bbox",
+                                         "use_chat_template",
+                                         "padding_side",
+                                         "padding_free",
+                                         "loss_scale",
+                                         "is_binary_loss_scale",
+                                         "sequence_parallel_size",
+                                         "template_backend",
+                                         "response_prefix",
+                                         "enable_thinking",
+                                         "preserve_thinking",
+                                         "add_non_thinking_prefix",
+                                         "disable_ignore_empty_think",
+                                         "max_new_tokens",
+                                         "temperature",
+                                         "top_k",
+                                         "top_p",
+                                         "repetition_penalty",
+                                         "num_beams",
+                                         "stream",
+                                         "stop_words",
+                                         "logprobs",
+                                         "top_logprobs",
+                                         "structured_outputs_regex",
+                                         "quant_method",
+                                         "quant_bits",
+                                         "hqq_axis",
+                                         "bnb_4bit_compute_dtype",
+                                         "bnb_4bit_quant_type",
+                                         "bnb_4bit_use_double_quant",
+                                         "bnb_4bit_quant_storage"};
   for (const char* name : {"infer", "score"}) {
     const auto instance = find_command(name)->make();
     for (const auto& flag : base) EXPECT_NO_THROW(instance->table.at(flag)) << name << " --" << flag;
@@ -195,7 +280,9 @@ TEST(ProgramRun, LooksAtNoMachineThatIsNotThere) {
 double children_seconds() {
   rusage used{};
   ::getrusage(RUSAGE_CHILDREN, &used);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of flags (flags.txt): each is honoured with its default, refused with what to do, or noted as without effect.
+// The table of flags (flags.txt): each is honoured with its default, refused with what to do, or noted as without
+// effect.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +36,8 @@ std::vector<Flag> flags() {
     for (const std::string& command : commands) {
       const Flag flag{command, line.substr(0, space), reason == std::string::npos ? "" : line.substr(reason + 3),
                       Json::parse(line.substr(space + 1, reason == std::string::npos ? reason : reason - space - 1))};
-      const auto same = std::find_if(all.begin(), all.end(), [&](const Flag& f) { return f.command == command && f.name == flag.name; });
+      const auto same = std::find_if(all.begin(), all.end(),
+                                     [&](const Flag& f) { return f.command == command && f.name == flag.name; });
       same == all.end() ? all.push_back(flag) : void(*same = flag);
     }
   }
@@ -44,7 +46,8 @@ std::vector<Flag> flags() {
 
 const Option* find_option(const OptionTable& table, const std::string& name) {
   for (const auto& option : table.options()) {
-    const bool alias = std::any_of(option->aliases.begin(), option->aliases.end(), [&](const auto& a) { return a.first == name; });
+    const bool alias =
+        std::any_of(option->aliases.begin(), option->aliases.end(), [&](const auto& a) { return a.first == name; });
     if (option->name == name || alias) return option.get();
   }
   return nullptr;

@@ -31,8 +31,7 @@ class Server {
   explicit Server(std::function<Answer(const std::string& path, const std::string& head, const Json& body)> answer)
       : answer_(std::move(answer)), listener_(64) {
     accepting_ = std::thread([this] {
-      for (int client; (client = listener_.accept()) >= 0;)
-        threads_.emplace_back([this, client] { serve(client); });
+      for (int client; (client = listener_.accept()) >= 0;) threads_.emplace_back([this, client] { serve(client); });
     });
   }
   ~Server() {

@@ -13,8 +13,9 @@ namespace apus {
 namespace {
 namespace fs = std::filesystem;
 
-const char* const kTemplate = "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
-                              "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}";
+const char* const kTemplate =
+    "{{ bos_token }}{% for m in messages %}<|im_start|>{{ m.role }}: {{ m.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant:{% endif %}";
 
 fs::path folder() {
   const fs::path dir = fs::path(testing::TempDir()) / "apus-tokenize";
@@ -55,11 +56,15 @@ TEST(Tokenize, TextToIdsAndBack) {
 }
 
 TEST(Tokenize, Conversations) {
-  Rows rows({"--tokenizer", folder().string(), "--render_only", "true", "--chat_template_kwargs", R"({"bos_token": "<a>"})"});
+  Rows rows(
+      {"--tokenizer", folder().string(), "--render_only", "true", "--chat_template_kwargs", R"({"bos_token": "<a>"})"});
   EXPECT_EQ(rows(R"({"messages": [{"role": "user", "content": "hi"}], "add_generation_prompt": true})"),
             Json::parse(R"({"text": "<a><|im_start|>user: hi<|im_end|><|im_start|>assistant:"})"));
-  EXPECT_EQ(rows(R"({"messages": [], "chat_template_kwargs": {"bos_token": "<b>"}})")["text"], "<b>") << "a row's own come first";
-  EXPECT_EQ(rows(R"({"messages": [{"role": "assistant", "content": "go on"}], "continue_final_message": true})")["text"], "<a><|im_start|>assistant: go on");
+  EXPECT_EQ(rows(R"({"messages": [], "chat_template_kwargs": {"bos_token": "<b>"}})")["text"], "<b>")
+      << "a row's own come first";
+  EXPECT_EQ(
+      rows(R"({"messages": [{"role": "assistant", "content": "go on"}], "continue_final_message": true})")["text"],
+      "<a><|im_start|>assistant: go on");
   Rows ids({"--tokenizer", folder().string()});
   EXPECT_GT(ids(R"({"messages": [{"role": "user", "content": "hi"}]})")["ids"].size(), 4u);
 }
@@ -72,8 +77,9 @@ TEST(Tokenize, TheClockCanBeFixed) {
 
 TEST(Tokenize, BadRowsAreAnsweredInTheirPlace) {
   Rows rows({"--tokenizer", folder().string()});
-  for (const char* row : {"not json", "[]", "{}", R"({"text": 5})", R"({"ids": ["a"]})", R"({"ids": [-1]})", R"({"ids": [99999999999]})",
-                          R"({"messages": [], "add_generation_prompt": "yes"})", R"({"messages": [], "chat_template_kwargs": []})"}) {
+  for (const char* row :
+       {"not json", "[]", "{}", R"({"text": 5})", R"({"ids": ["a"]})", R"({"ids": [-1]})", R"({"ids": [99999999999]})",
+        R"({"messages": [], "add_generation_prompt": "yes"})", R"({"messages": [], "chat_template_kwargs": []})"}) {
     EXPECT_TRUE(rows(row).contains("error")) << row;
   }
   EXPECT_EQ(rows.tokenizer->errors(), 9);

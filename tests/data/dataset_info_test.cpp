@@ -15,7 +15,9 @@ namespace {
 TEST(DatasetInfo, NamesPathsHubsAndColumns) {
   TemporaryFolder dir;
   dir.write("mine.jsonl", "{\"ask\": \"a\", \"say\": \"b\"}\n{\"ask\": \"c\", \"say\": \"d\"}\n");
-  const auto file = dir.write("info.json", R"([{"dataset_name": "mine", "dataset_path": "mine.jsonl", "columns": {"ask": "query", "say": "response"}},
+  const auto file = dir.write(
+      "info.json",
+      R"([{"dataset_name": "mine", "dataset_path": "mine.jsonl", "columns": {"ask": "query", "say": "response"}},
     {"dataset_name": "both", "ms_dataset_id": "m/d", "hf_dataset_id": "h/d", "subsets": ["one"]}, {"hf_dataset_id": "only/hf"}])");
   const DatasetInfo info({file.string()});
   EXPECT_EQ(info.resolve(parse_dataset_ref("both#5"), true).ref.id, "h/d");

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of datasets and the files behind them; reading, sampling, splitting, mixing, streaming, and going on from any place.
+// Names of datasets and the files behind them; reading, sampling, splitting, mixing, streaming, and going on from any
+// place.
+#include "data/datasets.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +10,6 @@
 #include <set>
 
 #include "base/files.h"
-#include "data/datasets.h"
 #include "tests/data/data_test_tools.h"
 
 namespace apus {
@@ -24,7 +26,8 @@ TEST(DatasetRefs, AreTakenApart) {
   EXPECT_THROW(parse_dataset_ref("a#many"), Error);
   EXPECT_THROW(parse_dataset_ref("a#-1"), Error);
   TemporaryFolder dir;
-  EXPECT_EQ(parse_dataset_ref(dir.write("odd#1:x.jsonl", "").string()).count, std::nullopt);  // it exists under that name
+  EXPECT_EQ(parse_dataset_ref(dir.write("odd#1:x.jsonl", "").string()).count,
+            std::nullopt);  // it exists under that name
 }
 
 std::vector<std::string> names(const std::vector<std::filesystem::path>& files) {
@@ -32,28 +35,42 @@ std::vector<std::string> names(const std::vector<std::filesystem::path>& files) 
   for (const auto& file : files) out.push_back(file.filename().string());
   return out;
 }
-std::vector<std::string> files_of(const std::string& text, const FetchDataset& fetch = nullptr) { return names(dataset_files(parse_dataset_ref(text), fetch)); }
+std::vector<std::string> files_of(const std::string& text, const FetchDataset& fetch = nullptr) {
+  return names(dataset_files(parse_dataset_ref(text), fetch));
+}
 using Names = std::vector<std::string>;
 
 TEST(DatasetFiles, OfGlobsFoldersAndCards) {
   TemporaryFolder dir;
-  for (const char* name : {"data/train-00001-of-00002.jsonl", "data/train-00000-of-00002.jsonl", "data/test-00000.jsonl", "dataset_infos.json", "de/x.jsonl", "de/validation.jsonl"}) dir.write(name, "{}");
+  for (const char* name : {"data/train-00001-of-00002.jsonl", "data/train-00000-of-00002.jsonl",
+                           "data/test-00000.jsonl", "dataset_infos.json", "de/x.jsonl", "de/validation.jsonl"})
+    dir.write(name, "{}");
   const std::string folder = dir.path().string();
   EXPECT_EQ(files_of(folder), (Names{"train-00000-of-00002.jsonl", "train-00001-of-00002.jsonl"}));
   EXPECT_EQ(files_of(folder + "/data/*.jsonl").size(), 3u);
   EXPECT_EQ(files_of(folder + ":de"), (Names{"x.jsonl"}));
-  dir.write("README.md", "---\nconfigs:\n- config_name: a\n  data_files:\n  - split: train\n    path: data/train-00000*\n  - split: test\n    path: data/test-*\n- config_name: default\n  data_files: de/*.jsonl\n---\n# card\n");
+  dir.write("README.md",
+            "---\nconfigs:\n- config_name: a\n  data_files:\n  - split: train\n    path: data/train-00000*\n  - split: "
+            "test\n    path: data/test-*\n- config_name: default\n  data_files: de/*.jsonl\n---\n# card\n");
   EXPECT_EQ(files_of(folder), (Names{"validation.jsonl", "x.jsonl"}));
   EXPECT_EQ(files_of(folder + ":a"), (Names{"train-00000-of-00002.jsonl"}));
-  EXPECT_NE(error_of([&] { files_of(folder + ":zz"); }).find("no subset 'zz'; there are a, default"), std::string::npos);
-  EXPECT_NE(error_of([&] { files_of("/no/such/file.jsonl"); }).find("The local path does not exist, dataset_id: `/no/such/file.jsonl`"), std::string::npos);
+  EXPECT_NE(error_of([&] { files_of(folder + ":zz"); }).find("no subset 'zz'; there are a, default"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              files_of("/no/such/file.jsonl");
+            }).find("The local path does not exist, dataset_id: `/no/such/file.jsonl`"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { files_of("./x*.jsonl"); }).find("no file matches"), std::string::npos);
-  EXPECT_EQ(files_of("org/name", [&](const DatasetRef& ref) { return ref.id == "org/name" ? dir.path() : std::filesystem::path(); }).size(), 2u);
+  EXPECT_EQ(files_of("org/name",
+                     [&](const DatasetRef& ref) { return ref.id == "org/name" ? dir.path() : std::filesystem::path(); })
+                .size(),
+            2u);
 }
 
 std::string numbered(const std::string& letter, int count, int from = 0) {
   std::string out;
-  for (int i = from; i < from + count; ++i) out += "{\"query\":\"q\",\"response\":\"" + letter + std::to_string(i) + "\"}\n";
+  for (int i = from; i < from + count; ++i)
+    out += "{\"query\":\"q\",\"response\":\"" + letter + std::to_string(i) + "\"}\n";
   return out;
 }
 std::string answer(const Json& row) { return row["messages"].back()["content"].get<std::string>(); }
@@ -69,7 +86,8 @@ Names sorted(Names list) {
 
 struct Mixing : testing::Test {
   TemporaryFolder dir;
-  std::string a = dir.write("a.jsonl", numbered("a", 10)).string(), b = dir.write("b.jsonl", numbered("b", 4) + "{\"bad\":1}\n" + numbered("b", 1, 4)).string();
+  std::string a = dir.write("a.jsonl", numbered("a", 10)).string(),
+              b = dir.write("b.jsonl", numbered("b", 4) + "{\"bad\":1}\n" + numbered("b", 1, 4)).string();
   RejectLog rejects{{.file = dir.path() / "out/rejected.jsonl"}};
   DatasetOptions options;
 };
@@ -169,7 +187,8 @@ TEST_F(Mixing, StreamsGoOnFromAnyPlace) {
       std::vector<Json> positions{whole.position()};
       Names all;
       for (Row row; whole.next(row); positions.push_back(whole.position())) all.push_back(answer(row.value));
-      if (shares.empty()) EXPECT_EQ(all.size(), 14u);
+      if (shares.empty())
+        EXPECT_EQ(all.size(), 14u);
       else {
         DatasetOptions loaded = options;
         loaded.train = {a, b + "#4"};
@@ -200,7 +219,8 @@ TEST_F(Mixing, ValidationRowsCanBeSavedAndReadAgain) {
 TEST(Rejects, AlikeReasonsCountTogether) {
   EXPECT_EQ(reason_class("messages[3].role", "line 12 has 5"), reason_class("messages[7].role", "line 9 has 123"));
   EXPECT_EQ(reason_class("", "a template's error\n  in: its line"), "a template's error");
-  EXPECT_EQ(reason_class("images[0]", "cannot read /a/b.png: No such file"), reason_class("images[1]", "cannot read /c: No such file"));
+  EXPECT_EQ(reason_class("images[0]", "cannot read /a/b.png: No such file"),
+            reason_class("images[1]", "cannot read /c: No such file"));
 }
 
 }  // namespace

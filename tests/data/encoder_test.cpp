@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is read and what is learnt of a row: against the masks of transformers, and by the text that comes out.
+#include "data/encoder.h"
+
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <fstream>
 
 #include "base/files.h"
-#include "data/encoder.h"
 #include "data/normalize.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/paths.h"
@@ -26,16 +27,21 @@ fs::path golden() {
 
 // ChatML without `generation` blocks. The second one can think or not, and forgets earlier thoughts, like Qwen3's.
 constexpr const char* kPlain =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{{ "
+    "c.function | tojson }}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 constexpr const char* kHybrid =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n"
     "{% if m.role == 'assistant' %}{% set text = m.content.split('</think>')[-1].lstrip('\\n') %}"
-    "{% if loop.last and '</think>' in m.content %}{{ m.content }}{% elif loop.last %}<think>\n\n</think>\n\n{{ text }}{% else %}{{ text }}{% endif %}"
+    "{% if loop.last and '</think>' in m.content %}{{ m.content }}{% elif loop.last %}<think>\n\n</think>\n\n{{ text "
+    "}}{% else %}{{ text }}{% endif %}"
     "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}";
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking is "
+    "false %}<think>\n\n</think>\n\n{% endif %}{% endif %}";
 
-Encoder encoder(const char* chat, EncodeOptions options = {}) { return Encoder(tiny(), ChatTemplate::from_text(chat, "test"), std::move(options)); }
+Encoder encoder(const char* chat, EncodeOptions options = {}) {
+  return Encoder(tiny(), ChatTemplate::from_text(chat, "test"), std::move(options));
+}
 Row row_of(const std::string& text) {
   Row row{Json::parse(text), {std::make_shared<const std::string>("rows.jsonl"), 3, false}};
   row.value = normalize_row(row, {});
@@ -53,14 +59,18 @@ std::string shown(const Sample& sample, const Tokenizer& tokenizer) {
   }
   return out;
 }
-std::string shown(const Encoder& e, const std::string& row) { return shown(e.encode(row_of(row)).at(0), e.tokenizer()); }
+std::string shown(const Encoder& e, const std::string& row) {
+  return shown(e.encode(row_of(row)).at(0), e.tokenizer());
+}
 
 TEST(Encoder, LearnsAnswersAndTheirEnd) {
   const Encoder e = encoder(kPlain);
   EXPECT_EQ(shown(e, R"({"query":"hi","response":"hello","history":[["a","b"]],"system":"s"})"),
-            "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>\n]<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[hello<|im_end|>\n]");
-  EXPECT_EQ(shown(encoder(kPlain, {.system = "be good"}), R"({"query":"hi","response":"yo"})"),
-            "<|im_start|>system\nbe good<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[yo<|im_end|>\n]");
+            "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>\n]<|"
+            "im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[hello<|im_end|>\n]");
+  EXPECT_EQ(
+      shown(encoder(kPlain, {.system = "be good"}), R"({"query":"hi","response":"yo"})"),
+      "<|im_start|>system\nbe good<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[yo<|im_end|>\n]");
 }
 
 TEST(Encoder, TokensDoNotCrossIntoAnAnswer) {
@@ -73,8 +83,11 @@ TEST(Encoder, TokensDoNotCrossIntoAnAnswer) {
 
 TEST(Encoder, RowsChooseTheirTurns) {
   const Encoder e = encoder(kPlain);
-  const std::string row = R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","loss":false},{"role":"user","content":"c"},{"role":"assistant","content":"d","loss_scale":0.5}]})";
-  EXPECT_EQ(shown(e, row), "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n[d<|im_end|>\n]");
+  const std::string row =
+      R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","loss":false},{"role":"user","content":"c"},{"role":"assistant","content":"d","loss_scale":0.5}]})";
+  EXPECT_EQ(shown(e, row),
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_"
+            "start|>assistant\n[d<|im_end|>\n]");
   const Sample s = e.encode(row_of(row)).at(0);
   ASSERT_FALSE(s.weights.empty());
   EXPECT_EQ(s.weights.back(), 0.5f);
@@ -83,65 +96,104 @@ TEST(Encoder, RowsChooseTheirTurns) {
 TEST(Encoder, LossScaleBases) {
   const std::string row = R"({"query":"c","response":"d","history":[["a","b"]]})";
   EXPECT_EQ(shown(encoder(kPlain, {.loss_scale = "last_round"}), row),
-            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_start|>assistant\n[d<|im_end|>\n]");
+            "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_"
+            "start|>assistant\n[d<|im_end|>\n]");
   const Sample all = encoder(kPlain, {.loss_scale = "all"}).encode(row_of(row)).at(0);
   EXPECT_EQ(all.trained_tokens(), all.length() - 1);
 }
 
 TEST(Encoder, ThinkingIsHandledPerTurn) {
   const Encoder e = encoder(kHybrid);
-  // An answer without thoughts follows an empty thought that is not learnt; with thoughts they are learnt, in history too.
-  EXPECT_EQ(shown(e, R"({"query":"q","response":"a"})"), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[a<|im_end|>\n]");
+  // An answer without thoughts follows an empty thought that is not learnt; with thoughts they are learnt, in history
+  // too.
+  EXPECT_EQ(shown(e, R"({"query":"q","response":"a"})"),
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[a<|im_end|>\n]");
   EXPECT_EQ(shown(e, R"({"query":"q2","response":"a2","history":[["q","<think>\nhm\n</think>\n\na"]]})"),
-            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[<think>\nhm\n</think>\n\na<|im_end|>\n]<|im_start|>user\nq2<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[a2<|im_end|>\n]");
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[<think>\nhm\n</"
+            "think>\n\na<|im_end|>\n]<|im_start|>user\nq2<|im_end|>\n<|im_start|>assistant\n<think>\n\n</"
+            "think>\n\n[a2<|im_end|>\n]");
   // An empty thought in the data itself is not learnt either.
-  EXPECT_EQ(shown(e, R"({"query":"q","response":"<think>\n\n</think>\n\na"})"), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[a<|im_end|>\n]");
-  EXPECT_EQ(shown(encoder(kHybrid, {.ignore_empty_think = false}), R"({"query":"q","response":"a"})"), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</think>\n\na<|im_end|>\n]");
-  EXPECT_EQ(shown(encoder(kHybrid, {.add_non_thinking_prefix = false}), R"({"query":"q","response":"a"})"), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>\n]");
+  EXPECT_EQ(shown(e, R"({"query":"q","response":"<think>\n\n</think>\n\na"})"),
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[a<|im_end|>\n]");
+  EXPECT_EQ(shown(encoder(kHybrid, {.ignore_empty_think = false}), R"({"query":"q","response":"a"})"),
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</think>\n\na<|im_end|>\n]");
+  EXPECT_EQ(shown(encoder(kHybrid, {.add_non_thinking_prefix = false}), R"({"query":"q","response":"a"})"),
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>\n]");
   // Only the last round is learnt: what was before stands as the template shows it then.
-  EXPECT_EQ(shown(encoder(kHybrid, {.loss_scale = "last_round"}), R"({"query":"q2","response":"a2","history":[["q","<think>\nhm\n</think>\n\na"]]})"),
-            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nq2<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[a2<|im_end|>\n]");
+  EXPECT_EQ(shown(encoder(kHybrid, {.loss_scale = "last_round"}),
+                  R"({"query":"q2","response":"a2","history":[["q","<think>\nhm\n</think>\n\na"]]})"),
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nq2<|im_end|>\n<|im_"
+            "start|>assistant\n<think>\n\n</think>\n\n[a2<|im_end|>\n]");
 }
 
 TEST(Encoder, PromptsThatOpenTheThoughts) {
   const std::string opens = std::string(kPlain);
   const std::string chat = opens.substr(0, opens.rfind("{% endif %}")) + "<think>\n{% endif %}";
-  EXPECT_EQ(shown(encoder(chat.c_str()), R"({"query":"q","response":"<think>\nhm\n</think>\n\na"})"), "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n[hm\n</think>\n\na<|im_end|>\n]");
+  EXPECT_EQ(shown(encoder(chat.c_str()), R"({"query":"q","response":"<think>\nhm\n</think>\n\na"})"),
+            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n[hm\n</think>\n\na<|im_end|>\n]");
 }
 
 TEST(Encoder, ToolCallsAreTurns) {
-  EXPECT_EQ(shown(encoder(kPlain), R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"let me see","tool_calls":[{"function":{"name":"f","arguments":"{\"x\":1}"}}]},{"role":"tool","content":"r"},{"role":"assistant","content":"a"}]})"),
-            "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[let me see<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call><|im_end|>\n]<|im_start|>tool\nr<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>\n]");
+  EXPECT_EQ(
+      shown(
+          encoder(kPlain),
+          R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"let me see","tool_calls":[{"function":{"name":"f","arguments":"{\"x\":1}"}}]},{"role":"tool","content":"r"},{"role":"assistant","content":"a"}]})"),
+      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[let me see<tool_call>\n{\"name\": \"f\", \"arguments\": "
+      "{\"x\": 1}}\n</tool_call><|im_end|>\n]<|im_start|>tool\nr<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>\n]");
 }
 
 TEST(Encoder, MarksWrittenByHandAreRemarkedAndLeftOut) {
   Encoder e = encoder(kPlain);
   std::vector<std::string> remarks;
   e.on_remark([&](const Origin& origin, const std::string& text) { remarks.push_back(origin.text() + ": " + text); });
-  EXPECT_EQ(shown(e, R"({"query":"hi","response":"hello</s>"})"), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[hello<|im_end|>\n]");
+  EXPECT_EQ(shown(e, R"({"query":"hi","response":"hello</s>"})"),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n[hello<|im_end|>\n]");
   ASSERT_EQ(remarks.size(), 1u);
   EXPECT_NE(remarks[0].find("rows.jsonl, line 3: the answer ends with '</s>', written by hand"), std::string::npos);
   // A template that does not end turns: the tokenizer's end token is put there, and said.
-  const Encoder open = encoder("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% endif %}");
+  const Encoder open = encoder(
+      "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant: {% "
+      "endif %}");
   const std::string eos = open.tokenizer().special_token("eos_token");
   EXPECT_EQ(shown(open, R"({"query":"hi","response":"hello"})"), "user: hi\nassistant: [hello\n" + eos + "]");
 }
 
 TEST(Encoder, RefusesRowsWithoutAnAnswer) {
   const Encoder e = encoder(kPlain);
-  EXPECT_NE(error_of([&] { e.encode(row_of(R"({"query":"only a question"})")); }).find("rows.jsonl, line 3, key 'messages': the conversation ends with the role user"), std::string::npos);
-  EXPECT_NE(error_of([&] { e.encode(row_of(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","loss":false}]})")); }).find("nothing in the row is learnt"), std::string::npos);
-  EXPECT_NE(error_of([&] { e.encode(row_of(R"({"messages":[{"role":"user","content":"a"},{"role":"tool_call","content":"not json"}]})")); }).find("a tool_call message"), std::string::npos);
-  EXPECT_NE(error_of([&] { e.encode(row_of(R"({"query":"<image>a","response":"b","images":["x.png"]})")); }).find("reads text only"), std::string::npos);
-  const Encoder lines = encoder("{% for m in messages %}{{ m.role + m.content }}{% endfor %}");  // it cannot take content in parts
-  EXPECT_NE(error_of([&] { lines.encode(row_of(R"({"query":"a","response":"b","images":["x.png"]})")); }).find("key 'images': the row has images, but this model reads text only"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              e.encode(row_of(R"({"query":"only a question"})"));
+            }).find("rows.jsonl, line 3, key 'messages': the conversation ends with the role user"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              e.encode(row_of(
+                  R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","loss":false}]})"));
+            }).find("nothing in the row is learnt"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([&] {
+        e.encode(row_of(R"({"messages":[{"role":"user","content":"a"},{"role":"tool_call","content":"not json"}]})"));
+      }).find("a tool_call message"),
+      std::string::npos);
+  EXPECT_NE(error_of([&] {
+              e.encode(row_of(R"({"query":"<image>a","response":"b","images":["x.png"]})"));
+            }).find("reads text only"),
+            std::string::npos);
+  const Encoder lines =
+      encoder("{% for m in messages %}{{ m.role + m.content }}{% endfor %}");  // it cannot take content in parts
+  EXPECT_NE(error_of([&] {
+              lines.encode(row_of(R"({"query":"a","response":"b","images":["x.png"]})"));
+            }).find("key 'images': the row has images, but this model reads text only"),
+            std::string::npos);
 }
 
 TEST(Encoder, Truncates) {
   const std::string row = R"({"query":"one two three four","response":"five six seven eight"})";
   const Sample whole = encoder(kPlain).encode(row_of(row)).at(0);
   const auto with = [&](Truncation t) { return EncodeOptions{.max_length = whole.length() - 4, .truncation = t}; };
-  EXPECT_NE(error_of([&] { encoder(kPlain, with(Truncation::Delete)).encode(row_of(row)); }).find(str("MaxLengthError: Current length of row(", whole.length(), ") is larger than the max_length(", whole.length() - 4, ")")), std::string::npos);
+  EXPECT_NE(error_of([&] { encoder(kPlain, with(Truncation::Delete)).encode(row_of(row)); })
+                .find(str("MaxLengthError: Current length of row(", whole.length(), ") is larger than the max_length(",
+                          whole.length() - 4, ")")),
+            std::string::npos);
   const Sample left = encoder(kPlain, with(Truncation::Left)).encode(row_of(row)).at(0);
   EXPECT_EQ(left.ids, std::vector<int32_t>(whole.ids.begin() + 4, whole.ids.end()));
   const Sample right = encoder(kPlain, with(Truncation::Right)).encode(row_of(row)).at(0);
@@ -169,13 +221,15 @@ TEST(Encoder, PlainTextEndsWithTheEndToken) {
   const Encoder llama(tiny("tiny-llama3"), std::nullopt, {.use_chat_template = false, .loss_scale = "all"});
   EXPECT_EQ(llama.encode(row_of(R"({"text":"once upon"})")).at(0).ids.front(), *llama.tokenizer().bos());
   const Encoder answers(tiny(), std::nullopt, {.use_chat_template = false});
-  EXPECT_EQ(shown(answers, R"({"query":"2+2=","response":"4"})"), "2+2=[4" + e.tokenizer().special_token("eos_token") + "]");
+  EXPECT_EQ(shown(answers, R"({"query":"2+2=","response":"4"})"),
+            "2+2=[4" + e.tokenizer().special_token("eos_token") + "]");
 }
 
 TEST(LossScales, StretchesOfAnAnswer) {
   const auto weights = [](const std::string& scale, const std::string& answer) {
     std::string out;
-    for (const auto& s : LossScale::parse(scale).stretches(answer)) out += str(answer.substr(s.begin, s.end - s.begin), "=", s.weight, ";");
+    for (const auto& s : LossScale::parse(scale).stretches(answer))
+      out += str(answer.substr(s.begin, s.end - s.begin), "=", s.weight, ";");
     return out;
   };
   EXPECT_EQ(weights("ignore_empty_think", "<think>\n\n</think>\n\nx"), "<think>\n\n</think>\n\n=0;x=1;");
@@ -203,7 +257,9 @@ TEST(Encoder, WeightsFollowTheTokens) {
 TEST(Encoder, DumpOfTheFirstSample) {
   const Encoder e = encoder(kPlain);
   const std::string dump = sample_dump(e.encode(row_of(R"({"query":"hi","response":"hello"})")).at(0), e.tokenizer());
-  EXPECT_NE(dump.find("[INPUT] <|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nhello<|im_end|>\n"), std::string::npos) << dump;
+  EXPECT_NE(dump.find("[INPUT] <|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nhello<|im_end|>\n"),
+            std::string::npos)
+      << dump;
   EXPECT_NE(dump.find("[LABELS] [-100 * "), std::string::npos) << dump;
   EXPECT_NE(dump.find("]hello<|im_end|>\n"), std::string::npos) << dump;
 }
@@ -226,16 +282,19 @@ TEST(EncoderGolden, GenerationBlocksGiveTheMasksOfTransformers) {
     if (!wanted.contains("tiny-qwen3")) continue;
     const Json& c = cases.at(wanted["case"]);
     const Json& conversation = conversations.at(c["conv"]);
-    const ChatTemplate chat = ChatTemplate::from_text(read_file(golden() / "templates" / c["template"].get<std::string>()), c["template"]);
+    const ChatTemplate chat =
+        ChatTemplate::from_text(read_file(golden() / "templates" / c["template"].get<std::string>()), c["template"]);
     EncodeOptions options;
     options.chat_template_kwargs = c["kwargs"];
     options.ignore_empty_think = false;
     const Encoder e(tokenizer, chat, options);
     Row row{{{"messages", Json::array()}}, {std::make_shared<const std::string>("golden"), 1, false}};
     DialogueOptions d{.kwargs = c["kwargs"]};
-    const Dialogue dialogue = rendered_dialogue(chat, conversation["messages"], conversation.contains("tools") ? &conversation["tools"] : nullptr, d);
+    const Dialogue dialogue = rendered_dialogue(chat, conversation["messages"],
+                                                conversation.contains("tools") ? &conversation["tools"] : nullptr, d);
     EXPECT_EQ(dialogue.text, c["expected"].get<std::string>()) << wanted["case"];
-    if (dialogue.turns.empty() && !wanted["tiny-qwen3"]["runs"].empty()) continue;  // more blocks than turns: not told apart
+    if (dialogue.turns.empty() && !wanted["tiny-qwen3"]["runs"].empty())
+      continue;  // more blocks than turns: not told apart
     Sample sample;
     sample.ids.clear();
     std::vector<uint8_t> mask;
@@ -258,14 +317,21 @@ TEST(EncoderGolden, GenerationBlocksGiveTheMasksOfTransformers) {
 TEST(EncoderGolden, TurnsOfRealTemplates) {
   if (golden().empty()) GTEST_SKIP() << "APUS_GOLDEN is not set: the chat templates of other projects are not here";
   const std::vector<std::pair<const char*, const char*>> cases = {
-      {"phi3.jinja", "<|user|>\nq1<|end|>\n<|assistant|>\n[a1<|end|>\n]<|user|>\nq2<|end|>\n<|assistant|>\n[a2<|end|>\n</s>]"},
-      {"Qwen-Qwen3-0.6B.jinja", "<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[a1<|im_end|>\n]<|im_start|>user\nq2<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[a2<|im_end|>\n]"},
+      {"phi3.jinja",
+       "<|user|>\nq1<|end|>\n<|assistant|>\n[a1<|end|>\n]<|user|>\nq2<|end|>\n<|assistant|>\n[a2<|end|>\n</s>]"},
+      {"Qwen-Qwen3-0.6B.jinja",
+       "<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\n<think>\n\n</"
+       "think>\n\n[a1<|im_end|>\n]<|im_start|>user\nq2<|im_end|>\n<|im_start|>assistant\n<think>\n\n</"
+       "think>\n\n[a2<|im_end|>\n]"},
       {"mistralai-Mistral-Nemo-Instruct-2407.jinja", "<s>[INST]q1[/INST][a1</s>][INST]q2[/INST][a2</s>]"},
-      {"GLM-4.6.jinja", "[gMASK]<sop><|user|>\nq1/nothink<|assistant|>\n<think></think>[\na1<|user|>]\nq2/nothink<|assistant|>\n<think></think>[\na2</s>]"},
+      {"GLM-4.6.jinja",
+       "[gMASK]<sop><|user|>\nq1/nothink<|assistant|>\n<think></think>[\na1<|user|>]\nq2/"
+       "nothink<|assistant|>\n<think></think>[\na2</s>]"},
   };
   for (const auto& [name, wanted] : cases) {
     const ChatTemplate chat = ChatTemplate::from_text(read_file(golden() / "templates" / name), name);
-    const Json messages = Json::parse(R"([{"role":"user","content":"q1"},{"role":"assistant","content":"a1"},{"role":"user","content":"q2"},{"role":"assistant","content":"a2"}])");
+    const Json messages = Json::parse(
+        R"([{"role":"user","content":"q1"},{"role":"assistant","content":"a1"},{"role":"user","content":"q2"},{"role":"assistant","content":"a2"}])");
     DialogueOptions options{.kwargs = {{"bos_token", "<s>"}, {"eos_token", "</s>"}}, .eos = "</s>"};
     options.is_mark = [](const std::string& text) { return text.find('<') != std::string::npos; };
     const Dialogue d = compose_dialogue(chat, messages, nullptr, false, options);

@@ -20,29 +20,37 @@ namespace fs = std::filesystem;
 Question question(const char* text) { return make_question({.value = Json::parse(text), .origin = {}}); }
 
 TEST(Question, TheAnswerOfARowIsItsLabel) {
-  const auto q = question(R"({"id": 7, "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
+  const auto q =
+      question(R"({"id": 7, "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})");
   EXPECT_EQ(q.label, "b");
   EXPECT_EQ(q.row.dump(), R"({"id":7,"messages":[{"role":"user","content":"a"}]})");
-  EXPECT_EQ(q.record("c", nullptr).dump(),
-            R"({"response":"c","labels":"b","logprobs":null,"id":7,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"c"}]})");
+  EXPECT_EQ(
+      q.record("c", nullptr).dump(),
+      R"({"response":"c","labels":"b","logprobs":null,"id":7,"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"c"}]})");
   EXPECT_EQ(q.key(), row_key(q.record("whatever", Json::array())));
 }
 
 TEST(Question, OtherShapes) {
   const auto q = question(R"({"query": "a", "response": "b", "system": "s", "history": [["x", "y"]]})");
   EXPECT_EQ(q.label, "b");
-  EXPECT_EQ(q.row["messages"].dump(),
-            R"([{"role":"system","content":"s"},{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"a"}])");
+  EXPECT_EQ(
+      q.row["messages"].dump(),
+      R"([{"role":"system","content":"s"},{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user","content":"a"}])");
   EXPECT_EQ(question(R"({"query": "a"})").label, std::nullopt);
-  const auto tools = question(R"({"messages": [{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r"}]})");
+  const auto tools = question(
+      R"({"messages": [{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r"}]})");
   EXPECT_EQ(tools.row["messages"].size(), 3u) << "taken as it stands";
   EXPECT_EQ(question(R"({"conversations": [{"from":"human","value":"a"},{"from":"gpt","value":"b"}]})").label, "b");
 }
 
 TEST(Question, ContentInParts) {
-  const auto q = question(R"({"messages": [{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})");
+  const auto q =
+      question(R"({"messages": [{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})");
   EXPECT_EQ(q.row["messages"].dump(), R"([{"role":"user","content":"ab"}])");
-  EXPECT_THROW(question(R"({"messages": [{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/y.png"}}]}]})"), RowError);
+  EXPECT_THROW(
+      question(
+          R"({"messages": [{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/y.png"}}]}]})"),
+      RowError);
 }
 
 TEST(Question, BadRows) {
@@ -85,10 +93,13 @@ TEST(Questions, CountsAndColumnsOfEachSet) {
   write_file_atomic(dir / "a.jsonl", "{\"query\": \"a0\"}\n{\"query\": \"a1\"}\n{\"query\": \"a2\"}\n");
   write_file_atomic(dir / "b.csv", "asked,said\nb0,x\nb1,y\n");
   const QuestionSet a{.files = {(dir / "a.jsonl").string()}, .count = 2};
-  const QuestionSet b{.files = {(dir / "b.csv").string()}, .count = 5, .normalize = {.columns = {{"asked", "query"}, {"said", "response"}}}};
+  const QuestionSet b{.files = {(dir / "b.csv").string()},
+                      .count = 5,
+                      .normalize = {.columns = {{"asked", "query"}, {"said", "response"}}}};
   const auto texts = [](Questions& rows) {
     std::vector<std::string> out;
-    while (const auto q = rows.next()) out.push_back(q->row["messages"][0]["content"].get<std::string>() + q->label.value_or(""));
+    while (const auto q = rows.next())
+      out.push_back(q->row["messages"][0]["content"].get<std::string>() + q->label.value_or(""));
     return out;
   };
   Questions rows({a, b}, std::nullopt);
@@ -103,7 +114,8 @@ TEST(Questions, CountsAndColumnsOfEachSet) {
 }
 
 TEST(TextMetrics, Words) {
-  EXPECT_EQ(words_of("Hi, it's 3.5 \u4f60\u597d caf\u00e9"), (std::vector<std::string>{"Hi", ",", "it", "'", "s", "3", ".", "5", "\u4f60", "\u597d", "caf\u00e9"}));
+  EXPECT_EQ(words_of("Hi, it's 3.5 \u4f60\u597d caf\u00e9"),
+            (std::vector<std::string>{"Hi", ",", "it", "'", "s", "3", ".", "5", "\u4f60", "\u597d", "caf\u00e9"}));
 }
 
 TEST(TextMetrics, RougeByHand) {
@@ -125,7 +137,8 @@ TEST(TextMetrics, BleuByHand) {
   EXPECT_NEAR(bleu4("abcdef", "abcdef"), 1, 1e-12);
   EXPECT_EQ(bleu4("xyz", "abc"), 0);
   // "abxd" against "abcd": 3/4, 1/3, none of 2 -> 1/(2*2), none of 1 -> 1/(4*1); equal lengths.
-  EXPECT_NEAR(bleu4("abxd", "abcd"), std::exp((std::log(0.75) + std::log(1.0 / 3) + std::log(0.25) + std::log(0.25)) / 4), 1e-12);
+  EXPECT_NEAR(bleu4("abxd", "abcd"),
+              std::exp((std::log(0.75) + std::log(1.0 / 3) + std::log(0.25) + std::log(0.25)) / 4), 1e-12);
   // Shorter than the reference: exp(1 - 6/5).
   EXPECT_NEAR(bleu4("abcde", "abcdef"), std::exp(1 - 6.0 / 5), 1e-12);
   TextMetrics m;

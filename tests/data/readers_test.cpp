@@ -31,13 +31,16 @@ void expect_table(const fs::path& path) {
 class Tables : public testing::TestWithParam<const char*> {};
 TEST_P(Tables, HoldTheRowsThatWereWritten) { expect_table(table(GetParam())); }
 INSTANTIATE_TEST_SUITE_P(Formats, Tables,
-                         testing::Values("table_snappy.parquet", "table_gzip.parquet", "table_zstd.parquet", "table_lz4.parquet",
-                                         "table_delta_strings.parquet", "table_delta_lengths.parquet", "table.stream.arrow", "table.file.arrow"));
+                         testing::Values("table_snappy.parquet", "table_gzip.parquet", "table_zstd.parquet",
+                                         "table_lz4.parquet", "table_delta_strings.parquet",
+                                         "table_delta_lengths.parquet", "table.stream.arrow", "table.file.arrow"));
 
 TEST(ArrowTable, WholeNumbersKeepTheirSigns) {
   const auto rows = read_rows(table("signed.stream.arrow"));
   ASSERT_EQ(rows.size(), 2u);
-  const Json first = {{"i8", -128}, {"i16", -2}, {"i32", -2147483648}, {"u32", 4294967295}, {"i64", -9007199254740993}, {"day", "1960-02-29"}};
+  const Json first = {
+      {"i8", -128},         {"i16", -2}, {"i32", -2147483648}, {"u32", 4294967295}, {"i64", -9007199254740993},
+      {"day", "1960-02-29"}};
   EXPECT_EQ(rows[0].value, first);
   EXPECT_EQ(rows[1].value["i32"], 2147483647);
 }
@@ -86,7 +89,8 @@ TEST(Readers, JsonLinesNameLinesAndGoOnAfterABadOne) {
 TEST(Readers, JsonAsListInsideAnObjectAndOneAfterTheOther) {
   TemporaryFolder dir;
   const std::string rows = "{\"a\": \"x]},{\"},\n {\"a\": [1, {\"b\": \"\\\"\"}]}, {\"a\": 3}";
-  for (const std::string& text : {"[" + rows + "]", "{\"version\": [1], \"data\": [" + rows + "], \"end\": 1}", std::string("{\"a\": \"x]},{\"}\n\n{\"a\": [1, {\"b\": \"\\\"\"}]}{\"a\": 3}")}) {
+  for (const std::string& text : {"[" + rows + "]", "{\"version\": [1], \"data\": [" + rows + "], \"end\": 1}",
+                                  std::string("{\"a\": \"x]},{\"}\n\n{\"a\": [1, {\"b\": \"\\\"\"}]}{\"a\": 3}")}) {
     const auto path = dir.write("a.json", text);
     const auto read = read_rows(path);
     ASSERT_EQ(read.size(), 3u) << text;
@@ -111,7 +115,9 @@ TEST(Readers, CsvWithQuotesNewlinesAndEmptyCells) {
   EXPECT_EQ(rows[1].value["query"], "");
   EXPECT_EQ(rows[1].value["n"], "");
   EXPECT_EQ(rows[2].origin.line, 6);
-  EXPECT_NE(row_error(*open_reader(dir.write("b.csv", "a,b\n1,2,3\n"))).find("line 2: 3 fields, but the first line names 2 columns"), std::string::npos);
+  EXPECT_NE(row_error(*open_reader(dir.write("b.csv", "a,b\n1,2,3\n")))
+                .find("line 2: 3 fields, but the first line names 2 columns"),
+            std::string::npos);
   EXPECT_EQ(read_rows(dir.write("c.tsv", "a\tb\n1\t2\n")).at(0).value["b"], "2");
 }
 
@@ -141,19 +147,24 @@ TEST(Readers, CompressedFilesByTheirFirstBytes) {
 TEST(Readers, SayWhatIsWrongWithAFile) {
   TemporaryFolder dir;
   EXPECT_NE(error_of([&] { open_reader(dir.path() / "missing.jsonl"); }).find("No such file"), std::string::npos);
-  EXPECT_NE(error_of([&] { open_reader(dir.write("a.xlsx", "")); }).find("unknown kind of dataset file (.xlsx)"), std::string::npos);
-  EXPECT_NE(error_of([&] { open_reader(dir.write("u.jsonl", std::string("\xff\xfe{\0", 4))); }).find("UTF-16"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_reader(dir.write("a.xlsx", "")); }).find("unknown kind of dataset file (.xlsx)"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { open_reader(dir.write("u.jsonl", std::string("\xff\xfe{\0", 4))); }).find("UTF-16"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { open_reader(dir.write("p.jsonl", "PAR1....")); }).find("Parquet"), std::string::npos);
-  EXPECT_NE(error_of([&] { open_reader(dir.write("cut.parquet", "PAR1............")); }).find("downloaded completely"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_reader(dir.write("cut.parquet", "PAR1............")); }).find("downloaded completely"),
+            std::string::npos);
 }
 
 TEST(Readers, DamagedTablesAreErrorsAndNothingElse) {
   TemporaryFolder dir;
-  for (const char* name : {"table_snappy.parquet", "table_gzip.parquet", "table_delta_strings.parquet", "table.stream.arrow"}) {
+  for (const char* name :
+       {"table_snappy.parquet", "table_gzip.parquet", "table_delta_strings.parquet", "table.stream.arrow"}) {
     const std::string whole = read_file(table(name));
     for (size_t i = 0; i < 150; ++i) {
       std::string damaged = whole;
-      for (size_t k = 0; k < 3; ++k) damaged[(i * 7919 + k * 104729) % damaged.size()] ^= static_cast<char>(1 + i * 31 + k);
+      for (size_t k = 0; k < 3; ++k)
+        damaged[(i * 7919 + k * 104729) % damaged.size()] ^= static_cast<char>(1 + i * 31 + k);
       try {
         read_rows(dir.write(std::string("damaged") + fs::path(name).extension().string(), damaged));
       } catch (const Error& error) {

@@ -23,10 +23,15 @@ namespace fs = std::filesystem;
 
 class ResultFileTest : public ::testing::Test {
  protected:
-  ResultFileTest() : dir(fs::temp_directory_path() / str("apus-results-", ::getpid())), path((dir / "out.jsonl").string()) { fs::create_directories(dir); }
+  ResultFileTest()
+      : dir(fs::temp_directory_path() / str("apus-results-", ::getpid())), path((dir / "out.jsonl").string()) {
+    fs::create_directories(dir);
+  }
   ~ResultFileTest() override { fs::remove_all(dir); }
 
-  static Json row(int64_t i) { return {{"messages", Json::array({{{"role", "user"}, {"content", str("q", i / 2)}}})}, {"n", i / 2}}; }  // in pairs alike
+  static Json row(int64_t i) {
+    return {{"messages", Json::array({{{"role", "user"}, {"content", str("q", i / 2)}}})}, {"n", i / 2}};
+  }  // in pairs alike
   static std::string key(int64_t i) {
     Json r = row(i);
     r["messages"].push_back(nullptr);
@@ -119,8 +124,8 @@ TEST_F(ResultFileTest, ATornLineIsDroppedAndDoneAgain) {
   EXPECT_EQ(written(), (std::vector<int64_t>{0, 0}));
 }
 
-// Runs that are cut off after any number of rows, finished in random order within a window, until all is done: every row
-// once, in order, and none that was finished is done again.
+// Runs that are cut off after any number of rows, finished in random order within a window, until all is done: every
+// row once, in order, and none that was finished is done again.
 TEST_F(ResultFileTest, CutOffAnywhereAndGoneOnWith) {
   constexpr int64_t kRows = 30;
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -129,7 +134,9 @@ TEST_F(ResultFileTest, CutOffAnywhereAndGoneOnWith) {
     std::vector<int> times(kRows);
     for (int run = 0;; ++run) {
       ASSERT_LT(run, 200);
-      auto f = std::make_unique<ResultFile>(ResultFile::Spec{.path = path, .write_every = static_cast<int64_t>(1 + random.below(5)), .seconds = random.below(2) ? 0.0 : 1000});
+      auto f = std::make_unique<ResultFile>(ResultFile::Spec{.path = path,
+                                                             .write_every = static_cast<int64_t>(1 + random.below(5)),
+                                                             .seconds = random.below(2) ? 0.0 : 1000});
       std::vector<int64_t> open;
       for (int64_t i = 0; i < kRows; ++i)
         if (!f->finished_before(i, key(i))) open.push_back(i);

@@ -80,7 +80,8 @@ TEST(SampleStores, KeepSamplesInMemoryAndInACache) {
   ASSERT_EQ(cache.size(), store.size());
   EXPECT_EQ(cache.lengths(), lengths);
   for (int64_t i = 0; i < cache.size(); ++i) expect_same(cache.get(i), store.get(i));
-  EXPECT_NE(error_of([&] { SampleStore::open(dir.path() / "train", "made otherwise"); }).find("another tokenizer"), std::string::npos);
+  EXPECT_NE(error_of([&] { SampleStore::open(dir.path() / "train", "made otherwise"); }).find("another tokenizer"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { SampleStore::open(dir.path(), ""); }).find("to_cached_dataset"), std::string::npos);
   SampleStore joined;
   joined.append(cache);
@@ -153,7 +154,9 @@ void expect_resumable(const MakeSource& make) {
 MakeSource indexed(BatchOptions options, size_t count = 60) {
   return [=] {
     const auto lengths = random_lengths(count, 40);
-    return make_indexed_source(static_cast<int64_t>(count), lengths, [=](int64_t i) { return sample_of(i, lengths[static_cast<size_t>(i)]); }, options);
+    return make_indexed_source(
+        static_cast<int64_t>(count), lengths, [=](int64_t i) { return sample_of(i, lengths[static_cast<size_t>(i)]); },
+        options);
   };
 }
 
@@ -162,7 +165,10 @@ TEST(IndexedSources, GoOnFromAnyPlace) {
   expect_resumable(indexed({.batch_size = 3, .group_by_length = true}));
   expect_resumable(indexed({.batch_size = 2, .packing = true, .packing_length = 64}));
   expect_resumable([] { return make_run_ahead_source(indexed({.batch_size = 4})(), 5); });
-  EXPECT_NE(error_of([] { indexed({}, 9)()->restore(indexed({}, 10)()->position()); }).find("it had 10 samples, now there are 9"), std::string::npos);
+  EXPECT_NE(error_of([] {
+              indexed({}, 9)()->restore(indexed({}, 10)()->position());
+            }).find("it had 10 samples, now there are 9"),
+            std::string::npos);
 }
 
 TEST(IndexedSources, EpochsDifferAndSeedsDecide) {
@@ -197,10 +203,12 @@ TEST(IndexedSources, RanksShareTheMicroBatches) {
 }
 
 TEST(IndexedSources, RefusedSamplesAreReplaced) {
-  auto source = make_indexed_source(20, {}, [](int64_t i) -> Sample {
-    if (i % 4 == 0) throw RowError({}, "", "bad");
-    return sample_of(i, 3);
-  }, {.batch_size = 5});
+  auto source = make_indexed_source(20, {},
+                                    [](int64_t i) -> Sample {
+                                      if (i % 4 == 0) throw RowError({}, "", "bad");
+                                      return sample_of(i, 3);
+                                    },
+                                    {.batch_size = 5});
   const auto batches = rest(*source);
   EXPECT_EQ(batches.size(), 4u);
   for (const auto& batch : batches) EXPECT_EQ(std::count(batch.begin(), batch.end(), 'x'), 5);
@@ -216,7 +224,8 @@ class CountingStream : public SampleStream {
   bool next(Samples& samples) override {
     samples.clear();
     if (at_ >= count_) return false;
-    for (int copies = at_ % 9 == 0 ? 0 : at_ % 10 == 0 ? 2 : 1; copies > 0; --copies) samples.push_back(sample_of(at_, lengths_[static_cast<size_t>(at_)]));
+    for (int copies = at_ % 9 == 0 ? 0 : at_ % 10 == 0 ? 2 : 1; copies > 0; --copies)
+      samples.push_back(sample_of(at_, lengths_[static_cast<size_t>(at_)]));
     ++at_;
     return true;
   }
@@ -229,10 +238,14 @@ class CountingStream : public SampleStream {
 };
 
 TEST(StreamedSources, GoOnFromAnyPlace) {
-  for (const BatchOptions& options : {BatchOptions{.batch_size = 4}, BatchOptions{.batch_size = 2, .packing = true, .packing_length = 64},
-                                      BatchOptions{.batch_size = 1, .packing = true, .packing_length = 64, .strategy = PackingStrategy::Sequential}, BatchOptions{.batch_size = 3, .rank = 1, .ranks = 2}}) {
+  for (const BatchOptions& options :
+       {BatchOptions{.batch_size = 4}, BatchOptions{.batch_size = 2, .packing = true, .packing_length = 64},
+        BatchOptions{.batch_size = 1, .packing = true, .packing_length = 64, .strategy = PackingStrategy::Sequential},
+        BatchOptions{.batch_size = 3, .rank = 1, .ranks = 2}}) {
     expect_resumable([=] { return make_streamed_source(std::make_unique<CountingStream>(100), 16, options); });
-    expect_resumable([=] { return make_run_ahead_source(make_streamed_source(std::make_unique<CountingStream>(100), 16, options), 3); });
+    expect_resumable([=] {
+      return make_run_ahead_source(make_streamed_source(std::make_unique<CountingStream>(100), 16, options), 3);
+    });
   }
 }
 
@@ -250,17 +263,23 @@ TEST(StreamedSources, GiveEverySampleOnce) {
 }
 
 constexpr const char* kChat =
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if "
+    "add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 struct Pipeline : testing::Test {
   TemporaryFolder dir;
   RejectLog rejects{{.file = dir.path() / "rejected.jsonl"}};
-  Encoder encoder{Tokenizer::load(test::source_dir() / "tests/data/text/tokenizers/tiny-qwen3"), ChatTemplate::from_text(kChat, "test"), {.max_length = 64}};
+  Encoder encoder{Tokenizer::load(test::source_dir() / "tests/data/text/tokenizers/tiny-qwen3"),
+                  ChatTemplate::from_text(kChat, "test"),
+                  {.max_length = 64}};
   TrainingDataOptions options;
   Pipeline() {
     std::string text;
-    for (int i = 0; i < 90; ++i) text += "{\"query\":\"question " + std::to_string(i) + "\",\"response\":\"" + std::string(static_cast<size_t>(i % 30), 'x') + " answer\"}\n";
-    text += "{\"query\":\"too long\",\"response\":\"" + std::string(900, '?') + " and so on\"}\n{\"query\":\"no answer\"}\n";
+    for (int i = 0; i < 90; ++i)
+      text += "{\"query\":\"question " + std::to_string(i) + "\",\"response\":\"" +
+              std::string(static_cast<size_t>(i % 30), 'x') + " answer\"}\n";
+    text += "{\"query\":\"too long\",\"response\":\"" + std::string(900, '?') +
+            " and so on\"}\n{\"query\":\"no answer\"}\n";
     options.datasets.train = {dir.write("a.jsonl", text).string()};
     options.batches = {.batch_size = 2, .packing = true, .packing_length = 128};
   }
@@ -305,7 +324,8 @@ TEST_F(Pipeline, ACacheGivesTheSameMicroBatches) {
   options.datasets.train.clear();
   options.cached = {(dir.path() / "cache").string()};
   EXPECT_EQ(rest(*making()()), direct);
-  Encoder other(Tokenizer::load(test::source_dir() / "tests/data/text/tokenizers/tiny-qwen3"), ChatTemplate::from_text(kChat, "test"), {.max_length = 63});
+  Encoder other(Tokenizer::load(test::source_dir() / "tests/data/text/tokenizers/tiny-qwen3"),
+                ChatTemplate::from_text(kChat, "test"), {.max_length = 63});
   EXPECT_THROW(prepare_training_data(options, other, rejects), Error);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// AMX tiles against sums by scalars, bit for bit where they are emulated (a real processor's last bits are its own business), and
-// weights where they lie against packed ones, bit for bit everywhere. What holds for every instruction set is in
-// cpu_kernels_test.cpp, which runs AMX here as well.
+// AMX tiles against sums by scalars, bit for bit where they are emulated (a real processor's last bits are its own
+// business), and weights where they lie against packed ones, bit for bit everywhere. What holds for every instruction
+// set is in cpu_kernels_test.cpp, which runs AMX here as well.
 #include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/randn.h>
@@ -67,7 +67,8 @@ TEST_F(Amx, SumsAreTheManuals) {
   const int64_t m = 51, n = 45, k = 77;
   const at::Tensor x = random_bf16(m, k), w = random_bf16(n, k);
   data<bf16>(x)[3] = 0x0001, data<bf16>(w)[k + 3] = 0x8040;  // denormals
-  for (int64_t i = 0; i < k; ++i) data<bf16>(x)[5 * k + i] = 0x1000, data<bf16>(w)[7 * k + i] = 0x0fff;  // products too small for f32
+  for (int64_t i = 0; i < k; ++i)
+    data<bf16>(x)[5 * k + i] = 0x1000, data<bf16>(w)[7 * k + i] = 0x0fff;  // products too small for f32
   const at::Tensor b = at::randn({n}).to(at::kBFloat16), y = ops::packed_linear(x, ops::pack_linear(w, true), b, n);
   EXPECT_GT(test::AmxEmulation::products, 0);
   for (int64_t i = 0; i < m; ++i)
@@ -86,7 +87,8 @@ TEST_F(Amx, InPlaceIsBitForBitPacked) {
     ASSERT_TRUE(in_place.is_alias_of(w));
     for (const int64_t m : {1, 2, 15, 16, 17, 32, 33, 64, 97, 140}) {
       const at::Tensor x = random_bf16(m, k);
-      EXPECT_TRUE(ops::packed_linear(x, in_place, b, n).equal(ops::packed_linear(x, packed, b, n))) << m << " x " << k << " x " << n;
+      EXPECT_TRUE(ops::packed_linear(x, in_place, b, n).equal(ops::packed_linear(x, packed, b, n)))
+          << m << " x " << k << " x " << n;
     }
   }
 }
@@ -99,14 +101,16 @@ TEST_F(Amx, RowsDoNotSeeEachOther) {
   const int threads = at::get_num_threads();
   at::set_num_threads(1);
   for (const int64_t m : {1, 3, 16, 40, 64, 128, 513})
-    EXPECT_TRUE(ops::packed_linear(x.narrow(0, most - m, m), in_place, {}, n).equal(all.narrow(0, most - m, m))) << m << " rows";
+    EXPECT_TRUE(ops::packed_linear(x.narrow(0, most - m, m), in_place, {}, n).equal(all.narrow(0, most - m, m)))
+        << m << " rows";
   at::set_num_threads(threads);
 }
 
 // Weights that end where memory ends, and begin anywhere.
 TEST_F(Amx, NothingIsReadBehindTheWeights) {
   constexpr size_t kPage = 4096, kSize = 64 * kPage;
-  auto* memory = static_cast<char*>(mmap(nullptr, kSize + 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* memory =
+      static_cast<char*>(mmap(nullptr, kSize + 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(static_cast<void*>(memory), MAP_FAILED);
   ASSERT_EQ(mprotect(memory, kPage, PROT_NONE) | mprotect(memory + kPage + kSize, kPage, PROT_NONE), 0);
   const int64_t shapes[][2] = {{45, 37}, {64, 33}, {31, 7}, {520, 50}, {96, 32}, {1, 1}};
@@ -118,7 +122,8 @@ TEST_F(Amx, NothingIsReadBehindTheWeights) {
       const at::Tensor w = at::from_blob(to, {n, k}, at::kBFloat16);
       for (const int64_t m : {1, 20, 130}) {
         const at::Tensor x = random_bf16(m, k);
-        EXPECT_TRUE(ops::packed_linear(x, ops::pack_linear(w, true), {}, n).equal(ops::packed_linear(x, ops::pack_linear(original), {}, n)));
+        EXPECT_TRUE(ops::packed_linear(x, ops::pack_linear(w, true), {}, n)
+                        .equal(ops::packed_linear(x, ops::pack_linear(original), {}, n)));
       }
     }
   munmap(memory, kSize + 2 * kPage);

@@ -54,8 +54,8 @@ TEST_F(Npu, RunsTheVendorsOperators) {
     const bool expected = op.op.rfind("rms_norm", 0) == 0 || op.op.rfind("add_rms_norm", 0) == 0 || op.op == "rope" ||
                           op.op.rfind("swiglu", 0) == 0 || op.op.rfind("attention", 0) == 0 ||
                           op.op == "paged_attention" || op.op == "route_topk" || op.op.rfind("moe_ffn", 0) == 0 ||
-                          op.op.rfind("grouped_linear", 0) == 0 ||
-                          op.op == "adamw" || op.op == "pack_linear" || op.op == "packed_linear";
+                          op.op.rfind("grouped_linear", 0) == 0 || op.op == "adamw" || op.op == "pack_linear" ||
+                          op.op == "packed_linear";
     EXPECT_EQ(op.native, expected) << op.op;
     if (op.op == "attention") {
       EXPECT_EQ(op.by, "npu_fusion_attention + npu_fusion_attention_grad");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processor's kernels on every instruction set path that this machine has: odd sizes against the reference bodies in f64,
-// and bit for bit what must not depend on the rest of the batch, on chunking or on threads.
+// The processor's kernels on every instruction set path that this machine has: odd sizes against the reference bodies
+// in f64, and bit for bit what must not depend on the rest of the batch, on chunking or on threads.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
@@ -8,10 +8,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randperm.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
@@ -72,7 +72,8 @@ at::Tensor in_place(const at::Tensor& w) {
 }
 
 TEST_P(Kernels, PackedLinearMultiplies) {
-  const int64_t shapes[][3] = {{1, 1, 1}, {1, 64, 32}, {3, 33, 31}, {7, 100, 65}, {16, 896, 128}, {17, 31, 33}, {45, 520, 97}, {300, 1100, 70}};
+  const int64_t shapes[][3] = {{1, 1, 1},      {1, 64, 32},  {3, 33, 31},   {7, 100, 65},
+                               {16, 896, 128}, {17, 31, 33}, {45, 520, 97}, {300, 1100, 70}};
   for (const auto type : kTypes)
     for (const auto& [m, k, n] : shapes) {
       const at::Tensor x = at::randn({m, k}).to(type), w = at::randn({n, k}).to(type), b = at::randn({n}).to(type);
@@ -81,15 +82,18 @@ TEST_P(Kernels, PackedLinearMultiplies) {
       for (const at::Tensor& packed : {ops::pack_linear(w), in_place(w)}) {
         ASSERT_TRUE(packed.defined());
         EXPECT_LT(error(ops::packed_linear(x, packed, {}, n), expected), tolerance(type)) << m << " " << k << " " << n;
-        EXPECT_LT(error(ops::packed_linear(x, packed, b, n), expected + b.to(at::kDouble)), tolerance(type)) << m << " " << k << " " << n;
+        EXPECT_LT(error(ops::packed_linear(x, packed, b, n), expected + b.to(at::kDouble)), tolerance(type))
+            << m << " " << k << " " << n;
         EXPECT_TRUE(ops::packed_linear(slice, packed, b, n).equal(ops::packed_linear(x, packed, b, n)));
       }
     }
 }
 
 TEST_P(Kernels, PlainLinearMultiplies) {
-  const at::Tensor x = at::randn({3, 7, 75}).to(at::kBFloat16), all = at::randn({33, 150}).to(at::kBFloat16), w = all.narrow(1, 75, 75);
-  const at::Tensor b = at::randn({33}).to(at::kBFloat16), expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
+  const at::Tensor x = at::randn({3, 7, 75}).to(at::kBFloat16), all = at::randn({33, 150}).to(at::kBFloat16),
+                   w = all.narrow(1, 75, 75);
+  const at::Tensor b = at::randn({33}).to(at::kBFloat16),
+                   expected = at::matmul(x.to(at::kDouble), w.to(at::kDouble).t());
   EXPECT_LT(error(ops::linear(x, w, {}), expected), tolerance(at::kBFloat16));
   EXPECT_LT(error(ops::linear(x, w, b), expected + b.to(at::kDouble)), tolerance(at::kBFloat16));
   EXPECT_EQ(ops::linear(x.narrow(1, 0, 0), w, b).sizes().vec(), (std::vector<int64_t>{3, 0, 33}));
@@ -102,7 +106,8 @@ TEST_P(Kernels, PackedLinearRowsDoNotSeeEachOther) {
     for (const at::Tensor& packed : {ops::pack_linear(w), in_place(w)}) {
       const at::Tensor all = ops::packed_linear(x, packed, b, n);
       for (const int64_t m : {1, 2, 7, 12, 13, 16, 17, 31, 32, 33, 64, 257})
-        EXPECT_TRUE(ops::packed_linear(x.narrow(0, 300 - m, m), packed, b, n).equal(all.narrow(0, 300 - m, m))) << m << " rows";
+        EXPECT_TRUE(ops::packed_linear(x.narrow(0, 300 - m, m), packed, b, n).equal(all.narrow(0, 300 - m, m)))
+            << m << " rows";
       const int threads = at::get_num_threads();
       at::set_num_threads(threads == 1 ? 2 : 1);
       EXPECT_TRUE(ops::packed_linear(x, packed, b, n).equal(all));
@@ -137,31 +142,44 @@ TEST_P(Kernels, AttentionAndItsGradient) {
   for (const auto type : kTypes)
     for (const int64_t h : {16, 64, 80})
       for (const ops::Mask mask : {ops::Mask{true, 0}, ops::Mask{true, 50}, ops::Mask{false, 0}}) {
-        const at::Tensor q = at::randn({331, 6, h}).to(type), k = at::randn({501, 2, h}).to(type), v = at::randn({501, 2, h}).to(type);
+        const at::Tensor q = at::randn({331, 6, h}).to(type), k = at::randn({501, 2, h}).to(type),
+                         v = at::randn({501, 2, h}).to(type);
         const at::Tensor grad = at::randn({331, 6, h}).to(type);
-        using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
-        using Backward = Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
+        using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                             const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
+        using Backward =
+            Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                   const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
         const auto run = [&](at::ScalarType t) {
           const auto as = [&](const at::Tensor& x) { return x.to(t); };
-          const auto [out, lse] = op<Forward>("apus::attention").call(as(q), as(k), as(v), ints(cu_q), ints(cu_k), 200, 297, 0.2, mask.causal, mask.window);
-          const auto [dq, dk, dv] = op<Backward>("apus::attention_backward").call(as(grad), as(q), as(k), as(v), out, lse, ints(cu_q), ints(cu_k), 200, 297, 0.2, mask.causal, mask.window);
+          const auto [out, lse] =
+              op<Forward>("apus::attention")
+                  .call(as(q), as(k), as(v), ints(cu_q), ints(cu_k), 200, 297, 0.2, mask.causal, mask.window);
+          const auto [dq, dk, dv] = op<Backward>("apus::attention_backward")
+                                        .call(as(grad), as(q), as(k), as(v), out, lse, ints(cu_q), ints(cu_k), 200, 297,
+                                              0.2, mask.causal, mask.window);
           return std::vector<at::Tensor>{out, lse, dq, dk, dv};
         };
         const auto got = run(type), expected = run(at::kDouble);
         for (size_t i = 0; i < got.size(); ++i)
-          EXPECT_LT(error(got[i], expected[i]), tolerance(type) * (i < 2 ? 1 : 2)) << "result " << i << " head size " << h << " window " << mask.window;
+          EXPECT_LT(error(got[i], expected[i]), tolerance(type) * (i < 2 ? 1 : 2))
+              << "result " << i << " head size " << h << " window " << mask.window;
       }
 }
 
 TEST_P(Kernels, PagedAttentionIsAttention) {
   for (const auto type : kTypes) {
     const std::vector<int32_t> cu = {0, 5, 1205, 1206};
-    const at::Tensor q = at::randn({1206, 4, 64}).to(type), k = at::randn({1206, 2, 64}).to(type), v = at::randn({1206, 2, 64}).to(type);
+    const at::Tensor q = at::randn({1206, 4, 64}).to(type), k = at::randn({1206, 2, 64}).to(type),
+                     v = at::randn({1206, 2, 64}).to(type);
     const Paged cache(k, v, cu, 7);
     const at::Tensor plain = ops::attention(q, k, v, ints(cu), ints(cu), 1200, 1200, 0.125, {});
-    EXPECT_TRUE(ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 1200, 1200, 0.125, {}).equal(plain));
-    EXPECT_LT(error(plain, ops::attention(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), ints(cu), ints(cu), 1200, 1200, 0.125, {})), tolerance(type));
+    EXPECT_TRUE(
+        ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 1200, 1200, 0.125, {})
+            .equal(plain));
+    EXPECT_LT(error(plain, ops::attention(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), ints(cu), ints(cu),
+                                          1200, 1200, 0.125, {})),
+              tolerance(type));
   }
 }
 
@@ -170,14 +188,19 @@ TEST_P(Kernels, PagedAttentionDoesNotDependOnTheBatch) {
   for (const auto type : kTypes)
     for (const int64_t window : {0, 200}) {
       const std::vector<int32_t> cu = {0, 700, 1300};
-      const at::Tensor q = at::randn({1300, 6, 64}).to(type), k = at::randn({1300, 2, 64}).to(type), v = at::randn({1300, 2, 64}).to(type);
+      const at::Tensor q = at::randn({1300, 6, 64}).to(type), k = at::randn({1300, 2, 64}).to(type),
+                       v = at::randn({1300, 2, 64}).to(type);
       const Paged cache(k, v, cu, 16);
       const ops::Mask mask{true, window};
-      const at::Tensor all = ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 700, 700, 0.125, mask);
-      for (const auto& [end, rows] : std::vector<std::pair<int32_t, int32_t>>{{1, 1}, {33, 1}, {129, 1}, {600, 1}, {600, 5}, {600, 70}, {600, 333}, {513, 2}}) {
-        const at::Tensor alone = ops::paged_attention(q.narrow(0, 700 + end - rows, rows), cache.k_cache, cache.v_cache, ints({0, rows}), ints({0, end}),
-                                                      cache.table.narrow(0, 1, 1), rows, end, 0.125, mask);
-        EXPECT_TRUE(alone.equal(all.narrow(0, 700 + end - rows, rows))) << rows << " queries up to key " << end << ", window " << window;
+      const at::Tensor all =
+          ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 700, 700, 0.125, mask);
+      for (const auto& [end, rows] : std::vector<std::pair<int32_t, int32_t>>{
+               {1, 1}, {33, 1}, {129, 1}, {600, 1}, {600, 5}, {600, 70}, {600, 333}, {513, 2}}) {
+        const at::Tensor alone =
+            ops::paged_attention(q.narrow(0, 700 + end - rows, rows), cache.k_cache, cache.v_cache, ints({0, rows}),
+                                 ints({0, end}), cache.table.narrow(0, 1, 1), rows, end, 0.125, mask);
+        EXPECT_TRUE(alone.equal(all.narrow(0, 700 + end - rows, rows)))
+            << rows << " queries up to key " << end << ", window " << window;
       }
     }
 }
@@ -186,7 +209,8 @@ TEST_P(Kernels, RowsOfOddLength) {
   for (const auto type : kTypes)
     for (const int64_t d : {1, 15, 64, 97, 896}) {
       const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
-      const at::Tensor both = at::randn({37, 2 * d}).to(type), x = both.narrow(1, 0, d), y = both.narrow(1, d, d), w = at::randn({d}).to(type);
+      const at::Tensor both = at::randn({37, 2 * d}).to(type), x = both.narrow(1, 0, d), y = both.narrow(1, d, d),
+                       w = at::randn({d}).to(type);
       EXPECT_LT(error(ops::rms_norm(x, w, 1e-6), ops::rms_norm(wide(x), wide(w), 1e-6)), tolerance(type)) << d;
       const auto [sum, normal] = ops::add_rms_norm(x, y, w, 1e-6);
       EXPECT_TRUE(sum.equal((x + y)));
@@ -211,8 +235,10 @@ TEST_P(Kernels, RowsOfOddLength) {
 TEST_P(Kernels, RopeOfPartOfAHeadAndBack) {
   for (const auto type : kTypes)
     for (const auto& [h, r] : std::vector<std::pair<int64_t, int64_t>>{{64, 32}, {80, 20}, {10, 3}}) {
-      const at::Tensor q = at::randn({19, 5, h}).to(type), k = at::randn({19, 2, h}).to(type), angle = at::randn({19, r});
-      const auto rope = op<Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, bool)>("apus::rope");
+      const at::Tensor q = at::randn({19, 5, h}).to(type), k = at::randn({19, 2, h}).to(type),
+                       angle = at::randn({19, r});
+      const auto rope =
+          op<Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, bool)>("apus::rope");
       const auto [tq, tk] = rope.call(q, k, angle.cos(), angle.sin(), false);
       const auto [q64, k64] = rope.call(q.to(at::kDouble), k.to(at::kDouble), angle.cos(), angle.sin(), false);
       EXPECT_LT(error(tq, q64), tolerance(type));
@@ -224,20 +250,23 @@ TEST_P(Kernels, RopeOfPartOfAHeadAndBack) {
 TEST_P(Kernels, HeadLossAndLogprobOfAnOddVocabulary) {
   for (const auto type : kTypes) {
     const int64_t t = 77, d = 64, v = 2500;
-    const at::Tensor hidden = at::randn({t, d}).to(type), head = (at::randn({v, d}) * 0.3).to(type), weight = at::randn({t}).abs();
+    const at::Tensor hidden = at::randn({t, d}).to(type), head = (at::randn({v, d}) * 0.3).to(type),
+                     weight = at::randn({t}).abs();
     at::Tensor label = at::randint(0, v, {t}, at::kLong);
     label[3] = label[76] = -100;
     const at::Tensor low = at::randn({t, 5}).to(type), low_head = (at::randn({v, 5}) * 0.3).to(type);
     constexpr std::array<bool, 4> all{true, true, true, true};
     using Loss = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
-        const at::Tensor&, const at::Tensor&, const OptionalTensor&, const OptionalTensor&, const at::Tensor&, const OptionalTensor&, double, bool,
-        std::array<bool, 4>, int64_t);
+        const at::Tensor&, const at::Tensor&, const OptionalTensor&, const OptionalTensor&, const at::Tensor&,
+        const OptionalTensor&, double, bool, std::array<bool, 4>, int64_t);
     const auto loss = op<Loss>("apus::head_loss");
     for (const int64_t chunk : {0, 32})
       for (const bool dft : {false, true}) {
-        const auto [sum, nll, correct, dh, dw, dl, db] = loss.call(hidden, head, low, low_head, label, weight, dft ? 0.0 : 0.1, dft, all, chunk);
+        const auto [sum, nll, correct, dh, dw, dl, db] =
+            loss.call(hidden, head, low, low_head, label, weight, dft ? 0.0 : 0.1, dft, all, chunk);
         const auto [sum64, nll64, correct64, dh64, dw64, dl64, db64] =
-            loss.call(hidden.to(at::kDouble), head.to(at::kDouble), low.to(at::kDouble), low_head.to(at::kDouble), label, weight, dft ? 0.0 : 0.1, dft, all, 0);
+            loss.call(hidden.to(at::kDouble), head.to(at::kDouble), low.to(at::kDouble), low_head.to(at::kDouble),
+                      label, weight, dft ? 0.0 : 0.1, dft, all, 0);
         EXPECT_LT(error(sum, sum64), 2e-6);
         EXPECT_LT(error(nll, nll64), 2e-6);
         EXPECT_TRUE(correct.equal(correct64));
@@ -246,7 +275,9 @@ TEST_P(Kernels, HeadLossAndLogprobOfAnOddVocabulary) {
         EXPECT_LT(error(dl, dl64), tolerance(type)) << "chunk " << chunk;
         EXPECT_LT(error(db, db64), tolerance(type)) << "chunk " << chunk;
       }
-    const ops::HeadLogprob got = ops::head_logprob({hidden, head}, label, 0.7, true), expected = ops::head_logprob({hidden.to(at::kDouble), head.to(at::kDouble)}, label, 0.7, true);
+    const ops::HeadLogprob got = ops::head_logprob({hidden, head}, label, 0.7, true),
+                           expected =
+                               ops::head_logprob({hidden.to(at::kDouble), head.to(at::kDouble)}, label, 0.7, true);
     EXPECT_LT(error(got.logprob_T, expected.logprob_T), 2e-6);
     EXPECT_LT(error(got.entropy_T, expected.entropy_T), 2e-5);
   }
@@ -257,7 +288,8 @@ TEST_P(Kernels, AdamwInEveryMixOfTypes) {
     for (const auto state_type : kTypes)
       for (const bool with_master : {false, true}) {
         const int64_t n = 5001;
-        at::Tensor p = at::randn({n}).to(param_type), m = (at::randn({n}) * 0.1).to(state_type), v = at::randn({n}).abs().to(state_type), master;
+        at::Tensor p = at::randn({n}).to(param_type), m = (at::randn({n}) * 0.1).to(state_type),
+                   v = at::randn({n}).abs().to(state_type), master;
         const at::Tensor g = at::randn({n}).to(param_type);
         if (with_master) master = p.to(at::kFloat);
         at::Tensor p64 = p.to(at::kDouble), m64 = m.to(at::kDouble), v64 = v.to(at::kDouble), none;
@@ -275,8 +307,8 @@ TEST_P(Kernels, AdamwInEveryMixOfTypes) {
 
 // The same codes as the reference but where a value lies on the border between two, the same parameter to the last bit.
 TEST_P(Kernels, AdamwWithMomentsOfAByteIsTheReferences) {
-  using Step = void(at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&, const OptionalTensor&, double, double, double, double,
-                    double, int64_t, double, int64_t, bool);
+  using Step = void(at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&,
+                    const OptionalTensor&, double, double, double, double, double, int64_t, double, int64_t, bool);
   const auto step = op<Step>("apus::adamw_8bit");
   for (const auto type : kTypes)
     for (const bool with_master : {false, true}) {
@@ -284,15 +316,26 @@ TEST_P(Kernels, AdamwWithMomentsOfAByteIsTheReferences) {
       const at::Tensor start = at::randn({n}).to(type);
       struct State {
         at::Tensor p, m, m_scale, v, v_scale, master;
-      } a{start.clone(), at::zeros({n}, at::kChar), at::zeros({(n + 255) / 256}), at::zeros({n}, at::kByte), at::zeros({(n + 255) / 256}), {}}, b;
+      } a{start.clone(),
+          at::zeros({n}, at::kChar),
+          at::zeros({(n + 255) / 256}),
+          at::zeros({n}, at::kByte),
+          at::zeros({(n + 255) / 256}),
+          {}},
+          b;
       if (with_master) a.master = start.to(at::kFloat);
       for (int64_t t = 1; t <= 3; ++t) {
         const at::Tensor g = (at::randn({n}) * at::rand({n}).pow(8)).to(type);
-        b = {a.p.clone(), a.m.clone(), a.m_scale.clone(), a.v.clone(), a.v_scale.clone(), with_master ? a.master.clone() : at::Tensor()};
+        b = {a.p.clone(), a.m.clone(),       a.m_scale.clone(),
+             a.v.clone(), a.v_scale.clone(), with_master ? a.master.clone() : at::Tensor()};
         const auto run = [&](State& s, bool reference) {
           const OptionalTensor master = with_master ? OptionalTensor(s.master) : OptionalTensor();
-          if (reference) ops::call_reference(step, s.p, g, s.m, s.m_scale, s.v, s.v_scale, master, 0.01, 0.9, 0.99, 1e-8, 0.1, t, 0.5, 12345 * t, !with_master);
-          else step.call(s.p, g, s.m, s.m_scale, s.v, s.v_scale, master, 0.01, 0.9, 0.99, 1e-8, 0.1, t, 0.5, 12345 * t, !with_master);
+          if (reference)
+            ops::call_reference(step, s.p, g, s.m, s.m_scale, s.v, s.v_scale, master, 0.01, 0.9, 0.99, 1e-8, 0.1, t,
+                                0.5, 12345 * t, !with_master);
+          else
+            step.call(s.p, g, s.m, s.m_scale, s.v, s.v_scale, master, 0.01, 0.9, 0.99, 1e-8, 0.1, t, 0.5, 12345 * t,
+                      !with_master);
         };
         run(a, false);
         run(b, true);
@@ -328,14 +371,19 @@ TEST(Cpu, PairsOfBf16MultiplyAsF32Does) {
       EXPECT_LT(error(pairs, f32), 1e-6) << m;
     }
     std::vector<float> space(static_cast<size_t>(kDotStretch * kDotBatch));
-    kAvx512PairKernels.b16.dots(m, 32, k - 5, rows, k, static_cast<const bf16*>(b.data_ptr()), k, pairs.data_ptr<float>(), 32, space.data());
-    kAvx512Kernels.b16.dots(m, 32, k - 5, rows, k, static_cast<const bf16*>(b.data_ptr()), k, f32.data_ptr<float>(), 32, space.data());
-    EXPECT_LT(error(f32, at::matmul(a.narrow(1, 0, k - 5).to(at::kDouble), b.narrow(1, 0, k - 5).to(at::kDouble).t())), 1e-6) << m;
+    kAvx512PairKernels.b16.dots(m, 32, k - 5, rows, k, static_cast<const bf16*>(b.data_ptr()), k,
+                                pairs.data_ptr<float>(), 32, space.data());
+    kAvx512Kernels.b16.dots(m, 32, k - 5, rows, k, static_cast<const bf16*>(b.data_ptr()), k, f32.data_ptr<float>(), 32,
+                            space.data());
+    EXPECT_LT(error(f32, at::matmul(a.narrow(1, 0, k - 5).to(at::kDouble), b.narrow(1, 0, k - 5).to(at::kDouble).t())),
+              1e-6)
+        << m;
     EXPECT_LT(error(pairs, f32), 1e-6) << m;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Kernels, ::testing::Values(Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx), [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Cpu, Kernels, ::testing::Values(Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx),
+                         [](const auto& info) { return std::string(isa_name(info.param)); });
 
 TEST(Isa, UnknownNameIsRefused) {
   EXPECT_EQ(parse_isa("avx2"), Isa::Avx2);

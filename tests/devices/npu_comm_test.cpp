@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicator of NPUs on the simulated node: a library that has HcclCommInitRootInfoConfig, one that lacks it, none
-// at all, and a rank that never comes.
+// The communicator of NPUs on the simulated node: a library that has HcclCommInitRootInfoConfig, one that lacks it,
+// none at all, and a rank that never comes.
 #include <cstdlib>
 
 #include "dist/comm_check.h"

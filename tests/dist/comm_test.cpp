@@ -37,11 +37,14 @@ std::string message_of(Fault fault, const F& run) {
   ADD_FAILURE() << "nothing was thrown";
   return "";
 }
-void expect_part(const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text; }
+void expect_part(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+}
 
 const RankBody check("comm.check", [](const auto& arguments) {
   World world({.device = arguments[0], .timeout_s = 60});
-  const CommReport report = run_comm_check(world.devices(), world.host(), {.device = world.device().device, .bytes = 5 << 20, .repeats = 1});
+  const CommReport report =
+      run_comm_check(world.devices(), world.host(), {.device = world.device().device, .bytes = 5 << 20, .repeats = 1});
   EXPECT_GE(report.collectives.size(), 7u);
   for (const CollectiveReport& c : report.collectives) EXPECT_EQ(c.wrong, "") << c.name;
   EXPECT_GT(report.pair_us[0][1], 0);
@@ -87,7 +90,8 @@ const RankBody types("comm.types", [](const auto&) {
   // Operations that overlap: handles waited for in another order.
   std::vector<at::Tensor> many;
   std::vector<WorkPtr> works;
-  for (int i = 0; i < 20; ++i) many.push_back(at::full({5000}, i + me, at::kFloat)), works.push_back(comm.all_reduce(many.back()));
+  for (int i = 0; i < 20; ++i)
+    many.push_back(at::full({5000}, i + me, at::kFloat)), works.push_back(comm.all_reduce(many.back()));
   for (int i = 19; i >= 0; --i) {
     works[static_cast<size_t>(i)]->wait();
     EXPECT_EQ(many[static_cast<size_t>(i)][7].item<float>(), static_cast<float>(i * n + n * (n - 1) / 2));
@@ -163,10 +167,14 @@ TEST(Comm, TheReasonOfAnotherRanksFailureIsTold) {
 const RankBody different("comm.different", [](const auto&) {
   World world({.device = "cpu", .timeout_s = 10});
   const std::string text = message_of(Fault::Comm, [&] {
-    if (world.rank() == 0) world.devices().all_reduce(at::zeros({8}))->wait();
-    else world.devices().all_gather(at::zeros({16}), at::zeros({8}))->wait();
+    if (world.rank() == 0)
+      world.devices().all_reduce(at::zeros({8}))->wait();
+    else
+      world.devices().all_gather(at::zeros({16}), at::zeros({8}))->wait();
   });
-  EXPECT_TRUE(text.find("do different things") != std::string::npos || text.find("lost the connection") != std::string::npos) << text;
+  EXPECT_TRUE(text.find("do different things") != std::string::npos ||
+              text.find("lost the connection") != std::string::npos)
+      << text;
   message_of(Fault::Comm, [&] { world.devices().barrier(); });  // nothing works after it
 });
 
@@ -178,7 +186,8 @@ TEST(Comm, RanksThatDoDifferentThingsAreStopped) {
 const RankBody options("comm.options", [](const auto&) {
   World world({.device = "cpu", .timeout_s = 10});
   world.require_same("--a 1\n--b 2\n", "the options");
-  const std::string text = message_of(Fault::Usage, [&] { world.require_same(str("--a 1\n--lr ", world.rank(), "\n"), "the options"); });
+  const std::string text =
+      message_of(Fault::Usage, [&] { world.require_same(str("--a 1\n--lr ", world.rank(), "\n"), "the options"); });
   expect_part(text, "rank 0 has `--lr 0`, rank 1 has `--lr 1`");
   world.host().barrier();
 });
@@ -190,10 +199,12 @@ TEST(World, OptionsMustBeTheSame) {
 
 TEST(World, ARankThatNeverComesIsAnErrorWithTheLimit) {
   const auto alone = [](const char* name) -> std::optional<std::string> {
-    const std::map<std::string, std::string> v = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29871"}};
+    const std::map<std::string, std::string> v = {
+        {"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29871"}};
     return v.count(name) ? std::optional(v.at(name)) : std::nullopt;
   };
-  const std::string text = message_of(Fault::Comm, [&] { World({.device = "cpu", .timeout_s = 1, .meeting_s = 1}, alone); });
+  const std::string text =
+      message_of(Fault::Comm, [&] { World({.device = "cpu", .timeout_s = 1, .meeting_s = 1}, alone); });
   for (const char* part : {"127.0.0.1:29871", "did not answer within 1 s", "MASTER_ADDR"}) expect_part(text, part);
 }
 

@@ -3,6 +3,7 @@
 #include "dist/mesh.h"
 
 #include <ATen/ops/full.h>
+
 #include <cstdlib>
 
 #include "tests/rank_body.h"

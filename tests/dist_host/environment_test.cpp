@@ -34,7 +34,10 @@ void expect_complaint(const Variables& v, const std::vector<std::string>& parts)
 }
 
 TEST(RankEnvironment, NothingMeansOneProcess) {
-  for (const Variables& v : {Variables{}, {{"WORLD_SIZE", "1"}}, {{"RANK", "-1"}, {"WORLD_SIZE", "-1"}}, {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}}) {
+  for (const Variables& v : {Variables{},
+                             {{"WORLD_SIZE", "1"}},
+                             {{"RANK", "-1"}, {"WORLD_SIZE", "-1"}},
+                             {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}}}) {
     const RankEnvironment e = read_rank(of(v));
     EXPECT_EQ(e.world, 1);
     EXPECT_EQ(e.from, "");
@@ -42,8 +45,13 @@ TEST(RankEnvironment, NothingMeansOneProcess) {
 }
 
 TEST(RankEnvironment, Torchrun) {
-  const RankEnvironment e = read_rank(of({{"RANK", "9"}, {"WORLD_SIZE", "16"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "8"},
-                                          {"MASTER_ADDR", "node0"}, {"MASTER_PORT", "1234"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}}));
+  const RankEnvironment e = read_rank(of({{"RANK", "9"},
+                                          {"WORLD_SIZE", "16"},
+                                          {"LOCAL_RANK", "1"},
+                                          {"LOCAL_WORLD_SIZE", "8"},
+                                          {"MASTER_ADDR", "node0"},
+                                          {"MASTER_PORT", "1234"},
+                                          {"TORCHELASTIC_USE_AGENT_STORE", "True"}}));
   EXPECT_EQ(e.rank, 9);
   EXPECT_EQ(e.world, 16);
   EXPECT_EQ(e.local_rank, 1);
@@ -53,19 +61,28 @@ TEST(RankEnvironment, Torchrun) {
   EXPECT_TRUE(e.store_is_served);
   EXPECT_EQ(e.from, "torchrun");
   EXPECT_EQ(read_rank(of({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}})).local_world, 2);
-  EXPECT_EQ(read_rank(of({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}})).local_world, 1);  // a pod for each
+  EXPECT_EQ(read_rank(of({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}})).local_world,
+            1);  // a pod for each
 }
 
 TEST(RankEnvironment, SlurmAndOpenMpi) {
-  const RankEnvironment s = read_rank(of({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "16"}, {"SLURM_PROCID", "11"}, {"SLURM_LOCALID", "3"},
-                                          {"SLURM_STEP_NUM_NODES", "2"}, {"SLURM_STEP_NODELIST", "gpu[07-08]"}, {"SLURM_JOB_ID", "1234567"}}));
+  const RankEnvironment s = read_rank(of({{"SLURM_STEP_ID", "0"},
+                                          {"SLURM_STEP_NUM_TASKS", "16"},
+                                          {"SLURM_PROCID", "11"},
+                                          {"SLURM_LOCALID", "3"},
+                                          {"SLURM_STEP_NUM_NODES", "2"},
+                                          {"SLURM_STEP_NODELIST", "gpu[07-08]"},
+                                          {"SLURM_JOB_ID", "1234567"}}));
   EXPECT_EQ(s.rank, 11);
   EXPECT_EQ(s.local_rank, 3);
   EXPECT_EQ(s.local_world, 8);
   EXPECT_EQ(s.address, "gpu07");
   EXPECT_EQ(s.port, 24567);
   EXPECT_EQ(s.from, "Slurm");
-  const RankEnvironment m = read_rank(of({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}));
+  const RankEnvironment m = read_rank(of({{"OMPI_COMM_WORLD_SIZE", "4"},
+                                          {"OMPI_COMM_WORLD_RANK", "2"},
+                                          {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                                          {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}));
   EXPECT_EQ(m.rank, 2);
   EXPECT_EQ(m.address, "127.0.0.1");
   EXPECT_EQ(m.from, "Open MPI");
@@ -85,11 +102,19 @@ TEST(RankEnvironment, ContradictionsAreNamed) {
   expect_complaint({{"RANK", "1"}}, {"RANK=1", "WORLD_SIZE is not"});
   expect_complaint({{"RANK", "4"}, {"WORLD_SIZE", "4"}}, {"RANK=4", "WORLD_SIZE=4", "from 0"});
   expect_complaint({{"RANK", "x"}, {"WORLD_SIZE", "4"}}, {"RANK='x'"});
-  expect_complaint({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}}, {"LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"});
-  expect_complaint({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}}, {"MASTER_ADDR"});
-  expect_complaint({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}},
+  expect_complaint(
+      {{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}},
+      {"LOCAL_RANK=2", "LOCAL_WORLD_SIZE=2"});
+  expect_complaint({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}},
+                   {"MASTER_ADDR"});
+  expect_complaint({{"RANK", "0"},
+                    {"WORLD_SIZE", "2"},
+                    {"LOCAL_RANK", "0"},
+                    {"OMPI_COMM_WORLD_RANK", "1"},
+                    {"OMPI_COMM_WORLD_SIZE", "2"}},
                    {"RANK=0", "OMPI_COMM_WORLD_RANK=1", "contradicts"});
-  expect_complaint({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}, {"mpirun -x MASTER_ADDR"});
+  expect_complaint({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}},
+                   {"mpirun -x MASTER_ADDR"});
   expect_complaint({{"NPROC_PER_NODE", "gpu"}}, {"NPROC_PER_NODE='gpu'"});
   expect_complaint({{"NPROC_PER_NODE", "2"}, {"NNODES", "2"}}, {"NODE_RANK"});
   expect_complaint({{"NPROC_PER_NODE", "2"}, {"NNODES", "2"}, {"NODE_RANK", "2"}}, {"NODE_RANK=2", "NNODES=2"});
@@ -100,7 +125,12 @@ TEST(LaunchPlan, FollowsItsVariables) {
   EXPECT_FALSE(read_launch(of({})));
   EXPECT_FALSE(read_launch(of({{"NPROC_PER_NODE", "2"}, {"LOCAL_RANK", "0"}})));  // one that was started
   EXPECT_EQ(read_launch(of({{"NPROC_PER_NODE", "1"}}))->ranks, 1);
-  const auto plan = read_launch(of({{"NPROC_PER_NODE", "8"}, {"NNODES", "2"}, {"NODE_RANK", "1"}, {"MASTER_ADDR", "a"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}));
+  const auto plan = read_launch(of({{"NPROC_PER_NODE", "8"},
+                                    {"NNODES", "2"},
+                                    {"NODE_RANK", "1"},
+                                    {"MASTER_ADDR", "a"},
+                                    {"RANK", "1"},
+                                    {"WORLD_SIZE", "2"}}));
   EXPECT_EQ(plan->ranks, 8);
   EXPECT_EQ(plan->node, 1);
   EXPECT_EQ(plan->port, 29500);

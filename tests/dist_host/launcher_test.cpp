@@ -16,21 +16,26 @@
 namespace apus {
 namespace {
 namespace fs = std::filesystem;
-using test::run_ranks;
 using test::RankBody;
+using test::run_ranks;
 
 int my_rank() { return std::atoi(std::getenv("RANK")); }
-void pause_s(double seconds) { std::this_thread::sleep_for(std::chrono::milliseconds(static_cast<int>(seconds * 1000))); }
+void pause_s(double seconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(static_cast<int>(seconds * 1000)));
+}
 
 struct Folder {
-  Folder() : path(fs::temp_directory_path() / str("apus-launcher-", ::getpid())) { fs::remove_all(path), fs::create_directories(path); }
+  Folder() : path(fs::temp_directory_path() / str("apus-launcher-", ::getpid())) {
+    fs::remove_all(path), fs::create_directories(path);
+  }
   ~Folder() { fs::remove_all(path); }
   fs::path path;
 };
 
 const RankBody numbers("launcher.numbers", [](const auto& arguments) {
   const RankEnvironment e = read_rank(process_environment());
-  write_file_atomic(fs::path(arguments[0]) / str(e.rank), str(e.world, " ", e.local_rank, " ", e.local_world, " ", e.from, " ", std::getenv("OMP_NUM_THREADS") != nullptr));
+  write_file_atomic(fs::path(arguments[0]) / str(e.rank), str(e.world, " ", e.local_rank, " ", e.local_world, " ",
+                                                              e.from, " ", std::getenv("OMP_NUM_THREADS") != nullptr));
   EXPECT_FALSE(read_launch(process_environment()));
   std::fprintf(stderr, "rank %d speaks\n", e.rank);
 });
@@ -84,7 +89,8 @@ const RankBody waiting("launcher.waiting", [](const auto& arguments) {
 bool alive(pid_t process) {  // a zombie without a parent that asks is gone
   std::error_code code;
   if (::kill(process, 0) != 0) return false;
-  const std::string stat = fs::exists(str("/proc/", process, "/stat"), code) ? read_file(str("/proc/", process, "/stat")) : "";
+  const std::string stat =
+      fs::exists(str("/proc/", process, "/stat"), code) ? read_file(str("/proc/", process, "/stat")) : "";
   return !stat.empty() && stat.find(") Z ") == std::string::npos;
 }
 
@@ -92,7 +98,8 @@ bool alive(pid_t process) {  // a zombie without a parent that asks is gone
 int signalled_launcher(int signal, const fs::path& dir) {
   const pid_t launcher = ::fork();
   if (launcher == 0) {
-    Launch plan{.plan = {.ranks = 2}, .argv = {"ranks", "--rank", "launcher.waiting", dir.string()}, .log_dir = dir / "logs"};
+    Launch plan{
+        .plan = {.ranks = 2}, .argv = {"ranks", "--rank", "launcher.waiting", dir.string()}, .log_dir = dir / "logs"};
     ::_exit(launch(plan));
   }
   while (!fs::exists(dir / "0") || !fs::exists(dir / "1")) pause_s(0.02);

@@ -74,12 +74,18 @@ std::string complaint(const MeshSizes& sizes, int world) {
 }
 
 TEST(MeshLayout, SizesThatDoNotFitAreRefusedWithThoseThatWould) {
-  EXPECT_EQ(complaint({.dp_replicate = 3, .tp = 2}, 8),
-            "a mesh of dp_replicate 3 x tp 2 has 6 places, but 8 ranks run: dp_replicate 4 would fit; or start 6 ranks");
+  EXPECT_EQ(
+      complaint({.dp_replicate = 3, .tp = 2}, 8),
+      "a mesh of dp_replicate 3 x tp 2 has 6 places, but 8 ranks run: dp_replicate 4 would fit; or start 6 ranks");
   EXPECT_EQ(complaint({.dp_replicate = 2, .tp = 2}, 8),
-            "a mesh of dp_replicate 2 x tp 2 has 4 places, but 8 ranks run: dp_replicate 4, tp 4 would fit; or start 4 ranks");
-  EXPECT_EQ(complaint({.tp = 3}, 8), "a mesh of tp 3 has 3 places for each copy of the model, but 8 ranks run: tp 2, tp 4 would fit; or start 6 or 9 ranks");
-  EXPECT_EQ(complaint({.tp = 16}, 8), "a mesh of tp 16 has 16 places for each copy of the model, but 8 ranks run: tp 8 would fit; or start 16 ranks");
+            "a mesh of dp_replicate 2 x tp 2 has 4 places, but 8 ranks run: dp_replicate 4, tp 4 would fit; or start 4 "
+            "ranks");
+  EXPECT_EQ(complaint({.tp = 3}, 8),
+            "a mesh of tp 3 has 3 places for each copy of the model, but 8 ranks run: tp 2, tp 4 would fit; or start 6 "
+            "or 9 ranks");
+  EXPECT_EQ(
+      complaint({.tp = 16}, 8),
+      "a mesh of tp 16 has 16 places for each copy of the model, but 8 ranks run: tp 8 would fit; or start 16 ranks");
   EXPECT_EQ(complaint({.pp = 3, .tp = 5}, 7),
             "a mesh of pp 3 x tp 5 has 15 places for each copy of the model, but 7 ranks run: start 15 ranks");
   EXPECT_NE(complaint({.tp = 0}, 8).find("tp must be above 0, it is 0"), std::string::npos);
@@ -103,7 +109,8 @@ TEST(LocalPart, PartsOfAllRanksMakeTheWholeOnce) {
   for (int r = 0; r < 12; ++r) {
     const auto part = local_part(full, cuts, MeshLayout(sizes, 12, r));
     for (int64_t i = 0; i < part[0].size; ++i)
-      for (int64_t j = 0; j < part[1].size; ++j) ++seen[static_cast<size_t>((part[0].begin + i) * 5 + part[1].begin + j)];
+      for (int64_t j = 0; j < part[1].size; ++j)
+        ++seen[static_cast<size_t>((part[0].begin + i) * 5 + part[1].begin + j)];
   }
   for (const int n : seen) EXPECT_EQ(n, 1);
   EXPECT_EQ(local_part(full, cuts, MeshLayout()), (std::vector<Range>{{0, 7}, {0, 5}}));

@@ -41,7 +41,10 @@ TEST(Engine, AnswersManyAtOnceThroughASmallCache) {
   FakeModel model;
   Engine engine(model, kOptions, spec(40, 12, 6));
   std::vector<EngineRequest> requests;
-  for (uint64_t i = 0; i < 40; ++i) requests.push_back({.prompt = prompt(i % 30, 1 + i), .sampling = greedy(static_cast<int64_t>(3 + i % 17)), .priority = static_cast<int>(i % 3)});
+  for (uint64_t i = 0; i < 40; ++i)
+    requests.push_back({.prompt = prompt(i % 30, 1 + i),
+                        .sampling = greedy(static_cast<int64_t>(3 + i % 17)),
+                        .priority = static_cast<int>(i % 3)});
   const auto wanted = requests;
   const auto results = generate(engine, std::move(requests));
   for (size_t i = 0; i < results.size(); ++i) {
@@ -132,7 +135,9 @@ TEST(Engine, WhoWaitsAtTheEndIsTold) {
     for (int i = 0; i < 3; ++i) {
       auto promise = std::make_shared<std::promise<Finish>>();
       ends.push_back(promise->get_future());
-      engine.submit({.prompt = prompt(1, 5), .sampling = greedy(5), .sink = [promise](const EngineEvent& e) { promise->set_value(e.finish); }});
+      engine.submit({.prompt = prompt(1, 5), .sampling = greedy(5), .sink = [promise](const EngineEvent& e) {
+                       promise->set_value(e.finish);
+                     }});
     }
   }
   for (auto& end : ends) EXPECT_EQ(end.get(), Finish::Cancelled);
@@ -141,7 +146,9 @@ TEST(Engine, WhoWaitsAtTheEndIsTold) {
 TEST(Engine, SleepingEngineKeepsItsRequests) {
   FakeModel model;
   Engine engine(model, kOptions, spec());
-  auto all = std::async(std::launch::async, [&] { return generate(engine, {prompt(1, 9), prompt(2, 12)}, greedy(150)); });
+  auto all = std::async(std::launch::async, [&] {
+    return generate(engine, {prompt(1, 9), prompt(2, 12)}, greedy(150));
+  });
   for (int i = 0; i < 5; ++i) {
     engine.sleep();
     engine.wake();
@@ -242,7 +249,9 @@ TEST(Engine, EmbeddingsAreTheLastHiddenState) {
   Engine engine(model, kOptions, spec(64, 4));
   std::promise<std::vector<float>> got;
   std::promise<Finish> over;
-  engine.submit({.prompt = prompt(4, 11), .embedding = true, .sink = [&](const EngineEvent& e) { over.set_value(e.finish); },
+  engine.submit({.prompt = prompt(4, 11),
+                 .embedding = true,
+                 .sink = [&](const EngineEvent& e) { over.set_value(e.finish); },
                  .embedding_sink = [&](const std::vector<float>& v) { got.set_value(v); }});
   EXPECT_EQ(got.get_future().get(), std::vector<float>{static_cast<float>(testing_engine::next_token(prompt(4, 11)))});
   EXPECT_EQ(over.get_future().get(), Finish::Stop);
@@ -308,7 +317,9 @@ TEST(Engine, AConstraintThatGivesUpEndsItsRequestAlone) {
   FakeModel model;
   Engine engine(model, kOptions, spec());
   std::vector<EngineRequest> requests;
-  for (const bool at_mask : {true, false}) requests.push_back({.prompt = prompt(4, 11), .sampling = greedy(50), .constraint = std::make_shared<GivesUp>(at_mask)});
+  for (const bool at_mask : {true, false})
+    requests.push_back(
+        {.prompt = prompt(4, 11), .sampling = greedy(50), .constraint = std::make_shared<GivesUp>(at_mask)});
   requests.push_back({.prompt = prompt(4, 11), .sampling = greedy(9)});
   const auto r = generate(engine, std::move(requests));
   for (size_t i = 0; i < 2; ++i) {
@@ -337,21 +348,25 @@ TEST(Engine, TokensGoThroughTheirAdapters) {
       EXPECT_LT(a.rows.max().item<int64_t>(), x.size(0));
     }
   };
-  Engine engine(model, kOptions, spec(64, 64), {.load = [&](const std::string& name, const std::string& dir) {
-                                                  require(dir != "missing", Fault::Io, "missing");
-                                                  attached.insert(name);
-                                                },
-                                                .unload = [&](const std::string& name) { attached.erase(name); }});
+  Engine engine(model, kOptions, spec(64, 64),
+                {.load =
+                     [&](const std::string& name, const std::string& dir) {
+                       require(dir != "missing", Fault::Io, "missing");
+                       attached.insert(name);
+                     },
+                 .unload = [&](const std::string& name) { attached.erase(name); }});
   EXPECT_THROW(engine.load_adapter("a", "missing"), Error);
   engine.load_adapter("a", "dir-a");
   engine.load_adapter("b", "dir-b");
   EXPECT_THROW(engine.load_adapter("a", "dir-a"), Error);
   EXPECT_EQ(engine.adapters(), (std::vector<std::string>{"a", "b"}));
   std::vector<EngineRequest> requests;
-  for (const char* name : {"a", "b", "", "a"}) requests.push_back({.prompt = prompt(7, 10), .sampling = greedy(3), .adapter = name});
+  for (const char* name : {"a", "b", "", "a"})
+    requests.push_back({.prompt = prompt(7, 10), .sampling = greedy(3), .adapter = name});
   for (const auto& r : generate(engine, std::move(requests))) EXPECT_EQ(r.ids(), answer(prompt(7, 10), 3));
   EXPECT_TRUE(routed);
-  EXPECT_EQ(rows, (std::map<std::string, int64_t>{{"a", 10 + 2 + 2 + 2}, {"b", 10 + 2}})) << "the second \"a\" shares the first one's prefix";
+  EXPECT_EQ(rows, (std::map<std::string, int64_t>{{"a", 10 + 2 + 2 + 2}, {"b", 10 + 2}}))
+      << "the second \"a\" shares the first one's prefix";
   EXPECT_EQ(head_rows, (std::map<std::string, int64_t>{{"a", 6}, {"b", 3}}));
   engine.unload_adapter("a");
   EXPECT_FALSE(attached.count("a"));
@@ -362,7 +377,13 @@ TEST(Engine, TokensGoThroughTheirAdapters) {
 TEST(Engine, AnAdapterInUseLeavesAfterItsLastRequest) {
   FakeModel model;
   std::atomic<bool> gone{false}, over{false};
-  Engine engine(model, kOptions, spec(64, 64), {.load = [](auto&, auto&) {}, .unload = [&](auto&) { gone = true; EXPECT_TRUE(over); }});
+  Engine engine(model, kOptions, spec(64, 64),
+                {.load = [](auto&, auto&) {},
+                 .unload =
+                     [&](auto&) {
+                       gone = true;
+                       EXPECT_TRUE(over);
+                     }});
   engine.load_adapter("a", "");
   engine.submit({.prompt = prompt(1, 5), .sampling = greedy(100), .adapter = "a", .sink = [&](const EngineEvent& e) {
                    EXPECT_FALSE(gone);
@@ -413,7 +434,8 @@ TEST(CacheSize, FollowsMemoryContextAndSeats) {
   EXPECT_EQ(cache_size(s, 4096, 10, 10000, 4000, false).blocks, -100);
   EXPECT_EQ(cache_size({.block_size = 16, .max_sequences = 256, .cache_bytes = 70}, 4096, 10, 1, 1, false).blocks, 7);
   const int64_t huge = int64_t{1} << 40;
-  EXPECT_EQ(cache_size({.block_size = 16, .max_sequences = 256}, 32768, 1 << 20, huge, huge, true).blocks, 2048) << "host: 2 GiB, or one context";
+  EXPECT_EQ(cache_size({.block_size = 16, .max_sequences = 256}, 32768, 1 << 20, huge, huge, true).blocks, 2048)
+      << "host: 2 GiB, or one context";
   EXPECT_EQ(cache_size({.block_size = 16, .max_sequences = 256}, 65536, 1 << 20, huge, huge, true).blocks, 4096);
 }
 

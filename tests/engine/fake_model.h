@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model whose next token is a hash of all tokens so far, which it reads back from the cache: a wrong slot, block table,
-// position or length gives another answer. Token kPoison makes the step fail.
+// A model whose next token is a hash of all tokens so far, which it reads back from the cache: a wrong slot, block
+// table, position or length gives another answer. Token kPoison makes the step fail.
 #pragma once
 
 #include <ATen/ops/empty_like.h>
@@ -37,8 +37,7 @@ class FakeModel : public Model {
     if (on_step) on_step(s);
   }
   at::Tensor embed(const at::Tensor& id_T, const Step& s) const override {
-    for (int64_t i = 0; i < id_T.size(0); ++i)
-      require(id_T.data_ptr<int64_t>()[i] != kPoison, Fault::Device, "poison");
+    for (int64_t i = 0; i < id_T.size(0); ++i) require(id_T.data_ptr<int64_t>()[i] != kPoison, Fault::Device, "poison");
     return id_T.to(at::kFloat).unsqueeze(1);
   }
   at::Tensor layer(int64_t, at::Tensor x_TD, const Step& s) const override {
@@ -55,10 +54,12 @@ class FakeModel : public Model {
       require(q == s.length_q[i] && k == s.length_k[i] && q <= s.max_q && k <= s.max_k, Fault::Bug, "lengths");
       std::vector<int32_t> tokens;
       for (int64_t n = 0; n < k; ++n)
-        tokens.push_back(static_cast<int32_t>(cell[table[static_cast<int64_t>(i) * s.block_table.size(1) + n / size] * size + n % size]));
+        tokens.push_back(static_cast<int32_t>(
+            cell[table[static_cast<int64_t>(i) * s.block_table.size(1) + n / size] * size + n % size]));
       for (int64_t n = 0; n < q; ++n) {
         require(position[cu_q[i] + n] == k - q + n, Fault::Bug, "position");
-        out.data_ptr<float>()[cu_q[i] + n] = static_cast<float>(next_token({tokens.begin(), tokens.begin() + (k - q + n + 1)}));
+        out.data_ptr<float>()[cu_q[i] + n] =
+            static_cast<float>(next_token({tokens.begin(), tokens.begin() + (k - q + n + 1)}));
       }
     }
     return out;
@@ -79,7 +80,8 @@ class FakeModel : public Model {
   std::function<void(const at::Tensor&, const Step&)> on_head;
 
  private:
-  ModelShape shape_{.layers = 1, .hidden = 1, .heads = 1, .kv_heads = 1, .head_dim = 1, .vocab = kVocab, .max_positions = 256};
+  ModelShape shape_{
+      .layers = 1, .hidden = 1, .heads = 1, .kv_heads = 1, .head_dim = 1, .vocab = kVocab, .max_positions = 256};
 };
 
 }  // namespace apus::testing_engine

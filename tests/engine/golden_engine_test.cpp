@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine on the golden checkpoints: greedy answers are transformers' own, whatever the batch, the chunks, the blocks,
-// preemption and the prefix cache do.
+// The engine on the golden checkpoints: greedy answers are transformers' own, whatever the batch, the chunks, the
+// blocks, preemption and the prefix cache do.
 #include <gtest/gtest.h>
-
 
 #include "checkpoint/adapter.h"
 #include "engine/engine.h"
@@ -15,7 +14,8 @@ namespace {
 class GoldenEngine : public ::testing::TestWithParam<const char*> {
  protected:
   GoldenEngine() : c(GetParam()), device(golden::device()) {
-    model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = device, .own = [](const std::string&) { return true; }});
+    model = load_model(c.dir / "checkpoint",
+                       {.dtype = at::kFloat, .device = device, .own = [](const std::string&) { return true; }});
     const auto rows = golden::unpad(c, "gen");
     const at::Tensor ids = c.tensor("gen/new_ids");
     for (size_t r = 0; r < rows.ids.size(); ++r) {
@@ -67,7 +67,11 @@ TEST_P(GoldenEngine, GreedyWithPreemption) {
   size_t longest = 0, together = 0;
   for (const auto& p : prompts) longest = std::max(longest, p.size()), together += p.size() / 2 + 1;
   const auto blocks = static_cast<int64_t>(std::max(together, (longest + wanted[0].size()) / 2)) + 2;
-  const auto e = engine({.block_size = 2, .max_step_tokens = 8, .max_sequences = 8, .cache_bytes = bytes(blocks, 2), .prefix_caching = false});
+  const auto e = engine({.block_size = 2,
+                         .max_step_tokens = 8,
+                         .max_sequences = 8,
+                         .cache_bytes = bytes(blocks, 2),
+                         .prefix_caching = false});
   expect_golden(*e);
   e->sleep();  // the statistics after all of it
   EXPECT_GT(e->stats().preemptions, 0);
@@ -92,19 +96,25 @@ TEST_P(GoldenEngine, LogProbsAreThoseOfTheGoldenLogits) {
 TEST(ManyAdapters, OneBatchEqualsEachAlone) {
   const golden::Case c("lora_qwen2");
   const auto options = at::TensorOptions().dtype(at::kFloat).device(golden::device());
-  const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device(), .own = [](const std::string&) { return true; }});
+  const auto model =
+      load_model(c.dir / "checkpoint",
+                 {.dtype = at::kFloat, .device = golden::device(), .own = [](const std::string&) { return true; }});
   model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
   Engine engine(*model, options, {.block_size = 4, .max_step_tokens = 16, .max_sequences = 16, .cache_bytes = 1 << 20},
-                {.load = [&](const std::string& name, const std::string& dir) { 
-                   load_adapter_beside(*model, dir, name, at::kFloat, [&](const std::string& weight) { return TensorFolder(c.dir / "checkpoint").tensor(weight); });
-                 },
+                {.load =
+                     [&](const std::string& name, const std::string& dir) {
+                       load_adapter_beside(*model, dir, name, at::kFloat, [&](const std::string& weight) {
+                         return TensorFolder(c.dir / "checkpoint").tensor(weight);
+                       });
+                     },
                  .unload = [&](const std::string& name) { detach_adapter(*model, name); }});
   const auto rows = golden::unpad(c, "gen");
   const Sampling greedy{.temperature = 0, .max_new_tokens = 16, .ignore_eos = true};
   const auto ask = [&](const std::vector<std::string>& names) {
     std::vector<EngineRequest> requests;
     for (const auto& name : names)
-      for (const auto& row : rows.ids) requests.push_back({.prompt = {row.begin(), row.end()}, .sampling = greedy, .adapter = name});
+      for (const auto& row : rows.ids)
+        requests.push_back({.prompt = {row.begin(), row.end()}, .sampling = greedy, .adapter = name});
     std::vector<std::vector<int32_t>> answers;
     for (auto& r : generate(engine, std::move(requests))) {
       EXPECT_EQ(r.error, "");
@@ -115,7 +125,8 @@ TEST(ManyAdapters, OneBatchEqualsEachAlone) {
   const auto golden_answers = [&](const std::string& kind) {
     const at::Tensor ids = c.tensor(kind + "/gen_new_ids");
     std::vector<std::vector<int32_t>> out;
-    for (int64_t r = 0; r < ids.size(0); ++r) out.emplace_back(ids.data_ptr<int64_t>() + r * ids.size(1), ids.data_ptr<int64_t>() + (r + 1) * ids.size(1));
+    for (int64_t r = 0; r < ids.size(0); ++r)
+      out.emplace_back(ids.data_ptr<int64_t>() + r * ids.size(1), ids.data_ptr<int64_t>() + (r + 1) * ids.size(1));
     return out;
   };
   const auto base = ask({""});
@@ -137,8 +148,8 @@ TEST(ManyAdapters, OneBatchEqualsEachAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Text, GoldenEngine,
-                         ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen2_sliding", "qwen3", "qwen3_yarn", "qwen3_moe_norm",
-                                           "qwen3_moe_nonorm", "llama3"),
+                         ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen2_sliding", "qwen3", "qwen3_yarn",
+                                           "qwen3_moe_norm", "qwen3_moe_nonorm", "llama3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

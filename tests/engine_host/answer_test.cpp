@@ -111,7 +111,8 @@ TEST_F(AnswerTest, AnUnfinishedCharacterComesWithTheEnd) {
   ids.pop_back();
   Answer answer(tokenizer, {});
   std::string shown;
-  for (size_t i = 0; i < ids.size(); ++i) shown += answer.push(event(ids[i], i + 1 == ids.size() ? Finish::Length : Finish::None));
+  for (size_t i = 0; i < ids.size(); ++i)
+    shown += answer.push(event(ids[i], i + 1 == ids.size() ? Finish::Length : Finish::None));
   EXPECT_EQ(shown, tokenizer->decode(ids));
   EXPECT_EQ(answer.finish(), Finish::Length);
 }

@@ -129,10 +129,10 @@ TEST(BlockPool, RandomUseAgreesWithASlowModel) {
     BlockPool pool({.blocks = count});
     std::vector<BlockHash> hashes;
     for (int32_t i = 0; i < 20; ++i) hashes.push_back(pool.chain(pool.root(0), tokens(i)));
-    std::map<int32_t, int> refs;           // block -> references
-    std::map<int32_t, size_t> content;     // block -> index of its hash
+    std::map<int32_t, int> refs;        // block -> references
+    std::map<int32_t, size_t> content;  // block -> index of its hash
     std::list<int32_t> evictable;
-    std::vector<int32_t> held;             // one entry a reference
+    std::vector<int32_t> held;  // one entry a reference
     for (int step = 0; step < 600; ++step) {
       const uint64_t what = random.below(10);
       if (what < 4) {

@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 const char* const kTemplate =
     "{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking %}<no>{% endif %}{% endif %}";
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking "
+    "%}<no>{% endif %}{% endif %}";
 
 class ChatTest : public ::testing::Test {
  protected:
@@ -37,14 +38,19 @@ TEST_F(ChatTest, PromptsAndWhatEndsATurn) {
   EXPECT_EQ(c.prompt({.messages = &m}), tokenizer->encode(c.text({.messages = &m})));
   EXPECT_EQ(c.turn_ends(), std::vector<int32_t>{*tokenizer->id("<|im_end|>")});
   const Json talk = messages(R"([{"role":"user","content":"hi"},{"role":"assistant","content":"ho"}])");
-  EXPECT_EQ(c.text({.messages = &talk, .whole = true}), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nho<|im_end|>\n");
-  EXPECT_EQ(c.text({.messages = &talk, .continue_final_message = true}), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nho");
+  EXPECT_EQ(c.text({.messages = &talk, .whole = true}),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nho<|im_end|>\n");
+  EXPECT_EQ(c.text({.messages = &talk, .continue_final_message = true}),
+            "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\nho");
 }
 
 TEST_F(ChatTest, SystemPrefixAndKwargs) {
-  const Chat c = chat({.chat_template = kTemplate, .system = "be brief", .enable_thinking = false, .response_prefix = "Well,"});
-  const Json m = messages(R"([{"role":"user","content":"hi"}])"), own = messages(R"([{"role":"system","content":"mine"},{"role":"user","content":"hi"}])");
-  EXPECT_EQ(c.text({.messages = &m}), "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<no>Well,");
+  const Chat c =
+      chat({.chat_template = kTemplate, .system = "be brief", .enable_thinking = false, .response_prefix = "Well,"});
+  const Json m = messages(R"([{"role":"user","content":"hi"}])"),
+             own = messages(R"([{"role":"system","content":"mine"},{"role":"user","content":"hi"}])");
+  EXPECT_EQ(c.text({.messages = &m}),
+            "<|im_start|>system\nbe brief<|im_end|>\n<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n<no>Well,");
   EXPECT_TRUE(c.text({.messages = &own}).starts_with("<|im_start|>system\nmine"));
   const Json thinks = {{"enable_thinking", true}};
   EXPECT_TRUE(c.text({.messages = &m, .kwargs = &thinks}).ends_with("assistant\nWell,")) << "the request's kwargs win";
@@ -52,7 +58,8 @@ TEST_F(ChatTest, SystemPrefixAndKwargs) {
 
 TEST_F(ChatTest, WithoutATemplate) {
   const Chat plain = chat({.use_template = false});
-  const Json m = messages(R"([{"role":"user","content":"one "},{"role":"user","content":[{"type":"text","text":"two"}]}])");
+  const Json m =
+      messages(R"([{"role":"user","content":"one "},{"role":"user","content":[{"type":"text","text":"two"}]}])");
   EXPECT_EQ(plain.text({.messages = &m}), "one two");
   EXPECT_TRUE(plain.turn_ends().empty());
   EXPECT_EQ(chat({}).text({.messages = &m}).substr(0, 12), "<|im_start|>") << "the tokenizer knows ChatML";
@@ -63,8 +70,10 @@ TEST_F(ChatTest, LongPrompts) {
   const auto all = chat({.use_template = false}).prompt({.messages = &m});
   ASSERT_GT(all.size(), 4u);
   EXPECT_THROW(chat({.use_template = false, .max_length = 4}).prompt({.messages = &m}), Error);
-  EXPECT_EQ(chat({.use_template = false, .max_length = 4, .truncation = "left"}).prompt({.messages = &m}), std::vector<int32_t>(all.end() - 4, all.end()));
-  EXPECT_EQ(chat({.use_template = false, .max_length = 4, .truncation = "right"}).prompt({.messages = &m}), std::vector<int32_t>(all.begin(), all.begin() + 4));
+  EXPECT_EQ(chat({.use_template = false, .max_length = 4, .truncation = "left"}).prompt({.messages = &m}),
+            std::vector<int32_t>(all.end() - 4, all.end()));
+  EXPECT_EQ(chat({.use_template = false, .max_length = 4, .truncation = "right"}).prompt({.messages = &m}),
+            std::vector<int32_t>(all.begin(), all.begin() + 4));
 }
 
 TEST_F(ChatTest, BadMessages) {
@@ -86,8 +95,9 @@ class GenerationConfigTest : public ChatTest {
 };
 
 TEST_F(GenerationConfigTest, WhatItSays) {
-  const auto g = read(R"({"do_sample": true, "temperature": 0.7, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.1, "eos_token_id": [5, 6], "min_p": null})",
-                      R"({"eos_token_id": 9})");
+  const auto g = read(
+      R"({"do_sample": true, "temperature": 0.7, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.1, "eos_token_id": [5, 6], "min_p": null})",
+      R"({"eos_token_id": 9})");
   EXPECT_EQ(g.eos, (std::vector<int32_t>{5, 6}));
   const Sampling s = resolve({}, g.wishes);
   EXPECT_EQ(s.temperature, 0.7);
@@ -111,8 +121,8 @@ TEST_F(GenerationConfigTest, GreedyUnlessSomeoneSaysOtherwise) {
 }
 
 TEST_F(GenerationConfigTest, NonsenseIsNamed) {
-  for (const char* text : {"[]", R"({"temperature": -1})", R"({"temperature": "hot"})", R"({"top_k": 1.5})", R"({"eos_token_id": "x"})", R"({"eos_token_id": [-1]})",
-                           R"({"do_sample": 3})", "{"})
+  for (const char* text : {"[]", R"({"temperature": -1})", R"({"temperature": "hot"})", R"({"top_k": 1.5})",
+                           R"({"eos_token_id": "x"})", R"({"eos_token_id": [-1]})", R"({"do_sample": 3})", "{"})
     EXPECT_THROW(read(text, "{}"), Error) << text;
 }
 

@@ -136,13 +136,15 @@ bool valid(const Json& v, const Json& s, const Json& root) {
     for (const Json& r : s.value("required", Json::array()))
       if (!v.contains(r.get<std::string>())) return false;
     if (v.size() < s.value("minProperties", 0u) || v.size() > s.value("maxProperties", 1000000u)) return false;
-    const Json needed = s.value("dependentRequired", Json::object()), then = s.value("dependentSchemas", Json::object());
+    const Json needed = s.value("dependentRequired", Json::object()),
+               then = s.value("dependentSchemas", Json::object());
     for (const auto& [key, names] : needed.items())
       for (const Json& name : names)
         if (v.contains(key) && !v.contains(name.get<std::string>())) return false;
     for (const auto& [key, schema] : then.items())
       if (v.contains(key) && !valid(v, schema, root)) return false;
-    const Json properties = s.value("properties", Json::object()), patterns = s.value("patternProperties", Json::object());
+    const Json properties = s.value("properties", Json::object()),
+               patterns = s.value("patternProperties", Json::object());
     for (const auto& [key, member] : v.items()) {
       if (has("propertyNames") && !valid(key, s["propertyNames"], root)) return false;
       bool named = properties.contains(key);
@@ -231,7 +233,8 @@ class Maker {
     static const Json units[] = {2, 3, 7, 12, 100, 0.5, 0.01, 2.5, 40000};
     Json s = range(one_in(2));
     s["multipleOf"] = units[random_.below(std::size(units))];
-    if (s["multipleOf"] == 40000) s = {{"type", "integer"}, {"multipleOf", 40000}, {"minimum", -90000}, {"maximum", 1000000}};
+    if (s["multipleOf"] == 40000)
+      s = {{"type", "integer"}, {"multipleOf", 40000}, {"minimum", -90000}, {"maximum", 1000000}};
     return s;
   }
   Json patterned(int depth) {
@@ -247,31 +250,43 @@ class Maker {
     Json s = {{"type", "object"},
               {"properties", {{"kind", {{"enum", {"x", "y", "z"}}}}, {"a", make(depth + 1)}, {"b", string()}}},
               {"required", {"kind"}}};
-    s["if"] = {{"properties", {{"kind", one_in(2) ? Json{{"const", "x"}} : Json{{"enum", {"x", "y"}}}}}}, {"required", {"kind"}}};
+    s["if"] = {{"properties", {{"kind", one_in(2) ? Json{{"const", "x"}} : Json{{"enum", {"x", "y"}}}}}},
+               {"required", {"kind"}}};
     s["then"] = {{"required", {"a"}}};
     if (one_in(2)) s["else"] = {{"properties", {{"b", {{"minLength", 3}}}}}, {"required", {"b"}}};
-    if (one_in(3)) s["allOf"] = {{{"if", {{"required", {"b"}}}}, {"then", {{"properties", {{"kind", {{"const", "z"}}}}}}}}};
+    if (one_in(3))
+      s["allOf"] = {{{"if", {{"required", {"b"}}}}, {"then", {{"properties", {{"kind", {{"const", "z"}}}}}}}}};
     return s;
   }
   Json negated(int depth) {
     switch (random_.below(6)) {
-      case 0: return {{"not", {{"type", {"string", "object"}}}}};
-      case 1: return {{"type", "string"}, {"not", {{"enum", {"", "no", "never"}}}}, {"maxLength", 9}};
-      case 2: return {{"type", "integer"}, {"minimum", -3}, {"maximum", 9}, {"not", {{"enum", {0, 5, -3}}}}};
-      case 3: return {{"enum", {"a", "b", "c"}}, {"not", {{"const", "b"}}}};
-      case 4: return {{"type", "object"}, {"properties", {{"a", make(depth + 1)}, {"b", string()}}}, {"not", {{"required", {"a", "b"}}}}};
-      default: return {{"type", "number"}, {"not", {{"minimum", 5}}}};
+      case 0:
+        return {{"not", {{"type", {"string", "object"}}}}};
+      case 1:
+        return {{"type", "string"}, {"not", {{"enum", {"", "no", "never"}}}}, {"maxLength", 9}};
+      case 2:
+        return {{"type", "integer"}, {"minimum", -3}, {"maximum", 9}, {"not", {{"enum", {0, 5, -3}}}}};
+      case 3:
+        return {{"enum", {"a", "b", "c"}}, {"not", {{"const", "b"}}}};
+      case 4:
+        return {{"type", "object"},
+                {"properties", {{"a", make(depth + 1)}, {"b", string()}}},
+                {"not", {{"required", {"a", "b"}}}}};
+      default:
+        return {{"type", "number"}, {"not", {{"minimum", 5}}}};
     }
   }
   Json counted(int depth) {
     Json s = object(depth);
     const auto n = static_cast<int64_t>(s["properties"].size());
     if (one_in(2)) s["minProperties"] = random_.below(static_cast<uint64_t>(n + 1));
-    if (one_in(2)) s["maxProperties"] = std::max<int64_t>(n - 1, static_cast<int64_t>(s.value("required", Json::array()).size()));
+    if (one_in(2))
+      s["maxProperties"] = std::max<int64_t>(n - 1, static_cast<int64_t>(s.value("required", Json::array()).size()));
     return s;
   }
   Json dependent(int depth) {
-    Json s = {{"type", "object"}, {"properties", {{"a", make(depth + 1)}, {"b", string()}, {"c", {{"type", "boolean"}}}}}};
+    Json s = {{"type", "object"},
+              {"properties", {{"a", make(depth + 1)}, {"b", string()}, {"c", {{"type", "boolean"}}}}}};
     s["dependentRequired"] = {{"a", {"b"}}};
     if (one_in(2)) s["dependentRequired"]["c"] = {"a"};
     if (one_in(2)) s["dependentSchemas"] = {{"c", {{"properties", {{"b", {{"minLength", 2}}}}}}}};
@@ -287,18 +302,29 @@ class Maker {
     s["unevaluatedProperties"] = one_in(2) ? Json(false) : string();
     const Json part = {{"properties", {{"p", make(depth + 1)}, {"r", string()}}}};
     switch (random_.below(5)) {
-      case 0: s["allOf"] = {part, {{"required", {"p"}}}}; break;
-      case 1: s["anyOf"] = {part, {{"properties", {{"q", {{"type", "null"}}}}}, {"required", {"q"}}}}; break;
-      case 2: s["$ref"] = "#/$defs/tree"; break;
-      case 3: s["if"] = {{"properties", {{"kind", {{"const", "x"}}}}}}, s["then"] = part; break;
-      default: s["dependentSchemas"] = {{"kind", part}}; break;
+      case 0:
+        s["allOf"] = {part, {{"required", {"p"}}}};
+        break;
+      case 1:
+        s["anyOf"] = {part, {{"properties", {{"q", {{"type", "null"}}}}}, {"required", {"q"}}}};
+        break;
+      case 2:
+        s["$ref"] = "#/$defs/tree";
+        break;
+      case 3:
+        s["if"] = {{"properties", {{"kind", {{"const", "x"}}}}}}, s["then"] = part;
+        break;
+      default:
+        s["dependentSchemas"] = {{"kind", part}};
+        break;
     }
     if (one_in(4)) s["patternProperties"] = {{"^n_", {{"type", "integer"}}}};
     return s;
   }
   Json lists() {
     if (one_in(4)) {
-      Json s = {{"type", "array"}, {"uniqueItems", true}, {"items", {{"type", "integer"}, {"minimum", 1}, {"maximum", 49}}}};
+      Json s = {
+          {"type", "array"}, {"uniqueItems", true}, {"items", {{"type", "integer"}, {"minimum", 1}, {"maximum", 49}}}};
       if (one_in(2)) s["minItems"] = 1 + random_.below(6);
       if (one_in(2)) s["maxItems"] = 6;
       return s;
@@ -318,15 +344,24 @@ class Maker {
   }
   Json rarer(int depth) {
     switch (random_.below(9)) {
-      case 8: return unevaluated(depth);
-      case 0: return multiple();
-      case 1: return patterned(depth);
-      case 2: return conditional(depth);
-      case 3: return negated(depth);
-      case 4: return counted(depth);
-      case 5: return dependent(depth);
-      case 6: return lists();
-      default: return {{"type", "string"}, {"pattern", "^[a-f]+(-[0-9]{1,3})?$"}, {"minLength", 3}, {"maxLength", 12}};
+      case 8:
+        return unevaluated(depth);
+      case 0:
+        return multiple();
+      case 1:
+        return patterned(depth);
+      case 2:
+        return conditional(depth);
+      case 3:
+        return negated(depth);
+      case 4:
+        return counted(depth);
+      case 5:
+        return dependent(depth);
+      case 6:
+        return lists();
+      default:
+        return {{"type", "string"}, {"pattern", "^[a-f]+(-[0-9]{1,3})?$"}, {"minLength", 3}, {"maxLength", 12}};
     }
   }
   Json make(int depth) {
@@ -391,8 +426,9 @@ TEST(GuideSchema, TwoHundredGeneratedSchemas) {
     }
   }
   EXPECT_GE(followed, 200) << refused;
-  for (const char* word : {"unevaluatedProperties", "unevaluatedItems", "maxContains", "uniqueItems", "contains", "not", "if",
-                           "dependentSchemas", "patternProperties", "multipleOf", "propertyNames", "minProperties"})
+  for (const char* word :
+       {"unevaluatedProperties", "unevaluatedItems", "maxContains", "uniqueItems", "contains", "not", "if",
+        "dependentSchemas", "patternProperties", "multipleOf", "propertyNames", "minProperties"})
     EXPECT_NE(all.find(str('"', word, '"')), std::string::npos) << word;
 }
 
@@ -478,9 +514,15 @@ TEST(GuideSchema, TakesWhatIsValid) {
        {R"({"v":1})", R"({"v":1,"next":{}})"}},
       {R"({"properties":{"a":{"type":"integer"}}})", {R"({"a":1})", "{}"}, {"1"}},
       {R"({"type":"integer","multipleOf":7})", {"0", "7", "-14", "700000000007"}, {"1", "-0", "07", "7.0", "-7.5"}},
-      {R"({"type":"integer","multipleOf":12,"minimum":25,"maximum":123456})", {"36", "120", "123456"}, {"24", "37", "123468", "0"}},
-      {R"({"type":"integer","multipleOf":250000,"minimum":-500000,"maximum":1000000})", {"-500000", "0", "750000"}, {"250001", "1250000"}},
-      {R"({"type":"number","multipleOf":0.25,"minimum":0})", {"0.00", "0.25", "10.50", "3.75"}, {"0.3", "0.10", "-0.25", "1.251"}},
+      {R"({"type":"integer","multipleOf":12,"minimum":25,"maximum":123456})",
+       {"36", "120", "123456"},
+       {"24", "37", "123468", "0"}},
+      {R"({"type":"integer","multipleOf":250000,"minimum":-500000,"maximum":1000000})",
+       {"-500000", "0", "750000"},
+       {"250001", "1250000"}},
+      {R"({"type":"number","multipleOf":0.25,"minimum":0})",
+       {"0.00", "0.25", "10.50", "3.75"},
+       {"0.3", "0.10", "-0.25", "1.251"}},
       {R"({"type":"number","multipleOf":5,"exclusiveMaximum":20})", {"15", "-5", "0"}, {"20", "4"}},
       {R"({"type":"array","items":{"enum":["a","b","c"]},"uniqueItems":true,"minItems":1})",
        {R"(["b"])", R"(["c","a"])", R"(["b", "a", "c"])"},
@@ -546,7 +588,9 @@ TEST(GuideSchema, TakesWhatIsValid) {
       {R"({"type":"object","properties":{"t":{"enum":["a","b"]},"x":{"type":"integer"}},"required":["t"],"if":{"properties":{"t":{"const":"a"}}},"then":{"required":["x"]},"else":{"properties":{"x":false}}})",
        {R"({"t":"a","x":1})", R"({"t":"b"})"},
        {R"({"t":"a"})", R"({"t":"b","x":1})"}},
-      {R"({"type":"string","not":{"enum":["no","n"]},"maxLength":3})", {"\"\"", "\"not\"", "\"on\""}, {"\"no\"", "\"n\"", "\"nope\""}},
+      {R"({"type":"string","not":{"enum":["no","n"]},"maxLength":3})",
+       {"\"\"", "\"not\"", "\"on\""},
+       {"\"no\"", "\"n\"", "\"nope\""}},
       {R"({"not":{"type":["string","number"]}})", {"null", "[1]", "true"}, {"\"x\"", "1"}},
       {R"({"type":"integer","not":{"const":5},"minimum":4,"maximum":6})", {"4", "6"}, {"5", "3", "7"}},
       {R"({"type":"string","pattern":"^a*$","maxLength":3})", {"\"\"", "\"aaa\""}, {"\"aaaa\"", "\"b\""}},
@@ -607,16 +651,20 @@ TEST(GuideSchema, RefusesWithThePath) {
       {R"({"type":"object","patternProperties":3})", "#/patternProperties"},
       {R"({"type":"object","propertyNames":{"not":{"const":"x"}}})", "#/propertyNames/not"},
       {R"({"type":"array","items":{"type":"array","uniqueItems":true}})", "#/items/uniqueItems"},
-      {R"({"type":"array","items":{"type":"string"},"contains":{"pattern":"x"},"maxContains":3})", "#/maxContains/pattern"},
+      {R"({"type":"array","items":{"type":"string"},"contains":{"pattern":"x"},"maxContains":3})",
+       "#/maxContains/pattern"},
       {R"({"type":"array","contains":{},"maxContains":3000})", "#/contains"},
       {R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":1000}})", "#/uniqueItems"},
-      {R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":200},"minItems":150})", "#/uniqueItems"},
+      {R"({"type":"array","uniqueItems":true,"items":{"type":"integer","minimum":1,"maximum":200},"minItems":150})",
+       "#/uniqueItems"},
       {R"({"type":"integer","multipleOf":3000})", "#/multipleOf"},
       {R"({"type":"integer","multipleOf":0})", "#/multipleOf"},
       {R"({"if":{"items":{"type":"integer"}},"then":{}})", "#/if/items"},
       {R"({"type":"object","not":{"minProperties":2},"unevaluatedProperties":false})", "#/not/minProperties"},
-      {R"({"type":"object","if":{"properties":{"k":{"const":1}}},"then":{"required":["k"]},"unevaluatedProperties":false})", "#/if/k"},
-      {R"({"type":"object","required":["a"],"allOf":[{"anyOf":[{"required":["a"]},{"required":["b"]}],"unevaluatedProperties":false}]})", "/unevaluatedProperties"},
+      {R"({"type":"object","if":{"properties":{"k":{"const":1}}},"then":{"required":["k"]},"unevaluatedProperties":false})",
+       "#/if/k"},
+      {R"({"type":"object","required":["a"],"allOf":[{"anyOf":[{"required":["a"]},{"required":["b"]}],"unevaluatedProperties":false}]})",
+       "/unevaluatedProperties"},
       {R"({"type":"array","contains":{"const":1},"unevaluatedItems":false})", "#/unevaluatedItems"},
       {R"({"$dynamicRef":"#x"})", "#/$dynamicRef"},
       {R"({"type":"strin"})", "#/type"},
@@ -687,7 +735,8 @@ TEST(GuideSchema, HostileSchemasEnd) {
   });
   for (const Json* s : {&all, &all_named, &any}) EXPECT_NE(refusal(*s), "");
   EXPECT_NE(refusal({{"not", all}, {"$defs", all["$defs"]}}), "");
-  EXPECT_NE(refusal({{"unevaluatedProperties", false}, {"allOf", {{{"$ref", "#/$defs/0"}}}}, {"$defs", all["$defs"]}}), "");
+  EXPECT_NE(refusal({{"unevaluatedProperties", false}, {"allOf", {{{"$ref", "#/$defs/0"}}}}, {"$defs", all["$defs"]}}),
+            "");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
 

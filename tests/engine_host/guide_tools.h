@@ -88,8 +88,9 @@ inline std::optional<std::string> ramble(const Words& w, const Constraint& const
         const std::string b = w.tokenizer->token_bytes(t);
         const size_t rank = b.size() == 1 ? std::string_view("\"}]ne").find(b) : std::string::npos;
         // n and e, of null and true, may also be letters of a key that never ends by them.
-        const int score = rank < 3 ? static_cast<int>(rank)
-                                   : static_cast<int>(rank != std::string::npos ? 5 + random.below(20) : 10 + random.below(50));
+        const int score =
+            rank < 3 ? static_cast<int>(rank)
+                     : static_cast<int>(rank != std::string::npos ? 5 + random.below(20) : 10 + random.below(50));
         if (score < best) best = score, next = t;
         if (!close.empty() && b == std::string(1, close[closed])) best = -1, next = t;
       }

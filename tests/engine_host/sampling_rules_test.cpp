@@ -38,7 +38,8 @@ class Golden : public ::testing::Test {
     const auto& e = header_.at("logits_processors/" + name);
     const auto begin = e.at("data_offsets")[0].get<size_t>(), width = e.at("shape")[1].get<size_t>();
     std::vector<std::vector<T>> out(e.at("shape")[0].get<size_t>(), std::vector<T>(width));
-    for (size_t r = 0; r < out.size(); ++r) std::memcpy(out[r].data(), bytes_.data() + data_ + begin + r * width * sizeof(T), width * sizeof(T));
+    for (size_t r = 0; r < out.size(); ++r)
+      std::memcpy(out[r].data(), bytes_.data() + data_ + begin + r * width * sizeof(T), width * sizeof(T));
     return out;
   }
   // What the filters leave, in the shape of transformers' answer: -inf for those who are out (-1e30 in the file).
@@ -52,8 +53,11 @@ class Golden : public ::testing::Test {
     for (size_t r = 0; r < wanted.size(); ++r) {
       const auto got = made(r);
       for (size_t i = 0; i < wanted[r].size(); ++i)
-        if (wanted[r][i] < -1e29f) EXPECT_LT(got[i], -1e29f) << name << " row " << r << " token " << i;
-        else EXPECT_NEAR(got[i], wanted[r][i], 2e-6 * std::max(1.0f, std::abs(wanted[r][i]))) << name << " row " << r << " token " << i;
+        if (wanted[r][i] < -1e29f)
+          EXPECT_LT(got[i], -1e29f) << name << " row " << r << " token " << i;
+        else
+          EXPECT_NEAR(got[i], wanted[r][i], 2e-6 * std::max(1.0f, std::abs(wanted[r][i])))
+              << name << " row " << r << " token " << i;
     }
   }
   std::vector<int32_t> tokens(size_t r) const { return {prefix[r].begin(), prefix[r].end()}; }
@@ -96,7 +100,8 @@ TEST_F(Golden, AllTogether) {
   const Sampling s{.temperature = 0.7, .top_p = 0.8, .top_k = 5, .repetition_penalty = 1.3};
   expect_rows("all(rep1.3,temp0.7,topk5,topp0.8)/probs", [&](size_t r) {
     std::vector<float> out(logits[r].size(), 0);
-    for (const auto& c : candidates(processed(r, s), s)) out[static_cast<size_t>(c.token)] = static_cast<float>(c.probability);
+    for (const auto& c : candidates(processed(r, s), s))
+      out[static_cast<size_t>(c.token)] = static_cast<float>(c.probability);
     return out;
   });
 }
@@ -112,7 +117,8 @@ std::vector<float> random_row(uint64_t seed, size_t size, double spread = 3) {
 std::vector<int32_t> slow_candidates(const std::vector<float>& row, const Sampling& s) {
   std::vector<int32_t> order(row.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return row[static_cast<size_t>(a)] > row[static_cast<size_t>(b)]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](int32_t a, int32_t b) { return row[static_cast<size_t>(a)] > row[static_cast<size_t>(b)]; });
   if (s.top_k > 0) {
     size_t n = std::min(order.size(), static_cast<size_t>(s.top_k));
     while (n < order.size() && row[static_cast<size_t>(order[n])] == row[static_cast<size_t>(order[n - 1])]) ++n;
@@ -143,7 +149,8 @@ TEST(SamplingRules, CandidatesAgreeWithTheDefinition) {
     if (random.below(2)) s.min_p = 0.3 * random.uniform();
     const auto wanted = slow_candidates(row, s);
     const auto got = candidates(row, s);
-    ASSERT_EQ(got.size(), wanted.size()) << seed << " of " << row.size() << ": temperature " << s.temperature << " top_k " << s.top_k << " top_p " << s.top_p << " min_p " << s.min_p;
+    ASSERT_EQ(got.size(), wanted.size()) << seed << " of " << row.size() << ": temperature " << s.temperature
+                                         << " top_k " << s.top_k << " top_p " << s.top_p << " min_p " << s.min_p;
     double sum = 0;
     for (size_t i = 0; i < got.size(); ++i) {
       ASSERT_EQ(got[i].token, wanted[i]) << seed;
@@ -155,8 +162,8 @@ TEST(SamplingRules, CandidatesAgreeWithTheDefinition) {
 
 TEST(SamplingRules, DrawsFollowTheProbabilities) {
   const auto row = random_row(3, 12, 1);
-  for (const Sampling& s : {Sampling{.temperature = 0.8}, Sampling{.temperature = 0.8, .top_k = 5}, Sampling{.temperature = 0.8, .top_p = 0.7},
-                           Sampling{.temperature = 1.3, .min_p = 0.2}}) {
+  for (const Sampling& s : {Sampling{.temperature = 0.8}, Sampling{.temperature = 0.8, .top_k = 5},
+                            Sampling{.temperature = 0.8, .top_p = 0.7}, Sampling{.temperature = 1.3, .min_p = 0.2}}) {
     std::vector<double> count(row.size());
     constexpr int kDraws = 40000;
     for (int i = 0; i < kDraws; ++i) ++count[static_cast<size_t>(choose(row, s, i))];
@@ -195,7 +202,8 @@ TEST(SamplingRules, GreedyTakesTheFirstOfEquals) {
 
 TEST(SamplingRules, TinyTemperatureIsGreedyAndDoesNotOverflow) {
   const auto row = random_row(8, 100);
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(choose(row, {.temperature = 1e-9, .top_p = 0.9}, i), choose(row, {.temperature = 0}, i));
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(choose(row, {.temperature = 1e-9, .top_p = 0.9}, i), choose(row, {.temperature = 0}, i));
 }
 
 TEST(SamplingRules, PenaltiesCountTheAnswerButRepetitionAlsoThePrompt) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scheduler under every kind of traffic, driven by a stand-in for the model: it remembers what was written into which
-// place of the cache, so a wrong block, a stale prefix or a skipped token shows at once.
+// The scheduler under every kind of traffic, driven by a stand-in for the model: it remembers what was written into
+// which place of the cache, so a wrong block, a stale prefix or a skipped token shows at once.
 #include "engine/scheduler.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,9 @@ namespace apus {
 namespace {
 
 Scheduler::Spec spec(int32_t blocks, int64_t sequences, int64_t budget, int32_t block_size = 4, bool caching = true) {
-  return {.pool = {.blocks = blocks, .block_size = block_size, .caching = caching, .secret = 7}, .max_sequences = sequences, .max_step_tokens = budget};
+  return {.pool = {.blocks = blocks, .block_size = block_size, .caching = caching, .secret = 7},
+          .max_sequences = sequences,
+          .max_step_tokens = budget};
 }
 
 std::vector<int32_t> prompt(int32_t length, int32_t first = 1) {
@@ -28,7 +30,10 @@ std::vector<int32_t> prompt(int32_t length, int32_t first = 1) {
 // Runs plans as an engine does. The next token of a sequence is a hash of all tokens that its blocks hold.
 class Machine {
  public:
-  explicit Machine(Scheduler::Spec s) : scheduler(s), budget_(scheduler.spec().max_step_tokens), cache_(static_cast<size_t>(s.pool.blocks * s.pool.block_size)) {}
+  explicit Machine(Scheduler::Spec s)
+      : scheduler(s),
+        budget_(scheduler.spec().max_step_tokens),
+        cache_(static_cast<size_t>(s.pool.blocks * s.pool.block_size)) {}
 
   void add(int64_t id, std::vector<int32_t> tokens, int64_t news, int priority = 0, uint64_t salt = 0) {
     salt_of[id] = salt;
@@ -296,7 +301,8 @@ TEST(Scheduler, RandomTrafficWithCancels) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
     Random random(seed);
     const auto blocks = static_cast<int32_t>(12 + random.below(30));
-    Machine m(spec(blocks, 1 + static_cast<int64_t>(random.below(8)), 1 + static_cast<int64_t>(random.below(40)), 4, random.below(4) != 0));
+    Machine m(spec(blocks, 1 + static_cast<int64_t>(random.below(8)), 1 + static_cast<int64_t>(random.below(40)), 4,
+                   random.below(4) != 0));
     std::map<int64_t, std::pair<std::vector<int32_t>, int64_t>> asked;
     std::set<int64_t> cancelled;
     for (int64_t id = 0; id < 60;) {
@@ -319,7 +325,8 @@ TEST(Scheduler, RandomTrafficWithCancels) {
     if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed;
     for (const auto& [id, wanted] : asked)
       if (!cancelled.count(id)) {
-        ASSERT_EQ(m.answers[id], expected(wanted.first, wanted.second, m.salt_of[id])) << "seed " << seed << " id " << id;
+        ASSERT_EQ(m.answers[id], expected(wanted.first, wanted.second, m.salt_of[id]))
+            << "seed " << seed << " id " << id;
       }
     EXPECT_EQ(m.finished.size() + cancelled.size(), asked.size());
     expect_idle(m.scheduler);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// --device_map and --max_memory of any content (a line each), and the placement they lead to: everything lies somewhere and
-// within its room, or an error says why not.
+// --device_map and --max_memory of any content (a line each), and the placement they lead to: everything lies somewhere
+// and within its room, or an error says why not.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   apus::PlacementAsk ask;
   ask.kind = "npu", ask.share = 1, ask.tokens = 100, ask.least_tokens = 1;
   ask.parts = {{.name = "model.embed_tokens", .weights = 50}, {.name = "visual", .weights = 20, .follows = 0}};
-  for (int i = 0; i < 6; ++i) ask.parts.push_back({.name = "model.layers." + std::to_string(i), .weights = 30, .cache = 1});
+  for (int i = 0; i < 6; ++i)
+    ask.parts.push_back({.name = "model.layers." + std::to_string(i), .weights = 30, .cache = 1});
   ask.parts.push_back({.name = "lm_head", .weights = 50, .follows = 0, .may_leave = true});
   try {
     ask.map = apus::parse_device_map(text.substr(0, line));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of requests through the readers of both APIs: a call or an ApiError, nothing else. The first byte chooses the endpoint.
+// Bodies of requests through the readers of both APIs: a call or an ApiError, nothing else. The first byte chooses the
+// endpoint.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -19,10 +20,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   try {
     const Json body = parse_json(text, "body");
     switch (data[0] % 4) {
-      case 0: read_chat_request(body, {}); break;
-      case 1: read_completion_request(body, {}); break;
-      case 2: read_embedding_request(body); break;
-      default: read_messages_request(body);
+      case 0:
+        read_chat_request(body, {});
+        break;
+      case 1:
+        read_completion_request(body, {});
+        break;
+      case 2:
+        read_embedding_request(body);
+        break;
+      default:
+        read_messages_request(body);
     }
   } catch (const ApiError& error) {
     if (error.status != 400 || !openai_error(error).contains("error")) __builtin_trap();

@@ -15,8 +15,7 @@ void check(const std::string& bytes) {
     const auto header = apus::parse_safetensors_header(reinterpret_cast<const std::byte*>(bytes.data()), size, "fuzz");
     for (const auto& [name, entry] : header.tensors)
       if (entry.begin < 8 || entry.end < entry.begin || entry.end > size) std::abort();
-  } catch (const apus::Error&) {
-  }
+  } catch (const apus::Error&) {}
 }
 }  // namespace
 

@@ -46,7 +46,8 @@ std::string made(uint8_t kind, std::string_view part) {
   if (kind % 8 < places) return with_part(kind % 8, part);
   if (kind % 8 == places) {  // a pattern
     if (apus::unicode::valid_prefix(part) != part.size()) return {};
-    return with_part(2, R"({"type": "Split", "behavior": "Isolated", "pattern": {"Regex": )" + apus::Json(std::string(part)).dump() + "}}");
+    return with_part(2, R"({"type": "Split", "behavior": "Isolated", "pattern": {"Regex": )" +
+                            apus::Json(std::string(part)).dump() + "}}");
   }
   return std::string(part);
 }

@@ -77,12 +77,15 @@ class FakeHub {
       request.append(block, static_cast<size_t>(got));
     }
     const size_t space = request.find(' ');
-    const std::string method = request.substr(0, space), path = request.substr(space + 1, request.find(' ', space + 1) - space - 1);
+    const std::string method = request.substr(0, space),
+                      path = request.substr(space + 1, request.find(' ', space + 1) - space - 1);
     const std::string range = header(request, "Range");
     FakeAnswer reply{404, "{\"error\":\"none\"}", {}};
     {
       const std::lock_guard lock(mutex_);
-      requests_.push_back(method + " " + path + (range.empty() ? "" : " range=" + range) + (header(request, "Authorization").empty() ? "" : " auth=" + header(request, "Authorization")));
+      requests_.push_back(
+          method + " " + path + (range.empty() ? "" : " range=" + range) +
+          (header(request, "Authorization").empty() ? "" : " auth=" + header(request, "Authorization")));
       if (const auto it = answers_.find(path); it != answers_.end()) reply = it->second;
     }
     if (refuse_) reply = {503, "busy", {}};
@@ -90,10 +93,12 @@ class FakeHub {
     if (reply.status == 200 && range.starts_with("bytes=") && !ignore_ranges_) {
       from = std::stoul(range.substr(6));
       reply.status = from < reply.body.size() ? 206 : 416;
-      reply.headers["Content-Range"] = "bytes " + std::to_string(from) + "-" + std::to_string(reply.body.size() - 1) + "/" + std::to_string(reply.body.size());
+      reply.headers["Content-Range"] = "bytes " + std::to_string(from) + "-" + std::to_string(reply.body.size() - 1) +
+                                       "/" + std::to_string(reply.body.size());
     }
     std::string body = reply.status == 416 ? "" : reply.body.substr(std::min(from, reply.body.size()));
-    std::string head = "HTTP/1.1 " + std::to_string(reply.status) + " X\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
+    std::string head = "HTTP/1.1 " + std::to_string(reply.status) +
+                       " X\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n";
     for (const auto& [name, value] : reply.headers) head += name + ": " + value + "\r\n";
     if (method == "HEAD") body.clear();
     if (const size_t cut = cut_; cut > 0 && body.size() > cut) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both hubs against a fake one: layouts of the caches, resuming, checksums, tokens, offline, and what users are told.
+#include "hub/hub.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 #include "base/files.h"
 #include "data/dataset_fetch.h"
 #include "hub/download.h"
-#include "hub/hub.h"
 #include "hub/repo.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/hub/fake_hub.h"
@@ -40,26 +41,43 @@ struct HubTest : testing::Test {
     const auto file = dir.write("digest", text);
     return git ? git_sha1_of_file(file) : sha256_of_file(file);
   }
-  HubOptions options(HubKind kind) { return {.kind = kind, .endpoint = hub.url(), .token = "", .cache = dir.path() / "cache"}; }
+  HubOptions options(HubKind kind) {
+    return {.kind = kind, .endpoint = hub.url(), .token = "", .cache = dir.path() / "cache"};
+  }
 
   // owner/name as HuggingFace has it: a small file by git, a large one behind a redirect.
   void put_huggingface(const std::string& commit = kCommit, const std::string& config = "{\"a\":1}") {
-    hub.put("/api/models/owner/na.me/revision/main", {200, R"({"sha":")" + commit + R"(","siblings":[{"rfilename":"config.json"},{"rfilename":"sub/model.safetensors"},{"rfilename":"pytorch_model.bin"}]})", {}});
+    hub.put(
+        "/api/models/owner/na.me/revision/main",
+        {200,
+         R"({"sha":")" + commit +
+             R"(","siblings":[{"rfilename":"config.json"},{"rfilename":"sub/model.safetensors"},{"rfilename":"pytorch_model.bin"}]})",
+         {}});
     const std::string at = "/owner/na.me/resolve/" + commit + "/";
-    hub.put(at + "config.json", {200, config, {{"ETag", "\"" + digest(config, true) + "\""}, {"X-Repo-Commit", commit}}});
-    hub.put(at + "sub/model.safetensors", {302, "", {{"Location", "/cdn/model"}, {"X-Linked-Etag", "\"" + digest(weights, false) + "\""}, {"X-Linked-Size", std::to_string(weights.size())}}});
+    hub.put(at + "config.json",
+            {200, config, {{"ETag", "\"" + digest(config, true) + "\""}, {"X-Repo-Commit", commit}}});
+    hub.put(at + "sub/model.safetensors", {302,
+                                           "",
+                                           {{"Location", "/cdn/model"},
+                                            {"X-Linked-Etag", "\"" + digest(weights, false) + "\""},
+                                            {"X-Linked-Size", std::to_string(weights.size())}}});
     hub.put("/cdn/model", {200, weights, {}});
   }
   void put_modelscope() {
-    hub.put("/api/v1/models/owner/na.me/repo/files?Revision=master&Recursive=true",
-            {200, R"({"Code":200,"Data":{"Files":[{"Path":"sub","Type":"tree"},{"Path":"config.json","Type":"blob","Size":7,"Sha256":")" + digest("{\"a\":1}", false) + R"("},{"Path":"sub/model.safetensors","Type":"blob","Size":)" +
-                      std::to_string(weights.size()) + R"(,"Sha256":")" + digest(weights, false) + R"("}]}})", {}});
+    hub.put(
+        "/api/v1/models/owner/na.me/repo/files?Revision=master&Recursive=true",
+        {200,
+         R"({"Code":200,"Data":{"Files":[{"Path":"sub","Type":"tree"},{"Path":"config.json","Type":"blob","Size":7,"Sha256":")" +
+             digest("{\"a\":1}", false) + R"("},{"Path":"sub/model.safetensors","Type":"blob","Size":)" +
+             std::to_string(weights.size()) + R"(,"Sha256":")" + digest(weights, false) + R"("}]}})",
+         {}});
     hub.put("/api/v1/models/owner/na.me/repo?Revision=master&FilePath=config.json", {200, "{\"a\":1}", {}});
     hub.put("/api/v1/models/owner/na.me/repo?Revision=master&FilePath=sub/model.safetensors", {200, weights, {}});
   }
   bool asked(const std::string& part) {
     const auto list = hub.requests();
-    return std::any_of(list.begin(), list.end(), [&](const std::string& r) { return r.find(part) != std::string::npos; });
+    return std::any_of(list.begin(), list.end(),
+                       [&](const std::string& r) { return r.find(part) != std::string::npos; });
   }
 };
 
@@ -155,29 +173,43 @@ TEST_F(HubTest, DamagedDownloadsAreThrownAway) {
 
 TEST_F(HubTest, SaysWhatToDo) {
   HubOptions o = options(HubKind::HuggingFace);
-  EXPECT_NE(error_of([&] { model_folder("owner/none", o); }).find("no such repository or revision on HuggingFace (on ModelScope: --use_hf false)"), std::string::npos);
+  EXPECT_NE(error_of([&] {
+              model_folder("owner/none", o);
+            }).find("no such repository or revision on HuggingFace (on ModelScope: --use_hf false)"),
+            std::string::npos);
   hub.put("/api/models/owner/gated/revision/main", {403, "", {}});
-  EXPECT_NE(error_of([&] { model_folder("owner/gated", o); }).find("private or gated: give a token"), std::string::npos);
+  EXPECT_NE(error_of([&] { model_folder("owner/gated", o); }).find("private or gated: give a token"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { model_folder("./nowhere", o); }).find("there is no such folder"), std::string::npos);
   EXPECT_NE(error_of([&] { model_folder("not an id", o); }).find("no hub id"), std::string::npos);
   o.endpoint = "http://127.0.0.1:1";
-  EXPECT_NE(error_of([&] { model_folder("owner/name", o); }).find("without a network give a local folder"), std::string::npos);
+  EXPECT_NE(error_of([&] { model_folder("owner/name", o); }).find("without a network give a local folder"),
+            std::string::npos);
 }
 
 TEST_F(HubTest, NamesThatLeaveTheFolderAreRefused) {
-  hub.put("/api/models/owner/evil/revision/main", {200, R"({"sha":")" + kCommit + R"(","siblings":[{"rfilename":"../../outside.json"}]})", {}});
-  EXPECT_NE(error_of([&] { model_folder("owner/evil", options(HubKind::HuggingFace)); }).find("would not stay in its folder"), std::string::npos);
+  hub.put("/api/models/owner/evil/revision/main",
+          {200, R"({"sha":")" + kCommit + R"(","siblings":[{"rfilename":"../../outside.json"}]})", {}});
+  EXPECT_NE(
+      error_of([&] { model_folder("owner/evil", options(HubKind::HuggingFace)); }).find("would not stay in its folder"),
+      std::string::npos);
   for (const char* bad : {"", "/etc/x", "a/../b", "..", "a//../x", "a\\b"}) EXPECT_FALSE(safe_path(bad)) << bad;
   EXPECT_TRUE(safe_path("sub/model-00001.safetensors"));
 }
 
 TEST_F(HubTest, DatasetsByReference) {
   const std::string rows = "{\"query\":\"a\",\"response\":\"b\"}\n";
-  hub.put("/api/datasets/owner/rows/revision/main", {200, R"({"sha":")" + kCommit + R"(","siblings":[{"rfilename":"train.jsonl"}]})", {}});
-  hub.put("/datasets/owner/rows/resolve/" + kCommit + "/train.jsonl", {200, rows, {{"ETag", "\"" + digest(rows, true) + "\""}}});
-  hub.put("/api/v1/datasets/owner/rows/repo/tree?Revision=master&Recursive=true&Root=/&PageNumber=1&PageSize=200", {200, R"({"Data":{"Files":[{"Path":"train.jsonl","Type":"blob","Size":)" + std::to_string(rows.size()) + "}]}}", {}});
+  hub.put("/api/datasets/owner/rows/revision/main",
+          {200, R"({"sha":")" + kCommit + R"(","siblings":[{"rfilename":"train.jsonl"}]})", {}});
+  hub.put("/datasets/owner/rows/resolve/" + kCommit + "/train.jsonl",
+          {200, rows, {{"ETag", "\"" + digest(rows, true) + "\""}}});
+  hub.put("/api/v1/datasets/owner/rows/repo/tree?Revision=master&Recursive=true&Root=/&PageNumber=1&PageSize=200",
+          {200,
+           R"({"Data":{"Files":[{"Path":"train.jsonl","Type":"blob","Size":)" + std::to_string(rows.size()) + "}]}}",
+           {}});
   hub.put("/api/v1/datasets/owner/rows/repo?Source=SDK&Revision=master&FilePath=train.jsonl", {200, rows, {}});
-  const Environment a("HF_ENDPOINT", hub.url() + "/"), b("HF_HOME", (dir.path() / "hf").string()), c("MODELSCOPE_DOMAIN", hub.url()), d("MODELSCOPE_CACHE", (dir.path() / "ms").string());
+  const Environment a("HF_ENDPOINT", hub.url() + "/"), b("HF_HOME", (dir.path() / "hf").string()),
+      c("MODELSCOPE_DOMAIN", hub.url()), d("MODELSCOPE_CACHE", (dir.path() / "ms").string());
   const Environment e("HF_TOKEN", "t0ken"), f("HF_HUB_CACHE", ""), g("HF_HUB_OFFLINE", "");
   for (const char* text : {"hf::owner/rows", "owner/rows"}) {
     const auto files = dataset_files(parse_dataset_ref(text), hub_datasets(false));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The architecture's rules, read from the sources: who may include whom, where the tensor library may appear, and where a
-// vendor may be named. docs/architecture.md explains them.
+// The architecture's rules, read from the sources: who may include whom, where the tensor library may appear, and where
+// a vendor may be named. docs/architecture.md explains them.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -20,8 +20,9 @@ namespace fs = std::filesystem;
 using Sources = std::map<std::string, std::string>;  // path below src/ -> text
 
 // From the bottom to the top: a folder may include itself and those before it.
-const std::vector<std::string> kOrder = {"base", "text", "media", "hub", "tensor", "device", "ops", "devices", "dist", "nn", "data",
-                                         "models", "checkpoint", "parallel", "engine", "train", "algos", "serve", "advise", "cli", "run"};
+const std::vector<std::string> kOrder = {"base",    "text",  "media", "hub",   "tensor", "device",     "ops",
+                                         "devices", "dist",  "nn",    "data",  "models", "checkpoint", "parallel",
+                                         "engine",  "train", "algos", "serve", "advise", "cli",        "run"};
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
 
@@ -38,7 +39,8 @@ struct Include {
 std::vector<Include> includes_of(const std::string& text) {
   static const std::regex pattern(R"re((^|\n)[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[>"])re");
   std::vector<Include> includes;
-  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) includes.push_back({(*it)[2] == "\"", (*it)[3]});
+  for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it)
+    includes.push_back({(*it)[2] == "\"", (*it)[3]});
   return includes;
 }
 
@@ -53,10 +55,13 @@ std::string code_only(const std::string& text) {
       end = text.find('\n', i);
     } else if (text.compare(i, 2, "/*") == 0) {
       end = text.find("*/", i + 2) + 2;
-    } else if (text.compare(i, 2, "R\"") == 0 && std::regex_search(text.begin() + static_cast<long>(i), text.end(), match, raw, std::regex_constants::match_continuous)) {
+    } else if (text.compare(i, 2, "R\"") == 0 &&
+               std::regex_search(text.begin() + static_cast<long>(i), text.end(), match, raw,
+                                 std::regex_constants::match_continuous)) {
       const std::string close = ")" + match[1].str() + "\"";
       end = text.find(close, i) + close.size();
-    } else if (text[i] == '"' || (text[i] == '\'' && (i == 0 || !std::isalnum(static_cast<unsigned char>(text[i - 1]))))) {
+    } else if (text[i] == '"' ||
+               (text[i] == '\'' && (i == 0 || !std::isalnum(static_cast<unsigned char>(text[i - 1]))))) {
       while (end < text.size() && text[end] != text[i] && text[end] != '\n') end += text[end] == '\\' ? 2 : 1;
       ++end;
     } else {
@@ -85,7 +90,9 @@ bool names_vendor(const std::string& word) {
   return std::regex_match(word, pattern);
 }
 
-bool tensor_header(const std::string& path) { return path.starts_with("ATen/") || path.starts_with("c10/") || path.starts_with("torch/"); }
+bool tensor_header(const std::string& path) {
+  return path.starts_with("ATen/") || path.starts_with("c10/") || path.starts_with("torch/");
+}
 
 // The folders and single files that cmake/Layers.cmake builds without a tensor library.
 struct HostRule {
@@ -184,25 +191,33 @@ TEST(Layers, FilesAreOfAReadableLength) {
 TEST(Layers, EveryKindOfViolationIsCaught) {
   const HostRule rule{{"base", "text", "cli", "data"}, {"engine/scheduler.cpp"}};
   const auto caught = [&](const std::string& path, const std::string& text) {
-    return violations({{path, text}, {"nn/module.h", "#include <ATen/core/Tensor.h>\n"}, {"engine/engine.h", "#include \"nn/module.h\"\n"}}, rule);
+    return violations({{path, text},
+                       {"nn/module.h", "#include <ATen/core/Tensor.h>\n"},
+                       {"engine/engine.h", "#include \"nn/module.h\"\n"}},
+                      rule);
   };
   EXPECT_EQ(caught("base/a.cpp", "#include \"text/b.h\"\n").size(), 1u) << "upward";
   EXPECT_EQ(caught("text/a.cpp", "#include \"base/b.h\"\n").size(), 0u) << "downward";
   EXPECT_EQ(caught("ops/a.cpp", "#include \"devices/cpu/b.h\"\n").size(), 1u) << "an op includes a device";
-  EXPECT_EQ(caught("base/a.cpp", "  #  include <torch/library.h>\n").size(), 1u) << "tensor library in a torch-free folder";
-  EXPECT_EQ(caught("engine/scheduler.cpp", "#include <c10/core/Device.h>\n").size(), 1u) << "tensor library in a torch-free file";
-  EXPECT_EQ(caught("engine/scheduler.cpp", "#include \"engine/engine.h\"\n").size(), 1u) << "the same through two headers";
+  EXPECT_EQ(caught("base/a.cpp", "  #  include <torch/library.h>\n").size(), 1u)
+      << "tensor library in a torch-free folder";
+  EXPECT_EQ(caught("engine/scheduler.cpp", "#include <c10/core/Device.h>\n").size(), 1u)
+      << "tensor library in a torch-free file";
+  EXPECT_EQ(caught("engine/scheduler.cpp", "#include \"engine/engine.h\"\n").size(), 1u)
+      << "the same through two headers";
   EXPECT_EQ(caught("engine/engine.cpp", "#include \"engine/engine.h\"\n").size(), 0u) << "others may";
   EXPECT_EQ(caught("data/batch.cpp", "#include <ATen/core/Tensor.h>\n").size(), 0u) << "the one exception";
   EXPECT_EQ(caught("serve/a.cpp", "#include \"train/trainer.h\"\n").size(), 1u) << "serving never includes training";
   EXPECT_EQ(caught("misc/a.cpp", "").size(), 1u) << "a folder nobody knows";
   EXPECT_EQ(caught("base/a.cpp", "#include \"b.h\"\n").size(), 1u) << "includes are written from src/";
-  for (const char* code : {"auto d = at::kCUDA;", "cudaMalloc(&p, n);", "int npu_count;", "torch::cuda::is_available();", "aclrtSetDevice(0);",
-                           "ncclComm_t c;", "class HcclComm {};", "#include <cuda_runtime.h>\n", "bool ascend = true;", "#ifdef USE_NPU\n"}) {
+  for (const char* code : {"auto d = at::kCUDA;", "cudaMalloc(&p, n);", "int npu_count;",
+                           "torch::cuda::is_available();", "aclrtSetDevice(0);", "ncclComm_t c;", "class HcclComm {};",
+                           "#include <cuda_runtime.h>\n", "bool ascend = true;", "#ifdef USE_NPU\n"}) {
     EXPECT_EQ(caught("nn/a.cpp", code).size(), 1u) << code;
     EXPECT_EQ(caught("devices/x/a.cpp", code).size(), 0u) << code;
   }
-  for (const char* fine : {"// as on CUDA\n", "/* npu\n hccl */ int a;", "say(\"--device npu\");", "auto s = R\"(cuda)\";", "int input, oracle, miracle, ascending;",
+  for (const char* fine : {"// as on CUDA\n", "/* npu\n hccl */ int a;", "say(\"--device npu\");",
+                           "auto s = R\"(cuda)\";", "int input, oracle, miracle, ascending;",
                            "char c = '\"'; int x; // cuda \" \n", "int a = 1'000'000; say(\"npu\");"}) {
     EXPECT_EQ(caught("nn/a.cpp", fine).size(), 0u) << fine;
   }

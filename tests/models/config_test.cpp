@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json with one thing changed at random: a model or a clear error, never a crash, a hang or endless memory.
+#include "models/config.h"
+
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
-#include "models/config.h"
 #include "models/presets.h"
 #include "tests/golden.h"
 
@@ -11,8 +12,27 @@ namespace apus {
 namespace {
 
 Json strange_value(Random& random) {
-  static const std::vector<Json> values{nullptr, true,  0,     -1,   1,      3,    7,       1e300, -0.5, 1e-320, 65537, 4096, int64_t{1} << 41, INT64_MIN, "",
-                                        "yarn",  "x",   Json::array(), Json::array({1, "a"}), Json::object(), Json{{"rope_type", "llama3"}}};
+  static const std::vector<Json> values{nullptr,
+                                        true,
+                                        0,
+                                        -1,
+                                        1,
+                                        3,
+                                        7,
+                                        1e300,
+                                        -0.5,
+                                        1e-320,
+                                        65537,
+                                        4096,
+                                        int64_t{1} << 41,
+                                        INT64_MIN,
+                                        "",
+                                        "yarn",
+                                        "x",
+                                        Json::array(),
+                                        Json::array({1, "a"}),
+                                        Json::object(),
+                                        Json{{"rope_type", "llama3"}}};
   return values[random.below(values.size())];
 }
 

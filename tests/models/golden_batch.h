@@ -13,8 +13,8 @@ namespace apus::golden {
 
 struct Packed {
   std::vector<std::vector<int64_t>> ids;
-  std::vector<int64_t> flat, labels;   // labels shifted: the label of token t is the token after it, -100 when ignored
-  std::vector<int64_t> place;          // index into the padded [B * S]
+  std::vector<int64_t> flat, labels;  // labels shifted: the label of token t is the token after it, -100 when ignored
+  std::vector<int64_t> place;         // index into the padded [B * S]
   std::vector<int32_t> lengths;
 };
 
@@ -55,6 +55,8 @@ inline Packed unpad(const Case& c, const std::string& which) {
   return p;
 }
 
-inline at::Tensor ids_tensor(const std::vector<int64_t>& ids, at::Device device) { return at::tensor(ids, at::kLong).to(device); }
+inline at::Tensor ids_tensor(const std::vector<int64_t>& ids, at::Device device) {
+  return at::tensor(ids, at::kLong).to(device);
+}
 
 }  // namespace apus::golden

@@ -25,7 +25,8 @@ double max_abs(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kCPU
 class GoldenModel : public ::testing::TestWithParam<const char*> {
  protected:
   GoldenModel() : c(GetParam()), device(golden::device()) {
-    model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = device, .own = [](const std::string&) { return true; }});
+    model = load_model(c.dir / "checkpoint",
+                       {.dtype = at::kFloat, .device = device, .own = [](const std::string&) { return true; }});
   }
   at::Tensor expected(const std::string& name, const Packed& p) const {
     const at::Tensor t = c.tensor(name);
@@ -69,7 +70,8 @@ TEST_P(GoldenModel, LossAndGradients) {
     });
     Step step = packed_step(p.lengths, device);
     RouterLoss router;
-    if (numbers.contains("router_aux_loss_coef")) step.router = &router, router.scale = numbers.at("router_aux_loss_coef").get<double>();
+    if (numbers.contains("router_aux_loss_coef"))
+      step.router = &router, router.scale = numbers.at("router_aux_loss_coef").get<double>();
     const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, device), step);
     const auto loss = ops::head_loss({hidden, model->head_weight()}, golden::ids_tensor(p.labels, device),
                                      at::ones({hidden.size(0)}, at::TensorOptions().device(device)), {});
@@ -88,7 +90,8 @@ TEST_P(GoldenModel, LossAndGradients) {
       if (param.pieces.empty()) return void(by_disk_name[name] = g);
       const std::string parent = name.substr(0, name.rfind('.') + 1);
       const at::Tensor parts = g.view({static_cast<int64_t>(param.pieces.size()), -1, g.size(2)});
-      for (size_t i = 0; i < param.pieces.size(); ++i) by_disk_name[parent + param.pieces[i]] = parts[static_cast<int64_t>(i)];
+      for (size_t i = 0; i < param.pieces.size(); ++i)
+        by_disk_name[parent + param.pieces[i]] = parts[static_cast<int64_t>(i)];
     });
     double largest = 0;
     for (const auto& [name, norm] : grad.at("norms").items())
@@ -97,7 +100,8 @@ TEST_P(GoldenModel, LossAndGradients) {
       ASSERT_TRUE(by_disk_name.count(name)) << name;
       if (norm.is_null()) continue;
       const double floor = std::max(norm.get<double>(), 1e-4 * largest);
-      EXPECT_LT(std::abs(by_disk_name[name].norm().item<double>() - norm.get<double>()) / floor, 1e-3) << which << " " << name;
+      EXPECT_LT(std::abs(by_disk_name[name].norm().item<double>() - norm.get<double>()) / floor, 1e-3)
+          << which << " " << name;
       const std::string full = "grad/" + which + "/" + name;
       if (c.has(full)) {
         EXPECT_LT((by_disk_name[name].to(at::kCPU) - c.tensor(full)).norm().item<double>() / floor, 1e-3) << full;
@@ -115,14 +119,16 @@ TEST_P(GoldenModel, GreedyWithoutCache) {
   for (int64_t n = 0; n < wanted.size(1); ++n) {
     std::vector<int64_t> flat;
     std::vector<int32_t> lengths;
-    for (const auto& row : rows) flat.insert(flat.end(), row.begin(), row.end()), lengths.push_back(static_cast<int32_t>(row.size()));
+    for (const auto& row : rows)
+      flat.insert(flat.end(), row.begin(), row.end()), lengths.push_back(static_cast<int32_t>(row.size()));
     Step step = packed_step(lengths, device);
     const at::Tensor hidden = model->forward(golden::ids_tensor(flat, device), step);
     int64_t last = -1;
     for (size_t r = 0; r < rows.size(); ++r) {
       last += lengths[r];
       const at::Tensor logits = model->head(hidden.narrow(0, last, 1), step);
-      EXPECT_LT(max_abs(logits[0], c.tensor("gen/step_logits")[n][static_cast<int64_t>(r)]), 3e-4) << "token " << n << " of row " << r;
+      EXPECT_LT(max_abs(logits[0], c.tensor("gen/step_logits")[n][static_cast<int64_t>(r)]), 3e-4)
+          << "token " << n << " of row " << r;
       rows[r].push_back(logits.argmax(-1).item<int64_t>());
       ASSERT_EQ(rows[r].back(), wanted[static_cast<int64_t>(r)][n].item<int64_t>()) << "token " << n << " of row " << r;
     }
@@ -137,7 +143,8 @@ TEST_P(GoldenModel, GreedyThroughPagedCache) {
   const auto& shape = model->shape();
   constexpr int64_t kBlock = 4, kBlocksPerRow = 12;
   const auto rows = static_cast<int64_t>(p.ids.size());
-  KvCache cache({shape.layers, rows * kBlocksPerRow, kBlock, shape.kv_heads, shape.head_dim}, at::TensorOptions().dtype(at::kFloat).device(device));
+  KvCache cache({shape.layers, rows * kBlocksPerRow, kBlock, shape.kv_heads, shape.head_dim},
+                at::TensorOptions().dtype(at::kFloat).device(device));
   for (int64_t r = 0; r < rows; ++r) {
     std::vector<int64_t> ids = p.ids[static_cast<size_t>(r)];
     std::vector<int32_t> table;
@@ -169,8 +176,8 @@ TEST_P(GoldenModel, GreedyThroughPagedCache) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Text, GoldenModel,
-                         ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen2_sliding", "qwen3", "qwen3_yarn", "qwen3_moe_norm",
-                                           "qwen3_moe_nonorm", "llama3"),
+                         ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen2_sliding", "qwen3", "qwen3_yarn",
+                                           "qwen3_moe_norm", "qwen3_moe_nonorm", "llama3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

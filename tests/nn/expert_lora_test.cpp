@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRA on experts, grouped, against the same experts one by one: outputs, gradients, adapters of some tokens alone, dropout.
+// LoRA on experts, grouped, against the same experts one by one: outputs, gradients, adapters of some tokens alone,
+// dropout.
 #include "nn/expert_lora.h"
 
 #include <ATen/ops/arange.h>
@@ -29,7 +30,8 @@ struct Setting {
 
 // One by one: an adapter more, on one expert alone, that changes nothing.
 struct Layer {
-  Layer(const Setting& s, bool one_by_one, at::ScalarType type, at::ScalarType factors) : experts(kExperts, kHidden, kFfn) {
+  Layer(const Setting& s, bool one_by_one, at::ScalarType type, at::ScalarType factors)
+      : experts(kExperts, kHidden, kFfn) {
     uint64_t seed = 1;
     experts.visit([&](const std::string&, Param& p) { p.data = placed(normal(p.full, seed++, 0.2), type); });
     experts.visit_modules([&](const std::string& name, Module& m) {
@@ -41,7 +43,8 @@ struct Layer {
         lora->b().data = placed(normal(lora->b().full, seed++, 0.2) * size, factors).requires_grad_();
         layer->attach(adapter, std::move(lora));
       };
-      const Lora::Spec spec{.in = layer->spec().in, .out = layer->spec().out, .rank = 3, .alpha = 6, .dropout = s.dropout, .id = seed};
+      const Lora::Spec spec{
+          .in = layer->spec().in, .out = layer->spec().out, .rank = 3, .alpha = 6, .dropout = s.dropout, .id = seed};
       for (const std::string& matrix : s.matrices)
         for (const std::string& adapter : s.adapters)
           if (name.ends_with(matrix)) attach(adapter, spec, 1);
@@ -54,7 +57,8 @@ struct Layer {
   std::vector<std::pair<std::string, at::Tensor>> factors() {
     std::vector<std::pair<std::string, at::Tensor>> out;
     experts.visit([&](const std::string& name, Param& p) {
-      if (name.find("lora_") != std::string::npos && name.find("nothing") == std::string::npos) out.emplace_back(name, p.data);
+      if (name.find("lora_") != std::string::npos && name.find("nothing") == std::string::npos)
+        out.emplace_back(name, p.data);
     });
     return out;
   }
@@ -95,7 +99,8 @@ class ExpertLoras : public ops::test::OpTest {};
 TEST_P(ExpertLoras, GroupedIsOneByOne) {
   const at::ScalarType type = GetParam();
   const Inputs in(type);
-  for (const auto& matrices : std::vector<std::vector<std::string>>{{"gate_proj", "up_proj", "down_proj"}, {"up_proj"}, {"down_proj"}}) {
+  for (const auto& matrices :
+       std::vector<std::vector<std::string>>{{"gate_proj", "up_proj", "down_proj"}, {"up_proj"}, {"down_proj"}}) {
     const Setting setting{.matrices = matrices};
     Layer grouped(setting, false, type, at::kFloat), alone(setting, true, type, at::kFloat);
     const Tensors a = run(grouped, in, {}), b = run(alone, in, {});
@@ -115,10 +120,13 @@ TEST_P(ExpertLoras, SeveralAdaptersEachForItsTokens) {
   for (const int64_t first : {int64_t{7}, kTokens}) {
     Step s;
     s.routed = true;
-    s.adapters = {{"one", tokens(0, first)}, {"two", tokens(std::min(first, kTokens - 5), kTokens - 4)}, {"another", tokens(1, 3)}};
+    s.adapters = {{"one", tokens(0, first)},
+                  {"two", tokens(std::min(first, kTokens - 5), kTokens - 4)},
+                  {"another", tokens(1, 3)}};
     if (first == kTokens) s.adapters.resize(1);
     at::NoGradGuard no_grad;
-    expect_close(grouped.experts(in.x, in.weight, in.expert, s), alone.experts(in.x, in.weight, in.expert, s), 3 * ops::test::tolerance(type), str(first));
+    expect_close(grouped.experts(in.x, in.weight, in.expert, s), alone.experts(in.x, in.weight, in.expert, s),
+                 3 * ops::test::tolerance(type), str(first));
   }
 }
 
@@ -136,7 +144,9 @@ TEST(ExpertLoraDropout, SameSeedSameMaskAndTheGradientUsesIt) {
   EXPECT_GT(ops::test::error(run(layer, in, other)[0], a[0]), 1e-2);
   // A step along the gradient of each factor changes the result by the square of its length.
   const at::Tensor into = placed(normal({kTokens, kHidden}, 103), at::kFloat);
-  const auto value = [&] { return (exact(layer.experts(in.x, in.weight, in.expert, s)) * exact(into)).sum().item<double>(); };
+  const auto value = [&] {
+    return (exact(layer.experts(in.x, in.weight, in.expert, s)) * exact(into)).sum().item<double>();
+  };
   const auto factors = layer.factors();
   at::NoGradGuard no_grad;
   for (size_t i = 0; i < factors.size(); ++i) {
@@ -170,7 +180,9 @@ TEST(ExpertLoraRules, WhatCannotBeGroupedIsSeen) {
     Layer layer({.matrices = {}}, false, at::kFloat, at::kFloat);
     const ExpertMatrices all = matrices(layer, "down_proj");
     for (size_t e = 0; e < all.size(); ++e)
-      all[e]->attach("default", std::make_unique<Lora>(e == 2 ? spec : Lora::Spec{.in = kFfn, .out = kHidden, .rank = 4, .alpha = 8}, nullptr));
+      all[e]->attach("default",
+                     std::make_unique<Lora>(
+                         e == 2 ? spec : Lora::Spec{.in = kFfn, .out = kHidden, .rank = 4, .alpha = 8}, nullptr));
     return can_be_grouped(all);
   };
   EXPECT_TRUE(change({.in = kFfn, .out = kHidden, .rank = 4, .alpha = 8}));

@@ -21,7 +21,9 @@ namespace {
 
 using golden::Case;
 
-double max_abs(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kCPU) - b.to(at::kCPU)).abs().max().item<double>(); }
+double max_abs(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kCPU) - b.to(at::kCPU)).abs().max().item<double>();
+}
 
 class GoldenAdapter : public ::testing::TestWithParam<const char*> {
  protected:
@@ -76,7 +78,8 @@ TEST_P(GoldenAdapter, MergedWeights) {
     model->visit([&, key = name](const std::string& n, Param& p) {
       if (n != key) return;
       EXPECT_NEAR(p.data.to(at::kCPU).to(at::kDouble).sum().item<double>(), sums["sum"].get<double>(), 2e-3) << n;
-      EXPECT_NEAR(p.data.to(at::kCPU).to(at::kDouble).square().sum().item<double>(), sums["sum_sq"].get<double>(), 2e-3) << n;
+      EXPECT_NEAR(p.data.to(at::kCPU).to(at::kDouble).square().sum().item<double>(), sums["sum_sq"].get<double>(), 2e-3)
+          << n;
       if (const std::string tensor = str(GetParam(), "/merged/", n); c.has(tensor)) {
         EXPECT_LT(max_abs(p.data, c.tensor(tensor)), 1e-5) << n;
       }
@@ -119,7 +122,8 @@ TEST(LoraInit, PissaAndOloraLeaveTheModelAsItWas) {
     const Adapter adapter =
         make_adapter(*model, {.r = 4, .alpha = 16, .target_modules = {"q_proj", "down_proj"}, .init = how}, 7);
     Step step = packed_step(p.lengths, golden::device());
-    EXPECT_LT(max_abs(model->head(model->forward(golden::ids_tensor(p.flat, golden::device()), step), step), expected), 3e-4)
+    EXPECT_LT(max_abs(model->head(model->forward(golden::ids_tensor(p.flat, golden::device()), step), step), expected),
+              3e-4)
         << how;
     // What is saved fits the plain base: at the start, the base itself.
     const auto dir = std::filesystem::temp_directory_path() / str("apus-init-", ::getpid());
@@ -128,7 +132,9 @@ TEST(LoraInit, PissaAndOloraLeaveTheModelAsItWas) {
     auto plain = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
     load_adapter(*plain, dir);
     Step again = packed_step(p.lengths, golden::device());
-    EXPECT_LT(max_abs(plain->head(plain->forward(golden::ids_tensor(p.flat, golden::device()), again), again), expected), 3e-4)
+    EXPECT_LT(
+        max_abs(plain->head(plain->forward(golden::ids_tensor(p.flat, golden::device()), again), again), expected),
+        3e-4)
         << how;
     std::filesystem::remove_all(dir);
   }
@@ -182,7 +188,9 @@ TEST(Noise, DropsTheShareAskedForInEveryType) {
     EXPECT_EQ(dropped(at::ones({3}).to(type), 0.0, 1).to(at::kFloat).sum().item<double>(), 3);
   }
   // f16 takes the path of devices, by tensor operators: the same mask, whatever the device.
-  EXPECT_TRUE(dropped(at::ones({501, 333}).to(at::kHalf), 0.05, 42).to(at::kFloat).equal(dropped(at::ones({501, 333}), 0.05, 42)));
+  EXPECT_TRUE(dropped(at::ones({501, 333}).to(at::kHalf), 0.05, 42)
+                  .to(at::kFloat)
+                  .equal(dropped(at::ones({501, 333}), 0.05, 42)));
   // No pattern along the rows: every column loses its share.
   const at::Tensor columns = dropped(at::ones({2000, 64}), 0.2, 9).mean(0);
   EXPECT_GT(columns.min().item<double>(), 0.75);

@@ -69,7 +69,9 @@ TEST_P(Head, LossIsTorchsCrossEntropy) {
 TEST_P(Head, WithoutWeightsEveryTokenCountsOnce) {
   const Sizes s = sizes[2];
   compare(
-      [&](const Tensors& t) { return Tensors{head_loss({t[0], t[1]}, labels(s).to(device().device), {}, {}).loss_sum}; },
+      [&](const Tensors& t) {
+        return Tensors{head_loss({t[0], t[1]}, labels(s).to(device().device), {}, {}).loss_sum};
+      },
       [&](const Tensors& t) { return Tensors{token_loss(logits_of(t[0], t[1], GetParam()), labels(s), 0).sum()}; },
       inputs_of(s), GetParam());
 }
@@ -117,7 +119,8 @@ TEST_P(Head, TheIncomingGradientScalesExactly) {
   const Sizes s = sizes[2];
   const auto gradient = [&](double scale) {
     const at::Tensor hidden = placed(inputs_of(s)[0], GetParam()).requires_grad_();
-    const at::Tensor loss = head_loss({hidden, placed(inputs_of(s)[1], GetParam())}, labels(s).to(device().device), {}, {}).loss_sum;
+    const at::Tensor loss =
+        head_loss({hidden, placed(inputs_of(s)[1], GetParam())}, labels(s).to(device().device), {}, {}).loss_sum;
     loss.backward(at::ones_like(loss).mul_(scale));  // not (loss * scale): the gradient of that product is made in f64
     return exact(hidden.grad());
   };
@@ -155,17 +158,23 @@ TEST_P(Head, LogprobAndEntropyAreTheFormula) {
 // A pair of low rank against the copied way: hidden states and head made wider by it, in f64.
 TEST_P(Head, APairOfLowRankIsTheCopiedHead) {
   const auto copied = [](const Tensors& t) { return HeadFactors{at::cat({t[0], t[2]}, 1), at::cat({t[1], t[3]}, 1)}; };
-  for (const Sizes& s : std::vector<Sizes>{{0, 8, 5}, {9, 16, 40}, {70, 64, 1500}})  // the last by the processor's own kernels
+  for (const Sizes& s :
+       std::vector<Sizes>{{0, 8, 5}, {9, 16, 40}, {70, 64, 1500}})  // the last by the processor's own kernels
     for (const int64_t rank : {1, 8, 40}) {
       SCOPED_TRACE(str(s.tokens, " tokens, rank ", rank));
-      const at::Tensor label = labels(s), placed_label = label.to(device().device), weight = normal({s.tokens}, 3).abs().to(at::kFloat);
+      const at::Tensor label = labels(s), placed_label = label.to(device().device),
+                       weight = normal({s.tokens}, 3).abs().to(at::kFloat);
       Tensors inputs = inputs_of(s);
       inputs.push_back(normal({s.tokens, rank}, 4)), inputs.push_back(normal({s.vocabulary, rank}, 5, 0.5));
       compare(
           [&](const Tensors& t) {
-            return Tensors{head_loss({t[0], t[1], t[2], t[3]}, placed_label, weight.to(device().device), {0.1, false}).loss_sum};
+            return Tensors{
+                head_loss({t[0], t[1], t[2], t[3]}, placed_label, weight.to(device().device), {0.1, false}).loss_sum};
           },
-          [&](const Tensors& t) { return Tensors{head_loss(copied(t), label, weight, {0.1, false}).loss_sum}; }, inputs, GetParam(), 2);
+          [&](const Tensors& t) {
+            return Tensors{head_loss(copied(t), label, weight, {0.1, false}).loss_sum};
+          },
+          inputs, GetParam(), 2);
       compare(
           [&](const Tensors& t) {
             const HeadLogprob p = head_logprob({t[0], t[1], t[2], t[3]}, placed_label, 0.7, true);
@@ -182,7 +191,8 @@ TEST_P(Head, APairOfLowRankIsTheCopiedHead) {
 TEST_P(Head, AFrozenHeadWithATrainedPairGetsNoGradient) {
   const Sizes s{50, 64, 1100};
   const at::Tensor hidden = placed(inputs_of(s)[0], GetParam()), head = placed(inputs_of(s)[1], GetParam());
-  const at::Tensor low = placed(normal({s.tokens, 4}, 4), GetParam()).requires_grad_(), low_head = placed(normal({s.vocabulary, 4}, 5), GetParam()).requires_grad_();
+  const at::Tensor low = placed(normal({s.tokens, 4}, 4), GetParam()).requires_grad_(),
+                   low_head = placed(normal({s.vocabulary, 4}, 5), GetParam()).requires_grad_();
   const at::Tensor label = labels(s).to(device().device);
   head_loss({hidden, head, low, low_head}, label, {}, {}).loss_sum.backward();
   EXPECT_EQ(low.grad().sizes(), low.sizes());
@@ -195,10 +205,11 @@ TEST_P(Head, AFrozenHeadWithATrainedPairGetsNoGradient) {
 }
 
 using LossSignature = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
-    const at::Tensor&, const at::Tensor&, const OptionalTensor&, const OptionalTensor&, const at::Tensor&, const OptionalTensor&, double, bool,
-    std::array<bool, 4>, int64_t);
-using LogprobSignature = std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, const OptionalTensor&,
-                                                                        const OptionalTensor&, const at::Tensor&, double, bool, int64_t);
+    const at::Tensor&, const at::Tensor&, const OptionalTensor&, const OptionalTensor&, const at::Tensor&,
+    const OptionalTensor&, double, bool, std::array<bool, 4>, int64_t);
+using LogprobSignature = std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
+                                                                        const OptionalTensor&, const OptionalTensor&,
+                                                                        const at::Tensor&, double, bool, int64_t);
 
 TEST_P(Head, TheChunkSizeChangesNothing) {
   const Sizes s = sizes[3];

@@ -96,15 +96,20 @@ TEST_P(Moe, GroupedLinearIsOneProductARun) {
     return at::cat(runs, 0);
   };
   for (const bool listed : {false, true})
-    compare([&](const Tensors& t) { return Tensors{grouped_linear(t[0], listed ? stack.unbind(0) : Tensors{stack}, pairs.ends)}; },
-            [&](const Tensors& t) { return Tensors{truth(t[0])}; }, {rows}, GetParam());
+    compare(
+        [&](const Tensors& t) {
+          return Tensors{grouped_linear(t[0], listed ? stack.unbind(0) : Tensors{stack}, pairs.ends)};
+        },
+        [&](const Tensors& t) { return Tensors{truth(t[0])}; }, {rows}, GetParam());
   // The matrices' gradient: grad' x of each run, 0 without rows.
   const at::Tensor grad = placed(normal({s.tokens * s.k, s.ffn}, 5), GetParam()), x = placed(rows, GetParam());
   const at::Tensor dweight = std::get<1>(grouped_linear_backward(grad, x, stack, pairs.ends, {false, true}));
   int64_t begin = 0;
   for (int64_t e = 0; e < s.experts; begin += pairs.count[e++])
-    expect_close(dweight[e], at::matmul(exact(grad.narrow(0, begin, pairs.count[e])).t(), exact(x.narrow(0, begin, pairs.count[e]))),
-                 tolerance(GetParam()), str("expert ", e));
+    expect_close(
+        dweight[e],
+        at::matmul(exact(grad.narrow(0, begin, pairs.count[e])).t(), exact(x.narrow(0, begin, pairs.count[e]))),
+        tolerance(GetParam()), str("expert ", e));
   EXPECT_EQ(pairs.count.back(), 0);
 }
 

@@ -102,8 +102,15 @@ TEST(Optimizer, SmallUpdatesCountWithStochasticRounding) {
       Moments8 moments = no_moments(count);
       const at::Tensor grad = placed(at::ones({count}, at::kDouble), at::kBFloat16);
       for (int64_t t = 1; t <= steps; ++t) {
-        const AdamwStep s{.lr = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0, .step = t,
-                          .grad_scale = 1, .dither = (t * int64_t{0xc13fa9a9}) & 0xffffffff, .stochastic = stochastic};
+        const AdamwStep s{.lr = 1e-4,
+                          .beta1 = 0.9,
+                          .beta2 = 0.95,
+                          .eps = 1e-8,
+                          .weight_decay = 0,
+                          .step = t,
+                          .grad_scale = 1,
+                          .dither = (t * int64_t{0xc13fa9a9}) & 0xffffffff,
+                          .stochastic = stochastic};
         if (bytes)
           adamw_8bit(p, grad, moments, none, s);
         else

@@ -55,7 +55,15 @@ TrainResult train(const Setting& s, World& world) {
   auto model = load_model(s.from.empty() || s.variant == "lora" ? c.dir / "checkpoint" : fs::path(s.from),
                           {.dtype = type, .device = at::kCPU, .own = [](const std::string&) { return true; }});
   Adapter adapter;
-  if (s.variant == "lora") adapter = make_adapter(*model, {.r = 4, .alpha = 8, .dropout = 0.2, .target_modules = {"q_proj", "up_proj"}, .modules_to_save = {}, .init = "true"}, 3);
+  if (s.variant == "lora")
+    adapter = make_adapter(*model,
+                           {.r = 4,
+                            .alpha = 8,
+                            .dropout = 0.2,
+                            .target_modules = {"q_proj", "up_proj"},
+                            .modules_to_save = {},
+                            .init = "true"},
+                           3);
   if (s.variant == "lora" && !s.from.empty()) restore_adapter(*model, adapter, s.from);
   TrainerOptions options;
   options.max_steps = s.steps;
@@ -78,7 +86,11 @@ TrainResult train(const Setting& s, World& world) {
   TrainerParts parts{.algorithm = run.algorithm,
                      .actors = {.policy = *run.model},
                      .optimizer = *run.optimizer,
-                     .schedule = [](int64_t) { return make_schedule({.type = "constant", .base_lr = 1e-2, .total_steps = 6, .warmup_steps = 0}, {}); },
+                     .schedule =
+                         [](int64_t) {
+                           return make_schedule(
+                               {.type = "constant", .base_lr = 1e-2, .total_steps = 6, .warmup_steps = 0}, {});
+                         },
                      .base_lr = 1e-2,
                      .train = run.source,
                      .data_ranks = mesh.host(kDataAxes),
@@ -142,14 +154,15 @@ void expect_alike(const fs::path& one, const fs::path& other, double tolerance) 
   for (const auto& [name, value] : a) {
     // A key's bias hardly changes a softmax: its gradient is rounding noise, which Adam scales up to full steps.
     const double allowed = name.find("k_proj.bias") == std::string::npos ? tolerance : std::max(tolerance, 1e-3);
-    EXPECT_TRUE(at::allclose(value, b.at(name), allowed, allowed)) << name << ": " << (value - b.at(name)).abs().max().item<float>();
+    EXPECT_TRUE(at::allclose(value, b.at(name), allowed, allowed))
+        << name << ": " << (value - b.at(name)).abs().max().item<float>();
   }
 }
 
 class DataParallel : public ::testing::TestWithParam<std::tuple<std::string, int>> {};
 
-// f32: sums of the same numbers in another order, 2e-5 after six updates at learning rate 1e-2 (measured 3e-6). bf16: the
-// gradients themselves are rounded, once more on the way.
+// f32: sums of the same numbers in another order, 2e-5 after six updates at learning rate 1e-2 (measured 3e-6). bf16:
+// the gradients themselves are rounded, once more on the way.
 TEST_P(DataParallel, EqualsOneProcess) {
   const auto& [variant, ranks] = GetParam();
   const double tolerance = variant == "bf16" ? 2e-2 : 2e-5;
@@ -169,13 +182,16 @@ TEST_P(DataParallel, EqualsOneProcess) {
     EXPECT_EQ(read_file(together.path / str("rank", rank, ".txt")), read_file(together.path / "rank0.txt"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Variants, DataParallel, ::testing::Values(std::tuple{"full", 2}, std::tuple{"full", 3}, std::tuple{"lora", 2}, std::tuple{"bf16", 2}),
+INSTANTIATE_TEST_SUITE_P(Variants, DataParallel,
+                         ::testing::Values(std::tuple{"full", 2}, std::tuple{"full", 3}, std::tuple{"lora", 2},
+                                           std::tuple{"bf16", 2}),
                          [](const auto& info) { return str(std::get<0>(info.param), std::get<1>(info.param)); });
 
 TEST(DataParallelRuns, AResumedRunEqualsAnUninterruptedOne) {
   Folder whole, again;
   ASSERT_EQ(run_ranks(2, "data_parallel.train", {"lora", whole.path.string(), ""}).code, 0);
-  const test::Ranks r = run_ranks(2, "data_parallel.train", {"lora", again.path.string(), (whole.path / "checkpoint-3").string()});
+  const test::Ranks r =
+      run_ranks(2, "data_parallel.train", {"lora", again.path.string(), (whole.path / "checkpoint-3").string()});
   ASSERT_EQ(r.code, 0) << r.said;
   const auto a = saved(whole.path / "checkpoint-6"), b = saved(again.path / "checkpoint-6");
   for (const auto& [name, value] : a) EXPECT_TRUE(at::equal(value, b.at(name))) << name;
@@ -188,7 +204,8 @@ const RankBody unused("data_parallel.unused", [](const auto&) {
   const int me = world.rank(), n = world.size();
   const auto leaf = [](int64_t count) { return at::zeros({count}).add(1).requires_grad_(true); };
   const at::Tensor all = leaf(3), first_only = leaf(2), nobodys = leaf(4), twice = leaf(5);
-  GradientSum sum({{"all", all}, {"first_only", first_only}, {"nobodys", nobodys}, {"twice", twice}}, world.devices(), {.bucket_bytes = 20});
+  GradientSum sum({{"all", all}, {"first_only", first_only}, {"nobodys", nobodys}, {"twice", twice}}, world.devices(),
+                  {.bucket_bytes = 20});
   for (int step = 0; step < 3; ++step) {
     for (const at::Tensor& t : {all, first_only, nobodys, twice}) t.mutable_grad().reset();
     (all * (me + 1.0)).sum().backward();  // an earlier micro-batch

@@ -13,14 +13,16 @@ namespace {
 using Places = std::vector<int>;
 
 // A tower, an embedding of 20, `layers` of 10 (cache: 1 a token), a norm of 1, a head of 20 that may be tied.
-PlacementAsk model(int layers, std::vector<int64_t> rooms, const std::string& how, bool tied = true, bool tower = false) {
+PlacementAsk model(int layers, std::vector<int64_t> rooms, const std::string& how, bool tied = true,
+                   bool tower = false) {
   PlacementAsk ask;
   ask.parts.push_back({.name = "model.embed_tokens", .weights = 20});
   if (tower) ask.parts.push_back({.name = "visual", .weights = 15, .follows = 0});
   for (int i = 0; i < layers; ++i) ask.parts.push_back({.name = str("model.layers.", i), .weights = 10, .cache = 1});
   ask.parts.push_back({.name = "model.norm", .weights = 1});
   ask.parts.push_back({.name = "lm_head", .weights = 20, .follows = tied ? 0 : -1, .may_leave = tied});
-  for (size_t i = 0; i < rooms.size(); ++i) ask.rooms.push_back({.device = str("npu:", i), .total = rooms[i], .free = rooms[i]});
+  for (size_t i = 0; i < rooms.size(); ++i)
+    ask.rooms.push_back({.device = str("npu:", i), .total = rooms[i], .free = rooms[i]});
   ask.map = how.find('{') == std::string::npos ? DeviceMap{how, {}} : parse_device_map(how);
   ask.kind = "npu", ask.share = 1;
   return ask;
@@ -43,24 +45,29 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 
 TEST(Placement, AutoTakesAsFewDevicesAsSufficeAndFillsThemAlike) {
   EXPECT_EQ(place(model(4, {100, 100}, "auto")).room, (Places{0, 0, 0, 0, 0, 0, 0})) << "61 on one device";
-  EXPECT_EQ(place(model(4, {40, 40, 40}, "auto")).room, (Places{0, 0, 1, 1, 1, 1, 0})) << "a tied head lies with its weight";
+  EXPECT_EQ(place(model(4, {40, 40, 40}, "auto")).room, (Places{0, 0, 1, 1, 1, 1, 0}))
+      << "a tied head lies with its weight";
   EXPECT_EQ(place(model(4, {50, 50}, "auto", false)).room, (Places{0, 0, 0, 1, 1, 1, 1}));
   EXPECT_EQ(place(model(4, {10, 100, 70}, "auto")).room, (Places{1, 1, 1, 1, 1, 1, 1})) << "where there is most room";
-  EXPECT_EQ(place(model(4, {40, 5, 40}, "auto")).room, (Places{0, 0, 2, 2, 2, 2, 0})) << "a device that others fill is left out";
+  EXPECT_EQ(place(model(4, {40, 5, 40}, "auto")).room, (Places{0, 0, 2, 2, 2, 2, 0}))
+      << "a device that others fill is left out";
 }
 
 TEST(Placement, BalancedTakesAllDevicesAndSequentialFillsOneAfterTheOther) {
   EXPECT_EQ(place(model(6, {100, 100, 100, 100}, "balanced")).room, (Places{0, 1, 1, 2, 2, 3, 3, 3, 0}));
   EXPECT_EQ(place(model(4, {40, 60}, "balanced")).room, (Places{0, 1, 1, 1, 1, 1, 0})) << "by free memory";
   EXPECT_EQ(place(model(4, {45, 100, 100}, "sequential")).room, (Places{0, 0, 0, 1, 1, 1, 0}));
-  EXPECT_EQ(place(model(4, {100, 40, 40}, "balanced_low_0")).room, (Places{1, 1, 2, 2, 2, 2, 1})) << "the first is not needed";
-  EXPECT_EQ(place(model(4, {100, 40}, "balanced_low_0")).room, (Places{0, 0, 1, 1, 1, 1, 0})) << "the first holds what is over";
+  EXPECT_EQ(place(model(4, {100, 40, 40}, "balanced_low_0")).room, (Places{1, 1, 2, 2, 2, 2, 1}))
+      << "the first is not needed";
+  EXPECT_EQ(place(model(4, {100, 40}, "balanced_low_0")).room, (Places{0, 0, 1, 1, 1, 1, 0}))
+      << "the first holds what is over";
 }
 
 TEST(Placement, EveryPartOnceInOrderAndWithinEveryRoom) {
   for (const char* how : {"auto", "balanced", "sequential", "balanced_low_0"})
     for (int layers = 1; layers < 30; layers += 3)
-      for (const std::vector<int64_t>& rooms : std::vector<std::vector<int64_t>>{{90, 90, 90, 90}, {200, 40, 90}, {30, 300}, {500}}) {
+      for (const std::vector<int64_t>& rooms :
+           std::vector<std::vector<int64_t>>{{90, 90, 90, 90}, {200, 40, 90}, {30, 300}, {500}}) {
         PlacementAsk ask = model(layers, rooms, how, layers % 2 == 0, layers % 3 == 0);
         ask.tokens = 5, ask.least_tokens = 1;
         Placement p;
@@ -90,7 +97,8 @@ TEST(Placement, EveryPartOnceInOrderAndWithinEveryRoom) {
 
 TEST(Placement, TowersLieWithTheEmbeddingTheyFeed) {
   EXPECT_EQ(place(model(4, {40, 50}, "auto", true, true)).room, (Places{0, 0, 1, 1, 1, 1, 1, 0}));
-  EXPECT_SAYS(refusal(model(4, {200, 200}, R"({"": 0, "visual": 1})", true, true), Fault::Usage), "visual runs together with model.embed_tokens");
+  EXPECT_SAYS(refusal(model(4, {200, 200}, R"({"": 0, "visual": 1})", true, true), Fault::Usage),
+              "visual runs together with model.embed_tokens");
 }
 
 TEST(Placement, RoomForTheCacheGoesWithItsLayers) {
@@ -120,17 +128,23 @@ TEST(Placement, OnlyAShareOfEachDeviceAndNoMoreThanItsLimit) {
 }
 
 TEST(Placement, AMapIsObeyed) {
-  EXPECT_EQ(place(model(4, {100, 100}, R"({"": 1, "model.layers.0": 0, "model.layers.1": "npu:0"})")).room, (Places{1, 0, 0, 1, 1, 1, 1}));
-  EXPECT_EQ(place(model(2, {100, 100}, R"({"model": 0, "lm_head": 1})")).room, (Places{0, 0, 0, 0, 1})) << "a tied head may leave";
+  EXPECT_EQ(place(model(4, {100, 100}, R"({"": 1, "model.layers.0": 0, "model.layers.1": "npu:0"})")).room,
+            (Places{1, 0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(place(model(2, {100, 100}, R"({"model": 0, "lm_head": 1})")).room, (Places{0, 0, 0, 0, 1}))
+      << "a tied head may leave";
   EXPECT_EQ(place(model(2, {100, 100}, R"({"model": 0, "lm_head": 1})")).weights[1], 20) << "then it is a copy";
-  EXPECT_EQ(place(model(2, {100, 100}, R"({"model": 0})")).room, (Places{0, 0, 0, 0, 0})) << "or it lies with its weight";
-  EXPECT_EQ(place(model(1, {100, 100}, R"({"model.layers": 1, "": 0, "model.rotary_emb": 0, "model.layers.0.mlp": 1})")).room, (Places{0, 1, 0, 0}));
+  EXPECT_EQ(place(model(2, {100, 100}, R"({"model": 0})")).room, (Places{0, 0, 0, 0, 0}))
+      << "or it lies with its weight";
+  EXPECT_EQ(
+      place(model(1, {100, 100}, R"({"model.layers": 1, "": 0, "model.rotary_emb": 0, "model.layers.0.mlp": 1})")).room,
+      (Places{0, 1, 0, 0}));
 }
 
 TEST(Placement, MapsThatDoNotBelongToTheModelOrTheDevices) {
   const auto said = [](const std::string& map) { return refusal(model(12, {500, 500}, map, false), Fault::Usage); };
   EXPECT_SAYS(said(R"({"": 0, "model.layer.3": 1})"), "no module 'model.layer.3'; did you mean model.layers.3?");
-  EXPECT_SAYS(said(R"({"": 0, "model.layer.3": 1})"), "It has model.embed_tokens, model.layers.0-11, model.norm, lm_head");
+  EXPECT_SAYS(said(R"({"": 0, "model.layer.3": 1})"),
+              "It has model.embed_tokens, model.layers.0-11, model.norm, lm_head");
   EXPECT_SAYS(said(R"({"": 0, "model.layers.30": 1})"), "no module 'model.layers.30'");
   EXPECT_SAYS(said(R"({"model.layers": 0, "model.embed_tokens": 0})"), "gives no device for model.norm, lm_head");
   EXPECT_SAYS(said(R"({"": 0, "lm_head": 7})"), "'lm_head' is on npu:7, which is not there; there are npu:0, npu:1");
@@ -142,11 +156,14 @@ TEST(Placement, WhatDoesNotFitWhereAndTheCheapestRemedy) {
   const std::string map = R"({"": 0, "model.layers": 1})";
   PlacementAsk ask = model(4, {50, 30, 50}, map);
   ask.least_tokens = 2;
-  EXPECT_SAYS(refusal(ask, Fault::Device), "npu:1 cannot hold model.layers.0-3: 40 B of weights and 8 B of cache for 2 tokens, it has room for 30 B");
+  EXPECT_SAYS(
+      refusal(ask, Fault::Device),
+      "npu:1 cannot hold model.layers.0-3: 40 B of weights and 8 B of cache for 2 tokens, it has room for 30 B");
   EXPECT_SAYS(refusal(ask, Fault::Device), "--device_map auto places it on 2 devices");
 
   ask = model(4, {30, 30}, "auto");
-  EXPECT_SAYS(refusal(ask, Fault::Device), "61 B of weights, and room for 60 B (npu:0 30 B, npu:1 30 B); 1 B are missing");
+  EXPECT_SAYS(refusal(ask, Fault::Device),
+              "61 B of weights, and room for 60 B (npu:0 30 B, npu:1 30 B); 1 B are missing");
   EXPECT_SAYS(refusal(ask, Fault::Device), "What helps: more devices");
   ask.float32 = true;
   EXPECT_SAYS(refusal(ask, Fault::Device), "--torch_dtype bfloat16");
@@ -180,14 +197,16 @@ TEST(Placement, NamesInARow) {
 
 TEST(DeviceMap, InAllTheWaysPeopleWriteIt) {
   EXPECT_TRUE(parse_device_map(" ").strategy.empty());
-  for (const char* how : {"auto", "balanced", "balanced_low_0", "sequential"}) EXPECT_EQ(parse_device_map(how).strategy, how);
+  for (const char* how : {"auto", "balanced", "balanced_low_0", "sequential"})
+    EXPECT_EQ(parse_device_map(how).strategy, how);
   using Entries = std::vector<std::pair<std::string, std::string>>;
   EXPECT_EQ(parse_device_map("cpu").entries, (Entries{{"", "cpu"}}));
   EXPECT_EQ(parse_device_map("npu:3").entries, (Entries{{"", "npu:3"}}));
   EXPECT_EQ(parse_device_map("2").entries, (Entries{{"", "2"}}));
   const Entries two = {{"model.embed_tokens", "0"}, {"model.layers", "npu:1"}};
   EXPECT_EQ(parse_device_map(R"({"model.embed_tokens": 0, "model.layers": "npu:1"})").entries, two);
-  EXPECT_EQ(parse_device_map("{'model.embed_tokens': 0, 'model.layers': 'npu:1',}").entries, two) << "as Python writes it";
+  EXPECT_EQ(parse_device_map("{'model.embed_tokens': 0, 'model.layers': 'npu:1',}").entries, two)
+      << "as Python writes it";
   const std::string file = testing::TempDir() + "map.json";
   write_file_atomic(file, R"({"": 1})");
   EXPECT_EQ(parse_device_map(file).entries, (Entries{{"", "1"}}));
@@ -196,8 +215,8 @@ TEST(DeviceMap, InAllTheWaysPeopleWriteIt) {
 }
 
 TEST(DeviceMap, WhatIsNoneIsRefused) {
-  for (const char* text : {"autto", "disk", "{", "{}", "[0]", R"({"model": "disk"})", R"({"model": -1})", R"({"model": 0.5})", R"({"model": null})",
-                           R"({"model": "npu:x"})", "no-such-file.json"}) {
+  for (const char* text : {"autto", "disk", "{", "{}", "[0]", R"({"model": "disk"})", R"({"model": -1})",
+                           R"({"model": 0.5})", R"({"model": null})", R"({"model": "npu:x"})", "no-such-file.json"}) {
     try {
       parse_device_map(text);
       ADD_FAILURE() << text;
@@ -210,9 +229,11 @@ TEST(DeviceMap, WhatIsNoneIsRefused) {
 TEST(DeviceMap, MaxMemory) {
   using Limits = std::map<std::string, int64_t>;
   EXPECT_EQ(parse_max_memory(""), Limits{});
-  EXPECT_EQ(parse_max_memory(R"({0: "20GB", 1: "10GiB", "cpu": 5000})"), (Limits{{"0", 20000000000}, {"1", int64_t{10} << 30}, {"cpu", 5000}}));
+  EXPECT_EQ(parse_max_memory(R"({0: "20GB", 1: "10GiB", "cpu": 5000})"),
+            (Limits{{"0", 20000000000}, {"1", int64_t{10} << 30}, {"cpu", 5000}}));
   EXPECT_EQ(parse_max_memory(R"({"npu:1": 0})"), (Limits{{"npu:1", 0}}));
-  for (const char* text : {"20GB", "{}", R"({"card": "20GB", "0 ": 1})", R"({0: "much"})", R"({0: -5})"}) EXPECT_THROW(parse_max_memory(text), Error) << text;
+  for (const char* text : {"20GB", "{}", R"({"card": "20GB", "0 ": 1})", R"({0: "much"})", R"({0: -5})"})
+    EXPECT_THROW(parse_max_memory(text), Error) << text;
 }
 
 }  // namespace

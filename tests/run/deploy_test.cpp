@@ -11,8 +11,8 @@
 #include "base/lines.h"
 #include "cli/infer.h"
 #include "run/runner.h"
-#include "tests/serve/test_server.h"
 #include "tests/run/tiny_model.h"
+#include "tests/serve/test_server.h"
 
 namespace apus {
 namespace {
@@ -32,7 +32,10 @@ class Deploy : public ::testing::Test {
     static fs::path path;
     return path;
   }
-  static Json messages(int i) { return Json::array({{{"role", "user"}, {"content", std::string(static_cast<size_t>(i * 5), 'x') + str(" question ", i)}}}); }
+  static Json messages(int i) {
+    return Json::array(
+        {{{"role", "user"}, {"content", std::string(static_cast<size_t>(i * 5), 'x') + str(" question ", i)}}});
+  }
   static std::vector<std::string> inferred(double temperature) {
     InferOptions o;
     o.model = (dir() / "model").string();
@@ -63,14 +66,21 @@ TEST_F(Deploy, AnswersAsInferDoes) {
       auto call = std::make_shared<HttpCall>();
       call->method = "POST";
       call->path = "/v1/chat/completions";
-      call->body = json_text({{"messages", messages(i)}, {"max_tokens", 16}, {"temperature", temperature}, {"seed", 42 + i}});
+      call->body =
+          json_text({{"messages", messages(i)}, {"max_tokens", 16}, {"temperature", temperature}, {"seed", 42 + i}});
       replies.push_back(std::make_shared<test::Waiting>());
       api->serve(call, replies.back());
     }
     for (int i = 0; i < kRows; ++i)
-      EXPECT_EQ(Json::parse(replies[static_cast<size_t>(i)]->wait().body)["choices"][0]["message"]["content"], expected[static_cast<size_t>(i)]) << "row " << i;
+      EXPECT_EQ(Json::parse(replies[static_cast<size_t>(i)]->wait().body)["choices"][0]["message"]["content"],
+                expected[static_cast<size_t>(i)])
+          << "row " << i;
   }
-  const Json form = test::post(*api, "/v1/chat/completions", {{"messages", messages(0)}, {"max_tokens", 100}, {"guided_json", {{"type", "object"}, {"properties", {{"a", {{"type", "boolean"}}}}}, {"required", {"a"}}}}});
+  const Json form = test::post(
+      *api, "/v1/chat/completions",
+      {{"messages", messages(0)},
+       {"max_tokens", 100},
+       {"guided_json", {{"type", "object"}, {"properties", {{"a", {{"type", "boolean"}}}}}, {"required", {"a"}}}}});
   EXPECT_TRUE(Json::parse(form["choices"][0]["message"]["content"].get<std::string>())["a"].is_boolean());
   workers->stop();
 }

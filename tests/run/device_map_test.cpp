@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model that lies on several devices answers as on one: with its own weights, with an adapter of a request, and after its
-// weights were given back and read again.
+// A model that lies on several devices answers as on one: with its own weights, with an adapter of a request, and after
+// its weights were given back and read again.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -66,7 +66,9 @@ TEST_F(DeviceMaps, AnswersAdaptersAndSleepAreThoseOfOneDevice) {
   EXPECT_NE(plain, adapted);
 
   const bool host = golden::device().is_cpu();
-  Inference several = open(kind_of(golden::device()).name(), host ? "auto" : R"({"": 0, "model.layers.1": 1, "model.layers.2": "cpu", "model.norm": 3, "lm_head": 2})");
+  Inference several =
+      open(kind_of(golden::device()).name(),
+           host ? "auto" : R"({"": 0, "model.layers.1": 1, "model.layers.2": "cpu", "model.norm": 3, "lm_head": 2})");
   ASSERT_TRUE(several.loaded.spread);
   EXPECT_EQ(several.loaded.spread->several(), !host);
   EXPECT_EQ(answers(several), plain);

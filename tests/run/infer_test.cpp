@@ -26,8 +26,13 @@ class Infer : public ::testing::Test {
     ASSERT_EQ(test::init_tiny_model(dir() / "model"), 0);
     std::ofstream rows(dir() / "rows.jsonl");
     for (int i = 0; i < 20; ++i)
-      rows << Json{{"id", i}, {"messages", Json::array({{{"role", "user"}, {"content", std::string(static_cast<size_t>(i * 3), 'x') + str(" question ", i)}},
-                                                        {{"role", "assistant"}, {"content", str("label ", i)}}})}}.dump() << "\n";
+      rows << Json{{"id", i},
+                   {"messages",
+                    Json::array({{{"role", "user"},
+                                  {"content", std::string(static_cast<size_t>(i * 3), 'x') + str(" question ", i)}},
+                                 {{"role", "assistant"}, {"content", str("label ", i)}}})}}
+                  .dump()
+           << "\n";
   }
   static void TearDownTestSuite() { fs::remove_all(dir()); }
   static fs::path& dir() {
@@ -98,7 +103,8 @@ TEST_F(Infer, GoesOnAfterACut) {
   }
   const auto again = run(options("cut.jsonl"));
   ASSERT_EQ(again.size(), 20u);
-  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(again[i]["response"], i == 8 ? Json("kept from before") : all[i]["response"]) << i;
+  for (size_t i = 0; i < 20; ++i)
+    EXPECT_EQ(again[i]["response"], i == 8 ? Json("kept from before") : all[i]["response"]) << i;
   EXPECT_EQ(run(options("cut.jsonl")), again) << "finished: nothing is made again";
   InferOptions anew = options("cut.jsonl");
   anew.resume = false;
@@ -133,7 +139,8 @@ TEST_F(Infer, LogProbsAndStopWords) {
 
 TEST_F(Infer, BadRowsAreLeftOutOrStopTheRun) {
   const fs::path rows = dir() / "bad.jsonl";
-  write_file_atomic(rows, "{\"query\": \"good\"}\nbroken\n{\"messages\": []}\n{\"query\": \"" + std::string(20000, 'y') + "\"}\n{\"query\": \"good too\"}\n");
+  write_file_atomic(rows, "{\"query\": \"good\"}\nbroken\n{\"messages\": []}\n{\"query\": \"" +
+                              std::string(20000, 'y') + "\"}\n{\"query\": \"good too\"}\n");
   InferOptions o = options("bad_out.jsonl");
   o.val_dataset = {rows.string()};
   EXPECT_EQ(run(o).size(), 2u);

@@ -56,7 +56,13 @@ TEST_P(GoldenScore, LogitsHiddenStatesAndLoss) {
       at += ids.size();
       out << Json{{"input_ids", ids}, {"labels", labels}}.dump() << "\n";
     }
-    out << R"({"input_ids": [1, 99999999]})" << "\n" << R"({"input_ids": []})" << "\n" << "nonsense\n" << R"({"input_ids": [1, 2], "labels": [1]})" << "\n";
+    out << R"({"input_ids": [1, 99999999]})"
+        << "\n"
+        << R"({"input_ids": []})"
+        << "\n"
+        << "nonsense\n"
+        << R"({"input_ids": [1, 2], "labels": [1]})"
+        << "\n";
   }
   // On one device, row by row, and over several: every border there is, and the head away from the weight it may share.
   const bool host = golden::device().is_cpu();
@@ -71,7 +77,8 @@ TEST_P(GoldenScore, LogitsHiddenStatesAndLoss) {
     int64_t labels = 0, at = 0;
     for (size_t r = 0; r < p.ids.size(); ++r) {
       const auto length = static_cast<int64_t>(p.ids[r].size());
-      const at::Tensor place = golden::ids_tensor(std::vector<int64_t>(p.place.begin() + at, p.place.begin() + at + length), at::kCPU);
+      const at::Tensor place =
+          golden::ids_tensor(std::vector<int64_t>(p.place.begin() + at, p.place.begin() + at + length), at::kCPU);
       at += length;
       const auto expected = [&](const char* name) {
         const at::Tensor t = c.tensor(name);
@@ -97,7 +104,8 @@ TEST_P(GoldenScore, LogitsHiddenStatesAndLoss) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Text, GoldenScore, ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen3_moe_norm", "llama3"),
+INSTANTIATE_TEST_SUITE_P(Text, GoldenScore,
+                         ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen3_moe_norm", "llama3"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

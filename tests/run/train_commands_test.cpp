@@ -55,9 +55,22 @@ class TrainCommands : public ::testing::Test {
     return options;
   }
   static std::vector<std::string> sft_words(const std::string& out, std::vector<std::string> more) {
-    std::vector<std::string> words = {"--model", (dir() / "model").string(), "--output_dir", (dir() / out).string(), "--add_version", "false",
-                                      "--device", "cpu", "--max_steps", "2", "--per_device_train_batch_size", "2",
-                                      "--gradient_accumulation_steps", "1", "--report_to", "none"};
+    std::vector<std::string> words = {"--model",
+                                      (dir() / "model").string(),
+                                      "--output_dir",
+                                      (dir() / out).string(),
+                                      "--add_version",
+                                      "false",
+                                      "--device",
+                                      "cpu",
+                                      "--max_steps",
+                                      "2",
+                                      "--per_device_train_batch_size",
+                                      "2",
+                                      "--gradient_accumulation_steps",
+                                      "1",
+                                      "--report_to",
+                                      "none"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -86,16 +99,20 @@ TEST(LastAnswer, IsTheLastLearntStretch) {
 
 TEST_F(TrainCommands, PredictionAnswersAsInferDoes) {
   const std::string rows = (island() / "heldout.jsonl").string();
-  sft("predict", {"--dataset", rows, "--val_dataset", rows, "--predict_with_generate", "true", "--max_new_tokens", "8", "--learning_rate", "1e-2",
-                  "--save_steps", "2", "--lora_dropout", "0", "--per_device_eval_batch_size", "7"});
+  sft("predict",
+      {"--dataset", rows, "--val_dataset", rows, "--predict_with_generate", "true", "--max_new_tokens", "8",
+       "--learning_rate", "1e-2", "--save_steps", "2", "--lora_dropout", "0", "--per_device_eval_batch_size", "7"});
   const auto log = lines(dir() / "predict/logging.jsonl");
-  const auto evaluation = std::find_if(log.begin(), log.end(), [](const Json& line) { return line.contains("eval_rouge-l"); });
+  const auto evaluation =
+      std::find_if(log.begin(), log.end(), [](const Json& line) { return line.contains("eval_rouge-l"); });
   ASSERT_NE(evaluation, log.end());
-  for (const char* name : {"eval_rouge-1", "eval_rouge-2", "eval_bleu-4", "eval_acc", "eval_loss"}) EXPECT_TRUE(evaluation->contains(name)) << name;
+  for (const char* name : {"eval_rouge-1", "eval_rouge-2", "eval_bleu-4", "eval_acc", "eval_loss"})
+    EXPECT_TRUE(evaluation->contains(name)) << name;
   EXPECT_EQ(log.back()["metric_for_best_model"], "eval_rouge-l");
 
-  const auto infer = parsed<InferOptions>({"--adapters", (dir() / "predict/checkpoint-2").string(), "--val_dataset", rows, "--result_path",
-                                           (dir() / "answers.jsonl").string(), "--temperature", "0", "--max_new_tokens", "8", "--device", "cpu"});
+  const auto infer = parsed<InferOptions>({"--adapters", (dir() / "predict/checkpoint-2").string(), "--val_dataset",
+                                           rows, "--result_path", (dir() / "answers.jsonl").string(), "--temperature",
+                                           "0", "--max_new_tokens", "8", "--device", "cpu"});
   ASSERT_EQ(apus_run_command("infer", &infer), 0);
   const auto predicted = lines(dir() / "predict/predict.jsonl"), answered = lines(dir() / "answers.jsonl");
   ASSERT_EQ(predicted.size(), answered.size());
@@ -107,18 +124,32 @@ TEST_F(TrainCommands, PredictionAnswersAsInferDoes) {
 
 TEST_F(TrainCommands, CachedDatasetTrainsAsItsRows) {
   const std::string rows = (island() / "heldout.jsonl").string();
-  const auto words = std::vector<std::string>{"--to_cached_dataset", "true", "--model", (dir() / "model").string(), "--dataset", rows,
-                                              "--dataset_shuffle", "false", "--split_dataset_ratio", "0.1", "--max_length", "64",
-                                              "--output_dir", (dir() / "cache").string()};
+  const auto words = std::vector<std::string>{"--to_cached_dataset",
+                                              "true",
+                                              "--model",
+                                              (dir() / "model").string(),
+                                              "--dataset",
+                                              rows,
+                                              "--dataset_shuffle",
+                                              "false",
+                                              "--split_dataset_ratio",
+                                              "0.1",
+                                              "--max_length",
+                                              "64",
+                                              "--output_dir",
+                                              (dir() / "cache").string()};
   const auto cache = parsed<ExportOptions>(words);
   ASSERT_EQ(apus_run_command("export", &cache), 0);
   EXPECT_THROW(parsed<ExportOptions>(words), Error);  // the folder is there already
-  sft("cached", {"--cached_dataset", (dir() / "cache/train").string(), "--cached_val_dataset", (dir() / "cache/val").string(), "--max_length", "64"});
-  sft("uncached", {"--dataset", rows, "--dataset_shuffle", "false", "--split_dataset_ratio", "0.1", "--max_length", "64"});
+  sft("cached", {"--cached_dataset", (dir() / "cache/train").string(), "--cached_val_dataset",
+                 (dir() / "cache/val").string(), "--max_length", "64"});
+  sft("uncached",
+      {"--dataset", rows, "--dataset_shuffle", "false", "--split_dataset_ratio", "0.1", "--max_length", "64"});
   const auto a = lines(dir() / "cached/logging.jsonl"), b = lines(dir() / "uncached/logging.jsonl");
   EXPECT_EQ(a.front()["loss"], b.front()["loss"]);
   EXPECT_EQ(a.back()["val_dataset"], b.back()["val_dataset"]);
-  const auto other = parsed<SftOptions>(sft_words("refused", {"--cached_dataset", (dir() / "cache/train").string(), "--max_length", "32"}));
+  const auto other = parsed<SftOptions>(
+      sft_words("refused", {"--cached_dataset", (dir() / "cache/train").string(), "--max_length", "32"}));
   EXPECT_THROW(apus_run_command("sft", &other), Error);  // encoded another way
 }
 
@@ -138,7 +169,8 @@ TEST_F(TrainCommands, InitKeepsTheConfigsNumberFormat) {
 TEST_F(TrainCommands, AStreamEndsAfterMaxEpochs) {
   const std::string rows = (island() / "heldout.jsonl").string() + "#8";
   const auto steps = [&](const std::string& out, const char* max_steps, const char* max_epochs) {
-    sft(out, {"--dataset", rows, "--streaming", "true", "--per_device_train_batch_size", "8", "--max_steps", max_steps, "--max_epochs", max_epochs});
+    sft(out, {"--dataset", rows, "--streaming", "true", "--per_device_train_batch_size", "8", "--max_steps", max_steps,
+              "--max_epochs", max_epochs});
     return lines(dir() / out / "logging.jsonl").back()["global_step"].get<int64_t>();
   };
   EXPECT_EQ(steps("stream_counted", "-1", "2"), 2);
@@ -153,9 +185,12 @@ TEST_F(TrainCommands, ModelAndRowsFromAHub) {
       const std::string name = file.filename().string();
       siblings.push_back({{"rfilename", name}});
       hub.put((kind == "datasets" ? "/datasets/" : "/") + id + "/resolve/" + kCommit + "/" + name,
-              {200, read_file(file, 1 << 30), {{"ETag", "\"" + git_sha1_of_file(file) + "\""}, {"X-Repo-Commit", kCommit}}});
+              {200,
+               read_file(file, 1 << 30),
+               {{"ETag", "\"" + git_sha1_of_file(file) + "\""}, {"X-Repo-Commit", kCommit}}});
     }
-    hub.put("/api/" + kind + "/" + id + "/revision/main", {200, Json{{"sha", kCommit}, {"siblings", siblings}}.dump(), {}});
+    hub.put("/api/" + kind + "/" + id + "/revision/main",
+            {200, Json{{"sha", kCommit}, {"siblings", siblings}}.dump(), {}});
   };
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(dir() / "model")) files.push_back(entry.path());
@@ -165,18 +200,22 @@ TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   put("datasets", "island/questions", {dir() / "rows/questions.jsonl"});
   ::setenv("HF_ENDPOINT", hub.url().c_str(), 1), ::setenv("HF_HUB_CACHE", (dir() / "hub_cache").c_str(), 1);
 
-  std::vector<std::string> words = sft_words("hub", {"--dataset", "island/questions#9", "--use_hf", "true", "--hub_token", "secret"});
+  std::vector<std::string> words =
+      sft_words("hub", {"--dataset", "island/questions#9", "--use_hf", "true", "--hub_token", "secret"});
   words[1] = "island/tiny";
   const auto options = parsed<SftOptions>(words);
   EXPECT_EQ(fs::path(options.model), dir() / "hub_cache/models--island--tiny/snapshots" / kCommit);
   ASSERT_EQ(apus_run_command("sft", &options), 0);
-  EXPECT_NE(lines(dir() / "hub/logging.jsonl").back()["train_dataset"].get<std::string>().find("size=9"), std::string::npos);
+  EXPECT_NE(lines(dir() / "hub/logging.jsonl").back()["train_dataset"].get<std::string>().find("size=9"),
+            std::string::npos);
   const std::string args = read_file(dir() / "hub/args.json", 1 << 20);
   EXPECT_EQ(args.find("secret"), std::string::npos);
   EXPECT_EQ(Json::parse(args)["model"], "island/tiny");
-  EXPECT_EQ(parsed<InferOptions>({"--adapters", (dir() / "hub/checkpoint-2").string()}).model, options.model);  // by the id of args.json
+  EXPECT_EQ(parsed<InferOptions>({"--adapters", (dir() / "hub/checkpoint-2").string()}).model,
+            options.model);  // by the id of args.json
   bool with_token = false;
-  for (const std::string& request : hub.requests()) with_token = with_token || request.find("auth=Bearer secret") != std::string::npos;
+  for (const std::string& request : hub.requests())
+    with_token = with_token || request.find("auth=Bearer secret") != std::string::npos;
   EXPECT_TRUE(with_token);
 
   words[1] = "island/none";

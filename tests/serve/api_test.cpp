@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "tests/serve/test_server.h"
 #include "tests/eventually.h"
+#include "tests/serve/test_server.h"
 
 namespace apus {
 namespace {
@@ -21,7 +21,8 @@ Json question(const Json& more = Json::object()) {
 std::string joined(const std::vector<Json>& events, const char* key) {
   std::string text;
   for (const auto& e : events)
-    if (e.is_object() && e.contains("choices") && !e["choices"].empty() && e["choices"][0]["delta"].contains(key)) text += e["choices"][0]["delta"][key].get<std::string>();
+    if (e.is_object() && e.contains("choices") && !e["choices"].empty() && e["choices"][0]["delta"].contains(key))
+      text += e["choices"][0]["delta"][key].get<std::string>();
   return text;
 }
 
@@ -40,14 +41,21 @@ TEST(ServeApi, AChat) {
   EXPECT_EQ(s.engine.seen()[0].prompt, prompt);
   EXPECT_EQ(a["usage"]["prompt_tokens"], prompt.size());
   EXPECT_EQ(a["usage"]["completion_tokens"], s.tokenizer->encode(s.answer).size() + 1);
-  EXPECT_EQ(a["usage"]["total_tokens"], a["usage"]["prompt_tokens"].get<int64_t>() + a["usage"]["completion_tokens"].get<int64_t>());
+  EXPECT_EQ(a["usage"]["total_tokens"],
+            a["usage"]["prompt_tokens"].get<int64_t>() + a["usage"]["completion_tokens"].get<int64_t>());
   EXPECT_TRUE(test::eventually([&] { return api->active() == 0; }));
 }
 
 TEST(ServeApi, SeveralAnswersLogprobsAndLength) {
   Served s;
   const auto api = s.api();
-  const Json a = post(*api, "/v1/chat/completions", question({{"n", 3}, {"seed", 5}, {"logprobs", true}, {"top_logprobs", 2}, {"max_tokens", 2}, {"return_token_ids", true}}));
+  const Json a = post(*api, "/v1/chat/completions",
+                      question({{"n", 3},
+                                {"seed", 5},
+                                {"logprobs", true},
+                                {"top_logprobs", 2},
+                                {"max_tokens", 2},
+                                {"return_token_ids", true}}));
   ASSERT_EQ(a["choices"].size(), 3u);
   for (size_t i = 0; i < 3; ++i) {
     const Json& c = a["choices"][i];
@@ -71,7 +79,9 @@ TEST(ServeApi, SeveralAnswersLogprobsAndLength) {
 TEST(ServeApi, AStream) {
   Served s;
   const auto api = s.api();
-  const HttpAnswer a = ask(*api, "POST", "/v1/chat/completions", question({{"stream", true}, {"stream_options", {{"include_usage", true}}}, {"logprobs", true}}).dump());
+  const HttpAnswer a =
+      ask(*api, "POST", "/v1/chat/completions",
+          question({{"stream", true}, {"stream_options", {{"include_usage", true}}}, {"logprobs", true}}).dump());
   EXPECT_EQ(a.content_type, "text/event-stream");
   const auto all = events(a.body);
   ASSERT_GE(all.size(), 5u);
@@ -91,9 +101,12 @@ TEST(ServeApi, AStream) {
 
 TEST(ServeApi, ToolCallsWholeAndStreamed) {
   Served s;
-  s.answer = "<think>\nlet me see\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>";
+  s.answer =
+      "<think>\nlet me see\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": "
+      "1}}\n</tool_call>\n<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>";
   const auto api = s.api();
-  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {}}}, {"type": "function", "function": {"name": "g"}}])");
+  const Json tools = Json::parse(
+      R"([{"type": "function", "function": {"name": "f", "parameters": {}}}, {"type": "function", "function": {"name": "g"}}])");
   const Json a = post(*api, "/v1/chat/completions", question({{"tools", tools}}));
   const Json& m = a["choices"][0]["message"];
   EXPECT_EQ(m["reasoning_content"], "let me see");
@@ -103,7 +116,8 @@ TEST(ServeApi, ToolCallsWholeAndStreamed) {
   EXPECT_EQ(Json::parse(m["tool_calls"][0]["function"]["arguments"].get<std::string>()), Json({{"x", 1}}));
   EXPECT_EQ(a["choices"][0]["finish_reason"], "tool_calls");
 
-  const auto all = events(ask(*api, "POST", "/v1/chat/completions", question({{"tools", tools}, {"stream", true}}).dump()).body);
+  const auto all =
+      events(ask(*api, "POST", "/v1/chat/completions", question({{"tools", tools}, {"stream", true}}).dump()).body);
   EXPECT_EQ(joined(all, "content"), "I look.");
   EXPECT_EQ(joined(all, "reasoning_content"), "let me see");
   std::map<int, std::string> names, arguments;
@@ -160,7 +174,8 @@ TEST(ServeApi, FormsBecomeConstraints) {
   EXPECT_TRUE(fits(s, r, "42"));
   r = request({{"guided_regex", "[0-9]+"}, {"chat_template_kwargs", {{"enable_thinking", true}}}});
   EXPECT_TRUE(fits(s, r, "hm</think>42")) << "thoughts come first where the prompt begins them";
-  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}}}])");
+  const Json tools = Json::parse(
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}}}])");
   r = request({{"tools", tools}, {"tool_choice", "required"}});
   EXPECT_TRUE(fits(s, r, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>"));
   EXPECT_FALSE(fits(s, r, "Hello"));
@@ -175,7 +190,8 @@ TEST(ServeApi, StopStrings) {
   EXPECT_EQ(a["choices"][0]["message"]["content"], "one two");
   EXPECT_EQ(a["choices"][0]["finish_reason"], "stop");
   EXPECT_EQ(a["choices"][0]["stop_reason"], " three");
-  const auto streamed = events(ask(*api, "POST", "/v1/chat/completions", question({{"stop", {" three"}}, {"stream", true}}).dump()).body);
+  const auto streamed =
+      events(ask(*api, "POST", "/v1/chat/completions", question({{"stop", {" three"}}, {"stream", true}}).dump()).body);
   EXPECT_EQ(streamed[streamed.size() - 2]["choices"][0]["stop_reason"], " three");
   a = post(*api, "/v1/chat/completions", question({{"stop", " three"}, {"include_stop_str_in_output", true}}));
   EXPECT_EQ(a["choices"][0]["message"]["content"], "one two three");
@@ -191,7 +207,8 @@ TEST(ServeApi, Completions) {
   EXPECT_EQ(a["choices"][3]["text"], s.answer);
   EXPECT_EQ(s.engine.seen()[0].prompt, s.tokenizer->encode("a", true)) << "as it is, no template";
   EXPECT_EQ(s.engine.seen()[2].prompt, s.tokenizer->encode("b", true));
-  a = post(*api, "/v1/completions", {{"prompt", Json::array({5, 6, 7})}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}});
+  a = post(*api, "/v1/completions",
+           {{"prompt", Json::array({5, 6, 7})}, {"echo", true}, {"logprobs", 1}, {"max_tokens", 0}});
   const Json& l = a["choices"][0]["logprobs"];
   EXPECT_EQ(l["tokens"].size(), 3u);
   EXPECT_TRUE(l["token_logprobs"][0].is_null());
@@ -213,7 +230,10 @@ TEST(ServeApi, EmbeddingsTokensModelsMetrics) {
   double squares = 0;
   for (const auto& x : e["data"][1]["embedding"]) squares += x.get<double>() * x.get<double>();
   EXPECT_NEAR(squares, 1, 1e-5);
-  EXPECT_EQ(post(*api, "/v1/embeddings", {{"input", "a"}, {"encoding_format", "base64"}})["data"][0]["embedding"].get<std::string>().size(), 16u);
+  EXPECT_EQ(post(*api, "/v1/embeddings", {{"input", "a"}, {"encoding_format", "base64"}})["data"][0]["embedding"]
+                .get<std::string>()
+                .size(),
+            16u);
   EXPECT_EQ(post(*api, "/v1/embeddings", {{"input", "a"}, {"dimensions", 2}})["data"][0]["embedding"].size(), 2u);
   EXPECT_EQ(post(*api, "/v1/embeddings", {{"input", "a"}, {"dimensions", 4}}, 400)["error"]["param"], "dimensions");
   const Json t = post(*api, "/tokenize", {{"prompt", "Hello, world!"}, {"return_token_strs", true}});
@@ -221,7 +241,8 @@ TEST(ServeApi, EmbeddingsTokensModelsMetrics) {
   EXPECT_EQ(t["count"], t["token_strs"].size());
   EXPECT_EQ(post(*api, "/detokenize", {{"tokens", t["tokens"]}})["prompt"], "Hello, world!");
   EXPECT_GT(post(*api, "/tokenize", question())["count"], 3);
-  EXPECT_EQ(post(*api, "/detokenize", {{"tokens", {5, 1 << 21}}}, 400)["error"]["param"], "tokens") << "none is dropped in silence";
+  EXPECT_EQ(post(*api, "/detokenize", {{"tokens", {5, 1 << 21}}}, 400)["error"]["param"], "tokens")
+      << "none is dropped in silence";
   EXPECT_EQ(post(*api, "/tokenize", question({{"model", "other"}}), 404)["error"]["code"], "model_not_found");
   EXPECT_EQ(post(*api, "/tokenize", {{"prompt", "a"}, {"model", "other"}}, 404)["error"]["code"], "model_not_found");
   const Json models = Json::parse(ask(*api, "GET", "/v1/models").body);
@@ -232,7 +253,8 @@ TEST(ServeApi, EmbeddingsTokensModelsMetrics) {
   EXPECT_EQ(ask(*api, "POST", "/ping").status, 200);
   post(*api, "/v1/chat/completions", question());
   const std::string metrics = ask(*api, "GET", "/metrics").body;
-  EXPECT_NE(metrics.find("apus_http_requests_total{path=\"/v1/embeddings\",status=\"200\"} 3"), std::string::npos) << metrics;
+  EXPECT_NE(metrics.find("apus_http_requests_total{path=\"/v1/embeddings\",status=\"200\"} 3"), std::string::npos)
+      << metrics;
   EXPECT_NE(metrics.find("apus_first_token_seconds_count 1"), std::string::npos);
   EXPECT_NE(metrics.find("apus_generated_tokens_total"), std::string::npos);
 }
@@ -241,7 +263,8 @@ TEST(ServeApi, InferAnswersManyAtOnce) {
   Served s;
   const auto api = s.api();
   Json rows = Json::array();
-  for (int i = 0; i < 5; ++i) rows.push_back({{"messages", Json::array({{{"role", "user"}, {"content", str("q", i)}}})}});
+  for (int i = 0; i < 5; ++i)
+    rows.push_back({{"messages", Json::array({{{"role", "user"}, {"content", str("q", i)}}})}});
   const Json a = post(*api, "/infer/", {{"infer_requests", rows}, {"request_config", {{"max_tokens", 2}}}});
   ASSERT_EQ(a.size(), 5u);
   for (const auto& one : a) EXPECT_EQ(one["choices"][0]["finish_reason"], "length");
@@ -260,7 +283,8 @@ TEST(ServeApi, Errors) {
   const HttpAnswer wrong = ask(*api, "GET", "/v1/chat/completions");
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.headers[0], (std::pair<std::string, std::string>{"Allow", "POST"}));
-  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"model", "other"}}), 404)["error"]["code"], "model_not_found");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"model", "other"}}), 404)["error"]["code"],
+            "model_not_found");
   const Json e = post(*api, "/v1/chat/completions", question({{"temperature", 1000}}), 400)["error"];
   EXPECT_EQ(e["param"], "temperature");
   EXPECT_TRUE(e["code"].is_null());
@@ -270,10 +294,15 @@ TEST(ServeApi, Errors) {
   EXPECT_EQ(post(*api, "/v1/chat/completions", longer, 400)["error"]["code"], "context_length_exceeded");
   longer["messages"][0]["content"] = std::string(10 << 20, 'x');
   EXPECT_EQ(post(*api, "/v1/chat/completions", longer, 400)["error"]["code"], "context_length_exceeded");
-  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_regex", "a("}}), 400)["error"]["param"], "guided_regex");
-  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"logit_bias", {{"2097152", 1}}}}), 400)["error"]["param"], "logit_bias");
-  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"stop_token_ids", {1 << 21}}}), 400)["error"]["param"], "stop_token_ids");
-  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_json", {{"type", "nothing"}}}}), 400)["error"]["param"], "guided_json");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"guided_regex", "a("}}), 400)["error"]["param"],
+            "guided_regex");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"logit_bias", {{"2097152", 1}}}}), 400)["error"]["param"],
+            "logit_bias");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"stop_token_ids", {1 << 21}}}), 400)["error"]["param"],
+            "stop_token_ids");
+  EXPECT_EQ(
+      post(*api, "/v1/chat/completions", question({{"guided_json", {{"type", "nothing"}}}}), 400)["error"]["param"],
+      "guided_json");
   EXPECT_EQ(s.engine.seen().size(), 0u);
 }
 
@@ -302,7 +331,8 @@ TEST(ServeApi, KeysQueueAndDraining) {
     EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", header}}).status, 200) << header;
   EXPECT_EQ(ask(*api, "POST", "/v1/messages", "{}", {{"x-api-key", "secret"}}).status, 400);
   for (const char* path : {"/v1/models", "/metrics"}) EXPECT_EQ(ask(*api, "GET", path).status, 401) << path;
-  for (const char* path : {"/tokenize", "/infer/", "/v1/load_lora_adapter"}) EXPECT_EQ(ask(*api, "POST", path, "{}").status, 401) << path;
+  for (const char* path : {"/tokenize", "/infer/", "/v1/load_lora_adapter"})
+    EXPECT_EQ(ask(*api, "POST", path, "{}").status, 401) << path;
   for (const char* path : {"/health", "/ping"}) EXPECT_EQ(ask(*api, "GET", path).status, 200) << path;
   s.engine.waiting = 10;
   a = ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secret"}});
@@ -346,13 +376,16 @@ TEST(ServeApi, WhoLeavesAndWhoIsCutOff) {
 TEST(ServeApi, Adapters) {
   Served s;
   const auto open = s.api();
-  EXPECT_EQ(ask(*open, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "/x"})").status, 403) << "nobody names folders without a key";
+  EXPECT_EQ(ask(*open, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "/x"})").status, 403)
+      << "nobody names folders without a key";
   const auto api = s.api({.access = {.api_key = "k"}, .verbose = false});
   const std::map<std::string, std::string> key = {{"x-api-key", "k"}};
   EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 200);
   EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 400);
-  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "b", "lora_path": "missing"})", key).status, 422);
-  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a\nb", "lora_path": "dir"})", key).status, 400);
+  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "b", "lora_path": "missing"})", key).status,
+            422);
+  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a\nb", "lora_path": "dir"})", key).status,
+            400);
   EXPECT_EQ(Json::parse(ask(*api, "GET", "/v1/models", "", key).body)["data"][1]["parent"], "tiny");
   EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", question({{"model", "a"}}).dump(), key).status, 200);
   EXPECT_EQ(s.engine.seen().back().adapter, "a");
@@ -401,9 +434,12 @@ TEST(ServeApi, Sleep) {
 
 TEST(ServeApi, AnthropicMessages) {
   Served s;
-  s.answer = "<think>\nhm\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
+  s.answer =
+      "<think>\nhm\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
   const auto api = s.api();
-  Json body = {{"model", "tiny"}, {"max_tokens", 500}, {"messages", Json::array({{{"role", "user"}, {"content", "hi"}}})},
+  Json body = {{"model", "tiny"},
+               {"max_tokens", 500},
+               {"messages", Json::array({{{"role", "user"}, {"content", "hi"}}})},
                {"tools", Json::array({{{"name", "f"}, {"input_schema", {{"type", "object"}}}}})}};
   const Json a = post(*api, "/v1/messages", body);
   EXPECT_EQ(a["type"], "message");
@@ -437,20 +473,26 @@ TEST(ServeApi, AnthropicMessages) {
   EXPECT_EQ(Json::parse(blocks[2]), Json({{"x", 1}}));
   EXPECT_EQ(all[all.size() - 2]["delta"]["stop_reason"], "tool_use");
   EXPECT_GT(post(*api, "/v1/messages/count_tokens", {{"messages", body["messages"]}})["input_tokens"], 3);
-  EXPECT_EQ(post(*api, "/v1/messages/count_tokens", {{"model", "other"}, {"messages", body["messages"]}}, 404)["error"]["type"], "not_found_error");
+  EXPECT_EQ(post(*api, "/v1/messages/count_tokens", {{"model", "other"}, {"messages", body["messages"]}},
+                 404)["error"]["type"],
+            "not_found_error");
   const Json e = post(*api, "/v1/messages", {{"model", "tiny"}}, 400);
   EXPECT_EQ(e["type"], "error");
   EXPECT_EQ(e["error"]["type"], "invalid_request_error");
   s.answer = "one two three";
-  EXPECT_EQ(post(*api, "/v1/messages", {{"max_tokens", 9}, {"stop_sequences", {"two"}}, {"messages", body["messages"]}})["stop_sequence"], "two");
+  EXPECT_EQ(post(*api, "/v1/messages",
+                 {{"max_tokens", 9}, {"stop_sequences", {"two"}}, {"messages", body["messages"]}})["stop_sequence"],
+            "two");
 }
 
 TEST(ServeApi, OriginsAndLogs) {
   Served s;
   EXPECT_EQ(ask(*s.api(), "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 405) << "off by default";
   const auto path = std::filesystem::temp_directory_path() / str("apus-serve-log-", ::getpid());
-  const auto api = s.api({.access = {.allowed_origins = {"https://x"}}, .verbose = false, .request_log = path.string()});
-  const HttpAnswer before = ask(*api, "OPTIONS", "/v1/models", "", {{"origin", "https://x"}, {"access-control-request-headers", "x-stainless-lang"}});
+  const auto api =
+      s.api({.access = {.allowed_origins = {"https://x"}}, .verbose = false, .request_log = path.string()});
+  const HttpAnswer before = ask(*api, "OPTIONS", "/v1/models", "",
+                                {{"origin", "https://x"}, {"access-control-request-headers", "x-stainless-lang"}});
   EXPECT_EQ(before.status, 204);
   EXPECT_EQ(before.headers[1].second, "x-stainless-lang") << "OpenAI's client sends it from a browser";
   const HttpAnswer a = ask(*api, "GET", "/v1/models", "", {{"origin", "https://x"}});
@@ -458,8 +500,9 @@ TEST(ServeApi, OriginsAndLogs) {
   EXPECT_TRUE(ask(*api, "GET", "/v1/models", "", {{"origin", "https://y"}}).headers.empty());
   post(*api, "/v1/chat/completions", question());
   std::string log;
-  ASSERT_TRUE(test::eventually([&] { return (log = read_file(path, 1 << 20)).find("\"finish\"") != std::string::npos && log.back() == '\n'; }))
-      << log;
+  ASSERT_TRUE(test::eventually([&] {
+    return (log = read_file(path, 1 << 20)).find("\"finish\"") != std::string::npos && log.back() == '\n';
+  })) << log;
   const Json last = Json::parse(log.substr(log.rfind('\n', log.size() - 2) + 1));
   EXPECT_EQ(last["id"], "test");
   EXPECT_EQ(last["status"], 200);

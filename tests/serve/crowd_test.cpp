@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All at once over real sockets, with another server passing on in front: whole answers, streams, clients that leave, adapters
-// that come and go, sleep. Meant for the thread sanitizer; without it, that everybody is answered and nothing is left.
+// All at once over real sockets, with another server passing on in front: whole answers, streams, clients that leave,
+// adapters that come and go, sleep. Meant for the thread sanitizer; without it, that everybody is answered and nothing
+// is left.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -22,11 +23,20 @@ bool ask_once(int port, uint64_t kind) {
   const std::string path = "/v1/chat/completions", hi = R"({"messages": [{"role": "user", "content": "hi"}])";
   Client c(port);
   switch (kind) {
-    case 0: c.send(request(path, hi + R"(, "model": "extra"})", kKey)); break;  // which may not be there
-    case 1: c.send(request("/v1/embeddings", R"({"input": ["a", "b"]})", kKey)); break;
-    case 2: c.send(str("GET /metrics HTTP/1.1\r\n", kKey, "\r\n")); break;
-    case 3: c.send(request(path, hi + R"(, "n": 2, "guided_json": {"type": "object"}})", kKey)); break;
-    default: c.send(request(path, hi + R"(, "stream": true})", kKey));
+    case 0:
+      c.send(request(path, hi + R"(, "model": "extra"})", kKey));
+      break;  // which may not be there
+    case 1:
+      c.send(request("/v1/embeddings", R"({"input": ["a", "b"]})", kKey));
+      break;
+    case 2:
+      c.send(str("GET /metrics HTTP/1.1\r\n", kKey, "\r\n"));
+      break;
+    case 3:
+      c.send(request(path, hi + R"(, "n": 2, "guided_json": {"type": "object"}})", kKey));
+      break;
+    default:
+      c.send(request(path, hi + R"(, "stream": true})", kKey));
   }
   if (kind == 5) return c.connected();  // leaves at once
   if (!c.read_to("\r\n\r\n")) return false;
@@ -40,7 +50,8 @@ bool ask_once(int port, uint64_t kind) {
 TEST(HttpServer, ACrowdWhileAdaptersComeAndGo) {
   Listening l({}, {.access = {.api_key = "k"}, .verbose = false});
   l.engine.step_us = 200;
-  const auto forwarder = std::make_shared<Forwarder>(Access{.api_key = ""}, str("http://127.0.0.1:", l.server.port()), false);
+  const auto forwarder =
+      std::make_shared<Forwarder>(Access{.api_key = ""}, str("http://127.0.0.1:", l.server.port()), false);
   HttpServer front(Listening::local({}), forwarder);
   std::atomic<int> lost{0}, asking{kClients};
   std::vector<std::thread> clients;
@@ -53,7 +64,9 @@ TEST(HttpServer, ACrowdWhileAdaptersComeAndGo) {
     });
   while (asking > 0) {
     const std::map<std::string, std::string> key = {{"x-api-key", "k"}};
-    EXPECT_EQ(ask(*l.served, "POST", "/v1/load_lora_adapter", R"({"lora_name": "extra", "lora_path": "dir"})", key).status, 200);
+    EXPECT_EQ(
+        ask(*l.served, "POST", "/v1/load_lora_adapter", R"({"lora_name": "extra", "lora_path": "dir"})", key).status,
+        200);
     EXPECT_EQ(ask(*l.served, "POST", "/sleep", "", key, "level=1").status, 200);
     EXPECT_EQ(ask(*l.served, "POST", "/wake_up", "", key).status, 200);
     EXPECT_EQ(ask(*l.served, "POST", "/v1/unload_lora_adapter", R"({"lora_name": "extra"})", key).status, 200);

@@ -95,8 +95,8 @@ class FakeGenerator : public Generator {
     return test::eventually([&] { return seen().size() >= requests; });
   }
   std::atomic<int64_t> waiting{0}, fail_after{-1}, cancels{0};
-  std::atomic<int> step_us{0};       // pause between steps
-  std::atomic<bool> hold{false};     // nobody gets a token
+  std::atomic<int> step_us{0};    // pause between steps
+  std::atomic<bool> hold{false};  // nobody gets a token
 
  private:
   struct Active {
@@ -110,7 +110,8 @@ class FakeGenerator : public Generator {
       std::vector<std::function<void()>> tell;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait_for(lock, std::chrono::milliseconds(5), [&] { return stopping_ || !cancelled_.empty() || (!active_.empty() && !hold); });
+        changed_.wait_for(lock, std::chrono::milliseconds(5),
+                          [&] { return stopping_ || !cancelled_.empty() || (!active_.empty() && !hold); });
         last = stopping_;
         if (last) {
           for (const auto& [id, a] : active_) end(a, id, Finish::Cancelled, tell);
@@ -128,7 +129,8 @@ class FakeGenerator : public Generator {
       if (step_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(step_us));
     }
   }
-  static void end(const Active& a, int64_t id, Finish why, std::vector<std::function<void()>>& tell, const std::string& error = "") {
+  static void end(const Active& a, int64_t id, Finish why, std::vector<std::function<void()>>& tell,
+                  const std::string& error = "") {
     tell.push_back([sink = a.request.sink, event = EngineEvent{.request = id, .finish = why, .error = error}] {
       if (sink) sink(event);
     });
@@ -137,7 +139,9 @@ class FakeGenerator : public Generator {
     for (auto it = active_.begin(); it != active_.end();) {
       Active& a = it->second;
       if (a.request.embedding) {
-        tell.push_back([f = a.request.embedding_sink, n = a.request.prompt.size()] { f({3, static_cast<float>(n), 4}); });
+        tell.push_back([f = a.request.embedding_sink, n = a.request.prompt.size()] {
+          f({3, static_cast<float>(n), 4});
+        });
         end(a, it->first, Finish::Stop, tell);
         it = active_.erase(it);
         continue;
@@ -152,12 +156,15 @@ class FakeGenerator : public Generator {
       const Sampling& s = a.request.sampling;
       EngineEvent event{.request = it->first};
       TokenOut out{.id = token, .logprob = -0.5f};
-      for (int64_t k = 0; k < s.top_logprobs; ++k) out.top.emplace_back(token + static_cast<int32_t>(k), -0.5f - static_cast<float>(k));
+      for (int64_t k = 0; k < s.top_logprobs; ++k)
+        out.top.emplace_back(token + static_cast<int32_t>(k), -0.5f - static_cast<float>(k));
       event.tokens.push_back(out);
       if (a.next == 1 && s.prompt_logprobs >= 0)
         for (const int32_t id : a.request.prompt) event.prompt.push_back({.id = id, .logprob = -1});
-      if (std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end()) event.finish = Finish::Stop;
-      else if (static_cast<int64_t>(a.next) >= s.max_new_tokens || a.next == a.script.size()) event.finish = Finish::Length;
+      if (std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end())
+        event.finish = Finish::Stop;
+      else if (static_cast<int64_t>(a.next) >= s.max_new_tokens || a.next == a.script.size())
+        event.finish = Finish::Length;
       tell.push_back([sink = a.request.sink, event] { sink(event); });
       it = event.finish == Finish::None ? std::next(it) : active_.erase(it);
     }

@@ -16,7 +16,8 @@ namespace apus {
 namespace {
 namespace fs = std::filesystem;
 
-HttpAnswer through(Forwarder& f, const std::string& method, const std::string& path, const std::string& body = "", std::map<std::string, std::string> headers = {}) {
+HttpAnswer through(Forwarder& f, const std::string& method, const std::string& path, const std::string& body = "",
+                   std::map<std::string, std::string> headers = {}) {
   auto call = std::make_shared<HttpCall>();
   call->id = "test";
   call->method = method;
@@ -77,16 +78,37 @@ TEST(Forwarder, TheCommandLine) {
   o.vllm_tensor_parallel_size = 2;
   o.adapters = {"a=/x"};
   o.vllm_engine_kwargs = {{"max_loras", 4}, {"enforce_eager", true}, {"off", false}};
-  EXPECT_EQ(upstream_command(o, "vllm", 5),
-            (std::vector<std::string>{"vllm", "serve", "/m", "--host", "127.0.0.1", "--port", "5", "--served-model-name", "m", "--max-model-len", "100", "--max-num-seqs", "256",
-                                      "--gpu-memory-utilization", "0.9", "--tensor-parallel-size", "2", "--enable-lora", "--lora-modules", "a=/x", "--max-loras", "4", "--enforce-eager"}));
+  EXPECT_EQ(upstream_command(o, "vllm", 5), (std::vector<std::string>{"vllm",
+                                                                      "serve",
+                                                                      "/m",
+                                                                      "--host",
+                                                                      "127.0.0.1",
+                                                                      "--port",
+                                                                      "5",
+                                                                      "--served-model-name",
+                                                                      "m",
+                                                                      "--max-model-len",
+                                                                      "100",
+                                                                      "--max-num-seqs",
+                                                                      "256",
+                                                                      "--gpu-memory-utilization",
+                                                                      "0.9",
+                                                                      "--tensor-parallel-size",
+                                                                      "2",
+                                                                      "--enable-lora",
+                                                                      "--lora-modules",
+                                                                      "a=/x",
+                                                                      "--max-loras",
+                                                                      "4",
+                                                                      "--enforce-eager"}));
 }
 
 TEST(Forwarder, AChildIsStartedWatchedAndEnded) {
   const fs::path dir = fs::temp_directory_path() / str("apus-child-", ::getpid());
   fs::create_directories(dir);
   const auto script = dir / "stand-in";
-  std::ofstream(script) << "#!/bin/sh\necho started > \"" << dir.string() << "/mark\"\n[ \"$1\" = fail ] && exit 3\nsleep 100 &\nwait\n";
+  std::ofstream(script) << "#!/bin/sh\necho started > \"" << dir.string()
+                        << "/mark\"\n[ \"$1\" = fail ] && exit 3\nsleep 100 &\nwait\n";
   ::chmod(script.c_str(), 0755);
   {
     ChildServer failing({script.string(), "fail"});
@@ -98,7 +120,8 @@ TEST(Forwarder, AChildIsStartedWatchedAndEnded) {
     ChildServer child({script.string(), "run"});
     EXPECT_FALSE(child.ended());
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9)) << "it ends when it is told to, not killed after ten";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9))
+      << "it ends when it is told to, not killed after ten";
   EXPECT_THROW(ChildServer({(dir / "nothing").string()}), Error);
   EXPECT_FALSE(program_on_path("no-such-program-of-apus"));
   EXPECT_TRUE(program_on_path("sh"));

@@ -45,14 +45,17 @@ TEST(HttpServer, BytesOneByOne) {
 TEST(HttpServer, ChunkedStreamAndRequestIds) {
   Listening l;
   Client c(l.server.port());
-  ASSERT_TRUE(c.send(request("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}], "stream": true})", "X-Request-Id: mine-1\r\n")));
+  ASSERT_TRUE(
+      c.send(request("/v1/chat/completions", R"({"messages": [{"role": "user", "content": "hi"}], "stream": true})",
+                     "X-Request-Id: mine-1\r\n")));
   ASSERT_TRUE(c.read_to("0\r\n\r\n"));
   EXPECT_NE(c.received().find("Transfer-Encoding: chunked"), std::string::npos);
   EXPECT_NE(c.received().find("X-Request-Id: mine-1"), std::string::npos);
   EXPECT_NE(c.received().find("data: [DONE]\n\n"), std::string::npos);
   Client old(l.server.port());  // HTTP/1.0 knows no chunks
   const std::string body = R"({"messages": [{"role": "user", "content": "hi"}], "stream": true})";
-  ASSERT_TRUE(old.send(str("POST /v1/chat/completions HTTP/1.0\r\nX-Request-Id: a b\r\nContent-Length: ", body.size(), "\r\n\r\n", body)));
+  ASSERT_TRUE(old.send(str("POST /v1/chat/completions HTTP/1.0\r\nX-Request-Id: a b\r\nContent-Length: ", body.size(),
+                           "\r\n\r\n", body)));
   EXPECT_TRUE(old.is_closed());
   EXPECT_EQ(old.received().find("Transfer-Encoding"), std::string::npos);
   EXPECT_EQ(old.received().find("a b"), std::string::npos) << "an id that would break a log is not taken over";
@@ -73,11 +76,20 @@ TEST(HttpServer, WhatIsNoRequest) {
   EXPECT_EQ(answered("POST / HTTP/1.1\r\nContent-Length: many\r\n\r\n"), 400);
   EXPECT_EQ(answered("GET /health HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n"), 431);
   const std::string key = "x-api-key: k\r\n";
-  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key + "Content-Encoding: gzip\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}"), 415);
-  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key + "Transfer-Encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"), 501);
-  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key + "Content-Length: 99999999\r\n\r\n" + std::string(3 << 20, 'x')), 413);
-  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key + "Transfer-Encoding: chunked\r\n\r\n200000\r\n" + std::string(0x200000, 'x') + "\r\n0\r\n\r\n"), 413);
-  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\nContent-Length: 500000\r\n\r\n" + std::string(500'000, 'x')), 401) << "before the body is read";
+  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key +
+                     "Content-Encoding: gzip\r\nContent-Length: 14\r\n\r\n{\"prompt\":\"a\"}"),
+            415);
+  EXPECT_EQ(
+      answered("POST /tokenize HTTP/1.1\r\n" + key + "Transfer-Encoding: gzip, chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"),
+      501);
+  EXPECT_EQ(
+      answered("POST /tokenize HTTP/1.1\r\n" + key + "Content-Length: 99999999\r\n\r\n" + std::string(3 << 20, 'x')),
+      413);
+  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\n" + key + "Transfer-Encoding: chunked\r\n\r\n200000\r\n" +
+                     std::string(0x200000, 'x') + "\r\n0\r\n\r\n"),
+            413);
+  EXPECT_EQ(answered("POST /tokenize HTTP/1.1\r\nContent-Length: 500000\r\n\r\n" + std::string(500'000, 'x')), 401)
+      << "before the body is read";
   Client still(l.server.port());
   still.send("GET /health HTTP/1.1\r\n\r\n");
   EXPECT_EQ(status_of(still.answer()), 200);
@@ -210,7 +222,8 @@ TEST(HttpServer, TheNextFreePort) {
   EXPECT_GT(second.port(), first.port());
   EXPECT_THROW(HttpServer({.host = "127.0.0.1", .port = first.port(), .ports_to_try = 0}, api), Error);
   EXPECT_THROW(HttpServer({.host = "no.such.host.invalid"}, api), Error);
-  EXPECT_THROW(HttpServer({.host = "127.0.0.1", .port = 0, .tls_key = "/none", .tls_certificate = "/none"}, api), Error);
+  EXPECT_THROW(HttpServer({.host = "127.0.0.1", .port = 0, .tls_key = "/none", .tls_certificate = "/none"}, api),
+               Error);
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ std::string param_of(const std::function<void()>& f) {
 }
 
 TEST(OpenAiRequest, EveryFieldArrives) {
-  const ChatCall c = read(R"({"temperature": 0.5, "top_p": 0.9, "top_k": 3, "min_p": 0.1, "presence_penalty": 1, "frequency_penalty": -1,
+  const ChatCall c = read(
+      R"({"temperature": 0.5, "top_p": 0.9, "top_k": 3, "min_p": 0.1, "presence_penalty": 1, "frequency_penalty": -1,
     "repetition_penalty": 1.1, "seed": -7, "n": 2, "stop": ["a", "b"], "max_completion_tokens": 9, "max_tokens": 5, "logprobs": true, "top_logprobs": 4,
     "logit_bias": {"5": -100, "6": 1.5}, "stream": true, "stream_options": {"include_usage": true}, "priority": 3,
     "chat_template_kwargs": {"enable_thinking": false}, "parallel_tool_calls": false, "user": "u", "metadata": {"x": "y"}, "store": false})");
@@ -51,26 +52,56 @@ TEST(OpenAiRequest, EveryFieldArrives) {
   EXPECT_EQ(c.priority, -3);
   EXPECT_EQ(c.kwargs["enable_thinking"], false);
   EXPECT_EQ(c.ignored, std::vector<std::string>{"max_tokens"}) << "max_completion_tokens counts";
-  EXPECT_EQ(read(R"({"temprature": 0, "user": "u", "frequency": null})").ignored, std::vector<std::string>{"temprature"});
+  EXPECT_EQ(read(R"({"temprature": 0, "user": "u", "frequency": null})").ignored,
+            std::vector<std::string>{"temprature"});
   EXPECT_EQ(read("{}").top_logprobs, -1);
-  EXPECT_EQ(read(R"({"temperature": null, "stop": null, "n": null, "tools": null, "response_format": null})").n, 1) << "null is absent";
+  EXPECT_EQ(read(R"({"temperature": null, "stop": null, "n": null, "tools": null, "response_format": null})").n, 1)
+      << "null is absent";
 }
 
 TEST(OpenAiRequest, MistakesNameTheField) {
   const std::vector<std::pair<const char*, const char*>> cases = {
-      {R"({"messages": []})", "messages"}, {R"({"messages": "hi"})", "messages"}, {R"({"messages": [1]})", "messages[0]"},
-      {R"({"messages": [{"role": "user"}]})", "messages[0].content"}, {R"({"messages": [{"content": "x"}]})", "messages[0].role"},
-      {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]})", "messages[0].content[0].type"},
-      {R"({"temperature": "hot"})", "temperature"}, {R"({"temperature": -1})", "temperature"}, {R"({"top_p": 2})", "top_p"}, {R"({"n": 0})", "n"}, {R"({"n": 1.5})", "n"},
-      {R"({"n": 100000})", "n"}, {R"({"stop": 5})", "stop"}, {R"({"stop": ["a", 1]})", "stop"}, {R"({"logit_bias": {"x": 1}})", "logit_bias"}, {R"({"logit_bias": {"1": 200}})", "logit_bias"},
-      {R"({"top_logprobs": 3})", "top_logprobs"}, {R"({"logprobs": true, "top_logprobs": 21})", "top_logprobs"}, {R"({"seed": "x"})", "seed"}, {R"({"stream": 1})", "stream"},
-      {R"({"stream_options": {"include_usage": true}})", "stream_options"}, {R"({"response_format": {"type": "xml"}})", "response_format.type"},
-      {R"({"response_format": {"type": "json_schema"}})", "response_format.json_schema"}, {R"({"response_format": {"type": "json_object"}, "guided_regex": "a"})", "response_format"},
-      {R"({"tools": [{"type": "function"}]})", "tools[0].function"}, {R"({"tool_choice": "required"})", "tool_choice"}, {R"({"tool_choice": "always"})", "tool_choice"},
-      {R"({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": {"type": "function", "function": {"name": "g"}}})", "tool_choice"},
-      {R"({"functions": [{"name": "f"}]})", "functions"}, {R"({"images": ["/etc/passwd"]})", "images"}, {R"({"best_of": 3})", "best_of"}, {R"({"num_beams": 4})", "num_beams"},
-      {R"({"max_tokens": 1e300})", "max_tokens"}, {R"({"seed": 1e19})", "seed"}, {R"({"stop_token_ids": [-1]})", "stop_token_ids"}, {R"({"guided_grammar": "x"})", "guided_grammar"},
-      {R"({"modalities": ["text", "audio"]})", "modalities"}, {R"({"max_tokens": 0})", "max_tokens"}, {R"({"max_completion_tokens": 0})", "max_completion_tokens"},
+      {R"({"messages": []})", "messages"},
+      {R"({"messages": "hi"})", "messages"},
+      {R"({"messages": [1]})", "messages[0]"},
+      {R"({"messages": [{"role": "user"}]})", "messages[0].content"},
+      {R"({"messages": [{"content": "x"}]})", "messages[0].role"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]})",
+       "messages[0].content[0].type"},
+      {R"({"temperature": "hot"})", "temperature"},
+      {R"({"temperature": -1})", "temperature"},
+      {R"({"top_p": 2})", "top_p"},
+      {R"({"n": 0})", "n"},
+      {R"({"n": 1.5})", "n"},
+      {R"({"n": 100000})", "n"},
+      {R"({"stop": 5})", "stop"},
+      {R"({"stop": ["a", 1]})", "stop"},
+      {R"({"logit_bias": {"x": 1}})", "logit_bias"},
+      {R"({"logit_bias": {"1": 200}})", "logit_bias"},
+      {R"({"top_logprobs": 3})", "top_logprobs"},
+      {R"({"logprobs": true, "top_logprobs": 21})", "top_logprobs"},
+      {R"({"seed": "x"})", "seed"},
+      {R"({"stream": 1})", "stream"},
+      {R"({"stream_options": {"include_usage": true}})", "stream_options"},
+      {R"({"response_format": {"type": "xml"}})", "response_format.type"},
+      {R"({"response_format": {"type": "json_schema"}})", "response_format.json_schema"},
+      {R"({"response_format": {"type": "json_object"}, "guided_regex": "a"})", "response_format"},
+      {R"({"tools": [{"type": "function"}]})", "tools[0].function"},
+      {R"({"tool_choice": "required"})", "tool_choice"},
+      {R"({"tool_choice": "always"})", "tool_choice"},
+      {R"({"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": {"type": "function", "function": {"name": "g"}}})",
+       "tool_choice"},
+      {R"({"functions": [{"name": "f"}]})", "functions"},
+      {R"({"images": ["/etc/passwd"]})", "images"},
+      {R"({"best_of": 3})", "best_of"},
+      {R"({"num_beams": 4})", "num_beams"},
+      {R"({"max_tokens": 1e300})", "max_tokens"},
+      {R"({"seed": 1e19})", "seed"},
+      {R"({"stop_token_ids": [-1]})", "stop_token_ids"},
+      {R"({"guided_grammar": "x"})", "guided_grammar"},
+      {R"({"modalities": ["text", "audio"]})", "modalities"},
+      {R"({"max_tokens": 0})", "max_tokens"},
+      {R"({"max_completion_tokens": 0})", "max_completion_tokens"},
       {R"({"prompt_logprobs": -1})", "prompt_logprobs"}};
   for (const auto& [more, param] : cases) {
     const char* const text = more;
@@ -80,7 +111,8 @@ TEST(OpenAiRequest, MistakesNameTheField) {
 }
 
 TEST(OpenAiRequest, MessagesAsTemplatesWantThem) {
-  const Json messages = chat_messages(J(R"([{"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+  const Json messages = chat_messages(
+      J(R"([{"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
     {"role": "assistant", "content": null, "refusal": null, "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x\": 1}"}}]},
     {"role": "tool", "tool_call_id": "c1", "content": "2"}, {"role": "assistant", "content": "broken", "tool_calls": [{"id": "c2", "function": {"name": "f", "arguments": "{oops"}}]}])"));
   EXPECT_EQ(messages[0], J(R"({"role": "system", "content": "ab"})"));
@@ -92,8 +124,11 @@ TEST(OpenAiRequest, MessagesAsTemplatesWantThem) {
 }
 
 TEST(OpenAiRequest, ToolsAndForms) {
-  const char* const two = R"([{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}])";
-  const auto with = [&](const std::string& choice) { return read((std::string(R"({"tools": )") + two + R"(, "tool_choice": )" + choice + "}").c_str()); };
+  const char* const two =
+      R"([{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "g"}}])";
+  const auto with = [&](const std::string& choice) {
+    return read((std::string(R"({"tools": )") + two + R"(, "tool_choice": )" + choice + "}").c_str());
+  };
   EXPECT_EQ(with("null").tools.size(), 2u);
   EXPECT_EQ(with("\"auto\"").guide.kind, Guide::Kind::None);
   EXPECT_TRUE(with("\"none\"").tools.is_null());
@@ -104,18 +139,25 @@ TEST(OpenAiRequest, ToolsAndForms) {
   EXPECT_EQ(named.tools[0]["function"]["name"], "g");
   EXPECT_FALSE(named.guide.several);
   const auto allowed = [&](const char* mode, const char* name) {
-    return with(str(R"({"type": "allowed_tools", "allowed_tools": {"mode": ")", mode, R"(", "tools": [{"type": "function", "function": {"name": ")", name, R"("}}]}})"));
+    return with(str(R"({"type": "allowed_tools", "allowed_tools": {"mode": ")", mode,
+                    R"(", "tools": [{"type": "function", "function": {"name": ")", name, R"("}}]}})"));
   };
   EXPECT_EQ(allowed("auto", "g").tools.size(), 1u);
   EXPECT_EQ(allowed("auto", "g").guide.kind, Guide::Kind::None);
   EXPECT_EQ(allowed("required", "f").guide.schema[0]["function"]["name"], "f");
   EXPECT_TRUE(allowed("required", "f").guide.several);
   EXPECT_EQ(param_of([&] { allowed("auto", "h"); }), "tool_choice");
-  EXPECT_EQ(param_of([&] { with(R"({"type": "allowed_tools", "allowed_tools": {"mode": "auto"}})"); }), "tool_choice.allowed_tools.tools");
-  EXPECT_EQ(read(R"({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}})").guide.schema, J(R"({"type": "object"})"));
+  EXPECT_EQ(param_of([&] { with(R"({"type": "allowed_tools", "allowed_tools": {"mode": "auto"}})"); }),
+            "tool_choice.allowed_tools.tools");
+  EXPECT_EQ(
+      read(
+          R"({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}})")
+          .guide.schema,
+      J(R"({"type": "object"})"));
   EXPECT_EQ(read(R"({"guided_json": "{\"type\": \"string\"}"})").guide.schema, J(R"({"type": "string"})"));
   EXPECT_EQ(read(R"({"structured_outputs_regex": "a+"})").guide.pattern, "a+");
-  EXPECT_EQ(read(R"({"structured_outputs": {"choice": ["x", "y"]}})").guide.choices, (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(read(R"({"structured_outputs": {"choice": ["x", "y"]}})").guide.choices,
+            (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(read(R"({"response_format": {"type": "text"}})").guide.kind, Guide::Kind::None);
 }
 
@@ -128,10 +170,12 @@ TEST(OpenAiRequest, PromptsOfEveryKind) {
   for (const char* bad : {"{}", "[]", "\"\"", "[[]]", "[\"a\", 1.5]", "[1.5]", "7"})
     EXPECT_EQ(param_of([bad, &prompts] { prompts(bad); }), "prompt") << bad;
   EXPECT_EQ(param_of([] { read_completion_request({{"prompt", "a"}, {"max_tokens", 0}}, {}); }), "max_tokens");
-  const CompletionCall scored = read_completion_request({{"prompt", "a"}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 2}}, {});
+  const CompletionCall scored =
+      read_completion_request({{"prompt", "a"}, {"max_tokens", 0}, {"echo", true}, {"logprobs", 2}}, {});
   EXPECT_TRUE(scored.only_prompt);
   EXPECT_EQ(scored.prompt_logprobs, 2);
-  EXPECT_EQ(read_completion_request({{"prompt", "a"}, {"logprobs", true}}, {}).top_logprobs, 0) << "as the chat API has it";
+  EXPECT_EQ(read_completion_request({{"prompt", "a"}, {"logprobs", true}}, {}).top_logprobs, 0)
+      << "as the chat API has it";
   EXPECT_EQ(read_completion_request({{"prompt", "a"}, {"logprobs", true}, {"top_logprobs", 3}}, {}).top_logprobs, 3);
   EXPECT_EQ(read_completion_request({{"prompt", "a"}, {"logprobs", false}}, {}).top_logprobs, -1);
   EXPECT_EQ(param_of([] { read_embedding_request({{"input", "a"}, {"encoding_format", "hex"}}); }), "encoding_format");
@@ -139,7 +183,8 @@ TEST(OpenAiRequest, PromptsOfEveryKind) {
 }
 
 TEST(AnthropicRequest, BecomesAChat) {
-  const ChatCall c = read_messages_request(J(R"({"model": "m", "max_tokens": 7, "system": [{"type": "text", "text": "be brief"}], "temperature": 0.2, "stop_sequences": ["x"],
+  const ChatCall c = read_messages_request(J(
+      R"({"model": "m", "max_tokens": 7, "system": [{"type": "text", "text": "be brief"}], "temperature": 0.2, "stop_sequences": ["x"],
     "thinking": {"type": "enabled", "budget_tokens": 1024},
     "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}], "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
     "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": ""}, {"type": "text", "text": "t"}, {"type": "tool_use", "id": "i", "name": "f", "input": {"a": 1}}]},
@@ -152,8 +197,10 @@ TEST(AnthropicRequest, BecomesAChat) {
   EXPECT_FALSE(c.parallel_calls);
   EXPECT_EQ(c.kwargs["enable_thinking"], true);
   EXPECT_EQ(c.stops, std::vector<std::string>{"x"});
-  for (const char* form : {R"("output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}})", R"("output_format": {"type": "json_schema", "schema": {"type": "object"}})"}) {
-    const ChatCall formed = read_messages_request(J(str(R"({"max_tokens": 7, "messages": [{"role": "user", "content": "q"}], )", form, "}").c_str()));
+  for (const char* form : {R"("output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}})",
+                           R"("output_format": {"type": "json_schema", "schema": {"type": "object"}})"}) {
+    const ChatCall formed = read_messages_request(
+        J(str(R"({"max_tokens": 7, "messages": [{"role": "user", "content": "q"}], )", form, "}").c_str()));
     EXPECT_EQ(formed.guide.kind, Guide::Kind::JsonSchema);
     EXPECT_EQ(formed.guide.schema, J(R"({"type": "object"})"));
   }
@@ -161,16 +208,23 @@ TEST(AnthropicRequest, BecomesAChat) {
 
 TEST(AnthropicRequest, MistakesNameTheField) {
   const std::vector<std::pair<const char*, const char*>> cases = {
-      {R"({"messages": [{"role": "user", "content": "q"}]})", "max_tokens"}, {R"({"max_tokens": 5})", "messages"},
+      {R"({"messages": [{"role": "user", "content": "q"}]})", "max_tokens"},
+      {R"({"max_tokens": 5})", "messages"},
       {R"({"max_tokens": 5, "messages": [{"role": "system", "content": "q"}]})", "messages[0].role"},
-      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})", "messages[0].content[0].type"},
-      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tools": [{"type": "web_search_20250305", "name": "w"}]})", "tools[0].type"},
-      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "output_config": {"format": {"type": "xml"}}})", "output_config.format.type"},
-      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tool_choice": {"type": "any"}})", "tool_choice"}};
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
+       "messages[0].content[0].type"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tools": [{"type": "web_search_20250305", "name": "w"}]})",
+       "tools[0].type"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "output_config": {"format": {"type": "xml"}}})",
+       "output_config.format.type"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tool_choice": {"type": "any"}})",
+       "tool_choice"}};
   for (const auto& [body, param] : cases) {
     const char* const text = body;
     const std::string got = param_of([text] { read_messages_request(J(text)); });
-    EXPECT_TRUE(got == param || (std::string(param).starts_with("messages[0].content") && got.starts_with("messages[0].content"))) << body << " " << got;
+    EXPECT_TRUE(got == param ||
+                (std::string(param).starts_with("messages[0].content") && got.starts_with("messages[0].content")))
+        << body << " " << got;
   }
 }
 

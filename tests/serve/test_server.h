@@ -15,9 +15,12 @@
 namespace apus::test {
 
 inline const char* const kChatTemplate =
-    "{%- if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call><|im_end|>\n{% endif %}"
-    "{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.arguments.items() | list }}{% endfor %}<|im_end|>\n{% endfor %}"
-    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking %}<think>\n{% endif %}{% endif %}";
+    "{%- if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call><|im_end|>\n{% "
+    "endif %}"
+    "{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}{{ "
+    "c.function.arguments.items() | list }}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{%- if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and enable_thinking "
+    "%}<think>\n{% endif %}{% endif %}";
 
 struct Served {
   std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::from_json(asset("tokenizer/tokenizer.json"));
@@ -43,7 +46,9 @@ struct Served {
     s.max_waiting = 10;
     return s;
   }
-  std::shared_ptr<Api> api(ApiSpec spec = {.verbose = false}) { return std::make_shared<Api>(std::move(spec), service(), workers); }
+  std::shared_ptr<Api> api(ApiSpec spec = {.verbose = false}) {
+    return std::make_shared<Api>(std::move(spec), service(), workers);
+  }
   ~Served() { workers->stop(); }
 };
 
@@ -77,7 +82,8 @@ class Waiting : public Responder {
   }
   HttpAnswer wait() {
     std::unique_lock lock(mutex_);
-    if (!ended_.wait_for(lock, std::chrono::seconds(120), [&] { return over_; })) return {.status = 0, .body = "no answer came"};
+    if (!ended_.wait_for(lock, std::chrono::seconds(120), [&] { return over_; }))
+      return {.status = 0, .body = "no answer came"};
     return answer_;
   }
 

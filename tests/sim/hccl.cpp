@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libhccl.so without hardware: ranks are processes of this host that meet in shared memory. Names, numbers and argument
-// orders follow the vendor's documentation; every call is finished when it returns. APUS_SIM_OLD_HCCL is the library of an
-// older CANN, without HcclCommInitRootInfoConfig. Strict where the real one is: types, sizes of the configuration, limits.
+// A libhccl.so without hardware: ranks are processes of this host that meet in shared memory. Names, numbers and
+// argument orders follow the vendor's documentation; every call is finished when it returns. APUS_SIM_OLD_HCCL is the
+// library of an older CANN, without HcclCommInitRootInfoConfig. Strict where the real one is: types, sizes of the
+// configuration, limits.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -65,11 +66,13 @@ int wait_until(const std::function<bool()>& done, double seconds) {
 
 int barrier(Comm& c, double seconds = limit("HCCL_EXEC_TIMEOUT", 1836)) {
   c.shared->arrived[c.rank].store(++c.round);
-  return wait_until([&] {
-    for (uint32_t r = 0; r < c.ranks; ++r)
-      if (c.shared->arrived[r].load() < c.round) return false;
-    return true;
-  }, seconds);
+  return wait_until(
+      [&] {
+        for (uint32_t r = 0; r < c.ranks; ++r)
+          if (c.shared->arrived[r].load() < c.round) return false;
+        return true;
+      },
+      seconds);
 }
 
 size_t size_of(int type) {
@@ -91,28 +94,54 @@ uint16_t to_bf16(float f) {
 
 double load(int type, const char* p) {
   switch (type) {
-    case 0: return *reinterpret_cast<const int8_t*>(p);
-    case 1: return *reinterpret_cast<const int16_t*>(p);
-    case 2: return *reinterpret_cast<const int32_t*>(p);
-    case 3: return static_cast<double>(*reinterpret_cast<const _Float16*>(p));
-    case 4: return *reinterpret_cast<const float*>(p);
-    case 7: return *reinterpret_cast<const uint8_t*>(p);
-    case 10: return *reinterpret_cast<const double*>(p);
-    case 11: return from_bf16(*reinterpret_cast<const uint16_t*>(p));
-    default: return static_cast<double>(*reinterpret_cast<const int64_t*>(p));
+    case 0:
+      return *reinterpret_cast<const int8_t*>(p);
+    case 1:
+      return *reinterpret_cast<const int16_t*>(p);
+    case 2:
+      return *reinterpret_cast<const int32_t*>(p);
+    case 3:
+      return static_cast<double>(*reinterpret_cast<const _Float16*>(p));
+    case 4:
+      return *reinterpret_cast<const float*>(p);
+    case 7:
+      return *reinterpret_cast<const uint8_t*>(p);
+    case 10:
+      return *reinterpret_cast<const double*>(p);
+    case 11:
+      return from_bf16(*reinterpret_cast<const uint16_t*>(p));
+    default:
+      return static_cast<double>(*reinterpret_cast<const int64_t*>(p));
   }
 }
 void store(int type, char* p, double v) {
   switch (type) {
-    case 0: *reinterpret_cast<int8_t*>(p) = static_cast<int8_t>(v); break;
-    case 1: *reinterpret_cast<int16_t*>(p) = static_cast<int16_t>(v); break;
-    case 2: *reinterpret_cast<int32_t*>(p) = static_cast<int32_t>(v); break;
-    case 3: *reinterpret_cast<_Float16*>(p) = static_cast<_Float16>(v); break;
-    case 4: *reinterpret_cast<float*>(p) = static_cast<float>(v); break;
-    case 7: *reinterpret_cast<uint8_t*>(p) = static_cast<uint8_t>(v); break;
-    case 10: *reinterpret_cast<double*>(p) = v; break;
-    case 11: *reinterpret_cast<uint16_t*>(p) = to_bf16(static_cast<float>(v)); break;
-    default: *reinterpret_cast<int64_t*>(p) = static_cast<int64_t>(v);
+    case 0:
+      *reinterpret_cast<int8_t*>(p) = static_cast<int8_t>(v);
+      break;
+    case 1:
+      *reinterpret_cast<int16_t*>(p) = static_cast<int16_t>(v);
+      break;
+    case 2:
+      *reinterpret_cast<int32_t*>(p) = static_cast<int32_t>(v);
+      break;
+    case 3:
+      *reinterpret_cast<_Float16*>(p) = static_cast<_Float16>(v);
+      break;
+    case 4:
+      *reinterpret_cast<float*>(p) = static_cast<float>(v);
+      break;
+    case 7:
+      *reinterpret_cast<uint8_t*>(p) = static_cast<uint8_t>(v);
+      break;
+    case 10:
+      *reinterpret_cast<double*>(p) = v;
+      break;
+    case 11:
+      *reinterpret_cast<uint16_t*>(p) = to_bf16(static_cast<float>(v));
+      break;
+    default:
+      *reinterpret_cast<int64_t*>(p) = static_cast<int64_t>(v);
   }
 }
 
@@ -130,7 +159,8 @@ void combine(const Comm& c, int type, int op, size_t offset, size_t count, char*
 }
 
 // Each rank puts a stretch of its data in its slot; take() reads the slots of all; and so on to the end.
-int in_rounds(Comm& c, const void* in, size_t bytes, size_t step, const std::function<void(size_t begin, size_t bytes)>& take) {
+int in_rounds(Comm& c, const void* in, size_t bytes, size_t step,
+              const std::function<void(size_t begin, size_t bytes)>& take) {
   for (size_t begin = 0; begin < bytes; begin += step) {
     const size_t n = std::min(step, bytes - begin);
     if (in) std::memcpy(c.shared->slot[c.rank], static_cast<const char*>(in) + begin, n);
@@ -176,7 +206,9 @@ int HcclGetRootInfo(char* root) {
   return kSuccess;
 }
 
-int HcclCommInitRootInfo(uint32_t ranks, const char* root, uint32_t rank, void** comm) { return open_comm(ranks, root, rank, comm); }
+int HcclCommInitRootInfo(uint32_t ranks, const char* root, uint32_t rank, void** comm) {
+  return open_comm(ranks, root, rank, comm);
+}
 
 #ifndef APUS_SIM_OLD_HCCL
 struct ConfigHead {
@@ -187,7 +219,9 @@ struct ConfigHead {
 };
 int HcclCommInitRootInfoConfig(uint32_t ranks, const char* root, uint32_t rank, const ConfigHead* config, void** comm) {
   if (!config) return kPtr;
-  if (config->magic != 0xf0f0f0f0 || config->size < sizeof(ConfigHead) || config->buffer_mb == 0 || config->deterministic > 1) return kPara;
+  if (config->magic != 0xf0f0f0f0 || config->size < sizeof(ConfigHead) || config->buffer_mb == 0 ||
+      config->deterministic > 1)
+    return kPara;
   return open_comm(ranks, root, rank, comm);
 }
 uint32_t HcclGetCommConfigCapability() { return 3; }
@@ -201,7 +235,10 @@ int HcclCommDestroy(void* comm) {
 }
 
 const char* HcclGetErrorString(int code) {
-  constexpr const char* names[] = {"no error", "parameter error", "empty pointer", "memory error", "internal error", "not support", "not found", "unavailable", "call system interface error", "timeout"};
+  constexpr const char* names[] = {"no error",     "parameter error", "empty pointer",
+                                   "memory error", "internal error",  "not support",
+                                   "not found",    "unavailable",     "call system interface error",
+                                   "timeout"};
   return code >= 0 && code < 10 ? names[code] : "unknown error";
 }
 
@@ -209,7 +246,9 @@ int HcclAllReduce(void* in, void* out, uint64_t count, int type, int op, void* c
   if (bad(type, comm) || op < 0 || op > 3) return kPara;
   Comm& c = comm_of(comm);
   const size_t width = size_of(type);
-  return in_rounds(c, in, count * width, kSlot, [&](size_t begin, size_t n) { combine(c, type, op, 0, n / width, static_cast<char*>(out) + begin); });
+  return in_rounds(c, in, count * width, kSlot, [&](size_t begin, size_t n) {
+    combine(c, type, op, 0, n / width, static_cast<char*>(out) + begin);
+  });
 }
 
 int HcclAllGather(void* in, void* out, uint64_t count, int type, void* comm, void*) {
@@ -217,7 +256,8 @@ int HcclAllGather(void* in, void* out, uint64_t count, int type, void* comm, voi
   Comm& c = comm_of(comm);
   const size_t bytes = count * size_of(type);
   return in_rounds(c, in, bytes, kSlot, [&](size_t begin, size_t n) {
-    for (uint32_t r = 0; r < c.ranks; ++r) std::memcpy(static_cast<char*>(out) + r * bytes + begin, c.shared->slot[r], n);
+    for (uint32_t r = 0; r < c.ranks; ++r)
+      std::memcpy(static_cast<char*>(out) + r * bytes + begin, c.shared->slot[r], n);
   });
 }
 
@@ -227,7 +267,8 @@ int HcclReduceScatter(void* in, void* out, uint64_t count, int type, int op, voi
   const size_t width = size_of(type), mine = count * width * c.rank, end = mine + count * width;
   return in_rounds(c, in, count * width * c.ranks, kSlot, [&](size_t begin, size_t n) {
     const size_t from = std::max(begin, mine), to = std::min(begin + n, end);
-    if (from < to) combine(c, type, op, (from - begin) / width, (to - from) / width, static_cast<char*>(out) + (from - mine));
+    if (from < to)
+      combine(c, type, op, (from - begin) / width, (to - from) / width, static_cast<char*>(out) + (from - mine));
   });
 }
 
@@ -239,12 +280,12 @@ int HcclBroadcast(void* data, uint64_t count, int type, uint32_t root, void* com
   });
 }
 
-int HcclAlltoAllV(const void* in, const void* in_counts, const void* in_offsets, int in_type, const void* out, const void* out_counts, const void* out_offsets,
-                  int out_type, void* comm, void*) {
+int HcclAlltoAllV(const void* in, const void* in_counts, const void* in_offsets, int in_type, const void* out,
+                  const void* out_counts, const void* out_offsets, int out_type, void* comm, void*) {
   if (bad(in_type, comm) || in_type != out_type) return kPara;
   Comm& c = comm_of(comm);
-  const auto *sc = static_cast<const uint64_t*>(in_counts), *so = static_cast<const uint64_t*>(in_offsets), *rc = static_cast<const uint64_t*>(out_counts),
-             *ro = static_cast<const uint64_t*>(out_offsets);
+  const auto *sc = static_cast<const uint64_t*>(in_counts), *so = static_cast<const uint64_t*>(in_offsets),
+             *rc = static_cast<const uint64_t*>(out_counts), *ro = static_cast<const uint64_t*>(out_offsets);
   const size_t width = size_of(in_type), part = kSlot / kMostRanks;
   uint64_t got[kMostRanks] = {};
   for (size_t begin = 0;; begin += part) {
@@ -261,7 +302,8 @@ int HcclAlltoAllV(const void* in, const void* in_counts, const void* in_offsets,
     for (uint32_t r = 0; r < c.ranks; ++r) {
       const uint64_t n = c.shared->lengths[r][c.rank];
       if (got[r] + n > rc[r] * width) return kPara;
-      std::memcpy(static_cast<char*>(const_cast<void*>(out)) + ro[r] * width + got[r], c.shared->slot[r] + c.rank * part, n);
+      std::memcpy(static_cast<char*>(const_cast<void*>(out)) + ro[r] * width + got[r],
+                  c.shared->slot[r] + c.rank * part, n);
       got[r] += n, any |= c.shared->more[r].load() != 0;
     }
     if (const int code = barrier(c)) return code;
@@ -278,12 +320,14 @@ int HcclSend(void* data, uint64_t count, int type, uint32_t to, void* comm, void
   Mail& mail = c.shared->mail[c.rank][to];
   const size_t bytes = count * size_of(type);
   for (size_t begin = 0; begin < bytes; begin += kMail) {
-    if (const int code = wait_until([&] { return mail.full.load() == 0; }, limit("HCCL_EXEC_TIMEOUT", 1836))) return code;
+    if (const int code = wait_until([&] { return mail.full.load() == 0; }, limit("HCCL_EXEC_TIMEOUT", 1836)))
+      return code;
     mail.bytes = std::min(kMail, bytes - begin);
     std::memcpy(mail.data, static_cast<const char*>(data) + begin, mail.bytes);
     mail.full.store(1);
   }
-  return wait_until([&] { return mail.full.load() == 0; }, limit("HCCL_EXEC_TIMEOUT", 1836));  // as the real one: ends when received
+  return wait_until([&] { return mail.full.load() == 0; },
+                    limit("HCCL_EXEC_TIMEOUT", 1836));  // as the real one: ends when received
 }
 
 int HcclRecv(void* data, uint64_t count, int type, uint32_t from, void* comm, void*) {
@@ -292,7 +336,8 @@ int HcclRecv(void* data, uint64_t count, int type, uint32_t from, void* comm, vo
   Mail& mail = c.shared->mail[from][c.rank];
   const size_t bytes = count * size_of(type);
   for (size_t begin = 0; begin < bytes;) {
-    if (const int code = wait_until([&] { return mail.full.load() == 1; }, limit("HCCL_EXEC_TIMEOUT", 1836))) return code;
+    if (const int code = wait_until([&] { return mail.full.load() == 1; }, limit("HCCL_EXEC_TIMEOUT", 1836)))
+      return code;
     if (begin + mail.bytes > bytes) return kPara;
     std::memcpy(static_cast<char*>(data) + begin, mail.data, mail.bytes);
     begin += mail.bytes;

@@ -127,8 +127,8 @@ void refuse_f64(at::ScalarType type) {
   TORCH_CHECK(type != at::kDouble, "[ERROR] ERR01002 OPS invalid type: NPU does not support DT_DOUBLE");
 }
 
-at::Tensor empty(at::IntArrayRef size, Optional<at::ScalarType> type, Optional<at::Layout>,
-                 Optional<at::Device> device, Optional<bool>, Optional<at::MemoryFormat> format) {
+at::Tensor empty(at::IntArrayRef size, Optional<at::ScalarType> type, Optional<at::Layout>, Optional<at::Device> device,
+                 Optional<bool>, Optional<at::MemoryFormat> format) {
   const c10::OptionalDeviceGuard guard(device);
   refuse_f64(type.value_or(at::kFloat));
   return at::detail::empty_generic(size, &allocator, c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
@@ -173,8 +173,7 @@ at::Tensor copy_and_resize(const at::Tensor& source, const at::Tensor& target) {
 
 at::Scalar local_scalar(const at::Tensor& t) { return at::_local_scalar_dense(host_alias(t)); }
 
-at::Tensor as_strided(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride,
-                      Optional<int64_t> offset) {
+at::Tensor as_strided(const at::Tensor& t, at::IntArrayRef size, at::IntArrayRef stride, Optional<int64_t> offset) {
   return restrided(t, size, stride, offset.value_or(t.storage_offset()));
 }
 

@@ -5,11 +5,10 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
-
-#include <cstring>
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 
 #include "base/error.h"
@@ -41,7 +40,8 @@ std::string refusal(const std::string& header, int64_t data_bytes) {
 TEST(Safetensors, RoundTripOfEveryType) {
   Folder folder;
   std::vector<std::pair<std::string, at::Tensor>> tensors;
-  for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar, at::kByte, at::kBool})
+  for (const auto type : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16, at::kLong, at::kInt, at::kShort, at::kChar,
+                          at::kByte, at::kBool})
     tensors.emplace_back(str("t.", c10::toString(type)), at::arange(0, 6).view({2, 3}).to(type));
   tensors.emplace_back("empty", at::arange(0, 0).to(at::kFloat));
   tensors.emplace_back("scalar", at::arange(3, 4).to(at::kFloat).view({}));
@@ -56,7 +56,8 @@ TEST(Safetensors, RoundTripOfEveryType) {
 
 TEST(Safetensors, EightBitFloatsWidenExactly) {
   Folder folder;
-  const std::string header = R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"F8_E5M2","shape":[3],"data_offsets":[4,7]}})";
+  const std::string header =
+      R"({"a":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"F8_E5M2","shape":[3],"data_offsets":[4,7]}})";
   std::ofstream out(folder.path / "f8.safetensors", std::ios::binary);
   const uint64_t length = header.size();
   out.write(reinterpret_cast<const char*>(&length), 8);
@@ -74,7 +75,9 @@ TEST(Safetensors, EightBitFloatsWidenExactly) {
 }
 
 TEST(Safetensors, DamageIsNamed) {
-  const auto contains = [](const std::string& text, const char* part) { EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' lacks '" << part << "'"; };
+  const auto contains = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << "'" << text << "' lacks '" << part << "'";
+  };
   const std::string a = R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   EXPECT_EQ(refusal("{" + a + "}", 8), "");
   contains(refusal("{" + a + "}", 4), "truncated");
@@ -101,7 +104,8 @@ TEST(Safetensors, HeaderLengthIsChecked) {
 
 TEST(Safetensors, MissingShardsAreListed) {
   Folder folder;
-  std::ofstream(folder.path / "model.safetensors.index.json") << R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})";
+  std::ofstream(folder.path / "model.safetensors.index.json")
+      << R"({"weight_map":{"a":"model-00001-of-00002.safetensors","b":"model-00002-of-00002.safetensors"}})";
   try {
     TensorFolder read(folder.path);
     FAIL();

@@ -16,9 +16,9 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "tests/paths.h"
 #include "text/jinja.h"
 #include "text/tokenizer.h"
-#include "tests/paths.h"
 
 namespace apus::golden_text {
 
@@ -65,7 +65,9 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-inline bool is_own(const std::string& tokenizer) { return fs::exists(own() / "tokenizers" / tokenizer / "tokenizer.json"); }
+inline bool is_own(const std::string& tokenizer) {
+  return fs::exists(own() / "tokenizers" / tokenizer / "tokenizer.json");
+}
 
 // A tokenizer of the golden data by name; nullptr where the real ones cannot be built here.
 inline std::shared_ptr<const Tokenizer> tokenizer(const std::string& name) {
@@ -73,8 +75,9 @@ inline std::shared_ptr<const Tokenizer> tokenizer(const std::string& name) {
   const auto root = shared();
   if (!root) return nullptr;
   static const TemporaryFolder folder;
-  static const bool built =
-      std::system(("python3 '" + (*root / "tokenizers/build_real.py").string() + "' '" + folder.path().string() + "' > /dev/null").c_str()) == 0;
+  static const bool built = std::system(("python3 '" + (*root / "tokenizers/build_real.py").string() + "' '" +
+                                         folder.path().string() + "' > /dev/null")
+                                            .c_str()) == 0;
   return built ? Tokenizer::load(folder.path() / name) : nullptr;
 }
 

@@ -13,7 +13,8 @@ namespace apus {
 namespace {
 
 std::shared_ptr<const Tokenizer> tokenizer(const Json& normalizer, const Json& pre_tokenizer) {
-  const Json json = {{"normalizer", normalizer}, {"pre_tokenizer", pre_tokenizer},
+  const Json json = {{"normalizer", normalizer},
+                     {"pre_tokenizer", pre_tokenizer},
                      {"model", {{"type", "BPE"}, {"vocab", {{"a", 0}, {"b", 1}}}, {"merges", Json::array()}}}};
   return Tokenizer::from_json(json.dump());
 }
@@ -32,14 +33,16 @@ void expect_refused(const Tokenizer& t, const std::string& text, const std::stri
 
 TEST(TokenizerBounds, ReplacementsThatGrowWithoutEnd) {
   Json steps = Json::array();
-  for (int i = 0; i < 60; ++i) steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
+  for (int i = 0; i < 60; ++i)
+    steps.push_back({{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}});
   const auto t = tokenizer({{"type", "Sequence"}, {"normalizers", steps}}, nullptr);
   expect_refused(*t, "a", "normalizer");
   EXPECT_EQ(t->encode("b").size(), 1u);
 }
 
 TEST(TokenizerBounds, APatternThatBacktracksAtEveryPlace) {
-  const auto t = tokenizer(nullptr, {{"type", "Split"}, {"pattern", {{"Regex", "(a|aa)+$"}}}, {"behavior", "Isolated"}});
+  const auto t =
+      tokenizer(nullptr, {{"type", "Split"}, {"pattern", {{"Regex", "(a|aa)+$"}}}, {"behavior", "Isolated"}});
   expect_refused(*t, std::string(3000, 'a') + "b", "pattern");
   EXPECT_EQ(t->encode("aaa").size(), 3u);
 }

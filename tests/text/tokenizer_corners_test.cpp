@@ -22,12 +22,14 @@ Json added(int id, const std::string& content, const Json& flags = Json::object(
 }
 
 std::shared_ptr<const Tokenizer> words(Json json) {
-  json["model"] = {{"type", "WordLevel"}, {"vocab", {{"a", 0}, {"[UNK]", 1}, {"▁a", 2}, {"\u0378", 3}}}, {"unk_token", "[UNK]"}};
+  json["model"] = {
+      {"type", "WordLevel"}, {"vocab", {{"a", 0}, {"[UNK]", 1}, {"▁a", 2}, {"\u0378", 3}}}, {"unk_token", "[UNK]"}};
   return Tokenizer::from_json(json.dump());
 }
 
 Pieces split(const std::string& pattern, const std::string& text, const char* behavior = "Isolated") {
-  return words({{"pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", behavior}}}})->pre_tokenize(text);
+  return words({{"pre_tokenizer", {{"type", "Split"}, {"pattern", {{"Regex", pattern}}}, {"behavior", behavior}}}})
+      ->pre_tokenize(text);
 }
 
 TEST(TokenizerCorners, AddedTokensAreCountedBehindTheVocabulary) {
@@ -56,7 +58,11 @@ TEST(TokenizerCorners, TheFirstPieceIsTheOneAtTheBeginningOfTheInput) {
 }
 
 TEST(TokenizerCorners, BertKeepsUnassignedCharacters) {
-  const auto t = words({{"normalizer", {{"type", "BertNormalizer"}, {"handle_chinese_chars", false}, {"strip_accents", false}, {"lowercase", false}}}});
+  const auto t = words({{"normalizer",
+                         {{"type", "BertNormalizer"},
+                          {"handle_chinese_chars", false},
+                          {"strip_accents", false},
+                          {"lowercase", false}}}});
   EXPECT_EQ(t->encode("\u0378\u200b\ue000"), (Ids{3}));
 }
 

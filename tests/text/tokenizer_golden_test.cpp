@@ -70,12 +70,18 @@ void check_offsets(const Tokenizer& tokenizer, const std::string& text, const Id
 
 void check_decode(const Tokenizer& tokenizer, const Json& row, const Ids& ids, const std::string& text) {
   const std::string plain = tokenizer.decode(ids, false, false), skipped = tokenizer.decode(ids, true, false);
-  if (row.contains("dec")) EXPECT_EQ(plain, row["dec"].get<std::string>());
-  else if (row.contains("dec_fnv")) EXPECT_EQ(fnv_of(plain), row["dec_fnv"].get<std::string>());
-  else EXPECT_EQ(plain, text);
-  if (row.contains("dec_skip")) EXPECT_EQ(skipped, row["dec_skip"].get<std::string>());
-  else if (row.contains("dec_skip_fnv")) EXPECT_EQ(fnv_of(skipped), row["dec_skip_fnv"].get<std::string>());
-  else EXPECT_EQ(skipped, plain);
+  if (row.contains("dec"))
+    EXPECT_EQ(plain, row["dec"].get<std::string>());
+  else if (row.contains("dec_fnv"))
+    EXPECT_EQ(fnv_of(plain), row["dec_fnv"].get<std::string>());
+  else
+    EXPECT_EQ(plain, text);
+  if (row.contains("dec_skip"))
+    EXPECT_EQ(skipped, row["dec_skip"].get<std::string>());
+  else if (row.contains("dec_skip_fnv"))
+    EXPECT_EQ(fnv_of(skipped), row["dec_skip_fnv"].get<std::string>());
+  else
+    EXPECT_EQ(skipped, plain);
   if (!row.contains("dec_clean")) return;
   EXPECT_EQ(tokenizer.decode(ids, false, true), row["dec_clean"].get<std::string>());
 }
@@ -142,7 +148,10 @@ std::string test_name(const testing::TestParamInfo<const char*>& info) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Own, Golden, testing::Values("tiny-qwen3", "tiny-internvl3", "tiny-llama3", "tiny-spm-bpe", "tiny-spm-unigram"), test_name);
+INSTANTIATE_TEST_SUITE_P(Own, Golden,
+                         testing::Values("tiny-qwen3", "tiny-internvl3", "tiny-llama3", "tiny-spm-bpe",
+                                         "tiny-spm-unigram"),
+                         test_name);
 INSTANTIATE_TEST_SUITE_P(Real, Golden, testing::Values("qwen2.5", "qwen3", "gpt2", "phi3"), test_name);
 
 void check_pieces(const std::string& file, const Tokenizer& tokenizer) {
@@ -190,9 +199,11 @@ TEST(InvalidUtf8, IsReadAsReplacements) {
 TEST(Qwen2Small, BothFileFormats) {
   const auto dir = golden_text::own() / "tokenizers/qwen2-small";
   const golden_text::TemporaryFolder folder;
-  for (const char* name : {"vocab.json", "merges.txt", "tokenizer_config.json"}) golden_text::fs::copy_file(dir / name, folder.path() / name);
+  for (const char* name : {"vocab.json", "merges.txt", "tokenizer_config.json"})
+    golden_text::fs::copy_file(dir / name, folder.path() / name);
   const Json golden = Json::parse(read_file(dir / "golden.json"));
-  for (const auto& tokenizer : {Tokenizer::load(dir), Tokenizer::load(folder.path()), Tokenizer::load(dir / "tokenizer.json")}) {
+  for (const auto& tokenizer :
+       {Tokenizer::load(dir), Tokenizer::load(folder.path()), Tokenizer::load(dir / "tokenizer.json")}) {
     for (const Json& row : golden["cases"]) {
       const Ids ids = tokenizer->encode(row["text"].get<std::string>());
       SCOPED_TRACE(row["text"].dump());
@@ -203,7 +214,8 @@ TEST(Qwen2Small, BothFileFormats) {
       EXPECT_EQ(tokenizer->decode(ids), row["decoded"].get<std::string>());
       // decoded_skip_special is not compared: those tokenizers were made without the list of additional special tokens.
     }
-    for (const Json& row : golden["invalid_utf8_decode"]) EXPECT_EQ(tokenizer->decode(row["ids"].get<Ids>()), row["decoded"].get<std::string>());
+    for (const Json& row : golden["invalid_utf8_decode"])
+      EXPECT_EQ(tokenizer->decode(row["ids"].get<Ids>()), row["decoded"].get<std::string>());
     EXPECT_EQ(tokenizer->special_token("eos_token"), "<|im_end|>");
     EXPECT_EQ(tokenizer->eos(), tokenizer->id("<|im_end|>"));
     EXPECT_FALSE(tokenizer->bos());
@@ -234,7 +246,8 @@ TEST(Offsets, GenerationMasks) {
       };
       std::vector<std::vector<size_t>> runs;
       for (const Json& span : chat["spans"])
-        if (span[0] < span[1]) runs.push_back({holding(byte_of[span[0].get<size_t>()]), holding(byte_of[span[1].get<size_t>() - 1]) + 1});
+        if (span[0] < span[1])
+          runs.push_back({holding(byte_of[span[0].get<size_t>()]), holding(byte_of[span[1].get<size_t>() - 1]) + 1});
       EXPECT_EQ(pieces.size(), row[name]["n"].get<size_t>());
       EXPECT_EQ(runs, row[name]["runs"].get<std::vector<std::vector<size_t>>>()) << row["case"];
     }

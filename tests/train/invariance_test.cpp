@@ -28,7 +28,8 @@ Gradients gradients(Model& model, const std::vector<Packed>& parts, const Forwar
   Actors actors{.policy = model};
   double total = 0;
   std::vector<Batch> batches;
-  for (const Packed& p : parts) batches.push_back(golden::batch_of(p).to(golden::device())), total += sft.count(batches.back());
+  for (const Packed& p : parts)
+    batches.push_back(golden::batch_of(p).to(golden::device())), total += sft.count(batches.back());
   Gradients out;
   for (Batch& b : batches) {
     b.step.dropout_seed = seed;
@@ -97,7 +98,8 @@ TEST(Invariance, SelectiveRecomputeIsExact) {
     const auto model = golden::owned_model(c.dir / "checkpoint");
     const Packed whole = std::string(name) == "train_qwen2" ? golden::train_batches(c)[0] : golden::unpad(c, "right");
     const Gradients reference = gradients(*model, {whole}, {});
-    for (const Forward& way : selective_ways()) EXPECT_EQ(distance(reference, gradients(*model, {whole}, way)), 0) << name;
+    for (const Forward& way : selective_ways())
+      EXPECT_EQ(distance(reference, gradients(*model, {whole}, way)), 0) << name;
   }
 }
 
@@ -106,11 +108,16 @@ TEST(Invariance, SelectiveRecomputeIsExactWithAdapters) {
   const Packed whole = golden::train_batches(c, "train/")[0];
   for (const bool dora : {false, true}) {
     const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kBFloat16, .device = golden::device()});
-    LoraConfig lora{.r = 4, .alpha = 8, .dropout = 0.3, .target_modules = {"q_proj", "o_proj", "gate_proj", "down_proj"}, .init = "false"};
+    LoraConfig lora{.r = 4,
+                    .alpha = 8,
+                    .dropout = 0.3,
+                    .target_modules = {"q_proj", "o_proj", "gate_proj", "down_proj"},
+                    .init = "false"};
     lora.dora = dora;
     make_adapter(*model, lora, 5);
     const Gradients reference = gradients(*model, {whole}, {.neftune_alpha = 5}, 99);
-    for (const Forward& way : selective_ways(5)) EXPECT_EQ(distance(reference, gradients(*model, {whole}, way, 99)), 0) << dora;
+    for (const Forward& way : selective_ways(5))
+      EXPECT_EQ(distance(reference, gradients(*model, {whole}, way, 99)), 0) << dora;
   }
 }
 

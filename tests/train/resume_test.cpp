@@ -34,7 +34,8 @@ struct Started {
 };
 
 // `from`: a checkpoint to go on from.
-Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, int64_t save_steps = 3, double lr = 0, TrainerOptions options = {}) {
+Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, int64_t save_steps = 3, double lr = 0,
+              TrainerOptions options = {}) {
   const Case c("train_qwen2");
   Json hyper = c.json["runs"]["adamw_hf_trainer_groups"]["hyper"];
   if (lr > 0) hyper["lr"] = lr;
@@ -52,7 +53,8 @@ Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, 
     if (!from.empty()) restore_adapter(*model, s.adapter, from);
   }
   options.save = When::Steps, options.save_steps = save_steps, options.output_dir = out;
-  options.forward = {.recomputed_layers = 1, .selective = Forward::Selective{.feed_forward = true}, .neftune_alpha = 5, .watch = {}};
+  options.forward = {
+      .recomputed_layers = 1, .selective = Forward::Selective{.feed_forward = true}, .neftune_alpha = 5, .watch = {}};
   options.exact = {{"rows", 10}};
   auto batches = golden::train_batches(c);
   s.run = std::make_unique<TestRun>(std::move(model), hyper, std::move(batches), options, v.spec);

@@ -103,7 +103,8 @@ TEST(Plot, SurvivesOddInput) {
   EXPECT_NE(plot_svg("one", "x", {{"l", {{1, 5}}}}).find("<circle"), std::string::npos);
   const std::string sketch = plot_text("t", {{0, 4}, {1, 2}, {2, NAN}, {4, 1}}, 9, 4);
   EXPECT_EQ(sketch,
-            "t\n        4 |*\n          |\n          |  *\n        1 |        *\n          +---------\n           0       4\n");
+            "t\n        4 |*\n          |\n          |  *\n        1 |        *\n          +---------\n           0    "
+            "   4\n");
   EXPECT_EQ(plot_text("none", {}), "none: no points\n");
   EXPECT_EQ(plot_svg("nan", "x", {{"l", {{1, NAN}, {2, INFINITY}}}}).find("nan,"), std::string::npos);
   EXPECT_NE(histogram_svg("h", "x", {1, 1, 2, 9}).find("<rect"), std::string::npos);

@@ -27,7 +27,9 @@ ArrowField field_of(const FlatTable& table, std::string_view where, int depth) {
       field.bits = t.value<int32_t>(0);
       field.is_signed = t.value<uint8_t>(1) != 0;
       break;
-    case ArrowType::Float: field.bits = 16 << (t.value<int16_t>(0) & 3); break;
+    case ArrowType::Float:
+      field.bits = 16 << (t.value<int16_t>(0) & 3);
+      break;
     case ArrowType::Decimal:
       field.scale = t.value<int32_t>(1);
       field.width = t.value<int32_t>(2, 128) / 8;
@@ -43,16 +45,24 @@ ArrowField field_of(const FlatTable& table, std::string_view where, int depth) {
       field.per_second = ticks_per_second(t.value<int16_t>(0));
       field.bits = 64;
       break;
-    case ArrowType::Duration: field.bits = 64; break;
+    case ArrowType::Duration:
+      field.bits = 64;
+      break;
     case ArrowType::FixedBinary:
-    case ArrowType::FixedList: field.width = t.value<int32_t>(0); break;
+    case ArrowType::FixedList:
+      field.width = t.value<int32_t>(0);
+      break;
     case ArrowType::Interval:
     case ArrowType::Union:
-    case ArrowType::None: fail(Fault::Data, where, ": column '", field.name, "' is an interval or a union, which is not read");
-    default: require(type <= static_cast<int>(ArrowType::LargeList), Fault::Data, where, ": column '", field.name, "' has type ", type, ", which is not read");
+    case ArrowType::None:
+      fail(Fault::Data, where, ": column '", field.name, "' is an interval or a union, which is not read");
+    default:
+      require(type <= static_cast<int>(ArrowType::LargeList), Fault::Data, where, ": column '", field.name,
+              "' has type ", type, ", which is not read");
   }
-  require(field.width >= 0 && field.width <= 1 << 20 && (field.bits == 0 || field.bits == 8 || field.bits == 16 || field.bits == 32 || field.bits == 64), Fault::Data,
-          where, ": column '", field.name, "' has a bad width");
+  require(field.width >= 0 && field.width <= 1 << 20 &&
+              (field.bits == 0 || field.bits == 8 || field.bits == 16 || field.bits == 32 || field.bits == 64),
+          Fault::Data, where, ": column '", field.name, "' has a bad width");
   if (const FlatTable dictionary = table.table(4)) {
     field.dictionary = dictionary.value<int64_t>(0);
     const FlatTable index = dictionary.table(1);
@@ -61,8 +71,10 @@ ArrowField field_of(const FlatTable& table, std::string_view where, int depth) {
   }
   const FlatVector children = table.vector(5);
   for (size_t i = 0; i < children.size(); ++i) field.children.push_back(field_of(children.table(i), where, depth + 1));
-  const bool nested = field.type == ArrowType::List || field.type == ArrowType::LargeList || field.type == ArrowType::FixedList || field.type == ArrowType::Map;
-  require(!nested || field.children.size() == 1, Fault::Data, where, ": a list without items' type: '", field.name, "'");
+  const bool nested = field.type == ArrowType::List || field.type == ArrowType::LargeList ||
+                      field.type == ArrowType::FixedList || field.type == ArrowType::Map;
+  require(!nested || field.children.size() == 1, Fault::Data, where, ": a list without items' type: '", field.name,
+          "'");
   return field;
 }
 
@@ -72,7 +84,8 @@ class Layout {
   Layout(const FlatTable& record, std::string_view body, ArrowBatch& batch, std::string_view where)
       : nodes_(record.vector(1)), buffers_(record.vector(2)), body_(body), batch_(batch), where_(where) {
     if (const FlatTable compression = record.table(3)) {
-      require(compression.value<int8_t>(0) == 1, Fault::Data, where_, ": compressed with LZ4 frames, which are not read; write it uncompressed or with zstd");
+      require(compression.value<int8_t>(0) == 1, Fault::Data, where_,
+              ": compressed with LZ4 frames, which are not read; write it uncompressed or with zstd");
       compressed_ = true;
     }
   }
@@ -137,13 +150,16 @@ class Layout {
     }
   }
   void need(std::string_view buffer, int64_t bytes) const {
-    require(static_cast<int64_t>(buffer.size()) >= bytes, Fault::Data, where_, ": damaged Arrow batch (a buffer is too short)");
+    require(static_cast<int64_t>(buffer.size()) >= bytes, Fault::Data, where_,
+            ": damaged Arrow batch (a buffer is too short)");
   }
   std::string_view buffer() {
     require(buffer_ < buffers_.size(), Fault::Data, where_, ": damaged Arrow batch");
-    const int64_t offset = buffers_.number(buffer_, 16, 0), length = buffers_.number(buffer_, 16, 8), size = static_cast<int64_t>(body_.size());
+    const int64_t offset = buffers_.number(buffer_, 16, 0), length = buffers_.number(buffer_, 16, 8),
+                  size = static_cast<int64_t>(body_.size());
     ++buffer_;
-    require(offset >= 0 && length >= 0 && offset <= size && length <= size - offset, Fault::Data, where_, ": damaged Arrow batch (a buffer lies outside)");
+    require(offset >= 0 && length >= 0 && offset <= size && length <= size - offset, Fault::Data, where_,
+            ": damaged Arrow batch (a buffer lies outside)");
     const std::string_view raw = body_.substr(static_cast<size_t>(offset), static_cast<size_t>(length));
     if (!compressed_ || raw.empty()) return raw;
     require(raw.size() >= 8, Fault::Data, where_, ": damaged Arrow batch");
@@ -152,7 +168,8 @@ class Layout {
     if (full == -1) return raw.substr(8);  // this one did not shrink and stands as it is
     require(full >= 0, Fault::Data, where_, ": damaged Arrow batch");
     const auto* bytes = reinterpret_cast<const std::byte*>(raw.data());
-    return batch_.owned.emplace_back(decompress(Codec::Zstd, {bytes + 8, raw.size() - 8}, static_cast<size_t>(full), where_));
+    return batch_.owned.emplace_back(
+        decompress(Codec::Zstd, {bytes + 8, raw.size() - 8}, static_cast<size_t>(full), where_));
   }
 
   FlatVector nodes_, buffers_;
@@ -181,7 +198,8 @@ void arrow_dictionary_fields(const std::vector<ArrowField>& fields, std::map<int
   }
 }
 
-ArrowBatch arrow_batch(const FlatTable& record, std::string_view body, const std::vector<ArrowField>& fields, const ArrowField* values_of, std::string_view where) {
+ArrowBatch arrow_batch(const FlatTable& record, std::string_view body, const std::vector<ArrowField>& fields,
+                       const ArrowField* values_of, std::string_view where) {
   ArrowBatch batch;
   batch.rows = record.value<int64_t>(0);
   Layout layout(record, body, batch, where);
@@ -191,7 +209,8 @@ ArrowBatch arrow_batch(const FlatTable& record, std::string_view body, const std
     for (const auto& field : fields) batch.columns.push_back(layout.column(field, false));
   }
   for (const auto& column : batch.columns)
-    require(batch.rows >= 0 && column.length >= batch.rows, Fault::Data, where, ": damaged Arrow batch (a column is shorter than the batch)");
+    require(batch.rows >= 0 && column.length >= batch.rows, Fault::Data, where,
+            ": damaged Arrow batch (a column is shorter than the batch)");
   return batch;
 }
 

@@ -18,17 +18,37 @@
 namespace apus {
 
 enum class ArrowType {
-  None, Null, Int, Float, Binary, Utf8, Bool, Decimal, Date, Time, Timestamp, Interval, List, Struct, Union, FixedBinary, FixedList, Map, Duration,
-  LargeBinary, LargeUtf8, LargeList  // in the order of Arrow's own numbers
+  None,
+  Null,
+  Int,
+  Float,
+  Binary,
+  Utf8,
+  Bool,
+  Decimal,
+  Date,
+  Time,
+  Timestamp,
+  Interval,
+  List,
+  Struct,
+  Union,
+  FixedBinary,
+  FixedList,
+  Map,
+  Duration,
+  LargeBinary,
+  LargeUtf8,
+  LargeList  // in the order of Arrow's own numbers
 };
 
 struct ArrowField {
   std::string name;
   ArrowType type = ArrowType::Null;
-  int bits = 0;               // of integers, floats, times
+  int bits = 0;  // of integers, floats, times
   bool is_signed = true;
-  int64_t per_second = 1;     // of times
-  int width = 0;              // of fixed-size types
+  int64_t per_second = 1;  // of times
+  int width = 0;           // of fixed-size types
   int scale = 0;
   std::optional<int64_t> dictionary;  // its id; then type and the rest describe the dictionary's values...
   int index_bits = 32;                // ...and these the indices
@@ -55,10 +75,12 @@ struct ArrowBatch {
 using ArrowDictionaries = std::map<int64_t, ArrowBatch>;  // each with one column
 
 // `body` must outlive the batch. With `values_of` the batch is a dictionary's: one column of that field's values.
-ArrowBatch arrow_batch(const FlatTable& record, std::string_view body, const std::vector<ArrowField>& fields, const ArrowField* values_of, std::string_view where);
+ArrowBatch arrow_batch(const FlatTable& record, std::string_view body, const std::vector<ArrowField>& fields,
+                       const ArrowField* values_of, std::string_view where);
 // The dictionary-encoded fields of a schema by id.
 void arrow_dictionary_fields(const std::vector<ArrowField>& fields, std::map<int64_t, const ArrowField*>& found);
 
-Json arrow_cell(const ArrowColumn& column, int64_t index, const ArrowDictionaries& dictionaries, std::string_view where);
+Json arrow_cell(const ArrowColumn& column, int64_t index, const ArrowDictionaries& dictionaries,
+                std::string_view where);
 
 }  // namespace apus

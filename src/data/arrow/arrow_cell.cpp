@@ -19,17 +19,25 @@ T raw_at(std::string_view data, int64_t index) {
 
 int64_t integer_at(std::string_view data, int64_t index, int bits, bool is_signed) {
   switch (bits) {
-    case 8: return is_signed ? raw_at<int8_t>(data, index) : raw_at<uint8_t>(data, index);
-    case 16: return is_signed ? raw_at<int16_t>(data, index) : raw_at<uint16_t>(data, index);
-    case 32: return is_signed ? raw_at<int32_t>(data, index) : int64_t{raw_at<uint32_t>(data, index)};  // no common type of both
-    default: return raw_at<int64_t>(data, index);
+    case 8:
+      return is_signed ? raw_at<int8_t>(data, index) : raw_at<uint8_t>(data, index);
+    case 16:
+      return is_signed ? raw_at<int16_t>(data, index) : raw_at<uint16_t>(data, index);
+    case 32:
+      return is_signed ? raw_at<int32_t>(data, index)
+                       : int64_t{raw_at<uint32_t>(data, index)};  // no common type of both
+    default:
+      return raw_at<int64_t>(data, index);
   }
 }
 
-bool bit_at(std::string_view bits, int64_t index) { return static_cast<uint8_t>(bits[static_cast<size_t>(index / 8)]) >> (index % 8) & 1; }
+bool bit_at(std::string_view bits, int64_t index) {
+  return static_cast<uint8_t>(bits[static_cast<size_t>(index / 8)]) >> (index % 8) & 1;
+}
 
 // Begin and end of item `index` by the offsets, checked against what they point into.
-std::pair<int64_t, int64_t> range(const ArrowColumn& c, int64_t index, bool large, int64_t limit, std::string_view where) {
+std::pair<int64_t, int64_t> range(const ArrowColumn& c, int64_t index, bool large, int64_t limit,
+                                  std::string_view where) {
   const int64_t begin = large ? raw_at<int64_t>(c.offsets, index) : raw_at<int32_t>(c.offsets, index);
   const int64_t end = large ? raw_at<int64_t>(c.offsets, index + 1) : raw_at<int32_t>(c.offsets, index + 1);
   require(begin >= 0 && begin <= end && end <= limit, Fault::Data, where, ": damaged Arrow batch (offsets)");
@@ -67,19 +75,27 @@ Json arrow_cell(const ArrowColumn& c, int64_t index, const ArrowDictionaries& di
   if (!c.valid.empty() && !bit_at(c.valid, index)) return nullptr;
   if (c.indices) {
     const auto it = dictionaries.find(*f.dictionary);
-    require(it != dictionaries.end(), Fault::Data, where, ": column '", f.name, "' has no dictionary; the file is damaged");
+    require(it != dictionaries.end(), Fault::Data, where, ": column '", f.name,
+            "' has no dictionary; the file is damaged");
     const int64_t entry = integer_at(c.data, index, f.index_bits, f.index_signed);
-    require(entry >= 0 && entry < it->second.rows, Fault::Data, where, ": column '", f.name, "': a value beyond its dictionary");
+    require(entry >= 0 && entry < it->second.rows, Fault::Data, where, ": column '", f.name,
+            "': a value beyond its dictionary");
     return arrow_cell(it->second.columns[0], entry, {}, where);
   }
   switch (f.type) {
-    case ArrowType::Bool: return bit_at(c.data, index);
+    case ArrowType::Bool:
+      return bit_at(c.data, index);
     case ArrowType::Int:
-    case ArrowType::Float: return number(c, index);
-    case ArrowType::Date: return date(c, index);
-    case ArrowType::Time: return clock_text(integer_at(c.data, index, f.bits, true), f.per_second);
-    case ArrowType::Timestamp: return stamp_text(integer_at(c.data, index, 64, true), f.per_second);
-    case ArrowType::Duration: return integer_at(c.data, index, 64, true);
+    case ArrowType::Float:
+      return number(c, index);
+    case ArrowType::Date:
+      return date(c, index);
+    case ArrowType::Time:
+      return clock_text(integer_at(c.data, index, f.bits, true), f.per_second);
+    case ArrowType::Timestamp:
+      return stamp_text(integer_at(c.data, index, 64, true), f.per_second);
+    case ArrowType::Duration:
+      return integer_at(c.data, index, 64, true);
     case ArrowType::Utf8:
     case ArrowType::LargeUtf8:
     case ArrowType::Binary:
@@ -93,8 +109,9 @@ Json arrow_cell(const ArrowColumn& c, int64_t index, const ArrowDictionaries& di
     case ArrowType::List:
     case ArrowType::LargeList:
     case ArrowType::FixedList: {
-      const auto [begin, end] = f.type == ArrowType::FixedList ? std::pair<int64_t, int64_t>(index * f.width, (index + 1) * f.width)
-                                                               : range(c, index, f.type == ArrowType::LargeList, c.children[0].length, where);
+      const auto [begin, end] = f.type == ArrowType::FixedList
+                                    ? std::pair<int64_t, int64_t>(index * f.width, (index + 1) * f.width)
+                                    : range(c, index, f.type == ArrowType::LargeList, c.children[0].length, where);
       Json items = Json::array();
       for (int64_t i = begin; i < end; ++i) items.push_back(arrow_cell(c.children[0], i, dictionaries, where));
       return items;
@@ -105,7 +122,8 @@ Json arrow_cell(const ArrowColumn& c, int64_t index, const ArrowDictionaries& di
       Json items = Json::object();
       for (int64_t i = begin; i < end; ++i) {
         const Json key = arrow_cell(c.children[0].children[0], i, dictionaries, where);
-        items[key.is_string() ? key.get<std::string>() : json_text(key)] = arrow_cell(c.children[0].children[1], i, dictionaries, where);
+        items[key.is_string() ? key.get<std::string>() : json_text(key)] =
+            arrow_cell(c.children[0].children[1], i, dictionaries, where);
       }
       return items;
     }
@@ -114,7 +132,8 @@ Json arrow_cell(const ArrowColumn& c, int64_t index, const ArrowDictionaries& di
       for (const auto& child : c.children) value[child.field->name] = arrow_cell(child, index, dictionaries, where);
       return value;
     }
-    default: return fixed(c, index);
+    default:
+      return fixed(c, index);
   }
 }
 

@@ -15,7 +15,8 @@ class ArrowRows : public RowReader {
  public:
   explicit ArrowRows(const fs::path& path) : file_(path), name_(std::make_shared<const std::string>(path.string())) {
     require(file_.size() >= 8, Fault::Data, *name_, ": not a whole Arrow file");
-    if (bytes().starts_with("ARROW1")) {  // the file format is the stream with a frame around it; its footer has the schema again
+    if (bytes().starts_with(
+            "ARROW1")) {  // the file format is the stream with a frame around it; its footer has the schema again
       at_ = 8;
       read_footer();
     } else {
@@ -28,7 +29,8 @@ class ArrowRows : public RowReader {
     while (in_batch_ >= batch_.rows)
       if (!read_message()) return false;
     Json value = Json::object();
-    for (const auto& column : batch_.columns) value[column.field->name] = arrow_cell(column, in_batch_, dictionaries_, *name_);
+    for (const auto& column : batch_.columns)
+      value[column.field->name] = arrow_cell(column, in_batch_, dictionaries_, *name_);
     ++in_batch_;
     row = {std::move(value), {name_, ++row_, true}};
     return true;
@@ -44,7 +46,9 @@ class ArrowRows : public RowReader {
   }
 
  private:
-  std::string_view bytes() const { return {reinterpret_cast<const char*>(file_.data()), static_cast<size_t>(file_.size())}; }
+  std::string_view bytes() const {
+    return {reinterpret_cast<const char*>(file_.data()), static_cast<size_t>(file_.size())};
+  }
 
   void take_schema(const FlatTable& schema) {
     fields_ = arrow_schema(schema, *name_);
@@ -53,7 +57,8 @@ class ArrowRows : public RowReader {
   void read_footer() {
     const FlatBytes file(bytes(), *name_);
     const bool whole = bytes().size() >= 18 && bytes().ends_with("ARROW1");
-    require(whole, Fault::Data, *name_, ": not a whole Arrow file (its end mark is missing; was it written or downloaded completely?)");
+    require(whole, Fault::Data, *name_,
+            ": not a whole Arrow file (its end mark is missing; was it written or downloaded completely?)");
     const auto length = file.at<uint32_t>(bytes().size() - 10);
     require(length <= bytes().size() - 18, Fault::Data, *name_, ": damaged Arrow footer");
     const FlatBytes footer(file.text(bytes().size() - 10 - length, length), *name_);
@@ -90,7 +95,8 @@ class ArrowRows : public RowReader {
       const auto id = header.value<int64_t>(0);
       require(header.value<uint8_t>(2) == 0, Fault::Data, *name_, ": a dictionary in parts, which is not read");
       const auto field = dictionary_fields_.find(id);
-      require(field != dictionary_fields_.end(), Fault::Data, *name_, ": a dictionary that no column uses; the file is damaged");
+      require(field != dictionary_fields_.end(), Fault::Data, *name_,
+              ": a dictionary that no column uses; the file is damaged");
       dictionaries_[id] = arrow_batch(header.table(1), body, fields_, field->second, *name_);
     } else if (kind == kRecord) {
       if (at_ > body.size()) file_.forget(0, static_cast<int64_t>(at_ - body.size()));

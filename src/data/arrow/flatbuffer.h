@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading FlatBuffers without generated code: what Arrow writes its messages in. Every access is checked against the end.
+// Reading FlatBuffers without generated code: what Arrow writes its messages in. Every access is checked against the
+// end.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@ class FlatBytes {
   FlatBytes(std::string_view bytes, std::string_view where) : bytes_(bytes), where_(where) {}
   template <class T>
   T at(size_t offset) const {
-    require(offset <= bytes_.size() && sizeof(T) <= bytes_.size() - offset, Fault::Data, where_, ": damaged Arrow message");
+    require(offset <= bytes_.size() && sizeof(T) <= bytes_.size() - offset, Fault::Data, where_,
+            ": damaged Arrow message");
     T value;
     std::memcpy(&value, bytes_.data() + offset, sizeof(T));
     return value;
@@ -73,13 +75,16 @@ class FlatTable {
 class FlatVector {
  public:
   FlatVector() = default;
-  FlatVector(const FlatBytes* bytes, size_t offset) : bytes_(bytes), offset_(offset + 4), size_(bytes->at<uint32_t>(offset)) {}
+  FlatVector(const FlatBytes* bytes, size_t offset)
+      : bytes_(bytes), offset_(offset + 4), size_(bytes->at<uint32_t>(offset)) {}
   size_t size() const { return size_; }
   FlatTable table(size_t i) const {
     const size_t where = offset_ + 4 * i;
     return {bytes_, where + bytes_->at<uint32_t>(where)};
   }
-  int64_t number(size_t i, size_t stride, size_t inside) const { return bytes_->at<int64_t>(offset_ + i * stride + inside); }
+  int64_t number(size_t i, size_t stride, size_t inside) const {
+    return bytes_->at<int64_t>(offset_ + i * stride + inside);
+  }
 
  private:
   const FlatBytes* bytes_ = nullptr;

@@ -28,12 +28,13 @@ struct ParquetValues {
 class ParquetColumn {
  public:
   // `file` is the mapped file, `chunk` the column's metadata of this row group. Both are kept by the caller.
-  ParquetColumn(std::span<const std::byte> file, const ThriftValue& chunk, const ParquetNode& leaf, const std::string& where);
+  ParquetColumn(std::span<const std::byte> file, const ThriftValue& chunk, const ParquetNode& leaf,
+                const std::string& where);
 
   bool done() const { return seen_ >= total_ && at_ >= in_page_; }
   int def() { return levels(def_); }  // of the current entry
   int rep() { return levels(rep_); }
-  Json value();                       // of the current entry; null where it is not defined
+  Json value();  // of the current entry; null where it is not defined
   void advance();
 
  private:

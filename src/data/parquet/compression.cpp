@@ -115,18 +115,25 @@ std::string lz4_decompress(std::span<const std::byte> in, size_t size, std::stri
 
 std::string decompress(Codec codec, std::span<const std::byte> in, size_t size, std::string_view where) {
   // Even zstd makes no more than this of a byte; memory for what is stated beyond that is not given.
-  require(size <= in.size() * 40000 + (size_t{1} << 20) && size <= size_t{1} << 31, Fault::Data, where, ": damaged page (", in.size(), " bytes are said to hold ", size, ")");
+  require(size <= in.size() * 40000 + (size_t{1} << 20) && size <= size_t{1} << 31, Fault::Data, where,
+          ": damaged page (", in.size(), " bytes are said to hold ", size, ")");
   switch (codec) {
     case Codec::None:
       require(in.size() == size, Fault::Data, where, ": damaged page (its sizes differ)");
       return {reinterpret_cast<const char*>(in.data()), in.size()};
-    case Codec::Snappy: return snappy_decompress(in, size, where);
-    case Codec::Gzip: return gzip_decompress(in, size, where);
-    case Codec::Zstd: return zstd_decompress(in, size, where);
-    case Codec::Lz4: return lz4_decompress(in, size, where);
-    default: break;
+    case Codec::Snappy:
+      return snappy_decompress(in, size, where);
+    case Codec::Gzip:
+      return gzip_decompress(in, size, where);
+    case Codec::Zstd:
+      return zstd_decompress(in, size, where);
+    case Codec::Lz4:
+      return lz4_decompress(in, size, where);
+    default:
+      break;
   }
-  static const char* const names[] = {"none", "snappy", "gzip", "lzo", "brotli", "lz4 (Hadoop's framing)", "zstd", "lz4"};
+  static const char* const names[] = {"none", "snappy", "gzip", "lzo", "brotli", "lz4 (Hadoop's framing)",
+                                      "zstd", "lz4"};
   const auto index = static_cast<size_t>(codec);
   fail(Fault::Data, where, ": compressed with ", index < std::size(names) ? names[index] : "an unknown method",
        ", which is not read; write the file with snappy, gzip, zstd or lz4 (raw)");

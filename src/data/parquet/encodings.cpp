@@ -76,7 +76,8 @@ std::vector<uint32_t> decode_hybrid(ByteCursor& in, int width, size_t count) {
       const std::string_view packed = in.take(std::min(bytes, in.left()));  // the last group may be cut short
       const size_t held = std::min(packed.size() * 8 / static_cast<size_t>(width), wanted);
       require(held > 0, Fault::Data, in.where(), ": damaged page (an empty run)");
-      for (size_t i = 0; i < held; ++i) out.push_back(static_cast<uint32_t>(bits_at(packed, i * static_cast<size_t>(width), width)));
+      for (size_t i = 0; i < held; ++i)
+        out.push_back(static_cast<uint32_t>(bits_at(packed, i * static_cast<size_t>(width), width)));
     } else {  // one value many times
       const std::string_view raw = in.take(static_cast<size_t>(width + 7) / 8);
       uint32_t value = 0;
@@ -91,7 +92,8 @@ std::vector<uint32_t> decode_hybrid(ByteCursor& in, int width, size_t count) {
 std::vector<int64_t> decode_delta(ByteCursor& in, size_t count) {
   const uint64_t block = in.varint(), minis = in.varint(), total = in.varint();
   int64_t value = in.zigzag();
-  const bool sane = minis > 0 && minis <= 1024 && block > 0 && block <= 1 << 20 && block % minis == 0 && block / minis % 8 == 0;
+  const bool sane =
+      minis > 0 && minis <= 1024 && block > 0 && block <= 1 << 20 && block % minis == 0 && block / minis % 8 == 0;
   require(sane && total == count, Fault::Data, in.where(), ": damaged page (delta header)");
   const size_t per_mini = static_cast<size_t>(block / minis);
   std::vector<int64_t> out;
@@ -136,7 +138,8 @@ std::vector<std::string> decode_delta_strings(ByteCursor& in, size_t count) {
   std::string before;
   size_t held = 0;
   for (size_t i = 0; i < count; ++i) {
-    require(shared[i] >= 0 && static_cast<size_t>(shared[i]) <= before.size(), Fault::Data, in.where(), ": damaged page (a shared prefix)");
+    require(shared[i] >= 0 && static_cast<size_t>(shared[i]) <= before.size(), Fault::Data, in.where(),
+            ": damaged page (a shared prefix)");
     before.resize(static_cast<size_t>(shared[i]));
     before += tails[i];
     held += before.size();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reader of Parquet files: the footer says where the columns of each row group lie; rows are put together from their levels.
+// Reader of Parquet files: the footer says where the columns of each row group lie; rows are put together from their
+// levels.
 #include <cmath>
 #include <cstring>
 
@@ -67,11 +68,13 @@ class ParquetRows : public RowReader {
 
   void open_group() {
     const std::vector<ThriftValue>& chunks = groups()[group_][kColumns].items;
-    require(chunks.size() == leaves_.size(), Fault::Data, *name_, ": row group ", group_ + 1, " has ", chunks.size(), " columns, the schema ", leaves_.size());
+    require(chunks.size() == leaves_.size(), Fault::Data, *name_, ": row group ", group_ + 1, " has ", chunks.size(),
+            " columns, the schema ", leaves_.size());
     in_group_ = 0;
     columns_.reserve(leaves_.size());
     for (size_t i = 0; i < leaves_.size(); ++i) {
-      require(!chunks[i].has(1), Fault::Data, *name_, ": a column in another file (", std::string(chunks[i][1].bytes), "), which is not read");
+      require(!chunks[i].has(1), Fault::Data, *name_, ": a column in another file (", std::string(chunks[i][1].bytes),
+              "), which is not read");
       columns_.emplace_back(file(), chunks[i][3], *leaves_[i], *name_);
     }
   }
@@ -93,8 +96,10 @@ class ParquetRows : public RowReader {
         first(node).advance();
         return value;
       }
-      case ParquetNode::Kind::Struct: return read_struct(node);
-      default: return read_items(node);
+      case ParquetNode::Kind::Struct:
+        return read_struct(node);
+      default:
+        return read_items(node);
     }
   }
   Json read_struct(const ParquetNode& node) {
@@ -117,7 +122,8 @@ class ParquetRows : public RowReader {
     }
     Json items = is_map ? Json::object() : Json::array();
     for (int64_t count = 0;; ++count) {
-      require(count < kLongestList, Fault::Data, *name_, ": a list of more than ", kLongestList, " items in '", node.name, "'");
+      require(count < kLongestList, Fault::Data, *name_, ": a list of more than ", kLongestList, " items in '",
+              node.name, "'");
       if (is_map) {
         const Json key = read(node.children[0]);
         items[key.is_string() ? key.get<std::string>() : json_text(key)] = read(node.children[1]);

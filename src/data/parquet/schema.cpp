@@ -9,7 +9,16 @@ namespace {
 
 enum Repetition { kRequired = 0, kOptional = 1, kRepeated = 2 };
 // Fields of SchemaElement.
-enum Element { kType = 1, kLength = 2, kRepetition = 3, kName = 4, kChildren = 5, kConverted = 6, kScale = 7, kLogical = 10 };
+enum Element {
+  kType = 1,
+  kLength = 2,
+  kRepetition = 3,
+  kName = 4,
+  kChildren = 5,
+  kConverted = 6,
+  kScale = 7,
+  kLogical = 10
+};
 
 Meaning stamp(const ThriftValue& logical, Meaning ms, Meaning us, Meaning ns) {
   const ThriftValue& unit = logical[2];
@@ -26,19 +35,29 @@ Meaning meaning_of(const ThriftValue& e, Physical physical) {
   if (e.has(kConverted)) {
     switch (e[kConverted].number) {
       case 0:
-      case 4: return Meaning::Text;
-      case 5: return Meaning::Decimal;
-      case 6: return Meaning::Date;
-      case 7: return Meaning::TimeMs;
-      case 8: return Meaning::TimeUs;
-      case 9: return Meaning::StampMs;
-      case 10: return Meaning::StampUs;
+      case 4:
+        return Meaning::Text;
+      case 5:
+        return Meaning::Decimal;
+      case 6:
+        return Meaning::Date;
+      case 7:
+        return Meaning::TimeMs;
+      case 8:
+        return Meaning::TimeUs;
+      case 9:
+        return Meaning::StampMs;
+      case 10:
+        return Meaning::StampUs;
       case 11:
       case 12:
       case 13:
-      case 14: return Meaning::Unsigned;
-      case 19: return Meaning::Json;
-      default: break;
+      case 14:
+        return Meaning::Unsigned;
+      case 19:
+        return Meaning::Json;
+      default:
+        break;
     }
   }
   if (logical.has(1) || logical.has(4)) return Meaning::Text;
@@ -96,11 +115,13 @@ class Builder {
     node.name = e[kName].bytes;
     node.def = def;
     const bool is_list = e[kLogical].has(3) || (e.has(kConverted) && e[kConverted].number == 3);
-    const bool is_map = e[kLogical].has(2) || (e.has(kConverted) && (e[kConverted].number == 1 || e[kConverted].number == 2));
+    const bool is_map =
+        e[kLogical].has(2) || (e.has(kConverted) && (e[kConverted].number == 1 || e[kConverted].number == 2));
     const bool group = e.has(kChildren) && e[kChildren].number > 0;
     if (!group) {
       leaf(node, e, rep);
-    } else if ((is_list || is_map) && e[kChildren].number == 1 && at_ < elements_.size() && elements_[at_][kRepetition].number == kRepeated) {
+    } else if ((is_list || is_map) && e[kChildren].number == 1 && at_ < elements_.size() &&
+               elements_[at_][kRepetition].number == kRepeated) {
       annotated(node, is_map, def, rep, depth);
     } else {
       node.kind = ParquetNode::Kind::Struct;
@@ -108,7 +129,8 @@ class Builder {
     }
     return node;
   }
-  // <name> (LIST) { repeated group list { element } }, its older two-level form, and MAP { repeated key_value { key, value } }
+  // <name> (LIST) { repeated group list { element } }, its older two-level form, and MAP { repeated key_value { key,
+  // value } }
   void annotated(ParquetNode& node, bool is_map, int def, int rep, int depth) {
     require(depth < 64, Fault::Data, where_, ": schema nested more than 64 deep");
     const ThriftValue& repeated = next();
@@ -136,7 +158,8 @@ class Builder {
     node.physical = static_cast<Physical>(type);
     node.meaning = meaning_of(e, node.physical);
     node.fixed_size = static_cast<int>(e[kLength].number);
-    require(node.physical != Physical::Fixed || (node.fixed_size > 0 && node.fixed_size <= 1 << 20), Fault::Data, where_, ": column '", node.name, "' has a bad size");
+    require(node.physical != Physical::Fixed || (node.fixed_size > 0 && node.fixed_size <= 1 << 20), Fault::Data,
+            where_, ": column '", node.name, "' has a bad size");
     node.scale = static_cast<int>(e.has(kScale) ? e[kScale].number : e[kLogical][5][1].number);
     node.max_def = node.def;
     node.max_rep = rep;
@@ -157,7 +180,9 @@ void collect(const ParquetNode& node, std::vector<const ParquetNode*>& leaves) {
 
 }  // namespace
 
-ParquetNode parquet_schema(const ThriftValue& elements, std::string_view where) { return Builder(elements, where).root(); }
+ParquetNode parquet_schema(const ThriftValue& elements, std::string_view where) {
+  return Builder(elements, where).root();
+}
 
 std::vector<const ParquetNode*> parquet_leaves(const ParquetNode& root) {
   std::vector<const ParquetNode*> leaves;

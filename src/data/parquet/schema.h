@@ -10,18 +10,43 @@
 
 namespace apus {
 
-enum class Physical { Boolean = 0, Int32 = 1, Int64 = 2, Int96 = 3, Float = 4, Double = 5, Bytes = 6, Fixed = 7 };  // Parquet's numbers
+enum class Physical {
+  Boolean = 0,
+  Int32 = 1,
+  Int64 = 2,
+  Int96 = 3,
+  Float = 4,
+  Double = 5,
+  Bytes = 6,
+  Fixed = 7
+};  // Parquet's numbers
 
-enum class Meaning { Number, Unsigned, Text, Binary, Json, Decimal, Date, TimeMs, TimeUs, TimeNs, StampMs, StampUs, StampNs, Half, Uuid };
+enum class Meaning {
+  Number,
+  Unsigned,
+  Text,
+  Binary,
+  Json,
+  Decimal,
+  Date,
+  TimeMs,
+  TimeUs,
+  TimeNs,
+  StampMs,
+  StampUs,
+  StampNs,
+  Half,
+  Uuid
+};
 
 struct ParquetNode {
   enum class Kind { Leaf, Struct, List, Map } kind = Kind::Leaf;
   std::string name;
-  int def = 0;        // definition level at which this node itself is present
-  int rep = 0;        // List and Map: repetition level of another item
-  int item_def = 0;   // List and Map: definition level at which there is an item
-  int first_leaf = 0, leaves = 0;      // this subtree's leaves among all
-  std::vector<ParquetNode> children;   // List: the item. Map: key and value.
+  int def = 0;                        // definition level at which this node itself is present
+  int rep = 0;                        // List and Map: repetition level of another item
+  int item_def = 0;                   // List and Map: definition level at which there is an item
+  int first_leaf = 0, leaves = 0;     // this subtree's leaves among all
+  std::vector<ParquetNode> children;  // List: the item. Map: key and value.
 
   // Of a leaf:
   Physical physical = Physical::Bytes;

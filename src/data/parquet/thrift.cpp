@@ -9,7 +9,20 @@ namespace apus {
 
 namespace {
 
-enum Type { kTrue = 1, kFalse = 2, kByte = 3, kI16 = 4, kI32 = 5, kI64 = 6, kDouble = 7, kBinary = 8, kList = 9, kSet = 10, kMap = 11, kStruct = 12 };
+enum Type {
+  kTrue = 1,
+  kFalse = 2,
+  kByte = 3,
+  kI16 = 4,
+  kI32 = 5,
+  kI64 = 6,
+  kDouble = 7,
+  kBinary = 8,
+  kList = 9,
+  kSet = 10,
+  kMap = 11,
+  kStruct = 12
+};
 
 class Parser {
  public:
@@ -56,11 +69,17 @@ class Parser {
     ThriftValue value;
     switch (type) {
       case kTrue:
-      case kFalse: value.number = in_list ? byte() == 1 : type == kTrue; break;
-      case kByte: value.number = static_cast<int8_t>(byte()); break;
+      case kFalse:
+        value.number = in_list ? byte() == 1 : type == kTrue;
+        break;
+      case kByte:
+        value.number = static_cast<int8_t>(byte());
+        break;
       case kI16:
       case kI32:
-      case kI64: value.number = zigzag(); break;
+      case kI64:
+        value.number = zigzag();
+        break;
       case kDouble: {
         char raw[8];
         for (char& c : raw) c = static_cast<char>(byte());
@@ -74,10 +93,17 @@ class Parser {
         break;
       }
       case kList:
-      case kSet: list(value, depth); break;
-      case kMap: map(value, depth); break;
-      case kStruct: value = structure(depth + 1); break;
-      default: fail(Fault::Data, where_, ": damaged header (unknown type ", type, ")");
+      case kSet:
+        list(value, depth);
+        break;
+      case kMap:
+        map(value, depth);
+        break;
+      case kStruct:
+        value = structure(depth + 1);
+        break;
+      default:
+        fail(Fault::Data, where_, ": damaged header (unknown type ", type, ")");
     }
     return value;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HCCL behind Comm. Every operation runs on a stream of our own, started by a thread that first waits for the work the
-// tensors come from, and ends when that stream has: a handle that was waited for means finished, and every wait has a limit.
+// tensors come from, and ends when that stream has: a handle that was waited for means finished, and every wait has a
+// limit.
 #include "devices/ascend/hccl.h"
 
 #include <ATen/TensorOperators.h>
@@ -29,21 +30,33 @@ namespace {
 
 int type_number(c10::ScalarType type) {
   switch (type) {
-    case c10::kChar: return 0;
-    case c10::kShort: return 1;
-    case c10::kInt: return 2;
-    case c10::kHalf: return 3;
-    case c10::kFloat: return 4;
-    case c10::kLong: return 5;
+    case c10::kChar:
+      return 0;
+    case c10::kShort:
+      return 1;
+    case c10::kInt:
+      return 2;
+    case c10::kHalf:
+      return 3;
+    case c10::kFloat:
+      return 4;
+    case c10::kLong:
+      return 5;
     case c10::kByte:
-    case c10::kBool: return 7;  // true is 1: a maximum is "any", a minimum "all"
-    case c10::kDouble: return 10;
-    case c10::kBFloat16: return 11;
-    default: fail(Fault::Bug, "HCCL knows no numbers of type ", c10::toString(type));
+    case c10::kBool:
+      return 7;  // true is 1: a maximum is "any", a minimum "all"
+    case c10::kDouble:
+      return 10;
+    case c10::kBFloat16:
+      return 11;
+    default:
+      fail(Fault::Bug, "HCCL knows no numbers of type ", c10::toString(type));
   }
 }
 
-int op_number(Reduce op) { return op == Reduce::Max ? 2 : op == Reduce::Min ? 3 : 0; }  // the average: a sum, divided here
+int op_number(Reduce op) {
+  return op == Reduce::Max ? 2 : op == Reduce::Min ? 3 : 0;
+}  // the average: a sum, divided here
 
 double seconds_of(const char* variable, double otherwise) {
   const char* text = std::getenv(variable);
@@ -61,7 +74,10 @@ void set_limits(double timeout_s) {
 class NpuComm final : public Comm {
  public:
   NpuComm(const Rendezvous& rv, const std::vector<int>& ranks, int me)
-      : api_(hccl_api()), ranks_(ranks), rank_(me), device_(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(rv.device_index)),
+      : api_(hccl_api()),
+        ranks_(ranks),
+        rank_(me),
+        device_(c10::DeviceType::PrivateUse1, static_cast<c10::DeviceIndex>(rv.device_index)),
         limit_s_(std::min(rv.timeout_s, seconds_of("HCCL_EXEC_TIMEOUT", rv.timeout_s) + 30)),
         lane_(std::make_unique<Lane>([store = rv.store] { return store->reported_failure(); })) {
     lane_->add([this, &rv] { open(rv); })->wait();
@@ -79,47 +95,56 @@ class NpuComm final : public Comm {
 
   WorkPtr all_reduce(at::Tensor t, Reduce op) override {
     return add("HcclAllReduce", {t}, [this, t, op] {
-      start("HcclAllReduce", api_.all_reduce(t.data_ptr(), t.data_ptr(), count(t), type(t), op_number(op), comm_, stream_));
+      start("HcclAllReduce",
+            api_.all_reduce(t.data_ptr(), t.data_ptr(), count(t), type(t), op_number(op), comm_, stream_));
       finish("HcclAllReduce");
       divide(t, op);
     });
   }
   WorkPtr all_gather(at::Tensor out, at::Tensor in) override {
-    require(out.numel() == in.numel() * size(), Fault::Bug, "all_gather of ", in.numel(), " elements into ", out.numel());
+    require(out.numel() == in.numel() * size(), Fault::Bug, "all_gather of ", in.numel(), " elements into ",
+            out.numel());
     return add("HcclAllGather", {out, in}, [this, out, in] {
       start("HcclAllGather", api_.all_gather(in.data_ptr(), out.data_ptr(), count(in), type(in), comm_, stream_));
       finish("HcclAllGather");
     });
   }
   WorkPtr all_gather_uneven(std::vector<at::Tensor> out, at::Tensor in) override {  // every rank broadcasts its own
-    require(static_cast<int>(out.size()) == size() && out[static_cast<size_t>(rank_)].numel() == in.numel(), Fault::Bug, "uneven all_gather: wrong places");
+    require(static_cast<int>(out.size()) == size() && out[static_cast<size_t>(rank_)].numel() == in.numel(), Fault::Bug,
+            "uneven all_gather: wrong places");
     {
       at::NoGradGuard no_grad;
       out[static_cast<size_t>(rank_)].copy_(in);
     }
     return add("HcclBroadcast", out, [this, out] {
       for (size_t r = 0; r < out.size(); ++r)
-        if (out[r].numel() > 0) start("HcclBroadcast", api_.broadcast(out[r].data_ptr(), count(out[r]), type(out[r]), static_cast<uint32_t>(r), comm_, stream_));
+        if (out[r].numel() > 0)
+          start("HcclBroadcast", api_.broadcast(out[r].data_ptr(), count(out[r]), type(out[r]),
+                                                static_cast<uint32_t>(r), comm_, stream_));
       finish("HcclBroadcast");
     });
   }
   WorkPtr reduce_scatter(at::Tensor out, at::Tensor in, Reduce op) override {
-    require(in.numel() == out.numel() * size(), Fault::Bug, "reduce_scatter of ", in.numel(), " elements into ", out.numel());
+    require(in.numel() == out.numel() * size(), Fault::Bug, "reduce_scatter of ", in.numel(), " elements into ",
+            out.numel());
     return add("HcclReduceScatter", {out, in}, [this, out, in, op] {
-      start("HcclReduceScatter", api_.reduce_scatter(in.data_ptr(), out.data_ptr(), count(out), type(out), op_number(op), comm_, stream_));
+      start("HcclReduceScatter",
+            api_.reduce_scatter(in.data_ptr(), out.data_ptr(), count(out), type(out), op_number(op), comm_, stream_));
       finish("HcclReduceScatter");
       divide(out, op);
     });
   }
   WorkPtr all_to_all(std::vector<at::Tensor> out, std::vector<at::Tensor> in) override {
-    require(static_cast<int>(out.size()) == size() && out.size() == in.size(), Fault::Bug, "all_to_all: one tensor a rank");
+    require(static_cast<int>(out.size()) == size() && out.size() == in.size(), Fault::Bug,
+            "all_to_all: one tensor a rank");
     const Joined from(in, true), to(out, false);
     std::vector<at::Tensor> all = out;
     all.push_back(from.flat), all.push_back(to.flat);
     return add("HcclAlltoAllV", all, [this, from, to, out] {
       const int t = type(from.flat);
-      start("HcclAlltoAllV", api_.all_to_all_v(from.flat.data_ptr(), from.counts.data(), from.offsets.data(), t, to.flat.data_ptr(), to.counts.data(),
-                                               to.offsets.data(), t, comm_, stream_));
+      start("HcclAlltoAllV",
+            api_.all_to_all_v(from.flat.data_ptr(), from.counts.data(), from.offsets.data(), t, to.flat.data_ptr(),
+                              to.counts.data(), to.offsets.data(), t, comm_, stream_));
       finish("HcclAlltoAllV");
       at::NoGradGuard no_grad;
       for (size_t r = 0; r < out.size(); ++r)
@@ -129,7 +154,8 @@ class NpuComm final : public Comm {
   }
   WorkPtr broadcast(at::Tensor t, int root) override {
     return add("HcclBroadcast", {t}, [this, t, root] {
-      start("HcclBroadcast", api_.broadcast(t.data_ptr(), count(t), type(t), static_cast<uint32_t>(root), comm_, stream_));
+      start("HcclBroadcast",
+            api_.broadcast(t.data_ptr(), count(t), type(t), static_cast<uint32_t>(root), comm_, stream_));
       finish("HcclBroadcast");
     });
   }
@@ -155,7 +181,8 @@ class NpuComm final : public Comm {
   struct Joined {
     Joined(const std::vector<at::Tensor>& parts, bool filled) {
       uint64_t total = 0;
-      for (const at::Tensor& p : parts) counts.push_back(static_cast<uint64_t>(p.numel())), offsets.push_back(total), total += counts.back();
+      for (const at::Tensor& p : parts)
+        counts.push_back(static_cast<uint64_t>(p.numel())), offsets.push_back(total), total += counts.back();
       at::NoGradGuard no_grad;
       flat = at::empty({std::max<int64_t>(1, static_cast<int64_t>(total))}, parts[0].detach().options());
       for (size_t r = 0; filled && r < parts.size(); ++r)
@@ -173,7 +200,8 @@ class NpuComm final : public Comm {
   template <class F>
   WorkPtr add(const char* what, const std::vector<at::Tensor>& tensors, F run) {
     for (const at::Tensor& t : tensors)
-      require(t.defined() && t.device() == device_ && t.is_contiguous(), Fault::Bug, what, " needs contiguous tensors on the communicator's device");
+      require(t.defined() && t.device() == device_ && t.is_contiguous(), Fault::Bug, what,
+              " needs contiguous tensors on the communicator's device");
     auto ready = std::make_shared<c10::Event>(device_.type());
     const c10::impl::VirtualGuardImpl guard(device_.type());
     ready->record(guard.getStream(device_));
@@ -185,9 +213,10 @@ class NpuComm final : public Comm {
 
   void await(const c10::Event& event, const char* what) const {
     const Stopwatch watch;
-    for (std::chrono::microseconds pause{20}; !event.query(); pause = std::min(pause * 2, std::chrono::microseconds(500))) {
-      require(watch.seconds() < limit_s_, Fault::Comm, "rank ", ranks_[static_cast<size_t>(rank_)], ": the device did not finish within ", limit_s_,
-              " s the work that ", what, " follows");
+    for (std::chrono::microseconds pause{20}; !event.query();
+         pause = std::min(pause * 2, std::chrono::microseconds(500))) {
+      require(watch.seconds() < limit_s_, Fault::Comm, "rank ", ranks_[static_cast<size_t>(rank_)],
+              ": the device did not finish within ", limit_s_, " s the work that ", what, " follows");
       std::this_thread::sleep_for(pause);
     }
   }
@@ -216,8 +245,8 @@ class NpuComm final : public Comm {
       rv.store->set(key, std::string(root.bytes, sizeof root.bytes));
     } else {
       const std::string bytes = rv.store->get(key, rv.timeout_s, str("rank ", ranks_[0]));
-      require(bytes.size() == sizeof root.bytes, Fault::Comm, "rank ", ranks_[0], " sent ", bytes.size(), " bytes of root information instead of ",
-              sizeof root.bytes, "; do all ranks run the same Apus?");
+      require(bytes.size() == sizeof root.bytes, Fault::Comm, "rank ", ranks_[0], " sent ", bytes.size(),
+              " bytes of root information instead of ", sizeof root.bytes, "; do all ranks run the same Apus?");
       std::memcpy(root.bytes, bytes.data(), sizeof root.bytes);
     }
     const auto n = static_cast<uint32_t>(size()), me = static_cast<uint32_t>(rank_);
@@ -232,15 +261,20 @@ class NpuComm final : public Comm {
   void start(const char* what, int code, int with = -1) const { check(what, code, with); }
   void finish(const char* what, int with = -1) const {
     const Stopwatch watch;
-    const int code = api_.synchronize_within ? api_.synchronize_within(stream_, static_cast<int32_t>(std::min(limit_s_, 2e6) * 1000)) : api_.synchronize(stream_);
-    require(code == 0, Fault::Comm, "rank ", ranks_[static_cast<size_t>(rank_)], ": ", what, peer(with), " did not end well after ", watch.seconds(),
-            " s (error ", code, "): another rank is late, stuck or gone; the limits are --ddp_timeout and HCCL_EXEC_TIMEOUT");
+    const int code = api_.synchronize_within
+                         ? api_.synchronize_within(stream_, static_cast<int32_t>(std::min(limit_s_, 2e6) * 1000))
+                         : api_.synchronize(stream_);
+    require(code == 0, Fault::Comm, "rank ", ranks_[static_cast<size_t>(rank_)], ": ", what, peer(with),
+            " did not end well after ", watch.seconds(), " s (error ", code,
+            "): another rank is late, stuck or gone; the limits are --ddp_timeout and HCCL_EXEC_TIMEOUT");
   }
   void check(const char* what, int code, int with = -1) const {
     if (code == 0) return;
     const char* text = api_.error_string ? api_.error_string(code) : nullptr;
-    fail(Fault::Comm, "rank ", ranks_[static_cast<size_t>(rank_)], ": ", what, peer(with), " failed with ", code, text ? str(" (", text, ")") : "",
-         code == 9 ? ": another rank did not come or answer in time; HCCL_CONNECT_TIMEOUT, HCCL_EXEC_TIMEOUT and --ddp_timeout are the limits"
+    fail(Fault::Comm, "rank ", ranks_[static_cast<size_t>(rank_)], ": ", what, peer(with), " failed with ", code,
+         text ? str(" (", text, ")") : "",
+         code == 9 ? ": another rank did not come or answer in time; HCCL_CONNECT_TIMEOUT, HCCL_EXEC_TIMEOUT and "
+                     "--ddp_timeout are the limits"
                    : "; ~/ascend/log/debug/plog says more, `apus doctor --comm` checks the links");
   }
 

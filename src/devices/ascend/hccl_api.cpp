@@ -17,7 +17,8 @@ namespace {
 HcclApi open_api() {
   std::string why;
   void* library = open_library("libhccl.so", &why);
-  require(library != nullptr, Fault::Comm, "several devices need the vendor's library libhccl.so, which does not load: ", why,
+  require(library != nullptr, Fault::Comm,
+          "several devices need the vendor's library libhccl.so, which does not load: ", why,
           "; `source <CANN>/set_env.sh` makes it found");
   void* runtime = open_library("libascendcl.so", &why);
   require(runtime != nullptr, Fault::Comm, "libascendcl.so does not load: ", why);

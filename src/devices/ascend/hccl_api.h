@@ -29,16 +29,17 @@ using Stream = void*;
 struct HcclApi {
   int (*root_info)(RootInfo*) = nullptr;
   int (*init)(uint32_t ranks, const RootInfo*, uint32_t rank, HcclComm*) = nullptr;
-  int (*init_config)(uint32_t ranks, const RootInfo*, uint32_t rank, const CommConfig*, HcclComm*) = nullptr;  // from CANN 8.0.RC2 on
-  uint32_t (*config_capability)() = nullptr;                                                                    // from CANN 8.0.RC3 on
+  int (*init_config)(uint32_t ranks, const RootInfo*, uint32_t rank, const CommConfig*,
+                     HcclComm*) = nullptr;    // from CANN 8.0.RC2 on
+  uint32_t (*config_capability)() = nullptr;  // from CANN 8.0.RC3 on
   int (*destroy)(HcclComm) = nullptr;
   const char* (*error_string)(int) = nullptr;
   int (*all_reduce)(void* in, void* out, uint64_t count, int type, int op, HcclComm, Stream) = nullptr;
   int (*all_gather)(void* in, void* out, uint64_t count, int type, HcclComm, Stream) = nullptr;
   int (*reduce_scatter)(void* in, void* out, uint64_t count, int type, int op, HcclComm, Stream) = nullptr;
   int (*broadcast)(void* data, uint64_t count, int type, uint32_t root, HcclComm, Stream) = nullptr;
-  int (*all_to_all_v)(const void* in, const void* in_counts, const void* in_offsets, int in_type, const void* out, const void* out_counts,
-                      const void* out_offsets, int out_type, HcclComm, Stream) = nullptr;
+  int (*all_to_all_v)(const void* in, const void* in_counts, const void* in_offsets, int in_type, const void* out,
+                      const void* out_counts, const void* out_offsets, int out_type, HcclComm, Stream) = nullptr;
   int (*send)(void* data, uint64_t count, int type, uint32_t to, HcclComm, Stream) = nullptr;
   int (*recv)(void* data, uint64_t count, int type, uint32_t from, HcclComm, Stream) = nullptr;
   // of libascendcl

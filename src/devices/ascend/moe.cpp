@@ -101,7 +101,9 @@ Quad ffn_backward(const at::Tensor& grad, const at::Tensor& x, const at::Tensor&
 }
 
 // The matrices of E experts as one tensor: LoRA factors, which are trained one by one, are put together at the call.
-at::Tensor stack_of(at::TensorList weight) { return weight.size() == 1 && weight[0].dim() == 3 ? weight[0] : at::stack(weight); }
+at::Tensor stack_of(at::TensorList weight) {
+  return weight.size() == 1 && weight[0].dim() == 3 ? weight[0] : at::stack(weight);
+}
 
 at::Tensor linear_in_runs(const at::Tensor& x, at::TensorList weight, const at::Tensor& ends) {
   if (x.size(0) > 0) return grouped(x.contiguous(), stack_of(weight).transpose(1, 2), ends);
@@ -109,8 +111,8 @@ at::Tensor linear_in_runs(const at::Tensor& x, at::TensorList weight, const at::
   return ops::call_reference(reference, x, weight, ends);
 }
 
-Pair linear_in_runs_backward(const at::Tensor& grad, const OptionalTensor& x, at::TensorList weight, const at::Tensor& ends,
-                             std::array<bool, 2> need) {
+Pair linear_in_runs_backward(const at::Tensor& grad, const OptionalTensor& x, at::TensorList weight,
+                             const at::Tensor& ends, std::array<bool, 2> need) {
   if (grad.size(0) == 0) {
     static const auto reference = ops::handle<decltype(linear_in_runs_backward)>("apus::grouped_linear_backward");
     return ops::call_reference(reference, grad, x, weight, ends, need);

@@ -39,8 +39,8 @@ void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor&
 }
 
 void by_vendor(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& v, const OptionalTensor& master,
-               double lr, double beta1, double beta2, double eps, double weight_decay, int64_t step,
-               double grad_scale, int64_t dither) {
+               double lr, double beta1, double beta2, double eps, double weight_decay, int64_t step, double grad_scale,
+               int64_t dither) {
   static const VendorOp op("npu::npu_apply_adam_w.out");
   adamw(param, grad, m, v, master, {lr, beta1, beta2, eps, weight_decay, step}, grad_scale, dither,
         [](at::Tensor& value, const at::Tensor& g, at::Tensor& mean, at::Tensor& square, const Hyper& h) {

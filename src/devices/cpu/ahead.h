@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asking memory for what a product of bf16 panels will read soon. A product goes over its panel once per tile of rows ("pass").
-// With one pass, memory is the limit: lines are asked for a fixed distance ahead. With several, the first pass over a panel
-// would wait for memory and the others not: each of them asks for its share of the next panel instead.
+// Asking memory for what a product of bf16 panels will read soon. A product goes over its panel once per tile of rows
+// ("pass"). With one pass, memory is the limit: lines are asked for a fixed distance ahead. With several, the first
+// pass over a panel would wait for memory and the others not: each of them asks for its share of the next panel
+// instead.
 #pragma once
 
 #include <immintrin.h>
@@ -38,7 +39,10 @@ class AheadRows {
  public:
   // k: of the product, as long as the parts of the rows that it will read next.
   AheadRows(const NextRows& next, int64_t k)
-      : lines_((next.rows + next.passes - 1) / next.passes), left_(next.rows - next.pass * lines_), k_(k), ld_(next.ld) {
+      : lines_((next.rows + next.passes - 1) / next.passes),
+        left_(next.rows - next.pass * lines_),
+        k_(k),
+        ld_(next.ld) {
     if (left_ > lines_) left_ = lines_;
     if (left_ > 0) at_ = next.first + next.pass * lines_ * ld_;
   }

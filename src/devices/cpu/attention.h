@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention of some queries to the keys of one sequence, in tiles with an online softmax: what training, prefill and decoding
-// share. Keys are visited in blocks of 128 that begin at multiples of 128, and sums are merged every 512, so a query's result
-// depends on its own keys only: not on other sequences, nor on how many queries are computed at once.
+// Attention of some queries to the keys of one sequence, in tiles with an online softmax: what training, prefill and
+// decoding share. Keys are visited in blocks of 128 that begin at multiples of 128, and sums are merged every 512, so a
+// query's result depends on its own keys only: not on other sequences, nor on how many queries are computed at once.
 #pragma once
 
 #include <algorithm>
@@ -20,28 +20,32 @@ struct View {  // what a query may see
   int64_t window;  // 0: everything before
   // Keys [first, last) of `keys` for the query at `position`.
   int64_t first(int64_t position) const { return window > 0 ? std::max<int64_t>(0, position - window + 1) : 0; }
-  int64_t last(int64_t position, int64_t keys) const { return causal ? std::clamp<int64_t>(position + 1, 0, keys) : keys; }
+  int64_t last(int64_t position, int64_t keys) const {
+    return causal ? std::clamp<int64_t>(position + 1, 0, keys) : keys;
+  }
 };
 
 // Rows of one key-value head of one sequence, contiguous or in pages.
 template <class E>
 struct Rows {
   const E* base;
-  int64_t stride;              // elements between tokens
+  int64_t stride;                  // elements between tokens
   const int32_t* table = nullptr;  // page numbers, when in pages
-  int64_t page = 1;            // tokens in a page
-  const E* operator[](int64_t j) const { return base + (table ? int64_t{table[j / page]} * page + j % page : j) * stride; }
+  int64_t page = 1;                // tokens in a page
+  const E* operator[](int64_t j) const {
+    return base + (table ? int64_t{table[j / page]} * page + j % page : j) * stride;
+  }
 };
 
 template <class E>
 struct Queries {
   const E* q;
   E* out;
-  float* lse;                  // may be null
-  int64_t rows, heads, h;      // `heads` query heads of one key-value head
+  float* lse;              // may be null
+  int64_t rows, heads, h;  // `heads` query heads of one key-value head
   int64_t row_stride, head_stride, out_row_stride, out_head_stride, lse_row_stride, lse_head_stride;
-  int64_t position;            // of row 0
-  int64_t step = 1;            // position of row i: position + i * step
+  int64_t position;  // of row 0
+  int64_t step = 1;  // position of row i: position + i * step
 };
 
 // Running maximum (base 2), sum and output of every row.
@@ -69,8 +73,14 @@ class Attend {
  public:
   // keys: how many the sequence has. Multiplying must be entered by the caller.
   Attend(const Queries<E>& queries, const Rows<E>& k, const Rows<E>& v, int64_t keys, View view, double scale)
-      : x_(decode_form(queries)), k_(k), v_(v), keys_(keys), view_(view), scale2_(static_cast<float>(scale * 1.4426950408889634)),
-        width_((x_.h + kPanel - 1) / kPanel * kPanel), depth_(padded_depth<E>(x_.h)) {}
+      : x_(decode_form(queries)),
+        k_(k),
+        v_(v),
+        keys_(keys),
+        view_(view),
+        scale2_(static_cast<float>(scale * 1.4426950408889634)),
+        width_((x_.h + kPanel - 1) / kPanel * kPanel),
+        depth_(padded_depth<E>(x_.h)) {}
 
   void run() {
     const int64_t rows = x_.rows * x_.heads;
@@ -125,7 +135,8 @@ class Attend {
     const E *k_rows[kKeyBlock], *v_rows[kKeyBlock];
     for (int64_t i = 0; i < n; ++i) k_rows[i] = k_[j + i], v_rows[i] = v_[j + i];
     for (int64_t p = 0; p < panels; ++p)
-      kernel.pack_columns(k_rows + p * kPanel, std::min(kPanel, n - p * kPanel), x_.h, keys_t + p * panel_size<E>(x_.h));
+      kernel.pack_columns(k_rows + p * kPanel, std::min(kPanel, n - p * kPanel), x_.h,
+                          keys_t + p * panel_size<E>(x_.h));
     for (int64_t d = 0; d < width_; d += kPanel) {
       kernel.pack_rows(v_rows, n, std::min(kPanel, x_.h - d), values + d * padded_depth<E>(n));
       for (int64_t i = 0; i < n; ++i) v_rows[i] += kPanel;
@@ -149,12 +160,14 @@ class Attend {
     E* probs = reinterpret_cast<E*>(scratch(kProbs, kQueryTile * kKeyBlock));
     const E* q = x_.q + head * x_.head_stride + row * x_.row_stride;
     for (int64_t p = 0; p < panels; ++p)
-      kernel.multiply(rows, x_.h, q, x_.row_stride, keys_t + p * panel_size<E>(x_.h), scores + p * kPanel, kKeyBlock, false, nullptr);
+      kernel.multiply(rows, x_.h, q, x_.row_stride, keys_t + p * panel_size<E>(x_.h), scores + p * kPanel, kKeyBlock,
+                      false, nullptr);
     const int64_t at = head * x_.rows + row;
-    kernel.softmax_block(rows, panels * kPanel, low, high, scale2_, scores, kKeyBlock, s.maximum + at, s.sum + at, s.o + at * width_,
-                         width_, width_, probs, kKeyBlock);
+    kernel.softmax_block(rows, panels * kPanel, low, high, scale2_, scores, kKeyBlock, s.maximum + at, s.sum + at,
+                         s.o + at * width_, width_, width_, probs, kKeyBlock);
     for (int64_t d = 0; d < width_; d += kPanel)
-      kernel.multiply(rows, n, probs, kKeyBlock, values + d * padded_depth<E>(n), s.o + at * width_ + d, width_, true, nullptr);
+      kernel.multiply(rows, n, probs, kKeyBlock, values + d * padded_depth<E>(n), s.o + at * width_ + d, width_, true,
+                      nullptr);
   }
 
   void finish(const SoftmaxState& s) {
@@ -162,10 +175,12 @@ class Attend {
       for (int64_t i = 0; i < x_.rows; ++i) {
         const int64_t at = head * x_.rows + i;
         const float sum = s.sum[at];
-        row_kernels<E>().narrow(x_.h, s.o + at * width_, sum > 0 ? 1.0f / sum : 0.0f, x_.out + head * x_.out_head_stride + i * x_.out_row_stride);
+        row_kernels<E>().narrow(x_.h, s.o + at * width_, sum > 0 ? 1.0f / sum : 0.0f,
+                                x_.out + head * x_.out_head_stride + i * x_.out_row_stride);
         if (x_.lse)
           x_.lse[head * x_.lse_head_stride + i * x_.lse_row_stride] =
-              sum > 0 ? (s.maximum[at] + std::log2(sum)) * 0.69314718055994531f : -std::numeric_limits<float>::infinity();
+              sum > 0 ? (s.maximum[at] + std::log2(sum)) * 0.69314718055994531f
+                      : -std::numeric_limits<float>::infinity();
       }
   }
 
@@ -177,7 +192,8 @@ class Attend {
   int64_t width_, depth_;
 };
 
-// Queries of a head that one piece of work takes: some hundred rows over all heads of the group, so that packing keys pays.
+// Queries of a head that one piece of work takes: some hundred rows over all heads of the group, so that packing keys
+// pays.
 inline int64_t queries_at_once(int64_t group) { return std::clamp<int64_t>(256 / group, 32, 256) / 32 * 32; }
 
 }  // namespace apus::cpu

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradient of attention over packed sequences. One piece of work is a query head of a sequence; scores are computed transposed
-// (rows are keys), so that probabilities and their gradients are at once left-hand matrices for dV and dK. The gradients of
-// keys and values of one head are summed over its group at the end, in a fixed order: results do not depend on threads.
+// Gradient of attention over packed sequences. One piece of work is a query head of a sequence; scores are computed
+// transposed (rows are keys), so that probabilities and their gradients are at once left-hand matrices for dV and dK.
+// The gradients of keys and values of one head are summed over its group at the end, in a fixed order: results do not
+// depend on threads.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -33,25 +34,47 @@ template <class E>
 class HeadGradient {
  public:
   HeadGradient(const HeadInputs<E>& x, View view, double scale)
-      : x_(x), view_(view), scale_(static_cast<float>(scale)), width_((x.h + kPanel - 1) / kPanel * kPanel),
-        depth_(padded_depth<E>(x.h)), padded_((x.queries + kPanel - 1) / kPanel * kPanel) {}
+      : x_(x),
+        view_(view),
+        scale_(static_cast<float>(scale)),
+        width_((x.h + kPanel - 1) / kPanel * kPanel),
+        depth_(padded_depth<E>(x.h)),
+        padded_((x.queries + kPanel - 1) / kPanel * kPanel) {}
 
   // dq: rows dq_stride apart; dk, dv: f32 [keys, width], not yet scaled (dk) nor summed over the group.
   void run(E* dq, int64_t dq_stride, float* dk, float* dv) {
     prepare();
     std::fill_n(dk, x_.keys * width_, 0.0f);
     std::fill_n(dv, x_.keys * width_, 0.0f);
-    for (int64_t j = 0; j < x_.keys; j += kBlock) key_block(j, std::min(kBlock, x_.keys - j), dk + j * width_, dv + j * width_);
+    for (int64_t j = 0; j < x_.keys; j += kBlock)
+      key_block(j, std::min(kBlock, x_.keys - j), dk + j * width_, dv + j * width_);
     finish(dq, dq_stride);
   }
 
  private:
-  enum Slot { kQT = 2, kGradT, kQ, kGrad, kDqT, kRowsum, kScores, kDp, kProbs, kDs, kDsPanels, kKT, kKeyRows, kValueRows, kWide };
+  enum Slot {
+    kQT = 2,
+    kGradT,
+    kQ,
+    kGrad,
+    kDqT,
+    kRowsum,
+    kScores,
+    kDp,
+    kProbs,
+    kDs,
+    kDsPanels,
+    kKT,
+    kKeyRows,
+    kValueRows,
+    kWide
+  };
 
   static E* elements(int slot, int64_t count) { return reinterpret_cast<E*>(scratch(slot, count)); }
   int64_t offset() const { return x_.keys - x_.queries; }
 
-  // Queries and output gradients in the two packed forms, f32 sums for dq, and per query: log-sum (base 2) and grad . out.
+  // Queries and output gradients in the two packed forms, f32 sums for dq, and per query: log-sum (base 2) and grad .
+  // out.
   void prepare() {
     q_t_ = elements(kQT, padded_ * depth_), grad_t_ = elements(kGradT, padded_ * depth_);
     q_ = elements(kQ, blocks() * kBlock * width_), grad_ = elements(kGrad, blocks() * kBlock * width_);
@@ -100,9 +123,11 @@ class HeadGradient {
 
   void key_block(int64_t j, int64_t n, float* dk, float* dv) {
     const Matrix<E> key_rows = filled(x_.k, j, n, kKeyRows), value_rows = filled(x_.v, j, n, kValueRows);
-    const int64_t room = Left<E>::room_for(kBlock, std::max(depth_, kBlock)), room_t = Left<E>::room_for(width_, kBlock);
+    const int64_t room = Left<E>::room_for(kBlock, std::max(depth_, kBlock)),
+                  room_t = Left<E>::room_for(width_, kBlock);
     float* const wide = scratch(kWide, 4 * room + room_t);
-    const Left<E> keys(key_rows.data, key_rows.stride, n, x_.h, wide), values(value_rows.data, value_rows.stride, n, x_.h, wide + room);
+    const Left<E> keys(key_rows.data, key_rows.stride, n, x_.h, wide),
+        values(value_rows.data, value_rows.stride, n, x_.h, wide + room);
     E* k_t = elements(kKT, width_ * kBlock);  // [width, keys]
     std::fill_n(k_t, width_ * kBlock, E(0));
     for (int64_t r = 0; r < n; ++r)
@@ -116,11 +141,12 @@ class HeadGradient {
   }
 
   // space: twice `room`, for the widened probabilities and their gradients.
-  void tile(int64_t i, int64_t m, int64_t j, int64_t n, const Left<E>& keys, const Left<E>& values, const Left<E>& keys_t, float* space, int64_t room,
-            float* dk, float* dv) {
+  void tile(int64_t i, int64_t m, int64_t j, int64_t n, const Left<E>& keys, const Left<E>& values,
+            const Left<E>& keys_t, float* space, int64_t room, float* dk, float* dv) {
     const RowKernels<E>& kernel = row_kernels<E>();
     float *scores = scratch(kScores, kBlock * kBlock), *dp = scratch(kDp, kBlock * kBlock);
-    E *probs = elements(kProbs, kBlock * kBlock), *ds = elements(kDs, kBlock * kBlock), *ds_panel = elements(kDsPanels, kBlock * kPanel);
+    E *probs = elements(kProbs, kBlock * kBlock), *ds = elements(kDs, kBlock * kBlock),
+      *ds_panel = elements(kDsPanels, kBlock * kPanel);
     const int64_t panels = (m + kPanel - 1) / kPanel;
     for (int64_t p = 0; p < panels; ++p) {
       keys.times(q_t_ + (i + p * kPanel) * depth_, scores + p * kPanel, kBlock, false);
@@ -132,8 +158,8 @@ class HeadGradient {
       low[r] = static_cast<int32_t>(view_.causal ? std::clamp<int64_t>(key, 0, m) : 0);
       high[r] = static_cast<int32_t>(view_.window > 0 ? std::clamp<int64_t>(key + view_.window, 0, m) : m);
     }
-    kernel.softmax_gradient(n, panels * kPanel, low, high, scale_ * 1.44269504088896341f, scores, dp, kBlock, lse2_ + i, delta_ + i, probs, ds,
-                            kBlock);
+    kernel.softmax_gradient(n, panels * kPanel, low, high, scale_ * 1.44269504088896341f, scores, dp, kBlock, lse2_ + i,
+                            delta_ + i, probs, ds, kBlock);
     const Left<E> left_probs(probs, kBlock, n, m, space), left_ds(ds, kBlock, n, m, space + room);
     for (int64_t d = 0; d < width_; d += kPanel) {
       left_probs.times(grad_ + i * width_ + d * kBlock, dv + d, width_, true);
@@ -167,7 +193,8 @@ class HeadGradient {
 
 // out [T, K, H] = scale * sum over the group of partial [N, T, width]
 template <class E>
-void sum_groups(const float* partial, int64_t tokens, int64_t group, int64_t width, float scale, const at::Tensor& out_TKH) {
+void sum_groups(const float* partial, int64_t tokens, int64_t group, int64_t width, float scale,
+                const at::Tensor& out_TKH) {
   const int64_t kv_heads = out_TKH.size(1), h = out_TKH.size(2);
   share(tokens, 64, [&](int64_t begin, int64_t end) {
     float* sum = scratch(2, width);
@@ -185,17 +212,22 @@ void sum_groups(const float* partial, int64_t tokens, int64_t group, int64_t wid
 
 using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-Triple attention_backward(const at::Tensor& grad_TNH, const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH,
-                          const at::Tensor& out_TNH, const at::Tensor& lse_NT, const at::Tensor& cu_q, const at::Tensor& cu_k,
-                          int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
+Triple attention_backward(const at::Tensor& grad_TNH, const at::Tensor& q_TNH, const at::Tensor& k_TKH,
+                          const at::Tensor& v_TKH, const at::Tensor& out_TNH, const at::Tensor& lse_NT,
+                          const at::Tensor& cu_q, const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale,
+                          bool causal, int64_t window) {
   if (!same_small_float(q_TNH, k_TKH, v_TKH, grad_TNH, out_TNH))
-    return Reference<decltype(attention_backward)>::call("apus::attention_backward", grad_TNH, q_TNH, k_TKH, v_TKH, out_TNH, lse_NT, cu_q, cu_k,
-                                                         max_q, max_k, scale, causal, window);
-  const at::Tensor grad = as_heads(grad_TNH), q = as_heads(q_TNH), k = as_heads(k_TKH), v = as_heads(v_TKH), out = as_heads(out_TNH);
+    return Reference<decltype(attention_backward)>::call("apus::attention_backward", grad_TNH, q_TNH, k_TKH, v_TKH,
+                                                         out_TNH, lse_NT, cu_q, cu_k, max_q, max_k, scale, causal,
+                                                         window);
+  const at::Tensor grad = as_heads(grad_TNH), q = as_heads(q_TNH), k = as_heads(k_TKH), v = as_heads(v_TKH),
+                   out = as_heads(out_TNH);
   const at::Tensor lse = lse_NT.contiguous();
-  const int64_t tokens = q.size(0), heads = q.size(1), h = q.size(2), keys = k.size(0), kv_heads = k.size(1), group = heads / kv_heads;
+  const int64_t tokens = q.size(0), heads = q.size(1), h = q.size(2), keys = k.size(0), kv_heads = k.size(1),
+                group = heads / kv_heads;
   const int64_t width = (h + kPanel - 1) / kPanel * kPanel;
-  const at::Tensor dq = at::empty(q.sizes(), q.options()), dk = at::empty(k.sizes(), k.options()), dv = at::empty(v.sizes(), v.options());
+  const at::Tensor dq = at::empty(q.sizes(), q.options()), dk = at::empty(k.sizes(), k.options()),
+                   dv = at::empty(v.sizes(), v.options());
   const at::Tensor partial = at::empty({2, heads, keys, width}, q.options().dtype(at::kFloat));
   by_type(q, [&](auto e) {
     using E = decltype(e);
@@ -205,12 +237,24 @@ Triple attention_backward(const at::Tensor& grad_TNH, const at::Tensor& q_TNH, c
       const Multiplying guard;
       for (int64_t item = begin; item < end; ++item) {
         const int64_t s = item / heads, n = item % heads, fq = starts_q[s], fk = starts_k[s];
-        const auto at_q = [&](const at::Tensor& t) { return Matrix<E>{data<E>(t) + fq * t.stride(0) + n * h, t.stride(0)}; };
-        const auto at_k = [&](const at::Tensor& t) { return Matrix<E>{data<E>(t) + fk * t.stride(0) + n / group * h, t.stride(0)}; };
-        const HeadInputs<E> head{at_q(q), at_k(k), at_k(v), at_q(out), at_q(grad), data<float>(lse) + n * tokens + fq,
-                                 starts_q[s + 1] - fq, starts_k[s + 1] - fk, h};
+        const auto at_q = [&](const at::Tensor& t) {
+          return Matrix<E>{data<E>(t) + fq * t.stride(0) + n * h, t.stride(0)};
+        };
+        const auto at_k = [&](const at::Tensor& t) {
+          return Matrix<E>{data<E>(t) + fk * t.stride(0) + n / group * h, t.stride(0)};
+        };
+        const HeadInputs<E> head{at_q(q),
+                                 at_k(k),
+                                 at_k(v),
+                                 at_q(out),
+                                 at_q(grad),
+                                 data<float>(lse) + n * tokens + fq,
+                                 starts_q[s + 1] - fq,
+                                 starts_k[s + 1] - fk,
+                                 h};
         HeadGradient<E>(head, {causal, window}, scale)
-            .run(data<E>(dq) + (fq * heads + n) * h, heads * h, dk_partial + (n * keys + fk) * width, dv_partial + (n * keys + fk) * width);
+            .run(data<E>(dq) + (fq * heads + n) * h, heads * h, dk_partial + (n * keys + fk) * width,
+                 dv_partial + (n * keys + fk) * width);
       }
     });
     sum_groups<E>(dk_partial, keys, group, width, static_cast<float>(scale), dk);

@@ -35,7 +35,8 @@ void combine_as(Reduce op, const std::vector<const void*>& parts, void* out, int
     }
     T* to = static_cast<T*>(out) + begin;
     if (op == Reduce::Avg)
-      for (int64_t i = 0; i < n; ++i) sum[static_cast<size_t>(i)] = static_cast<Sum>(sum[static_cast<size_t>(i)] / share);
+      for (int64_t i = 0; i < n; ++i)
+        sum[static_cast<size_t>(i)] = static_cast<Sum>(sum[static_cast<size_t>(i)] / share);
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sum[static_cast<size_t>(i)]);
   }
 }
@@ -43,18 +44,29 @@ void combine_as(Reduce op, const std::vector<const void*>& parts, void* out, int
 }  // namespace
 
 void combine(c10::ScalarType type, Reduce op, const std::vector<const void*>& parts, void* out, int64_t count) {
-  require(op != Reduce::Avg || c10::isFloatingType(type), Fault::Bug, "the average of whole numbers over ranks is not defined: sum them");
+  require(op != Reduce::Avg || c10::isFloatingType(type), Fault::Bug,
+          "the average of whole numbers over ranks is not defined: sum them");
   switch (type) {
-    case c10::kFloat: return combine_as<float, float>(op, parts, out, count);
-    case c10::kDouble: return combine_as<double, double>(op, parts, out, count);
-    case c10::kBFloat16: return combine_as<c10::BFloat16, float>(op, parts, out, count);
-    case c10::kHalf: return combine_as<c10::Half, float>(op, parts, out, count);
-    case c10::kLong: return combine_as<int64_t, int64_t>(op, parts, out, count);
-    case c10::kInt: return combine_as<int32_t, int64_t>(op, parts, out, count);
-    case c10::kChar: return combine_as<int8_t, int64_t>(op, parts, out, count);
-    case c10::kByte: return combine_as<uint8_t, int64_t>(op, parts, out, count);
-    case c10::kBool: return combine_as<bool, int>(op, parts, out, count);
-    default: fail(Fault::Bug, "numbers of type ", c10::toString(type), " cannot be reduced over ranks");
+    case c10::kFloat:
+      return combine_as<float, float>(op, parts, out, count);
+    case c10::kDouble:
+      return combine_as<double, double>(op, parts, out, count);
+    case c10::kBFloat16:
+      return combine_as<c10::BFloat16, float>(op, parts, out, count);
+    case c10::kHalf:
+      return combine_as<c10::Half, float>(op, parts, out, count);
+    case c10::kLong:
+      return combine_as<int64_t, int64_t>(op, parts, out, count);
+    case c10::kInt:
+      return combine_as<int32_t, int64_t>(op, parts, out, count);
+    case c10::kChar:
+      return combine_as<int8_t, int64_t>(op, parts, out, count);
+    case c10::kByte:
+      return combine_as<uint8_t, int64_t>(op, parts, out, count);
+    case c10::kBool:
+      return combine_as<bool, int>(op, parts, out, count);
+    default:
+      fail(Fault::Bug, "numbers of type ", c10::toString(type), " cannot be reduced over ranks");
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of CPU tensors. Every one is an exchange of buffers between all ranks at once: each rank sums its own share
-// of the elements (all ranks' shares move in parallel, as in a ring, but a number is rounded once and errors name the
-// peer), then shares are gathered. Operations run in order on a thread; sends and receives on two more.
+// Collectives of CPU tensors. Every one is an exchange of buffers between all ranks at once: each rank sums its own
+// share of the elements (all ranks' shares move in parallel, as in a ring, but a number is rounded once and errors name
+// the peer), then shares are gathered. Operations run in order on a thread; sends and receives on two more.
 #include "devices/cpu/comm.h"
 
 #include <ATen/ops/empty.h>
@@ -28,8 +28,14 @@ char* bytes_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
 class SocketComm final : public Comm {
  public:
   SocketComm(Peers::Spec collective, Peers::Spec direct)
-      : peers_(collective), direct_(std::move(direct)), main_(collective.failure), sends_(collective.failure), receives_(collective.failure) {}
-  ~SocketComm() override { peers_.hang_up(), direct_.hang_up(); }  // nobody waits any more for what may still be under way
+      : peers_(collective),
+        direct_(std::move(direct)),
+        main_(collective.failure),
+        sends_(collective.failure),
+        receives_(collective.failure) {}
+  ~SocketComm() override {
+    peers_.hang_up(), direct_.hang_up();
+  }  // nobody waits any more for what may still be under way
 
   int rank() const override { return peers_.rank(); }
   int size() const override { return peers_.size(); }
@@ -40,12 +46,13 @@ class SocketComm final : public Comm {
   }
   WorkPtr all_gather(at::Tensor out, at::Tensor in) override {
     check(out), check(in);
-    require(out.numel() == in.numel() * size() && out.scalar_type() == in.scalar_type(), Fault::Bug, "all_gather of ", in.numel(), " elements on ",
-            size(), " ranks into ", out.numel());
+    require(out.numel() == in.numel() * size() && out.scalar_type() == in.scalar_type(), Fault::Bug, "all_gather of ",
+            in.numel(), " elements on ", size(), " ranks into ", out.numel());
     return main_.add([this, out, in] {
       in_place(out, [&](const at::Tensor& whole) {
         const auto share = static_cast<size_t>(in.nbytes());
-        gather(Op::AllGather, bytes_of(whole), std::vector<size_t>(static_cast<size_t>(size()), share), in.contiguous());
+        gather(Op::AllGather, bytes_of(whole), std::vector<size_t>(static_cast<size_t>(size()), share),
+               in.contiguous());
       });
     });
   }
@@ -60,8 +67,8 @@ class SocketComm final : public Comm {
   }
   WorkPtr reduce_scatter(at::Tensor out, at::Tensor in, Reduce op) override {
     check(out), check(in);
-    require(in.numel() == out.numel() * size() && out.scalar_type() == in.scalar_type(), Fault::Bug, "reduce_scatter of ", in.numel(), " elements on ",
-            size(), " ranks into ", out.numel());
+    require(in.numel() == out.numel() * size() && out.scalar_type() == in.scalar_type(), Fault::Bug,
+            "reduce_scatter of ", in.numel(), " elements on ", size(), " ranks into ", out.numel());
     return main_.add([this, out, in, op] {
       in_place(out, [&](const at::Tensor& mine) { scatter_sums(mine, in.contiguous(), op); });
     });
@@ -109,24 +116,32 @@ class SocketComm final : public Comm {
     });
   }
   void barrier() override {
-    main_.add([this] {
-      auto [out, in] = nothing();
-      for (size_t r = 0; r < out.size(); ++r) out[r].used = in[r].used = static_cast<int>(r) != rank();
-      peers_.exchange(Op::Barrier, out, in);
-    })->wait();
+    main_
+        .add([this] {
+          auto [out, in] = nothing();
+          for (size_t r = 0; r < out.size(); ++r) out[r].used = in[r].used = static_cast<int>(r) != rank();
+          peers_.exchange(Op::Barrier, out, in);
+        })
+        ->wait();
   }
 
  private:
   using Both = std::pair<std::vector<Out>, std::vector<In>>;
-  Both nothing() const { return {std::vector<Out>(static_cast<size_t>(size())), std::vector<In>(static_cast<size_t>(size()))}; }
+  Both nothing() const {
+    return {std::vector<Out>(static_cast<size_t>(size())), std::vector<In>(static_cast<size_t>(size()))};
+  }
   static void check(const at::Tensor& t) {
-    require(t.defined() && t.is_cpu(), Fault::Bug, "the communicator of the processor was given a tensor that is not on it");
+    require(t.defined() && t.is_cpu(), Fault::Bug,
+            "the communicator of the processor was given a tensor that is not on it");
   }
   void check_list(const std::vector<at::Tensor>& list) const {
-    require(static_cast<int>(list.size()) == size(), Fault::Bug, list.size(), " tensors for a communicator of ", size(), " ranks");
+    require(static_cast<int>(list.size()) == size(), Fault::Bug, list.size(), " tensors for a communicator of ", size(),
+            " ranks");
     for (const at::Tensor& t : list) check(t);
   }
-  void check_peer(int r) const { require(r >= 0 && r < size(), Fault::Bug, "there is no rank ", r, " in a communicator of ", size()); }
+  void check_peer(int r) const {
+    require(r >= 0 && r < size(), Fault::Bug, "there is no rank ", r, " in a communicator of ", size());
+  }
   void check_other(int r) const {
     check_peer(r);
     require(r != rank(), Fault::Bug, "rank ", r, " cannot send to or receive from itself");
@@ -178,7 +193,8 @@ class SocketComm final : public Comm {
   }
 
   // Sends from[r] to rank r, and sums what all sent here, own(=from[rank]) included, into `sum`.
-  void sum_shares(Op op, c10::ScalarType type, Reduce how, const std::vector<const char*>& from, const std::vector<size_t>& bytes, char* sum) {
+  void sum_shares(Op op, c10::ScalarType type, Reduce how, const std::vector<const char*>& from,
+                  const std::vector<size_t>& bytes, char* sum) {
     auto [out, in] = nothing();
     const auto me = static_cast<size_t>(rank());
     scratch_.resize(bytes[me] * out.size());
@@ -194,7 +210,8 @@ class SocketComm final : public Comm {
   }
 
   void reduce_all(const at::Tensor& t, Reduce how) {
-    const auto total = static_cast<size_t>(t.nbytes()), n = static_cast<size_t>(size()), element = static_cast<size_t>(t.element_size());
+    const auto total = static_cast<size_t>(t.nbytes()), n = static_cast<size_t>(size()),
+               element = static_cast<size_t>(t.element_size());
     char* data = bytes_of(t);
     if (total <= kSmall) {
       std::vector<const char*> from(n, data);
@@ -248,9 +265,14 @@ std::unique_ptr<Comm> socket_comm(const Rendezvous& rv, const std::vector<int>& 
   const auto spec = [&](const char* channel) {
     const std::string prefix = str(rv.group, "/", channel, "/");
     Peers::Spec s;
-    s.rank = static_cast<int>(me - ranks.begin()), s.size = static_cast<int>(ranks.size()), s.timeout_s = rv.timeout_s, s.master = rv.address, s.names = ranks;
-    s.publish = [store = rv.store, prefix](const std::string& key, const std::string& value) { store->set(prefix + key, value); };
-    s.look_up = [store = rv.store, prefix, limit = rv.timeout_s](const std::string& key, const std::string& what) { return store->get(prefix + key, limit, what); };
+    s.rank = static_cast<int>(me - ranks.begin()), s.size = static_cast<int>(ranks.size()), s.timeout_s = rv.timeout_s,
+    s.master = rv.address, s.names = ranks;
+    s.publish = [store = rv.store, prefix](const std::string& key, const std::string& value) {
+      store->set(prefix + key, value);
+    };
+    s.look_up = [store = rv.store, prefix, limit = rv.timeout_s](const std::string& key, const std::string& what) {
+      return store->get(prefix + key, limit, what);
+    };
     s.failure = [store = rv.store] { return store->reported_failure(); };
     return s;
   };

@@ -28,14 +28,16 @@ class CpuKind final : public DeviceKind {
   bool available(std::string*) override { return true; }
   void open(int) override {  // libtorch's own guess is one thread on some virtual machines
     std::call_once(opened_, [] {
-      if (!std::getenv("OMP_NUM_THREADS") && !std::getenv("MKL_NUM_THREADS")) at::set_num_threads(cpu::default_threads());
+      if (!std::getenv("OMP_NUM_THREADS") && !std::getenv("MKL_NUM_THREADS"))
+        at::set_num_threads(cpu::default_threads());
       cpu::keep_large_tensors();
     });
   }
   int count() const override { return 1; }
   std::string label(int) const override { return cpu::processor_name(); }
   Memory memory(int) const override {
-    return {cpu::memory_total(), std::min(cpu::memory_total(), cpu::memory_free() + cpu::heap_use().kept), cpu::peak_resident()};
+    return {cpu::memory_total(), std::min(cpu::memory_total(), cpu::memory_free() + cpu::heap_use().kept),
+            cpu::peak_resident()};
   }
   void reset_peak(int) override { cpu::reset_peak_resident(); }
   void release_cached() override { cpu::release_kept(); }
@@ -50,7 +52,8 @@ class CpuKind final : public DeviceKind {
   }
   std::string library_version() const override {
     return str("libtorch ", torch_version(), ", ", cpu::blas_name(), ", ", onednn_version(), ", kernels for ",
-               cpu::isa_name(cpu::isa()), cpu::amx_is_wrong() ? " (AMX multiplies wrongly here)" : "", ", ", at::get_num_threads(), " threads");
+               cpu::isa_name(cpu::isa()), cpu::amx_is_wrong() ? " (AMX multiplies wrongly here)" : "", ", ",
+               at::get_num_threads(), " threads");
   }
   std::unique_ptr<Comm> connect(const Rendezvous& rendezvous, std::vector<int> ranks) const override {
     return ranks.size() <= 1 ? lone_comm() : cpu::socket_comm(rendezvous, ranks);
@@ -62,7 +65,9 @@ class CpuKind final : public DeviceKind {
     s.memory_used = s.memory_total - cpu::memory_free();
     return {s};
   }
-  std::vector<Check> checks() override { return {cpu::blas_check(), instruction_check(), threads_check(), pages_check()}; }
+  std::vector<Check> checks() override {
+    return {cpu::blas_check(), instruction_check(), threads_check(), pages_check()};
+  }
 
  private:
   std::once_flag opened_;
@@ -76,14 +81,17 @@ class CpuKind final : public DeviceKind {
     Check check{"instruction set", Check::State::Ok, cpu::isa_name(cpu::isa()), "avx512 with bf16, or amx", ""};
     if (cpu::amx_is_wrong()) {
       check.state = Check::State::Warn;
-      check.hint = "this processor says that it has AMX, but a small product on its tiles came out wrong, so they are not used: "
-                   "update the microcode, or the hypervisor";
+      check.hint =
+          "this processor says that it has AMX, but a small product on its tiles came out wrong, so they are not used: "
+          "update the microcode, or the hypervisor";
     } else if (cpu::isa() < cpu::machine_isa()) {
       check.state = Check::State::Warn;
-      check.hint = str("this machine has ", cpu::isa_name(cpu::machine_isa()), ", but the environment's APUS_CPU_ISA forbids it: unset it");
+      check.hint = str("this machine has ", cpu::isa_name(cpu::machine_isa()),
+                       ", but the environment's APUS_CPU_ISA forbids it: unset it");
     } else if (cpu::isa() < cpu::Isa::Avx512) {
       check.state = Check::State::Warn;
-      check.hint = "bf16 arithmetic is emulated in f32 here and runs at a half to a quarter of the speed of newer processors";
+      check.hint =
+          "bf16 arithmetic is emulated in f32 here and runs at a half to a quarter of the speed of newer processors";
     }
     return check;
   }
@@ -103,7 +111,8 @@ class CpuKind final : public DeviceKind {
     Check check{"huge pages", Check::State::Ok, cpu::huge_pages_possible() ? "on request" : "off", "on request", ""};
     if (!cpu::huge_pages_possible()) {
       check.state = Check::State::Warn;
-      check.hint = "fresh memory costs ten times more to touch: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
+      check.hint =
+          "fresh memory costs ten times more to touch: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled";
     }
     return check;
   }

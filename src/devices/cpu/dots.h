@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of weights where they lie: c = x W' with the rows of W as a file holds them, so that nothing is copied or rearranged
-// before the first token. Every sum is kept in the lanes of one vector, each lane adding its own k in rising order; after each
-// kDotStretch of k the lanes are added in a fixed order, and the totals in rising order: whatever the number of rows.
+// Products of weights where they lie: c = x W' with the rows of W as a file holds them, so that nothing is copied or
+// rearranged before the first token. Every sum is kept in the lanes of one vector, each lane adding its own k in rising
+// order; after each kDotStretch of k the lanes are added in a fixed order, and the totals in rising order: whatever the
+// number of rows.
 #pragma once
 
 #include "devices/cpu/vec.h"
@@ -21,7 +22,8 @@ inline void add_lanes(const Floats* sum, float* out) {
   const auto v = [&](int i) { return (__m512)sum[i < C ? i : 0]; };
   const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(v(0), v(1)), _mm512_unpackhi_ps(v(0), v(1)));
   const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(v(2), v(3)), _mm512_unpackhi_ps(v(2), v(3)));
-  const __m512 all = _mm512_add_ps((__m512)_mm512_unpacklo_pd((__m512d)ab, (__m512d)cd), (__m512)_mm512_unpackhi_pd((__m512d)ab, (__m512d)cd));
+  const __m512 all = _mm512_add_ps((__m512)_mm512_unpacklo_pd((__m512d)ab, (__m512d)cd),
+                                   (__m512)_mm512_unpackhi_pd((__m512d)ab, (__m512d)cd));
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
   float totals[4];
   _mm_storeu_ps(totals, _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1)));
@@ -47,7 +49,8 @@ struct F32 {
   }
 };
 
-// bf16 in f32, two elements to a lane: even ones widen by a shift, odd ones by a mask; x is laid out like that beforehand.
+// bf16 in f32, two elements to a lane: even ones widen by a shift, odd ones by a mask; x is laid out like that
+// beforehand.
 struct Widened {
   using E = bf16;
   static constexpr int64_t kStep = 2 * kWidth, kFloats = 2 * kWidth;
@@ -72,7 +75,8 @@ struct Widened {
       for (int j = 0; j < C; ++j) sum[r][j] += half[j] * even;
     }
 #pragma GCC unroll 4
-    for (int j = 0; j < C; ++j) half[j] = (Floats)(words(w + j * ldw) & 0xffff0000u);  // loaded again: registers are scarcer than loads
+    for (int j = 0; j < C; ++j)
+      half[j] = (Floats)(words(w + j * ldw) & 0xffff0000u);  // loaded again: registers are scarcer than loads
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const Floats odd = load(x + r * ldx + kWidth);
@@ -112,9 +116,11 @@ inline void dot_rest(int64_t k, const float* x, int64_t ldx, const typename Way:
   Way::template step<R, C>(x, ldx, filled[0], Way::kStep, sum);
 }
 
-// c [R, C] (+)= x . w over k <= kDotStretch; of the C rows that come kDotAhead later, those from `ask` to `until` are asked for.
+// c [R, C] (+)= x . w over k <= kDotStretch; of the C rows that come kDotAhead later, those from `ask` to `until` are
+// asked for.
 template <class Way, int R, int C>
-void dot_tile(int64_t k, const float* x, int64_t ldx, const typename Way::E* w, int64_t ldw, float* c, int64_t ldc, bool add, int ask, int until) {
+void dot_tile(int64_t k, const float* x, int64_t ldx, const typename Way::E* w, int64_t ldw, float* c, int64_t ldc,
+              bool add, int ask, int until) {
   Floats sum[R][C] = {};
   int64_t i = 0;
   for (; i + Way::kStep <= k; i += Way::kStep, x += Way::kFloats) {
@@ -132,17 +138,19 @@ void dot_tile(int64_t k, const float* x, int64_t ldx, const typename Way::E* w, 
 
 // R rows of x by n rows of w. `pass` of `passes` over them.
 template <class Way, int R>
-void dot_rows(int64_t rows, int64_t n, int64_t k, const float* x, int64_t ldx, const typename Way::E* w, int64_t ldw, float* c, int64_t ldc,
-              bool add, int64_t pass, int64_t passes, bool more) {
+void dot_rows(int64_t rows, int64_t n, int64_t k, const float* x, int64_t ldx, const typename Way::E* w, int64_t ldw,
+              float* c, int64_t ldc, bool add, int64_t pass, int64_t passes, bool more) {
   if (rows < R) {
     if constexpr (R > 1) dot_rows<Way, R - 1>(rows, n, k, x, ldx, w, ldw, c, ldc, add, pass, passes, more);
     return;
   }
   // The first passes ask for one row each; a single pass asks for all.
   const int64_t each = (kDotColumns + passes - 1) / passes;
-  const int ask = more ? static_cast<int>(smaller(pass * each, kDotColumns)) : 0, until = more ? static_cast<int>(smaller(ask + each, kDotColumns)) : 0;
+  const int ask = more ? static_cast<int>(smaller(pass * each, kDotColumns)) : 0,
+            until = more ? static_cast<int>(smaller(ask + each, kDotColumns)) : 0;
   int64_t j = 0;
-  for (; j + kDotColumns <= n; j += kDotColumns) dot_tile<Way, R, kDotColumns>(k, x, ldx, w + j * ldw, ldw, c + j, ldc, add, ask, until);
+  for (; j + kDotColumns <= n; j += kDotColumns)
+    dot_tile<Way, R, kDotColumns>(k, x, ldx, w + j * ldw, ldw, c + j, ldc, add, ask, until);
   for (; j < n; ++j) dot_tile<Way, R, 1>(k, x, ldx, w + j * ldw, ldw, c + j, ldc, add, 0, 0);
 }
 
@@ -181,8 +189,8 @@ void lay_out(int64_t k, const typename Way::E* x, float* y) {
 }
 
 template <class Way>
-void dots(int64_t m, int64_t n, int64_t k, const typename Way::E* x, int64_t ldx, const typename Way::E* w, int64_t ldw, float* c, int64_t ldc,
-          float* space) {
+void dots(int64_t m, int64_t n, int64_t k, const typename Way::E* x, int64_t ldx, const typename Way::E* w, int64_t ldw,
+          float* c, int64_t ldc, float* space) {
   if (m == 1) {
     lay_out<Way>(k, x, space);
     return dot_line<Way>(n, k, space, w, ldw, c);
@@ -190,13 +198,15 @@ void dots(int64_t m, int64_t n, int64_t k, const typename Way::E* x, int64_t ldx
   for (int64_t begin = 0; begin < k; begin += kDotStretch)
     for (int64_t batch = 0; batch < m; batch += kDotBatch) {
       const int64_t depth = smaller(k - begin, kDotStretch), in_batch = smaller(m - batch, kDotBatch);
-      for (int64_t r = 0; r < in_batch; ++r) lay_out<Way>(depth, x + (batch + r) * ldx + begin, space + r * kDotStretch);
+      for (int64_t r = 0; r < in_batch; ++r)
+        lay_out<Way>(depth, x + (batch + r) * ldx + begin, space + r * kDotStretch);
       const int64_t tiles = (in_batch + kDotRows - 1) / kDotRows;
       for (int64_t j = 0; j < n; j += kDotAhead)
         for (int64_t t = 0, row = 0; t < tiles; ++t) {  // rows shared out evenly: 7 are 4 and 3, not 6 and 1
           const int64_t rows = (in_batch - row + tiles - t - 1) / (tiles - t);
-          dot_rows<Way, kDotRows>(rows, smaller(kDotAhead, n - j), depth, space + row * kDotStretch, kDotStretch, w + j * ldw + begin, ldw,
-                                  c + (batch + row) * ldc + j, ldc, begin > 0, t, tiles, batch == 0 && j + 2 * kDotAhead <= n);
+          dot_rows<Way, kDotRows>(rows, smaller(kDotAhead, n - j), depth, space + row * kDotStretch, kDotStretch,
+                                  w + j * ldw + begin, ldw, c + (batch + row) * ldc + j, ldc, begin > 0, t, tiles,
+                                  batch == 0 && j + 2 * kDotAhead <= n);
           row += rows;
         }
     }

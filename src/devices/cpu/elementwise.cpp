@@ -32,14 +32,16 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
 
 Pair swiglu_backward(const at::Tensor& grad, const at::Tensor& gate, const at::Tensor& up) {
   if (!same_small_float(gate, up, grad) || gate.sizes() != up.sizes())
-    return Reference<Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&)>::call("apus::swiglu_backward", grad, gate, up);
+    return Reference<Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&)>::call("apus::swiglu_backward", grad,
+                                                                                          gate, up);
   const at::Tensor dgate = at::empty(gate.sizes(), gate.options()), dup = at::empty(up.sizes(), up.options());
   by_type(gate, [&](auto e) {
     using E = decltype(e);
     const Lines<E> g(gate), u(up), dy(grad);
     share(g.count, lines_at_once(g.width), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        row_kernels<E>().swiglu_gradient(g.width, g[i], u[i], dy[i], data<E>(dgate) + i * g.width, data<E>(dup) + i * g.width);
+        row_kernels<E>().swiglu_gradient(g.width, g[i], u[i], dy[i], data<E>(dgate) + i * g.width,
+                                         data<E>(dup) + i * g.width);
     });
   });
   return {dgate, dup};
@@ -52,19 +54,21 @@ at::Tensor turned(const at::Tensor& x_TNH, const at::Tensor& cos_TR, const at::T
   const int64_t heads = x_TNH.size(1), r = cos_TR.size(1);
   share(x_TNH.size(0), lines_at_once(heads * in.width), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin * heads; i < end * heads; ++i)
-      row_kernels<E>().rope(in.width, r, in[i], data<float>(cos_TR) + i / heads * r, data<float>(sin_TR) + i / heads * r, sign,
-                            data<E>(y) + i * in.width);
+      row_kernels<E>().rope(in.width, r, in[i], data<float>(cos_TR) + i / heads * r,
+                            data<float>(sin_TR) + i / heads * r, sign, data<E>(y) + i * in.width);
   });
   return y;
 }
 
 Pair rope(const at::Tensor& q, const at::Tensor& k, const at::Tensor& cos, const at::Tensor& sin, bool inverse) {
-  const bool plain = q.dim() == 3 && k.dim() == 3 && cos.dim() == 2 && cos.scalar_type() == at::kFloat && sin.scalar_type() == at::kFloat &&
-                     cos.sizes() == sin.sizes() && cos.size(0) == q.size(0) && k.size(0) == q.size(0);
+  const bool plain = q.dim() == 3 && k.dim() == 3 && cos.dim() == 2 && cos.scalar_type() == at::kFloat &&
+                     sin.scalar_type() == at::kFloat && cos.sizes() == sin.sizes() && cos.size(0) == q.size(0) &&
+                     k.size(0) == q.size(0);
   if (!plain || !same_small_float(q, k))
-    return Reference<Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, bool)>::call("apus::rope", q, k, cos, sin, inverse);
-  require(2 * cos.size(1) <= q.size(2) && 2 * cos.size(1) <= k.size(2), Fault::Bug, "rope: ", 2 * cos.size(1), " rotated elements in heads of ",
-          q.size(2));
+    return Reference<Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, bool)>::call(
+        "apus::rope", q, k, cos, sin, inverse);
+  require(2 * cos.size(1) <= q.size(2) && 2 * cos.size(1) <= k.size(2), Fault::Bug, "rope: ", 2 * cos.size(1),
+          " rotated elements in heads of ", q.size(2));
   const at::Tensor c = cos.contiguous(), s = sin.contiguous();
   return by_type(q, [&](auto e) {
     using E = decltype(e);
@@ -72,20 +76,23 @@ Pair rope(const at::Tensor& q, const at::Tensor& k, const at::Tensor& cos, const
   });
 }
 
-void store_kv(const at::Tensor& k, const at::Tensor& v, at::Tensor& k_cache, at::Tensor& v_cache, const at::Tensor& slot) {
-  const bool plain = k.scalar_type() == k_cache.scalar_type() && v.scalar_type() == v_cache.scalar_type() && k_cache.is_contiguous() &&
-                     v_cache.is_contiguous() && slot.scalar_type() == at::kLong;
+void store_kv(const at::Tensor& k, const at::Tensor& v, at::Tensor& k_cache, at::Tensor& v_cache,
+              const at::Tensor& slot) {
+  const bool plain = k.scalar_type() == k_cache.scalar_type() && v.scalar_type() == v_cache.scalar_type() &&
+                     k_cache.is_contiguous() && v_cache.is_contiguous() && slot.scalar_type() == at::kLong;
   if (!plain)
-    return Reference<void(const at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, const at::Tensor&)>::call("apus::store_kv", k, v, k_cache,
-                                                                                                              v_cache, slot);
+    return Reference<void(const at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, const at::Tensor&)>::call(
+        "apus::store_kv", k, v, k_cache, v_cache, slot);
   const at::Tensor places = slot.contiguous();
   const int64_t *place = data<int64_t>(places), slots = k_cache.size(0) * k_cache.size(1);
   const auto write = [&](const at::Tensor& x, at::Tensor& cache) {
     const at::Tensor rows = as_heads(x);
-    const int64_t bytes = x.size(1) * x.size(2) * static_cast<int64_t>(x.element_size()), stride = rows.stride(0) * static_cast<int64_t>(x.element_size());
+    const int64_t bytes = x.size(1) * x.size(2) * static_cast<int64_t>(x.element_size()),
+                  stride = rows.stride(0) * static_cast<int64_t>(x.element_size());
     for (int64_t t = 0; t < x.size(0); ++t) {
       require(place[t] < slots, Fault::Bug, "store_kv: slot ", place[t], " in a cache of ", slots);
-      if (place[t] >= 0) std::memcpy(data<char>(cache) + place[t] * bytes, data<char>(rows) + t * stride, static_cast<size_t>(bytes));
+      if (place[t] >= 0)
+        std::memcpy(data<char>(cache) + place[t] * bytes, data<char>(rows) + t * stride, static_cast<size_t>(bytes));
     }
   };
   write(k, k_cache);
@@ -99,11 +106,13 @@ at::Tensor embedding(const at::Tensor& id, const at::Tensor& weight) {
   std::vector<int64_t> shape = id.sizes().vec();
   shape.push_back(weight.size(1));
   const at::Tensor out = at::empty(shape, weight.options());
-  const int64_t bytes = weight.size(1) * static_cast<int64_t>(weight.element_size()), stride = weight.stride(0) * static_cast<int64_t>(weight.element_size());
+  const int64_t bytes = weight.size(1) * static_cast<int64_t>(weight.element_size()),
+                stride = weight.stride(0) * static_cast<int64_t>(weight.element_size());
   share(ids.numel(), lines_at_once(weight.size(1)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = data<int64_t>(ids)[i];
-      require(row >= 0 && row < weight.size(0), Fault::Data, "token id ", row, " is outside of the vocabulary of ", weight.size(0));
+      require(row >= 0 && row < weight.size(0), Fault::Data, "token id ", row, " is outside of the vocabulary of ",
+              weight.size(0));
       std::memcpy(data<char>(out) + i * bytes, data<char>(weight) + row * stride, static_cast<size_t>(bytes));
     }
   });
@@ -138,8 +147,10 @@ void add_by_id(const at::Tensor& grad, const int64_t* ids, int64_t rows, E* dens
 
 at::Tensor embedding_backward(const at::Tensor& grad, const at::Tensor& id, int64_t rows) {
   if (!same_small_float(grad) || id.scalar_type() != at::kLong)
-    return Reference<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)>::call("apus::embedding_backward", grad, id, rows);
-  const at::Tensor dense = at::zeros({rows, grad.size(-1)}, grad.options()), ids = id.contiguous(), lines = as_rows(grad);
+    return Reference<at::Tensor(const at::Tensor&, const at::Tensor&, int64_t)>::call("apus::embedding_backward", grad,
+                                                                                      id, rows);
+  const at::Tensor dense = at::zeros({rows, grad.size(-1)}, grad.options()), ids = id.contiguous(),
+                   lines = as_rows(grad);
   by_type(grad, [&](auto e) { add_by_id(lines, data<int64_t>(ids), rows, data<decltype(e)>(dense)); });
   return dense;
 }

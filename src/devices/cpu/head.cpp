@@ -21,9 +21,10 @@ using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 using Quad = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 using ops::HeadNeeds;
 
-bool plain(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head) {
-  return same_small_float(hidden, head, or_undefined(low_hidden), or_undefined(low_head)) && head.dim() == 2 && head.stride(1) == 1 &&
-         head.size(1) % 32 == 0 && head.size(0) > 0;
+bool plain(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+           const OptionalTensor& low_head) {
+  return same_small_float(hidden, head, or_undefined(low_hidden), or_undefined(low_head)) && head.dim() == 2 &&
+         head.stride(1) == 1 && head.size(1) % 32 == 0 && head.size(0) > 0;
 }
 
 // The factors of low rank with columns of 0 up to a multiple of a panel.
@@ -43,10 +44,14 @@ at::Tensor floats(int64_t n) { return at::empty({n}, at::kFloat); }
 template <class E>
 class HeadPass {
  public:
-  HeadPass(const ops::LabelledTokens& tokens, const at::Tensor& head, const OptionalTensor& low_head, double temperature, HeadNeeds need, int64_t chunk)
-      : tokens_(tokens), vocabulary_(head.size(0)), label_(tokens.label.contiguous()),
+  HeadPass(const ops::LabelledTokens& tokens, const at::Tensor& head, const OptionalTensor& low_head,
+           double temperature, HeadNeeds need, int64_t chunk)
+      : tokens_(tokens),
+        vocabulary_(head.size(0)),
+        label_(tokens.label.contiguous()),
         step_(std::min(tokens_at_once(vocabulary_, chunk), std::max<int64_t>(1, tokens.count()))),
-        space_(floats(Logits<E>::space_for(vocabulary_, step_))), sides_(sides(tokens, head, low_head, need, step_)),
+        space_(floats(Logits<E>::space_for(vocabulary_, step_))),
+        sides_(sides(tokens, head, low_head, need, step_)),
         logits_(matrices(sides_), vocabulary_, static_cast<float>(1 / temperature), data<float>(space_)) {
     int64_t widths = 0;
     for (const Side& s : sides_) widths += s.head.size(1);
@@ -70,11 +75,14 @@ class HeadPass {
     if (!needed()) return;
     std::vector<HeadSums> into;
     for (const Side& s : sides_)
-      into.push_back({s.d_hidden.defined() ? data<float>(s.d_chunk) : nullptr, s.d_head.defined() ? data<float>(s.d_head) : nullptr});
-    logits_.backward(hidden(begin), data<int64_t>(label_) + begin, gradient.data(), at_label.data(), into, data<float>(sums_));
+      into.push_back({s.d_hidden.defined() ? data<float>(s.d_chunk) : nullptr,
+                      s.d_head.defined() ? data<float>(s.d_head) : nullptr});
+    logits_.backward(hidden(begin), data<int64_t>(label_) + begin, gradient.data(), at_label.data(), into,
+                     data<float>(sums_));
     for (const Side& s : sides_)
       if (const int64_t width = s.head.size(1); s.d_hidden.defined())
-        row_kernels<E>().narrow(static_cast<int64_t>(gradient.size()) * width, data<float>(s.d_chunk), 1.0f, data<E>(s.d_hidden) + begin * width);
+        row_kernels<E>().narrow(static_cast<int64_t>(gradient.size()) * width, data<float>(s.d_chunk), 1.0f,
+                                data<E>(s.d_hidden) + begin * width);
   }
 
   // Side 0: of hidden states and head, 1: of the pair of low rank. Undefined when not needed.
@@ -92,16 +100,18 @@ class HeadPass {
  private:
   struct Side {
     at::Tensor hidden, head;
-    int64_t columns;                   // without filling
+    int64_t columns;  // without filling
     at::Tensor d_hidden, d_chunk, d_head = {};
   };
-  static std::vector<Side> sides(const ops::LabelledTokens& tokens, const at::Tensor& head, const OptionalTensor& low_head, HeadNeeds need, int64_t step) {
+  static std::vector<Side> sides(const ops::LabelledTokens& tokens, const at::Tensor& head,
+                                 const OptionalTensor& low_head, HeadNeeds need, int64_t step) {
     std::vector<Side> out{{as_rows(tokens.hidden), head, head.size(1), {}, {}}};
     if (low_head.has_value()) out.push_back({filled(tokens.low), filled(*low_head), low_head->size(1), {}, {}});
     for (size_t i = 0; i < out.size(); ++i) {
       Side& s = out[i];
       const int64_t width = s.head.size(1);
-      if (need[2 * i]) s.d_hidden = at::empty({tokens.count(), width}, head.options()), s.d_chunk = floats(step * width);
+      if (need[2 * i])
+        s.d_hidden = at::empty({tokens.count(), width}, head.options()), s.d_chunk = floats(step * width);
       if (need[2 * i + 1]) s.d_head = at::zeros({Logits<E>::head_space(head.size(0), width)}, at::kFloat);
     }
     return out;
@@ -112,7 +122,8 @@ class HeadPass {
     return out;
   }
   bool needed() const {
-    return std::any_of(sides_.begin(), sides_.end(), [](const Side& s) { return s.d_hidden.defined() || s.d_head.defined(); });
+    return std::any_of(sides_.begin(), sides_.end(),
+                       [](const Side& s) { return s.d_hidden.defined() || s.d_head.defined(); });
   }
   typename Logits<E>::Hidden hidden(int64_t begin) const {
     typename Logits<E>::Hidden out;
@@ -130,10 +141,12 @@ class HeadPass {
 };
 
 template <class E>
-Results loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
-             const at::Tensor& label, const at::Tensor& weight, double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+Results loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+             const OptionalTensor& low_head, const at::Tensor& label, const at::Tensor& weight, double smoothing,
+             bool dft, HeadNeeds need, int64_t chunk) {
   const ops::LabelledTokens tokens(hidden, low_hidden, label);
-  const at::Tensor token_weight = weight.defined() ? tokens.pick(weight.to(at::kFloat)).contiguous() : at::ones({tokens.count()}, at::kFloat);
+  const at::Tensor token_weight =
+      weight.defined() ? tokens.pick(weight.to(at::kFloat)).contiguous() : at::ones({tokens.count()}, at::kFloat);
   const at::Tensor nll = floats(tokens.count()), correct = at::empty({tokens.count()}, at::kBool);
   double sum = 0;
   HeadPass<E> pass(tokens, head, low_head, 1, need, chunk);
@@ -145,31 +158,40 @@ Results loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTen
       const float token_nll = row.lse - row.label;
       data<float>(nll)[begin + static_cast<int64_t>(i)] = token_nll;
       data<bool>(correct)[begin + static_cast<int64_t>(i)] = row.correct;
-      const double factor = data<float>(token_weight)[begin + static_cast<int64_t>(i)] * (dft ? std::exp(-static_cast<double>(token_nll)) : 1.0);
-      sum += factor * (token_nll * (1 - smoothing) + (smoothing > 0 ? (static_cast<double>(row.lse) - row.mean) * smoothing : 0.0));
-      gradient[i] = {1.0f, row.lse, static_cast<float>(factor), 0.0f, static_cast<float>(-factor * smoothing / static_cast<double>(head.size(0)))};
+      const double factor = data<float>(token_weight)[begin + static_cast<int64_t>(i)] *
+                            (dft ? std::exp(-static_cast<double>(token_nll)) : 1.0);
+      sum += factor * (token_nll * (1 - smoothing) +
+                       (smoothing > 0 ? (static_cast<double>(row.lse) - row.mean) * smoothing : 0.0));
+      gradient[i] = {1.0f, row.lse, static_cast<float>(factor), 0.0f,
+                     static_cast<float>(-factor * smoothing / static_cast<double>(head.size(0)))};
       at_label[i] = static_cast<float>(factor * (smoothing - 1));
     }
     pass.add(begin, gradient, at_label);
   });
   const at::Tensor loss_sum = at::empty({}, at::kFloat);
   *data<float>(loss_sum) = static_cast<float>(sum);
-  return {loss_sum, tokens.spread(nll), tokens.spread(correct), pass.d_hidden(0), pass.d_head(0), pass.d_hidden(1), pass.d_head(1)};
+  return {loss_sum,       tokens.spread(nll), tokens.spread(correct), pass.d_hidden(0),
+          pass.d_head(0), pass.d_hidden(1),   pass.d_head(1)};
 }
 
-Results head_loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
-                  const at::Tensor& label, const OptionalTensor& weight, double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+Results head_loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+                  const OptionalTensor& low_head, const at::Tensor& label, const OptionalTensor& weight,
+                  double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
   if (!plain(hidden, head, low_hidden, low_head))
-    return Reference<decltype(head_loss)>::call("apus::head_loss", hidden, head, low_hidden, low_head, label, weight, smoothing, dft, need, chunk);
+    return Reference<decltype(head_loss)>::call("apus::head_loss", hidden, head, low_hidden, low_head, label, weight,
+                                                smoothing, dft, need, chunk);
   return by_type(hidden, [&](auto e) {
-    return loss<decltype(e)>(hidden, head, low_hidden, low_head, label, or_undefined(weight), smoothing, dft, need, chunk);
+    return loss<decltype(e)>(hidden, head, low_hidden, low_head, label, or_undefined(weight), smoothing, dft, need,
+                             chunk);
   });
 }
 
-Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
-                    const at::Tensor& label, double temperature, bool need_entropy, int64_t chunk) {
+Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+                    const OptionalTensor& low_head, const at::Tensor& label, double temperature, bool need_entropy,
+                    int64_t chunk) {
   if (!plain(hidden, head, low_hidden, low_head))
-    return Reference<decltype(head_logprob)>::call("apus::head_logprob", hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk);
+    return Reference<decltype(head_logprob)>::call("apus::head_logprob", hidden, head, low_hidden, low_head, label,
+                                                   temperature, need_entropy, chunk);
   return by_type(hidden, [&](auto e) -> Triple {
     const ops::LabelledTokens tokens(hidden, low_hidden, label);
     const at::Tensor logprob = floats(tokens.count()), lse = floats(tokens.count()), entropy = floats(tokens.count());
@@ -186,16 +208,21 @@ Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const Opti
   });
 }
 
-// d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy), both over the temperature.
-Quad head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy, const at::Tensor& hidden, const at::Tensor& head,
-                           const OptionalTensor& low_hidden, const OptionalTensor& low_head, const at::Tensor& label, const at::Tensor& lse,
+// d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy), both over the
+// temperature.
+Quad head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy,
+                           const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
+                           const OptionalTensor& low_head, const at::Tensor& label, const at::Tensor& lse,
                            const OptionalTensor& entropy, double temperature, HeadNeeds need, int64_t chunk) {
   if (!plain(hidden, head, low_hidden, low_head))
-    return Reference<decltype(head_logprob_backward)>::call("apus::head_logprob_backward", grad_logprob, grad_entropy, hidden, head, low_hidden,
-                                                            low_head, label, lse, entropy, temperature, need, chunk);
+    return Reference<decltype(head_logprob_backward)>::call("apus::head_logprob_backward", grad_logprob, grad_entropy,
+                                                            hidden, head, low_hidden, low_head, label, lse, entropy,
+                                                            temperature, need, chunk);
   return by_type(hidden, [&](auto e) -> Quad {
     const ops::LabelledTokens tokens(hidden, low_hidden, label);
-    const auto pick = [&](const OptionalTensor& x) { return x.has_value() ? tokens.pick(x->to(at::kFloat)).contiguous() : at::zeros({tokens.count()}, at::kFloat); };
+    const auto pick = [&](const OptionalTensor& x) {
+      return x.has_value() ? tokens.pick(x->to(at::kFloat)).contiguous() : at::zeros({tokens.count()}, at::kFloat);
+    };
     const at::Tensor of_logprob = pick(grad_logprob), of_entropy = pick(grad_entropy), entropies = pick(entropy);
     HeadPass<decltype(e)> pass(tokens, head, low_head, temperature, need, chunk);
     const float scale = static_cast<float>(1 / temperature);

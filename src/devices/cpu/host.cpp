@@ -49,7 +49,8 @@ fs::path group_path(const std::string& controller) {
     const size_t a = line.find(':'), b = line.find(':', a + 1);
     if (a == std::string::npos || b == std::string::npos) continue;
     const std::string names = "," + line.substr(a + 1, b - a - 1) + ",";
-    if (names == "," + controller + "," || (!controller.empty() && names.find("," + controller + ",") != std::string::npos))
+    if (names == "," + controller + "," ||
+        (!controller.empty() && names.find("," + controller + ",") != std::string::npos))
       return line.substr(b + 1);
   }
   return "/";
@@ -93,7 +94,8 @@ double cpu_quota() {  // in cores; infinity when there is none
   if (v2 >> quota >> period && period > 0) return quota / period;
   const fs::path v1 = fs::path("/sys/fs/cgroup/cpu") / group_path("cpu").relative_path();
   const int64_t q = number_in(v1 / "cpu.cfs_quota_us"), p = number_in(v1 / "cpu.cfs_period_us");
-  return q != kNone && p != kNone && p > 0 ? static_cast<double>(q) / static_cast<double>(p) : std::numeric_limits<double>::infinity();
+  return q != kNone && p != kNone && p > 0 ? static_cast<double>(q) / static_cast<double>(p)
+                                           : std::numeric_limits<double>::infinity();
 }
 }  // namespace
 
@@ -182,7 +184,8 @@ std::string library_of(const char* symbol) {
 std::string blas_name() {
   const std::string path = library_of("sgemm_"), file = fs::path(path).filename().string();
   if (path.find("openblas") != std::string::npos) return "OpenBLAS";
-  if (path.find("mkl") != std::string::npos || file.rfind("libtorch", 0) == 0) return "MKL";  // pip's torch carries MKL inside
+  if (path.find("mkl") != std::string::npos || file.rfind("libtorch", 0) == 0)
+    return "MKL";  // pip's torch carries MKL inside
   if (path.find("blis") != std::string::npos) return "BLIS";
   if (path.find("atlas") != std::string::npos) return "ATLAS";
   if (file.rfind("libblas.so", 0) == 0) return "reference BLAS";
@@ -194,8 +197,10 @@ Check blas_check() {
   if (check.found == "reference BLAS") {
     check.state = Check::State::Warn;
     check.found += str(" (", library_of("sgemm_"), ")");
-    check.hint = "f32 matrix multiplications run 30 to 50 times slower than they could: apt-get install libopenblas0-pthread "
-                 "(or dnf install openblas), and see that `update-alternatives --display libblas.so.3-x86_64-linux-gnu` chooses it";
+    check.hint =
+        "f32 matrix multiplications run 30 to 50 times slower than they could: apt-get install libopenblas0-pthread "
+        "(or dnf install openblas), and see that `update-alternatives --display libblas.so.3-x86_64-linux-gnu` chooses "
+        "it";
   } else if (check.found == "none found") {
     check.state = Check::State::Skipped;
     check.hint = "no library here shows the symbol sgemm_; libtorch may carry its BLAS hidden inside";

@@ -9,9 +9,9 @@
 
 namespace apus::cpu {
 
-int64_t memory_total();      // bytes this process may use: the machine's, or its control group's limit
-int64_t memory_free();       // bytes that can still be had without swapping
-int64_t peak_resident();     // bytes, since reset_peak_resident()
+int64_t memory_total();   // bytes this process may use: the machine's, or its control group's limit
+int64_t memory_free();    // bytes that can still be had without swapping
+int64_t peak_resident();  // bytes, since reset_peak_resident()
 void reset_peak_resident();
 std::string processor_name();
 int usable_cores();          // physical, by affinity and the control group's quota, at least 1

@@ -39,8 +39,9 @@ bool amx_granted() {
 Found ask_processor() {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return {Isa::Generic, false};
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bf16");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512bf16");
   if (!avx512) return {Isa::Avx2, false};
   if (!amx_granted()) return {Isa::Avx512, false};
   return amx_multiplies() ? Found{Isa::Amx, false} : Found{Isa::Avx512, true};
@@ -76,7 +77,8 @@ bool amx_is_wrong() { return found().amx_wrong; }
 
 bool amx_multiplies() {
 #if defined(__x86_64__)
-  constexpr int64_t kRows = 49, kInner = 64;  // two tiles, one tile, and a row of the next; small integers: no sum is rounded
+  constexpr int64_t kRows = 49,
+                    kInner = 64;  // two tiles, one tile, and a row of the next; small integers: no sum is rounded
   bf16 a[kRows][kInner], panel[panel_size<bf16>(kInner)];
   const auto number = [](int64_t i) { return static_cast<int>(i * 7 % 17) - 8; };
   const auto narrow = [](int v) {
@@ -88,7 +90,8 @@ bool amx_multiplies() {
   const auto factor = [&](int64_t k, int64_t column) { return number(k * 3 + column * 5 + k * column); };
   for (int64_t i = 0; i < kRows * kInner; ++i) a[i / kInner][i % kInner] = narrow(number(i));
   for (int64_t k = 0; k < kInner; ++k)
-    for (int64_t j = 0; j < kPanel; ++j) panel[k / 32 * 1024 + j / 16 * 512 + k % 32 / 2 * 32 + j % 16 * 2 + k % 2] = narrow(factor(k, j));
+    for (int64_t j = 0; j < kPanel; ++j)
+      panel[k / 32 * 1024 + j / 16 * 512 + k % 32 / 2 * 32 + j % 16 * 2 + k % 2] = narrow(factor(k, j));
   float product[kRows][kPanel];
   enter_amx();
   multiply_amx(kRows, kInner, a[0], kInner, panel, product[0], kPanel, false, nullptr);

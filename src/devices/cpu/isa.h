@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instruction sets the kernels may use: asked of the processor at run time, so that one binary serves every machine.
+// Which instruction sets the kernels may use: asked of the processor at run time, so that one binary serves every
+// machine.
 #pragma once
 
 #include <string>
@@ -13,21 +14,22 @@ enum class Isa {
   Amx,      // the above and AMX tiles in bf16
 };
 
-Isa machine_isa();              // the best this machine and its kernel allow
-Isa isa();                      // the one in use: machine_isa(), not above the environment's APUS_CPU_ISA or cap_isa()
-// Tests of AMX on machines without it, which execute its instructions themselves: machine_isa() is not below this from now on.
+Isa machine_isa();  // the best this machine and its kernel allow
+Isa isa();          // the one in use: machine_isa(), not above the environment's APUS_CPU_ISA or cap_isa()
+// Tests of AMX on machines without it, which execute its instructions themselves: machine_isa() is not below this from
+// now on.
 void assume_isa(Isa isa);
 
-// Whether AMX tiles multiply as they should, by one small product; the processor must know their instructions. Asked once where
-// it says so: if not, the machine counts as one without AMX, and amx_is_wrong() says why.
+// Whether AMX tiles multiply as they should, by one small product; the processor must know their instructions. Asked
+// once where it says so: if not, the machine counts as one without AMX, and amx_is_wrong() says why.
 bool amx_multiplies();
 bool amx_is_wrong();
 
 const char* isa_name(Isa isa);  // "generic", "avx2", "avx512", "amx"
 Isa parse_isa(const std::string& name);
 
-// Whether vdpbf16ps is the faster way to multiply bf16. It does the work of two f32 FMAs: AMD's processors begin two of either
-// in a cycle; Intel's two FMAs in a cycle, but one vdpbf16ps in two.
+// Whether vdpbf16ps is the faster way to multiply bf16. It does the work of two f32 FMAs: AMD's processors begin two of
+// either in a cycle; Intel's two FMAs in a cycle, but one vdpbf16ps in two.
 bool bf16_pairs_pay();
 
 // Lets kernels use no more than `cap` from now on; returns what isa() was. Tests and benches compare the paths with it.

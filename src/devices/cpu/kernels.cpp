@@ -15,10 +15,14 @@ const Kernels& kernels() {
     return k;
   }();
   switch (isa()) {
-    case Isa::Amx: return amx;
-    case Isa::Avx512: return bf16_pairs_pay() ? kAvx512PairKernels : kAvx512Kernels;
-    case Isa::Avx2: return kAvx2Kernels;
-    case Isa::Generic: break;
+    case Isa::Amx:
+      return amx;
+    case Isa::Avx512:
+      return bf16_pairs_pay() ? kAvx512PairKernels : kAvx512Kernels;
+    case Isa::Avx2:
+      return kAvx2Kernels;
+    case Isa::Generic:
+      break;
   }
 #endif
   return kGenericKernels;

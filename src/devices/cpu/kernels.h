@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inner loops, one table per instruction set, on plain pointers: what calls them splits work over threads and knows tensors.
-// This header and the level files include no library with inline functions: code compiled for a newer processor must not
-// become the copy that the linker keeps for everybody.
+// The inner loops, one table per instruction set, on plain pointers: what calls them splits work over threads and knows
+// tensors. This header and the level files include no library with inline functions: code compiled for a newer
+// processor must not become the copy that the linker keeps for everybody.
 //
 // bf16 is uint16_t here. A "panel" is 32 columns of a right-hand matrix B[k][32], as the multiplication reads it:
-//   bf16: [k / 32][2 halves of 16 columns][16 pairs of k][16 columns][2], zero-filled up to a multiple of 32 in k and 32 columns
+//   bf16: [k / 32][2 halves of 16 columns][16 pairs of k][16 columns][2], zero-filled up to a multiple of 32 in k and
+//   32 columns
 //         (a half is one AMX tile, its rows are the 64 bytes vdpbf16ps takes);
 //   f32:  [k][32], zero-filled up to 32 columns.
 #pragma once
@@ -15,21 +16,25 @@ namespace apus::cpu {
 
 using bf16 = uint16_t;
 
-constexpr int64_t kPanel = 32;  // columns
+constexpr int64_t kPanel = 32;                         // columns
 constexpr int64_t kDotStretch = 1024, kDotBatch = 60;  // of k, and of rows, that RowKernels::dots takes at a time
 template <class E>
 constexpr int64_t kDepth = sizeof(E) == 2 ? 32 : 1;  // k is filled up to a multiple of it
 template <class E>
-constexpr int64_t padded_depth(int64_t k) { return (k + kDepth<E> - 1) / kDepth<E> * kDepth<E>; }
+constexpr int64_t padded_depth(int64_t k) {
+  return (k + kDepth<E> - 1) / kDepth<E> * kDepth<E>;
+}
 template <class E>
-constexpr int64_t panel_size(int64_t k) { return padded_depth<E>(k) * kPanel; }  // elements
+constexpr int64_t panel_size(int64_t k) {
+  return padded_depth<E>(k) * kPanel;
+}  // elements
 
 struct AdamwScalars {
   float lr, beta1, beta2, eps, decay, correction1, correction2, grad_scale;  // corrections: 1 - beta^step
 };
 
-// Moments of at most kMoments elements (ops/adamw_8bit.cpp says what the codes mean) and where the thresholds begin, by which
-// they are rounded: element i has the threshold (begin + i * kThresholdStride) mod 2^32.
+// Moments of at most kMoments elements (ops/adamw_8bit.cpp says what the codes mean) and where the thresholds begin, by
+// which they are rounded: element i has the threshold (begin + i * kThresholdStride) mod 2^32.
 constexpr int64_t kMoments = 256;
 constexpr uint32_t kThresholdStride = 0x9e3779b9;
 struct Moments {
@@ -39,7 +44,8 @@ struct Moments {
   uint32_t mean_threshold, square_threshold;
 };
 
-// Of one row of logits, each scaled first: the largest, sum of exp(x - largest), of x, of exp(x - largest) * x; arg-max.
+// Of one row of logits, each scaled first: the largest, sum of exp(x - largest), of x, of exp(x - largest) * x;
+// arg-max.
 struct RowStatistics {
   float largest, sum, sum_x, sum_px;
   int64_t best;
@@ -53,12 +59,15 @@ struct LogitGradient {
 // Loops over rows of elements of type E (bf16 or f32); all statistics and sums in f32.
 template <class E>
 struct RowKernels {
-  // c[m][32] = (add ? c : 0) + a[m][k] * panel. a is row-major, readable and finite up to padded_depth(k). The order in which k
-  // is summed depends on nothing else than k. next: the panel that will be read after this one, when panels come from memory.
-  void (*multiply)(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add, const E* next);
-  // c[m][n] = x[m][k] * the n rows of w, which lie where and as they are. As above each row's result depends on nothing else.
-  // space: kDotStretch * kDotBatch floats, or k + 32 if m is 1 and that is more.
-  void (*dots)(int64_t m, int64_t n, int64_t k, const E* x, int64_t ldx, const E* w, int64_t ldw, float* c, int64_t ldc, float* space);
+  // c[m][32] = (add ? c : 0) + a[m][k] * panel. a is row-major, readable and finite up to padded_depth(k). The order in
+  // which k is summed depends on nothing else than k. next: the panel that will be read after this one, when panels
+  // come from memory.
+  void (*multiply)(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add,
+                   const E* next);
+  // c[m][n] = x[m][k] * the n rows of w, which lie where and as they are. As above each row's result depends on nothing
+  // else. space: kDotStretch * kDotBatch floats, or k + 32 if m is 1 and that is more.
+  void (*dots)(int64_t m, int64_t n, int64_t k, const E* x, int64_t ldx, const E* w, int64_t ldw, float* c, int64_t ldc,
+               float* space);
   // Panels from rows: B's columns are the n <= 32 rows (each k long), or its k rows are the rows (each n <= 32 wide).
   void (*pack_columns)(const E* const* rows, int64_t n, int64_t k, E* panel);
   void (*pack_rows)(const E* const* rows, int64_t k, int64_t n, E* panel);
@@ -67,30 +76,35 @@ struct RowKernels {
   void (*widen)(int64_t n, const E* x, float* y);
   void (*narrow)(int64_t n, const float* x, float scale, E* y);
 
-  // One block of an online softmax in base 2. Row i sees columns [low[i], high[i]) of scores s[i][columns] (null: all); columns is
-  // a multiple of 32, scale2 > 0. Updates the running maximum, sum and output row (o, width h a multiple of 16), writes the probabilities.
-  void (*softmax_block)(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, float* s, int64_t lds,
-                        float* maximum, float* sum, float* o, int64_t ldo, int64_t h, E* p, int64_t ldp);
+  // One block of an online softmax in base 2. Row i sees columns [low[i], high[i]) of scores s[i][columns] (null: all);
+  // columns is a multiple of 32, scale2 > 0. Updates the running maximum, sum and output row (o, width h a multiple of
+  // 16), writes the probabilities.
+  void (*softmax_block)(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, float* s,
+                        int64_t lds, float* maximum, float* sum, float* o, int64_t ldo, int64_t h, E* p, int64_t ldp);
   // Gradient block, transposed: rows are keys, columns queries. p = exp2(s * scale2 - lse2[column]) where column is in
   // [low[i], high[i]) (null: all), else 0; ds = p * (dp - delta[column]).
-  void (*softmax_gradient)(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, const float* s,
-                           const float* dp, int64_t lds, const float* lse2, const float* delta, E* p, E* ds, int64_t ldp);
+  void (*softmax_gradient)(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2,
+                           const float* s, const float* dp, int64_t lds, const float* lse2, const float* delta, E* p,
+                           E* ds, int64_t ldp);
 
   // y = norm(x) * weight; with delta: sum = x + delta first, and its norm.
   void (*rms_norm)(int64_t n, const E* x, const E* delta, E* sum, const E* weight, float eps, E* y);
   // dx = gradient of the norm (+ extra unless null); dweight (f32, may be null) is added to.
-  void (*rms_norm_gradient)(int64_t n, const E* x, const E* weight, const E* dy, float eps, const E* extra, E* dx, float* dweight);
+  void (*rms_norm_gradient)(int64_t n, const E* x, const E* weight, const E* dy, float eps, const E* extra, E* dx,
+                            float* dweight);
   void (*swiglu)(int64_t n, const E* gate, const E* up, E* y);
   void (*swiglu_gradient)(int64_t n, const E* gate, const E* up, const E* dy, E* dgate, E* dup);
   // One head: the first 2r of h elements turn by cos, sin (sign -1: back); the rest is copied. y may be x.
   void (*rope)(int64_t h, int64_t r, const E* x, const float* cos, const float* sin, float sign, E* y);
   double (*sum_of_squares)(int64_t n, const E* x);
   void (*logit_gradient)(int64_t n, const float* x, const LogitGradient& g, E* out);
-  // A bf16 panel of depth k as an f32 one (left.h). Null where nothing is gained: f32, and instructions for bf16 that are used.
+  // A bf16 panel of depth k as an f32 one (left.h). Null where nothing is gained: f32, and instructions for bf16 that
+  // are used.
   void (*widen_panel)(int64_t k, const E* panel, float* wide);
 };
 
-// Rows of weights, ld apart, that a product will read after its own: it asks memory for its share of them, `pass` of `passes`.
+// Rows of weights, ld apart, that a product will read after its own: it asks memory for its share of them, `pass` of
+// `passes`.
 struct NextRows {
   const bf16* first = nullptr;
   int64_t rows = 0, ld = 0, pass = 0, passes = 1;
@@ -107,14 +121,15 @@ struct Kernels {
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();
-  // bf16 in place in f32 with 16 lanes only, else null: c[m][32] = x[m][k] * the n <= 32 rows of w, bit for bit b16.dots, for
-  // many rows. x is spread first, into padded_depth(k) floats a row. space: kDotStretch * kPanel floats.
+  // bf16 in place in f32 with 16 lanes only, else null: c[m][32] = x[m][k] * the n <= 32 rows of w, bit for bit
+  // b16.dots, for many rows. x is spread first, into padded_depth(k) floats a row. space: kDotStretch * kPanel floats.
   void (*spread)(int64_t k, const bf16* x, float* y) = nullptr;
-  void (*lanes)(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const bf16* w, int64_t ldw, float* c, float* space) = nullptr;
-  // AMX only, else null: c[m][32] = (add ? c : 0) + the m rows of w, which lie where they are, * the first `columns` columns of a
-  // panel. k is a multiple of 32. Element by element the sum that b16.multiply makes of the same two rows.
-  void (*multiply_rows)(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c, bool add,
-                        const NextRows& next) = nullptr;
+  void (*lanes)(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const bf16* w, int64_t ldw, float* c,
+                float* space) = nullptr;
+  // AMX only, else null: c[m][32] = (add ? c : 0) + the m rows of w, which lie where they are, * the first `columns`
+  // columns of a panel. k is a multiple of 32. Element by element the sum that b16.multiply makes of the same two rows.
+  void (*multiply_rows)(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c,
+                        bool add, const NextRows& next) = nullptr;
   // y[columns][m] = round(c[m][32]' + bias)
   void (*finish_turned)(int64_t m, int64_t columns, const float* c, const float* bias, bf16* y, int64_t ldy) = nullptr;
 };
@@ -123,8 +138,10 @@ const Kernels& kernels();  // for isa()
 
 template <class E>
 const RowKernels<E>& row_kernels() {
-  if constexpr (sizeof(E) == 2) return kernels().b16;
-  else return kernels().f32;
+  if constexpr (sizeof(E) == 2)
+    return kernels().b16;
+  else
+    return kernels().f32;
 }
 
 class Multiplying {
@@ -146,8 +163,8 @@ extern const Kernels kGenericKernels, kAvx2Kernels, kAvx512Kernels;
 extern const Kernels kAvx512PairKernels;  // products of bf16 by vdpbf16ps rather than in f32
 void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add,
                   const bf16* next);
-void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c, bool add,
-                       const NextRows& next);
+void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c,
+                       bool add, const NextRows& next);
 void finish_turned_amx(int64_t m, int64_t columns, const float* c, const float* bias, bf16* y, int64_t ldy);
 void enter_amx();
 void leave_amx();

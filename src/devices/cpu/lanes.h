@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of dots.h (bf16 in f32, 16 lanes), bit for bit, for many rows of x: a lane of a vector is an output here, not a place
-// in k, so nothing is added across lanes and each weight is widened once for all rows. What dots.h sums in lane l of one vector,
-// the elements 2 l and 2 l + 1 of each 32, is summed here in a vector of its own, and these vectors are added as it adds lanes.
+// The sums of dots.h (bf16 in f32, 16 lanes), bit for bit, for many rows of x: a lane of a vector is an output here,
+// not a place in k, so nothing is added across lanes and each weight is widened once for all rows. What dots.h sums in
+// lane l of one vector, the elements 2 l and 2 l + 1 of each 32, is summed here in a vector of its own, and these
+// vectors are added as it adds lanes.
 #pragma once
 
 #include "devices/cpu/dots.h"
@@ -51,7 +52,8 @@ inline void spread_weights(int64_t n, int64_t k, const bf16* w, int64_t ldw, flo
       const int64_t there = n < 16 * half ? 0 : smaller(16, n - 16 * half);
       const void* from[16];
       bf16 filled[16][32];
-      for (int64_t i = 0; i < there; ++i) from[i] = filled_up(w + (16 * half + i) * ldw + 32 * step, k - 32 * step, filled[i]);
+      for (int64_t i = 0; i < there; ++i)
+        from[i] = filled_up(w + (16 * half + i) * ldw + 32 * step, k - 32 * step, filled[i]);
       Words turned[kLanes];
       transpose16(from, there, 0, turned);
       for (int lane = 0; lane < kLanes; ++lane) {
@@ -108,7 +110,8 @@ void lane_tile_of(int64_t rows, int64_t steps, const float* x, int64_t ldx, cons
   if constexpr (R > 1) lane_tile_of<R - 1>(rows, steps, x, ldx, panel, c, add);
 }
 
-void lanes(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const bf16* w, int64_t ldw, float* c, float* space) {
+void lanes(int64_t m, int64_t n, int64_t k, const float* x, int64_t ldx, const bf16* w, int64_t ldw, float* c,
+           float* space) {
   for (int64_t begin = 0; begin < k; begin += kDotStretch) {
     const int64_t depth = smaller(k - begin, kDotStretch), tiles = (m + kLaneRows - 1) / kLaneRows;
     spread_weights(n, depth, w + begin, ldw, space);

@@ -15,4 +15,4 @@ static constexpr Kernels with_pairs(Kernels k) {
   return k;
 }
 extern const Kernels kAvx512PairKernels = with_pairs(kTable);
-}
+}  // namespace apus::cpu

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Linear layers of inference (plain_linear.cpp: of training). Weights of a mapped file are multiplied where they lie (dots.h, or
-// AMX tiles): nothing is read or written before the first token, and processes share them. Weights that are in memory of our
-// own anyway become panels of 32 outputs (kernels.h), read once per 256 rows. Either way the order of an output's additions
-// depends on nothing but the number of inputs, so a row's result does not depend on the other rows.
+// Linear layers of inference (plain_linear.cpp: of training). Weights of a mapped file are multiplied where they lie
+// (dots.h, or AMX tiles): nothing is read or written before the first token, and processes share them. Weights that are
+// in memory of our own anyway become panels of 32 outputs (kernels.h), read once per 256 rows. Either way the order of
+// an output's additions depends on nothing but the number of inputs, so a row's result does not depend on the other
+// rows.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
@@ -36,7 +37,8 @@ at::Tensor pack(at::TensorList weights) {
   const int64_t in = weights[0].size(1), panels = (out + kPanel - 1) / kPanel;
   const at::Tensor packed = empty_huge(panels * panel_size<E>(in), weights[0].scalar_type());
   // Pieces of about 2 MB: a huge page of the result is touched by one thread.
-  const int64_t grain = std::max<int64_t>(1, (int64_t{2} << 20) / (panel_size<E>(in) * static_cast<int64_t>(sizeof(E))));
+  const int64_t grain =
+      std::max<int64_t>(1, (int64_t{2} << 20) / (panel_size<E>(in) * static_cast<int64_t>(sizeof(E))));
   pack_panels(row, in, data<E>(packed), grain);
   return packed;
 }
@@ -45,7 +47,9 @@ at::Tensor pack_linear(at::TensorList weights_OD, bool mapped) {
   const at::ScalarType dtype = weights_OD[0].scalar_type();
   std::vector<at::Tensor> weights;
   for (const at::Tensor& w : weights_OD) {
-    if (w.dim() != 2 || w.numel() == 0 || w.scalar_type() != dtype || w.size(1) != weights_OD[0].size(1) || (dtype != at::kBFloat16 && dtype != at::kFloat)) return {};
+    if (w.dim() != 2 || w.numel() == 0 || w.scalar_type() != dtype || w.size(1) != weights_OD[0].size(1) ||
+        (dtype != at::kBFloat16 && dtype != at::kFloat))
+      return {};
     weights.push_back(w.stride(1) == 1 ? w : w.contiguous());
     mapped = mapped && weights.back().is_same(w);
   }
@@ -62,7 +66,8 @@ template <class E>
 void multiply(const E* x, int64_t ldx, int64_t m, int64_t k, const E* packed, const float* bias, E* y, int64_t n) {
   const int64_t panels = (n + kPanel - 1) / kPanel, depth = padded_depth<E>(k);
   const int64_t row_blocks = (m + kRowBlock - 1) / kRowBlock, block = (m + row_blocks - 1) / row_blocks;
-  const int64_t chunk = std::clamp<int64_t>(panels * row_blocks / (threads() * 6), 1, kChunkPanels), chunks = (panels + chunk - 1) / chunk;
+  const int64_t chunk = std::clamp<int64_t>(panels * row_blocks / (threads() * 6), 1, kChunkPanels),
+                chunks = (panels + chunk - 1) / chunk;
   const int64_t depth_block = m <= 32 ? depth : kDepthBlock;
   share(row_blocks * chunks, 1, [&](int64_t begin, int64_t end) {
     const Multiplying guard;
@@ -88,9 +93,11 @@ void multiply(const E* x, int64_t ldx, int64_t m, int64_t k, const E* packed, co
 
 // y [m, n] of x [m, k] (rows ldx apart) and the n rows of w (ldw apart).
 template <class E>
-void multiply_in_place(const E* x, int64_t ldx, int64_t m, int64_t k, const E* w, int64_t ldw, const float* bias, E* y, int64_t n) {
+void multiply_in_place(const E* x, int64_t ldx, int64_t m, int64_t k, const E* w, int64_t ldw, const float* bias, E* y,
+                       int64_t n) {
   const int64_t row_blocks = (m + kRowBlock - 1) / kRowBlock, block = (m + row_blocks - 1) / row_blocks;
-  const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 128), chunks = (n + chunk - 1) / chunk;
+  const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 128),
+                chunks = (n + chunk - 1) / chunk;
   share(row_blocks * chunks, 1, [&](int64_t begin, int64_t end) {
     const RowKernels<E>& kernel = row_kernels<E>();
     float *sums = scratch(kSums, chunk * block), *space = scratch(kLaidOut, std::max(k + 32, kDotStretch * kDotBatch));
@@ -104,7 +111,8 @@ void multiply_in_place(const E* x, int64_t ldx, int64_t m, int64_t k, const E* w
 }
 
 // The same, bit for bit, for many rows: each 32 weights are widened and turned for 512 rows at once.
-void multiply_in_lanes(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias, bf16* y, int64_t n) {
+void multiply_in_lanes(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias,
+                       bf16* y, int64_t n) {
   const int64_t row_blocks = (m + kTurnedRows - 1) / kTurnedRows, block = (m + row_blocks - 1) / row_blocks;
   const int64_t apart = padded_depth<bf16>(k) + 16;  // not a multiple of 4096 bytes
   const at::Tensor spread = at::empty({block, apart}, at::kFloat);
@@ -133,16 +141,19 @@ at::Tensor packed_as_columns(const bf16* x, int64_t ldx, int64_t m, int64_t k) {
   return packed;
 }
 
-// y [m, n] of x [m, k] and the n rows of w (ldw apart) on AMX tiles, which take one factor by rows and the other packed by
-// columns: the weights lie in rows already, so x is the packed one, and the product comes out turned. Any number of rows goes
-// this way, one as well: tiles add in an order of their own. 32 outputs at a time: few rows of x need them once, from where they
-// lie; for many they are first copied side by side, where their distance in memory (4096 bytes are a bad one) costs nothing.
-void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias, bf16* y, int64_t n) {
+// y [m, n] of x [m, k] and the n rows of w (ldw apart) on AMX tiles, which take one factor by rows and the other packed
+// by columns: the weights lie in rows already, so x is the packed one, and the product comes out turned. Any number of
+// rows goes this way, one as well: tiles add in an order of their own. 32 outputs at a time: few rows of x need them
+// once, from where they lie; for many they are first copied side by side, where their distance in memory (4096 bytes
+// are a bad one) costs nothing.
+void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias,
+                       bf16* y, int64_t n) {
   const at::Tensor columns = packed_as_columns(x, ldx, m, k);
   const auto* packed = data<bf16>(columns);
   const int64_t panels = (m + kPanel - 1) / kPanel, depth = padded_depth<bf16>(k), most_panels = kTurnedRows / kPanel;
   const int64_t row_blocks = (panels + most_panels - 1) / most_panels, block = (panels + row_blocks - 1) / row_blocks;
-  const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 256), chunks = (n + chunk - 1) / chunk;
+  const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 256),
+                chunks = (n + chunk - 1) / chunk;
   const int64_t depth_block = panels == 1 ? depth : kDepthBlock;
   const bool copied = block >= 4;
   share(row_blocks * chunks, 1, [&](int64_t begin, int64_t end) {
@@ -154,7 +165,8 @@ void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const b
       const int64_t first = item / row_blocks * chunk, last = std::min(first + chunk, n);
       for (int64_t d = 0; d < depth; d += depth_block)
         for (int64_t j = first; j < last; j += kPanel) {
-          const int64_t outputs = std::min(kPanel, last - j), whole = std::min(depth_block, depth - d), in = std::min(whole, k - d);
+          const int64_t outputs = std::min(kPanel, last - j), whole = std::min(depth_block, depth - d),
+                        in = std::min(whole, k - d);
           const bf16* rows = w + j * ldw + d;
           int64_t apart = ldw;
           if (copied || in < whole) {  // filled with zeros to a whole tile, too
@@ -169,14 +181,16 @@ void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const b
             next = {w + first * ldw + d + depth_block, std::min(kPanel, last - first), ldw, 0, here};
           float* at = sums + (j - first) * block * kPanel;
           for (int64_t p = 0; p < here; ++p, ++next.pass)
-            kernels().multiply_rows(outputs, whole, rows, apart, packed + (panel + p) * panel_size<bf16>(k) + d * kPanel,
+            kernels().multiply_rows(outputs, whole, rows, apart,
+                                    packed + (panel + p) * panel_size<bf16>(k) + d * kPanel,
                                     std::min(kPanel, m - (panel + p) * kPanel), at + p * kPanel * kPanel, d > 0, next);
         }
       for (int64_t j = first; j < last; j += kPanel)
         for (int64_t p = 0; p < here; ++p) {
           const int64_t row = (panel + p) * kPanel;
-          kernels().finish_turned(std::min(kPanel, last - j), std::min(kPanel, m - row), sums + ((j - first) * block + p * kPanel) * kPanel,
-                                  bias ? bias + j : nullptr, y + row * n + j, n);
+          kernels().finish_turned(std::min(kPanel, last - j), std::min(kPanel, m - row),
+                                  sums + ((j - first) * block + p * kPanel) * kPanel, bias ? bias + j : nullptr,
+                                  y + row * n + j, n);
         }
     }
   });
@@ -186,8 +200,10 @@ template <class E>
 at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const OptionalTensor& bias, int64_t out) {
   const int64_t in = x.size(-1), depth = padded_depth<E>(in);
   const bool in_place = packed.dim() == 2;
-  require(in_place ? packed.size(0) == out && packed.size(1) == in : packed.numel() == (out + kPanel - 1) / kPanel * panel_size<E>(in), Fault::Bug,
-          "packed_linear: ", packed.numel(), " packed elements are not those of a weight of ", out, " x ", in);
+  require(in_place ? packed.size(0) == out && packed.size(1) == in
+                   : packed.numel() == (out + kPanel - 1) / kPanel * panel_size<E>(in),
+          Fault::Bug, "packed_linear: ", packed.numel(), " packed elements are not those of a weight of ", out, " x ",
+          in);
   at::Tensor rows = as_rows(x);
   if (depth != in && !in_place) {  // the filling must be there to read, and finite
     at::Tensor filled = at::zeros({rows.size(0), depth}, x.options());
@@ -199,7 +215,8 @@ at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const
   const at::Tensor y = at::empty(shape, x.options());
   const float* wide_bias = nullptr;
   if (bias.has_value() && bias->defined()) {
-    require(bias->numel() == out && bias->scalar_type() == x.scalar_type(), Fault::Bug, "packed_linear: bias of another size or type");
+    require(bias->numel() == out && bias->scalar_type() == x.scalar_type(), Fault::Bug,
+            "packed_linear: bias of another size or type");
     float* wide = scratch(kBias, out);
     const at::Tensor flat = bias->contiguous();
     row_kernels<E>().widen(out, data<E>(flat), wide);
@@ -210,12 +227,14 @@ at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const
     const bool many = rows.size(0) >= kManyRows && kernels().lanes;
     if (in_place && (kernels().multiply_rows || many)) {
       const auto multiply = kernels().multiply_rows ? multiply_by_tiles : multiply_in_lanes;
-      multiply(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias, data<E>(y), out);
+      multiply(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias,
+               data<E>(y), out);
       return y;
     }
   }
   if (in_place)
-    multiply_in_place<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias, data<E>(y), out);
+    multiply_in_place<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias,
+                         data<E>(y), out);
   else
     multiply<E>(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), wide_bias, data<E>(y), out);
   return y;
@@ -224,7 +243,8 @@ at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const
 at::Tensor packed_linear(const at::Tensor& x, const at::Tensor& packed, const OptionalTensor& bias, int64_t out) {
   require(x.scalar_type() == packed.scalar_type(), Fault::Bug, "packed_linear: x is ", c10::toString(x.scalar_type()),
           ", the packed weight ", c10::toString(packed.scalar_type()));
-  return packed.scalar_type() == at::kFloat ? multiply_tensors<float>(x, packed, bias, out) : multiply_tensors<bf16>(x, packed, bias, out);
+  return packed.scalar_type() == at::kFloat ? multiply_tensors<float>(x, packed, bias, out)
+                                            : multiply_tensors<bf16>(x, packed, bias, out);
 }
 
 }  // namespace

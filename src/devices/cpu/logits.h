@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The logits of some tokens over the whole vocabulary, and what a gradient of them does to hidden states and head. The head is
-// read in blocks of 1024 rows, each packed while it is in the cache. Sums go in an order that does not depend on threads.
+// The logits of some tokens over the whole vocabulary, and what a gradient of them does to hidden states and head. The
+// head is read in blocks of 1024 rows, each packed while it is in the cache. Sums go in an order that does not depend
+// on threads.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,8 @@ struct LogitRow {
   bool correct;
 };
 
-// Logits are sums of products hidden [n, width] head' [width, vocabulary]: the head's own, and one of low rank where it has LoRA factors.
+// Logits are sums of products hidden [n, width] head' [width, vocabulary]: the head's own, and one of low rank where it
+// has LoRA factors.
 template <class E>
 struct HeadMatrix {
   const E* rows;          // [vocabulary, width], `stride` apart
@@ -45,7 +47,10 @@ class Logits {
 
   // `space` holds space_for() floats.
   Logits(std::vector<HeadMatrix<E>> heads, int64_t vocabulary, float scale, float* space)
-      : heads_(std::move(heads)), vocabulary_(vocabulary), scale_(scale), logits_(space),
+      : heads_(std::move(heads)),
+        vocabulary_(vocabulary),
+        scale_(scale),
+        logits_(space),
         blocks_((vocabulary + kVocabularyBlock - 1) / kVocabularyBlock) {}
 
   static int64_t space_for(int64_t vocabulary, int64_t tokens) {
@@ -65,9 +70,10 @@ class Logits {
     return rows;
   }
 
-  // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label; what it means for each product.
-  void backward(const Hidden& hidden, const int64_t* label, const LogitGradient* gradient, const float* at_label, const std::vector<HeadSums>& into,
-                float* space) const {
+  // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label; what it means for each
+  // product.
+  void backward(const Hidden& hidden, const int64_t* label, const LogitGradient* gradient, const float* at_label,
+                const std::vector<HeadSums>& into, float* space) const {
     const int64_t groups = std::min<int64_t>(kGroups, blocks_), per_group = (blocks_ + groups - 1) / groups;
     std::vector<const E*> transposed(heads_.size());
     std::vector<float*> sums(heads_.size());  // of d_hidden, one a group
@@ -93,8 +99,12 @@ class Logits {
     for (size_t h = 0; h < heads_.size(); ++h)
       if (into[h].hidden) sum_groups(groups, heads_[h].width, sums[h], into[h].hidden);
   }
-  static int64_t backward_space(int64_t tokens, int64_t width) { return kGroups * tokens * width; }  // widths of all products together
-  static int64_t head_space(int64_t vocabulary, int64_t width) { return (vocabulary + kPanel - 1) / kPanel * kPanel * width; }
+  static int64_t backward_space(int64_t tokens, int64_t width) {
+    return kGroups * tokens * width;
+  }  // widths of all products together
+  static int64_t head_space(int64_t vocabulary, int64_t width) {
+    return (vocabulary + kPanel - 1) / kPanel * kPanel * width;
+  }
 
   // d_head's sums as rows [vocabulary, width] of E.
   static void write_head(const float* sums, int64_t vocabulary, int64_t width, E* out) {
@@ -128,7 +138,8 @@ class Logits {
         left.times(panel, block_at(block) + c, kVocabularyBlock, h > 0);
       }
     }
-    for (int64_t i = 0; i < n_; ++i) kernels().row_statistics(columns(block), block_at(block) + i * kVocabularyBlock, scale_, parts + i);
+    for (int64_t i = 0; i < n_; ++i)
+      kernels().row_statistics(columns(block), block_at(block) + i * kVocabularyBlock, scale_, parts + i);
   }
 
   // parts: this row's statistics of block b at parts[b * n].
@@ -136,7 +147,8 @@ class Logits {
     float largest = -std::numeric_limits<float>::infinity();
     int64_t best = 0;
     for (int64_t b = 0; b < blocks_; ++b)
-      if (parts[b * n_].largest > largest) largest = parts[b * n_].largest, best = b * kVocabularyBlock + parts[b * n_].best;
+      if (parts[b * n_].largest > largest)
+        largest = parts[b * n_].largest, best = b * kVocabularyBlock + parts[b * n_].best;
     double sum = 0, sum_x = 0, sum_px = 0;
     for (int64_t b = 0; b < blocks_; ++b) {
       const RowStatistics& part = parts[b * n_];
@@ -144,12 +156,14 @@ class Logits {
       sum += weight * part.sum, sum_px += weight * part.sum_px, sum_x += part.sum_x;
     }
     const double lse = largest + std::log(sum);
-    const float at_label = block_at(label / kVocabularyBlock)[row * kVocabularyBlock + label % kVocabularyBlock] * scale_;
+    const float at_label =
+        block_at(label / kVocabularyBlock)[row * kVocabularyBlock + label % kVocabularyBlock] * scale_;
     return {static_cast<float>(lse), at_label, static_cast<float>(sum_x / static_cast<double>(vocabulary_)),
             static_cast<float>(lse - sum_px / sum), best == label};
   }
 
-  void block_gradient(int64_t block, const int64_t* label, const LogitGradient* gradient, const float* at_label, E* d) const {
+  void block_gradient(int64_t block, const int64_t* label, const LogitGradient* gradient, const float* at_label,
+                      E* d) const {
     const int64_t n = columns(block);
     for (int64_t i = 0; i < n_; ++i) {
       E* row = d + i * kVocabularyBlock;
@@ -158,8 +172,10 @@ class Logits {
       std::fill(row + n, row + kVocabularyBlock, E(0));
       const int64_t at = label[i] - block * kVocabularyBlock;
       if (at < 0 || at >= n) continue;
-      const LogitGradient& g = gradient[i];  // again in f32, so that the large and the small part are rounded once, together
-      const float log_p = x[at] * g.scale - g.lse, value = std::exp(log_p) * (g.by_p + g.by_log_p * log_p) + g.constant + at_label[i];
+      const LogitGradient& g =
+          gradient[i];  // again in f32, so that the large and the small part are rounded once, together
+      const float log_p = x[at] * g.scale - g.lse,
+                  value = std::exp(log_p) * (g.by_p + g.by_log_p * log_p) + g.constant + at_label[i];
       row_kernels<E>().narrow(1, &value, 1.0f, row + at);
     }
   }

@@ -27,7 +27,8 @@ char* map_huge(size_t bytes) {
   const size_t reserved = bytes + kHuge;
   void* raw = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (raw == MAP_FAILED) return nullptr;
-  char *begin = static_cast<char*>(raw), *aligned = reinterpret_cast<char*>(round_up(reinterpret_cast<uintptr_t>(raw), kHuge));
+  char *begin = static_cast<char*>(raw),
+       *aligned = reinterpret_cast<char*>(round_up(reinterpret_cast<uintptr_t>(raw), kHuge));
   if (aligned > begin) munmap(begin, static_cast<size_t>(aligned - begin));
   const size_t used = round_up(bytes, kPage);
   if (aligned + used < begin + reserved) munmap(aligned + used, static_cast<size_t>(begin + reserved - aligned - used));
@@ -97,7 +98,9 @@ class Heap {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const auto& [data, size] : free_) {  // whole huge pages only: torn ones do not grow together again soon
       const uintptr_t begin = round_up(reinterpret_cast<uintptr_t>(data), kHuge);
-      const uintptr_t end = std::min(reinterpret_cast<uintptr_t>(data) + size, round_up(reinterpret_cast<uintptr_t>(untouched_), kHuge)) / kHuge * kHuge;
+      const uintptr_t end =
+          std::min(reinterpret_cast<uintptr_t>(data) + size, round_up(reinterpret_cast<uintptr_t>(untouched_), kHuge)) /
+          kHuge * kHuge;
       if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
     }
   }
@@ -150,7 +153,8 @@ class KeepingAllocator final : public c10::Allocator {
 bool keep_large_tensors() {
   static const bool installed = [] {
     // Twice the memory: room to find a hole even when the heap is nearly full and scattered.
-    if (!before().raw_deleter() || !heap().reserve(round_up(2 * static_cast<size_t>(memory_total()), kHuge))) return false;
+    if (!before().raw_deleter() || !heap().reserve(round_up(2 * static_cast<size_t>(memory_total()), kHuge)))
+      return false;
     c10::SetCPUAllocator(new KeepingAllocator, /*priority=*/100);
     return true;
   }();
@@ -165,7 +169,8 @@ at::Tensor empty_huge(int64_t count, at::ScalarType dtype) {
   if (bytes < kHuge) return at::empty({count}, dtype);
   void* data = map_huge(bytes);
   require(data, Fault::Device, "cannot map ", bytes, " bytes of memory for packed weights: ", std::strerror(errno));
-  return at::from_blob(data, {count}, [bytes](void* p) { munmap(p, round_up(bytes, kPage)); }, at::TensorOptions().dtype(dtype));
+  return at::from_blob(
+      data, {count}, [bytes](void* p) { munmap(p, round_up(bytes, kPage)); }, at::TensorOptions().dtype(dtype));
 }
 
 }  // namespace apus::cpu

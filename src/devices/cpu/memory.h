@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory on huge pages, and large tensors from memory that is kept: a fresh page costs more to touch than the arithmetic that
-// fills it, and glibc gives large blocks back to the system at every free.
+// Memory on huge pages, and large tensors from memory that is kept: a fresh page costs more to touch than the
+// arithmetic that fills it, and glibc gives large blocks back to the system at every free.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,8 @@ struct HeapUse {
 HeapUse heap_use();
 void release_kept();  // gives the free parts back to the system
 
-// An uninitialised one-dimensional tensor for weights that stay: its own mapping, beginning on a huge page when it is large.
+// An uninitialised one-dimensional tensor for weights that stay: its own mapping, beginning on a huge page when it is
+// large.
 at::Tensor empty_huge(int64_t count, at::ScalarType dtype);
 
 }  // namespace apus::cpu

@@ -69,7 +69,7 @@ class Thresholds {
     return t;
   }
   // x >= 0 rounded down, or up in proportion to what is cut off: x comes times 2^23, and is below 256 without it.
-  Ints round(Floats x) { return (Ints)(((Words)__builtin_convertvector(x, Ints) + (next() >> 9)) >> 23); }
+  Ints round(Floats x) { return (Ints)(((Words) __builtin_convertvector(x, Ints) + (next() >> 9)) >> 23); }
 
  private:
   Words now_{};
@@ -84,7 +84,8 @@ inline void adamw_moments(int64_t n, float* param, const float* grad, const Mome
   const float old_mean = *moments.mean_scale, old_square = *moments.square_scale;
   constexpr float kOne = 1 << 23;
   alignas(64) float mean[kMoments], spread[kMoments];  // spread: the root of the second moment
-  const float mean_factor = old_mean * s.beta1 / (127.0f * 127), square_factor = old_square * s.beta2 / (255.0f * 255 * 255 * 255);
+  const float mean_factor = old_mean * s.beta1 / (127.0f * 127),
+              square_factor = old_square * s.beta2 / (255.0f * 255 * 255 * 255);
   Floats most{}, most_square{};
   for (int64_t j = 0; j < n; j += kWidth) {
     const Floats g = load(grad + j) * s.grad_scale;
@@ -105,7 +106,8 @@ inline void adamw_moments(int64_t n, float* param, const float* grad, const Mome
     const Ints code = mean_at.round(vmin(quick_root(magnitude(m) * of_mean), splat(1.0f)) * (127.0f * kOne));
     put_bytes(moments.mean + j, m < 0.0f ? -code : code);
     const Ints square = square_at.round(vmin(quick_root(r * of_spread), splat(1.0f)) * (255.0f * kOne));
-    put_bytes(moments.square + j, r > 0.0f && square == 0 ? splat_int(1) : square);  // a positive one divides: never zero
+    put_bytes(moments.square + j,
+              r > 0.0f && square == 0 ? splat_int(1) : square);  // a positive one divides: never zero
   }
 }
 

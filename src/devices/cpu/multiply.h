@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small matrix products on panels (kernels.h), for the instruction set of the including file. Each element of the result is one
-// chain of additions over k in rising order, whatever the number of rows: that is what makes results independent of the batch.
+// Small matrix products on panels (kernels.h), for the instruction set of the including file. Each element of the
+// result is one chain of additions over k in rising order, whatever the number of rows: that is what makes results
+// independent of the batch.
 #pragma once
 
 #if defined(__AVX512F__)
@@ -23,8 +24,8 @@ struct Ahead {
 #endif
 constexpr int kTileRows16 = kWidth == 16 ? 12 : 4;
 
-// One register tile of bf16: R rows, all 32 columns; k a multiple of 32. Computed in f32: both halves of each pair widen by a
-// shift or a mask, the rows beforehand.
+// One register tile of bf16: R rows, all 32 columns; k a multiple of 32. Computed in f32: both halves of each pair
+// widen by a shift or a mask, the rows beforehand.
 template <int R>
 void tile(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
   constexpr int64_t kStretch = 128;
@@ -88,19 +89,22 @@ void tile(int64_t k, const float* a, int64_t lda, const float* b, float* c, int6
 }
 
 template <int R, class E, class... Ask>
-void tile_of(int64_t rows, int64_t k, const E* a, int64_t lda, const E* b, float* c, int64_t ldc, bool add, Ask... ahead) {
+void tile_of(int64_t rows, int64_t k, const E* a, int64_t lda, const E* b, float* c, int64_t ldc, bool add,
+             Ask... ahead) {
   if (rows == R) return tile<R>(k, a, lda, b, c, ldc, add, ahead...);
   if constexpr (R > 1) tile_of<R - 1>(rows, k, a, lda, b, c, ldc, add, ahead...);
 }
 
 template <class E>
-void multiply(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add, const E* next) {
+void multiply(int64_t m, int64_t k, const E* a, int64_t lda, const E* panel, float* c, int64_t ldc, bool add,
+              const E* next) {
   constexpr int kMost = sizeof(E) == 2 ? kTileRows16 : kTileRows32;
   const int64_t depth = padded_depth<E>(k), tiles = (m + kMost - 1) / kMost;
   for (int64_t t = 0, row = 0; t < tiles; ++t) {  // rows shared out evenly: 13 are 7 and 6, not 12 and 1
     const int64_t rows = (m - row + tiles - t - 1) / (tiles - t);
     if constexpr (sizeof(E) == 2)
-      tile_of<kMost>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add, Ahead(panel, next, depth, t, tiles));
+      tile_of<kMost>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add,
+                     Ahead(panel, next, depth, t, tiles));
     else
       tile_of<kMost>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add);
     row += rows;
@@ -121,7 +125,8 @@ void tile_pairs(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, 
     for (int i = 0; i < (R + 2) / 3; ++i) row[i] = a + 3 * i * lda + block;
 #pragma GCC unroll 4
     for (int pair = 0; pair < 16; ++pair) {
-      const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b + 32 * pair), b1 = (__m512bh)_mm512_loadu_si512(b + 512 + 32 * pair);
+      const __m512bh b0 = (__m512bh)_mm512_loadu_si512(b + 32 * pair),
+                     b1 = (__m512bh)_mm512_loadu_si512(b + 512 + 32 * pair);
 #pragma GCC unroll 12
       for (int r = 0; r < R; ++r) {
         int32_t two;
@@ -138,16 +143,19 @@ void tile_pairs(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, 
 }
 
 template <int R>
-void tile_pairs_of(int64_t rows, int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add, Ahead ahead) {
+void tile_pairs_of(int64_t rows, int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64_t ldc, bool add,
+                   Ahead ahead) {
   if (rows == R) return tile_pairs<R>(k, a, lda, b, c, ldc, add, ahead);
   if constexpr (R > 1) tile_pairs_of<R - 1>(rows, k, a, lda, b, c, ldc, add, ahead);
 }
 
-void multiply_pairs(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add, const bf16* next) {
+void multiply_pairs(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc,
+                    bool add, const bf16* next) {
   const int64_t depth = padded_depth<bf16>(k), tiles = (m + kTileRows16 - 1) / kTileRows16;
   for (int64_t t = 0, row = 0; t < tiles; ++t) {
     const int64_t rows = (m - row + tiles - t - 1) / (tiles - t);
-    tile_pairs_of<kTileRows16>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add, Ahead(panel, next, depth, t, tiles));
+    tile_pairs_of<kTileRows16>(rows, depth, a + row * lda, lda, panel, c + row * ldc, ldc, add,
+                               Ahead(panel, next, depth, t, tiles));
     row += rows;
   }
 }
@@ -219,15 +227,18 @@ inline void widen_panel(int64_t k, const bf16* panel, float* wide) {
 }
 template <class E>
 constexpr auto panel_widener() -> void (*)(int64_t, const E*, float*) {
-  if constexpr (sizeof(E) == 2) return widen_panel;
-  else return nullptr;
+  if constexpr (sizeof(E) == 2)
+    return widen_panel;
+  else
+    return nullptr;
 }
 
 template <class E>
 void finish(int64_t m, int64_t n, const float* c, int64_t ldc, const float* bias, E* y, int64_t ldy) {
   for (int64_t i = 0; i < m; ++i) {
     int64_t j = 0;
-    for (; j + kWidth <= n; j += kWidth) store(y + i * ldy + j, bias ? load(c + i * ldc + j) + load(bias + j) : load(c + i * ldc + j));
+    for (; j + kWidth <= n; j += kWidth)
+      store(y + i * ldy + j, bias ? load(c + i * ldc + j) + load(bias + j) : load(c + i * ldc + j));
     for (; j < n; ++j) put(y + i * ldy + j, c[i * ldc + j] + (bias ? bias[j] : 0.0f));
   }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of bf16 panels on AMX tiles: two tiles of 16 rows by two of 16 columns. Rows of a tile do not touch each other, so a
-// row's result is the same in a tile of one row and of sixteen. Nor do columns, and a product is the same whichever side a factor
-// stands on: so either side may be the packed one, and the sums of two rows are the same.
+// Products of bf16 panels on AMX tiles: two tiles of 16 rows by two of 16 columns. Rows of a tile do not touch each
+// other, so a row's result is the same in a tile of one row and of sixteen. Nor do columns, and a product is the same
+// whichever side a factor stands on: so either side may be the packed one, and the sums of two rows are the same.
 #if defined(__AMX_BF16__)
 #include <immintrin.h>
 
@@ -71,7 +71,8 @@ void tiles(int64_t k, const bf16* a, int64_t lda, const bf16* b, float* c, int64
 
 // m rows, 32 at a time; ahead(): what each pass over the panel asks for.
 template <int kColumns, class Asking>
-void rows(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add, const Asking& ahead) {
+void rows(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add,
+          const Asking& ahead) {
   int64_t row = 0;
   if (m >= 16) configure(16);
   for (; row + 32 <= m; row += 32) tiles<2, kColumns>(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead());
@@ -85,14 +86,15 @@ void rows(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, f
 void enter_amx() { configured_rows = 0; }  // another library may have used the tiles since
 void leave_amx() { _tile_release(); }
 
-void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add, const bf16* next) {
+void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, float* c, int64_t ldc, bool add,
+                  const bf16* next) {
   int64_t pass = 0;
   const int64_t passes = m / 32 + (m % 32 > 16) + (m % 32 > 0);
   rows<2>(m, k, a, lda, panel, c, ldc, add, [&] { return Ahead(panel, next, k, pass++, passes); });
 }
 
-void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c, bool add,
-                       const NextRows& next) {
+void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c,
+                       bool add, const NextRows& next) {
   const auto ahead = [&] { return AheadRows(next, k); };
   if (columns > 16)
     rows<2>(m, k, w, ldw, panel, c, kPanel, add, ahead);
@@ -112,8 +114,10 @@ void finish_turned_amx(int64_t m, int64_t columns, const float* c, const float* 
       for (int64_t q = 0; q < 16 && j + q < columns; ++q) {
         const Floats total = bias ? load(turned[q]) + added : load(turned[q]);
         bf16* to = y + (j + q) * ldy + i;
-        if (n == 16) store(to, total);
-        else store_some(to, total, n);
+        if (n == 16)
+          store(to, total);
+        else
+          store_some(to, total, n);
       }
     }
 }

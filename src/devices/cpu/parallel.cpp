@@ -37,7 +37,7 @@ namespace {
 struct Buffer {
   float* data = nullptr;
   int64_t size = 0;
-  ~Buffer() { ::operator delete(data, std::align_val_t{64}); }
+  ~Buffer() { ::operator delete (data, std::align_val_t{64}); }
 };
 }  // namespace
 
@@ -47,9 +47,9 @@ float* scratch(int slot, int64_t floats) {
   thread_local Buffer buffers[kSlots];
   Buffer& b = buffers[slot];
   if (b.size < floats) {
-    ::operator delete(b.data, std::align_val_t{64});
+    ::operator delete (b.data, std::align_val_t{64});
     b.data = nullptr, b.size = 0;
-    b.data = static_cast<float*>(::operator new(sizeof(float) * floats, std::align_val_t{64}));
+    b.data = static_cast<float*>(::operator new (sizeof(float) * floats, std::align_val_t{64}));
     b.size = floats;
   }
   return b.data;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain linear layers (training, scoring): each product of many rows packs one of its sides on the way, some percent of its
-// work, and then runs on panels, a fifth faster than where weights lie; few rows take the weights as they are. Where oneDNN has
-// an instruction for the type that we do not beat (AMX, fast vdpbf16ps), its products are used.
+// Plain linear layers (training, scoring): each product of many rows packs one of its sides on the way, some percent of
+// its work, and then runs on panels, a fifth faster than where weights lie; few rows take the weights as they are.
+// Where oneDNN has an instruction for the type that we do not beat (AMX, fast vdpbf16ps), its products are used.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -31,8 +31,9 @@ bool ours_is_faster(at::ScalarType type) {
   return type == at::kBFloat16 && (isa() == Isa::Avx2 || (isa() == Isa::Avx512 && !bf16_pairs_pay()));
 }
 
-// Whether packing repays itself: it does from some rows on (measured: 24 rows of 896 take half the time in place, 200 as long);
-// layers narrower than a panel would mostly multiply its filling. A gradient has no other way but plain operators.
+// Whether packing repays itself: it does from some rows on (measured: 24 rows of 896 take half the time in place, 200
+// as long); layers narrower than a panel would mostly multiply its filling. A gradient has no other way but plain
+// operators.
 constexpr int64_t kForward = 128, kGradient = 8;
 bool worthwhile(const at::Tensor& x, int64_t out, int64_t rows) {
   const int64_t in = x.size(-1);
@@ -61,7 +62,8 @@ at::Tensor pack_as_rows(const at::Tensor& m) {
     std::vector<const E*> rows(depth);
     for (int64_t p = begin; p < end; ++p) {
       for (int64_t i = 0; i < depth; ++i) rows[i] = data<E>(m) + i * m.stride(0) + p * kPanel;
-      row_kernels<E>().pack_rows(rows.data(), depth, std::min(kPanel, columns - p * kPanel), data<E>(packed) + p * panel_size<E>(depth));
+      row_kernels<E>().pack_rows(rows.data(), depth, std::min(kPanel, columns - p * kPanel),
+                                 data<E>(packed) + p * panel_size<E>(depth));
     }
   });
   return packed;
@@ -130,7 +132,8 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const OptionalT
   });
 }
 
-Triple linear_backward(const at::Tensor& grad, const OptionalTensor& x, const OptionalTensor& weight, std::array<bool, 3> need) {
+Triple linear_backward(const at::Tensor& grad, const OptionalTensor& x, const OptionalTensor& weight,
+                       std::array<bool, 3> need) {
   const int64_t in = weight.has_value() ? weight->size(1) : x.has_value() ? x->size(-1) : 0;
   const auto same = [&](const OptionalTensor& t) { return !t.has_value() || t->scalar_type() == grad.scalar_type(); };
   if (!worthwhile(grad, in, kGradient) || !same(x) || !same(weight))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over single rows for the including file's level: norms, rotary embedding, the gate of the feed-forward, the optimizer.
+// Loops over single rows for the including file's level: norms, rotary embedding, the gate of the feed-forward, the
+// optimizer.
 #pragma once
 
 #include "devices/cpu/vec.h"
@@ -52,10 +53,12 @@ void rms_norm(int64_t n, const E* x, const E* delta, E* sum, const E* weight, fl
 }
 
 template <class E>
-void rms_norm_gradient(int64_t n, const E* x, const E* weight, const E* dy, float eps, const E* extra, E* dx, float* dweight) {
+void rms_norm_gradient(int64_t n, const E* x, const E* weight, const E* dy, float eps, const E* extra, E* dx,
+                       float* dweight) {
   const float inverse = inverse_rms(n, x, eps);
   Floats dots{};
-  by_vectors(n, [&](int64_t j, auto whole) { dots += get<whole>(dy, j, n) * get<whole>(weight, j, n) * get<whole>(x, j, n); });
+  by_vectors(
+      n, [&](int64_t j, auto whole) { dots += get<whole>(dy, j, n) * get<whole>(weight, j, n) * get<whole>(x, j, n); });
   const float mean = total(dots) * inverse / static_cast<float>(n);
   by_vectors(n, [&](int64_t j, auto whole) {
     const Floats normal = get<whole>(x, j, n) * inverse, grad = get<whole>(dy, j, n);
@@ -86,7 +89,8 @@ void swiglu_gradient(int64_t n, const E* gate, const E* up, const E* dy, E* dgat
 template <class E>
 void rope(int64_t h, int64_t r, const E* x, const float* cos, const float* sin, float sign, E* y) {
   by_vectors(r, [&](int64_t j, auto whole) {
-    const Floats a = get<whole>(x, j, r), b = get<whole>(x + r, j, r), c = get<whole>(cos, j, r), s = get<whole>(sin, j, r) * sign;
+    const Floats a = get<whole>(x, j, r), b = get<whole>(x + r, j, r), c = get<whole>(cos, j, r),
+                 s = get<whole>(sin, j, r) * sign;
     set<whole>(y, j, r, a * c - b * s);
     set<whole>(y + r, j, r, b * c + a * s);
   });

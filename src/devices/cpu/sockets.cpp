@@ -67,12 +67,13 @@ std::string interface_address() {
     if (taken) found = text_of(reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr);
   }
   ::freeifaddrs(all);
-  require(!wanted || !found.empty(), Fault::Comm, "GLOO_SOCKET_IFNAME=", wanted ? wanted : "", " names no interface with an IPv4 address");
+  require(!wanted || !found.empty(), Fault::Comm, "GLOO_SOCKET_IFNAME=", wanted ? wanted : "",
+          " names no interface with an IPv4 address");
   return found;
 }
 
-// The address of this machine on the way to `master`, which others can reach too. The master's own way to itself is often
-// 127.0.1.1, which nobody else can reach.
+// The address of this machine on the way to `master`, which others can reach too. The master's own way to itself is
+// often 127.0.1.1, which nobody else can reach.
 std::string own_address(const std::string& master) {
   if (std::getenv("GLOO_SOCKET_IFNAME")) return interface_address();
   if (master == "127.0.0.1" || master == "localhost") return "127.0.0.1";
@@ -97,8 +98,8 @@ int listen_anywhere(int* port) {
   sockaddr_in address{};
   address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_ANY);
   socklen_t length = sizeof address;
-  require(s.n >= 0 && ::bind(s.n, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 && ::listen(s.n, 1024) == 0 &&
-              ::getsockname(s.n, reinterpret_cast<sockaddr*>(&address), &length) == 0,
+  require(s.n >= 0 && ::bind(s.n, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+              ::listen(s.n, 1024) == 0 && ::getsockname(s.n, reinterpret_cast<sockaddr*>(&address), &length) == 0,
           Fault::Comm, "cannot listen for the other ranks: ", errno_text());
   *port = ntohs(address.sin_port);
   return s.release();
@@ -132,13 +133,20 @@ void prepare_socket(int socket) {
 
 const char* op_name(Op op) {
   switch (op) {
-    case Op::AllReduce: return "all_reduce";
-    case Op::AllGather: return "all_gather";
-    case Op::ReduceScatter: return "reduce_scatter";
-    case Op::AllToAll: return "all_to_all";
-    case Op::Broadcast: return "broadcast";
-    case Op::SendRecv: return "send/recv";
-    case Op::Barrier: return "barrier";
+    case Op::AllReduce:
+      return "all_reduce";
+    case Op::AllGather:
+      return "all_gather";
+    case Op::ReduceScatter:
+      return "reduce_scatter";
+    case Op::AllToAll:
+      return "all_to_all";
+    case Op::Broadcast:
+      return "broadcast";
+    case Op::SendRecv:
+      return "send/recv";
+    case Op::Barrier:
+      return "barrier";
   }
   return "an unknown operation";
 }
@@ -165,22 +173,28 @@ std::string Peers::name(int peer) const { return str("rank ", spec_.names[static
 std::string Peers::me() const { return name(spec_.rank); }
 
 Peers::Peers(Spec spec)
-    : spec_(std::move(spec)), sockets_(static_cast<size_t>(spec_.size), -1), sent_(sockets_.size(), 0), received_(sockets_.size(), 0) {
+    : spec_(std::move(spec)),
+      sockets_(static_cast<size_t>(spec_.size), -1),
+      sent_(sockets_.size(), 0),
+      received_(sockets_.size(), 0) {
   int port = 0;
   const Stopwatch watch;
   const Handle listener(listen_anywhere(&port));
   if (spec_.rank == 0) spec_.publish("token", make_token());
   spec_.publish(str("at/", spec_.rank), str(own_address(spec_.master), ":", port));
   const std::string token = spec_.look_up("token", name(0));
-  require(token.size() == kTokenBytes, Fault::Comm, "the shared table holds what no Apus wrote; do the ranks run the same version?");
+  require(token.size() == kTokenBytes, Fault::Comm,
+          "the shared table holds what no Apus wrote; do the ranks run the same version?");
   for (int peer = 0; peer < spec_.rank; ++peer) {
     const std::string at = spec_.look_up(str("at/", peer), name(peer));
     const size_t colon = at.rfind(':');
     require(colon != std::string::npos, Fault::Comm, "'", at, "' is no address of ", name(peer));
     connect(at.substr(0, colon), std::atoi(at.c_str() + colon + 1), peer, token);
   }
-  for (int peer = spec_.rank + 1; peer < spec_.size; ++peer) spec_.look_up(str("at/", peer), name(peer));  // names who never came
-  while (std::count(sockets_.begin(), sockets_.end(), -1) > 1) accept_one(listener.n, token, spec_.timeout_s - watch.seconds());
+  for (int peer = spec_.rank + 1; peer < spec_.size; ++peer)
+    spec_.look_up(str("at/", peer), name(peer));  // names who never came
+  while (std::count(sockets_.begin(), sockets_.end(), -1) > 1)
+    accept_one(listener.n, token, spec_.timeout_s - watch.seconds());
 }
 
 Peers::~Peers() {
@@ -203,8 +217,8 @@ void Peers::connect(const std::string& address, int port, int to, const std::str
           "; a firewall between the machines? ", spec_.failure());
   const std::string hello = token + str(spec_.rank, " ");
   const std::string padded = hello + std::string(kTokenBytes + 16 - hello.size(), ' ');
-  require(::send(s.n, padded.data(), padded.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(padded.size()), Fault::Comm, me(), " cannot speak to ",
-          name(to), ": ", errno_text());
+  require(::send(s.n, padded.data(), padded.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(padded.size()), Fault::Comm,
+          me(), " cannot speak to ", name(to), ": ", errno_text());
   prepare_socket(s.n);
   sockets_[static_cast<size_t>(to)] = s.release();
 }
@@ -213,8 +227,8 @@ void Peers::accept_one(int listener, const std::string& token, double left_s) {
   std::string missing;
   for (int peer = spec_.rank + 1; peer < spec_.size; ++peer)
     if (sockets_[static_cast<size_t>(peer)] < 0) missing += (missing.empty() ? "" : ", ") + name(peer);
-  require(ready(listener, POLLIN, left_s), Fault::Comm, missing, " did not connect to ", me(), " within ", spec_.timeout_s,
-          " s: a firewall between the machines? ", spec_.failure());
+  require(ready(listener, POLLIN, left_s), Fault::Comm, missing, " did not connect to ", me(), " within ",
+          spec_.timeout_s, " s: a firewall between the machines? ", spec_.failure());
   Handle s(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
   char hello[kTokenBytes + 16];
   if (s.n < 0 || !read_all(s.n, hello, sizeof hello, std::min(10.0, left_s))) return;
@@ -226,8 +240,8 @@ void Peers::accept_one(int listener, const std::string& token, double left_s) {
 
 void Peers::lost(Op op, int peer, const std::string& why) const {
   const std::string reason = spec_.failure();
-  fail(Fault::Comm, me(), " lost the connection to ", name(peer), " in ", op_name(op), " (", why, "): that process has ended. ",
-       reason.empty() ? "See its own output" : reason);
+  fail(Fault::Comm, me(), " lost the connection to ", name(peer), " in ", op_name(op), " (", why,
+       "): that process has ended. ", reason.empty() ? "See its own output" : reason);
 }
 
 void Peers::late(Op op, const Transfer& t) const {
@@ -237,16 +251,18 @@ void Peers::late(Op op, const Transfer& t) const {
     if (!t.sends[i].done || !t.receives[i].done) waiting += (waiting.empty() ? "" : ", ") + name(r);
   }
   const std::string reason = spec_.failure();
-  fail(Fault::Comm, me(), " waited ", spec_.timeout_s, " s in ", op_name(op), " for ", waiting, ": still busy, stuck, or cut off. ",
+  fail(Fault::Comm, me(), " waited ", spec_.timeout_s, " s in ", op_name(op), " for ", waiting,
+       ": still busy, stuck, or cut off. ",
        reason.empty() ? "See what it does there; --ddp_timeout sets the limit" : reason);
 }
 
 void Peers::check_header(Op op, const Transfer& t, int peer) const {
   const auto i = static_cast<size_t>(peer);
   const Header& h = t.receives[i].header;
-  require(h.op == static_cast<uint32_t>(op) && h.number == received_[i] && h.bytes == t.in[i].bytes, Fault::Comm, "the ranks do different things: ",
-          me(), " expects ", t.in[i].bytes, " bytes of ", op_name(op), " (message ", received_[i], ") from ", name(peer), ", which sends ", h.bytes,
-          " bytes of ", op_name(static_cast<Op>(h.op)), " (message ", h.number, "). Were they started with the same options and data?");
+  require(h.op == static_cast<uint32_t>(op) && h.number == received_[i] && h.bytes == t.in[i].bytes, Fault::Comm,
+          "the ranks do different things: ", me(), " expects ", t.in[i].bytes, " bytes of ", op_name(op), " (message ",
+          received_[i], ") from ", name(peer), ", which sends ", h.bytes, " bytes of ", op_name(static_cast<Op>(h.op)),
+          " (message ", h.number, "). Were they started with the same options and data?");
 }
 
 // Both return whether anything moved.
@@ -256,9 +272,11 @@ bool Peers::push(Op op, Transfer& t, int peer) {
   bool moved = false;
   while (!side.done) {
     const bool head = side.at < sizeof(Header);
-    const char* from = head ? reinterpret_cast<const char*>(&side.header) + side.at : static_cast<const char*>(t.out[i].data) + (side.at - sizeof(Header));
+    const char* from = head ? reinterpret_cast<const char*>(&side.header) + side.at
+                            : static_cast<const char*>(t.out[i].data) + (side.at - sizeof(Header));
     const size_t left = head ? sizeof(Header) - side.at : side.total() - side.at;
-    const ssize_t n = ::send(sockets_[i], from, left, MSG_NOSIGNAL | MSG_DONTWAIT | (head && side.header.bytes ? MSG_MORE : 0));
+    const ssize_t n =
+        ::send(sockets_[i], from, left, MSG_NOSIGNAL | MSG_DONTWAIT | (head && side.header.bytes ? MSG_MORE : 0));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) break;
     if (n < 0) lost(op, peer, errno_text());
@@ -274,7 +292,8 @@ bool Peers::pull(Op op, Transfer& t, int peer) {
   bool moved = false;
   while (!side.done) {
     const bool head = side.at < sizeof(Header);
-    char* to = head ? reinterpret_cast<char*>(&side.header) + side.at : static_cast<char*>(t.in[i].data) + (side.at - sizeof(Header));
+    char* to = head ? reinterpret_cast<char*>(&side.header) + side.at
+                    : static_cast<char*>(t.in[i].data) + (side.at - sizeof(Header));
     const size_t left = head ? sizeof(Header) - side.at : side.total() - side.at;
     const ssize_t n = ::recv(sockets_[i], to, left, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;

@@ -30,8 +30,8 @@ class Peers {
   struct Spec {
     int rank = 0, size = 1;
     double timeout_s = 600;
-    std::string master;              // whose direction decides which of this machine's addresses is told to others
-    std::vector<int> names;          // the members' ranks in the whole run, for messages
+    std::string master;      // whose direction decides which of this machine's addresses is told to others
+    std::vector<int> names;  // the members' ranks in the whole run, for messages
     std::function<void(const std::string& key, const std::string& value)> publish;
     std::function<std::string(const std::string& key, const std::string& what)> look_up;  // waits, within the limit
     std::function<std::string()> failure;  // what a failing rank left behind, or ""
@@ -43,8 +43,8 @@ class Peers {
 
   int rank() const { return spec_.rank; }
   int size() const { return spec_.size; }
-  // Sends out[r] to rank r and receives in[r] from it, for all r where they are used. Throws Fault::Comm. One thread may
-  // only send while another only receives.
+  // Sends out[r] to rank r and receives in[r] from it, for all r where they are used. Throws Fault::Comm. One thread
+  // may only send while another only receives.
   void exchange(Op op, const std::vector<Out>& out, const std::vector<In>& in);
   void hang_up();  // from any thread: an exchange under way fails
 
@@ -63,7 +63,7 @@ class Peers {
   std::string me() const;
 
   Spec spec_;
-  std::vector<int> sockets_;             // by rank; -1 at our own
+  std::vector<int> sockets_;               // by rank; -1 at our own
   std::vector<uint32_t> sent_, received_;  // messages so far, by rank
 };
 

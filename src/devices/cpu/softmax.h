@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The softmax blocks of attention, forward and gradient, and the statistics of a row of logits, for the including file's level.
+// The softmax blocks of attention, forward and gradient, and the statistics of a row of logits, for the including
+// file's level.
 #pragma once
 
 #include "devices/cpu/vec.h"
@@ -15,8 +16,8 @@ inline Floats columns_from(int64_t first) {
 }
 
 template <class E>
-void softmax_block(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, float* s, int64_t lds,
-                   float* maximum, float* sum, float* o, int64_t ldo, int64_t h, E* p, int64_t ldp) {
+void softmax_block(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, float* s,
+                   int64_t lds, float* maximum, float* sum, float* o, int64_t ldo, int64_t h, E* p, int64_t ldp) {
   const Floats numbers = columns_from(0);
   for (int64_t i = 0; i < rows; ++i) {
     float* row = s + i * lds;
@@ -55,12 +56,14 @@ void softmax_block(int64_t rows, int64_t columns, const int32_t* low, const int3
 }
 
 template <class E>
-void softmax_gradient(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, const float* s,
-                      const float* dp, int64_t lds, const float* lse2, const float* delta, E* p, E* ds, int64_t ldp) {
+void softmax_gradient(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2,
+                      const float* s, const float* dp, int64_t lds, const float* lse2, const float* delta, E* p, E* ds,
+                      int64_t ldp) {
   const Floats numbers = columns_from(0);
   for (int64_t i = 0; i < rows; ++i) {
     const bool all = !low || (low[i] <= 0 && high[i] >= columns);
-    const Floats from = splat(all ? 0.0f : static_cast<float>(low[i])), to = splat(all ? 0.0f : static_cast<float>(high[i]));
+    const Floats from = splat(all ? 0.0f : static_cast<float>(low[i])),
+                 to = splat(all ? 0.0f : static_cast<float>(high[i]));
     for (int64_t j = 0; j < columns; j += kWidth) {
       Floats e = exp2_of(load(s + i * lds + j) * scale2 - load(lse2 + j));
       if (!all) {
@@ -73,7 +76,8 @@ void softmax_gradient(int64_t rows, int64_t columns, const int32_t* low, const i
   }
 }
 
-// Natural base. sum = sum of exp(x - max), sum_x = sum of x, sum_px = sum of exp(x - max) * x, each with x already scaled.
+// Natural base. sum = sum of exp(x - max), sum_x = sum of x, sum_px = sum of exp(x - max) * x, each with x already
+// scaled.
 inline void row_statistics(int64_t n, const float* x, float scale, RowStatistics* out) {
   Floats top = splat(-kInfinity);
   int64_t j = 0;

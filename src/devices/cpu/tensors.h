@@ -24,8 +24,8 @@ bool same_small_float(const at::Tensor& first, const Tensors&... rest) {
   return (type == at::kFloat || type == at::kBFloat16) && ((!rest.defined() || rest.scalar_type() == type) && ...);
 }
 
-// The op's reference body, for types that the inner loops do not know: reached through the key of a backend that no tensor
-// here belongs to, since the cpu's own place in the dispatch table is taken.
+// The op's reference body, for types that the inner loops do not know: reached through the key of a backend that no
+// tensor here belongs to, since the cpu's own place in the dispatch table is taken.
 template <class Signature>
 struct Reference;
 template <class R, class... A>
@@ -43,7 +43,8 @@ auto by_type(const at::Tensor& t, const Body& body) {
   return t.scalar_type() == at::kFloat ? body(float{}) : body(bf16{});
 }
 
-// [..., D] as [rows, D] whose rows are contiguous in themselves and equally far apart; a copy only where there is no such view.
+// [..., D] as [rows, D] whose rows are contiguous in themselves and equally far apart; a copy only where there is no
+// such view.
 inline at::Tensor as_rows(const at::Tensor& x) {
   if (x.dim() == 2 && (x.stride(1) == 1 || x.size(1) == 1)) return x;
   return x.contiguous().view({-1, x.size(-1)});
@@ -54,12 +55,15 @@ inline at::Tensor as_heads(const at::Tensor& x_TNH) {
   return x_TNH.stride(2) == 1 && (x_TNH.size(1) == 1 || x_TNH.stride(1) == x_TNH.size(2)) ? x_TNH : x_TNH.contiguous();
 }
 
-// The lines (last dimension) of a tensor of any shape, one after the other, whatever the strides of the first two dimensions.
+// The lines (last dimension) of a tensor of any shape, one after the other, whatever the strides of the first two
+// dimensions.
 template <class E>
 class Lines {
  public:
   explicit Lines(const at::Tensor& t)
-      : held_(t.dim() <= 3 && t.stride(-1) == 1 ? t : t.contiguous()), width(t.size(-1)), count(width ? t.numel() / width : 0) {
+      : held_(t.dim() <= 3 && t.stride(-1) == 1 ? t : t.contiguous()),
+        width(t.size(-1)),
+        count(width ? t.numel() / width : 0) {
     base_ = data<E>(held_);
     const bool flat = held_.dim() != 3;
     inner_ = flat ? 1 : held_.size(1);

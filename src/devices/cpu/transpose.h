@@ -14,7 +14,8 @@ namespace {
 inline void transpose16(const void* const* rows, int64_t n, int64_t offset_bytes, void* out) {
   __m512i r[16], t[16];
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) r[i] = i < n ? _mm512_loadu_si512(static_cast<const char*>(rows[i]) + offset_bytes) : _mm512_setzero_si512();
+  for (int i = 0; i < 16; ++i)
+    r[i] = i < n ? _mm512_loadu_si512(static_cast<const char*>(rows[i]) + offset_bytes) : _mm512_setzero_si512();
 #pragma GCC unroll 8
   for (int i = 0; i < 8; ++i) {
     t[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vectors of floats as wide as the including file's instruction set allows (compiler vector extensions, so the same text serves
-// AVX-512, AVX2, SSE and NEON), their conversion from and to bf16, and exp. Everything is in an unnamed namespace: each level
-// file gets its own copies.
+// Vectors of floats as wide as the including file's instruction set allows (compiler vector extensions, so the same
+// text serves AVX-512, AVX2, SSE and NEON), their conversion from and to bf16, and exp. Everything is in an unnamed
+// namespace: each level file gets its own copies.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL behind Comm, through c10d of libtorch 2.x. Its header wants nccl.h and the CUDA toolkit's headers: where they are
-// not, the program is built all the same and says so when several devices are asked for.
+// NCCL behind Comm, through c10d of libtorch 2.x. Its header wants nccl.h and the CUDA toolkit's headers: where they
+// are not, the program is built all the same and says so when several devices are asked for.
 #include "devices/cuda/nccl.h"
 
 #include <algorithm>
@@ -14,11 +14,11 @@
 #define USE_C10D_NCCL
 #endif
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <chrono>
 #include <cstdlib>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <type_traits>
 #endif
 
@@ -30,17 +30,24 @@ namespace {
 
 ::c10d::ReduceOp op_of(Reduce op) {
   switch (op) {
-    case Reduce::Max: return ::c10d::ReduceOp::MAX;
-    case Reduce::Min: return ::c10d::ReduceOp::MIN;
-    case Reduce::Avg: return ::c10d::ReduceOp::AVG;
-    default: return ::c10d::ReduceOp::SUM;
+    case Reduce::Max:
+      return ::c10d::ReduceOp::MAX;
+    case Reduce::Min:
+      return ::c10d::ReduceOp::MIN;
+    case Reduce::Avg:
+      return ::c10d::ReduceOp::AVG;
+    default:
+      return ::c10d::ReduceOp::SUM;
   }
 }
 
 class NcclComm final : public Comm {
  public:
   NcclComm(const Rendezvous& rv, const std::vector<int>& ranks, int me)
-      : ranks_(ranks), rank_(me), limit_(static_cast<int64_t>(rv.timeout_s * 1000)), store_(rv.store),
+      : ranks_(ranks),
+        rank_(me),
+        limit_(static_cast<int64_t>(rv.timeout_s * 1000)),
+        store_(rv.store),
         device_(c10::kCUDA, static_cast<c10::DeviceIndex>(rv.device_index)) {
     // Waits end on the host, with an exception when the time is over, instead of a thread that ends the process.
     ::setenv("TORCH_NCCL_BLOCKING_WAIT", "1", 0);
@@ -105,7 +112,8 @@ class NcclComm final : public Comm {
 
  private:
   struct Pending final : Work {
-    Pending(const NcclComm& c, const char* what, c10::intrusive_ptr<::c10d::Work> w) : comm(c), what(what), work(std::move(w)) {}
+    Pending(const NcclComm& c, const char* what, c10::intrusive_ptr<::c10d::Work> w)
+        : comm(c), what(what), work(std::move(w)) {}
     void wait() override {
       comm.explained(what, [&] { return work->wait(comm.limit_); });
     }
@@ -124,8 +132,10 @@ class NcclComm final : public Comm {
       return run();
     } catch (const std::exception& error) {
       const std::string text = error.what(), reason = store_->reported_failure();
-      fail(Fault::Comm, "rank ", ranks_[static_cast<size_t>(rank_)], ": ", what, " failed: ", text.substr(0, text.find('\n')), ". ",
-           reason.empty() ? "Another rank may be late or gone; NCCL_DEBUG=WARN says more, --ddp_timeout is the limit" : reason);
+      fail(Fault::Comm, "rank ", ranks_[static_cast<size_t>(rank_)], ": ", what,
+           " failed: ", text.substr(0, text.find('\n')), ". ",
+           reason.empty() ? "Another rank may be late or gone; NCCL_DEBUG=WARN says more, --ddp_timeout is the limit"
+                          : reason);
     }
   }
 
@@ -148,7 +158,9 @@ std::unique_ptr<Comm> nccl_connect(const Rendezvous& rv, const std::vector<int>&
 #else
 
 std::unique_ptr<Comm> nccl_connect(const Rendezvous&, const std::vector<int>&) {
-  fail(Fault::Comm, "several CUDA devices need NCCL, and this program was built without nccl.h or the CUDA toolkit's headers: install both and build again");
+  fail(Fault::Comm,
+       "several CUDA devices need NCCL, and this program was built without nccl.h or the CUDA toolkit's headers: "
+       "install both and build again");
 }
 
 #endif

@@ -114,7 +114,8 @@ class KeyPatterns {
     return more.is_null() ? schema : Json{{"allOf", Json::array({schema, more})}};
   }
 
-  // `after` gives what follows a key whose value has this schema; others: that of keys that match no pattern, null: none.
+  // `after` gives what follows a key whose value has this schema; others: that of keys that match no pattern, null:
+  // none.
   Node keys(Grammar& g, const std::vector<std::string>& known, const Json& others,
             const std::function<Node(const Json&)>& after) {
     const size_t declared = texts_.add(known);
@@ -184,7 +185,8 @@ Node SchemaGrammar::members(const Json& schema, const std::string& path, Node cl
           "/additionalProperties: must be a schema, true or false");
   auto members = members_of(schema, additional, path);
   const bool patterned = schema.contains("patternProperties");
-  const bool others = additional != false && (schema.contains("additionalProperties") || !(schema.contains("properties") || patterned));
+  const bool others =
+      additional != false && (schema.contains("additionalProperties") || !(schema.contains("properties") || patterned));
   std::vector<std::string> names;
   for (const auto& m : members) names.push_back(m.name);
   std::optional<KeyPatterns> patterns;
@@ -194,7 +196,8 @@ Node SchemaGrammar::members(const Json& schema, const std::string& path, Node cl
   }
   const bool open = others || patterned;
   const auto count = static_cast<int64_t>(members.size());
-  const int64_t min = count_of(schema, "minProperties", 0, path), max = count_of(schema, "maxProperties", kUnlimited, path);
+  const int64_t min = count_of(schema, "minProperties", 0, path),
+                max = count_of(schema, "maxProperties", kUnlimited, path);
   require(!open || min <= count + 1, Fault::Usage, path,
           "/minProperties: so many keys without names could repeat; name them in properties");
   // Members beyond these need not be counted.

@@ -24,9 +24,8 @@ const std::map<std::string, std::vector<std::string>> kKeywords = {
     {"number", {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}}};
 
 bool is_structural(const std::string& keyword) {
-  static const std::set<std::string> words = {"type",  "enum", "const", "anyOf",       "oneOf",
-                                              "allOf", "$ref", "$defs", "definitions", "nullable",
-                                              "not"};
+  static const std::set<std::string> words = {"type", "enum",  "const",       "anyOf",    "oneOf", "allOf",
+                                              "$ref", "$defs", "definitions", "nullable", "not"};
   return words.count(keyword) > 0;
 }
 
@@ -84,9 +83,7 @@ Json without(Json schema, const std::vector<const char*>& words) {
 
 }  // namespace
 
-Json excluded_values(const Json& schema) {
-  return schema.contains("not") ? schema["not"]["enum"] : Json::array();
-}
+Json excluded_values(const Json& schema) { return schema.contains("not") ? schema["not"]["enum"] : Json::array(); }
 
 bool contains_value(const Json& list, const Json& value) {
   return std::find(list.begin(), list.end(), value) != list.end();
@@ -151,7 +148,8 @@ Node SchemaGrammar::body(const Json& schema, const std::string& path) {
   if (schema.contains("allOf")) {
     const Json& parts = schema["allOf"];
     require(parts.is_array() && !parts.empty(), Fault::Usage, below(path, "allOf"), ": must be a list of schemas");
-    // The same part twice says nothing more: without this, references that each name the next twice would double forever.
+    // The same part twice says nothing more: without this, references that each name the next twice would double
+    // forever.
     std::set<std::string> seen;
     Json all = without(schema, {"allOf", "$defs", "definitions"});
     for (const Json& part : parts) {

@@ -2,8 +2,8 @@
 // Strings and numbers of JSON schemas.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "engine/guide/json_schema.h"
 #include "engine/guide/multiples.h"

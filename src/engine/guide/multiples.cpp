@@ -13,8 +13,8 @@ namespace apus::guide {
 
 namespace {
 
-constexpr uint64_t kFewEnough = 1000;     // multiples that are written out
-constexpr uint64_t kLargestUnit = 1000;   // else one state for each remainder and number of digits left
+constexpr uint64_t kFewEnough = 1000;    // multiples that are written out
+constexpr uint64_t kLargestUnit = 1000;  // else one state for each remainder and number of digits left
 constexpr uint64_t kMostStates = 8000;
 
 // Numbers digit by digit: what is left to write, and the remainder of what was written.
@@ -32,8 +32,8 @@ class Digits {
     if (left == 0) return rest == 0 ? Grammar::kReturn : g_.never();
     std::vector<Node> ways;
     for (char d = on_low ? low[at] : '0'; d <= (on_high ? high[at] : '9'); ++d)
-      ways.push_back(digit(d, left, span(low, high, at + 1, after(rest, d), on_low && d == low[at],
-                                         on_high && d == high[at])));
+      ways.push_back(
+          digit(d, left, span(low, high, at + 1, after(rest, d), on_low && d == low[at], on_high && d == high[at])));
     return g_.either(ways);
   }
   Node free(size_t left, uint64_t rest) {
@@ -112,9 +112,12 @@ Unit unit_of(double value, const std::string& where) {
 
 Node multiples(Grammar& g, int64_t min, int64_t max, Unit unit, const std::string& where) {
   std::vector<Node> ways;
-  if (max >= 0) ways.push_back(magnitudes(g, static_cast<uint64_t>(std::max<int64_t>(min, 0)), static_cast<uint64_t>(max), unit, where));
+  if (max >= 0)
+    ways.push_back(
+        magnitudes(g, static_cast<uint64_t>(std::max<int64_t>(min, 0)), static_cast<uint64_t>(max), unit, where));
   if (min < 0)
-    ways.push_back(g.literal("-", magnitudes(g, static_cast<uint64_t>(std::max<int64_t>(-max, 1)), static_cast<uint64_t>(-min), unit, where)));
+    ways.push_back(g.literal("-", magnitudes(g, static_cast<uint64_t>(std::max<int64_t>(-max, 1)),
+                                             static_cast<uint64_t>(-min), unit, where)));
   return g.either(ways);
 }
 

@@ -58,7 +58,8 @@ void merge_patterns(Json& out, const Json& a, const Json& b, const std::string& 
   require(p.empty() || q.empty() || (others(a) == true && others(b) == true), Fault::Usage, path,
           "/patternProperties: two of them beside additionalProperties are not supported");
   Json all = Json::object();
-  for (const auto& [pattern, value] : p.items()) all[pattern] = q.contains(pattern) ? both(value, q[pattern]) : both(value, others(b));
+  for (const auto& [pattern, value] : p.items())
+    all[pattern] = q.contains(pattern) ? both(value, q[pattern]) : both(value, others(b));
   for (const auto& [pattern, value] : q.items())
     if (!p.contains(pattern)) all[pattern] = both(others(a), value);
   out["patternProperties"] = all;
@@ -70,7 +71,8 @@ void merge_objects(Json& out, const Json& a, const Json& b, const std::string& p
   const Json p = a.value("properties", none), q = b.value("properties", none);
   Json all = Json::object();
   const bool listed = a.contains("properties") || b.contains("properties");
-  for (const auto& [name, schema] : p.items()) all[name] = both(schema, q.contains(name) ? q[name] : others_for(b, name, path));
+  for (const auto& [name, schema] : p.items())
+    all[name] = both(schema, q.contains(name) ? q[name] : others_for(b, name, path));
   for (const auto& [name, schema] : q.items())
     if (!p.contains(name)) all[name] = both(others_for(a, name, path), schema);
   if (listed) out["properties"] = all;
@@ -121,8 +123,10 @@ Json plain(const Json& schema) {  // const as an enum of one; references into al
     out.erase("const");
   }
   // What stands alone says nothing, and must say nothing of another's `contains`.
-  if (!out.contains("contains")) out.erase("minContains"), out.erase("maxContains");
-  else if (!out.contains("minContains")) out["minContains"] = 1;
+  if (!out.contains("contains"))
+    out.erase("minContains"), out.erase("maxContains");
+  else if (!out.contains("minContains"))
+    out["minContains"] = 1;
   if (out.contains("$ref")) {
     Json parts = out.value("allOf", Json::array());
     parts.push_back({{"$ref", out["$ref"]}});
@@ -174,7 +178,8 @@ Json merged_schemas(const Json& first, const Json& second, const std::string& pa
       for (const Json& part : value) out[word].push_back(part);
     } else if (!out.contains(word)) {
       out[word] = value;
-    } else if (word != "properties" && word != "additionalProperties" && word != "patternProperties" && word != "required" && out[word] != value) {
+    } else if (word != "properties" && word != "additionalProperties" && word != "patternProperties" &&
+               word != "required" && out[word] != value) {
       out[word] = merged_keyword(word, out[word], value, path);
       if (word == "type" && out[word].empty()) return false;
     }

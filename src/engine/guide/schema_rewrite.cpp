@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What JSON schema says by conditions, dependencies and negations, said by anyOf and allOf: an automaton only knows ways.
+// What JSON schema says by conditions, dependencies and negations, said by anyOf and allOf: an automaton only knows
+// ways.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -28,9 +29,8 @@ Json required_keys(const Json& names, const std::string& path) {
 }
 
 bool only_values(const Json& schema) {
-  return std::all_of(schema.items().begin(), schema.items().end(), [](const auto& entry) {
-    return entry.key() == "enum" || is_annotation(entry.key());
-  });
+  return std::all_of(schema.items().begin(), schema.items().end(),
+                     [](const auto& entry) { return entry.key() == "enum" || is_annotation(entry.key()); });
 }
 
 // A bound's other side.
@@ -93,8 +93,7 @@ Json SchemaGrammar::complement(const Json& schema, const std::string& path, int 
     } else if (word == "properties" && value.is_object()) {
       for (const auto& [key, member] : value.items()) {
         const Json other = complement(member, below(here, key), depth + 1);
-        if (other != false)
-          add({{"type", "object"}, {"properties", {{key, other}}}, {"required", Json::array({key})}});
+        if (other != false) add({{"type", "object"}, {"properties", {{key, other}}}, {"required", Json::array({key})}});
       }
     } else if (word == "not") {
       add(value);
@@ -114,8 +113,8 @@ Json SchemaGrammar::complement(const Json& schema, const std::string& path, int 
   return ways.size() == 1 ? ways[0] : any_of(ways);
 }
 
-// Beside unevaluatedProperties and unevaluatedItems it counts what a part names, if it holds. A negation names nothing, but
-// its rewriting does: so it may only name what the schema declares itself.
+// Beside unevaluatedProperties and unevaluatedItems it counts what a part names, if it holds. A negation names nothing,
+// but its rewriting does: so it may only name what the schema declares itself.
 void SchemaGrammar::check_unevaluated(const Json& schema, const std::string& path) const {
   int left = kMostParts;
   if (schema.contains("unevaluatedProperties") || schema.contains("unevaluatedItems"))
@@ -130,7 +129,8 @@ void SchemaGrammar::check_evaluated(const Json& part, const Json& declared, cons
     const Json& no = resolved(s[word], below(path, word));
     if (!no.is_object()) return;
     for (const auto& [what, value] : no.items()) {
-      const bool fine = what == "required" || what == "enum" || what == "const" || what == "type" || is_annotation(what);
+      const bool fine =
+          what == "required" || what == "enum" || what == "const" || what == "type" || is_annotation(what);
       require(fine || (what == "properties" && value.is_object()), Fault::Usage, below(below(path, word), what),
               ": beside unevaluatedProperties or unevaluatedItems it is not supported in guided answers");
       if (fine) continue;
@@ -167,10 +167,12 @@ Json SchemaGrammar::desugared(const Json& schema, const std::string& path) const
       parts.push_back(when_there(key, keys ? required_keys(what, below(path, word)) : what));
     }
   }
-  for (const char* word : {"if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies"}) out.erase(word);
+  for (const char* word : {"if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies"})
+    out.erase(word);
   if (schema.contains("not")) {
     Json no = resolved(schema["not"], below(path, "not"));
-    if (no.is_object() && no.contains("const") && !no.contains("enum")) no["enum"] = Json::array({no["const"]}), no.erase("const");
+    if (no.is_object() && no.contains("const") && !no.contains("enum"))
+      no["enum"] = Json::array({no["const"]}), no.erase("const");
     const bool plain = no.is_object() && no.contains("enum") && no["enum"].is_array() && only_values(no);
     if (plain) {
       out["not"] = {{"enum", no["enum"]}};

@@ -22,8 +22,8 @@ class Texts {
   using Matches = std::vector<bool>;  // by number
   Matches matches(std::string_view text) const;
 
-  // Texts of `allowed` characters that go along at least one of the patterns. `follow` gives what comes after a text with
-  // these matches; nothing: no text may end so.
+  // Texts of `allowed` characters that go along at least one of the patterns. `follow` gives what comes after a text
+  // with these matches; nothing: no text may end so.
   using Follow = std::function<std::optional<Node>(const Matches&)>;
   Node node(Grammar& g, Spelling spelling, const CharSet& allowed, const Follow& follow) const;
 
@@ -32,7 +32,7 @@ class Texts {
   using PlaceId = uint32_t;
   struct Place {
     enum Kind { Chars, Fork, Match } kind = Match;
-    CharSet set{};                 // Chars
+    CharSet set{};                // Chars
     PlaceId next = 0, other = 0;  // Match: next is the number
   };
   using State = std::vector<PlaceId>;  // sorted; Chars and Match only

@@ -19,8 +19,10 @@ std::string only_ascii(std::string_view text) {
   for (const char32_t point : decode(text)) {
     const auto value = static_cast<unsigned>(point);
     std::snprintf(escape, sizeof escape, value < 0x100 ? "\\x%02x" : value < 0x10000 ? "\\u%04x" : "\\U%08x", value);
-    if (value < 0x80) out += static_cast<char>(value);
-    else out += escape;
+    if (value < 0x80)
+      out += static_cast<char>(value);
+    else
+      out += escape;
   }
   return out;
 }

@@ -50,7 +50,8 @@ double big_quotient(const Big& a, const Big& b) {
   const Big x = abs(a), y = abs(b);
   const int64_t shift = 60 - (static_cast<int64_t>(msb(x)) - static_cast<int64_t>(msb(y)));  // leaves 60 or 61 bits
   Big quotient, rest;
-  divide_qr(shift > 0 ? Big(x << static_cast<unsigned>(shift)) : x, shift < 0 ? Big(y << static_cast<unsigned>(-shift)) : y, quotient, rest);
+  divide_qr(shift > 0 ? Big(x << static_cast<unsigned>(shift)) : x,
+            shift < 0 ? Big(y << static_cast<unsigned>(-shift)) : y, quotient, rest);
   const uint64_t bits = static_cast<uint64_t>(quotient) | (rest != 0);
   const double size = std::ldexp(static_cast<double>(bits), static_cast<int>(-shift));
   if (std::isinf(size)) trouble("integer division result too large for a float");
