@@ -43,6 +43,13 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+// Pages that were touched for the first time since they were given.
+int64_t fresh_pages() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
 Batch random_batch(int64_t length, int64_t vocab, uint64_t seed) {
   Random random(seed);
   std::vector<int64_t> ids(static_cast<size_t>(length)), labels(ids.size(), -100);
@@ -108,6 +115,7 @@ int run(int argc, char** argv) {
     batch.step.dropout_seed = static_cast<uint64_t>(step) + 1;
     const Stopwatch watch;
     const double cpu = processor_seconds();
+    const int64_t pages = fresh_pages();
     const Loss loss = sft.loss(actors, batch, forward);
     const double value = loss.sum.item<double>() / static_cast<double>(batch.trained), t1 = watch.seconds();
     (loss.sum / static_cast<double>(batch.trained)).backward();
@@ -120,7 +128,12 @@ int run(int argc, char** argv) {
     const double t3 = watch.seconds();
     if (step == 0) first_step = start.seconds();
     best = std::min(best, t3), least_cpu = std::min(least_cpu, processor_seconds() - cpu);
-    times.push_back({{"loss", value}, {"forward_s", t1}, {"backward_s", t2 - t1}, {"optimizer_s", t3 - t2}});
+    times.push_back({{"loss", value},
+                     {"forward_s", t1},
+                     {"backward_s", t2 - t1},
+                     {"optimizer_s", t3 - t2},
+                     {"cpu_s", processor_seconds() - cpu},
+                     {"page_faults", fresh_pages() - pages}});
   }
   const Json out = {{"tuner", argv[2]},
                     {"length", length},
