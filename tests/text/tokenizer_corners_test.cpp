@@ -72,6 +72,40 @@ TEST(TokenizerCorners, ScriptsAreNotWhatTheirCharactersAreUsedWith) {
   EXPECT_EQ(split("\\p{greek}", "α\u0342", "Removed"), (Pieces{"\u0342"}));
 }
 
+TEST(TokenizerCorners, RunsOfOneScript) {
+  const auto t = words({{"pre_tokenizer", {{"type", "UnicodeScripts"}}}});
+  EXPECT_EQ(t->pre_tokenize("  ab я, 漢字カナー1"), (Pieces{"ab ", "я", ", ", "漢字カナー", "1"}));
+  EXPECT_EQ(t->pre_tokenize("a \u0378b\U0001E900"), (Pieces{"a \u0378b", "\U0001E900"}));
+  EXPECT_TRUE(t->pre_tokenize("  ").empty());
+}
+
+// What tokenizer_config.json says beside tokenizer.json, as transformers takes it.
+TEST(TokenizerCorners, TheConfigurationsWord) {
+  const Json template_post = {{"type", "BertProcessing"}, {"cls", {"a", 0}}, {"sep", {"a", 0}}};
+  const auto with = [&](Json tokenizer, const Json& config) {
+    tokenizer["model"] = {
+        {"type", "BPE"}, {"vocab", {{"a", 0}, {"Ġ", 1}, {"<s>", 2}, {"</s>", 3}}}, {"merges", Json::array()}};
+    return Tokenizer::from_json(tokenizer.dump(), config.dump());
+  };
+  const Json post = {{"post_processor", template_post}};
+  const auto llama = with(post, {{"tokenizer_class", "LlamaTokenizerFast"}});
+  EXPECT_EQ(llama->special_token("bos_token"), "<s>");  // the class's own name for it
+  EXPECT_EQ(llama->encode("a", true), (Ids{2, 0}));     // it frames the text itself
+  EXPECT_EQ(with(post, {{"tokenizer_class", "LlamaTokenizer"}, {"add_bos_token", false}, {"add_eos_token", true}})
+                ->encode("a", true),
+            (Ids{0, 3}));
+  const auto other = with(post, {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"bos_token", "<s>"}});
+  EXPECT_EQ(other->encode("a", true), (Ids{0, 0, 0}));
+  EXPECT_EQ(other->special_token("eos_token"), "");
+  const Json bytes = {{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", true}}}};
+  EXPECT_EQ(with(bytes, Json::object())->encode("a"), (Ids{1, 0}));
+  EXPECT_EQ(with(bytes, {{"add_prefix_space", false}})->encode("a"), (Ids{0}));
+  const Json plain = {{"added_tokens", {added(2, "<s>")}}};
+  const Json special = {{"added_tokens_decoder", {{"2", {{"content", "<s>"}, {"special", true}}}}}};
+  EXPECT_EQ(with(plain, Json::object())->decode(Ids{2, 0}, true), "<s> a");
+  EXPECT_EQ(with(plain, special)->decode(Ids{2, 0}, true), "a");
+}
+
 TEST(TokenizerCorners, SetsWithinSets) {
   EXPECT_EQ(split("[\\p{L}&&[^a-c]]", "abcdé1", "Removed"), (Pieces{"abc", "1"}));
   EXPECT_EQ(split("[\\p{Lu}\\p{M}&&[^\\p{Han}]]+[a-z]", "ABc汉", "Removed"), (Pieces{"汉"}));
