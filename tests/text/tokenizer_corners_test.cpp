@@ -134,6 +134,10 @@ TEST(TokenizerCorners, ClassesAreUnicodes) {
 TEST(TokenizerCorners, RepetitionsAndOptions) {
   EXPECT_EQ(split("\\p{N}{1,3}+", "a1234567b"), (Pieces{"a", "1234567", "b"}));  // a plus behind {} repeats
   EXPECT_EQ(split("(?:ab){,2}+x", "ababababx"), (Pieces{"ababababx"}));
+  EXPECT_EQ(split("a{2}?", "aaaaa"), (Pieces{"aa", "aa", "a"}));  // ... and so does a question mark
+  EXPECT_EQ(split("a{1,2}?", "aaa"), (Pieces{"a", "a", "a"}));
+  EXPECT_EQ(split("\\w+?*b", "xayb!"), (Pieces{"xayb", "!"}));
+  EXPECT_THROW(split("a" + std::string(1000, '*'), "a"), Error);
   EXPECT_EQ(split("(?m:a.)", "ba\nc"), (Pieces{"b", "a\n", "c"}));               // m lets the dot match line ends
   EXPECT_EQ(split("(x(?i)a|b)c", "XacBcxAcxBc", "Removed"), (Pieces{"XacBc"}));  // i takes the alternatives along
   EXPECT_EQ(split("\\Qa", "QaE", "Removed"), (Pieces{"E"}));                     // no quoting
