@@ -101,7 +101,8 @@ class Engine : public Generator {
   std::map<std::string, uint64_t> adapter_salt_;  // loaded ones; a salt is never used twice
   EngineStats stats_;
   int64_t next_id_ = 1, starting_ = 0;
-  uint64_t next_salt_ = 1;
+  uint64_t next_salt_ = 1;  // below 2^32: the other half is for the lengths of prompts beyond alike_up_to_
+  int64_t alike_up_to_ = 0;
   bool stopping_ = false;
 
   std::thread thread_;  // last: it uses all of the above
