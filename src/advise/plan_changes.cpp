@@ -50,6 +50,10 @@ void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
       knobs.push_back({{"--master_weights stochastic", "no float32 copy of the weights, stochastic rounding instead"},
                        [](PlanSpec& p) { p.train.optimizer.master = p.master_by_choice = false; }});
   }
+  if (!s.tuning.lora && s.train.devices == 1 && s.train.accumulation == 1)
+    knobs.push_back({{"--update_in_backward true --max_grad_norm 0",
+                      "each weight is updated in the backward pass: no gradients kept, and none clipped"},
+                     [](PlanSpec& p) { p.train.update_in_backward = true; }});
   for (int more = 2; more <= 64; more *= 2)
     if (more > s.train.devices && more <= 8 * s.train.devices)
       knobs.push_back({{str("--devices ", more, " --deepspeed zero3"), "more devices, everything shared"},

@@ -106,6 +106,7 @@ PlanSpec training_spec(const SftOptions& o, const Json& config, const DeviceFact
   spec.train.recompute = recompute_of(o, spec.model);
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
+  spec.train.update_in_backward = o.update_in_backward;
   const std::string arguments = o.optim_args.value_or("");
   spec.train.optimizer.momentum =
       arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
@@ -190,6 +191,7 @@ void PlanOptions::check() const {
   require(model.empty() != preset.empty(), Fault::Usage,
           "give either --model (a folder, or a known shape's name) or --preset NAME");
   TunerOptions::check();
+  check_update_in_backward(devices);
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");
   require(!search || !(of == "infer" || of == "deploy" || of == "score"), Fault::Usage,
