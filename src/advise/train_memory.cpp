@@ -12,7 +12,8 @@ namespace apus {
 namespace {
 
 constexpr double kMib = 1 << 20;
-constexpr double kBucket = 25 * kMib;  // of gradients that travel together; two are in flight
+constexpr double kKeptGradients = 160 * kMib;  // of logits (devices/cpu/head.cpp)
+constexpr double kBucket = 25 * kMib;          // of gradients that travel together; two are in flight
 
 bool is_8bit(const std::string& kind) {
   return kind == "adamw_8bit" || kind == "adamw_bnb_8bit" || kind == "paged_adamw_8bit";
@@ -45,11 +46,11 @@ class TrainingRun {
 
   MemoryUse play() {
     start();
+    at_.add(Holds::Optimizer, optimizer_state_bytes(t_, s_) / shared(1));
     for (int update = 1; update <= 2; ++update) {
       for (int64_t i = 0; i < std::min<int64_t>(2, s_.accumulation); ++i) micro_batch(i > 0);
       at_.moment(update == 1 ? "the first update of the optimizer" : "the update of the optimizer");
-      if (update == 1) at_.add(Holds::Optimizer, optimizer_state_bytes(t_, s_) / shared(1));
-      at_.brief(Holds::Optimizer, 4 * t_.largest_trained * update_temporaries(s_.optimizer, s_.element > 2));
+      if (!s_.update_in_backward) at_.brief(Holds::Optimizer, update_brief(t_.largest_trained));
       at_.drop(Holds::Gradients, at_.now(Holds::Gradients));
     }
     return with_scatter({at_.at_peak(), at_.peak(), at_.when()});
@@ -65,6 +66,7 @@ class TrainingRun {
     return use;
   }
   double shared(int stage) const { return s_.zero >= stage ? s_.devices : 1; }
+  double update_brief(double elements) const { return 4 * elements * update_temporaries(s_.optimizer, s_.element > 2); }
   double width(double elements) const { return elements * s_.tokens * s_.element; }
   void hold(double elements) { at_.add(Holds::Activations, width(elements)); }
   void drop(double elements) { at_.drop(Holds::Activations, width(elements)); }
@@ -89,7 +91,9 @@ class TrainingRun {
   void gradient(double elements, double element, bool there) {
     if (elements <= 0) return;
     const double whole = elements * element;
-    if (there)
+    if (s_.update_in_backward)
+      at_.brief(Holds::Gradients, whole + update_brief(elements));
+    else if (there)
       at_.brief(Holds::Gradients, whole);
     else if (s_.zero >= 2)
       at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, whole / s_.devices);
@@ -284,14 +288,17 @@ class TrainingRun {
     at_.moment("the loss");
     const double table = vocab_ * h_, chunk = head_chunk_tokens(d_, vocab_, s_.tokens, t_.head_trained);
     double space = chunk * vocab_ * (4 + 4 + s_.element), sums = t_.head_trained ? 4 * table : 0;
+    const double kept = s_.tokens * vocab_ * s_.element;  // gradients of all logits, where they are small
+    const bool keeps = d_.host && t_.head_trained && kept <= kKeptGradients;
     if (d_.host) {
       space = 4 * rounded_up(vocab_, 1024) * chunk + 4 * (16 + 1) * chunk * h_;
-      sums = t_.head_trained ? 4 * rounded_up(vocab_, 32) * h_ : 0;
+      sums = !t_.head_trained ? 0 : keeps ? kept : 4 * rounded_up(vocab_, 32) * h_;
     }
     hold(h_);  // the gradient that the backward pass begins with
     at_.add(Holds::Head, space + sums);
+    at_.drop(Holds::Head, d_.host ? space + (keeps ? sums : 0) : 0);  // what is kept goes part by part as it is used
     if (t_.head_trained) at_.add(Holds::Gradients, pending_head_ = table * s_.element);
-    at_.drop(Holds::Head, space + sums);
+    at_.drop(Holds::Head, d_.host ? (keeps ? 0 : sums) : space + sums);
   }
 
   const ModelFacts& m_;

@@ -33,15 +33,26 @@ struct AdamwScalars {
   float lr, beta1, beta2, eps, decay, correction1, correction2, grad_scale;  // corrections: 1 - beta^step
 };
 
-// Moments of at most kMoments elements (ops/adamw_8bit.cpp says what the codes mean) and where the thresholds begin, by
-// which they are rounded: element i has the threshold (begin + i * kThresholdStride) mod 2^32.
-constexpr int64_t kMoments = 256;
-constexpr uint32_t kThresholdStride = 0x9e3779b9;
+// A parameter and its gradient, both bf16 or both f32. master (may be null): what is updated, param is its rounding.
+struct AdamwValues {
+  bool half;
+  void* param;
+  const void* grad;
+  float* master;
+};
+
+// Moments of at most kMomentStretch elements (ops/adamw_8bit.cpp says what the codes mean), a scale for each block of
+// kMoments, and where the thresholds begin by which things are rounded: element i of a bf16 parameter has the threshold
+// (begin + i * kThresholdStride) mod 2^32, of codes (begin + i * kCodeStride) mod 2^16, its upper byte.
+constexpr int64_t kMoments = 256, kMomentStretch = 1024;
+constexpr uint32_t kThresholdStride = 0x9e3779b9, kCodeStride = 0x9e37;
 struct Moments {
   int8_t* mean;
   uint8_t* square;
   float *mean_scale, *square_scale;
-  uint32_t mean_threshold, square_threshold;
+  uint16_t mean_threshold, square_threshold;
+  uint32_t param_threshold;
+  bool stochastic;  // a bf16 parameter is rounded by thresholds too, else to nearest
 };
 
 // Of one row of logits, each scaled first: the largest, sum of exp(x - largest), of x, of exp(x - largest) * x;
@@ -115,8 +126,8 @@ struct Kernels {
   RowKernels<float> f32;
   void (*row_statistics)(int64_t n, const float* x, float scale, RowStatistics* out);
   void (*adamw)(int64_t n, float* param, const float* grad, float* m, float* v, const AdamwScalars& s);
-  // n <= kMoments, a multiple of 16
-  void (*adamw_moments)(int64_t n, float* param, const float* grad, const Moments& moments, const AdamwScalars& s);
+  // n <= kMomentStretch, a multiple of 64
+  void (*adamw_moments)(int64_t n, const AdamwValues& values, const Moments& moments, const AdamwScalars& s);
   void (*narrow_by_thresholds)(int64_t n, const float* x, uint32_t threshold, bf16* y);  // stochastic rounding
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
