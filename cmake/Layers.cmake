@@ -17,6 +17,7 @@ set(APUS_HOST_FILES
     checkpoint/adapter_config.cpp
     device/topology.cpp
     devices/cpu/host.cpp
+    devices/cuda/nvml.cpp
     dist/environment.cpp
     dist/launcher.cpp
     dist/mesh_layout.cpp
@@ -51,6 +52,7 @@ foreach(file IN LISTS APUS_HOST_FILES)
 endforeach()
 list(FILTER host_sources EXCLUDE REGEX "/data/batch\\.cpp$")
 
+apus_sanitize_only()
 include(EmbedAssets)
 apus_embed_assets(embedded_assets)
 add_library(apus_host OBJECT ${host_sources} ${host_extra} ${embedded_assets})

@@ -73,6 +73,12 @@ void inference_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
   for (int64_t tokens = s.infer.step_tokens / 2; tokens >= 256; tokens /= 2)
     knobs.push_back({{str("--max_batched_tokens ", tokens), "smaller steps"},
                      [tokens](PlanSpec& p) { p.infer.step_tokens = tokens; }});
+  for (int more = 2; more <= s.device.node; more *= 2)
+    if (more > s.train.devices)
+      knobs.push_back({{"--device_map auto", str("the layers on ", more,
+                                                 " such devices, one run of them after the "
+                                                 "other: the memory of all, the speed of one")},
+                       [more](PlanSpec& p) { p.train.devices = more; }});
 }
 
 bool overlap(const Change& a, const Change& b) {  // both turn the same flag

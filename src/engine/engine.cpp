@@ -350,7 +350,9 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
   scheduler_->append(id, token);
   if (has_penalties(s)) a.counts.add(token);
   ++counted_.generated_tokens;
-  const bool stop = !s.ignore_eos && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();
+  // Where an answer has a form, this is its end, whatever ignore_eos says.
+  const bool may_stop = !s.ignore_eos || a.request.constraint;
+  const bool stop = may_stop && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();
   bool complete = stop;
   try {
     if (a.request.constraint && !stop) {

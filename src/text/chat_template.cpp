@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "text/builtin_templates.h"
 #include "text/jinja/strings.h"
+#include "text/tokenizer_config.h"
 
 namespace apus {
 
@@ -40,12 +41,14 @@ Json read_special_tokens(const fs::path& folder) {
   if (folder.empty()) return tokens;
   const Json config = read_json(folder / "tokenizer_config.json"),
              older = read_json(folder / "special_tokens_map.json");
+  const bool legacy = !config.contains("added_tokens_decoder");  // then the older file counts
   for (const char* name :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
-    if (config.contains(name))
-      add_token(tokens, name, config[name]);
-    else if (older.contains(name))
-      add_token(tokens, name, older[name]);
+    const bool old = older.contains(name) && (legacy || !config.contains(name));
+    if (old || config.contains(name))
+      add_token(tokens, name, old ? older[name] : config[name]);
+    else
+      add_token(tokens, name, implied_special_token(config, name));
   }
   if (config.contains("extra_special_tokens") && config["extra_special_tokens"].is_object()) {
     for (const auto& [name, value] : config["extra_special_tokens"].items()) add_token(tokens, name, value);
