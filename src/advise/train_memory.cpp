@@ -61,7 +61,7 @@ class TrainingRun {
   // tensors.
   MemoryUse with_scatter(MemoryUse use) const {
     if (!d_.host) return use;
-    const double holes = (is_8bit(s_.optimizer.kind) ? 0.12 : 0.04) * (use.peak - d_.context);
+    const double holes = (is_8bit(s_.optimizer.kind) ? 0.08 : 0.04) * (use.peak - d_.context);
     of(use.at_peak, Holds::Runtime) += holes, use.peak += holes;
     return use;
   }
