@@ -174,6 +174,22 @@ void SftOptions::check() const {
           " there are no questions");
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
+  const auto launched = read_launch(process_environment());
+  check_update_in_backward(launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world);
+}
+
+void SftOptions::check_update_in_backward(int64_t ranks) const {
+  if (!update_in_backward) return;
+  require(max_grad_norm == 0, Fault::Usage,
+          "--update_in_backward true updates a weight before the gradients of others are known, so they cannot be "
+          "scaled to a common norm: give --max_grad_norm 0 with it, or leave it out");
+  require(ranks == 1, Fault::Usage, "--update_in_backward true is for one process, not for ", ranks,
+          ", whose gradients would have to be summed first: leave it out, or train in one");
+  require(accumulation(ranks) == 1, Fault::Usage,
+          "--update_in_backward true keeps no gradients that micro-batches could add up in: give "
+          "--gradient_accumulation_steps 1 with it (it is ",
+          accumulation(ranks), gradient_accumulation_steps ? "" : " when it is not given",
+          "); --per_device_train_batch_size and --packing true let an update see more rows");
 }
 
 PtOptions::PtOptions() {

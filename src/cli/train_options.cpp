@@ -207,6 +207,9 @@ void TrainOptions::fields(OptionTable& v) {
   v("master_weights", master_weights,
     "full bfloat16: keep a float32 copy of the weights; or round stochastically (4 bytes a weight less); or none")
       .choices({"float32", "stochastic", "none"});
+  v("update_in_backward", update_in_backward,
+    "update each weight in the backward pass as soon as its gradient is complete: gradients never exist all together. "
+    "One process, --max_grad_norm 0, --gradient_accumulation_steps 1");
   v("gradient_checkpointing", gradient_checkpointing,
     "recompute layers in the backward pass instead of keeping their activations");
   v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs, "{\"layers\": N}: only the first N layers");

@@ -237,6 +237,39 @@ TEST_F(TrainCommands, AStreamEndsAfterMaxEpochs) {
   EXPECT_EQ(steps("stream_limited", "100", "1"), 1);
 }
 
+TEST_F(TrainCommands, UpdatesInBackwardGiveTheSameCheckpoint) {
+  const std::vector<std::string> words = {"--dataset",       (island() / "heldout.jsonl").string(),
+                                          "--tuner_type",    "full",
+                                          "--optim",         "adamw_8bit",
+                                          "--torch_dtype",   "bfloat16",
+                                          "--max_grad_norm", "0",
+                                          "--save_steps",    "2"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return more;
+  };
+  sft("ordinary", words);
+  sft("in_backward", with({"--update_in_backward", "true"}));
+  for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+    EXPECT_EQ(read_file(dir() / "ordinary/checkpoint-2" / file, 1 << 30),
+              read_file(dir() / "in_backward/checkpoint-2" / file, 1 << 30))
+        << file;
+  const auto refused = [&](std::vector<std::string> more, const char* why) {
+    try {
+      parsed<SftOptions>(sft_words("refused", with(std::move(more))));
+      ADD_FAILURE() << "must be refused: " << why;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.at.fault, Fault::Usage);
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+    }
+  };
+  refused({"--update_in_backward", "true", "--max_grad_norm", "1"}, "give --max_grad_norm 0");
+  refused({"--update_in_backward", "true", "--gradient_accumulation_steps", "2"}, "--gradient_accumulation_steps 1");
+  ::setenv("NPROC_PER_NODE", "2", 1);
+  refused({"--update_in_backward", "true"}, "for one process, not for 2");
+  ::unsetenv("NPROC_PER_NODE");
+}
+
 TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   FakeHub hub;
   const auto put = [&](const std::string& kind, const std::string& id, const std::vector<fs::path>& files) {
