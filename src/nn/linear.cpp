@@ -35,7 +35,7 @@ void Adaptable::put_weight(const at::Tensor& value) { weight().data = value, wei
 
 at::Tensor Adaptable::with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight,
                                     const Step& s) const {
-  if (adapters_.empty() || !adapters_on_) return y_TO;
+  if (adapters_.empty()) return y_TO;
   if (!s.routed) {
     for (const auto& [name, delta] : adapters_) y_TO = delta->apply(x, y_TO, weight, s);
     return y_TO;
@@ -109,11 +109,10 @@ at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s, bool unread
 
 ops::HeadFactors Linear::factors(const at::Tensor& x_TI, const Step& s) const {
   std::vector<at::Tensor> x, w;
-  if (adapters_on_)
-    for (const auto& [name, delta] : adapters_) {
-      auto [x_more, w_more] = delta->columns(x_TI, s);
-      x.push_back(std::move(x_more)), w.push_back(std::move(w_more));
-    }
+  for (const auto& [name, delta] : adapters_) {
+    auto [x_more, w_more] = delta->columns(x_TI, s);
+    x.push_back(std::move(x_more)), w.push_back(std::move(w_more));
+  }
   if (x.empty()) return {x_TI, matrix()};
   return {x_TI, matrix(), x.size() == 1 ? x[0] : at::cat(x, 1), w.size() == 1 ? w[0] : at::cat(w, 1)};
 }

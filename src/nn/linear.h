@@ -46,13 +46,11 @@ class Adaptable : public Module {
 
   void attach(const std::string& adapter, std::unique_ptr<Delta> delta);  // appended; "default" is the usual name
   void detach(const std::string& adapter);
-  void enable_adapters(bool on) { adapters_on_ = on; }
   const std::map<std::string, Delta*>& adapters() const { return adapters_; }
 
  protected:
   at::Tensor with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight, const Step& s) const;
   std::map<std::string, Delta*> adapters_;
-  bool adapters_on_ = true;
 };
 
 // The one linear layer. Adapters attach to it; one class serves every split over devices.
