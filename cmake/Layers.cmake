@@ -52,7 +52,6 @@ foreach(file IN LISTS APUS_HOST_FILES)
 endforeach()
 list(FILTER host_sources EXCLUDE REGEX "/data/batch\\.cpp$")
 
-apus_sanitize_only()
 include(EmbedAssets)
 apus_embed_assets(embedded_assets)
 add_library(apus_host OBJECT ${host_sources} ${host_extra} ${embedded_assets})

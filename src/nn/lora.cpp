@@ -3,7 +3,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -67,7 +69,9 @@ Lora::Lora(Spec spec, const Param* bias)
       b_(param(spec.looks_up ? "lora_embedding_B" : "lora_B.weight", {spec.out, spec.rank})) {
   require(!spec.looks_up || !spec.dora, Fault::Bug, "DoRA on an embedding");
   require(spec.rank > 0, Fault::Usage, "the LoRA rank must be above 0, it is ", spec.rank);
+  require(!spec.biased || (!spec.looks_up && !spec.dora), Fault::Bug, "lora_bias with DoRA or on an embedding");
   if (spec.dora) magnitude_ = &param("lora_magnitude_vector", {spec.out});
+  if (spec.biased) shift_ = &param("lora_B.bias", {spec.out});
 }
 
 at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const {
@@ -78,13 +82,16 @@ at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at:
   }
   const Dropout drop = dropout_of(spec_, s);
   Kept* const kept = Kept::of(s);
+  const auto shifted = [&](const at::Tensor& y) {
+    return shift_ ? y + (shift_->data * spec_.scale()).to(y.scalar_type()) : y;
+  };
   if (at::GradMode::is_enabled())
-    return LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed),
-                          Known{kept && kept->again() ? kept->take() : at::Tensor()});
+    return shifted(LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed),
+                                  Known{kept && kept->again() ? kept->take() : at::Tensor()}));
   at::Tensor y = y_TO;
   const at::Tensor h_TR = ops::add_low_rank(y, drop(x_TI), a_.data, b_.data, spec_.scale() * drop.factor());
   if (kept) kept->add(h_TR);
-  return y;
+  return shifted(y);
 }
 
 // y = bias + m / |W'| * (W x + s B A x). The length |W'| counts as constant in the gradient. With dropout, PEFT feeds
@@ -106,7 +113,8 @@ at::Tensor Lora::ratio_to(const at::Tensor& weight) const {
 
 void Lora::settle(const at::Tensor& weight, at::ScalarType type) {
   if (magnitude_) ratio_ = ratio_to(weight);
-  for (Param* factor : {&a_, &b_}) factor->data = factor->data.to(type);
+  for (Param* factor : {&a_, &b_, shift_})
+    if (factor) factor->data = factor->data.to(type);
 }
 
 std::pair<at::Tensor, at::Tensor> Lora::columns(const at::Tensor& x_TI, const Step& s) const {
@@ -114,7 +122,10 @@ std::pair<at::Tensor, at::Tensor> Lora::columns(const at::Tensor& x_TI, const St
   const Dropout drop = dropout_of(spec_, s);
   const auto type = x_TI.scalar_type();
   const at::Tensor x = drop.p > 0 ? x_TI * drop(at::ones(x_TI.sizes(), x_TI.options())) : x_TI;
-  return {x.mm(a_.data.to(type).t()) * (spec_.scale() * drop.factor()), b_.data.to(type)};
+  const at::Tensor more_TR = x.mm(a_.data.to(type).t()) * (spec_.scale() * drop.factor()), b_OR = b_.data.to(type);
+  if (!shift_) return {more_TR, b_OR};
+  return {at::cat({more_TR, at::full({x.size(0), 1}, spec_.scale(), x.options())}, 1),
+          at::cat({b_OR, shift_->data.to(type).unsqueeze(1)}, 1)};
 }
 
 at::Tensor Lora::merged(const at::Tensor& weight) const {
@@ -124,6 +135,11 @@ at::Tensor Lora::merged(const at::Tensor& weight) const {
   const at::Tensor sum = at::addmm(weight.to(at::kFloat), b, a, 1, spec_.scale());
   if (!magnitude_) return sum;
   return sum * (magnitude_->data.to(at::kFloat) / sum.norm(2, 1)).unsqueeze(1);
+}
+
+at::Tensor Lora::merged_bias(const at::Tensor& bias) const {
+  at::NoGradGuard no_grad;
+  return bias.to(at::kFloat) + shift_->data.to(at::kFloat) * spec_.scale();
 }
 
 at::Tensor changed_row_norms(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b, double scale) {

@@ -255,7 +255,12 @@ void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_pt
   e.reply->on_gone([weak = std::weak_ptr(g)] {
     if (const auto alive = weak.lock()) alive->cancel();
   });
-  g->start();
+  try {
+    g->start();
+  } catch (const Error&) {
+    service_.check_model(e.notes->model);  // its adapter may have gone since it was asked for: 404
+    throw;
+  }
 }
 
 void Api::note_ignored(const Exchange& e, const AnswerCall& call) const {
