@@ -45,6 +45,13 @@ double processor_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+// Pages that were touched for the first time since they were given.
+int64_t fresh_pages() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
 Batch random_batch(int64_t length, int64_t vocab, uint64_t seed) {
   Random random(seed);
   std::vector<int64_t> ids(static_cast<size_t>(length)), labels(ids.size(), -100);
@@ -112,6 +119,7 @@ int run(int argc, char** argv) {
     batch.step.dropout_seed = static_cast<uint64_t>(step) + 1;
     const Stopwatch watch;
     const double cpu = processor_seconds();
+    const int64_t pages = fresh_pages();
     if (in_backward) in_backward->begin(1);
     const Loss loss = sft.loss(actors, batch, forward);
     const double value = loss.sum.item<double>() / static_cast<double>(batch.trained), t1 = watch.seconds();
@@ -125,8 +133,13 @@ int run(int argc, char** argv) {
     const double t3 = watch.seconds();
     if (step == 0) first_step = start.seconds();
     best = std::min(best, t3), least_cpu = std::min(least_cpu, processor_seconds() - cpu);
-    times.push_back(
-        {{"loss", value}, {"norm", norm}, {"forward_s", t1}, {"backward_s", t2 - t1}, {"optimizer_s", t3 - t2}});
+    times.push_back({{"loss", value},
+                     {"norm", norm},
+                     {"forward_s", t1},
+                     {"backward_s", t2 - t1},
+                     {"optimizer_s", t3 - t2},
+                     {"cpu_s", processor_seconds() - cpu},
+                     {"page_faults", fresh_pages() - pages}});
   }
   const Json out = {{"tuner", argv[2]},
                     {"length", length},

@@ -61,7 +61,7 @@ class TrainingRun {
   // tensors.
   MemoryUse with_scatter(MemoryUse use) const {
     if (!d_.host) return use;
-    const double holes = (is_8bit(s_.optimizer.kind) ? 0.12 : 0.04) * (use.peak - d_.context);
+    const double holes = (is_8bit(s_.optimizer.kind) ? 0.08 : 0.04) * (use.peak - d_.context);
     of(use.at_peak, Holds::Runtime) += holes, use.peak += holes;
     return use;
   }
@@ -161,6 +161,15 @@ class TrainingRun {
     for (const LinearUse* l : layers) sum += static_cast<double>(l->rank);
     return sum;
   }
+  // What factors keep for their gradients: the product with A; DoRA also its scaled input and both products, of which
+  // the lengths' gradient is made.
+  double factors(std::initializer_list<const LinearUse*> layers) const {
+    double sum = ranks(layers);
+    for (const LinearUse* l : layers)
+      if (l->rank > 0 && t_.spec.dora)
+        sum += 2 * static_cast<double>(l->out) + (t_.spec.dropout > 0 ? static_cast<double>(l->in) : 0);
+    return sum;
+  }
   static double if_needed(double elements, std::initializer_list<const LinearUse*> layers) {
     for (const LinearUse* l : layers)
       if (l->needs_input()) return elements;
@@ -171,12 +180,12 @@ class TrainingRun {
 
   // What a layer keeps of its forward pass, beside its input.
   double kept_attention(const LayerUse& l) const {
-    return if_needed(h_, {&l.q, &l.k, &l.v}) + 2 * q_ + 2 * k_ + normed_heads() + ranks({&l.q, &l.k, &l.v, &l.o});
+    return if_needed(h_, {&l.q, &l.k, &l.v}) + 2 * q_ + 2 * k_ + normed_heads() + factors({&l.q, &l.k, &l.v, &l.o});
   }
   double kept_norm(const LayerUse& l) const { return l.sparse ? h_ : if_needed(h_, {&l.gate, &l.up}); }
   double kept_feed_forward(const LayerUse& l) const {
     const auto f = static_cast<double>(l.gate.out);
-    return h_ + kept_norm(l) + 2 * f + if_needed(f, {&l.down}) + ranks({&l.gate, &l.up, &l.down});
+    return h_ + kept_norm(l) + 2 * f + if_needed(f, {&l.down}) + factors({&l.gate, &l.up, &l.down});
   }
 
   double kept_attention(const LayerUse& l, Keep keep) const {
@@ -245,19 +254,19 @@ class TrainingRun {
       hold(h_), linear_backward(l.gate, there), drop(h_ + f);
     }
     if (l.sparse) experts_backward(l, there), hold(f > 0 ? 0 : h_);
-    drop(kept_norm(l) + ranks({&l.gate, &l.up, &l.down}));
+    drop(kept_norm(l) + factors({&l.gate, &l.up, &l.down}));
     hold(h_), drop(3 * h_);  // through the norm: the gradient of the sum is left, the sum and the two others go
     hold(q_), linear_backward(l.o, there);
     const double heads = static_cast<double>(m_.heads) * rounded_up(static_cast<double>(m_.head_dim), 32);
     const double partial = d_.host ? 2 * 4 * s_.tokens * heads : 0;  // dk, dv of every query head
     at_.add(Holds::Activations, partial), hold(q_ + 2 * k_);
-    at_.drop(Holds::Activations, partial + lse()), drop(3 * q_ + 2 * k_ + ranks({&l.o}));
+    at_.drop(Holds::Activations, partial + lse()), drop(3 * q_ + 2 * k_ + factors({&l.o}));
     briefly(q_ + k_);  // turned back
     briefly(normed_heads()), drop(normed_heads());
     hold(h_), linear_backward(l.v, there), drop(k_);
     briefly(h_), linear_backward(l.k, there), drop(k_);
     briefly(h_), linear_backward(l.q, there), drop(q_);
-    drop(if_needed(h_, {&l.q, &l.k, &l.v}) + ranks({&l.q, &l.k, &l.v}));
+    drop(if_needed(h_, {&l.q, &l.k, &l.v}) + factors({&l.q, &l.k, &l.v}));
     briefly(h_), drop(h_);  // through the norm, into the residual's gradient
     gradient(std::max(0.0, l.trained - matrices(l)), s_.element, there);
     gradient(l.adapter, t_.spec.adapter_bytes, there);

@@ -46,9 +46,18 @@ namespace {
 
 std::string parent_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
 
+// Checkpoints of the bare backbone carry no "model." in front; some hold a shared weight under the other of its names.
+std::string found_name(const std::string& name, const std::string& other, const TensorFolder& source) {
+  const std::string prefix = "model.";
+  if (source.find(name)) return name;
+  if (name.starts_with(prefix) && source.find(name.substr(prefix.size()))) return name.substr(prefix.size());
+  return !other.empty() && source.find(other) ? other : name;
+}
+
 // The names of a parameter's pieces on disk, or its own.
 std::vector<std::string> disk_names(const std::string& name, const Param& p, const TensorFolder& source) {
-  if (p.pieces.empty() || source.find(name)) return {name};  // newer files may hold the stack as one tensor
+  if (p.pieces.empty() || source.find(found_name(name, "", source)))
+    return {name};  // newer files may hold the stack as one tensor
   std::vector<std::string> names;
   for (const auto& piece : p.pieces) names.push_back(parent_of(name) + piece);
   return names;
@@ -66,6 +75,11 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return "[" + join(parts) + "]";
 }
 
+bool is_number_of_a_weight(DiskType type) {
+  return type == DiskType::F64 || type == DiskType::F32 || type == DiskType::F16 || type == DiskType::BF16 ||
+         type == DiskType::F8E4M3 || type == DiskType::F8E5M2;
+}
+
 // What does not fit, collected over the whole model.
 struct Problems {
   std::vector<std::string> missing, shapes, unexpected;
@@ -79,7 +93,7 @@ struct Problems {
   void raise_if_any() const {
     if (missing.empty() && shapes.empty()) return;
     fail(Fault::Model, "the checkpoint does not fit the model its config.json describes", listed("missing", missing),
-         listed("of another shape", shapes), listed("not part of the model", unexpected),
+         listed("of another shape or type", shapes), listed("not part of the model", unexpected),
          "\n  Is config.json the one these weights were saved with, and is the download complete?");
   }
 };
@@ -88,14 +102,6 @@ struct Problems {
 bool is_harmless(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".masked_bias") || name.ends_with(".attn.bias") ||
          name == "lm_head.weight" || name.find(".mtp.") != std::string::npos || name.starts_with("mtp.");
-}
-
-// Checkpoints of the bare backbone carry no "model." in front.
-std::string without_prefix(const std::string& name, const TensorFolder& source) {
-  const std::string prefix = "model.";
-  return name.starts_with(prefix) && !source.find(name) && source.find(name.substr(prefix.size()))
-             ? name.substr(prefix.size())
-             : name;
 }
 
 c10::Device device_of(const std::string& name, const LoadOptions& options) {
@@ -146,17 +152,23 @@ void load_weights(Module& model, const TensorFolder& source, const LoadOptions& 
   Problems problems;
   std::set<std::string> used;
   std::vector<std::tuple<std::string, Param*, std::vector<std::string>>> plan;
+  std::map<std::string, std::string> other_name;
+  model.visit([&](const std::string& name, Param& p) {
+    if (!p.tied.empty()) other_name[p.tied] = name;
+  });
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) return;
     auto names = disk_names(name, p, source);
     const auto wanted = piece_shape(p, names.size());
     for (auto& disk : names) {
-      disk = without_prefix(disk, source);
+      disk = found_name(disk, names.size() == 1 ? other_name[name] : "", source);
       const TensorEntry* entry = source.find(disk);
       if (!entry) {
         problems.missing.push_back(disk);
       } else {
         used.insert(disk);
+        if (!is_number_of_a_weight(entry->type))
+          problems.shapes.push_back(str(disk, ": found ", disk_name(entry->type), ", expected floating point"));
         if (entry->shape != wanted)
           problems.shapes.push_back(str(disk, ": found ", shape_text(entry->shape), ", expected ", shape_text(wanted)));
       }

@@ -74,8 +74,8 @@ RecomputeFacts recompute_of(const SftOptions& o, const ModelFacts& model) {
 void row_tokens(const SftOptions& o, PlanSpec& spec) {
   spec.packed = o.packing;
   const auto length = o.packing && o.packing_length ? o.packing_length : o.max_length;
-  spec.row_tokens = length.value_or(std::min(kRowTokens, spec.model.positions));
-  if (!length)
+  spec.row_tokens = length.value_or(o.packing ? spec.model.positions : std::min(kRowTokens, spec.model.positions));
+  if (!length && !o.packing)
     spec.assumptions.push_back(str("the longest row has ", spec.row_tokens, " tokens; --max_length says otherwise"));
 }
 

@@ -8,7 +8,9 @@ Json parsed_cell(const std::string& text, const Origin& origin, const std::strin
     return parse_json(text, "cell");
   } catch (const Error&) {}
   try {
-    return parse_json(repaired_json(text), "cell");
+    Json repaired = parse_json(repaired_json(text), "cell");
+    require(!repaired.is_string(), Fault::Data, "plain text");  // which repairing gives back as it is
+    return repaired;
   } catch (const Error& error) {
     std::string why = error.what();
     if (why.starts_with("cell: ")) why.erase(0, 6);

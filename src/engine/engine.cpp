@@ -43,6 +43,11 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
                 wanted, ". --kv_cache_gb or --memory_utilization give it more");
   max_model_len_ = size.max_model_len;
   cache_spec_.blocks = size.blocks;
+  {
+    const c10::DeviceGuard guard(options.device());
+    const c10::InferenceMode inference;
+    alike_up_to_ = alike_up_to(model, model.places() ? model.places()->embed : options.device(), max_model_len_);
+  }
   scheduler_ =
       std::make_unique<Scheduler>(Scheduler::Spec{.pool = {.blocks = static_cast<int32_t>(size.blocks),
                                                            .block_size = static_cast<int32_t>(spec_.block_size),
@@ -225,6 +230,8 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
   if (has_penalties(r.sampling)) active.counts.add_prompt(r.prompt);
   counted_.prompt_tokens += static_cast<int64_t>(r.prompt.size());
   if (r.sampling.prompt_logprobs >= 0) active.prompt.push_back({.id = r.prompt.front()});
+  if (const auto length = static_cast<uint64_t>(r.prompt.size()); static_cast<int64_t>(length) > alike_up_to_)
+    salt |= length << 32;
   try {
     scheduler_->add({.id = id,
                      .prompt = std::move(r.prompt),

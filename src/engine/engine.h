@@ -103,7 +103,8 @@ class Engine : public Generator {
   std::map<std::string, int64_t> entering_;       // requests in the inbox, by their adapter
   EngineStats stats_;
   int64_t next_id_ = 1, starting_ = 0;
-  uint64_t next_salt_ = 1;
+  uint64_t next_salt_ = 1;  // below 2^32: the other half is for the lengths of prompts beyond alike_up_to_
+  int64_t alike_up_to_ = 0;
   bool stopping_ = false;
 
   std::thread thread_;  // last: it uses all of the above

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/engine_spec.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 
 #include "device/device.h"
@@ -45,6 +47,23 @@ EngineSpec with_block_size(EngineSpec spec, const Model& model, at::Device only)
   for (const auto& [device, layers] : cache_devices(model, only))
     spec.block_size = std::max(spec.block_size, kind_of(device).cache_block());
   return spec;
+}
+
+int64_t alike_up_to(const Model& model, at::Device device, int64_t longest) {
+  const auto table = [&](int64_t length) {
+    Step step = packed_step({2}, device);
+    step.length_k = {static_cast<int32_t>(length)};
+    model.begin(step);
+    return step.cos.defined() ? step.cos.to(at::kCPU) : at::zeros({1});
+  };
+  const at::Tensor shortest = table(1);
+  int64_t alike = 1, other = longest;  // halved until they are neighbours
+  if (table(longest).equal(shortest)) return longest;
+  while (other - alike > 1) {
+    const int64_t middle = alike + (other - alike) / 2;
+    (table(middle).equal(shortest) ? alike : other) = middle;
+  }
+  return alike;
 }
 
 CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec) {

@@ -33,7 +33,7 @@ StepBuilder::Built StepBuilder::operator()(const Plan& plan, KvCache& cache, con
       slot_.push_back(s.blocks[static_cast<size_t>(i / block_size_)] * block_size_ + i % block_size_);
     }
     step.length_q.push_back(static_cast<int32_t>(item.count));
-    step.length_k.push_back(static_cast<int32_t>(end));
+    step.length_k.push_back(static_cast<int32_t>(s.prompt));
     cu_q_.push_back(cu_q_.back() + static_cast<int32_t>(item.count));
     cu_k_.push_back(cu_k_.back() + static_cast<int32_t>(end));
     step.max_q = std::max(step.max_q, item.count);

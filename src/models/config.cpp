@@ -64,6 +64,18 @@ std::vector<int64_t> Config::integers(const char* key) const {
   return all;
 }
 
+std::vector<double> Config::numbers(const char* key) const {
+  std::vector<double> all;
+  const Json* value = find(key);
+  if (!value) return all;
+  if (!value->is_array()) wrong(key, "a list of numbers", *value);
+  for (const auto& item : *value) {
+    if (!item.is_number()) wrong(key, "a list of numbers", *value);
+    all.push_back(item.get<double>());
+  }
+  return all;
+}
+
 std::vector<std::string> Config::texts(const char* key) const {
   std::vector<std::string> all;
   const Json* value = find(key);

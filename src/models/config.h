@@ -23,6 +23,7 @@ class Config {
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, const std::string& fallback) const;
   std::vector<int64_t> integers(const char* key) const;  // absent: empty
+  std::vector<double> numbers(const char* key) const;
   std::vector<std::string> texts(const char* key) const;
   const Json& json() const { return json_; }
   const Json* find(const char* key) const;  // null counts as absent
@@ -31,9 +32,10 @@ class Config {
   const Json& json_;
 };
 
-RopeSpec read_rope(const Config& config, int64_t head_dim);
+RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions);  // positions: max_position_embeddings
 
-// Which layers slide when the file has no layer_types: families differ. Above, EvenBelow: max_window_layers.
+// Which layers slide: all, whatever layer_types says; or those that layer_types names, and where the file has none,
+// those from max_window_layers on (Above), or every second one before it (EvenBelow).
 enum class Slides { Never, Always, Above, EvenBelow };
 // Per layer: the sliding window, 0 for full attention.
 std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides rule);

@@ -6,34 +6,60 @@
 
 namespace apus {
 
-RopeSpec read_rope(const Config& config, int64_t head_dim) {
-  static const Json none = Json::object();
-  const Json* scaling = config.find("rope_scaling");
-  if (!scaling) scaling = config.find("rope_parameters");
-  // Newer files may hold one set per kind of layer; these models use the full-attention one everywhere.
-  if (scaling && scaling->contains("full_attention")) scaling = &scaling->at("full_attention");
-  if (scaling && !scaling->is_object()) fail(Fault::Model, "config.json: 'rope_scaling' should be an object");
-  const Config rope(scaling ? *scaling : none);
-  const auto positions = static_cast<double>(config.integer("max_position_embeddings", 0));
+namespace {
+constexpr int64_t kUsualWindow = 4096;  // where the file says nothing, in all families that know windows
 
+// rope_scaling of transformers 4 or rope_parameters of 5, which may be one set per kind of layer.
+const Json& rope_settings(const Config& config) {
+  static const Json none = Json::object();
+  const Json* found = &none;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    const Json* value = config.find(key);
+    if (!value || value->empty()) continue;
+    require(value->is_object(), Fault::Model, "config.json: '", key, "' should be an object");
+    found = value;
+    break;
+  }
+  const Config kinds(*found);
+  const Json *full = kinds.find("full_attention"), *sliding = kinds.find("sliding_attention");
+  require(!full || !sliding || *full == *sliding, Fault::Model,
+          "config.json: other rotary settings for sliding layers than for full ones are not supported");
+  const Json* both = full ? full : sliding;
+  if (!both) return *found;
+  require(both->is_object(), Fault::Model, "config.json: rotary settings of a kind of layer should be an object");
+  return *both;
+}
+
+double above_zero(const Config& config, const char* key, double fallback) {  // 0 counts as absent
+  const double value = config.number(key, fallback);
+  return value == 0 ? fallback : value;
+}
+}  // namespace
+
+RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions) {
+  const Config rope(rope_settings(config));
   RopeSpec spec;
   spec.type = rope.text("rope_type", rope.text("type", "default"));
   if (spec.type == "mrope") spec.type = "default";
   spec.theta = rope.number("rope_theta", config.number("rope_theta", 10000));
   spec.dim = static_cast<int64_t>(static_cast<double>(head_dim) *
                                   rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1)));
-  const bool known_original = rope.find("original_max_position_embeddings") != nullptr;
-  spec.original_positions = rope.number("original_max_position_embeddings", positions);
-  spec.factor =
-      rope.number("factor", known_original && spec.original_positions > 0 ? positions / spec.original_positions : 1);
+  // Some files hold it beside the settings; `dynamic` starts from the whole context whatever they say.
+  const char* const original = "original_max_position_embeddings";
+  spec.original_positions = above_zero(config, original, above_zero(rope, original, static_cast<double>(positions)));
+  if (spec.type == "dynamic") spec.original_positions = static_cast<double>(positions);
+  require(spec.original_positions > 0, Fault::Model, "config.json: '", original, "' must be above 0");
+  spec.factor = rope.number("factor", static_cast<double>(positions) / spec.original_positions);
   spec.low_freq_factor = rope.number("low_freq_factor", 1);
   spec.high_freq_factor = rope.number("high_freq_factor", 4);
-  spec.beta_fast = rope.number("beta_fast", 32);
-  spec.beta_slow = rope.number("beta_slow", 1);
+  spec.beta_fast = above_zero(rope, "beta_fast", 32);
+  spec.beta_slow = above_zero(rope, "beta_slow", 1);
   spec.attention_factor = rope.number("attention_factor", 0);
   spec.mscale = rope.number("mscale", 0);
   spec.mscale_all_dim = rope.number("mscale_all_dim", 0);
   spec.truncate = rope.flag("truncate", true);
+  spec.short_factor = rope.numbers("short_factor");
+  spec.long_factor = rope.numbers("long_factor");
   spec.sections = rope.integers("mrope_section");
   spec.interleaved_sections = rope.flag("mrope_interleaved", false);
   require(spec.dim > 0 && spec.dim % 2 == 0 && spec.theta > 0 && spec.factor > 0, Fault::Model,
@@ -41,15 +67,18 @@ RopeSpec read_rope(const Config& config, int64_t head_dim) {
           spec.factor, ")");
   require(spec.sections.empty() || spec.sections.size() == 3, Fault::Model,
           "config.json: mrope_section must have three entries");
-  rope_frequencies(spec, 0);  // an unknown type is refused here, not in the first forward
+  for (const int64_t length : {int64_t{0}, INT64_MAX})
+    rope_frequencies(spec, length);  // refused here, not in the first forward
   return spec;
 }
 
 std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides rule) {
   std::vector<int64_t> windows(static_cast<size_t>(layers), 0);
   if (rule == Slides::Never) return windows;
-  const int64_t window = config.integer("sliding_window", 0), bound = config.integer("max_window_layers", 28);
-  const auto types = config.texts("layer_types");
+  const bool unsaid = !config.json().contains("sliding_window");  // null: no window
+  const int64_t window = unsaid ? kUsualWindow : config.integer("sliding_window", 0);
+  const int64_t bound = config.integer("max_window_layers", 28);
+  const auto types = rule == Slides::Always ? std::vector<std::string>() : config.texts("layer_types");
   require(types.empty() || types.size() == windows.size(), Fault::Model, "config.json: layer_types has ", types.size(),
           " entries, the model ", layers, " layers");
   for (int64_t i = 0; i < layers; ++i) {

@@ -8,32 +8,34 @@
 
 namespace apus {
 
-DecoderSpec read_decoder(const Config& c) {
+DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
   require_silu(c);
   DecoderSpec spec;
   ModelShape& shape = spec.shape;
   shape.layers = c.integer("num_hidden_layers");
   shape.hidden = c.integer("hidden_size");
   shape.heads = c.integer("num_attention_heads");
-  shape.kv_heads = c.integer("num_key_value_heads", shape.heads);
+  const bool unsaid = !c.json().contains("num_key_value_heads") && defaults.kv_heads > 0;  // null: as many as heads
+  shape.kv_heads = unsaid ? std::min(defaults.kv_heads, shape.heads) : c.integer("num_key_value_heads", shape.heads);
   require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, Fault::Model,
           "config.json: num_attention_heads ", shape.heads, " must be a multiple of num_key_value_heads ",
           shape.kv_heads);
-  shape.head_dim = c.integer("head_dim", shape.hidden / shape.heads);
+  shape.head_dim = c.integer("head_dim", defaults.head_dim > 0 ? defaults.head_dim : shape.hidden / shape.heads);
   shape.vocab = c.integer("vocab_size");
-  shape.max_positions = c.integer("max_position_embeddings", 2048);
+  shape.max_positions = c.integer("max_position_embeddings", defaults.positions);
   require(shape.layers > 0 && shape.layers <= 4096 && shape.hidden > 0 && shape.head_dim > 0 && shape.vocab > 0,
           Fault::Model, "config.json: layers, hidden_size, head_dim and vocab_size must be above 0");
   spec.eps = c.number("rms_norm_eps", 1e-6);
   spec.tied = c.flag("tie_word_embeddings", false);
-  spec.rope = read_rope(c, shape.head_dim);
+  spec.rope = read_rope(c, shape.head_dim, shape.max_positions);
   // These two reach further than the number in the file, which is the context before scaling in the usual recipes.
   if (spec.rope.type == "yarn" || spec.rope.type == "dynamic")
     shape.max_positions = std::max(
         shape.max_positions, static_cast<int64_t>(std::min(spec.rope.original_positions * spec.rope.factor, 1e9)));
   spec.window.assign(static_cast<size_t>(shape.layers), 0);
-  const int64_t hidden = shape.hidden, ffn = c.integer("intermediate_size");
-  const bool bias = c.flag("mlp_bias", false);
+  const int64_t hidden = shape.hidden;
+  const int64_t ffn = defaults.ffn > 0 ? c.integer("intermediate_size", defaults.ffn) : c.integer("intermediate_size");
+  const bool bias = defaults.mlp_bias && c.flag("mlp_bias", false);
   spec.feed_forward = [hidden, ffn, bias](int64_t) {
     return std::make_unique<Mlp>(hidden, ffn, bias, /*only_added=*/true);
   };

@@ -25,8 +25,17 @@ struct DecoderSpec {
   std::function<std::unique_ptr<FeedForward>(int64_t layer)> feed_forward;
 };
 
+// What a family's configuration class in transformers takes where the file leaves a key out.
+struct FamilyDefaults {
+  int64_t kv_heads = 0;  // 0: as many as heads
+  int64_t positions = 32768;
+  int64_t ffn = 0;        // 0: intermediate_size must be there
+  int64_t head_dim = 0;   // 0: hidden / heads
+  bool mlp_bias = false;  // the file's mlp_bias counts
+};
+
 // What nearly every family's config.json says in the same words. qk_norm, biases and feed_forward are the family's.
-DecoderSpec read_decoder(const Config& config);
+DecoderSpec read_decoder(const Config& config, const FamilyDefaults& defaults);
 
 class DecoderLayer : public Module {
  public:

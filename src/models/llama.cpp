@@ -7,14 +7,14 @@ namespace apus {
 namespace {
 std::unique_ptr<Model> make_llama(const Json& json) {
   const Config c(json);
-  DecoderSpec spec = read_decoder(c);
+  DecoderSpec spec = read_decoder(c, {.positions = 2048, .mlp_bias = true});
   spec.qkv_bias = spec.out_bias = c.flag("attention_bias", false);
   return std::make_unique<Decoder>(std::move(spec));
 }
 
 std::unique_ptr<Model> make_mistral(const Json& json) {
   const Config c(json);
-  DecoderSpec spec = read_decoder(c);
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 8, .positions = 131072});
   spec.window = read_windows(c, spec.shape.layers, Slides::Always);
   return std::make_unique<Decoder>(std::move(spec));
 }

@@ -7,6 +7,7 @@
 
 #include "base/nearest.h"
 #include "base/registry.h"
+#include "models/config.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -84,6 +85,9 @@ std::unique_ptr<Model> make_model(const Json& config) {
   const auto near = nearest(name, known_models());
   require(make, Fault::Model, "config.json: model_type '", name, "' is not known",
           near.empty() ? "" : "; nearest: " + join(near), "; known: ", join(known_models()));
+  if (const auto packed = config.find("quantization_config"); packed != config.end() && packed->is_object())
+    fail(Fault::Model, "config.json: the checkpoint is quantised (", Config(*packed).text("quant_method", "?"),
+         "), which is not read; take the unquantised checkpoint, or write one with the tool that quantised it");
   return (*make)(config);
 }
 

@@ -9,10 +9,11 @@ namespace apus {
 
 // Sparse: every decoder_sparse_step-th layer that mlp_only_layers does not name. The rest keep the dense block.
 inline void use_experts(const Config& c, DecoderSpec& spec, MoeMlp::Spec moe) {
+  if (moe.experts == 0) return;  // every layer is dense
   const int64_t step = c.integer("decoder_sparse_step", 1);
   const auto dense_layers = c.integers("mlp_only_layers");
-  require(moe.experts > 0 && moe.per_token > 0 && moe.per_token <= moe.experts && moe.experts <= 65536 && step > 0,
-          Fault::Model, "config.json: num_experts ", moe.experts, ", num_experts_per_tok ", moe.per_token,
+  require(moe.per_token > 0 && moe.per_token <= moe.experts && moe.experts <= 65536 && step > 0, Fault::Model,
+          "config.json: num_experts ", moe.experts, ", num_experts_per_tok ", moe.per_token,
           " and decoder_sparse_step ", step, " do not fit together");
   spec.shape.experts = moe.experts;
   spec.shape.experts_per_token = moe.per_token;

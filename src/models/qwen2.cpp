@@ -7,7 +7,7 @@ namespace apus {
 namespace {
 std::unique_ptr<Model> make_qwen2(const Json& json) {
   const Config c(json);
-  DecoderSpec spec = read_decoder(c);
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 32});
   spec.qkv_bias = true;
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Above));
   return std::make_unique<Decoder>(std::move(spec));

@@ -7,7 +7,7 @@ namespace apus {
 namespace {
 std::unique_ptr<Model> make_qwen2_moe(const Json& json) {
   const Config c(json);
-  DecoderSpec spec = read_decoder(c);
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 16, .ffn = 5632});
   spec.qkv_bias = c.flag("qkv_bias", true);
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::EvenBelow));
   use_experts(c, spec,

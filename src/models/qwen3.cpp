@@ -7,10 +7,8 @@ namespace apus {
 namespace {
 std::unique_ptr<Model> make_qwen3(const Json& json) {
   const Config c(json);
-  DecoderSpec spec = read_decoder(c);
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 32, .head_dim = 128});
   spec.qk_norm = true;
-  spec.shape.head_dim = c.integer("head_dim", 128);
-  spec.rope = read_rope(c, spec.shape.head_dim);
   spec.qkv_bias = spec.out_bias = c.flag("attention_bias", false);
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Above));
   return std::make_unique<Decoder>(std::move(spec));

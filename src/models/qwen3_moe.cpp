@@ -7,7 +7,7 @@ namespace apus {
 namespace {
 std::unique_ptr<Model> make_qwen3_moe(const Json& json) {
   const Config c(json);
-  DecoderSpec spec = read_decoder(c);
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .ffn = 6144});
   spec.qk_norm = true;
   spec.qkv_bias = spec.out_bias = c.flag("attention_bias", false);
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Always));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Frequencies are computed in f32 in the order of the original implementations: far into a text a last bit shows.
 #include "nn/rope.h"
 
 #include <ATen/ops/empty.h>
@@ -13,6 +14,19 @@ namespace apus {
 
 namespace {
 
+// theta^(2i / dim): how many positions each frequency takes for one radian.
+std::vector<float> periods(const RopeSpec& s, float theta) {
+  std::vector<float> out;
+  for (int64_t i = 0; i < s.dim / 2; ++i)
+    out.push_back(std::pow(theta, static_cast<float>(2 * i) / static_cast<float>(s.dim)));
+  return out;
+}
+
+std::vector<float> inverted(std::vector<float> values) {
+  for (float& v : values) v = 1 / v;
+  return values;
+}
+
 double yarn_scale(double factor, double mscale = 1) { return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1; }
 
 // The index of the frequency that turns `rotations` times over the original context.
@@ -21,36 +35,65 @@ double yarn_dim(double rotations, const RopeSpec& s) {
          (2 * std::log(s.theta));
 }
 
-void apply_yarn(const RopeSpec& s, std::vector<double>& inverse, double& scale) {
+RopeFrequencies yarn(const RopeSpec& s) {
   double low = yarn_dim(s.beta_fast, s), high = yarn_dim(s.beta_slow, s);
   if (s.truncate) low = std::floor(low), high = std::ceil(high);
   low = std::max(low, 0.0), high = std::min(high, static_cast<double>(s.dim - 1));
   if (low == high) high += 0.001;
-  for (size_t i = 0; i < inverse.size(); ++i) {
-    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
-    inverse[i] = inverse[i] / s.factor * ramp + inverse[i] * (1 - ramp);
+  RopeFrequencies out{periods(s, static_cast<float>(s.theta)), s.attention_factor};
+  for (size_t i = 0; i < out.inverse.size(); ++i) {
+    const float ramp =
+        std::clamp((static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.F, 1.F);
+    const float kept = 1 - ramp, period = out.inverse[i];
+    out.inverse[i] = 1 / (static_cast<float>(s.factor) * period) * (1 - kept) + 1 / period * kept;
   }
-  if (s.attention_factor > 0)
-    scale = s.attention_factor;
-  else if (s.mscale > 0 && s.mscale_all_dim > 0)
-    scale = yarn_scale(s.factor, s.mscale) / yarn_scale(s.factor, s.mscale_all_dim);
-  else
-    scale = yarn_scale(s.factor);
+  if (s.attention_factor > 0) return out;
+  const bool both = s.mscale != 0 && s.mscale_all_dim != 0;
+  out.scale = both ? yarn_scale(s.factor, s.mscale) / yarn_scale(s.factor, s.mscale_all_dim) : yarn_scale(s.factor);
+  return out;
 }
 
-void apply_llama3(const RopeSpec& s, std::vector<double>& inverse) {
-  const double low_wavelength = s.original_positions / s.low_freq_factor,
-               high_wavelength = s.original_positions / s.high_freq_factor;
-  for (double& f : inverse) {
-    const double wavelength = 2 * std::numbers::pi / f;
+RopeFrequencies llama3(const RopeSpec& s) {
+  std::vector<float> inverse = inverted(periods(s, static_cast<float>(s.theta)));
+  const auto low_wavelength = static_cast<float>(s.original_positions / s.low_freq_factor),
+             high_wavelength = static_cast<float>(s.original_positions / s.high_freq_factor),
+             factor = static_cast<float>(s.factor);
+  for (float& f : inverse) {
+    const float wavelength = static_cast<float>(2 * std::numbers::pi) / f;
     if (wavelength > low_wavelength) {
-      f /= s.factor;
+      f /= factor;
     } else if (wavelength >= high_wavelength) {
-      const double smooth =
-          (s.original_positions / wavelength - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
-      f = (1 - smooth) * f / s.factor + smooth * f;
+      const float smooth =
+          (static_cast<float>(s.original_positions) / wavelength - static_cast<float>(s.low_freq_factor)) /
+          static_cast<float>(s.high_freq_factor - s.low_freq_factor);
+      f = (1 - smooth) * f / factor + smooth * f;
     }
   }
+  return {std::move(inverse)};
+}
+
+// The base grows with the text.
+RopeFrequencies dynamic(const RopeSpec& s, int64_t length) {
+  auto theta = static_cast<float>(s.theta);
+  if (static_cast<double>(length) > s.original_positions) {
+    const auto stretch =
+        static_cast<float>(s.factor) * static_cast<float>(length) / static_cast<float>(s.original_positions) -
+        static_cast<float>(s.factor - 1);
+    theta *= std::pow(stretch, static_cast<float>(static_cast<double>(s.dim) / static_cast<double>(s.dim - 2)));
+  }
+  return {inverted(periods(s, theta))};
+}
+
+// Each period has a factor of its own; another set for texts beyond the original context.
+RopeFrequencies longrope(const RopeSpec& s, int64_t length) {
+  const auto& factors = static_cast<double>(length) > s.original_positions ? s.long_factor : s.short_factor;
+  RopeFrequencies out{periods(s, static_cast<float>(s.theta)), s.attention_factor};
+  require(factors.size() == out.inverse.size(), Fault::Model, "rope type longrope: ", factors.size(), " factors for ",
+          out.inverse.size(), " frequencies");
+  for (size_t i = 0; i < factors.size(); ++i) out.inverse[i] = 1 / (static_cast<float>(factors[i]) * out.inverse[i]);
+  if (s.attention_factor > 0) return out;
+  out.scale = s.factor <= 1 ? 1 : std::sqrt(1 + std::log(s.factor) / std::log(s.original_positions));
+  return out;
 }
 
 // Which of the three positions each frequency follows.
@@ -68,28 +111,49 @@ std::vector<int> section_axes(const RopeSpec& s) {
   return axis;
 }
 
+// The frequencies of one token after the other. Where they follow the length, that is the length of the text as it was
+// when the token came: a row or prompt is there at once, an answer grows token by token. So neither packing nor reading
+// a prompt in parts nor computing a sequence again changes anything.
+class Frequencies {
+ public:
+  Frequencies(const RopeSpec& spec, const Step& step)
+      : spec_(spec), step_(step), by_length_(follows_length(spec)), now_(rope_frequencies(spec, 0)) {}
+  // For token t at `position`; true when they are others than those of the token before.
+  bool move_to(int64_t t, int64_t position) {
+    if (!by_length_) return false;
+    while (t == end_) end_ += step_.length_q[next_++];
+    int64_t length = std::max<int64_t>(step_.length_k[next_ - 1], position + 1);
+    if (static_cast<double>(length) <= spec_.original_positions) length = 0;
+    if (length == length_) return false;
+    now_ = rope_frequencies(spec_, length_ = length);
+    return true;
+  }
+  const RopeFrequencies& now() const { return now_; }
+
+ private:
+  const RopeSpec& spec_;
+  const Step& step_;
+  const bool by_length_;
+  RopeFrequencies now_;
+  int64_t length_ = 0, end_ = 0;  // end of the sequence that the last token belongs to
+  size_t next_ = 0;
+};
+
 }  // namespace
 
+bool follows_length(const RopeSpec& spec) { return spec.type == "dynamic" || spec.type == "longrope"; }
+
 RopeFrequencies rope_frequencies(const RopeSpec& s, int64_t length) {
-  const int64_t r = s.dim / 2;
-  double theta = s.theta, scale = 1;
-  if (s.type == "dynamic" && static_cast<double>(length) > s.original_positions) {
-    const double dim = static_cast<double>(s.dim);
-    theta *= std::pow(s.factor * static_cast<double>(length) / s.original_positions - (s.factor - 1), dim / (dim - 2));
-  }
-  std::vector<double> inverse;
-  for (int64_t i = 0; i < r; ++i)
-    inverse.push_back(std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(s.dim)));
+  if (s.type == "yarn") return yarn(s);
+  if (s.type == "llama3") return llama3(s);
+  if (s.type == "dynamic") return dynamic(s, length);
+  if (s.type == "longrope") return longrope(s, length);
+  require(s.type == "default" || s.type == "linear", Fault::Model, "rope type '", s.type,
+          "' is not known; known: default, linear, dynamic, llama3, yarn, longrope");
+  RopeFrequencies out{inverted(periods(s, static_cast<float>(s.theta)))};
   if (s.type == "linear")
-    for (double& f : inverse) f /= s.factor;
-  else if (s.type == "yarn")
-    apply_yarn(s, inverse, scale);
-  else if (s.type == "llama3")
-    apply_llama3(s, inverse);
-  else
-    require(s.type == "default" || s.type == "dynamic", Fault::Model, "rope type '", s.type,
-            "' is not known; known: default, linear, dynamic, llama3, yarn");
-  return {std::vector<float>(inverse.begin(), inverse.end()), scale};
+    for (float& f : out.inverse) f /= static_cast<float>(s.factor);
+  return out;
 }
 
 void fill_rope(const RopeSpec& spec, Step& step) {
@@ -102,17 +166,11 @@ void fill_rope(const RopeSpec& spec, Step& step) {
   at::Tensor cos = at::empty({tokens, r}, at::kFloat), sin = at::empty({tokens, r}, at::kFloat);
   float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
 
-  // `dynamic` depends on each sequence's own length, so that packing changes nothing.
-  RopeFrequencies f = rope_frequencies(spec, 0);
-  size_t sequence = 0;
-  int64_t end = spec.type == "dynamic" ? 0 : tokens;
+  Frequencies frequencies(spec, step);
   int64_t same_as = -1;  // neighbours at the same position (decoding a batch) share a row
   for (int64_t t = 0; t < tokens; ++t) {
-    if (t == end) {
-      f = rope_frequencies(spec, step.length_k[sequence]);
-      end += step.length_q[sequence++];
-      same_as = -1;
-    }
+    if (frequencies.move_to(t, p[t])) same_as = -1;
+    const RopeFrequencies& f = frequencies.now();
     if (!three && same_as >= 0 && p[same_as] == p[t]) {
       std::copy_n(c + same_as * r, r, c + t * r);
       std::copy_n(s + same_as * r, r, s + t * r);

@@ -35,7 +35,7 @@ class Kept;         // nn/kept.h
 struct Step {
   at::Tensor position;                      // [T] int64, or [3, T] (time, height, width) for m-rope
   at::Tensor cu_q, cu_k;                    // [S + 1] int32 cumulative lengths
-  std::vector<int32_t> length_q, length_k;  // the same on the host, per sequence
+  std::vector<int32_t> length_q, length_k;  // on the host; length_k: of the row, or of the prompt as it was asked
   int64_t max_q = 0, max_k = 0;
   KvCache* cache = nullptr;  // null while training
   at::Tensor slot;           // [T] int64: where this forward's keys and values go

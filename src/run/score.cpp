@@ -37,7 +37,7 @@ struct ScoreRow {
 // Rows in any of their three forms to ids. The tokenizer is opened when the first row needs it.
 class RowEncoder {
  public:
-  RowEncoder(const ScoreOptions& o, int64_t vocab, int64_t longest) : o_(o), vocab_(vocab), longest_(longest) {}
+  RowEncoder(const ScoreOptions& o, int64_t vocab, int64_t positions) : o_(o), vocab_(vocab), positions_(positions) {}
 
   ScoreRow operator()(const Json& row) {
     ScoreRow out;
@@ -54,12 +54,15 @@ class RowEncoder {
     }
     require(!out.ids.empty(), Fault::Data, "the row has no tokens");
     const auto length = static_cast<int64_t>(out.ids.size());
-    require(length <= longest_, Fault::Data, "the row has ", length, " tokens, more than the context of ", longest_,
-            "; --max_model_len raises it if the model allows");
+    require(length <= o_.max_model_len.value_or(length), Fault::Data, "the row has ", length,
+            " tokens, more than --max_model_len ", *o_.max_model_len);
+    beyond_ += length > positions_;
     out.labels = row.contains("labels") ? label_list(row["labels"], out.ids.size()) : out.ids;
     out.labels[0] = kIgnored;  // nothing comes before it
     return out;
   }
+
+  int64_t beyond() const { return beyond_; }  // rows longer than the context the model was made for
 
  private:
   int32_t token(const Json& id, const char* key) const {
@@ -91,7 +94,8 @@ class RowEncoder {
     return *chat_;
   }
   const ScoreOptions& o_;
-  const int64_t vocab_, longest_;
+  const int64_t vocab_, positions_;
+  int64_t beyond_ = 0;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<Chat> chat_;
 };
@@ -251,8 +255,13 @@ void Scorer::run(const std::vector<ScoreRow>& rows) {
 
 int run_score(const ScoreOptions& o) {
   const LoadedModel loaded = load_for_inference(o, o.adapter(), o);
-  RowEncoder encode(o, loaded.model->shape().vocab, o.max_model_len.value_or(loaded.max_positions));
+  RowEncoder encode(o, loaded.model->shape().vocab, loaded.max_positions);
   const auto rows = read_rows(o, encode);
+  if (encode.beyond() > 0)
+    log_warning(encode.beyond(), encode.beyond() == 1 ? " row is" : " rows are", " longer than the ",
+                loaded.max_positions,
+                " positions that the checkpoint was made for; scored all the same, --max_model_len ",
+                loaded.max_positions, " refuses them");
   Scorer(o, loaded).run(rows);
   return 0;
 }

@@ -104,7 +104,7 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
 
 TensorFolder::TensorFolder(const fs::path& dir, const std::string& stem) {
   const fs::path single = dir / (stem + ".safetensors"), index = dir / (stem + ".safetensors.index.json");
-  if (fs::exists(index)) {
+  if (fs::exists(index) && !fs::exists(single)) {  // of both, transformers too takes the single file
     std::vector<std::string> missing;
     const auto files = read_index(index);
     for (const auto& [file, names] : files)

@@ -128,11 +128,9 @@ void cut_at_mark(Rendered& rendered, const std::string& last_text) {
   std::string& text = rendered.text;
   const std::string_view bare = kTag.substr(0, kTag.size() - 1);
   const size_t at = text.rfind(bare);
-  if (at == std::string::npos) {
-    const bool shown = text.find(jinja::strip_left(jinja::strip_right(last_text))) != std::string::npos;
-    cannot_continue(shown ? "the template does not show the end of the last message"
-                          : "the last message does not appear in the text: the template drops or changes it");
-  }
+  if (text.find(jinja::strip_left(jinja::strip_right(last_text))) == std::string::npos)
+    cannot_continue("the last message does not appear in the text: the template drops or changes it");
+  if (at == std::string::npos) cannot_continue("the template does not show the end of the last message");
   const bool trimmed = text.compare(at, kTag.size(), kTag) != 0;
   text.resize(at);
   if (trimmed) text.resize(jinja::strip_right(text).size());

@@ -127,7 +127,9 @@ bool Trainer::after_step(const StepResult& r, bool epoch_ended) {
     return when == When::Epoch ? epoch_ended : when == When::Steps && !epoch_ended && step_ % every == 0;
   };
   if (p_.eval && due(o_.eval, o_.eval_steps) && last_evaluated_ != step_) evaluate();
-  if (due(o_.save, o_.save_steps) && last_saved_ != step_) save(false);
+  save_due_ = save_due_ || due(o_.save, o_.save_steps);
+  // While nothing but nan comes out, checkpoints would only push the good ones out.
+  if (save_due_ && bad_in_a_row_ == 0 && last_saved_ != step_) save(false);
   if (p_.stop && summed(p_.stop->raised() ? 1 : 0) > 0) {
     log_warning("stopping after step ", step_, " as asked; the run can be resumed from its last checkpoint");
     return result_.interrupted = true;

@@ -129,6 +129,7 @@ class Trainer {
   Schedule schedule_;
   int64_t max_steps_ = 0, step_ = 0, first_step_ = 0, epoch_ = 0, micro_in_epoch_ = 0, bad_in_a_row_ = 0;
   int64_t evaluations_without_gain_ = 0, last_saved_ = -1, last_evaluated_ = -1;
+  bool save_due_ = false;
   int64_t logged_steps_ = 0, tokens_seen_ = 0;
   double loss_since_log_ = 0, last_norm_ = 0, last_lr_ = 0;
   Metrics metrics_;

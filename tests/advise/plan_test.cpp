@@ -142,6 +142,7 @@ TEST(Plan, EveryKnobLowersThePeak) {
     EXPECT_LT(now, before) << "zero" << zero;
     before = now;
   }
+  EXPECT_GT(peak([](PlanSpec& s) { s.tuning = {}, s.tuning.dora = true; }), peak([](PlanSpec& s) { s.tuning = {}; }));
   EXPECT_GT(peak([](PlanSpec& s) { s.train.element = 4; }), base);
   EXPECT_GT(peak([](PlanSpec& s) { s.train.frozen_copies = 1; }), base);
 }

@@ -129,6 +129,55 @@ TEST(Weights, EverythingWrongIsReportedAtOnce) {
   expect_has(text, "model.layers.7.extra");
 }
 
+// What other tools write of the same weights: no prefix, a shared weight under the head's name, experts as one tensor.
+TEST(Weights, OtherNamesOfTheSameTensorsLoad) {
+  const auto rewritten = [](const char* name, const auto& rename) {
+    Folder folder;
+    const auto dir = golden::models() / name / "checkpoint";
+    fs::copy_file(dir / "config.json", folder.path / "config.json");
+    const auto model = load_model(dir, {.dtype = at::kBFloat16});
+    std::vector<std::pair<std::string, at::Tensor>> tensors;
+    const auto add = [&](const std::string& tensor, const at::Tensor& data) {
+      if (const std::string to = rename(tensor); !to.empty()) tensors.emplace_back(to, data);
+    };
+    each_disk_tensor(*model, [&](const DiskTensor& t) { add(t.name, t.data); });
+    model->visit([&](const std::string& n, Param& p) {
+      if (!p.pieces.empty()) add(n, p.data);
+    });
+    write_safetensors(folder.path / "model.safetensors", tensors);
+    write_safetensors(folder.path / "model-00001-of-00001.safetensors", {{"stale", at::zeros({1})}});
+    std::ofstream(folder.path / "model.safetensors.index.json")
+        << R"({"weight_map": {"stale": "model-00001-of-00001.safetensors"}})";
+    const auto again = load_model(folder.path, {.dtype = at::kBFloat16});
+    const auto before = tensors_of(*model), after = tensors_of(*again);
+    for (const auto& [key, tensor] : before) EXPECT_TRUE(at::equal(tensor, after.at(key))) << name << " " << key;
+  };
+  const auto bare = [](const std::string& n) { return n.starts_with("model.") ? n.substr(6) : n; };
+  const auto single = [](const std::string& n) {
+    return n.find(".experts.") == std::string::npos || n.ends_with("_proj");
+  };
+  rewritten("qwen2", bare);
+  rewritten("qwen2", [](const std::string& n) { return n == "model.embed_tokens.weight" ? "lm_head.weight" : n; });
+  rewritten("qwen3_moe_norm", [&](const std::string& n) { return single(n) ? n : ""; });
+  rewritten("qwen3_moe_norm", [&](const std::string& n) { return single(n) ? bare(n) : ""; });
+}
+
+TEST(Weights, QuantisedWeightsAreRefused) {
+  Json config = preset_config("tiny");
+  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
+  expect_has(message_of([&] { make_model(config); }, Fault::Model), "quantised (gptq)");
+  Folder folder;
+  const auto dir = golden::models() / "qwen2/checkpoint";
+  fs::copy_file(dir / "config.json", folder.path / "config.json");
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  const TensorFolder original(dir);
+  for (const auto& name : original.names())
+    tensors.emplace_back(
+        name, name.ends_with("up_proj.weight") ? original.tensor(name).to(at::kChar) : original.tensor(name));
+  write_safetensors(folder.path / "model.safetensors", tensors);
+  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "up_proj.weight: found I8, expected");
+}
+
 TEST(Weights, UnknownModelNamesTheNearest) {
   const auto text = message_of([] { make_model(Json{{"model_type", "qwen33"}}); }, Fault::Model);
   expect_has(text, "nearest: qwen3");

@@ -29,6 +29,18 @@ std::string turns(const Json& row, const char* key = "messages") {
   return out;
 }
 
+TEST(Normalize, SaysWhichColumnsCouldBeTheQuestion) {
+  std::vector<std::string> remarks;
+  const auto note = [&](const std::string& text) { remarks.push_back(text); };
+  normalize_row(row_of(R"({"question":"a","prompt":"b","answer":"c"})"), {}, note);
+  ASSERT_EQ(remarks.size(), 1u);
+  EXPECT_NE(remarks[0].find("several columns could be the query: question, prompt; none of them is used"),
+            std::string::npos);
+  normalize_row(row_of(R"({"query":"a","prompt":"b","answer":"c"})"), {}, note);
+  normalize_row(row_of(R"({"question":"a","prompt":"b","answer":"c"})"), {.columns = {{"prompt", "query"}}}, note);
+  EXPECT_EQ(remarks.size(), 1u);
+}
+
 TEST(Normalize, KnowsTheShapesOfRows) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})",
@@ -155,6 +167,9 @@ TEST(Normalize, NamesFileLineKeyAndReason) {
       {R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null}]})",
        "key 'messages[1].content': content is missing or null"},
       {R"({"messages":[{"content":"a"}]})", "has no role"},
+      {R"({"messages":"a"})", "key 'messages': the text in it should be JSON, but is plain text"},
+      {R"({"messages":"\"\\\"a\\\"\""})", "but is plain text"},
+      {R"({"query":"a","response":"b","tools":"a"})", "key 'tools': the text in it should be JSON, but is plain text"},
       {R"({"foo":1,"bar":null})", "this row has foo, bar (null)"},
       {R"({"query":{"a":1},"response":"b"})", "key 'query': must be a text, is object"},
       {R"({"query":"a","response":"b","history":"[["})", "key 'history'"},

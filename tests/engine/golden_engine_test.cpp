@@ -57,6 +57,15 @@ TEST_P(GoldenEngine, GreedyInSmallChunks) {
   expect_golden(*e);
 }
 
+// A longer prompt with the same beginning takes from the cache only what is the same in it.
+TEST_P(GoldenEngine, GreedyAfterOtherPromptsWithTheSameBeginning) {
+  const auto e = engine({.block_size = 2, .cache_bytes = bytes(128, 2)});
+  std::vector<std::vector<int32_t>> longer = prompts;
+  for (auto& p : longer) p.insert(p.end(), {5, 6, 7});
+  for (const auto& r : generate(*e, longer, greedy)) EXPECT_EQ(r.error, "");
+  expect_golden(*e);
+}
+
 TEST_P(GoldenEngine, GreedyOneByOne) {
   const auto e = engine({.max_sequences = 1, .cache_bytes = bytes(64, 16), .prefix_caching = false});
   expect_golden(*e);
@@ -149,7 +158,8 @@ TEST(ManyAdapters, OneBatchEqualsEachAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Text, GoldenEngine,
                          ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen2_sliding", "qwen3", "qwen3_yarn",
-                                           "qwen3_moe_norm", "qwen3_moe_nonorm", "llama3"),
+                                           "qwen3_moe_norm", "qwen3_moe_nonorm", "qwen2_moe", "llama3", "mistral",
+                                           "llama_dynamic", "llama_longrope"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

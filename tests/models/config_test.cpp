@@ -62,6 +62,26 @@ TEST(ModelConfig, AnyOneStrangeValueGivesAModelOrAnError) {
   EXPECT_GT(errors, 100);
 }
 
+// As the configuration classes of transformers have it where a file says nothing, or null.
+TEST(ModelConfig, WhatAFileLeavesOutIsTheFamilysOwn) {
+  Json config = preset_config("mistral-7b");
+  const auto shape = [&] { return make_model(config)->shape(); };
+  config.erase("num_key_value_heads");
+  config.erase("max_position_embeddings");
+  EXPECT_EQ(shape().kv_heads, 8);
+  EXPECT_EQ(shape().max_positions, 131072);
+  config["num_key_value_heads"] = nullptr;
+  EXPECT_EQ(shape().kv_heads, 32);
+  config = preset_config("llama3-8b");
+  config.erase("num_key_value_heads");
+  EXPECT_EQ(shape().kv_heads, 32);
+  config = preset_config("tiny-moe");
+  config.erase("intermediate_size");
+  EXPECT_EQ(shape().experts, 8);
+  config["num_experts"] = 0;
+  EXPECT_EQ(shape().experts, 0);
+}
+
 TEST(Windows, EachFamilyHasItsRule) {
   const Json file = {{"sliding_window", 8}, {"max_window_layers", 2}, {"use_sliding_window", true}};
   const Config c(file);
@@ -71,7 +91,11 @@ TEST(Windows, EachFamilyHasItsRule) {
   EXPECT_EQ(read_windows(c, 4, Slides::Above), (Windows{0, 0, 8, 8}));
   EXPECT_EQ(read_windows(c, 4, Slides::EvenBelow), (Windows{8, 0, 0, 0}));
   const Json typed = {{"sliding_window", 8}, {"layer_types", {"full_attention", "sliding_attention"}}};
-  EXPECT_EQ(read_windows(Config(typed), 2, Slides::Always), (Windows{0, 8}));
+  EXPECT_EQ(read_windows(Config(typed), 2, Slides::Above), (Windows{0, 8}));
+  EXPECT_EQ(read_windows(Config(typed), 2, Slides::Always), (Windows{8, 8}));  // as Mistral does with such a file
+  const Json unsaid = Json::object(), none = {{"sliding_window", nullptr}};
+  EXPECT_EQ(read_windows(Config(unsaid), 1, Slides::Always), (Windows{4096}));
+  EXPECT_EQ(read_windows(Config(none), 1, Slides::Always), (Windows{0}));
   EXPECT_EQ(if_asked(Config(typed), Slides::Always), Slides::Never);
 }
 

@@ -177,7 +177,7 @@ TEST_P(GoldenModel, GreedyThroughPagedCache) {
 
 INSTANTIATE_TEST_SUITE_P(Text, GoldenModel,
                          ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen2_sliding", "qwen3", "qwen3_yarn",
-                                           "qwen3_moe_norm", "qwen3_moe_nonorm", "llama3"),
+                                           "qwen3_moe_norm", "qwen3_moe_nonorm", "qwen2_moe", "llama3", "mistral"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -105,7 +105,8 @@ TEST_P(GoldenScore, LogitsHiddenStatesAndLoss) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Text, GoldenScore,
-                         ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen3_moe_norm", "llama3"),
+                         ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen3_moe_norm", "llama3", "llama_dynamic",
+                                           "llama_longrope"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

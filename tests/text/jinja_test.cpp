@@ -96,6 +96,9 @@ TEST(Jinja, CornersOfJinja2) {
       {"{{ 1250.4 | round(-2) }} {{ 1250.0 | round(-2) }} {{ -1350.0 | round(-2) }} {{ -4.0 | round(-1) }}",
        "1300.0 1200.0 -1400.0 -0.0"},
       {"{{ 543798172846285941 | round(1, 'ceil') }}", "5.4379817284628595e+17"},
+      {"{{ '{:010,}|{:+08,.1f}|{:>05}|{:<05}'.format(1234, 1234.5, 7, 7) }}", "00,001,234|+1,234.5|00007|70000"},
+      {"{{ '{:.3}|{:.4}|{:.1}|{:.3}|{:.2}'.format(123.4, 123.4, 2.5, 120.0, 0.0) }}",
+       "1.23e+02|123.4|2e+00|1.2e+02|0.0"},
       {"{% set x = 3 %}{% macro m(x=x, a=b, b=1) %}{{ x }}|{{ a }}{% endmacro %}{{ m() }} {{ m(b=5) }}", "| |5"},
       {"{% for x in l %}{% filter upper %}a{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% endfilter %}{% endfor %}",
        "A3A2"},
@@ -146,6 +149,8 @@ TEST(Jinja, ErrorsTellLineAndConstruct) {
             "the inline if-expression on line 2 evaluated to false and no else section was defined.");
   EXPECT_EQ(failure("{{ '%5%' % 1 }}").message, "unsupported format character '%' (0x25)");
   failure("{{ 'x' | filesizeformat }}");
+  failure("{{ '{} {0}'.format(1) }}");
+  failure("{{ '{:,x}'.format(1) }}");
   EXPECT_EQ(failure("{{ raise_exception('no ' ~ 1) }}").message, "no 1");
   EXPECT_TRUE(failure("{{ raise_exception('x') }}").raised);
 }

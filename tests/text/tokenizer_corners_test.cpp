@@ -48,6 +48,8 @@ TEST(TokenizerCorners, ANormalizedTokenIsDecodedFromItsNormalForm) {
 
 TEST(TokenizerCorners, TokensWithinStrippedSpaceCountToo) {
   EXPECT_EQ(words({{"added_tokens", {added(4, "\n", {{"rstrip", true}})}}})->encode("a\n \na"), (Ids{0, 4, 4, 0}));
+  const Json both = {{"lstrip", true}, {"rstrip", true}};  // but one that takes all to its left finds nothing there
+  EXPECT_EQ(words({{"added_tokens", {added(4, "\n", both)}}})->encode("a\n \na"), (Ids{0, 4, 0}));
 }
 
 TEST(TokenizerCorners, TheFirstPieceIsTheOneAtTheBeginningOfTheInput) {

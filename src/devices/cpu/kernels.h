@@ -112,6 +112,12 @@ struct RowKernels {
   // A bf16 panel of depth k as an f32 one (left.h). Null where nothing is gained: f32, and instructions for bf16 that
   // are used.
   void (*widen_panel)(int64_t k, const E* panel, float* wide);
+  // y[m][n] = (add ? y : 0) + h[m][r] * b[r][n], rounded once; few r.
+  void (*add_outer)(int64_t m, int64_t n, int64_t r, const float* h, int64_t ldh, const float* b, int64_t ldb, bool add,
+                    E* y, int64_t ldy);
+  // sums[r][n] += h[m][r]' * x[m][n]; r is a multiple of 4.
+  void (*outer_sums)(int64_t m, int64_t n, int64_t r, const float* h, int64_t ldh, const E* x, int64_t ldx, float* sums,
+                     int64_t lds);
 };
 
 // Rows of weights, ld apart, that a product will read after its own: it asks memory for its share of them, `pass` of

@@ -17,6 +17,7 @@
 namespace apus::cpu {
 
 constexpr int64_t kVocabularyBlock = 1024;
+constexpr int64_t kLogitStride = kVocabularyBlock + 16;  // rows 4096 bytes apart would share one set of the cache
 
 // One token's logits (scaled) over the whole vocabulary.
 struct LogitRow {
@@ -61,7 +62,7 @@ class Logits {
         blocks_((vocabulary + kVocabularyBlock - 1) / kVocabularyBlock) {}
 
   static int64_t space_for(int64_t vocabulary, int64_t tokens) {
-    return (vocabulary + kVocabularyBlock - 1) / kVocabularyBlock * kVocabularyBlock * tokens;
+    return (vocabulary + kVocabularyBlock - 1) / kVocabularyBlock * kLogitStride * tokens;
   }
 
   // Logits of n tokens, and each row's summary.
@@ -133,7 +134,7 @@ class Logits {
   enum Slot { kPanels = 2, kGradients, kRows, kTransposed };  // the last: one for each product
 
   int64_t columns(int64_t block) const { return std::min(kVocabularyBlock, vocabulary_ - block * kVocabularyBlock); }
-  float* block_at(int64_t block) const { return logits_ + block * n_ * kVocabularyBlock; }
+  float* block_at(int64_t block) const { return logits_ + block * n_ * kLogitStride; }
 
   void block_logits(int64_t block, const Hidden& hidden, RowStatistics* parts) const {
     const E* rows[kPanel];
@@ -145,11 +146,11 @@ class Logits {
         const int64_t count = std::min(kPanel, columns(block) - c);
         for (int64_t i = 0; i < count; ++i) rows[i] = m.rows + (block * kVocabularyBlock + c + i) * m.stride;
         row_kernels<E>().pack_columns(rows, count, m.width, panel);
-        left.times(panel, block_at(block) + c, kVocabularyBlock, h > 0);
+        left.times(panel, block_at(block) + c, kLogitStride, h > 0);
       }
     }
     for (int64_t i = 0; i < n_; ++i)
-      kernels().row_statistics(columns(block), block_at(block) + i * kVocabularyBlock, scale_, parts + i);
+      kernels().row_statistics(columns(block), block_at(block) + i * kLogitStride, scale_, parts + i);
   }
 
   // parts: this row's statistics of block b at parts[b * n].
@@ -166,8 +167,7 @@ class Logits {
       sum += weight * part.sum, sum_px += weight * part.sum_px, sum_x += part.sum_x;
     }
     const double lse = largest + std::log(sum);
-    const float at_label =
-        block_at(label / kVocabularyBlock)[row * kVocabularyBlock + label % kVocabularyBlock] * scale_;
+    const float at_label = block_at(label / kVocabularyBlock)[row * kLogitStride + label % kVocabularyBlock] * scale_;
     return {static_cast<float>(lse), at_label, static_cast<float>(sum_x / static_cast<double>(vocabulary_)),
             static_cast<float>(lse - sum_px / sum), best == label};
   }
@@ -177,7 +177,7 @@ class Logits {
     const int64_t n = columns(block);
     for (int64_t i = 0; i < n_; ++i) {
       E* row = d + i * stride;
-      const float* x = block_at(block) + i * kVocabularyBlock;
+      const float* x = block_at(block) + i * kLogitStride;
       row_kernels<E>().logit_gradient(n, x, gradient[i], row);
       std::fill(row + n, row + kVocabularyBlock, E(0));
       const int64_t at = label[i] - block * kVocabularyBlock;

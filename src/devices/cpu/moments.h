@@ -161,18 +161,17 @@ class Codes {
 inline Floats with_sign_of(Floats magnitude, Floats x) {  // magnitude >= 0
   return (Floats)((Words)magnitude | ((Words)x & 0x80000000u));
 }
-// max(code, least) where x is not tiny, 0 elsewhere
-inline Floats at_least(float least, Floats code, Floats x, float tiny) {
+// value where x > 0, 0 elsewhere
+inline Floats where_positive(Floats x, Floats value) {
 #if defined(__AVX512F__)
-  const __mmask16 some = _mm512_cmp_ps_mask(native(x), _mm512_set1_ps(tiny), _CMP_GT_OQ);
-  return (Floats)_mm512_maskz_max_ps(some, native(code), _mm512_set1_ps(least));
+  return (Floats)_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(native(x), _mm512_setzero_ps(), _CMP_GT_OQ), native(value));
 #else
-  return x > tiny ? vmax(code, splat(least)) : Floats{};
+  return x > 0.0f ? value : Floats{};
 #endif
 }
 
-constexpr int64_t kAskedAhead = 4096;                      // bytes
-constexpr float kTiny = 1.2e-38f, kRootOfTiny = 1.2e-19f;  // about the least that is not denormal
+constexpr int64_t kAskedAhead = 4096;  // bytes
+constexpr float kTiny = 1.2e-38f;      // about the least that is not denormal
 
 struct MomentSpace {  // of one call: the first loop's results for the second
   alignas(64) float mean[kMomentStretch], spread[kMomentStretch];  // spread: the root of the second moment
@@ -212,7 +211,7 @@ inline std::pair<Floats, Floats> update_block(int64_t begin, int64_t n, Value* v
     const Floats m = a * (Floats)((Words)a & 0x7fffffffu) * mean_factor + g * f.mean_share;
     const Floats v = bb * bb * square_factor + g * g * f.square_share;
     most = most_of(most, m), most_square = most_of(most_square, v);
-    const Floats spread = quick_root(most_of(splat(kTiny), v), 1.0f);
+    const Floats spread = where_positive(v, quick_root(most_of(splat(kTiny), v), 1.0f));
     store(space.mean + j, m), store(space.spread + j, spread);
     const Floats result = load(value + j) * f.keep - m / (spread * f.of_root + f.least);
     if constexpr (has_master) store(value + j, result);
@@ -255,7 +254,7 @@ void update_stretch(int64_t n, Value* value, E* param, const E* grad, const Mome
     });
     square_at.put(square_code + j, [&](int i) {
       const Floats r = load(space.spread + j + i * kWidth);
-      return at_least(256.0f, quick_root(r, by_spread), r, kRootOfTiny);  // a positive one divides: never zero
+      return where_positive(r, vmax(quick_root(r, by_spread), splat(256.0f)));  // a positive one divides: never zero
     });
   }
 }

@@ -225,7 +225,8 @@ Value format_braces(Interpreter& in, const Value& self, const Args& args, int de
 
 namespace {
 
-// The value that a field name like "0.user[name]" stands for.
+// The value that a field name like "0.user[name]" stands for. `automatic`: the next number of a field without one; -1
+// once numbers are written out.
 Value find_field(Interpreter& in, std::string_view field, const Args& args, int64_t& automatic) {
   const size_t end = field.find_first_of(".[");
   const std::string_view first = field.substr(0, end);
@@ -233,7 +234,10 @@ Value find_field(Interpreter& in, std::string_view field, const Args& args, int6
   Value value;
   const bool number = first.find_first_not_of("0123456789") == std::string_view::npos;
   if (number) {
-    const int64_t at = first.empty() ? automatic++ : to_index(parse_integer(in.heap, first, 10), "format()");
+    if (first.empty() ? automatic < 0 : automatic > 0)
+      trouble("cannot switch between automatic field numbering and manual field specification");
+    const int64_t at = first.empty() ? automatic : to_index(parse_integer(in.heap, first, 10), "format()");
+    automatic = first.empty() ? automatic + 1 : -1;
     if (at >= static_cast<int64_t>(args.positional.size()))
       trouble("Replacement index ", at, " out of range for positional args tuple");
     value = args.positional[static_cast<size_t>(at)];
