@@ -30,6 +30,7 @@ const checks = {
     assert.ok(["stop", "length"].includes(a.choices[0].finish_reason));
     assert.ok(a.usage.completion_tokens > 0 && a.usage.completion_tokens <= 24);
     assert.ok(a._request_id, "where the client looks for it");
+    assert.equal(a.usage.completion_tokens_details.reasoning_tokens, 0);
   },
 
   async "the same answer alone, in a crowd, and streamed"() {
@@ -94,6 +95,10 @@ const checks = {
 
     const final = await openai.chat.completions.stream(forced).finalChatCompletion();
     assert.equal(final.choices[0].message.tool_calls[0].function.arguments, call.function.arguments);
+
+    const strict = { ...weather, function: { ...weather.function, strict: true } };
+    const free = await openai.chat.completions.create(ask({ tools: [strict] }));  // the model may call, and may not
+    assert.ok(["stop", "length", "tool_calls"].includes(free.choices[0].finish_reason));
 
     const messages = [...ask().messages, a.choices[0].message, { role: "tool", tool_call_id: call.id, content: "sunny" }];
     const after = await openai.chat.completions.create(ask({ messages, tools: [weather] }));
