@@ -17,6 +17,7 @@ set(APUS_HOST_FILES
     checkpoint/adapter_config.cpp
     device/topology.cpp
     devices/cpu/host.cpp
+    devices/cuda/nvml.cpp
     dist/environment.cpp
     dist/launcher.cpp
     dist/mesh_layout.cpp

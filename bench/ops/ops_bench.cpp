@@ -35,7 +35,7 @@ using One = at::Tensor;
 using Two = std::tuple<One, One>;
 using Three = std::tuple<One, One, One>;
 using Four = std::tuple<One, One, One, One>;
-using Five = std::tuple<One, One, One, One, One>;
+using Seven = std::tuple<One, One, One, One, One, One, One>;
 
 // The 0.5B shape: hidden, heads, key heads, head size, feed-forward, vocabulary.
 constexpr int64_t D = 896, N = 14, K = 2, H = 64, F = 4864, V = 151936;
@@ -59,13 +59,14 @@ class Bench {
   at::Tensor f32(at::IntArrayRef sizes) const { return at::rand(sizes, options_.dtype(at::kFloat)); }
   at::Tensor ids(int64_t count, int64_t below) const { return at::randint(below, {count}, options_.dtype(at::kLong)); }
   at::Tensor int32(const std::vector<int64_t>& v) const { return at::tensor(v, at::kInt).to(choice_.device); }
+  bool wants(const std::string& label) const { return label.find(only_) != std::string::npos; }
   double size() const { return static_cast<double>(options_.dtype().itemsize()); }
 
   // elements: of the tensors' type, read or written at least once; products: multiply-adds.
   template <class Signature, class... Args>
   void measure(const char* op, const std::string& what, double elements, double products, Args... args) const {
     const std::string label = std::string(op) + " " + what;
-    if (label.find(only_) == std::string::npos) return;
+    if (!wants(label)) return;
     const auto typed = handle<Signature>((std::string("apus::") + op).c_str());
     const BelowAutograd guard;
     const double floor = std::max(elements * size() / copy_rate_, 2 * products / product_rate_);
@@ -159,20 +160,26 @@ void vocabulary(const Bench& b, int64_t t) {
   const at::Tensor hidden = b.random({t, D}), head = b.random({V, D}) * 0.02, label = b.ids(t, V), weight = b.f32({t});
   b.measure<One(T, T)>("embedding", what, 2 * td, 0, label, head);
   b.measure<One(T, T, int64_t)>("embedding_backward", what, td + head_size, 0, hidden, label, V);
-  using Loss = Five(T, T, T, O, double, bool, bool, bool, int64_t);
-  b.measure<Loss>("head_loss", what, head_size, products, hidden, head, label, maybe(weight), 0.0, false, false, false,
-                  0);
-  b.measure<Loss>("head_loss", what + ", d hidden", head_size, 2 * products, hidden, head, label, maybe(weight), 0.0,
-                  false, true, false, 0);
-  b.measure<Loss>("head_loss", what + ", d both", 2 * head_size, 3 * products, hidden, head, label, maybe(weight), 0.0,
-                  false, true, true, 0);
-  using Logprob = Three(T, T, T, double, bool, int64_t);
-  b.measure<Logprob>("head_logprob", what, head_size, products, hidden, head, label, 1.0, false, 0);
-  b.measure<Logprob>("head_logprob", what + ", entropy", head_size, products, hidden, head, label, 1.0, true, 0);
-  const auto [logprob, entropy, lse] = handle<Logprob>("apus::head_logprob").call(hidden, head, label, 1.0, true, 0);
-  b.measure<Two(O, O, T, T, T, T, O, double, bool, bool, int64_t)>(
-      "head_logprob_backward", what + ", d hidden", head_size, 2 * products, maybe(weight), OptionalTensor(), hidden,
-      head, label, lse, OptionalTensor(), 1.0, true, false, 0);
+  const OptionalTensor none;
+  using Needs = std::array<bool, 4>;  // the gradients of hidden states, head, and a pair of low rank
+  using Loss = Seven(T, T, O, O, T, O, double, bool, Needs, int64_t);
+  const auto loss = [&](const std::string& asked, double bytes, double times, Needs need) {
+    b.measure<Loss>("head_loss", what + asked, bytes, times * products, hidden, head, none, none, label, maybe(weight),
+                    0.0, false, need, 0);
+  };
+  loss("", head_size, 1, {});
+  loss(", d hidden", head_size, 2, {true});
+  loss(", d both", 2 * head_size, 3, {true, true});
+  using Logprob = Three(T, T, O, O, T, double, bool, int64_t);
+  b.measure<Logprob>("head_logprob", what, head_size, products, hidden, head, none, none, label, 1.0, false, 0);
+  b.measure<Logprob>("head_logprob", what + ", entropy", head_size, products, hidden, head, none, none, label, 1.0,
+                     true, 0);
+  if (!b.wants("head_logprob_backward")) return;
+  const auto [logprob, entropy, lse] =
+      handle<Logprob>("apus::head_logprob").call(hidden, head, none, none, label, 1.0, true, 0);
+  b.measure<Four(O, O, T, T, O, O, T, T, O, double, Needs, int64_t)>(
+      "head_logprob_backward", what + ", d hidden", head_size, 2 * products, maybe(weight), none, hidden, head, none,
+      none, label, lse, none, 1.0, Needs{true}, 0);
 }
 
 void experts(const Bench& b, int64_t t) {

@@ -4,6 +4,7 @@
 # TUNERS="lora full", ROUNDS=2: pairs of runs, of which the best of either side counts (other work on the machine).
 # Up to 512 tokens the peer does not recompute, beyond it recomputes every layer (it has no other way). Apus keeps what half of
 # the peer's memory has room for: all of it for LoRA at 512, the results of products otherwise (but for RECOMPUTED feed-forwards).
+# All weights: Apus updates in the backward pass and so does not clip (IN_BACKWARD=false: afterwards, clipped); the peer clips.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 model=$1
@@ -18,7 +19,7 @@ peer_python=${PEER_PYTHON:-/usr/bin/python3}
 printf '%-6s %6s  %10s %10s %7s   %8s %8s %7s\n' tuner length apus peer ratio 'apus GiB' 'peer GiB' ratio
 for tuner in ${TUNERS:-lora full}; do
   options=()
-  [ $tuner = lora ] || options=(--optim adamw_8bit --master stochastic)
+  [ $tuner = lora ] || options=(--optim adamw_8bit --master stochastic --in_backward "${IN_BACKWARD:-true}")
   for length in "$@"; do
     recompute=false again=0
     [ "$length" -le 512 ] || recompute=true

@@ -2,7 +2,8 @@
 // How fast a checkpoint trains and in how much memory: steps over one sequence of random tokens.
 // Usage: train_bench MODEL_DIR lora|full LENGTH [--steps 3] [--dtype bfloat16] [--recompute
 // true|false|LAYERS|selective[,LAYERS]] [--optim adamw_torch]
-//        [--master float32|stochastic] [--dropout 0] [--device cpu]            prints one JSON object
+//        [--master float32|stochastic] [--in_backward false] [--dropout 0] [--device cpu]     prints one JSON object
+// --in_backward true: each weight is updated in the backward pass, and gradients are not clipped.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
@@ -23,6 +24,7 @@
 #include "tensor/dtype.h"
 #include "train/param_groups.h"
 #include "train/trainable.h"
+#include "train/update_in_backward.h"
 
 namespace {
 using namespace apus;
@@ -41,6 +43,13 @@ double processor_seconds() {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// Pages that were touched for the first time since they were given.
+int64_t fresh_pages() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
 }
 
 Batch random_batch(int64_t length, int64_t vocab, uint64_t seed) {
@@ -71,9 +80,9 @@ Forward forward_of(const std::string& recompute, int64_t layers) {
 
 int run(int argc, char** argv) {
   require(argc >= 4, Fault::Usage, "train_bench MODEL_DIR lora|full LENGTH [--option value ...]");
-  std::map<std::string, std::string> o = {{"--steps", "3"},           {"--dtype", "bfloat16"}, {"--recompute", "true"},
-                                          {"--optim", "adamw_torch"}, {"--master", "float32"}, {"--dropout", "0"},
-                                          {"--device", "cpu"}};
+  std::map<std::string, std::string> o = {
+      {"--steps", "3"},        {"--dtype", "bfloat16"}, {"--recompute", "true"}, {"--optim", "adamw_torch"},
+      {"--master", "float32"}, {"--dropout", "0"},      {"--device", "cpu"},     {"--in_backward", "false"}};
   for (int i = 4; i + 1 < argc; i += 2) o[argv[i]] = argv[i + 1];
   const bool lora = std::string(argv[2]) == "lora";
   const int64_t length = std::stoll(argv[3]), steps = std::stoll(o["--steps"]);
@@ -97,6 +106,8 @@ int run(int argc, char** argv) {
                       .rounding = o["--master"] == "stochastic" ? Rounding::Stochastic : Rounding::Master,
                       .arguments = {}},
                      make_groups(params, {.lr = 1e-5, .weight_decay = 0.1, .lr_by_prefix = {}}));
+  optimizer->make_state();
+  const auto in_backward = o["--in_backward"] == "true" ? std::make_unique<UpdateInBackward>(*optimizer) : nullptr;
   Sft sft({});
   Actors actors{.policy = *model};
   const Forward forward = forward_of(o["--recompute"], model->shape().layers);
@@ -108,19 +119,27 @@ int run(int argc, char** argv) {
     batch.step.dropout_seed = static_cast<uint64_t>(step) + 1;
     const Stopwatch watch;
     const double cpu = processor_seconds();
+    const int64_t pages = fresh_pages();
+    if (in_backward) in_backward->begin(1);
     const Loss loss = sft.loss(actors, batch, forward);
     const double value = loss.sum.item<double>() / static_cast<double>(batch.trained), t1 = watch.seconds();
     (loss.sum / static_cast<double>(batch.trained)).backward();
     device.kind->synchronize(0);
     const double t2 = watch.seconds();
-    const double norm = std::sqrt(ops::sum_of_squares(optimizer->gradients()));
-    optimizer->step(1, std::min(1.0, 1 / (norm + 1e-6)));
+    const double norm = in_backward ? in_backward->end().norm : std::sqrt(ops::sum_of_squares(optimizer->gradients()));
+    if (!in_backward) optimizer->step(1, std::min(1.0, 1 / (norm + 1e-6)));
     optimizer->zero_grad();
     device.kind->synchronize(0);
     const double t3 = watch.seconds();
     if (step == 0) first_step = start.seconds();
     best = std::min(best, t3), least_cpu = std::min(least_cpu, processor_seconds() - cpu);
-    times.push_back({{"loss", value}, {"forward_s", t1}, {"backward_s", t2 - t1}, {"optimizer_s", t3 - t2}});
+    times.push_back({{"loss", value},
+                     {"norm", norm},
+                     {"forward_s", t1},
+                     {"backward_s", t2 - t1},
+                     {"optimizer_s", t3 - t2},
+                     {"cpu_s", processor_seconds() - cpu},
+                     {"page_faults", fresh_pages() - pages}});
   }
   const Json out = {{"tuner", argv[2]},
                     {"length", length},

@@ -39,6 +39,27 @@ Check nodes_check(const Host& host, int nodes, int cards) {
   return c;
 }
 
+// What of the host a container must have beside the device nodes.
+Check mounts_check(const Host& host) {
+  Check c{"container mounts", State::Skipped, "not in a container", "", ""};
+  const std::string groups = host.text("/proc/1/cgroup").value_or("");
+  const bool inside = host.exists("/.dockerenv") || host.exists("/run/.containerenv") ||
+                      !host.variable("KUBERNETES_SERVICE_HOST").empty() || groups.find("docker") != std::string::npos ||
+                      groups.find("kubepods") != std::string::npos || groups.find("containerd") != std::string::npos;
+  if (!inside) return c;
+  std::vector<std::string> missing;
+  for (const char* path : {"/usr/local/Ascend/driver", "/usr/local/dcmi", "/etc/ascend_install.info"})
+    if (!host.exists(path)) missing.emplace_back(path);
+  if (host.find_program("npu-smi").empty()) missing.emplace_back("/usr/local/bin/npu-smi");
+  c.state = State::Ok, c.found = "driver, dcmi, npu-smi and ascend_install.info are there";
+  if (missing.empty()) return c;
+  c.state = host.exists("/usr/local/Ascend/driver") ? State::Warn : State::Fail;
+  c.found = "missing in this container: " + join(missing), c.wanted = "the host's, mounted";
+  c.hint = "docker run";
+  for (const auto& path : missing) c.hint += str(" -v ", path, ":", path);
+  return c;
+}
+
 Check driver_check(const Host& host, const std::string& driver) {
   Check c{"NPU driver", State::Ok, driver, "", ""};
   if (driver.empty()) {
@@ -260,6 +281,7 @@ std::vector<Check> ascend_checks(const Host& host, const PythonFacts& python) {
   if (nodes == 0 && cards == 0 && cann.version.empty() && driver.empty())
     return {{"Ascend NPU", State::Skipped, "none in this machine: no /dev/davinci*, no CANN, no driver", "", ""}};
   std::vector<Check> all{nodes_check(host, nodes, cards),
+                         mounts_check(host),
                          driver_check(host, driver),
                          firmware_check(driver, firmware_version(host)),
                          cann_check(cann),

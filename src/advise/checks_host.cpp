@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The machine itself: memory, cores, limits, disks, ports.
 #include <algorithm>
+#include <cstdio>
 #include <set>
+#include <sstream>
 
 #include "advise/checks.h"
 #include "base/clock.h"
@@ -32,6 +34,39 @@ Check cores_check(const Host& host) {
     c.hint =
         "threads without a core of their own wait for each other: lower OMP_NUM_THREADS, or widen taskset / the "
         "container's --cpus";
+  }
+  return c;
+}
+
+// How many numbers are in "0-3,8", the kernel's way to write a set; 0 when it is none.
+int numbers_in(const std::string& list) {
+  int count = 0;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) {
+    int first = 0, last = 0;
+    const int read = std::sscanf(part.c_str(), "%d-%d", &first, &last);
+    if (read < 1) return 0;
+    count += read == 2 ? std::clamp(last - first + 1, 0, 1 << 16) : 1;
+  }
+  return count;
+}
+
+Check affinity_check(const Host& host) {
+  const std::string status = host.text("/proc/self/status").value_or(""), label = "Cpus_allowed_list:";
+  const size_t at = status.find(label);
+  std::string allowed = at == std::string::npos ? "" : status.substr(at + label.size());
+  allowed = allowed.substr(0, allowed.find('\n'));
+  allowed.erase(0, allowed.find_first_not_of(" \t"));
+  const std::string online = host.first_line("/sys/devices/system/cpu/online");
+  const int own = numbers_in(allowed), all = numbers_in(online);
+  if (own == 0 || all == 0) return {"CPU affinity", State::Skipped, "not told by this system", "", ""};
+  Check c{"CPU affinity", State::Ok, str("cores ", allowed.substr(0, 80), " of ", online.substr(0, 80)), "", ""};
+  if (own == 1 && all > 1) {
+    c.state = State::Warn, c.wanted = "several cores";
+    c.hint =
+        "this shell is bound to one core: start without taskset or numactl, or widen the container's --cpuset-cpus";
+  } else if (own < all) {
+    c.hint = "the launcher divides these among the ranks";
   }
   return c;
 }
@@ -175,6 +210,7 @@ Check visibility_check(const Host& host, const std::string& variable, int presen
 std::vector<Check> host_checks(const Host& host, const HostPlaces& places) {
   return {memory_check(host),
           cores_check(host),
+          affinity_check(host),
           open_files_check(host),
           shared_memory_check(host),
           huge_pages_check(host),

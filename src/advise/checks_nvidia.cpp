@@ -92,7 +92,8 @@ std::vector<Check> nvidia_checks(const Host& host, const PythonFacts& python) {
   all.push_back(visibility_check(host, "CUDA_VISIBLE_DEVICES", nodes, false));
   for (const auto& group : inventory(host)) {
     if (group.kind != "cuda") continue;
-    if (!group.note.empty())
+    if (!group.note.empty() && !group.devices.empty()) all.push_back({"MIG", State::Ok, group.note, "", ""});
+    if (!group.note.empty() && group.devices.empty())
       all.push_back({"nvidia-smi", State::Fail, group.note, "", "the driver does not answer: dmesg | grep -i nvrm"});
     for (const Status& s : group.devices) {
       Check c{str("cuda:", s.index), s.health == "OK" ? State::Ok : State::Warn,

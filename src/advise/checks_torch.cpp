@@ -132,14 +132,34 @@ Check libtorch_check(const Host& host, const Libtorch& torch) {
   return c;
 }
 
-Check abi_check(const Host& host, const Libtorch& torch) {
+// torch_npu's library speaks of strings in the ABI it was built with: 1, 0, or nothing when it has none.
+std::optional<bool> string_abi(const Elf& elf) {
+  if (elf.mentions_one_with("__cxx11")) return true;
+  if (elf.mentions_one_with("RKSs")) return false;  // const std::string& as it was before
+  return std::nullopt;
+}
+
+Check abi_check(const Host& host, const Libtorch& torch, const PythonFacts& python) {
   Check c{"C++ ABI of libtorch", State::Skipped, "libc10 not found", "", ""};
-  const auto places = find_library(host, "libc10.so", torch.core.parent_path().string());
-  for (const auto& path : places) {
+  std::optional<bool> fresh;
+  for (const auto& path : find_library(host, "libc10.so", torch.core.parent_path().string())) {
     const LibraryFile file = read_library(host.real(path));
     if (!file.elf) continue;
-    const bool fresh = file.elf->defines_one_with("__cxx11");
-    return {c.what, State::Ok, fresh ? "new (_GLIBCXX_USE_CXX11_ABI=1)" : "old (_GLIBCXX_USE_CXX11_ABI=0)", "", ""};
+    fresh = file.elf->defines_one_with("__cxx11");
+    c.state = State::Ok;
+    c.found = *fresh ? "new (_GLIBCXX_USE_CXX11_ABI=1)" : "old (_GLIBCXX_USE_CXX11_ABI=0)";
+    break;
+  }
+  const std::string beside = python.torch_npu_folder.empty() ? "" : python.torch_npu_folder + "/lib";
+  for (const auto& path : find_library(host, "libtorch_npu.so", beside)) {
+    const LibraryFile file = read_library(host.real(path));
+    const auto other = file.elf ? string_abi(*file.elf) : std::nullopt;
+    if (!fresh || !other || *other == *fresh) continue;
+    c.state = State::Fail;
+    c.found += str("; ", host.resolved(path).string(), " has the ", *other ? "new" : "old", " one");
+    c.wanted = "one ABI", c.hint = str("build libtorch_npu with _GLIBCXX_USE_CXX11_ABI=", *fresh ? 1 : 0,
+                                       ", or take the wheel made for this torch: loading it ends with an undefined "
+                                       "symbol otherwise");
   }
   return c;
 }
@@ -198,7 +218,7 @@ PythonFacts python_facts(const Host& host) {
 
 std::vector<Check> torch_checks(const Host& host, const PythonFacts& python) {
   const Libtorch torch = libtorch_of(host);
-  return {libtorch_check(host, torch), abi_check(host, torch), blas_check(host, torch), python_check(python),
+  return {libtorch_check(host, torch), abi_check(host, torch, python), blas_check(host, torch), python_check(python),
           pip_torch_check(python)};
 }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "advise/inventory.h"
+
 namespace apus {
 
 struct DeviceFacts {
@@ -19,12 +21,14 @@ struct DeviceFacts {
          network = 0;       // bytes/s: own memory; to another device of the node; to another node
   int node = 1;             // devices that `link` joins
   double efficiency = 0.5;  // share of the peak that training's products reach
+  std::string assumed;      // in words, where something else stands for the device; may be empty
   double flops(double element_size) const { return element_size > 2 ? f32 : bf16; }
 };
 
-// "910B3", "a100-80g", "4090", ...; "cpu", "auto" and "this": this machine's processor and memory. An index ("npu:1")
-// is ignored. Fault::Usage naming the nearest.
+// "910B3", "a100-80g", "4090", "NVIDIA H200", ...; "auto" and "this": what this machine computes with; "npu", "cuda"
+// (an index is ignored): its devices of that kind; "cpu": its processor and memory. Fault::Usage naming the nearest.
 DeviceFacts device_facts(const std::string& name);
+DeviceFacts device_facts(const std::string& name, const std::vector<DeviceGroup>& here);  // of another machine
 std::vector<std::string> device_names();
 std::string device_data_date();
 

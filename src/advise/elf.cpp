@@ -79,23 +79,31 @@ std::optional<Elf> Elf::parse(std::string_view file, std::string* why_not) {
   return elf;
 }
 
-void Elf::each_symbol(const std::function<bool(std::string_view)>& stop) const {
+void Elf::each_symbol(const std::function<bool(std::string_view, bool)>& stop) const {
   for (uint64_t at = 0; at + kSymbolBytes <= symbols_.size(); at += kSymbolBytes) {
     const auto binding = static_cast<uint8_t>(symbols_[at + 4]) >> 4;
     const bool offered = (binding == 1 || binding == 2 || binding == 10) && number<uint16_t>(symbols_, at + 6) != 0;
-    if (offered && stop(text_at(number<uint32_t>(symbols_, at)))) return;
+    if (stop(text_at(number<uint32_t>(symbols_, at)), offered)) return;
   }
 }
 
 bool Elf::defines(std::string_view symbol) const {
   bool found = false;
-  each_symbol([&](std::string_view name) { return found = name == symbol; });
+  each_symbol([&](std::string_view name, bool offered) { return found = offered && name == symbol; });
   return found;
 }
 
 bool Elf::defines_one_with(std::string_view piece) const {
   bool found = false;
-  each_symbol([&](std::string_view name) { return found = name.find(piece) != std::string_view::npos; });
+  each_symbol([&](std::string_view name, bool offered) {
+    return found = offered && name.find(piece) != std::string_view::npos;
+  });
+  return found;
+}
+
+bool Elf::mentions_one_with(std::string_view piece) const {
+  bool found = false;
+  each_symbol([&](std::string_view name, bool) { return found = name.find(piece) != std::string_view::npos; });
   return found;
 }
 

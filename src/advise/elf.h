@@ -26,10 +26,11 @@ class Elf {
   const char* machine() const;                             // "x86-64", "aarch64", "other"
   bool defines(std::string_view symbol) const;             // offers it to others
   bool defines_one_with(std::string_view part) const;      // a symbol whose name contains this
+  bool mentions_one_with(std::string_view part) const;     // the same, of those it wants from others too
 
  private:
   std::string_view text_at(uint64_t offset) const;  // in the string table, bounded
-  void each_symbol(const std::function<bool(std::string_view name)>& stop) const;
+  void each_symbol(const std::function<bool(std::string_view name, bool offered)>& stop) const;
   std::string_view symbols_, strings_;
   std::vector<std::string> needed_;
   std::string soname_, runpath_;

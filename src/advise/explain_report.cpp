@@ -25,7 +25,7 @@ std::string explanation_text(const Explanation& e, const std::string& path, cons
   const auto width = static_cast<size_t>(std::clamp(width_given, 60, 130));
   const std::string name = path == "-" ? "standard input" : path;
   const std::string read =
-      str(e.lines, " lines", e.middle_skipped ? " (the first 4 MB and the last 12 MB were looked at)" : "");
+      str(e.lines, " lines", e.middle_skipped ? " (the first GiB and the last 12 MB were looked at)" : "");
   std::string out;
   if (!e.findings.empty()) {
     out = str(name, ", ", read, ": ", e.findings.size(),

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <unordered_map>
 
 #include "base/assets.h"
@@ -18,9 +17,12 @@
 namespace apus {
 
 namespace {
-constexpr size_t kHead = size_t{4} << 20, kTail = size_t{12} << 20;
+constexpr size_t kHead = size_t{1} << 30, kTail = size_t{12} << 20;
 constexpr size_t kErrorLines = 5;
-constexpr size_t kGram = 4;  // characters
+constexpr size_t kPiece = 4096, kOverlap = 256;    // longer lines are looked at piece by piece
+constexpr size_t kShortest = 40, kRemember = 240;  // of lines that may be broken ones; of such a message
+constexpr size_t kGram = 4;                        // characters
+constexpr size_t kTelling = 10;                    // characters of a literal that may be half a message; not "loss"
 
 std::string lower_case(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -99,6 +101,7 @@ uint32_t gram_at(const std::string& text, size_t at) {
 struct Finder {
   Index index;
   std::bitset<65536> seen;  // of the index's keys, folded
+  size_t longest = 0;       // literal
   static size_t fold(uint32_t gram) { return (gram * 2654435761u) >> 16; }
 
   Finder() {
@@ -106,26 +109,43 @@ struct Finder {
     for (size_t f = 0; f < all.size(); ++f)
       for (size_t e = 0; e < all[f].match.size(); ++e) {
         const uint32_t gram = gram_at(all[f].literals[e], 0);
+        longest = std::max(longest, all[f].literals[e].size());
         index.emplace(gram, Candidate{f, e});
         seen.set(fold(gram));
       }
   }
-  // Numbers of the failures that the line speaks of, rising.
-  std::set<size_t> look(const std::string& line, const std::string& lower) const {
-    std::set<size_t> found;
-    for (size_t at = 0; at + kGram <= lower.size(); ++at) {
+  // Calls visit(candidate, where its literal begins) until that says true, from one place to another.
+  template <class Visit>
+  bool any_literal(const std::string& lower, size_t end, Visit visit) const {
+    for (size_t at = 0; at < end && at + kGram <= lower.size(); ++at) {
       const uint32_t gram = gram_at(lower, at);
       if (!seen.test(fold(gram))) continue;
       const auto [first, last] = index.equal_range(gram);
       for (auto it = first; it != last; ++it) {
-        const auto& [f, e] = it->second;
-        const Failure& failure = known_failures()[f];
-        if (!found.count(f) && lower.compare(at, failure.literals[e].size(), failure.literals[e]) == 0 &&
-            failure.match[e].found_in(line))
-          found.insert(f);
+        const std::string& literal = known_failures()[it->second.failure].literals[it->second.expression];
+        if (lower.compare(at, literal.size(), literal) == 0 && visit(it->second, at + literal.size())) return true;
       }
     }
+    return false;
+  }
+  // Numbers of the failures that the line speaks of, rising. `near`: it holds a literal of another one.
+  std::set<size_t> look(const std::string& line, const std::string& lower, bool* near = nullptr) const {
+    std::set<size_t> found;
+    any_literal(lower, lower.size(), [&](const Candidate& c, size_t) {
+      if (found.count(c.failure)) return false;
+      if (known_failures()[c.failure].match[c.expression].found_in(line))
+        found.insert(c.failure);
+      else if (near && known_failures()[c.failure].literals[c.expression].size() >= kTelling)
+        *near = true;
+      return false;
+    });
     return found;
+  }
+  // Whether a literal begins before `border` and ends behind it.
+  bool crosses(const std::string& text, size_t border) const {
+    const size_t from = border - std::min(border, longest);
+    const std::string lower = lower_case(text.substr(from, 2 * longest));
+    return any_literal(lower, border - from, [&](const Candidate&, size_t end) { return end > border - from; });
   }
 };
 
@@ -140,57 +160,81 @@ bool speaks_of_error(const std::string& text) {
   return false;
 }
 
+// Behind "[rank3]: ", "(Worker pid=7) ".
+std::string_view without_rank(std::string_view text) {
+  if (text.empty() || (text[0] != '[' && text[0] != '(')) return text;
+  const size_t end = text.find(text[0] == '[' ? ']' : ')');
+  if (end == std::string_view::npos) return text;
+  const size_t word = text.find_first_not_of(": ", end + 1);
+  return word == std::string_view::npos ? text : text.substr(word);
+}
+
 // "RuntimeError: ..." at the beginning: the end of a traceback, which names what went wrong.
-bool ends_traceback(const std::string& text) {
+bool ends_traceback(const std::string& whole) {
+  const std::string_view text = without_rank(whole);
   const size_t colon = text.find(": ");
   if (colon == std::string::npos || colon > 80 || text.find(' ') < colon) return false;
-  const std::string_view name = std::string_view(text).substr(0, colon);
+  const std::string_view name = text.substr(0, colon);
   return name.ends_with("Error") || name.ends_with("Exception");
 }
 
-// Feeds the lines of what it is given, from line `number` on; a carriage return ends a line too (progress bars).
-int64_t feed(LogMatcher& matcher, std::string_view text, int64_t number) {
-  for (size_t at = 0; at < text.size(); ++number) {
-    const size_t end = std::min(text.find('\n', at), text.size());
-    std::string_view line = text.substr(at, end - at);
-    for (size_t stop = 0; !line.empty(); line.remove_prefix(std::min(stop + 1, line.size()))) {
-      stop = std::min(line.find('\r'), line.size());
-      if (stop > 0) matcher.line(line.substr(0, stop), number);
-    }
-    at = end + 1;
-  }
-  return number;
+// A line that begins with a date, a level or the like is no rest of the one before.
+bool begins_record(const std::string& text) {
+  if (ends_traceback(text) || text.starts_with("[") || text.starts_with("Traceback") || text.starts_with("  File \""))
+    return true;
+  for (const char* level : {"INFO", "WARN", "ERROR", "DEBUG", "FATAL", "CRITICAL"})
+    if (text.starts_with(level)) return true;
+  return text.size() > 4 &&
+         std::all_of(text.begin(), text.begin() + 4, [](unsigned char c) { return std::isdigit(c); });
 }
 
-// A file read to its end, of which only the beginning and the end are kept.
-struct Ends {
-  std::string head, tail;  // tail: of what comes after the head
-  int64_t lines = 0;       // all of them
-  bool skipped = false;
-
+// A log that is looked at while it is read. A carriage return ends a line too (progress bars).
+class Reader {
+ public:
   void take(std::string_view piece) {
-    lines += std::count(piece.begin(), piece.end(), '\n');
-    const size_t room = kHead - head.size();
-    head += piece.substr(0, room);
-    if (piece.size() > room) tail += piece.substr(room);
-    if (tail.size() > 2 * kTail) shorten();
+    lines_ += std::count(piece.begin(), piece.end(), '\n');
+    const size_t room = std::min(piece.size(), kHead - taken_);
+    taken_ += room;
+    feed(piece.substr(0, room));
+    tail_ += piece.substr(room);
+    if (tail_.size() > 2 * kTail) shorten();
   }
-  void shorten() {
-    if (tail.size() <= kTail) return;
-    tail.erase(0, tail.size() - kTail);
-    skipped = true;
-  }
-  // A line that the limit cuts in two is looked at whole.
-  Explanation explain() {
+  Explanation result() {
     shorten();
-    LogMatcher matcher;
-    if (!skipped) head += tail, tail.clear();
-    feed(matcher, head, 1);
-    feed(matcher, tail, lines - std::count(tail.begin(), tail.end(), '\n') + 1);
-    Explanation result = matcher.result();
-    result.lines = lines, result.middle_skipped = skipped;
+    if (skipped_) end_line(), number_ = lines_ - std::count(tail_.begin(), tail_.end(), '\n') + 1;
+    feed(tail_);
+    lines_ += !line_.empty();  // the last one, without its end
+    end_line();
+    Explanation result = matcher_.result();
+    result.lines = lines_, result.middle_skipped = skipped_;
     return result;
   }
+
+ private:
+  void feed(std::string_view text) {
+    while (!text.empty()) {
+      const size_t end = std::min(text.find_first_of("\n\r"), text.size());
+      line_ += text.substr(0, end);
+      if (end < text.size() || line_.size() > 16 * kPiece) end_line();
+      if (end < text.size() && text[end] == '\n') ++number_;
+      text.remove_prefix(std::min(end + 1, text.size()));
+    }
+  }
+  void end_line() {
+    if (!line_.empty()) matcher_.line(line_, number_);
+    line_.clear();
+  }
+  void shorten() {
+    if (tail_.size() <= kTail) return;
+    tail_.erase(0, tail_.size() - kTail);
+    skipped_ = true;
+  }
+
+  LogMatcher matcher_;
+  std::string line_, tail_;  // what has not ended; the end of what is more than is looked at
+  size_t taken_ = 0;
+  int64_t number_ = 1, lines_ = 0;
+  bool skipped_ = false;
 };
 }  // namespace
 
@@ -216,25 +260,54 @@ std::string plain_line(std::string_view text, size_t longest) {
 }
 
 void LogMatcher::line(std::string_view raw, int64_t number) {
-  const std::string text = plain_line(raw);
-  if (text.empty()) return;
-  const std::string lower = lower_case(text);
-  for (const size_t index : finder().look(text, lower)) {
-    const Failure& failure = known_failures()[index];
-    const double bonus = ends_traceback(text) ? 0.5 : 0;
-    const auto before =
-        std::find_if(findings_.begin(), findings_.end(), [&](const Finding& f) { return f.failure == &failure; });
-    if (before == findings_.end()) {
-      findings_.push_back({&failure, number, 1, text});
-      bonus_.push_back(bonus);
-    } else {
-      ++before->count;
-      double& held = bonus_[static_cast<size_t>(before - findings_.begin())];
-      held = std::max(held, bonus);
-    }
+  const std::string text = plain_line(raw, raw.size());
+  for (size_t at = 0; at < text.size(); at += kPiece - kOverlap) {
+    piece(text.substr(at, kPiece), number);
+    if (at + kPiece >= text.size()) break;
   }
+}
+
+void LogMatcher::piece(const std::string& text, int64_t number) {
+  bool near = false;
+  const std::set<size_t> found = finder().look(text, lower_case(text), &near);
+  for (const size_t index : found) note(index, text, number, ends_traceback(text) ? 0.5 : 0);
+  wrapped(text, found, near, number);
   if (speaks_of_error(text)) errors_.push_back(str("line ", number, ": ", text.substr(0, 300)));
   if (errors_.size() > kErrorLines) errors_.erase(errors_.begin());
+}
+
+void LogMatcher::wrapped(const std::string& text, const std::set<size_t>& known, bool near, int64_t number) {
+  const bool rest = number != broken_.number && broken_.last >= kShortest && !begins_record(text);
+  if (!rest) broken_ = {text, text, {}, number, 0, false};
+  broken_.known.insert(known.begin(), known.end());
+  broken_.last = text.size(), broken_.near |= near;
+  const size_t first = std::min(text.find_first_not_of(' '), text.size());
+  for (std::string* whole : {&broken_.tight, &broken_.loose}) {
+    if (rest) {
+      while (!whole->empty() && whole->back() == ' ') whole->pop_back();
+      if (whole == &broken_.loose) *whole += ' ';
+      const size_t border = whole->size();
+      whole->append(text, first, kRemember);
+      if (broken_.near || finder().crosses(*whole, border))
+        for (const size_t index : finder().look(*whole, lower_case(*whole)))
+          if (broken_.known.insert(index).second) note(index, *whole, number - 1, -0.25);
+    }
+    if (whole->size() > kRemember) whole->erase(0, whole->size() - kRemember);
+  }
+}
+
+void LogMatcher::note(size_t index, const std::string& text, int64_t number, double bonus) {
+  const Failure& failure = known_failures()[index];
+  const auto before =
+      std::find_if(findings_.begin(), findings_.end(), [&](const Finding& f) { return f.failure == &failure; });
+  if (before == findings_.end()) {
+    findings_.push_back({&failure, number, 1, text});
+    bonus_.push_back(bonus);
+    return;
+  }
+  ++before->count;
+  double& held = bonus_[static_cast<size_t>(before - findings_.begin())];
+  held = std::max(held, bonus);
 }
 
 Explanation LogMatcher::result() const {
@@ -250,30 +323,26 @@ Explanation LogMatcher::result() const {
 }
 
 Explanation explain_text(std::string_view text) {
-  Ends ends;
-  ends.take(text);
-  if (!text.empty() && text.back() != '\n') ends.take("\n");
-  return ends.explain();
+  Reader reader;
+  reader.take(text);
+  return reader.result();
 }
 
 Explanation explain_log(const std::string& path) {
   const int file = path == "-" ? ::dup(0) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   require(file >= 0, Fault::Io, path, " cannot be read: ", std::strerror(errno));
-  Ends ends;
+  Reader reader;
   std::string buffer(size_t{1} << 16, '\0');
   ssize_t got = 0;
-  char last = '\n';
   while ((got = ::read(file, buffer.data(), buffer.size())) != 0) {
     if (got < 0 && errno == EINTR) continue;
     const int error = errno;
     if (got < 0) ::close(file);
     require(got > 0, Fault::Io, path, " cannot be read: ", std::strerror(error));
-    ends.take(std::string_view(buffer).substr(0, static_cast<size_t>(got)));
-    last = buffer[static_cast<size_t>(got) - 1];
+    reader.take(std::string_view(buffer).substr(0, static_cast<size_t>(got)));
   }
   ::close(file);
-  if (last != '\n') ends.take("\n");
-  return ends.explain();
+  return reader.result();
 }
 
 Json to_json(const Explanation& explanation) {

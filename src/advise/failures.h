@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,12 +42,25 @@ class LogMatcher {
   Explanation result() const;  // findings and error lines
 
  private:
+  void piece(const std::string& text, int64_t number);
+  void wrapped(const std::string& text, const std::set<size_t>& known, bool near, int64_t number);
+  void note(size_t failure, const std::string& text, int64_t number, double bonus);
+
   std::vector<Finding> findings_;
   std::vector<double> bonus_;  // of each finding: lines that say "Error:" outweigh talk
   std::vector<std::string> errors_;
+  // The end of a message that a terminal, or a logger, may have broken over several lines: put together without and
+  // with a blank at the breaks; what was found in it; where it begins, and how long its last line is.
+  struct {
+    std::string tight, loose;
+    std::set<size_t> known;
+    int64_t number = 0;
+    size_t last = 0;
+    bool near = false;  // a line of it holds what may be half of a message
+  } broken_;
 };
 
-// Of a log of any size the first 4 MB and the last 12 MB are looked at. "-" is standard input.
+// Of a log of any size the first GiB is looked at, and of what is more the last 12 MB. "-" is standard input.
 Explanation explain_log(const std::string& path);
 Explanation explain_text(std::string_view text);
 

@@ -2,11 +2,14 @@
 #include "advise/inventory.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "advise/nvml_answers.h"
 #include "advise/smi.h"
 #include "base/error.h"
+#include "base/nearest.h"
 #include "devices/cpu/host.h"
 
 namespace apus {
@@ -45,11 +48,35 @@ DeviceGroup npus(const Host& host) {
   return group;
 }
 
+// "cuda:0 is divided (MIG): 3g.20gb, 1g.5gb"; a process sees one part, not the device.
+std::string divided(const Host& host) {
+  std::map<int, std::vector<std::string>> parts;
+  std::string unused;
+  for (auto& [device, part] : parse_mig_list(answer(host, "nvidia-smi", {"-L"}, unused)))
+    parts[device].push_back(std::move(part));
+  std::string text;
+  for (const auto& [device, names] : parts)
+    text += str(text.empty() ? "" : "; ", "cuda:", device, " is divided (MIG): ", join(names));
+  return text;
+}
+
 DeviceGroup gpus(const Host& host) {
   DeviceGroup group{"cuda", "nvidia-smi", {}, ""};
   const std::vector<std::string> query{str("--query-gpu=", kNvidiaQuery), "--format=csv,noheader,nounits"};
   group.devices = parse_nvidia_csv(answer(host, "nvidia-smi", query, group.note));
+  if (group.devices.empty() &&
+      group.note.find("in time") == std::string::npos) {  // a driver that knows other questions
+    std::string note;
+    group.devices = parse_nvidia_table(answer(host, "nvidia-smi", {}, note));
+    if (!group.devices.empty()) group.note.clear();
+  }
   if (group.devices.empty() && group.note.empty()) group.note = "nvidia-smi lists no device";
+  if (!group.devices.empty()) {
+    group.note = divided(host);
+  } else if (host.root == "/") {
+    group.devices = nvml_devices();
+    if (!group.devices.empty()) group.source = "NVML", group.note.clear();
+  }
   return group;
 }
 
@@ -78,6 +105,10 @@ bool has_gpus(const Host& host) { return nvidia_nodes(host) > 0 || !host.find_pr
 Json known(double value) { return value < 0 ? Json(nullptr) : Json(value); }
 Json known(int64_t value) { return value < 0 ? Json(nullptr) : Json(value); }
 }  // namespace
+
+std::string visibility_variable(const std::string& kind) {
+  return kind == "npu" ? "ASCEND_RT_VISIBLE_DEVICES" : kind == "cuda" ? "CUDA_VISIBLE_DEVICES" : "";
+}
 
 int npu_nodes(const Host& host) { return count_numbered(host, "/dev", "davinci"); }
 int nvidia_nodes(const Host& host) { return count_numbered(host, "/dev", "nvidia"); }
@@ -109,6 +140,10 @@ std::vector<LinkGroup> links(const Host& host) {
   if (has_gpus(host)) {
     LinkGroup& g = groups.emplace_back(LinkGroup{"cuda", "nvidia-smi topo -m", {}, ""});
     g.topology = parse_topology(answer(host, "nvidia-smi", {"topo", "-m"}, g.note));
+    if (g.topology.names.empty() && host.root == "/") {
+      g.topology = nvml_links();
+      if (!g.topology.names.empty()) g.source = "NVML", g.note.clear();
+    }
   }
   groups.push_back({"cpu", "/sys/devices/system/node", cpu::numa_topology(), processor(host).note});
   return groups;

@@ -19,6 +19,9 @@ struct DeviceGroup {
 };
 std::vector<DeviceGroup> inventory(const Host& host);  // kinds that are there, the cpu last
 
+// The environment's variable that lists the devices of a kind a process may see; "" for the cpu.
+std::string visibility_variable(const std::string& kind);
+
 struct LinkGroup {
   std::string kind, source;
   Topology topology;

@@ -150,6 +150,9 @@ ModelFacts model_facts(const Json& config) {
   ModelFacts m;
   m.type = c.text("model_type", "");
   const Family& family = family_of(m.type);
+  require(!config.contains("quantization_config") || config.at("quantization_config").is_null(), Fault::Model,
+          "config.json: the weights are quantised (quantization_config), which this version cannot load; take the "
+          "model's bfloat16 release");
   m.dtype = c.text("torch_dtype", c.text("dtype", ""));
   m.layers = c.integer("num_hidden_layers"), m.hidden = c.integer("hidden_size"),
   m.ffn = c.integer("intermediate_size");

@@ -50,6 +50,10 @@ void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
       knobs.push_back({{"--master_weights stochastic", "no float32 copy of the weights, stochastic rounding instead"},
                        [](PlanSpec& p) { p.train.optimizer.master = p.master_by_choice = false; }});
   }
+  if (!s.tuning.lora && s.train.devices == 1 && s.train.accumulation == 1)
+    knobs.push_back({{"--update_in_backward true --max_grad_norm 0",
+                      "each weight is updated in the backward pass: no gradients kept, and none clipped"},
+                     [](PlanSpec& p) { p.train.update_in_backward = true; }});
   for (int more = 2; more <= 64; more *= 2)
     if (more > s.train.devices && more <= 8 * s.train.devices)
       knobs.push_back({{str("--devices ", more, " --deepspeed zero3"), "more devices, everything shared"},
@@ -69,6 +73,12 @@ void inference_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
   for (int64_t tokens = s.infer.step_tokens / 2; tokens >= 256; tokens /= 2)
     knobs.push_back({{str("--max_batched_tokens ", tokens), "smaller steps"},
                      [tokens](PlanSpec& p) { p.infer.step_tokens = tokens; }});
+  for (int more = 2; more <= s.device.node; more *= 2)
+    if (more > s.train.devices)
+      knobs.push_back({{"--device_map auto", str("the layers on ", more,
+                                                 " such devices, one run of them after the "
+                                                 "other: the memory of all, the speed of one")},
+                       [more](PlanSpec& p) { p.train.devices = more; }});
 }
 
 bool overlap(const Change& a, const Change& b) {  // both turn the same flag

@@ -54,10 +54,8 @@ std::vector<Strategy> search_strategies(const PlanSpec& base) {
         found.push_back({rows, p.train.accumulation, again, recompute.selective, zero, plan.use.peak,
                          plan.speed.tokens_per_second, plan.speed.bound, flags});
       }
-  // Speeds within about a percent are one; then the smaller one is better.
-  const auto rank = [](const Strategy& x) {
-    return std::pair(-std::round(std::log(x.tokens_per_second) * 100), x.peak);
-  };
+  // Of equal speeds the smaller one is better.
+  const auto rank = [](const Strategy& x) { return std::pair(-std::round(x.tokens_per_second), x.peak); };
   std::stable_sort(found.begin(), found.end(), [&](const Strategy& a, const Strategy& b) { return rank(a) < rank(b); });
   return found;
 }

@@ -3,88 +3,36 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <optional>
 
 #include "advise/failures.h"
+#include "advise/smi_fields.h"
 
 namespace apus {
 
+using smi::bar_fields, smi::kMegabyte, smi::kMostDevices, smi::last_usage, smi::lines, smi::measure, smi::trimmed,
+    smi::whole, smi::words;
+
 namespace {
-constexpr size_t kMostDevices = 1024, kLongestLine = 64 << 10, kLongestLink = 32;
-constexpr int64_t kMegabyte = int64_t{1} << 20;
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
-  return text;
-}
-
-std::vector<std::string_view> split(std::string_view text, char at) {
-  std::vector<std::string_view> parts;
-  for (size_t start = 0; start <= text.size();) {
-    const size_t end = std::min(text.find(at, start), text.size());
-    parts.push_back(trimmed(text.substr(start, end - start)));
-    start = end + 1;
-  }
-  return parts;
-}
-
-std::vector<std::string_view> words(std::string_view text) {
-  std::vector<std::string_view> all;
-  for (size_t at = 0; at < text.size();) {
-    while (at < text.size() && std::isspace(static_cast<unsigned char>(text[at]))) ++at;
-    const size_t start = at;
-    while (at < text.size() && !std::isspace(static_cast<unsigned char>(text[at]))) ++at;
-    if (at > start) all.push_back(text.substr(start, at - start));
-  }
-  return all;
-}
-
-std::vector<std::string> lines(std::string_view text) {
-  std::vector<std::string> all;
-  for (const auto line : split(text, '\n')) all.push_back(plain_line(line, kLongestLine));
-  return all;
-}
-
-std::optional<int64_t> whole(std::string_view text) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0 || value > 1'000'000'000)
-    return std::nullopt;
-  return value;
-}
-
-double measure(std::string_view text) {  // -1 for "-", "NA", "[N/A]"
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value >= 0 && value < 1e9 ? value : -1;
-}
-
-// The last "used / total" of a field, in megabytes; "26838/ 32768" has a space on one side only.
-std::optional<std::pair<int64_t, int64_t>> last_pair(std::string_view field) {
-  std::optional<std::pair<int64_t, int64_t>> last;
-  for (size_t slash = field.find('/'); slash != std::string_view::npos; slash = field.find('/', slash + 1)) {
-    const auto before = words(field.substr(0, slash)), after = words(field.substr(slash + 1));
-    if (before.empty() || after.empty()) continue;
-    const auto used = whole(before.back()), total = whole(after.front());
-    if (used && total) last = {*used, *total};
-  }
-  return last;
-}
+constexpr size_t kLongestLink = 32;
 
 bool chip_name(std::string_view word) {
   return std::any_of(word.begin(), word.end(), [](unsigned char c) { return std::isalpha(c); }) ||
          word.find("910") != std::string_view::npos || word.find("310") != std::string_view::npos;
 }
 
+bool bus_id(std::string_view field) {  // "0000:C1:00.0", or "NA" where the bus is none of PCI
+  return field.find(':') != std::string_view::npos || field == "NA" || field == "N/A";
+}
+
 // First row of a device: "0  910B3 | OK | 101.8  43  0 / 0".
 std::optional<Status> first_row(const std::vector<std::string_view>& fields) {
   const auto id = words(fields[0]), readings = words(fields[2]);
-  if (id.size() != 2 || !whole(id[0]) || !chip_name(id[1]) || readings.size() < 2) return std::nullopt;
+  if (id.size() < 2 || !whole(id[0]) || !chip_name(id[1]) || readings.size() < 2) return std::nullopt;
+  if (fields[1].find(':') != std::string_view::npos) return std::nullopt;
   Status s;
   s.index = static_cast<int>(*whole(id[0]));
-  s.name = id[1], s.health = fields[1];
+  s.name = trimmed(fields[0].substr(id[0].size())), s.health = fields[1];
   s.power_w = measure(readings[0]), s.temperature_c = measure(readings[1]);
   return s;
 }
@@ -92,13 +40,15 @@ std::optional<Status> first_row(const std::vector<std::string_view>& fields) {
 // Second row: "0 | 0000:C1:00.0 | 0  0 / 0  3318 / 65536"; with two numbers first, the second is the device's own.
 bool second_row(const std::vector<std::string_view>& fields, Status& s) {
   const auto id = words(fields[0]), readings = words(fields[2]);
-  if (id.empty() || id.size() > 2 || readings.empty()) return false;
+  if (id.size() > 2 || readings.empty() || (id.empty() && !bus_id(fields[1]))) return false;
   for (const auto each : id)
     if (!whole(each)) return false;
   if (id.size() == 2) s.index = static_cast<int>(*whole(id[1]));
   s.utilisation = measure(readings[0]);
-  if (const auto memory = last_pair(fields[2]))
-    s.memory_used = memory->first * kMegabyte, s.memory_total = memory->second * kMegabyte;
+  if (const auto memory = last_usage(fields[2])) {
+    s.memory_total = memory->total * kMegabyte;
+    if (memory->used >= 0) s.memory_used = memory->used * kMegabyte;
+  }
   return true;
 }
 
@@ -108,9 +58,26 @@ bool device_word(std::string_view word, std::string_view kind) {
 
 std::string link_word(std::string_view word) { return std::string(word.substr(0, kLongestLink)); }
 
+std::string_view device_kind(std::string_view word) {
+  for (const char* each : {"NPU", "GPU", "Phy-ID"})
+    if (device_word(word, each)) return each;
+  return "";
+}
+
 bool core_list(std::string_view word) {
   return !word.empty() && std::isdigit(static_cast<unsigned char>(word[0])) &&
          word.find_first_not_of("0123456789-,") == std::string_view::npos;
+}
+
+// Behind the devices' columns come network cards' words, whose number cannot be relied on (neighbours run together),
+// then the cores: "0-23", "0-23, 48-71", or "N/A", before numbers of NUMA nodes.
+std::string affinity_after(const std::vector<std::string_view>& row, size_t last_device) {
+  size_t i = last_device + 1;
+  while (i < row.size() && !core_list(row[i]) && row[i] != "N/A") ++i;
+  if (i >= row.size() || row[i] == "N/A") return "";
+  std::string cores(row[i]);
+  while (cores.back() == ',' && i + 1 < row.size() && core_list(row[i + 1])) cores += row[++i];
+  return cores.substr(0, 256);
 }
 }  // namespace
 
@@ -120,9 +87,12 @@ std::vector<Status> parse_npu_smi(std::string_view text) {
   std::optional<Status> open;  // its first row has been read
   for (const auto& line : lines(text)) {
     if (line.find("Process id") != std::string::npos || line.find("No running processes") != std::string::npos) break;
-    const std::string_view bare = trimmed(line);
-    if (bare.size() < 2 || bare.front() != '|') continue;
-    const auto fields = split(bare.substr(1, bare.size() - 2), '|');
+    auto fields = bar_fields(line);
+    std::string joined;
+    if (fields.size() == 4) {  // of the 950: number and name have a field each
+      joined = str(fields[0], " ", fields[1]);
+      fields = {trimmed(joined), fields[2], fields[3]};
+    }
     if (fields.size() != 3) continue;
     if (auto status = first_row(fields)) {
       open = std::move(status);
@@ -143,27 +113,9 @@ std::string npu_smi_version(std::string_view text) {
   return found.empty() ? "" : std::string(found[0]);
 }
 
-std::vector<Status> parse_nvidia_csv(std::string_view text) {
-  std::vector<Status> all;
-  for (const auto& line : lines(text)) {
-    const auto fields = split(line, ',');
-    if (fields.size() < 8 || !whole(fields[0]) || all.size() >= kMostDevices) continue;
-    Status s;
-    s.index = static_cast<int>(*whole(fields[0]));
-    s.name = fields[1], s.driver = fields[7];
-    s.power_w = measure(fields[2]), s.temperature_c = measure(fields[3]), s.utilisation = measure(fields[4]);
-    if (const double total = measure(fields[5]); total >= 0) s.memory_total = static_cast<int64_t>(total) * kMegabyte;
-    if (const double used = measure(fields[6]); used >= 0) s.memory_used = static_cast<int64_t>(used) * kMegabyte;
-    const double faults = fields.size() > 8 ? measure(fields[8]) : -1;
-    s.health = faults > 0 ? str("Warning (", static_cast<int64_t>(faults), " uncorrected memory errors)") : "OK";
-    all.push_back(std::move(s));
-  }
-  return all;
-}
-
 Topology parse_topology(std::string_view text) {
   Topology t;
-  std::vector<bool> is_device;  // of each column
+  std::vector<size_t> columns;  // those of devices; the first of all is 1
   std::string_view kind;
   bool legend = false;
   for (const auto& line : lines(text)) {
@@ -175,21 +127,16 @@ Topology parse_topology(std::string_view text) {
       if (row.size() >= 3 && row[1] == "=" && t.legend.size() < 64)
         t.legend.emplace_back(link_word(row[0]),
                               std::string(trimmed(std::string_view(line).substr(line.find('=') + 1))).substr(0, 200));
-    } else if (is_device.empty()) {  // the header
-      for (const char* each : {"NPU", "GPU", "Phy-ID"})
-        if (device_word(row[0], each)) kind = each;
-      if (kind.empty()) continue;
-      for (const auto word : row) {  // columns end at "CPU Affinity"
-        if (word == "CPU" || is_device.size() > kMostDevices) break;
-        is_device.push_back(device_word(word, kind));
-      }
-    } else if (device_word(row[0], kind) && row.size() > is_device.size() && t.names.size() < kMostDevices) {
+    } else if (columns.empty()) {
+      kind = device_kind(row[0]);
+      if (kind.empty() || (row.size() > 1 && row[1] == "X")) continue;  // a row before the header belongs to no matrix
+      for (size_t i = 0; i < row.size() && row[i] != "CPU"; ++i)
+        if (device_word(row[i], kind) && columns.size() < kMostDevices) columns.push_back(i + 1);
+    } else if (device_word(row[0], kind) && row.size() > columns.back() && t.names.size() < kMostDevices) {
       t.names.emplace_back(row[0]);
       auto& links = t.link.emplace_back();
-      for (size_t i = 0; i < is_device.size(); ++i)
-        if (is_device[i]) links.push_back(link_word(row[i + 1]));
-      const size_t after = is_device.size() + 1;
-      t.cpu_affinity.emplace_back(after < row.size() && core_list(row[after]) ? row[after] : "");
+      for (const size_t column : columns) links.push_back(link_word(row[column]));
+      t.cpu_affinity.push_back(affinity_after(row, columns.back()));
     }
   }
   for (auto& row : t.link) row.resize(t.names.size(), "NA");  // as many columns as rows, whatever came

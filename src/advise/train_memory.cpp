@@ -12,7 +12,8 @@ namespace apus {
 namespace {
 
 constexpr double kMib = 1 << 20;
-constexpr double kBucket = 25 * kMib;  // of gradients that travel together; two are in flight
+constexpr double kKeptGradients = 160 * kMib;  // of logits (devices/cpu/head.cpp)
+constexpr double kBucket = 25 * kMib;          // of gradients that travel together; two are in flight
 
 bool is_8bit(const std::string& kind) {
   return kind == "adamw_8bit" || kind == "adamw_bnb_8bit" || kind == "paged_adamw_8bit";
@@ -45,11 +46,11 @@ class TrainingRun {
 
   MemoryUse play() {
     start();
+    at_.add(Holds::Optimizer, optimizer_state_bytes(t_, s_) / shared(1));
     for (int update = 1; update <= 2; ++update) {
       for (int64_t i = 0; i < std::min<int64_t>(2, s_.accumulation); ++i) micro_batch(i > 0);
       at_.moment(update == 1 ? "the first update of the optimizer" : "the update of the optimizer");
-      if (update == 1) at_.add(Holds::Optimizer, optimizer_state_bytes(t_, s_) / shared(1));
-      at_.brief(Holds::Optimizer, 4 * t_.largest_trained * update_temporaries(s_.optimizer, s_.element > 2));
+      if (!s_.update_in_backward) at_.brief(Holds::Optimizer, update_brief(t_.largest_trained));
       at_.drop(Holds::Gradients, at_.now(Holds::Gradients));
     }
     return with_scatter({at_.at_peak(), at_.peak(), at_.when()});
@@ -60,11 +61,12 @@ class TrainingRun {
   // tensors.
   MemoryUse with_scatter(MemoryUse use) const {
     if (!d_.host) return use;
-    const double holes = (is_8bit(s_.optimizer.kind) ? 0.12 : 0.04) * (use.peak - d_.context);
+    const double holes = (is_8bit(s_.optimizer.kind) ? 0.08 : 0.04) * (use.peak - d_.context);
     of(use.at_peak, Holds::Runtime) += holes, use.peak += holes;
     return use;
   }
   double shared(int stage) const { return s_.zero >= stage ? s_.devices : 1; }
+  double update_brief(double elements) const { return 4 * elements * update_temporaries(s_.optimizer, s_.element > 2); }
   double width(double elements) const { return elements * s_.tokens * s_.element; }
   void hold(double elements) { at_.add(Holds::Activations, width(elements)); }
   void drop(double elements) { at_.drop(Holds::Activations, width(elements)); }
@@ -89,7 +91,9 @@ class TrainingRun {
   void gradient(double elements, double element, bool there) {
     if (elements <= 0) return;
     const double whole = elements * element;
-    if (there)
+    if (s_.update_in_backward)
+      at_.brief(Holds::Gradients, whole + update_brief(elements));
+    else if (there)
       at_.brief(Holds::Gradients, whole);
     else if (s_.zero >= 2)
       at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, whole / s_.devices);
@@ -157,6 +161,15 @@ class TrainingRun {
     for (const LinearUse* l : layers) sum += static_cast<double>(l->rank);
     return sum;
   }
+  // What factors keep for their gradients: the product with A; DoRA also its scaled input and both products, of which
+  // the lengths' gradient is made.
+  double factors(std::initializer_list<const LinearUse*> layers) const {
+    double sum = ranks(layers);
+    for (const LinearUse* l : layers)
+      if (l->rank > 0 && t_.spec.dora)
+        sum += 2 * static_cast<double>(l->out) + (t_.spec.dropout > 0 ? static_cast<double>(l->in) : 0);
+    return sum;
+  }
   static double if_needed(double elements, std::initializer_list<const LinearUse*> layers) {
     for (const LinearUse* l : layers)
       if (l->needs_input()) return elements;
@@ -167,12 +180,12 @@ class TrainingRun {
 
   // What a layer keeps of its forward pass, beside its input.
   double kept_attention(const LayerUse& l) const {
-    return if_needed(h_, {&l.q, &l.k, &l.v}) + 2 * q_ + 2 * k_ + normed_heads() + ranks({&l.q, &l.k, &l.v, &l.o});
+    return if_needed(h_, {&l.q, &l.k, &l.v}) + 2 * q_ + 2 * k_ + normed_heads() + factors({&l.q, &l.k, &l.v, &l.o});
   }
   double kept_norm(const LayerUse& l) const { return l.sparse ? h_ : if_needed(h_, {&l.gate, &l.up}); }
   double kept_feed_forward(const LayerUse& l) const {
     const auto f = static_cast<double>(l.gate.out);
-    return h_ + kept_norm(l) + 2 * f + if_needed(f, {&l.down}) + ranks({&l.gate, &l.up, &l.down});
+    return h_ + kept_norm(l) + 2 * f + if_needed(f, {&l.down}) + factors({&l.gate, &l.up, &l.down});
   }
 
   double kept_attention(const LayerUse& l, Keep keep) const {
@@ -241,19 +254,19 @@ class TrainingRun {
       hold(h_), linear_backward(l.gate, there), drop(h_ + f);
     }
     if (l.sparse) experts_backward(l, there), hold(f > 0 ? 0 : h_);
-    drop(kept_norm(l) + ranks({&l.gate, &l.up, &l.down}));
+    drop(kept_norm(l) + factors({&l.gate, &l.up, &l.down}));
     hold(h_), drop(3 * h_);  // through the norm: the gradient of the sum is left, the sum and the two others go
     hold(q_), linear_backward(l.o, there);
     const double heads = static_cast<double>(m_.heads) * rounded_up(static_cast<double>(m_.head_dim), 32);
     const double partial = d_.host ? 2 * 4 * s_.tokens * heads : 0;  // dk, dv of every query head
     at_.add(Holds::Activations, partial), hold(q_ + 2 * k_);
-    at_.drop(Holds::Activations, partial + lse()), drop(3 * q_ + 2 * k_ + ranks({&l.o}));
+    at_.drop(Holds::Activations, partial + lse()), drop(3 * q_ + 2 * k_ + factors({&l.o}));
     briefly(q_ + k_);  // turned back
     briefly(normed_heads()), drop(normed_heads());
     hold(h_), linear_backward(l.v, there), drop(k_);
     briefly(h_), linear_backward(l.k, there), drop(k_);
     briefly(h_), linear_backward(l.q, there), drop(q_);
-    drop(if_needed(h_, {&l.q, &l.k, &l.v}) + ranks({&l.q, &l.k, &l.v}));
+    drop(if_needed(h_, {&l.q, &l.k, &l.v}) + factors({&l.q, &l.k, &l.v}));
     briefly(h_), drop(h_);  // through the norm, into the residual's gradient
     gradient(std::max(0.0, l.trained - matrices(l)), s_.element, there);
     gradient(l.adapter, t_.spec.adapter_bytes, there);
@@ -284,14 +297,17 @@ class TrainingRun {
     at_.moment("the loss");
     const double table = vocab_ * h_, chunk = head_chunk_tokens(d_, vocab_, s_.tokens, t_.head_trained);
     double space = chunk * vocab_ * (4 + 4 + s_.element), sums = t_.head_trained ? 4 * table : 0;
+    const double kept = s_.tokens * vocab_ * s_.element;  // gradients of all logits, where they are small
+    const bool keeps = d_.host && t_.head_trained && kept <= kKeptGradients;
     if (d_.host) {
       space = 4 * rounded_up(vocab_, 1024) * chunk + 4 * (16 + 1) * chunk * h_;
-      sums = t_.head_trained ? 4 * rounded_up(vocab_, 32) * h_ : 0;
+      sums = !t_.head_trained ? 0 : keeps ? kept : 4 * rounded_up(vocab_, 32) * h_;
     }
     hold(h_);  // the gradient that the backward pass begins with
     at_.add(Holds::Head, space + sums);
+    at_.drop(Holds::Head, d_.host ? space + (keeps ? sums : 0) : 0);  // what is kept goes part by part as it is used
     if (t_.head_trained) at_.add(Holds::Gradients, pending_head_ = table * s_.element);
-    at_.drop(Holds::Head, space + sums);
+    at_.drop(Holds::Head, d_.host ? (keeps ? 0 : sums) : space + sums);
   }
 
   const ModelFacts& m_;

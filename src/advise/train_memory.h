@@ -30,9 +30,10 @@ struct TrainSpec {
   int64_t accumulation = 1;  // micro-batches of an update
   RecomputeFacts recompute;
   OptimizerFacts optimizer;
-  int devices = 1, zero = 0;  // data-parallel ranks; what they share: 1 optimizer, 2 and gradients, 3 and weights
-  int64_t frozen_copies = 0;  // of the model, beside the trained one: a reference
-  double cache_bytes = 0;     // of keys and values, when the run also generates
+  bool update_in_backward = false;  // a gradient goes as soon as it is complete
+  int devices = 1, zero = 0;        // data-parallel ranks; what they share: 1 optimizer, 2 and gradients, 3 and weights
+  int64_t frozen_copies = 0;        // of the model, beside the trained one: a reference
+  double cache_bytes = 0;           // of keys and values, when the run also generates
 };
 
 struct MemoryUse {

@@ -13,6 +13,17 @@
 
 namespace apus {
 
+namespace {
+// A refused option with a value that leaves everything as it is.
+bool asks_for_nothing(const Option& option, const std::vector<std::string>& words) {
+  if (words.size() != 1) return false;
+  std::string word = words[0].substr(0, 64);
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word == "false" || word == "none" || word == "null" ||
+         (!option.idle_value.empty() && word == option.idle_value);
+}
+}  // namespace
+
 Option& Option::required() { return is_required = true, *this; }
 Option& Option::choices(std::vector<std::string> names) { return allowed = std::move(names), *this; }
 Option& Option::above(double limit) { return above_limit = limit, *this; }
@@ -22,6 +33,7 @@ Option& Option::alias(std::string other, std::string note) {
   return aliases.emplace_back(std::move(other), std::move(note)), *this;
 }
 Option& Option::refused(std::string why) { return refusal = std::move(why), *this; }
+Option& Option::idle(std::string value) { return idle_value = std::move(value), *this; }
 Option& Option::forgives_unknown() { return is_forgiving = true, *this; }
 Option& Option::hidden() { return is_hidden = true, *this; }
 Option& Option::shown_default(std::string text) { return default_text = std::move(text), *this; }
@@ -31,8 +43,8 @@ Option& OptionTable::add(std::string name, OptionTarget target, std::string help
   return *options_.back();
 }
 
-void OptionTable::refuse(const std::vector<std::string>& names, const std::string& why) {
-  for (const auto& name : names) add(name, std::monostate(), "").refused(why);
+void OptionTable::refuse(const std::vector<std::string>& names, const std::string& why, const std::string& idle) {
+  for (const auto& name : names) add(name, std::monostate(), "").refused(why).idle(idle);
 }
 
 void OptionTable::no_effect(const std::vector<std::string>& names, const std::string& why) {
@@ -103,6 +115,7 @@ Option* OptionTable::look_up(const std::string& typed, std::vector<std::string>&
 
 void OptionTable::assign(Option& option, const std::vector<std::string>& words, std::vector<std::string>& errors) {
   option.given = true;
+  if (!option.refusal.empty() && asks_for_nothing(option, words)) return;
   if (!option.refusal.empty()) return errors.push_back(str("--", option.name, " is not possible: ", option.refusal));
   if (!option.no_effect.empty()) return notes.push_back(str("--", option.name, " has no effect: ", option.no_effect));
   const std::string wrong = assign_words(option, words);

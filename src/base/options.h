@@ -45,6 +45,7 @@ class Option {
   Option& at_most(double limit);
   Option& alias(std::string other, std::string note = "");  // another spelling, accepted with a note
   Option& refused(std::string why);                         // known, but any use is an error that says what is possible
+  Option& idle(std::string value);          // of a refused one: the value with which it asks for nothing, beside false
   Option& forgives_unknown();               // on a bool: when true, unknown flags are notes instead of errors
   Option& hidden();                         // works, but is left out of --help
   Option& shown_default(std::string text);  // help shows this where the default is decided at run time
@@ -56,7 +57,7 @@ class Option {
   std::vector<std::string> allowed;
   std::vector<std::pair<std::string, std::string>> aliases;  // spelling, note
   std::optional<double> above_limit, least, most;
-  std::string refusal, default_text;
+  std::string refusal, idle_value, default_text;
   std::string no_effect;  // accepted for the sake of existing scripts; the note that says why it changes nothing
 };
 
@@ -69,7 +70,8 @@ class OptionTable {
   }
   void group(std::string title) { group_ = std::move(title); }
   // Flags of other programs without a member here. Several names may share one reason.
-  void refuse(const std::vector<std::string>& names, const std::string& why);  // any use is an error that says why
+  // Any use is an error that says why, but for false, none and the `idle` value: a script may spell a default out.
+  void refuse(const std::vector<std::string>& names, const std::string& why, const std::string& idle = "");
   void no_effect(const std::vector<std::string>& names,
                  const std::string& why);  // accepted with a note: nothing to do here
   Option& at(const std::string& name);  // one described before, to be refined: a command refuses what it cannot honour

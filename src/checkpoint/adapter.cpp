@@ -2,7 +2,6 @@
 #include "checkpoint/adapter.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/equal.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "checkpoint/tables.h"
 #include "tensor/safetensors.h"
 
 namespace apus {
@@ -56,6 +56,8 @@ std::vector<std::string> attach(Model& model, const LoraConfig& config, const st
         !config.dora || (!sides.looks_up && module != "lm_head"), Fault::Usage, "DoRA on ", module,
         " is not available: it needs products that are never made whole. Leave it out of --target_modules, or train it "
         "whole with --modules_to_save");
+    require(!config.lora_bias || !sides.looks_up, Fault::Model, "lora_bias on the embedding ", module,
+            " is not available");
     layer.attach(name, std::make_unique<Lora>(Lora::Spec{.in = sides.in,
                                                          .out = sides.out,
                                                          .rank = config.rank_of(module),
@@ -63,6 +65,7 @@ std::vector<std::string> attach(Model& model, const LoraConfig& config, const st
                                                          .dropout = config.dropout,
                                                          .rank_stabilised = config.rslora,
                                                          .dora = config.dora,
+                                                         .biased = config.lora_bias,
                                                          .id = sides.looks_up ? 0 : id,
                                                          .looks_up = sides.looks_up},
                                               layer.bias()));
@@ -92,7 +95,7 @@ std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config
   std::vector<std::string> names;
   std::vector<Param*> params;
   model.visit([&](const std::string& name, Param& p) {
-    const bool bias = config.bias == "all" && name.ends_with(".bias");
+    const bool bias = config.bias == "all" && name.ends_with(".bias") && !name.ends_with(".lora_B.bias");
     if (!bias && !config.saves(module_of(name)) && !in_file.count(name)) return;
     names.push_back(name), params.push_back(&p);
   });
@@ -152,7 +155,8 @@ std::string saved_name(Model& model, const Adapter& adapter, const std::string& 
 std::map<std::string, std::string> saved_in(const SafetensorsFile& file) {
   std::map<std::string, std::string> all;
   for (const auto& [name, entry] : file.entries()) {
-    if (!name.starts_with(kPrefix) || name.find(".lora_") != std::string::npos || name.ends_with(".base_layer.weight"))
+    if (!name.starts_with(kPrefix) || name.find(".lora_") != std::string::npos ||
+        name.ends_with(".base_layer.weight") || name.ends_with(kTokenRows))
       continue;
     all[without_base_layer(name.substr(std::string(kPrefix).size()))] = name;
   }
@@ -163,17 +167,6 @@ std::set<std::string> keys_of(const std::map<std::string, std::string>& map) {
   std::set<std::string> keys;
   for (const auto& [key, value] : map) keys.insert(key);
   return keys;
-}
-
-// A table that the adapter's run had changed (new tokens) goes into the base, and into what is tied to it.
-void put_table(Model& model, Param& p, const at::Tensor& saved) {
-  if (!p.data.defined()) return;
-  const at::Tensor before = p.data, converted = saved.to(before.options());
-  if (at::equal(converted, before)) return;
-  const at::Tensor table = converted.is_same(saved) ? saved.clone() : converted;  // not the file's pages
-  model.visit([&](const std::string&, Param& other) {
-    if (other.data.defined() && other.data.is_same(before)) other.data = table, other.mapped = false;
-  });
 }
 
 }  // namespace
@@ -192,6 +185,11 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
   require(!attached.empty(), Fault::Usage, "no linear layer of this model is meant by target_modules ",
           adapter.config.target_regex.empty() ? join(adapter.config.target_modules) : adapter.config.target_regex,
           "; the model has ", join(all_linear_suffixes(linear_modules(model))));
+  for (const std::string& wanted : adapter.config.target_modules)
+    if (std::none_of(attached.begin(), attached.end(),
+                     [&](const std::string& module) { return LoraConfig{.target_modules = {wanted}}.targets(module); }))
+      log_warning("target_modules ", wanted, ": the model has no layer of that name; it has ",
+                  join(all_linear_suffixes(linear_modules(model))));
   note_tied(model, attached);
   each_lora(model, name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
     const bool taken = changes && !lora.spec().looks_up;
@@ -231,17 +229,21 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     if (!own && file->entries().count(table) && kPrefix + n == without_base_layer(table)) tables[table] = &p;
   });
   for (const auto& [n, p] : tables) expected[n] = {p, p->data.defined() ? p->data.options() : at::TensorOptions()};
+  const auto token_rows = token_rows_of(model, adapter.config, kPrefix);
   std::vector<std::string> wrong;
-  for (const auto& [n, want] : expected) {
+  const auto compare = [&](const std::string& n, const std::vector<int64_t>& shape) {
     const auto found = file->entries().find(n);
     if (found == file->entries().end())
       wrong.push_back(n + " is missing in the adapter");
-    else if (found->second.shape != want.first->full)
+    else if (found->second.shape != shape)
       wrong.push_back(apus::str(n, " is ", at::IntArrayRef(found->second.shape), " in the adapter, the model needs ",
-                                at::IntArrayRef(want.first->full)));
-  }
+                                at::IntArrayRef(shape)));
+  };
+  for (const auto& [n, want] : expected) compare(n, want.first->full);
+  for (const auto& [n, place] : token_rows)
+    compare(n, {static_cast<int64_t>(place.rows.size()), place.table->full.at(1)});
   for (const auto& [n, entry] : file->entries())
-    if (!expected.count(n)) wrong.push_back(n + " has no place in this model");
+    if (!expected.count(n) && !token_rows.count(n)) wrong.push_back(n + " has no place in this model");
   const size_t total = wrong.size();
   if (wrong.size() > 8) wrong.resize(8), wrong.push_back(str("and ", total - 8, " more"));
   require(wrong.empty(), Fault::Model, "the adapter ", dir.string(),
@@ -250,6 +252,7 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     put_table(model, *p, file->tensor(n));
     expected.erase(n);
   }
+  for (const auto& [n, place] : token_rows) put_rows(model, place, n, file->tensor(n));
   for (auto& [n, want] : expected) want.first->data = file->tensor(n).to(want.second).clone();
   return adapter;
 }
@@ -260,9 +263,10 @@ void load_adapter_beside(Model& model, const fs::path& dir, const std::string& n
   const LoraConfig config = read_adapter_config(dir);
   const bool whole = fs::exists(dir / kWeights) && !saved_in(*SafetensorsFile::open(dir / kWeights)).empty();
   require(
-      !whole && config.modules_to_save.empty() && config.bias == "none", Fault::Usage, "the adapter ", dir.string(),
-      " trained parameters of the base model whole (modules_to_save or biases), so that it cannot share the model with "
-      "others; serve it alone, or merge it by `apus export --merge_lora true`");
+      !whole && config.modules_to_save.empty() && config.token_rows.empty() && config.bias == "none", Fault::Usage,
+      "the adapter ", dir.string(),
+      " trained parameters of the base model itself (modules_to_save, trainable_token_indices or biases), so that it "
+      "cannot share the model with others; serve it alone, or merge it by `apus export --merge_lora true`");
   try {
     load_adapter(model, dir, name);
     settle_adapter(model, name, type, read);
@@ -348,6 +352,10 @@ void merge_attached(Model& model, const Adapter& adapter) {
   each_lora(model, adapter.name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
     const at::Tensor weight = layer.weight().data;
     layer.put_weight(lora.merged(weight).to(weight.scalar_type()));
+    if (lora.spec().biased) {
+      require(layer.bias(), Fault::Model, module, kNoBias);
+      layer.bias()->data = lora.merged_bias(layer.bias()->data).to(layer.bias()->data.scalar_type());
+    }
     layer.weight().tied.clear();
     layer.detach(adapter.name);
     merged.insert(module + ".weight");

@@ -51,6 +51,11 @@ void restore_adapter(Model& model, Adapter& adapter, const std::filesystem::path
 // adapter_config.json, adapter_model.safetensors, additional_config.json.
 void save_adapter(Model& model, const Adapter& adapter, const std::filesystem::path& dir, const Json& additional);
 
+// Why an adapter with lora_bias cannot be merged: behind the layer's name.
+inline constexpr const char* kNoBias =
+    " has no bias in the base model, which the adapter's lora_bias could be added to: use the adapter as it is "
+    "(--adapters)";
+
 // Folds an attached adapter into the weights, in f32 and rounded once; the adapter is detached.
 void merge_attached(Model& model, const Adapter& adapter);
 

@@ -85,11 +85,24 @@ struct Reader {
     const std::string type = value<std::string>("peft_type", "");
     require(type == "LORA", Fault::Model, where, ": peft_type is '", type,
             "'; only LORA adapters (with rsLoRA and DoRA) can be used");
-    for (const char* key : {"use_qalora", "lora_bias", "fan_in_fan_out"})
+    for (const char* key : {"use_qalora", "fan_in_fan_out"})
       require(!value<bool>(key, false), Fault::Model, where, ": ", key, " is not supported");
-    for (const char* key :
-         {"target_parameters", "trainable_token_indices", "layer_replication", "alora_invocation_tokens"})
+    for (const char* key : {"layer_replication", "alora_invocation_tokens"})
       require(!has(key) || json[key].empty(), Fault::Model, where, ": ", key, " is not supported");
+    require(!has("target_parameters") || json["target_parameters"].empty(), Fault::Model, where, ": target_parameters ",
+            json["target_parameters"].dump(),
+            ": factors on stacked parameters of experts are not supported, their layout changes with PEFT's version. "
+            "Factors on each expert's own layers are (target_modules gate_proj, up_proj, down_proj); or merge the "
+            "adapter with the PEFT that made it");
+    require(!value<bool>("lora_bias", false) || !value<bool>("use_dora", false), Fault::Model, where,
+            ": lora_bias with use_dora is not supported");
+  }
+  // [5, 6], or {"embed_tokens": [5, 6]}
+  std::map<std::string, std::vector<int64_t>> token_rows() const {
+    const char* const key = "trainable_token_indices";
+    if (!has(key) || json[key].empty()) return {};
+    if (json[key].is_array()) return {{"", value<std::vector<int64_t>>(key, {})}};
+    return value<std::map<std::string, std::vector<int64_t>>>(key, {});
   }
 };
 
@@ -119,6 +132,11 @@ bool LoraConfig::saves(const std::string& module) const {
 }
 int64_t LoraConfig::rank_of(const std::string& module) const { return by_pattern(rank_pattern, module, r); }
 double LoraConfig::alpha_of(const std::string& module) const { return by_pattern(alpha_pattern, module, alpha); }
+std::vector<int64_t> LoraConfig::rows_of(const std::string& module) const {
+  for (const auto& [name, rows] : token_rows)
+    if (ends_with_part(module, name.empty() ? "embed_tokens" : name)) return rows;
+  return {};
+}
 
 std::string without_base_layer(const std::string& parameter) {
   const std::string part = ".base_layer.";
@@ -142,6 +160,7 @@ LoraConfig read_adapter_config(const fs::path& dir) {
   c.dropout = in.value<double>("lora_dropout", 0);
   c.rslora = in.value<bool>("use_rslora", false), c.dora = in.value<bool>("use_dora", false);
   c.bias = in.value<std::string>("bias", "none");
+  c.lora_bias = in.value<bool>("lora_bias", false), c.token_rows = in.token_rows();
   in.names("target_modules", c.target_modules, c.target_regex);
   in.names("exclude_modules", c.exclude_modules, c.exclude_regex);
   c.modules_to_save = in.value<std::vector<std::string>>("modules_to_save", {});
@@ -196,7 +215,7 @@ Json adapter_config_json(const LoraConfig& c) {
           {"layers_to_transform", c.layers_to_transform.empty() ? Json() : Json(c.layers_to_transform)},
           {"loftq_config", Json::object()},
           {"lora_alpha", number(c.alpha)},
-          {"lora_bias", false},
+          {"lora_bias", c.lora_bias},
           {"lora_dropout", c.dropout},
           {"megatron_config", nullptr},
           {"megatron_core", "megatron.core"},

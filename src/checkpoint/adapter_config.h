@@ -18,12 +18,16 @@ struct LoraConfig {
   int64_t r = 8;
   double alpha = 32, dropout = 0;
   bool rslora = false, dora = false;
+  bool lora_bias = false;                   // the second factors have biases
   std::string bias = "none";                // none, all, lora_only
   std::vector<std::string> target_modules;  // suffixes or whole names
   std::string target_regex;                 // wins over the list; the whole name must match
   std::vector<std::string> exclude_modules;
   std::string exclude_regex;
-  std::vector<std::string> modules_to_save;                   // ends of names of modules trained whole
+  std::vector<std::string> modules_to_save;  // ends of names of modules trained whole
+  // trainable_token_indices: end of an embedding's or head's name (empty: the inputs' table) -> rows of its weight, and
+  // of what is tied to it, that the adapter replaces.
+  std::map<std::string, std::vector<int64_t>> token_rows;
   std::vector<int64_t> layers_to_transform;                   // empty: all
   std::vector<std::string> layers_pattern;                    // the part of a name before a layer's number; empty: any
   std::vector<std::pair<std::string, int64_t>> rank_pattern;  // name or expression -> rank; the first that fits
@@ -35,6 +39,7 @@ struct LoraConfig {
   bool saves(const std::string& module) const;  // modules_to_save
   int64_t rank_of(const std::string& module) const;
   double alpha_of(const std::string& module) const;
+  std::vector<int64_t> rows_of(const std::string& module) const;  // token_rows
 };
 
 // PEFT calls a layer with factors `<module>.base_layer` where it saves the layer's own parameters: its bias, the table

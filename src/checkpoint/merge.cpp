@@ -3,6 +3,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearest.h"
-#include "checkpoint/adapter_config.h"
+#include "checkpoint/adapter.h"
 #include "checkpoint/side_files.h"
 #include "checkpoint/state.h"
 #include "tensor/safetensors.h"
@@ -38,8 +39,11 @@ class Changes {
     std::vector<std::string> strangers;
     for (const auto& [name, entry] : file_->entries()) {
       const auto [target, what] = meaning(name, base);
-      if (target.empty()) strangers.push_back(name);
+      require(!target.empty() || what != "shift", Fault::Model, dir_.string(), ": the layer of ", name, kNoBias);
+      const bool rows_of_tied = what == "rows" && !base.find(kHead);  // the head shares those of the table
+      if (target.empty() || (rows_of_tied && target == kHead)) strangers.push_back(name);
       parts_[target][what] = name;
+      if (rows_of_tied) parts_[kHead][what] = name;
     }
     if (strangers.size() > 8) strangers.resize(8), strangers.push_back("...");
     require(strangers.empty(), Fault::Model, "the adapter ", dir_.string(),
@@ -49,17 +53,15 @@ class Changes {
   }
 
   bool has(const std::string& target) const { return parts_.count(target) > 0; }
-  bool replaces(const std::string& target) const { return has(target) && parts_.at(target).count("weight"); }
-  std::vector<std::string> targets() const {
-    std::vector<std::string> all;
-    for (const auto& [target, parts] : parts_) all.push_back(target);
-    return all;
-  }
-
+  // Does it change this one of two tied tensors, and not the other?
+  bool parts_from_twin(const std::string& target) const { return has(target) && !parts_.at(target).count("rows"); }
   // weight * (merged - W) for the rows [first, first + count) of W, which come as f32.
   at::Tensor change(const std::string& target, const at::Tensor& base, int64_t first) const {
     const auto& parts = parts_.at(target);
     const auto tensor = [&](const char* what) { return file_->tensor(parts.at(what)).to(at::kFloat); };
+    if (parts.count("rows")) return changed_rows(target, tensor("rows"), base, first) * weight_;
+    if (parts.count("shift"))
+      return tensor("shift").narrow(0, first, base.size(0)) * (scale_of(module_of(target)) * weight_);
     if (parts.count("weight")) return (tensor("weight").narrow(0, first, base.size(0)) - base) * weight_;
     if (!parts.count("table")) return changed_by_factors(target, base, first) * weight_;
     const at::Tensor rows = tensor("table").narrow(0, first, base.size(0));
@@ -67,6 +69,27 @@ class Changes {
   }
 
  private:
+  static std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
+  double scale_of(const std::string& module) const {
+    const auto& parts = parts_.at(module + ".weight");
+    const std::string& a = parts.at(parts.count("embedding_A") ? "embedding_A" : "A");
+    const auto rank = static_cast<double>(file_->entries().at(a).shape.at(0));
+    return config_.alpha_of(module) / (config_.rslora ? std::sqrt(rank) : rank);
+  }
+  // Of rows that the adapter holds whole, those among [first, first + size).
+  at::Tensor changed_rows(const std::string& target, const at::Tensor& saved, const at::Tensor& base,
+                          int64_t first) const {
+    at::Tensor change = at::zeros_like(base);
+    const auto rows = rows_of(target);
+    for (size_t i = 0; i < rows.size(); ++i)
+      if (const int64_t at = rows[i] - first; at >= 0 && at < base.size(0))
+        change[at].copy_(saved[static_cast<int64_t>(i)] - base[at]);
+    return change;
+  }
+  std::vector<int64_t> rows_of(const std::string& target) const {
+    const auto rows = config_.rows_of(module_of(target));
+    return rows.empty() && target == kHead ? config_.rows_of("embed_tokens") : rows;
+  }
   at::Tensor changed_by_factors(const std::string& target, const at::Tensor& rows, int64_t first) const {
     const auto& parts = parts_.at(target);
     const auto tensor = [&](const char* what) { return file_->tensor(parts.at(what)).to(at::kFloat); };
@@ -74,9 +97,7 @@ class Changes {
     const at::Tensor a = tensor(embedding ? "embedding_A" : "A"), b = tensor(embedding ? "embedding_B" : "B");
     const at::Tensor delta =
         embedding ? a.narrow(1, first, rows.size(0)).t().mm(b.t()) : b.narrow(0, first, rows.size(0)).mm(a);
-    const std::string module = target.substr(0, target.rfind('.'));
-    const double rank = static_cast<double>(a.size(0)), alpha = config_.alpha_of(module);
-    const at::Tensor scaled = delta * (alpha / (config_.rslora ? std::sqrt(rank) : rank));
+    const at::Tensor scaled = delta * scale_of(module_of(target));
     if (!parts.count("magnitude")) return scaled;
     const at::Tensor sum = rows + scaled;
     return sum * (tensor("magnitude").narrow(0, first, rows.size(0)) / sum.norm(2, 1)).unsqueeze(1) - rows;
@@ -93,9 +114,12 @@ class Changes {
                                         {".lora_magnitude_vector", "magnitude"},
                                         {".lora_magnitude_vector.weight", "magnitude"},
                                         {".lora_embedding_A", "embedding_A"},
-                                        {".lora_embedding_B", "embedding_B"}})
+                                        {".lora_embedding_B", "embedding_B"},
+                                        {".token_adapter.trainable_tokens_delta", "rows"}})
       if (rest.ends_with(ending))
         rest = rest.substr(0, rest.size() - std::string(ending).size()) + ".weight", what = meant;
+    if (rest.ends_with(".lora_B.bias"))
+      rest = rest.substr(0, rest.size() - std::string(".lora_B.bias").size()) + ".bias", what = "shift";
     if (what == "bias") what = "weight";  // replaced whole, like modules_to_save
     const std::string plain = without_base_layer(rest);
     if (plain != rest && plain.ends_with(".weight")) what = "table";  // the layer's own, below its factors
@@ -115,7 +139,14 @@ class Changes {
     };
     bool fits = true;
     if (parts.count("weight")) {
-      fits = shape("weight") == entry->shape;
+      fits = parts.size() == 1 && shape("weight") == entry->shape;
+    } else if (parts.count("shift")) {
+      fits = parts_.count(module_of(target) + ".weight") && shape("shift") == entry->shape;
+    } else if (parts.count("rows")) {
+      const auto rows = rows_of(target);
+      fits = parts.size() == 1 && entry->shape.size() == 2 &&
+             shape("rows") == std::vector<int64_t>{static_cast<int64_t>(rows.size()), entry->shape[1]} &&
+             std::all_of(rows.begin(), rows.end(), [&](int64_t row) { return row >= 0 && row < entry->shape[0]; });
     } else {
       const bool embedding = parts.count("embedding_A");
       const auto a = shape(embedding ? "embedding_A" : "A"), b = shape(embedding ? "embedding_B" : "B");
@@ -177,8 +208,9 @@ std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& 
   // A tied model has no head on disk. Once the head or the embedding is replaced alone, they are two tensors.
   const std::string embedding =
       base.find("model.embed_tokens.weight") ? "model.embed_tokens.weight" : "embed_tokens.weight";
-  const bool apart =
-      std::any_of(changes.begin(), changes.end(), [&](const Changes& c) { return c.has(kHead) || c.has(embedding); });
+  const bool apart = std::any_of(changes.begin(), changes.end(), [&](const Changes& c) {
+    return c.parts_from_twin(kHead) || c.parts_from_twin(embedding);
+  });
   untied = !base.find(kHead) && apart && base.find(embedding);
   if (untied) add(kHead, embedding);
   return all;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/state.h"
 
+#include "base/differences.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearest.h"
@@ -51,27 +52,14 @@ RunState read_state(const fs::path& dir, bool with_optimizer) {
   return state;
 }
 
-std::vector<std::string> differences(const Json& there, const Json& here) {
-  std::vector<std::string> found;
-  const auto shown = [](const Json& object, const std::string& key) {
-    return object.is_object() && object.contains(key) ? object[key].dump() : std::string("nothing");
-  };
-  Json keys = there.is_object() ? there : Json::object();
-  if (here.is_object())
-    for (const auto& [key, value] : here.items()) keys[key] = value;
-  for (const auto& [key, value] : keys.items())
-    if (shown(there, key) != shown(here, key))
-      found.push_back(str(key, ": ", shown(there, key), " there, ", shown(here, key), " here"));
-  return found;
-}
-
 std::vector<std::string> check_resume(const RunState& saved, const RunState& mine) {
   auto wrong = differences(saved.exact, mine.exact);
   if (saved.optimizer != mine.optimizer)
     wrong.push_back(str("optimizer: ", saved.optimizer, " there, ", mine.optimizer, " here"));
   require(wrong.empty(), Fault::Usage,
           "this run cannot go on from the checkpoint as it would have: ", join(wrong, "; "),
-          ". Give the flags of the first run, or --resume_only_model true to take its weights alone");
+          ". Give the flags of the first run; or begin anew from its weights with --resume_only_model true "
+          "--ignore_data_skip true");
   return differences(saved.noted, mine.noted);
 }
 

@@ -57,8 +57,6 @@ void write_state(const std::filesystem::path& dir, const RunState& state, bool w
 // Fault::Usage when the folder does not hold the state that is asked for.
 RunState read_state(const std::filesystem::path& dir, bool with_optimizer = true);
 
-// "key: there X, here Y" for every key on either side that differs.
-std::vector<std::string> differences(const Json& there, const Json& here);
 // Throws Fault::Usage naming what differs in `exact`; returns sentences about `noted`.
 std::vector<std::string> check_resume(const RunState& saved, const RunState& mine);
 

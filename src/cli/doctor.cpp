@@ -15,9 +15,11 @@
 #include "advise/explain_report.h"
 #include "advise/inventory.h"
 #include "advise/isolated.h"
+#include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "cli/command.h"
+#include "cli/rehearsal.h"
 #include "dist/launcher.h"
 
 namespace apus {
@@ -47,6 +49,14 @@ void DoctorOptions::check() const {
   require(device.find(':') == std::string::npos, Fault::Usage, "--device ", device,
           ": --comm takes a kind of device without a number");
   require(!comm || root == "/", Fault::Usage, "--comm runs on this machine: it cannot be combined with --root");
+}
+
+void DoctorOptions::rehearse(Rehearsal& r) const {
+  if (!explain.empty() && explain != "-") {
+    const MappedFile log(explain);
+    r.right("log", str(explain, ": ", bytes_text(log.size())));
+  }
+  if (root != "/") this_machine(root), r.right("root", root);
 }
 
 namespace {
@@ -93,7 +103,7 @@ std::vector<Check> trial(const DoctorOptions& options) {
 std::pair<std::string, int> comm_devices(const DoctorOptions& options, const Host& host) {
   for (const auto& group : inventory(host)) {
     if (group.devices.empty() || (options.device != "auto" && options.device != group.kind)) continue;
-    const std::string list = host.variable(group.kind == "npu" ? "ASCEND_RT_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES");
+    const std::string list = host.variable(visibility_variable(group.kind));
     const auto listed = static_cast<int>(std::count(list.begin(), list.end(), ',')) + 1;
     const int count = group.kind == "cpu" ? 2 : list.empty() ? static_cast<int>(group.devices.size()) : listed;
     return {group.kind, options.comm_ranks > 0 ? static_cast<int>(options.comm_ranks) : count};

@@ -11,6 +11,8 @@
 
 namespace apus {
 
+class Rehearsal;  // cli/rehearsal.h
+
 struct DoctorOptions : RunOptions {
   std::string explain;  // a log to explain instead of looking at the machine; "-": standard input
   bool json = false;
@@ -25,6 +27,7 @@ struct DoctorOptions : RunOptions {
 
   void fields(OptionTable& v);
   void check() const;
+  void rehearse(Rehearsal& r) const;
 };
 
 // What run/doctor.cpp is asked and answers.

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/option_groups.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearby.h"
+#include "base/nearest.h"
 #include "checkpoint/adapter_config.h"
 #include "hub/hub.h"
 #include "parallel/device_map.h"
@@ -74,9 +76,9 @@ void ModelOptions::fields(OptionTable& v) {
   v.refuse({"new_special_tokens", "init_strategy", "experts_impl"},
            "the checkpoint is used as it is; change its files instead");
   v.refuse({"rope_scaling"}, "the scaling of config.json is used; set rope_scaling there");
-  v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type",
-            "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
-           "weights are held in --torch_dtype; bfloat16 is the smallest");
+  const char* const whole = "weights are held in --torch_dtype; bfloat16 is the smallest";
+  v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_storage"}, whole);
+  v.no_effect({"bnb_4bit_quant_type", "bnb_4bit_use_double_quant"}, whole);
   v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
 }
 
@@ -112,6 +114,20 @@ void PlacementOptions::check(const ModelOptions& model) const {
           model.device.substr(0, model.device.find(':')));
 }
 
+bool fits_here(const Json& args, const std::string& name, OptionTable& v) {
+  if (name == "model_type") return args.contains("apus_version");
+  if (name != "template" && name != "chat_template") return true;
+  if (v.given("template") || v.given("chat_template")) return false;
+  const std::vector<std::string> known = builtin_template_names();
+  const std::string value = args.contains("template") && args["template"].is_string() ? args["template"] : "";
+  const bool ours = std::find(known.begin(), known.end(), value) != known.end();
+  if (name == "chat_template") return !ours;
+  if (ours || value.empty()) return ours;
+  v.notes.push_back(
+      str("args.json: --template ", value, " is no template of this program; the checkpoint's own is used"));
+  return false;
+}
+
 void AdapterOptions::fields(OptionTable& v) {
   v("adapters", adapters, "folder of a LoRA adapter (PEFT), such as a checkpoint of a training run")
       .alias("lora", "its name in some scripts");
@@ -144,7 +160,8 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
                             "system", "use_chat_template", "enable_thinking", "use_hf", "model_revision"}) {
       const std::string name = key;
       const bool of_base = name == "model" || name == "torch_dtype" || name == "use_hf" || name == "model_revision";
-      if (args.contains(key) && !args[key].is_null() && !v.given(key) && !(of_base && adapters.empty()))
+      if (args.contains(key) && !args[key].is_null() && !v.given(key) && !(of_base && adapters.empty()) &&
+          fits_here(args, key, v))
         v.set(key, args[key]);
     }
   }
@@ -166,8 +183,8 @@ void TemplateOptions::fields(OptionTable& v) {
   v.group("Prompt");
   v("chat_template", chat_template, "Jinja chat template: a file, or its text").shown_default("the checkpoint's");
   v("template", builtin,
-    "one of the program's own chat templates in place of the checkpoint's; any other: --chat_template FILE.jinja")
-      .choices(builtin_template_names())
+    str("one of the program's own chat templates in place of the checkpoint's: ", join(builtin_template_names()),
+        "; any other: --chat_template FILE.jinja"))
       .shown_default("the checkpoint's");
   v("chat_template_kwargs", chat_template_kwargs, "further variables for the chat template");
   v("system", system, "system prompt: text, or a .txt file; \\n means a new line").shown_default("the template's");
@@ -185,12 +202,18 @@ void TemplateOptions::fields(OptionTable& v) {
   v.refuse({"max_pixels", "norm_bbox"}, "this command knows text models only");
   v.refuse({"preserve_thinking"},
            "old thoughts are kept or dropped by the chat template; pass what it asks for in --chat_template_kwargs");
-  v.refuse({"sequence_parallel_size"}, "one device holds the sequence; chunked prefill keeps long prompts small");
+  v.refuse({"sequence_parallel_size"}, "one device holds the sequence; chunked prefill keeps long prompts small", "1");
 }
 
 void TemplateOptions::resolve(OptionTable&) {
   require(builtin.empty() || chat_template.empty(), Fault::Usage, "--template ", builtin,
           " and --chat_template name two templates; give one of them");
+  const std::vector<std::string> known = builtin_template_names();
+  require(builtin.empty() || std::find(known.begin(), known.end(), builtin) != known.end(), Fault::Usage, "--template ",
+          builtin,
+          " is not possible: the checkpoint's own chat template is used when this is left out; one of the program's "
+          "own is ",
+          join(known, " or "), "; any other: --chat_template FILE.jinja");
   if (!builtin.empty()) chat_template = builtin_template(builtin);
   if (!chat_template.empty() && chat_template.find("{") == std::string::npos)
     chat_template = text_of_file(chat_template);
@@ -255,12 +278,13 @@ void EngineOptions::fields(OptionTable& v) {
   v.refuse({"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size",
             "vllm_enable_expert_parallel", "sglang_tp_size", "sglang_pp_size", "sglang_dp_size", "sglang_ep_size",
             "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"},
-           "one device generates: choose it with --device");
+           "one device generates: choose it with --device", "1");
   v.refuse({"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps",
             "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"},
            "the engine makes one token of a sequence at a time; leave it out");
-  v.refuse({"vllm_quantization", "sglang_quantization", "sglang_kv_cache_dtype", "lmdeploy_quant_policy"},
-           "weights and cache are held in --torch_dtype; bfloat16 is the smallest");
+  v.refuse({"lmdeploy_quant_policy"}, "weights and cache are held in --torch_dtype; bfloat16 is the smallest", "0");
+  v.refuse({"vllm_quantization", "sglang_quantization", "sglang_kv_cache_dtype"},
+           "weights and cache are held in --torch_dtype; bfloat16 is the smallest", "auto");
   v.refuse({"sglang_context_length", "lmdeploy_session_len"}, "--max_model_len sets the context");
   v.refuse({"lmdeploy_cache_max_entry_count"}, "--kv_cache_gb or --memory_utilization sets the cache's size");
 }
@@ -270,6 +294,8 @@ void untrained_fields(OptionTable& v) {
                "lazy_tokenize", "loss_scale", "is_binary_loss_scale", "add_non_thinking_prefix",
                "disable_ignore_empty_think", "ddp_timeout", "ddp_backend"},
               "nothing is trained here");
+  v.no_effect({"merge_lora"}, "an adapter's factors are used as they are; apus merge-lora writes a merged model");
+  v.no_effect({"safe_serialization", "max_shard_size"}, "no model is written here");
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
 }
 

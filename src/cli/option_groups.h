@@ -45,6 +45,10 @@ struct PlacementOptions {
   bool placed() const { return !device_map.empty() || !max_memory.empty(); }
 };
 
+// May a setting of an args.json be taken here? That of another program has other names for model families and chat
+// templates; and a template given here replaces both ways of naming one.
+bool fits_here(const Json& args, const std::string& name, OptionTable& v);
+
 // A LoRA adapter on the model, and what the run that made it wrote down.
 struct AdapterOptions {
   std::vector<std::string> adapters;  // one PEFT folder, or none

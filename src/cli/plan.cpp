@@ -74,8 +74,8 @@ RecomputeFacts recompute_of(const SftOptions& o, const ModelFacts& model) {
 void row_tokens(const SftOptions& o, PlanSpec& spec) {
   spec.packed = o.packing;
   const auto length = o.packing && o.packing_length ? o.packing_length : o.max_length;
-  spec.row_tokens = length.value_or(std::min(kRowTokens, spec.model.positions));
-  if (!length)
+  spec.row_tokens = length.value_or(o.packing ? spec.model.positions : std::min(kRowTokens, spec.model.positions));
+  if (!length && !o.packing)
     spec.assumptions.push_back(str("the longest row has ", spec.row_tokens, " tokens; --max_length says otherwise"));
 }
 
@@ -99,12 +99,14 @@ void add_alignment(const PlanOptions& o, PlanSpec& spec) {
 PlanSpec training_spec(const SftOptions& o, const Json& config, const DeviceFacts& device, int64_t devices) {
   PlanSpec spec;
   spec.title = o.model, spec.command = o.command, spec.device = device;
+  if (!device.assumed.empty()) spec.assumptions.push_back(device.assumed);
   spec.model = model_facts(config), spec.tuning = tuning_of(o);
   spec.train.element = element_of(o.torch_dtype, spec.model, device, spec);
   spec.train.devices = static_cast<int>(devices), spec.train.accumulation = o.accumulation(devices);
   spec.train.recompute = recompute_of(o, spec.model);
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
+  spec.train.update_in_backward = o.update_in_backward;
   const std::string arguments = o.optim_args.value_or("");
   spec.train.optimizer.momentum =
       arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
@@ -117,6 +119,7 @@ PlanSpec training_spec(const SftOptions& o, const Json& config, const DeviceFact
 PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Json& config, const DeviceFacts& device) {
   PlanSpec spec;
   spec.title = m.model, spec.command = "infer", spec.device = device, spec.inference = true;
+  if (!device.assumed.empty()) spec.assumptions.push_back(device.assumed);
   spec.model = model_facts(config);
   spec.train.element = element_of(m.torch_dtype, spec.model, device, spec);
   spec.infer = {.context = m.max_model_len.value_or(spec.model.positions),
@@ -141,7 +144,10 @@ PlanSpec plan_spec(const PlanOptions& o) {
                   : o.of == "infer" || o.of == "deploy" ? inference_spec(o, o, config, device)
                                                         : training_spec(o, config, device, o.devices);
   spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
-  if (spec.inference) return spec;
+  if (spec.inference) {
+    spec.train.devices = static_cast<int>(o.devices);
+    return spec;
+  }
   spec.train.zero = zero_stage(o);
   if (spec.train.zero > 0 && o.stack == "apus")
     spec.assumptions.push_back(
@@ -155,7 +161,9 @@ void PlanOptions::fields(OptionTable& v) {
   v.group("Plan");
   v("command", of, "what is planned: its flags count").choices({"sft", "pt", "rlhf", "infer", "deploy", "score"});
   v("preset", preset, "a known shape in place of --model: " + join(preset_names()));
-  v("devices", devices, "how many; data are split over them").at_least(1).at_most(65536);
+  v("devices", devices, "how many; training splits its data over them, inference its layers")
+      .at_least(1)
+      .at_most(65536);
   v("search", search, "list micro-batches, recompute and sharding that fit, fastest first");
   v("json", as_json, "for machines");
   v("stack", stack, "ms-swift: the same run under PyTorch, transformers, peft and DeepSpeed")
@@ -173,7 +181,8 @@ void PlanOptions::fields(OptionTable& v) {
       "what the devices share: zero1 the optimizer's state, zero2 gradients too, zero3 weights too";
   v.at("fsdp").target = &fsdp, v.at("fsdp").help = "counts as zero3";
   v.at("model").help = "folder with a config.json, the file itself, or the name of a known shape (qwen2.5-7b)";
-  v.at("device").help = "910B3, A100-80G, H200, ... (see docs/plan.md); auto or cpu: this machine's processor";
+  v.at("device").help =
+      "910B3, A100-80G, H200, ... (see docs/plan.md); auto, npu, cuda: what this machine has; cpu: its processor";
 }
 
 void PlanOptions::resolve(OptionTable& v) { TemplateOptions::resolve(v); }
@@ -182,6 +191,7 @@ void PlanOptions::check() const {
   require(model.empty() != preset.empty(), Fault::Usage,
           "give either --model (a folder, or a known shape's name) or --preset NAME");
   TunerOptions::check();
+  check_update_in_backward(devices);
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");
   require(!search || !(of == "infer" || of == "deploy" || of == "score"), Fault::Usage,

@@ -65,11 +65,10 @@ void take_saved_args(SftOptions& o, OptionTable& v) {
   const fs::path file = from / "args.json";
   require(fs::exists(file), Fault::Usage, "--load_args true: ", file.string(), " does not exist");
   const Json saved = parse_json(read_file(file, 64 << 20), file.string());
-  const std::vector<std::string> model_flags = {"tuner_type",        "task_type",       "model",
-                                                "model_type",        "torch_dtype",     "max_model_len",
-                                                "chat_template",     "system",          "truncation_strategy",
-                                                "use_chat_template", "response_prefix", "chat_template_kwargs",
-                                                "enable_thinking",   "use_hf",          "model_revision"};
+  const std::vector<std::string> model_flags = {
+      "tuner_type",      "task_type", "model",          "model_type",         "torch_dtype",     "max_model_len",
+      "chat_template",   "template",  "system",         "use_chat_template",  "response_prefix", "chat_template_kwargs",
+      "enable_thinking", "use_hf",    "model_revision", "truncation_strategy"};
   const std::vector<std::string> data_flags = {"dataset",
                                                "val_dataset",
                                                "cached_dataset",
@@ -91,7 +90,8 @@ void take_saved_args(SftOptions& o, OptionTable& v) {
                                                "strict"};
   const auto take = [&](const std::vector<std::string>& names) {
     for (const std::string& name : names)
-      if (saved.contains(name) && !saved[name].is_null() && !v.given(name)) v.set(name, saved[name]);
+      if (saved.contains(name) && !saved[name].is_null() && !v.given(name) && fits_here(saved, name, v))
+        v.set(name, saved[name]);
   };
   take(model_flags);
   if (o.load_data_args) take(data_flags);
@@ -142,7 +142,11 @@ void SftOptions::resolve(OptionTable& v) {
                              "target_regex", "modules_to_save", "init_weights"})
       if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
   all = v.json();
+  if (!builtin.empty()) all["chat_template"] = "";  // its text; the name says enough
+  all["apus_version"] = APUS_VERSION;
   make_absolute(all);
+  all["learning_rate"] = lr(), all["output_dir"] = output_root().string();
+  all["eval_strategy"] = eval_strategy.value_or(save_strategy), all["eval_steps"] = eval_steps.value_or(save_steps);
   all["hub_token"] = nullptr;  // no secrets in args.json
   config_file = v.config_file;
 }
@@ -170,8 +174,22 @@ void SftOptions::check() const {
           " there are no questions");
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
-  require(!packing || max_length || packing_length, Fault::Usage,
-          "--packing true needs --max_length or --packing_length: how many tokens a pack holds");
+  const auto launched = read_launch(process_environment());
+  check_update_in_backward(launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world);
+}
+
+void SftOptions::check_update_in_backward(int64_t ranks) const {
+  if (!update_in_backward) return;
+  require(max_grad_norm == 0, Fault::Usage,
+          "--update_in_backward true updates a weight before the gradients of others are known, so they cannot be "
+          "scaled to a common norm: give --max_grad_norm 0 with it, or leave it out");
+  require(ranks == 1, Fault::Usage, "--update_in_backward true is for one process, not for ", ranks,
+          ", whose gradients would have to be summed first: leave it out, or train in one");
+  require(accumulation(ranks) == 1, Fault::Usage,
+          "--update_in_backward true keeps no gradients that micro-batches could add up in: give "
+          "--gradient_accumulation_steps 1 with it (it is ",
+          accumulation(ranks), gradient_accumulation_steps ? "" : " when it is not given",
+          "); --per_device_train_batch_size and --packing true let an update see more rows");
 }
 
 PtOptions::PtOptions() {

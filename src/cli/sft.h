@@ -26,6 +26,7 @@ struct SftOptions : ModelOptions,
 
   double lr() const { return learning_rate.value_or(lora() ? 1e-4 : 1e-5); }
   int64_t accumulation(int64_t ranks) const;
+  void check_update_in_backward(int64_t ranks) const;
   std::filesystem::path output_root() const;  // under which run folders are made
   std::filesystem::path ranks_dir() const;
   void fields(OptionTable& v);

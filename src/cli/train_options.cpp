@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "base/sizes.h"
+#include "cli/foreign_flags.h"
 #include "train/optim_names.h"
 #include "train/schedule.h"
 
@@ -206,6 +207,9 @@ void TrainOptions::fields(OptionTable& v) {
   v("master_weights", master_weights,
     "full bfloat16: keep a float32 copy of the weights; or round stochastically (4 bytes a weight less); or none")
       .choices({"float32", "stochastic", "none"});
+  v("update_in_backward", update_in_backward,
+    "update each weight in the backward pass as soon as its gradient is complete: gradients never exist all together. "
+    "One process, --max_grad_norm 0, --gradient_accumulation_steps 1");
   v("gradient_checkpointing", gradient_checkpointing,
     "recompute layers in the backward pass instead of keeping their activations");
   v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs, "{\"layers\": N}: only the first N layers");
@@ -264,34 +268,12 @@ void TrainOptions::fields(OptionTable& v) {
     "begin the data anew instead of where it stopped; with --resume_only_model also at step 0");
   v("load_args", load_args, "take settings that are not given from the checkpoint's args.json");
   v("load_data_args", load_data_args, "the data settings too");
-  v.no_effect({"safe_serialization"}, "weights are always written as safetensors");
-  v.no_effect({"average_tokens_across_devices"}, "the loss is always divided by the tokens of all devices");
-  v.no_effect({"deepspeed", "fsdp", "zero_hpz_partition_size", "deepspeed_autotp_size"},
-              "on one device there is nothing to shard");
   v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
   v("ddp_bucket_cap_mb", ddp_bucket_cap_mb, "several processes: gradients sent at a time")
       .at_least(1)
       .at_most(16384)
       .alias("ddp_bucket_mb");
-  v.no_effect({"ddp_find_unused_parameters"}, "parameters that are not used are always allowed");
-  v.no_effect({"ddp_backend"}, "each kind of device has its own way to communicate");
-  v.no_effect({"save_on_each_node"}, "the first process writes checkpoints, the others need none");
-  v.no_effect({"full_determinism"}, "runs on the processor are deterministic");
-  v.no_effect({"use_liger_kernel"}, "losses and norms are fused already");
-  v.no_effect({"vit_lr", "aligner_lr", "vit_gradient_checkpointing"}, "these are settings of multimodal models");
-  v.no_effect({"bf16", "fp16"}, "--torch_dtype decides the number format");
-  v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo"}, "upload the finished folder with the hub's own client");
-  v.refuse({"eval_use_evalscope", "eval_dataset", "eval_dataset_args", "eval_limit", "eval_generation_config"},
-           "evaluation during training is by loss, accuracy and --predict_with_generate");
-  v.refuse({"loss_type", "mrl_dims"}, "this command trains causal language models by cross-entropy");
-  v.refuse({"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale",
-            "galore_proj_type", "galore_optim_per_parameter", "galore_with_embedding", "galore_quantization",
-            "lisa_activated_layers", "lisa_step_interval"},
-           "small memory: --tuner_type lora, or full with --optim adamw_8bit --master_weights stochastic");
-  v.refuse({"use_flash_ckpt"}, "checkpoints are written atomically as they are");
-  v.refuse({"swanlab_token", "swanlab_project", "swanlab_workspace", "swanlab_exp_name", "swanlab_notification_method",
-            "swanlab_webhook_url", "swanlab_secret", "swanlab_mode"},
-           "logs go to logging.jsonl, TensorBoard files and plots");
+  foreign_training_fields(v);
 }
 
 void TrainOptions::resolve(OptionTable&) { max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size"); }

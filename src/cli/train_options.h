@@ -74,6 +74,7 @@ struct TrainOptions {
   std::string optim = "adamw_torch";
   std::optional<std::string> optim_args, optimizer;
   std::string master_weights = "float32";  // float32, stochastic, none
+  bool update_in_backward = false;
   bool gradient_checkpointing = true;
   Json gradient_checkpointing_kwargs;  // "layers": only the first n
   std::string recompute_granularity = "full";

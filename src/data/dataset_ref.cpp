@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearby.h"
+#include "base/nearest.h"
 #include "data/reader.h"
 
 namespace apus {
@@ -196,6 +197,9 @@ DatasetRef parse_dataset_ref(const std::string& text) {
 std::vector<fs::path> dataset_files(const DatasetRef& ref, const FetchDataset& fetch) {
   const bool hub_named = ref.hub != DatasetRef::Hub::Default;
   if (!hub_named && fs::is_directory(ref.id)) return folder_files(ref.id, ref);
+  require(hub_named || ref.subsets.empty() || !(fs::exists(ref.id) || is_glob(ref.id)), Fault::Usage, "dataset ",
+          ref.text, ": ", ref.id, is_glob(ref.id) ? " names files" : " is a file",
+          ", and only folders and datasets of hubs have subsets; leave ':", join(ref.subsets, "/"), "' away");
   if (!hub_named && fs::exists(ref.id)) return {ref.id};
   if (!hub_named && is_glob(ref.id)) {
     const std::vector<fs::path> out = glob_files(ref.id);

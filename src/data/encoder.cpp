@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/encoder.h"
 
+#include <openssl/evp.h>
+
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -38,6 +40,31 @@ std::vector<Piece> pieces_of(const Tokenizer& tokenizer, const Dialogue& dialogu
     begin = cut;
   }
   return pieces;
+}
+
+std::string short_digest(const std::string& text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr);
+  std::string out;
+  for (unsigned int i = 0; i < std::min(size, 8u); ++i) {
+    static const char hex[] = "0123456789abcdef";
+    out += hex[digest[i] >> 4];
+    out += hex[digest[i] & 15];
+  }
+  return out;
+}
+
+// Calls that the template does not write would be learnt as empty answers.
+void check_calls_shown(const Json& messages, const std::string& text, const Origin& origin) {
+  for (const auto& message : messages) {
+    if (!message.contains("tool_calls")) continue;
+    for (const auto& call : message["tool_calls"])
+      if (const std::string name = call["function"]["name"].get<std::string>(); text.find(name) == std::string::npos)
+        throw RowError(origin, "messages",
+                       str("the chat template does not show calls of tools (", name,
+                           " is not in its text); give one that does: --chat_template FILE.jinja"));
+  }
 }
 
 std::string turns_text(const Json& messages) {
@@ -190,6 +217,9 @@ Sample Encoder::templated(const Row& row, const Json& messages) const {
   const Json ready = template_messages(prepared(row, messages, with_media), with_media);
   const Json* tools = row.value.contains("tools") ? &row.value["tools"] : nullptr;
   Dialogue dialogue = dialogue_of(row, ready, tools);
+  check_calls_shown(ready, dialogue.text, row.origin);
+  if (tools && remark_ && chat_->text().find("tools") == std::string::npos)
+    remark_(row.origin, "the chat template does not show the row's tools; give one that does: --chat_template");
   for (const auto& remark : dialogue.remarks)
     if (remark_) remark_(row.origin, remark);
   if (unicode::valid_prefix(dialogue.text) != dialogue.text.size())
@@ -292,29 +322,29 @@ std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
   return parts;
 }
 
-std::string Encoder::fingerprint() const {
-  Json all = {{"template", options_.use_chat_template ? chat_->text() : ""},
-              {"system", options_.system.value_or("")},
-              {"has_system", options_.system.has_value()},
-              {"max_length", options_.max_length},
-              {"truncation", static_cast<int>(options_.truncation)},
-              {"loss_scale", options_.loss_scale},
-              {"binary", binary_},
-              {"non_thinking_prefix", options_.add_non_thinking_prefix},
-              {"ignore_empty_think", options_.ignore_empty_think},
-              {"kwargs", options_.chat_template_kwargs}};
-  all["preserve_thinking"] = options_.preserve_thinking ? Json(*options_.preserve_thinking) : Json();
+Json Encoder::made_with() const {
+  static const char* const truncations[] = {"delete", "left", "right", "split"};
   // The tokenizer by what it does: its size, and the ids of texts that exercise its parts.
-  all["vocabulary"] = tokenizer_->vocab_size();
-  all["probe"] = tokenizer_->encode(
+  Json tokenizer = {{"vocabulary", tokenizer_->vocab_size()}};
+  tokenizer["probe"] = tokenizer_->encode(
       "The quick brown fox, 1234.5678; caf\u00e9 \u4f60\u597d\n\n\t  \U0001F600 don't <|im_end|></s>\\n def f(x): "
       "return x**2",
       true);
   Json pieces = Json::array();
   for (int32_t id = 0; id < tokenizer_->vocab_size(); id += std::max(1, tokenizer_->vocab_size() / 512))
     pieces.push_back(tokenizer_->piece(id));
-  all["pieces"] = std::move(pieces);
-  return json_text(all);
+  tokenizer["pieces"] = std::move(pieces);
+  return {{"tokenizer", short_digest(json_text(tokenizer))},
+          {"chat_template", options_.use_chat_template ? Json(short_digest(chat_->text())) : Json()},
+          {"chat_template_kwargs", options_.chat_template_kwargs},
+          {"system", options_.system ? Json(*options_.system) : Json()},
+          {"max_length", options_.max_length},
+          {"truncation_strategy", truncations[static_cast<int>(options_.truncation)]},
+          {"loss_scale", options_.loss_scale},
+          {"is_binary_loss_scale", binary_},
+          {"add_non_thinking_prefix", options_.add_non_thinking_prefix},
+          {"disable_ignore_empty_think", !options_.ignore_empty_think},
+          {"preserve_thinking", options_.preserve_thinking ? Json(*options_.preserve_thinking) : Json()}};
 }
 
 }  // namespace apus

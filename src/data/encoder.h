@@ -55,8 +55,8 @@ class Encoder {
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const EncodeOptions& options() const { return options_; }
-  // Everything that the samples depend on, as text: to know whether a cache was made the same way.
-  std::string fingerprint() const;
+  // Everything that the samples depend on, by the names of the options: to know whether a cache was made the same way.
+  Json made_with() const;
 
  private:
   Sample bare(const Row& row, const Json& messages) const;

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "base/nearest.h"
 #include "base/random.h"
 #include "data/media_refs.h"
 #include "data/messages.h"
@@ -38,7 +39,9 @@ std::string lowered(std::string text) {
 // One row on its way.
 class Normalizer {
  public:
-  Normalizer(const Row& row, const NormalizeOptions& options) : origin_(row.origin), options_(options) {
+  using Remark = std::function<void(const std::string&)>;
+  Normalizer(const Row& row, const NormalizeOptions& options, const Remark& remark)
+      : origin_(row.origin), options_(options), remark_(remark) {
     for (const auto& [name, value] : row.value.items()) {
       const auto renamed = options.columns.find(name);
       in_[renamed == options.columns.end() ? name : renamed->second] = value;
@@ -109,6 +112,10 @@ class Normalizer {
             std::any_of(target.known.begin(), target.known.end(), [&](const char* k) { return low == k; });
         if (known && !value.is_null()) found.push_back(name);
       }
+      if (remark_ && found.size() > 1 && !in_.contains(target.name))
+        remark_(str("several columns could be the ", target.name, ": ", join(found),
+                    "; none of them is used. Say which one by --columns '{\"", found[0], "\": \"", target.name,
+                    "\"}'"));
       if (found.size() != 1 || found[0] == target.name) continue;
       Json value = std::move(in_[found[0]]);
       in_.erase(found[0]);
@@ -269,6 +276,7 @@ class Normalizer {
 
   const Origin& origin_;
   const NormalizeOptions& options_;
+  const Remark& remark_;
   Json in_ = Json::object(), out_ = Json::object(), solution_;
 };
 
@@ -285,6 +293,9 @@ std::map<std::string, std::string> parse_columns(const Json& value) {
   return columns;
 }
 
-Json normalize_row(const Row& row, const NormalizeOptions& options) { return Normalizer(row, options).run(); }
+Json normalize_row(const Row& row, const NormalizeOptions& options,
+                   const std::function<void(const std::string&)>& remark) {
+  return Normalizer(row, options, remark).run();
+}
 
 }  // namespace apus

@@ -3,6 +3,7 @@
 // that algorithms ask for. Which shape it has is seen from its columns.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -24,7 +25,8 @@ struct NormalizeOptions {
 // The options of a --columns value. A bad one is Fault::Usage.
 std::map<std::string, std::string> parse_columns(const Json& value);
 
-// Throws RowError for a row that is of no use.
-Json normalize_row(const Row& row, const NormalizeOptions& options);
+// Throws RowError for a row that is of no use. `remark` is told what looks wrong in a row that is used.
+Json normalize_row(const Row& row, const NormalizeOptions& options,
+                   const std::function<void(const std::string&)>& remark = {});
 
 }  // namespace apus

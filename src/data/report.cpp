@@ -68,7 +68,9 @@ std::string report_text(const LengthReport& r, int width) {
              r.rejected ? str(", ", r.rejected, r.rejected == 1 ? " row left out" : " rows left out") : std::string());
   const int64_t most = *std::max_element(r.counts.begin(), r.counts.end());
   const int room = std::max(10, width - 32);
-  for (size_t i = 0; i < r.counts.size(); ++i) {
+  size_t i = 0;
+  while (r.counts[i] == 0) ++i;  // short of the shortest
+  for (; i < r.counts.size(); ++i) {
     char head[64];
     std::snprintf(head, sizeof head, "\n%8lld - %-8lld%8lld ", static_cast<long long>(r.edges[i]),
                   static_cast<long long>(r.edges[i + 1] - 1), static_cast<long long>(r.counts[i]));

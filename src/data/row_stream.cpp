@@ -30,7 +30,7 @@ bool DatasetStream::next(Row& row) {
   if (limit_ && given_ >= *limit_) return false;
   while (next_raw(row)) {
     try {
-      row.value = normalize_row(row, normalize_);
+      row.value = normalize_row(row, normalize_, [&](const std::string& text) { rejects_.remark(row.origin, text); });
       ++given_;
       return true;
     } catch (const RowError& error) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/sample_store.h"
 
-#include <openssl/evp.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "base/differences.h"
 #include "base/error.h"
-#include "base/json.h"
+#include "base/nearest.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -77,19 +77,6 @@ class Unpacker {
  private:
   std::string_view bytes_;
 };
-
-std::string sha256(const std::string& text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr);
-  std::string out;
-  for (unsigned int i = 0; i < size; ++i) {
-    static const char hex[] = "0123456789abcdef";
-    out += hex[digest[i] >> 4];
-    out += hex[digest[i] & 15];
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -163,7 +150,7 @@ void SampleStore::append(const SampleStore& other) {
 }
 
 // samples.bin: magic, the records, the entries, their checksum, their number.
-void SampleStore::save(const fs::path& folder, const std::string& fingerprint) const {
+void SampleStore::save(const fs::path& folder, const Json& made_with) const {
   make_writable_dir(folder);
   AtomicFile file(folder / "samples.bin");
   file.write(kMagic);
@@ -186,13 +173,12 @@ void SampleStore::save(const fs::path& folder, const std::string& fingerprint) c
   put<uint64_t>(index, static_cast<uint64_t>(size()));
   file.write(index);
   file.commit();
-  const Json info = {{"format", "apus samples"},  {"version", 1},
-                     {"samples", size()},         {"tokens", tokens},
-                     {"trained_tokens", trained}, {"made_by", sha256(fingerprint)}};
+  const Json info = {{"format", "apus samples"},  {"version", 1},          {"samples", size()}, {"tokens", tokens},
+                     {"trained_tokens", trained}, {"made_with", made_with}};
   write_file_atomic(folder / "info.json", json_text(info, 2) + "\n");
 }
 
-SampleStore SampleStore::open(const fs::path& folder, const std::string& fingerprint) {
+SampleStore SampleStore::open(const fs::path& folder, const Json& made_with) {
   require(fs::exists(folder / "samples.bin") && fs::exists(folder / "info.json"), Fault::Usage, "--cached_dataset ",
           folder.string(),
           ": no samples.bin and info.json in it; give the folder that apus export --to_cached_dataset wrote (its train "
@@ -200,10 +186,12 @@ SampleStore SampleStore::open(const fs::path& folder, const std::string& fingerp
   const Json info = parse_json(read_file(folder / "info.json", 1 << 20), (folder / "info.json").string());
   require(info.value("version", 0) == 1, Fault::Usage, folder.string(), ": a cache of version ",
           info.value("version", 0), ", this program reads 1");
-  require(fingerprint.empty() || info.value("made_by", "") == sha256(fingerprint), Fault::Usage, "--cached_dataset ",
-          folder.string(),
-          " was made with another tokenizer, chat template or other encoding options (max_length, loss_scale, system, "
-          "...); make it anew, or give the same options");
+  if (!made_with.is_null()) {
+    const auto wrong = differences(info.value("made_with", Json()), made_with);
+    require(wrong.empty(), Fault::Usage, "--cached_dataset ", folder.string(),
+            " was made in another way: ", join(wrong, "; "),
+            ". Give the same options, or make it anew (apus export --to_cached_dataset true)");
+  }
   SampleStore store;
   store.mapped_ = std::make_shared<MappedFile>(folder / "samples.bin");
   const std::string_view bytes(reinterpret_cast<const char*>(store.mapped_->data()),

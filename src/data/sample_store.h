@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "data/row_store.h"
 #include "data/sample.h"
 
@@ -27,9 +28,9 @@ class SampleStore {
   std::vector<int64_t> lengths() const;
 
   // The folder holds samples.bin and info.json. Written whole or not at all.
-  void save(const std::filesystem::path& folder, const std::string& fingerprint) const;
-  // `fingerprint` empty: not compared. Otherwise a cache made another way is Fault::Usage.
-  static SampleStore open(const std::filesystem::path& folder, const std::string& fingerprint);
+  void save(const std::filesystem::path& folder, const Json& made_with) const;
+  // `made_with` null: not compared. Otherwise a cache made another way is Fault::Usage that names what differs.
+  static SampleStore open(const std::filesystem::path& folder, const Json& made_with);
   void append(const SampleStore& other);
 
  private:

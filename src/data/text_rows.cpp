@@ -168,6 +168,11 @@ class Csv : public TextReader {
   Csv(const fs::path& path, char delimiter) : TextReader(path), delimiter_(delimiter) {
     require(take_record(), Fault::Data, path.string(), ": empty; a CSV file begins with the names of its columns");
     columns_ = fields_;
+    for (const char other : {';', '\t', '|'}) {  // as spreadsheets write it where the comma is the decimal point
+      if (columns_.size() > 1) break;
+      if (columns_[0].find(other) == std::string::npos) continue;
+      try_delimiter(other, path);
+    }
     for (const auto& name : columns_)
       require(!name.empty() || columns_.size() == 1, Fault::Data, path.string(), ", line 1: a column without a name");
   }
@@ -188,6 +193,19 @@ class Csv : public TextReader {
   }
 
  private:
+  // The first record once more. Kept where it makes several columns of one.
+  void try_delimiter(char other, const fs::path& path) {
+    const char before = delimiter_;
+    const ReadPosition behind = position();
+    text_ = TextStream(path), delimiter_ = other;
+    take_record();
+    if (fields_.size() > 1) {
+      columns_ = fields_;
+      return;
+    }
+    text_ = TextStream(path), delimiter_ = before;
+    seek(behind);
+  }
   bool take_record() {
     fields_.assign(1, std::string());
     if (text_.peek() == TextStream::kEnd) return false;

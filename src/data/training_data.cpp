@@ -41,12 +41,12 @@ class EncodedStream : public SampleStream {
   MixedStream rows_;
 };
 
-std::shared_ptr<SampleStore> open_caches(const std::vector<std::string>& folders, const std::string& fingerprint) {
+std::shared_ptr<SampleStore> open_caches(const std::vector<std::string>& folders, const Json& made_with) {
   auto all = std::make_shared<SampleStore>();
   if (folders.size() == 1) {
-    *all = SampleStore::open(folders[0], fingerprint);
+    *all = SampleStore::open(folders[0], made_with);
   } else {
-    for (const auto& folder : folders) all->append(SampleStore::open(folder, fingerprint));
+    for (const auto& folder : folders) all->append(SampleStore::open(folder, made_with));
   }
   return all;
 }
@@ -84,7 +84,7 @@ void add_validation(TrainingData& data, const TrainingDataOptions& options, cons
                     RejectLog& rejects) {
   auto samples = std::make_shared<SampleStore>();
   if (!options.cached_validation.empty())
-    samples = open_caches(options.cached_validation, encoder.fingerprint());
+    samples = open_caches(options.cached_validation, encoder.made_with());
   else if (!data.validation_rows.empty())
     *samples =
         encode_rows(*data.rows, data.validation_rows, encoder, rejects, options.threads, "Encoding validation rows");
@@ -166,7 +166,7 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
   if (options.streaming) {
     add_streamed(data, options, encoder, rejects);
   } else if (!options.cached.empty()) {
-    const auto samples = open_caches(options.cached, encoder.fingerprint());
+    const auto samples = open_caches(options.cached, encoder.made_with());
     require(samples->size() > 0, Fault::Data, "the cached dataset is empty");
     data.report = length_report(*samples);
     data.first = samples->get(0);

@@ -117,6 +117,19 @@ std::optional<RankEnvironment> from_slurm(const Lookup& variable) {
   return e;
 }
 
+// mpirun or srun that started one process on each machine is right (NNODES as many); one for each rank would make
+// every rank a launcher of further ones.
+void check_starter(const Lookup& variable, const LaunchPlan& plan) {
+  const auto mpi = number(variable, "OMPI_COMM_WORLD_SIZE", 1);
+  const auto step = variable("SLURM_STEP_ID") ? variable("SLURM_STEP_ID") : variable("SLURM_STEPID");
+  const auto slurm = step ? number(variable, "SLURM_STEP_NUM_TASKS", 1) : std::nullopt;
+  const int tasks = mpi ? *mpi : slurm.value_or(1);
+  require(tasks == 1 || tasks == plan.nodes, Fault::Usage, mpi ? "mpirun" : "srun", " has started ", tasks,
+          " processes, and NPROC_PER_NODE or NNODES asks each of them to start ", plan.ranks,
+          " more: unset NPROC_PER_NODE and NNODES, whose place it takes, or start one process a machine with NNODES=",
+          tasks);
+}
+
 }  // namespace
 
 Lookup process_environment() {
@@ -141,6 +154,7 @@ std::optional<LaunchPlan> read_launch(const Lookup& variable) {
   plan.node = number(variable, "NODE_RANK").value_or(0);
   require(plan.node < plan.nodes, Fault::Usage, "NODE_RANK=", plan.node, " in the environment, but NNODES=", plan.nodes,
           ": nodes count from 0");
+  check_starter(variable, plan);
   plan.port = number(variable, "MASTER_PORT", 1, 65535).value_or(plan.nodes > 1 ? 29500 : 0);
   if (plan.nodes == 1) return plan;
   require(variable("NODE_RANK").has_value(), Fault::Usage, "NNODES=", plan.nodes,

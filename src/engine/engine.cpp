@@ -92,14 +92,17 @@ int64_t Engine::submit(EngineRequest request) {
   s.max_new_tokens = request.embedding ? 0 : std::clamp<int64_t>(s.max_new_tokens, 1, room);
   const std::lock_guard lock(mutex_);
   require(!stopping_, Fault::Device, "the engine is stopping");
-  require(request.adapter.empty() || adapter_salt_.count(request.adapter), Fault::Usage, "no adapter named '",
+  const auto adapter = adapter_salt_.find(request.adapter);
+  require(request.adapter.empty() || adapter != adapter_salt_.end(), Fault::Usage, "no adapter named '",
           request.adapter, "' is loaded");
   require(spec_.max_waiting <= 0 || stats_.waiting + starting_ < spec_.max_waiting, Fault::Device,
           "busy: ", spec_.max_waiting, " requests are waiting already; try again later");
   const int64_t id = next_id_++;
+  const uint64_t salt = request.adapter.empty() ? 0 : adapter->second;
   ++starting_;
+  if (salt) ++entering_[request.adapter];
   auto shared = std::make_shared<EngineRequest>(std::move(request));
-  inbox_.push_back([this, id, shared] { start(id, std::move(*shared)); });
+  inbox_.push_back([this, id, salt, shared] { start(id, salt, std::move(*shared)); });
   wake_up_.notify_one();
   return id;
 }
@@ -215,21 +218,15 @@ void Engine::run() {
   detach_unused();
 }
 
-void Engine::start(int64_t id, EngineRequest request) {
-  uint64_t salt = 0;
+void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
   {
     const std::lock_guard lock(mutex_);
     --starting_;
-    if (!request.adapter.empty()) {
-      const auto it = adapter_salt_.find(request.adapter);
-      salt = it == adapter_salt_.end() ? 0 : it->second;
-    }
+    if (salt && --entering_[request.adapter] == 0) entering_.erase(request.adapter);
   }
   Active& active = active_[id];
   active.request = std::move(request);
   EngineRequest& r = active.request;
-  if (!r.adapter.empty() && salt == 0)
-    return finish(id, Finish::Failed, "the adapter '" + r.adapter + "' was unloaded");
   if (has_penalties(r.sampling)) active.counts.add_prompt(r.prompt);
   counted_.prompt_tokens += static_cast<int64_t>(r.prompt.size());
   if (r.sampling.prompt_logprobs >= 0) active.prompt.push_back({.id = r.prompt.front()});
@@ -357,7 +354,9 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
   scheduler_->append(id, token);
   if (has_penalties(s)) a.counts.add(token);
   ++counted_.generated_tokens;
-  const bool stop = !s.ignore_eos && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();
+  // Where an answer has a form, this is its end, whatever ignore_eos says.
+  const bool may_stop = !s.ignore_eos || a.request.constraint;
+  const bool stop = may_stop && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();
   bool complete = stop;
   try {
     if (a.request.constraint && !stop) {
@@ -402,10 +401,16 @@ void Engine::finish(int64_t id, Finish why, std::string error) {
   active_.erase(id);
 }
 
+// Has somebody been accepted who has not started yet?
+bool Engine::enters(const std::string& adapter) const {
+  const std::lock_guard lock(mutex_);
+  return entering_.count(adapter) > 0;
+}
+
 void Engine::detach_unused() {
   for (size_t i = 0; i < leaving_.size();) {
     const auto uses = [&](const auto& entry) { return entry.second.request.adapter == leaving_[i].name; };
-    if (std::any_of(active_.begin(), active_.end(), uses)) {
+    if (std::any_of(active_.begin(), active_.end(), uses) || enters(leaving_[i].name)) {
       ++i;
       continue;
     }

@@ -65,7 +65,7 @@ class Engine : public Generator {
   std::unique_ptr<KvCache> new_cache() const;
   void run();
   void run_on_thread(std::function<void()> work);  // and waits for it; the statistics are of after it
-  void start(int64_t id, EngineRequest request);
+  void start(int64_t id, uint64_t salt, EngineRequest request);
   void one_step();
   void compute(const Plan& plan);
   void score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const Step& step);
@@ -74,6 +74,7 @@ class Engine : public Generator {
   const std::string& adapter_of(const Active& active) const;
   void tell(int64_t id, EngineEvent event);  // to its sink
   void finish(int64_t id, Finish why, std::string error = {});
+  bool enters(const std::string& adapter) const;
   void detach_unused();
   void publish_stats();
 
@@ -99,6 +100,7 @@ class Engine : public Generator {
   std::condition_variable wake_up_;
   std::deque<std::function<void()>> inbox_;
   std::map<std::string, uint64_t> adapter_salt_;  // loaded ones; a salt is never used twice
+  std::map<std::string, int64_t> entering_;       // requests in the inbox, by their adapter
   EngineStats stats_;
   int64_t next_id_ = 1, starting_ = 0;
   uint64_t next_salt_ = 1;  // below 2^32: the other half is for the lengths of prompts beyond alike_up_to_

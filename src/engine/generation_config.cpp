@@ -84,6 +84,44 @@ T first_of(const std::optional<T>& a, const std::optional<T>& b, T neutral) {
   return a ? *a : b ? *b : neutral;
 }
 
+// Keys that change answers elsewhere, and the values with which they ask for nothing.
+std::vector<std::string> not_followed(const Json& json) {
+  static const Json idle = {{"num_beams", 1},
+                            {"num_beam_groups", 1},
+                            {"num_return_sequences", 1},
+                            {"early_stopping", false},
+                            {"length_penalty", 1},
+                            {"diversity_penalty", 0},
+                            {"typical_p", 1},
+                            {"epsilon_cutoff", 0},
+                            {"eta_cutoff", 0},
+                            {"top_h", nullptr},
+                            {"encoder_repetition_penalty", 1},
+                            {"exponential_decay_length_penalty", nullptr},
+                            {"penalty_alpha", nullptr},
+                            {"guidance_scale", 1},
+                            {"suppress_tokens", Json::array()},
+                            {"begin_suppress_tokens", Json::array()},
+                            {"bad_words_ids", Json::array()},
+                            {"force_words_ids", Json::array()},
+                            {"sequence_bias", nullptr},
+                            {"constraints", nullptr},
+                            {"forced_bos_token_id", nullptr},
+                            {"forced_eos_token_id", nullptr},
+                            {"min_length", 0},
+                            {"max_time", nullptr},
+                            {"max_new_tokens", nullptr},
+                            {"stop_strings", Json::array()},
+                            {"watermarking_config", nullptr}};
+  std::vector<std::string> found;
+  for (const auto& [key, value] : json.items())
+    if (idle.contains(key) && !value.is_null() && value != idle[key] && !(value.is_structured() && value.empty())) {
+      const std::string text = value.dump();
+      found.push_back(key + " " + (text.size() > 40 ? text.substr(0, 37) + "..." : text));
+    }
+  return found;
+}
+
 }  // namespace
 
 GenerationConfig read_generation_config(const std::filesystem::path& folder) {
@@ -103,6 +141,7 @@ GenerationConfig read_generation_config(const std::filesystem::path& folder) {
   if (w.top_p && *w.top_p == 0) w.top_p.reset();  // written by some for "off"
   out.eos = read.ids("eos_token_id");
   if (out.eos.empty()) out.eos = config_eos(folder);
+  out.not_followed = not_followed(json);
   return out;
 }
 

@@ -20,7 +20,8 @@ struct SamplingWishes {
 
 struct GenerationConfig {
   SamplingWishes wishes;
-  std::vector<int32_t> eos;  // generation_config.json's, else config.json's
+  std::vector<int32_t> eos;               // generation_config.json's, else config.json's
+  std::vector<std::string> not_followed;  // "num_beams 4": wishes that nothing here fulfils
 };
 
 // A missing generation_config.json states nothing; what stands in it is checked (Fault::Model names the key).

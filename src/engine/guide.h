@@ -40,8 +40,17 @@ struct GuideTools {
   const Json* tools = nullptr;  // OpenAI's list: [{"type": "function", "function": {"name", "parameters"}}]
   std::string only;             // the name of the one that must be called; empty: any of them
   bool parallel = true;         // several calls may follow each other
+  bool strict_only = false;     // only tools that say "strict": true hold to their schemas; the others take any object
 };
 std::unique_ptr<Constraint> guide_tool_calls(const GuideWords& words, const GuideTools& tools);
+
+// Any text, until the model begins a call: from there on to its end it is one of the tools', in the form it was taught.
+// `reasoning`: text/chat_parser splits thoughts off, in which nothing is a call; `in_reasoning`: it begins in them.
+std::unique_ptr<Constraint> guide_talk(const GuideWords& words, const GuideTools& tools, bool reasoning,
+                                       bool in_reasoning);
+
+// What the one or the other allows.
+std::unique_ptr<Constraint> guide_either(std::unique_ptr<Constraint> a, std::unique_ptr<Constraint> b);
 
 // Anything up to and including `marker` ("</think>"), an empty line or none, then what `rest` allows; the answer cannot
 // end before.

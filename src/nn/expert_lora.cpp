@@ -110,8 +110,9 @@ bool can_be_grouped(const ExpertMatrices& experts) {
       const auto like = first.find(name);
       const auto *mine = dynamic_cast<const Lora*>(delta),
                  *other = like == first.end() ? nullptr : dynamic_cast<const Lora*>(like->second);
-      if (!mine || !other || mine->spec().dora || other->spec().dora || mine->spec().rank != other->spec().rank ||
-          mine->spec().scale() != other->spec().scale() || mine->spec().dropout != other->spec().dropout)
+      if (!mine || !other || mine->spec().dora || other->spec().dora || mine->spec().biased || other->spec().biased ||
+          mine->spec().rank != other->spec().rank || mine->spec().scale() != other->spec().scale() ||
+          mine->spec().dropout != other->spec().dropout)
         return false;
     }
   }

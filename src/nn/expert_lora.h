@@ -13,7 +13,7 @@ namespace apus {
 using ExpertMatrices = std::vector<Linear*>;  // the same matrix of every expert
 
 // Whether the adapters on these matrices are alike on all experts and plain LoRA of one rank and scale. Otherwise
-// (DoRA, whose row lengths are the weight's; adapters on some experts alone; ranks by pattern) experts run one by one.
+// (DoRA, whose row lengths are the weight's; biased ones; adapters on some experts; ranks by pattern) they run singly.
 bool can_be_grouped(const ExpertMatrices& experts);
 
 class ExpertLora {

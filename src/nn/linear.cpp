@@ -93,7 +93,7 @@ at::Tensor Linear::keeping(const at::Tensor& x_TI, const Step& s, Kept& kept, bo
   }
   const size_t place = kept.reserve();
   const at::Tensor y_TO = ops::linear(x_TI, matrix(), bias);
-  if (!whole) kept.put(place, y_TO);
+  if (!whole) kept.put(place, adapters_.size() > 1 ? y_TO.clone() : y_TO);  // one of them may add to y in place
   const at::Tensor changed = with_adapters(x_TI, y_TO, weight_.data, inner);
   if (whole && !unread) kept.put(place, changed);
   return changed;

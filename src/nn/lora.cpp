@@ -3,7 +3,9 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
@@ -12,6 +14,7 @@
 
 #include "nn/dropout.h"
 #include "nn/kept.h"
+#include "ops/low_rank.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -32,15 +35,14 @@ struct LowRank : torch::autograd::Function<LowRank> {
                             const at::Tensor& a_RI, const at::Tensor& b_OR, double scale, double p, int64_t seed,
                             const Known& known) {
     const Dropout drop{p, static_cast<uint64_t>(seed)};
-    const at::Tensor h_TR = known.h_TR.defined() ? known.h_TR : drop(x_TI).mm(a_RI.to(x_TI.scalar_type()).t());
+    scale *= drop.factor();
+    at::Tensor y = y_TO;
+    const at::Tensor h_TR = known.h_TR.defined() ? known.h_TR : ops::add_low_rank(y, drop(x_TI), a_RI, b_OR, scale);
     ctx->save_for_backward({x_TI, a_RI, b_OR, h_TR});
-    ctx->saved_data["scale"] = scale * drop.factor();
+    ctx->saved_data["scale"] = scale;
     ctx->saved_data["p"] = p;
     ctx->saved_data["seed"] = seed;
-    if (known.h_TR.defined()) return y_TO;
-    at::Tensor y = y_TO;
-    y.addmm_(h_TR, b_OR.to(x_TI.scalar_type()).t(), 1, scale * drop.factor());
-    ctx->mark_dirty({y});
+    if (!known.h_TR.defined()) ctx->mark_dirty({y});
     return y;
   }
 
@@ -49,12 +51,9 @@ struct LowRank : torch::autograd::Function<LowRank> {
     const at::Tensor &x_TI = saved[0], &a_RI = saved[1], &b_OR = saved[2], &h_TR = saved[3], &dy_TO = grads[0];
     const double scale = ctx->saved_data["scale"].toDouble();
     const Dropout drop{ctx->saved_data["p"].toDouble(), static_cast<uint64_t>(ctx->saved_data["seed"].toInt())};
-    const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat); };
-    const at::Tensor dh_TR = dy_TO.mm(b_OR.to(dy_TO.scalar_type())).mul_(scale);
-    at::Tensor dx, da, db;
-    if (ctx->needs_input_grad(1)) dx = drop(dh_TR.mm(a_RI.to(dh_TR.scalar_type())));
-    if (ctx->needs_input_grad(2)) da = wide(dh_TR.t().mm(drop(x_TI))).to(a_RI.scalar_type());
-    if (ctx->needs_input_grad(3)) db = wide(dy_TO.t().mm(h_TR)).mul_(scale).to(b_OR.scalar_type());
+    const auto need = [&](size_t i) { return ctx->needs_input_grad(i); };
+    auto [dx, da, db] = ops::low_rank_backward(dy_TO, drop(x_TI), h_TR, a_RI, b_OR, scale, {need(1), need(2), need(3)});
+    if (dx.defined()) dx = drop(dx);
     return {dy_TO, dx, da, db, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
@@ -70,7 +69,9 @@ Lora::Lora(Spec spec, const Param* bias)
       b_(param(spec.looks_up ? "lora_embedding_B" : "lora_B.weight", {spec.out, spec.rank})) {
   require(!spec.looks_up || !spec.dora, Fault::Bug, "DoRA on an embedding");
   require(spec.rank > 0, Fault::Usage, "the LoRA rank must be above 0, it is ", spec.rank);
+  require(!spec.biased || (!spec.looks_up && !spec.dora), Fault::Bug, "lora_bias with DoRA or on an embedding");
   if (spec.dora) magnitude_ = &param("lora_magnitude_vector", {spec.out});
+  if (spec.biased) shift_ = &param("lora_B.bias", {spec.out});
 }
 
 at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const {
@@ -81,13 +82,16 @@ at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at:
   }
   const Dropout drop = dropout_of(spec_, s);
   Kept* const kept = Kept::of(s);
+  const auto shifted = [&](const at::Tensor& y) {
+    return shift_ ? y + (shift_->data * spec_.scale()).to(y.scalar_type()) : y;
+  };
   if (at::GradMode::is_enabled())
-    return LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed),
-                          Known{kept && kept->again() ? kept->take() : at::Tensor()});
-  const auto type = x_TI.scalar_type();
-  const at::Tensor h_TR = drop(x_TI).mm(a_.data.to(type).t());
+    return shifted(LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed),
+                                  Known{kept && kept->again() ? kept->take() : at::Tensor()}));
+  at::Tensor y = y_TO;
+  const at::Tensor h_TR = ops::add_low_rank(y, drop(x_TI), a_.data, b_.data, spec_.scale() * drop.factor());
   if (kept) kept->add(h_TR);
-  return at::addmm(y_TO, h_TR, b_.data.to(type).t(), 1, spec_.scale() * drop.factor());
+  return shifted(y);
 }
 
 // y = bias + m / |W'| * (W x + s B A x). The length |W'| counts as constant in the gradient. With dropout, PEFT feeds
@@ -109,7 +113,8 @@ at::Tensor Lora::ratio_to(const at::Tensor& weight) const {
 
 void Lora::settle(const at::Tensor& weight, at::ScalarType type) {
   if (magnitude_) ratio_ = ratio_to(weight);
-  for (Param* factor : {&a_, &b_}) factor->data = factor->data.to(type);
+  for (Param* factor : {&a_, &b_, shift_})
+    if (factor) factor->data = factor->data.to(type);
 }
 
 std::pair<at::Tensor, at::Tensor> Lora::columns(const at::Tensor& x_TI, const Step& s) const {
@@ -117,7 +122,10 @@ std::pair<at::Tensor, at::Tensor> Lora::columns(const at::Tensor& x_TI, const St
   const Dropout drop = dropout_of(spec_, s);
   const auto type = x_TI.scalar_type();
   const at::Tensor x = drop.p > 0 ? x_TI * drop(at::ones(x_TI.sizes(), x_TI.options())) : x_TI;
-  return {x.mm(a_.data.to(type).t()) * (spec_.scale() * drop.factor()), b_.data.to(type)};
+  const at::Tensor more_TR = x.mm(a_.data.to(type).t()) * (spec_.scale() * drop.factor()), b_OR = b_.data.to(type);
+  if (!shift_) return {more_TR, b_OR};
+  return {at::cat({more_TR, at::full({x.size(0), 1}, spec_.scale(), x.options())}, 1),
+          at::cat({b_OR, shift_->data.to(type).unsqueeze(1)}, 1)};
 }
 
 at::Tensor Lora::merged(const at::Tensor& weight) const {
@@ -127,6 +135,11 @@ at::Tensor Lora::merged(const at::Tensor& weight) const {
   const at::Tensor sum = at::addmm(weight.to(at::kFloat), b, a, 1, spec_.scale());
   if (!magnitude_) return sum;
   return sum * (magnitude_->data.to(at::kFloat) / sum.norm(2, 1)).unsqueeze(1);
+}
+
+at::Tensor Lora::merged_bias(const at::Tensor& bias) const {
+  at::NoGradGuard no_grad;
+  return bias.to(at::kFloat) + shift_->data.to(at::kFloat) * spec_.scale();
 }
 
 at::Tensor changed_row_norms(const at::Tensor& weight, const at::Tensor& a, const at::Tensor& b, double scale) {

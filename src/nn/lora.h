@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Low-rank changes of linear layers: LoRA, rsLoRA, DoRA. W' = W + s B A, with s = alpha / r or alpha / sqrt(r); DoRA
-// scales each row of W' to a trained length.
+// scales each row of W' to a trained length. PEFT's lora_bias adds s c to the layer's output, c a trained vector.
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,7 @@ class Lora final : public Delta {
   struct Spec {
     int64_t in, out, rank;
     double alpha = 1, dropout = 0;
-    bool rank_stabilised = false, dora = false;
+    bool rank_stabilised = false, dora = false, biased = false;
     uint64_t id = 0;        // keeps the dropout masks of layers apart
     bool looks_up = false;  // of an embedding: x are row numbers, `in` rows of size `out`; no dropout, no DoRA
     double scale() const {
@@ -27,9 +27,10 @@ class Lora final : public Delta {
 
   at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
                    const Step& s) const override;
-  bool only_adds() const override { return !spec_.dora && !spec_.looks_up; }
+  bool only_adds() const override { return !spec_.dora && !spec_.looks_up && !spec_.biased; }
   bool looks_at_weight() const override { return magnitude_ && !ratio_.defined(); }
   at::Tensor merged(const at::Tensor& weight) const override;
+  at::Tensor merged_bias(const at::Tensor& bias) const;  // f32; of a `biased` one
   std::pair<at::Tensor, at::Tensor> columns(const at::Tensor& x_TI, const Step& s) const override;
 
   // For inference alone: the factors in this type, and what DoRA needs of the weight, once and for all.
@@ -39,6 +40,7 @@ class Lora final : public Delta {
   Param& a() { return a_; }
   Param& b() { return b_; }
   Param* magnitude() { return magnitude_; }
+  Param* shift() { return shift_; }
 
  private:
   at::Tensor ratio_to(const at::Tensor& weight) const;
@@ -47,6 +49,7 @@ class Lora final : public Delta {
   const Param* bias_;
   Param &a_, &b_;               // [r, in], [out, r]
   Param* magnitude_ = nullptr;  // [out]
+  Param* shift_ = nullptr;      // [out], of a `biased` one
   at::Tensor ratio_;            // [out] magnitude by length, once settled
 };
 

@@ -97,6 +97,7 @@ void init_lora(Lora& lora, Adaptable& layer, const std::string& how, uint64_t se
   }
   lora.a().data = f.a.to(options).contiguous();
   lora.b().data = f.b.to(options).contiguous();
+  if (lora.shift()) lora.shift()->data = at::zeros({spec.out}, options);
   if (lora.magnitude())
     lora.magnitude()->data =
         changed_row_norms(layer.weight().data, lora.a().data, lora.b().data, spec.scale()).to(options);

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "ops/op.h"
 #include "ops/ops.h"
-#include "tensor/dither.h"
+#include "tensor/byte_dither.h"
 
 namespace apus::ops {
 namespace {
@@ -40,14 +40,18 @@ at::Tensor read_mean(const at::Tensor& code, const at::Tensor& scale) {
 at::Tensor read_square(const at::Tensor& code, const at::Tensor& scale) {
   return scaled(code.to(at::kFloat).div_(255).square_().square_(), scale);
 }
+// Bytes from codes, which come times 256: rounded to nearest, and what is left above a byte decides by its threshold.
+at::Tensor bytes(const at::Tensor& code, const at::Tensor& threshold) {
+  return code.round().add_(threshold).div_(256).floor_();
+}
 void write_mean(at::Tensor code, const at::Tensor& scale, const at::Tensor& value, const at::Tensor& threshold) {
-  const at::Tensor x = normalised(value, scale), sign = x.sign();
-  code.copy_(x.abs().sqrt_().mul_(127).add_(threshold).floor_().clamp_(0, 127).mul_(sign));
+  const at::Tensor x = normalised(value, scale);
+  code.copy_(bytes(x.abs().sqrt_().mul_(127 * 256).mul_(x.sign()), threshold).clamp_(-127, 127));
 }
 void write_square(at::Tensor code, const at::Tensor& scale, const at::Tensor& value, const at::Tensor& threshold) {
   at::Tensor x = normalised(value, scale);
-  const at::Tensor least = x.gt(0).to(at::kFloat);  // a positive value never becomes zero: it divides
-  code.copy_(x.clamp_(0, 1).sqrt_().sqrt_().mul_(255).add_(threshold).floor_().clamp_(0, 255).max(least));
+  const at::Tensor least = x.gt(0).to(at::kFloat).mul_(256);  // a positive value never becomes zero: it divides
+  code.copy_(bytes(x.clamp_(0, 1).sqrt_().sqrt_().mul_(255 * 256).max(least), threshold).clamp_(0, 255));
 }
 
 void reference(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& m_scale, at::Tensor& v,
@@ -63,9 +67,7 @@ void reference(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Ten
     const auto blocks = [&](const at::Tensor& t) {
       return t.narrow(0, begin / kMomentBlock, (n + kMomentBlock - 1) / kMomentBlock);
     };
-    const auto thresholds = [&](int64_t start) {
-      return apus::dither(begin, n, start, param.device()).bitwise_right_shift(8).to(at::kFloat).mul_(1.0 / (1 << 24));
-    };
+    const auto thresholds = [&](int64_t start) { return byte_dither(begin, n, start, param.device()).to(at::kFloat); };
     const at::Tensor g = part(flat_grad).to(at::kFloat) * grad_scale;
     const at::Tensor mean = read_mean(part(m), blocks(m_scale)).mul_(beta1).add_(g, 1 - beta1);
     const at::Tensor square = read_square(part(v), blocks(v_scale)).mul_(beta2).addcmul_(g, g, 1 - beta2);

@@ -5,13 +5,11 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "parallel/gradient_hook.h"
 
 namespace apus {
 
@@ -23,9 +21,7 @@ struct GradientSum::Member {
   size_t bucket = 0;
   int64_t offset = 0;  // elements
   int parts = 0, parts_expected = 1;
-  // Kept: autograd itself holds it weakly. A std::shared_ptr, in late 2.x a c10::intrusive_ptr.
-  decltype(torch::autograd::impl::grad_accumulator(at::Tensor())) accumulator;
-  uintptr_t hook = 0;
+  std::unique_ptr<GradientHook> hook;
 };
 
 // One flat buffer: the gradients (which become views of it), and behind them one number a parameter, 1 where this rank
@@ -52,19 +48,11 @@ GradientSum::GradientSum(std::vector<std::pair<std::string, at::Tensor>> params,
     Member& m = *members_.back();
     m.name = p->first, m.param = t, m.bucket = buckets_.size() - 1, m.offset = bucket.elements;
     bucket.members.push_back(&m), bucket.elements += t.numel(), bytes += size;
-    m.accumulator = torch::autograd::impl::grad_accumulator(t);
-    using Values = torch::autograd::variable_list;
-    m.hook = m.accumulator->add_post_hook(
-        std::make_unique<torch::autograd::utils::LambdaPostHook>([this, &m](const Values& outputs, const Values&) {
-          arrived(m);
-          return outputs;
-        }));
+    m.hook = std::make_unique<GradientHook>(t, [this, &m] { arrived(m); });
   }
 }
 
-GradientSum::~GradientSum() {
-  for (const auto& m : members_) m->accumulator->del_post_hook(m->hook);
-}
+GradientSum::~GradientSum() = default;
 
 size_t GradientSum::buckets() const { return buckets_.size(); }
 

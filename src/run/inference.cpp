@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 #include "cli/placement_asked.h"
@@ -27,14 +28,6 @@ constexpr const char* kSpread =
     "--device_map auto spreads a model over the devices there are; --torch_dtype bfloat16 halves one of float32";
 constexpr const char* kFuller =
     "Lower --max_memory of that device, or --memory_utilization: more must be left beside the weights";
-
-int64_t file_bytes(const std::string& dir) {
-  int64_t bytes = 0;
-  if (!dir.empty())
-    for (const auto& file : std::filesystem::directory_iterator(dir))
-      if (file.path().extension() == ".safetensors") bytes += static_cast<int64_t>(file.file_size());
-  return bytes;
-}
 
 // The weights' format: --torch_dtype, the checkpoint's, or what all devices compute with.
 at::ScalarType dtype_for(const ModelOptions& o, const Json& config, const DeviceMap& map,
@@ -55,7 +48,7 @@ Spread place_model(Model& model, const ModelOptions& o, const std::string& adapt
                   .device = o.device,
                   .dtype = dtype,
                   .share = engine ? engine->memory_utilization : kShare};
-  wish.adapter_bytes = file_bytes(adapter);
+  if (!adapter.empty()) wish.adapter_bytes = TensorFolder(adapter, "adapter_model").bytes();
   if (engine) {
     const EngineSpec spec = engine_spec(*engine, o);
     wish.context = spec.max_model_len > 0 ? spec.max_model_len : model.shape().max_positions;
@@ -242,6 +235,8 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
   auto texts = std::async(std::launch::async, [&] { prepare_texts(in, model, prompt); });
   in.loaded = load_for_inference(model, adapter, placement, &engine);
   texts.get();
+  if (!in.generation.not_followed.empty())
+    log_info("of generation_config.json these are not followed: ", join(in.generation.not_followed));
   EngineSpec spec = engine_spec(engine, model);
   if (spec.max_model_len > in.loaded.max_positions)
     log_warning("--max_model_len ", spec.max_model_len, " is beyond the ", in.loaded.max_positions,

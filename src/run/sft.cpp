@@ -106,7 +106,7 @@ TrainerOptions trainer_options(const SftOptions& o, const TrainData& data, const
   t.gradient_accumulation_steps = o.accumulation(ranks.size());
   t.max_steps = counted_steps(o, *data.train, t.gradient_accumulation_steps, ranks);
   t.num_train_epochs = o.max_epochs.value_or(o.num_train_epochs), t.max_epochs = o.max_epochs.value_or(0);
-  t.max_grad_norm = o.max_grad_norm;
+  t.max_grad_norm = o.max_grad_norm, t.update_in_backward = o.update_in_backward;
   t.logging_steps = o.logging_steps, t.logging_first_step = o.logging_first_step;
   const int64_t steps = planned_steps(o, *data.train, t.max_steps, t.gradient_accumulation_steps, ranks);
   t.save = when(o.save_strategy), t.save_steps = interval(o.save_steps, steps);

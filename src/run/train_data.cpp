@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/train_data.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/files.h"
 #include "base/log.h"
 #include "base/plot.h"
+#include "checkpoint/weights.h"
 #include "data/dataset_fetch.h"
 #include "data/dataset_ref.h"
 #include "data/training_data.h"
@@ -34,10 +36,20 @@ class CollatedSource final : public BatchSource {
   std::unique_ptr<SampleSource> samples_;  // goes before what it refers to
 };
 
-EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d) {
+// --max_length, else what the model can read. 0: its configuration does not say.
+int64_t longest_row(const TemplateOptions& t, const fs::path& model_dir) {
+  if (t.max_length) return *t.max_length;
+  const Json config = read_model_config(model_dir);
+  const bool nested = config.contains("text_config") && config["text_config"].is_object();
+  const Json& text = nested ? config["text_config"] : config;
+  const auto found = text.find("max_position_embeddings");
+  return found != text.end() && found->is_number_integer() ? std::max<int64_t>(0, found->get<int64_t>()) : 0;
+}
+
+EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d, int64_t max_length) {
   EncodeOptions e;
   e.use_chat_template = t.use_chat_template, e.system = t.system;
-  e.max_length = t.max_length.value_or(0), e.truncation = truncation_named(t.truncation_strategy);
+  e.max_length = max_length, e.truncation = truncation_named(t.truncation_strategy);
   e.loss_scale = d.loss_scale, e.binary_loss_scale = d.is_binary_loss_scale;
   e.add_non_thinking_prefix = d.add_non_thinking_prefix, e.ignore_empty_think = !d.disable_ignore_empty_think,
   e.preserve_thinking = d.preserve_thinking;
@@ -72,7 +84,7 @@ DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
   return d;
 }
 
-TrainingDataOptions data_options(const SftOptions& o, DataShare share) {
+TrainingDataOptions data_options(const SftOptions& o, DataShare share, int64_t max_length) {
   TrainingDataOptions d;
   d.datasets = dataset_options(o, o);
   d.cached = o.cached_dataset, d.cached_validation = o.cached_val_dataset;
@@ -80,7 +92,7 @@ TrainingDataOptions data_options(const SftOptions& o, DataShare share) {
   d.threads = o.dataset_num_proc;
   d.batches = {.batch_size = o.per_device_train_batch_size,
                .packing = o.packing,
-               .packing_length = o.packing_length.value_or(o.max_length.value_or(0)),
+               .packing_length = o.packing_length.value_or(max_length),
                .strategy = packing_named(o.packing_strategy),
                .group_by_length = o.group_by_length,
                .shuffle = o.train_dataloader_shuffle,
@@ -111,9 +123,9 @@ struct Keep {
 
 std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOptions& data, const fs::path& model_dir,
                                    RejectLog::Spec rejects) {
-  auto keep = std::make_shared<Keep>(
-      std::move(rejects),
-      Encoder(Tokenizer::load(model_dir), chat_template(prompt, model_dir), encode_options(prompt, data)));
+  auto keep =
+      std::make_shared<Keep>(std::move(rejects), Encoder(Tokenizer::load(model_dir), chat_template(prompt, model_dir),
+                                                         encode_options(prompt, data, longest_row(prompt, model_dir))));
   keep->encoder.on_remark(
       [log = &keep->rejects](const Origin& origin, const std::string& text) { log->remark(origin, text); });
   return keep;
@@ -138,11 +150,14 @@ Json identities(const std::vector<std::string>& refs) {
 
 TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0;  // all ranks read the same rows; one speaks of them
-  const auto keep = open_encoder(o, o, model_dir,
+  TemplateOptions prompt = o;
+  if (!prompt.max_length) prompt.max_length = o.max_model_len;
+  const auto keep = open_encoder(prompt, o, model_dir,
                                  {.file = first && !o.dry_run ? run_dir / "rejected.jsonl" : fs::path(),
                                   .strict = o.strict,
                                   .shown = first ? 20 : 0});
-  TrainingData data = prepare_training_data(data_options(o, share), keep->encoder, keep->rejects);
+  const TrainingDataOptions options = data_options(o, share, keep->encoder.options().max_length);
+  TrainingData data = prepare_training_data(options, keep->encoder, keep->rejects);
 
   if (data.first) log_info(sample_dump(*data.first, keep->encoder.tokenizer()));
   TrainData out;
@@ -161,9 +176,9 @@ TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const 
                {"data_seed", o.data_seed},
                {"streaming", o.streaming},
                {"packing", o.packing},
-               {"packing_length", o.packing_length.value_or(o.max_length.value_or(0))},
-               {"train_dataloader_shuffle", o.train_dataloader_shuffle},
-               {"encoding", keep->encoder.fingerprint()}};
+               {"packing_length", options.batches.packing_length},
+               {"train_dataloader_shuffle", o.train_dataloader_shuffle}};
+  out.exact.update(keep->encoder.made_with());
   out.train = std::make_unique<CollatedSource>(std::move(data.train), keep);
   if (data.validation) out.eval = std::make_unique<CollatedSource>(std::move(data.validation), keep);
   return out;
@@ -179,7 +194,7 @@ void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, co
     const SampleStore samples =
         encode_rows(*sets.rows, rows, keep->encoder, keep->rejects, data.dataset_num_proc, title);
     require(samples.size() > 0, Fault::Data, "no row is left for ", part, ": all were left out for the reasons above");
-    samples.save(folder / part, keep->encoder.fingerprint());
+    samples.save(folder / part, keep->encoder.made_with());
     log_info(report_text(length_report(samples, keep->rejects.count())));
     log_info("cached: ", (folder / part).string(), ": ", samples.size(), " samples");
   };

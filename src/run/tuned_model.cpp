@@ -39,9 +39,14 @@ LoraConfig lora_config(const SftOptions& o, Module& model) {
 
 void attach_adapter(TunedModel& out, const SftOptions& o) {
   const at::ScalarType wide = o.lora_dtype ? *parse_float_type(*o.lora_dtype) : at::kFloat;
-  if (!o.adapters.empty() && o.resume_from_checkpoint.empty()) {
-    out.adapter = load_adapter(*out.model, o.adapters[0], "default", o.lora_dropout);
-    log_info("training goes on from the adapter ", o.adapters[0], " (rank ", out.adapter->config.r, ")");
+  if (!o.adapters.empty()) {  // its shape is the adapter's, whatever the flags say
+    const bool resumed = !o.resume_from_checkpoint.empty();
+    out.adapter =
+        load_adapter(*out.model, resumed ? o.resume_from_checkpoint : o.adapters[0], "default", o.lora_dropout);
+    require(out.adapter->config.token_rows.empty(), Fault::Usage, "--adapters ", o.adapters[0],
+            " has trainable_token_indices, which cannot be trained further here: merge it first (apus merge-lora), and "
+            "train new tokens with --modules_to_save embed_tokens lm_head");
+    if (!resumed) log_info("training goes on from the adapter ", o.adapters[0], " (rank ", out.adapter->config.r, ")");
     return;
   }
   out.adapter = make_adapter(*out.model, lora_config(o, *out.model), static_cast<uint64_t>(o.seed), wide);

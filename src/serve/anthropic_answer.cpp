@@ -11,7 +11,8 @@ Json usage_of(const Usage& u) {
   return {{"input_tokens", u.prompt - u.cached},
           {"cache_creation_input_tokens", 0},
           {"cache_read_input_tokens", u.cached},
-          {"output_tokens", u.completion}};
+          {"output_tokens", u.completion},
+          {"output_tokens_details", {{"thinking_tokens", u.reasoning}}}};
 }
 
 Json message_json(const AnswerForm& form, const Usage& usage) {

@@ -111,6 +111,7 @@ Json openai_tools(const Json& tools) {
              "': this server runs no tools of its own, give those with an input_schema");
     Json function = {{"name", f.needed_text("name")}};
     if (const auto description = f.text("description")) function["description"] = *description;
+    if (f.boolean("strict").value_or(false)) function["strict"] = true;
     const Json* schema = f.object("input_schema");
     function["parameters"] = schema ? *schema : Json{{"type", "object"}, {"properties", Json::object()}};
     out.push_back({{"type", "function"}, {"function", std::move(function)}});

@@ -178,14 +178,22 @@ void Api::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder>
 void Api::run(Handler handler, const Exchange& e) {
   try {
     (this->*handler)(e);
+  } catch (...) {
+    e.reply->send(error_answer(*e.call, current_error(*e.call)));
+  }
+}
+
+ApiError current_error(const HttpCall& call) {
+  try {
+    throw;
   } catch (const ApiError& error) {
-    e.reply->send(error_answer(*e.call, error));
+    return error;
   } catch (const Error& error) {
-    if (http_status(error.at.fault) >= 500) log_error("request ", e.call->id, ": ", error.what());
-    e.reply->send(error_answer(*e.call, api_error(error)));
+    if (http_status(error.at.fault) >= 500) log_error("request ", call.id, ": ", error.what());
+    return api_error(error);
   } catch (const std::exception& error) {
-    log_error("request ", e.call->id, ": ", error.what());
-    e.reply->send(error_answer(*e.call, ApiError(500, "An internal error; the server's log says more.")));
+    log_error("request ", call.id, ": ", error.what());
+    return ApiError(500, "An internal error; the server's log says more.");
   }
 }
 
@@ -247,7 +255,12 @@ void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_pt
   e.reply->on_gone([weak = std::weak_ptr(g)] {
     if (const auto alive = weak.lock()) alive->cancel();
   });
-  g->start();
+  try {
+    g->start();
+  } catch (const Error&) {
+    service_.check_model(e.notes->model);  // its adapter may have gone since it was asked for: 404
+    throw;
+  }
 }
 
 void Api::note_ignored(const Exchange& e, const AnswerCall& call) const {

@@ -68,7 +68,8 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   WholeSink to_reply(const Exchange& e);
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
   void check_admin(const char* what) const;
-  void note_ignored(const Exchange& e, const AnswerCall& call) const;  // in the log
+  void note_ignored(const Exchange& e, const AnswerCall& call) const;           // in the log
+  Service::Prepared prepare_row(const Exchange& e, const Json& request) const;  // of /infer/
 
   void chat(const Exchange& e);
   void completions(const Exchange& e);
@@ -100,6 +101,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   std::unique_ptr<LineWriter> request_log_, results_;
 };
 
+ApiError current_error(const HttpCall& call);  // of the exception that is being handled
 void send_json(Responder& reply, const Json& body, int status = 200);
 
 }  // namespace apus

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The handlers of OpenAI's endpoints, and of /infer/, which answers many chats at once.
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "serve/api.h"
 #include "serve/api_error.h"
@@ -127,12 +128,48 @@ void Api::metrics(const Exchange& e) {
 }
 
 namespace {
-// The answers of one /infer/ in the order of its rows; they arrive one after the other, on its Serial.
-struct Rows {
-  std::vector<Json> answers;
-  size_t missing = 0;
-  bool failed = false;
+
+// The answers of one /infer/ in the order of its rows; they arrive one after the other, on its Serial. What went wrong
+// with a row stands in its place; when that is so for all of them, the request itself has failed.
+class Rows {
+ public:
+  Rows(size_t rows, WholeSink sink, std::shared_ptr<GenerationNotes> notes)
+      : answers_(rows), missing_(rows), sink_(std::move(sink)), notes_(std::move(notes)) {}
+
+  void answered(size_t row, Json answer, const GenerationNotes& notes) {
+    GenerationNotes& all = *notes_;
+    all.model = notes.model;
+    all.finish = notes.finish;
+    all.usage.prompt += notes.usage.prompt;
+    all.usage.completion += notes.usage.completion;
+    all.usage.cached += notes.usage.cached;
+    all.usage.reasoning += notes.usage.reasoning;
+    if (all.first_token < 0) all.first_token = notes.first_token;
+    put(row, std::move(answer));
+  }
+  void failed(size_t row, const ApiError& error) {
+    ++failed_;
+    if (!error_ || error.status > error_->status) error_ = error;
+    put(row, openai_error(error));
+  }
+
+ private:
+  void put(size_t row, Json answer) {
+    answers_[row] = std::move(answer);
+    if (--missing_ > 0) return;
+    if (failed_ == answers_.size())
+      sink_.failed(*error_);
+    else
+      sink_.done(Json(answers_));
+  }
+
+  std::vector<Json> answers_;
+  size_t missing_, failed_ = 0;
+  const WholeSink sink_;
+  const std::shared_ptr<GenerationNotes> notes_;
+  std::optional<ApiError> error_;  // the gravest
 };
+
 }  // namespace
 
 void Api::infer(const Exchange& e) {
@@ -144,32 +181,47 @@ void Api::infer(const Exchange& e) {
   if (rows->size() > kMostRows)
     refuse("infer_requests", "'infer_requests' has ", rows->size(), " entries, at most ", kMostRows, " are possible");
   const Json* config = f.object("request_config");
-  std::vector<Service::Prepared> prepared;
+  const auto model = f.text("model");
+  const auto all = std::make_shared<Rows>(rows->size(), to_reply(e), e.notes);
+  struct Ready {
+    size_t row;
+    std::shared_ptr<const Json> request;
+    Service::Prepared prepared;
+  };
+  std::vector<Ready> ready;  // all of them before the first begins: the queue is judged by what others brought
   for (size_t i = 0; i < rows->size(); ++i) {
-    const Fields row((*rows)[i], str("infer_requests[", i, "]."));
-    Json request = config ? *config : Json::object();
-    if (const auto model = f.text("model")) request["model"] = *model;
-    request.update((*rows)[i]);
-    const ChatCall call = read_chat_request(request, {.max_logprobs = service_.spec().max_logprobs});
-    if (call.stream) refuse("request_config.stream", "/infer/ answers when all is done; /v1/chat/completions streams");
-    prepared.push_back(service_.prepare(call));
-    prepared.back().form.head.id = random_id("chatcmpl-", 32);
+    try {
+      const Fields row((*rows)[i], str("infer_requests[", i, "]."));
+      Json request = config ? *config : Json::object();
+      if (model) request["model"] = *model;
+      request.update((*rows)[i]);
+      ready.push_back({i, std::make_shared<const Json>(request), prepare_row(e, request)});
+    } catch (...) {
+      all->failed(i, current_error(*e.call));
+    }
   }
-  const auto all = std::make_shared<Rows>();
-  all->answers.resize(rows->size());
-  all->missing = rows->size();
-  const WholeSink sink = to_reply(e);
-  for (size_t i = 0; i < prepared.size(); ++i) {
-    WholeSink one{[all, i, sink](Json answer) {
-                    all->answers[i] = std::move(answer);
-                    if (--all->missing == 0 && !all->failed) sink.done(Json(all->answers));
-                  },
-                  [all, sink](const ApiError& error) {
-                    if (!std::exchange(all->failed, true)) sink.failed(error);
-                  }};
-    auto writer = whole_chat(prepared[i].form, std::move(one));
-    generate(e, std::move(prepared[i]), std::move(writer));
+  for (auto& r : ready) {
+    Exchange one = e;
+    one.notes = std::make_shared<GenerationNotes>();
+    const size_t i = r.row;
+    WholeSink sink{[all, i, notes = one.notes](Json answer) { all->answered(i, std::move(answer), *notes); },
+                   [all, i](const ApiError& error) { all->failed(i, error); }};
+    auto writer = whole_chat(r.prepared.form, keeping(std::move(sink), r.request));
+    try {
+      generate(one, std::move(r.prepared), std::move(writer));
+    } catch (...) {
+      all->failed(i, current_error(*e.call));
+    }
   }
+}
+
+Service::Prepared Api::prepare_row(const Exchange& e, const Json& request) const {
+  const ChatCall call = read_chat_request(request, {.max_logprobs = service_.spec().max_logprobs});
+  if (call.stream) refuse("stream", "/infer/ answers when all is done; /v1/chat/completions streams");
+  note_ignored(e, call);
+  auto prepared = service_.prepare(call);
+  prepared.form.head.id = random_id("chatcmpl-", 32);
+  return prepared;
 }
 
 }  // namespace apus

@@ -25,6 +25,7 @@ struct Guide {
 struct AnswerCall {
   std::string model;  // empty: the base model
   SamplingWishes wishes;
+  int64_t usual_tokens = INT32_MAX;  // of an answer, when neither the request nor the server says
   std::optional<uint64_t> seed;
   int64_t n = 1;
   std::vector<std::string> stops;

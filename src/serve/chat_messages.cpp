@@ -141,7 +141,9 @@ void read_tools(const Json* tools, const Json* choice, ChatCall& call) {
   for (size_t i = 0; i < tools->size(); ++i) {
     const Fields f((*tools)[i], str("tools[", i, "]."));
     const std::string name = function_name(f);
-    Fields(*f.object("function"), f.name("function") + ".").object("parameters");
+    const Fields function(*f.object("function"), f.name("function") + ".");
+    function.object("parameters");
+    function.boolean("strict");
     known.insert(name);
     const auto& names = chosen.names;
     if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) call.tools.push_back((*tools)[i]);

@@ -33,9 +33,11 @@ std::optional<int64_t> Fields::whole(const char* key, int64_t least, int64_t mos
   const Json* v = find(key);
   if (!v) return std::nullopt;
   const double x = v->is_number() ? v->get<double>() : 0.5;
-  if (std::floor(x) != x || std::abs(x) > 9e18) refuse(name(key), "'", name(key), "' must be a whole number");
-  const auto n = v->is_number_float() ? static_cast<int64_t>(x) : v->get<int64_t>();
-  if (n < least || n > most || (n < 0) != (x < 0))
+  if (std::floor(x) != x) refuse(name(key), "'", name(key), "' must be a whole number");
+  const bool fits =
+      v->is_number_float() ? std::abs(x) < 9e18 : !v->is_number_unsigned() || v->get<uint64_t>() <= INT64_MAX;
+  const int64_t n = !fits ? 0 : v->is_number_float() ? static_cast<int64_t>(x) : v->get<int64_t>();
+  if (!fits || n < least || n > most)
     refuse(name(key), "'", name(key), "' is ", v->dump(), ", it must be from ", least, " to ", most);
   return n;
 }

@@ -100,16 +100,29 @@ std::vector<ChatDelta> Generation::parse(Choice& choice, const std::string& text
   return deltas;
 }
 
+// The tokens since the last piece. A token that opens or closes the thoughts is one of theirs.
+void Generation::count(Choice& c, AnswerPiece& piece, bool thought) {
+  const auto& tokens = c.answer.tokens();
+  piece.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(c.told), tokens.end());
+  const auto added = static_cast<int64_t>(piece.tokens.size());
+  usage_.completion += added;
+  if (thought || (c.parser && c.parser->reasoning())) usage_.reasoning += added;
+  c.told = tokens.size();
+  if (!piece.tokens.empty() && ends_by_token(piece, piece.tokens.back(), spec_.answer.stop_ids))
+    piece.tokens.pop_back();
+}
+
 void Generation::on_event(size_t index, const EngineEvent& event) {
   Choice& c = choices_[index];
   if (over_ || c.over) return;
   if (event.finish == Finish::Failed)
     return fail(ApiError(500, event.error.empty() ? "the engine failed" : event.error));
   if (event.finish == Finish::Cancelled) return fail(ApiError(503, "the server is stopping"));
-  if (index == 0 && event.cached_tokens > 0) usage_.cached = event.cached_tokens;
+  if (index % spec_.per_prompt == 0) usage_.cached += event.cached_tokens;  // the others share what the first brought
   if (!event.prompt.empty()) writer_->prompt(index, event.prompt);
   measure(c, event);
   const std::string text = c.answer.push(event);
+  const bool thought = c.parser && c.parser->reasoning();
   AnswerPiece piece{.index = index, .finish = c.answer.finish(), .stop = c.answer.stop()};
   piece.deltas = parse(c, text, piece.finish != Finish::None);
   const auto beyond = std::find_if(piece.deltas.begin(), piece.deltas.end(),
@@ -118,12 +131,7 @@ void Generation::on_event(size_t index, const EngineEvent& event) {
     piece.deltas.erase(beyond, piece.deltas.end());
     piece.finish = Finish::Stop;
   }
-  const auto& tokens = c.answer.tokens();
-  piece.tokens.assign(tokens.begin() + static_cast<std::ptrdiff_t>(c.told), tokens.end());
-  usage_.completion += static_cast<int64_t>(piece.tokens.size());
-  c.told = tokens.size();
-  if (!piece.tokens.empty() && ends_by_token(piece, piece.tokens.back(), spec_.answer.stop_ids))
-    piece.tokens.pop_back();
+  count(c, piece, thought);
   if (piece.finish != Finish::None) {
     c.over = true;
     if (event.finish == Finish::None) spec_.engine->cancel(c.request);

@@ -19,6 +19,7 @@ namespace apus {
 
 struct Usage {
   int64_t prompt = 0, completion = 0, cached = 0;
+  int64_t reasoning = 0;  // of the completion: its thoughts, with the marks around them
 };
 
 // What an event adds to one answer.
@@ -60,6 +61,7 @@ struct GenerationSpec {
   Generator* engine = nullptr;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<EngineRequest> requests;  // one per answer; their sinks are set here
+  size_t per_prompt = 1;                // answers to the same prompt, which follow each other
   Answer::Spec answer;
   std::optional<ChatParserOptions> parser;  // none: all text is content
   std::shared_ptr<const Json> tools;        // what parser->tools points to
@@ -90,6 +92,7 @@ class Generation : public std::enable_shared_from_this<Generation> {
   };
   void on_event(size_t index, const EngineEvent& event);
   void measure(Choice& choice, const EngineEvent& event);
+  void count(Choice& choice, AnswerPiece& piece, bool thought);
   std::vector<ChatDelta> parse(Choice& choice, const std::string& text, bool last);
   void leave(const char* finish);  // cancels what still runs; nothing is written any more
   void fail(const ApiError& error);

@@ -4,6 +4,7 @@
 #include <openssl/rand.h>
 
 #include "base/error.h"
+#include "text/unicode.h"
 
 namespace apus {
 
@@ -24,7 +25,8 @@ Json usage_json(const Usage& u) {
   return {{"prompt_tokens", u.prompt},
           {"completion_tokens", u.completion},
           {"total_tokens", u.prompt + u.completion},
-          {"prompt_tokens_details", {{"cached_tokens", u.cached}}}};
+          {"prompt_tokens_details", {{"cached_tokens", u.cached}}},
+          {"completion_tokens_details", {{"reasoning_tokens", u.reasoning}}}};
 }
 
 std::string sse_data(const Json& event) { return "data: " + json_text(event) + "\n\n"; }
@@ -151,18 +153,29 @@ class WholeChat : public Whole {
   }
 };
 
+// A token as the completions API names it: half a character by its bytes, or several would have the same name.
+std::string token_name(const std::string& bytes) {
+  if (unicode::valid_prefix(bytes) == bytes.size()) return bytes;
+  std::string name = "bytes:";
+  for (const char b : bytes) {
+    name += "\\x";
+    for (const int shift : {4, 0}) name += "0123456789abcdef"[(static_cast<unsigned char>(b) >> shift) & 15];
+  }
+  return name;
+}
+
 // The completions API's own form of log-probs; offsets count characters.
 class TokenTable {
  public:
   TokenTable(const Tokenizer& tokenizer, int64_t top) : tokenizer_(tokenizer), top_(top) {}
   void add(const TokenOut& t, bool has_logprob, int64_t& offset) {
-    const std::string text = tokenizer_.token_bytes(t.id);
-    tokens_.push_back(text);
+    const std::string text = tokenizer_.token_bytes(t.id), name = token_name(text);
+    tokens_.push_back(name);
     logprobs_.push_back(has_logprob ? Json(t.logprob) : Json());
     Json best = Json::object();
     for (size_t i = 0; i < t.top.size() && static_cast<int64_t>(i) < top_; ++i)
-      best[tokenizer_.token_bytes(t.top[i].first)] = t.top[i].second;
-    if (!best.empty()) best[text] = t.logprob;
+      best[token_name(tokenizer_.token_bytes(t.top[i].first))] = t.top[i].second;
+    if (!best.empty()) best[name] = t.logprob;
     tops_.push_back(has_logprob && top_ > 0 ? std::move(best) : Json());
     offsets_.push_back(offset);
     for (const char c : text) offset += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -177,12 +190,20 @@ class TokenTable {
   Json tokens_ = Json::array(), logprobs_ = Json::array(), tops_ = Json::array(), offsets_ = Json::array();
 };
 
+// The prompt of an answer.
+std::string echo_of(const AnswerForm& form, size_t answer) {
+  return form.echo.empty() ? "" : form.echo[answer * form.echo.size() / form.answers];
+}
+Usage shown(const AnswerForm& form, Usage usage) {
+  if (form.only_prompt) usage.completion = 0;
+  return usage;
+}
+
 class WholeCompletion : public Whole {
  public:
   using Whole::Whole;
   void end(const Usage& all) override {
-    Usage usage = all;
-    if (form_.only_prompt) usage.completion = 0;
+    const Usage usage = shown(form_, all);
     Json out = head_json(form_.head, "text_completion");
     Json& choices = out["choices"] = Json::array();
     for (size_t i = 0; i < kept_.size(); ++i) choices.push_back(choice(i));
@@ -193,9 +214,8 @@ class WholeCompletion : public Whole {
  private:
   Json choice(size_t i) const {
     const Kept& k = kept_[i];
-    const std::string& echo = form_.echo.empty() ? kNone : form_.echo[i * form_.echo.size() / kept_.size()];
     Json out = {{"index", i},
-                {"text", echo + (form_.only_prompt ? "" : k.content)},
+                {"text", echo_of(form_, i) + (form_.only_prompt ? "" : k.content)},
                 {"logprobs", nullptr},
                 {"finish_reason", form_.only_prompt ? "length" : finish_name(k.finish)}};
     if (form_.top_logprobs >= 0) {
@@ -213,7 +233,6 @@ class WholeCompletion : public Whole {
     if (form_.token_ids) out["token_ids"] = id_list(k.tokens);
     return out;
   }
-  inline static const std::string kNone;
 };
 
 class Streamed : public AnswerWriter {
@@ -318,28 +337,42 @@ class StreamedChat : public Streamed {
 class StreamedCompletion : public Streamed {
  public:
   StreamedCompletion(AnswerForm form, std::shared_ptr<Responder> reply)
-      : Streamed(std::move(form), std::move(reply), "text_completion"), offsets_(form_.answers) {}
+      : Streamed(std::move(form), std::move(reply), "text_completion"),
+        offsets_(form_.answers),
+        prompts_(form_.answers),
+        begun_(form_.answers) {}
 
+  void prompt(size_t index, std::vector<TokenOut> tokens) override { prompts_[index] = std::move(tokens); }
   void piece(const AnswerPiece& piece, const Usage& usage) override {
-    keep_tokens(piece);
-    std::string text;
-    for (const auto& d : piece.deltas) text += d.text;
+    const size_t i = piece.index;
+    const bool echoes = !form_.echo.empty() && !begun_[i];
+    begun_[i] = true;
+    if (!form_.only_prompt) keep_tokens(piece);
+    std::string text = echoes ? echo_of(form_, i) : "";
+    for (const auto& d : piece.deltas)
+      if (!form_.only_prompt) text += d.text;
     if (text.empty() && piece.finish == Finish::None && !counts(piece)) return;
-    Json choice = {{"index", piece.index}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
-    if (piece.finish != Finish::None) choice["finish_reason"] = finish_name(piece.finish);
+    Json choice = {{"index", i}, {"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
+    if (piece.finish != Finish::None)
+      choice["finish_reason"] = form_.only_prompt ? "length" : finish_name(piece.finish);
     if (!piece.stop.empty()) choice["stop_reason"] = piece.stop;
-    const auto tokens = take_tokens(piece.index);
+    const auto tokens = take_tokens(i);
     if (form_.top_logprobs >= 0) {
       TokenTable table(*form_.tokenizer, form_.top_logprobs);
-      for (const auto& t : tokens) table.add(t, true, offsets_[piece.index]);
+      if (echoes)
+        for (size_t t = 0; t < prompts_[i].size(); ++t) table.add(prompts_[i][t], t > 0, offsets_[i]);
+      for (const auto& t : tokens) table.add(t, true, offsets_[i]);
       choice["logprobs"] = table.json();
     }
     if (form_.token_ids) choice["token_ids"] = id_list(tokens);
-    chunk(std::move(choice), usage);
+    chunk(std::move(choice), shown(form_, usage));
   }
+  void end(const Usage& usage) override { Streamed::end(shown(form_, usage)); }
 
  private:
   std::vector<int64_t> offsets_;
+  std::vector<std::vector<TokenOut>> prompts_;  // with their log-probs
+  std::vector<char> begun_;
 };
 
 }  // namespace

@@ -237,12 +237,12 @@ CompletionCall read_completion_request(const Json& body, const RequestLimits& li
   if (call.only_prompt && !call.echo)
     refuse("max_tokens", "'max_tokens' is 0: nothing would be answered; with \"echo\": true the prompt is");
   call.wishes.max_new_tokens = std::max<int64_t>(longest, 1);
+  call.usual_tokens = 16;  // as OpenAI's API has it: a raw text need not end
   call.add_special = f.boolean("add_special_tokens").value_or(true);
   if (const Json* logprobs = f.find("logprobs"); !logprobs || !logprobs->is_boolean())
     call.top_logprobs = f.whole("logprobs", 0, limits.max_logprobs).value_or(-1);
   else if (*logprobs == true)  // as the chat API has it
     call.top_logprobs = f.whole("top_logprobs", 0, limits.max_logprobs).value_or(0);
-  if (call.echo && call.stream) refuse("echo", "'echo' comes with a whole answer only: leave out \"stream\"");
   if (call.echo && call.top_logprobs >= 0) call.prompt_logprobs = std::max(call.prompt_logprobs, call.top_logprobs);
   f.cannot("suffix", "", "this model completes at the end only");
   call.ignored = f.unread(kHints);

@@ -18,7 +18,7 @@ void fill_in(std::optional<T>& wish, const std::optional<T>& fallback) {
 }
 
 // What the request says, else what the server was started with.
-SamplingWishes over(SamplingWishes request, const SamplingWishes& flags) {
+SamplingWishes over(SamplingWishes request, const SamplingWishes& flags, int64_t usual_tokens) {
   fill_in(request.do_sample, flags.do_sample);
   fill_in(request.temperature, flags.temperature);
   fill_in(request.top_p, flags.top_p);
@@ -31,6 +31,7 @@ SamplingWishes over(SamplingWishes request, const SamplingWishes& flags) {
   fill_in(request.no_repeat_ngram_size, flags.no_repeat_ngram_size);
   if (request.max_new_tokens.value_or(INT32_MAX) == INT32_MAX)
     request.max_new_tokens = flags.max_new_tokens.value_or(INT32_MAX);
+  if (request.max_new_tokens == INT32_MAX) request.max_new_tokens = usual_tokens;
   return request;
 }
 
@@ -71,8 +72,12 @@ std::string Service::adapter_of(const std::string& model) const {
   const auto adapters = spec_.engine->adapters();
   if (std::find(adapters.begin(), adapters.end(), model) != adapters.end()) return model;
   if (std::find(spec_.aliases.begin(), spec_.aliases.end(), model) != spec_.aliases.end()) return {};
-  throw ApiError(404, str("The model '", model.substr(0, 256), "' does not exist; /v1/models lists what is served"),
-                 "model", "model_not_found");
+  constexpr size_t kShown = 8;
+  std::string names = spec_.model_name;
+  for (size_t i = 0; i < std::min(adapters.size(), kShown); ++i) names += ", " + adapters[i];
+  if (adapters.size() > kShown) names += ", ... (/v1/models lists all)";
+  throw ApiError(404, str("The model '", model.substr(0, 256), "' does not exist; served are: ", names), "model",
+                 "model_not_found");
 }
 
 std::vector<int32_t> Service::encode(const std::string& text, bool add_special, const char* param) const {
@@ -111,7 +116,7 @@ void Service::check_ids(const std::vector<int32_t>& ids, const char* param) cons
 Sampling Service::sampling(const AnswerCall& call) const {
   check_ids(call.stop_ids, "stop_token_ids");
   for (const auto& [id, bias] : call.logit_bias) check_ids({id}, "logit_bias");
-  Sampling s = resolve(over(call.wishes, spec_.flags), spec_.checkpoint);
+  Sampling s = resolve(over(call.wishes, spec_.flags, call.usual_tokens), spec_.checkpoint);
   s.stop_ids = spec_.stop_ids;
   s.stop_ids.insert(s.stop_ids.end(), call.stop_ids.begin(), call.stop_ids.end());
   s.ignore_eos = call.ignore_eos;
@@ -142,7 +147,7 @@ AnswerForm Service::form(const AnswerCall& call) const {
   return form;
 }
 
-std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks) const {
+std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks, const GuideTools* calls) const {
   std::unique_ptr<Constraint> out;
   try {
     switch (guide.kind) {
@@ -165,6 +170,8 @@ std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks)
             guide_tool_calls(words_, {.format = spec_.tool_format, .tools = &guide.schema, .parallel = guide.several});
         break;
     }
+    // A form that is wanted of the answer does not keep the model from calling a tool first.
+    if (calls) out = guide_either(guide_tool_calls(words_, *calls), std::move(out));
     return thinks ? guide_after(words_, "</think>", std::move(out)) : std::move(out);
   } catch (const Error& e) {
     if (e.at.fault != Fault::Usage && e.at.fault != Fault::Data) throw;
@@ -172,15 +179,31 @@ std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks)
   }
 }
 
+std::unique_ptr<Constraint> Service::constraint(const ChatCall& call, const ChatParserOptions& parser,
+                                                bool thinks) const {
+  if (parser.format == ToolFormat::None || call.guide.kind == Guide::Kind::ToolCalls)
+    return constraint(call.guide, thinks, nullptr);
+  const GuideTools calls{
+      .format = parser.format, .tools = &call.tools, .parallel = call.parallel_calls, .strict_only = true};
+  if (call.guide.kind != Guide::Kind::None) return constraint(call.guide, thinks, &calls);
+  const auto strict = [](const Json& tool) { return tool["function"].value("strict", Json()) == true; };
+  if (std::none_of(call.tools.begin(), call.tools.end(), strict)) return nullptr;
+  try {
+    return guide_talk(words_, calls, parser.reasoning, parser.starts_in_reasoning);
+  } catch (const Error& e) {
+    if (e.at.fault != Fault::Usage) throw;
+    throw ApiError(400, e.what(), "tools");
+  }
+}
+
 // n requests for one prompt.
-void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, bool thinks,
+void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, const Constraint* form,
                    Prepared& out) const {
   EngineRequest request;
   request.prompt = prompt;
   request.sampling = sampling(call);
   request.priority = call.priority;
   request.adapter = adapter_of(call.model);
-  const auto form = constraint(call.guide, thinks);
   for (int64_t i = 0; i < call.n; ++i) {
     request.sampling.seed = seed + static_cast<uint64_t>(i);
     if (form) request.constraint = form->clone();
@@ -233,6 +256,7 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   g.engine = spec_.engine;
   g.tokenizer = spec_.tokenizer;
   g.answer = answer_spec(call);
+  g.per_prompt = static_cast<size_t>(call.n);
   g.tools = std::make_shared<const Json>(call.tools);
   g.prefix = call.continue_final_message ? "" : spec_.chat->spec().response_prefix;
   ChatParserOptions parser;
@@ -245,7 +269,8 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   // Some formats write their marks with special tokens, which the parser must see.
   if (parser.format != ToolFormat::None) g.answer.skip_special = false;
   if (!call.parallel_calls) g.most_calls = 1;
-  fill(call, prompt.ids, call.seed.value_or(spec_.seed + seeds_.fetch_add(static_cast<uint64_t>(call.n))), thinks, out);
+  fill(call, prompt.ids, call.seed.value_or(spec_.seed + seeds_.fetch_add(static_cast<uint64_t>(call.n))),
+       constraint(call, parser, thinks).get(), out);
   return out;
 }
 
@@ -260,13 +285,15 @@ Service::Prepared Service::prepare(const CompletionCall& call) const {
   g.engine = spec_.engine;
   g.tokenizer = spec_.tokenizer;
   g.answer = answer_spec(call);
+  g.per_prompt = static_cast<size_t>(call.n);
   uint64_t seed = call.seed.value_or(spec_.seed + seeds_.fetch_add(out.form.answers));
+  const auto wanted = constraint(call.guide, /*thinks=*/false, nullptr);
   for (const auto& input : call.prompts) {
     const auto ids = input.is_text ? encode(input.text, call.add_special, "prompt") : input.ids;
     check_room(ids, "prompt", true);
     if (call.echo) out.form.echo.push_back(input.is_text ? input.text : spec_.tokenizer->decode(ids));
     if (call.token_ids && call.prompts.size() == 1) out.form.prompt_ids = ids;
-    fill(call, ids, seed, /*thinks=*/false, out);
+    fill(call, ids, seed, wanted.get(), out);
     seed += static_cast<uint64_t>(call.n);
   }
   return out;

@@ -64,9 +64,11 @@ class Service {
   Sampling sampling(const AnswerCall& call) const;
   void check_room(const std::vector<int32_t>& ids, const char* param, bool answers) const;
   void check_queue(size_t requests) const;
-  // Null: any answer will do. `thinks`: the answer begins with thoughts, which may have any form.
-  std::unique_ptr<Constraint> constraint(const Guide& guide, bool thinks) const;
-  void fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, bool thinks,
+  // Null: any answer will do. `thinks`: the answer begins with thoughts, which may have any form. `calls`: it may be
+  // calls of these tools instead.
+  std::unique_ptr<Constraint> constraint(const Guide& guide, bool thinks, const GuideTools* calls) const;
+  std::unique_ptr<Constraint> constraint(const ChatCall& call, const ChatParserOptions& parser, bool thinks) const;
+  void fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, const Constraint* form,
             Prepared& out) const;
   AnswerForm form(const AnswerCall& call) const;
   Answer::Spec answer_spec(const AnswerCall& call) const;

@@ -68,13 +68,15 @@ bool AddedTokenFinder::accept(std::string_view s, size_t done, Match& match) {
     const char *l = left, *r = right;
     if ((l > base && (before(l) & unicode::kWord)) || (r < end && (behind(r) & unicode::kWord))) return false;
   }
-  if (match.token->lstrip)
+  if (match.token->lstrip) {
     for (const char* p = left; left > base + done && (before(p) & unicode::kSpace);) left = p;
+    left = std::max(left, base + done);
+  }
   if (match.token->rstrip)
     for (const char* p = right; right < end && (behind(p) & unicode::kSpace);) right = p;
   match.begin = static_cast<size_t>(left - base);
   match.end = static_cast<size_t>(right - base);
-  return true;
+  return match.begin < match.end;  // nothing may be left of it by the one before
 }
 
 }  // namespace apus

@@ -31,6 +31,7 @@ struct ChatParser::State : CallSink {
 
   void add(std::string_view text) { pending_ += text; }
   std::vector<ChatDelta> take() { return std::exchange(out_, {}); }
+  bool reasoning() const { return place_ == Place::Reasoning; }
 
   // Decides about as much of the pending text as can be decided; at the end, about all of it.
   void run(bool end) {
@@ -224,6 +225,7 @@ struct ChatParser::State : CallSink {
 ChatParser::ChatParser(ChatParserOptions options) : state_(std::make_unique<State>(options)) {}
 ChatParser::~ChatParser() = default;
 ChatParser::ChatParser(ChatParser&&) noexcept = default;
+bool ChatParser::reasoning() const { return state_->reasoning(); }
 
 std::vector<ChatDelta> ChatParser::feed(std::string_view text) {
   state_->add(text);

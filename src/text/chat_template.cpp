@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "text/builtin_templates.h"
 #include "text/jinja/strings.h"
+#include "text/tokenizer_config.h"
 
 namespace apus {
 
@@ -40,12 +41,14 @@ Json read_special_tokens(const fs::path& folder) {
   if (folder.empty()) return tokens;
   const Json config = read_json(folder / "tokenizer_config.json"),
              older = read_json(folder / "special_tokens_map.json");
+  const bool legacy = !config.contains("added_tokens_decoder");  // then the older file counts
   for (const char* name :
        {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
-    if (config.contains(name))
-      add_token(tokens, name, config[name]);
-    else if (older.contains(name))
-      add_token(tokens, name, older[name]);
+    const bool old = older.contains(name) && (legacy || !config.contains(name));
+    if (old || config.contains(name))
+      add_token(tokens, name, old ? older[name] : config[name]);
+    else
+      add_token(tokens, name, implied_special_token(config, name));
   }
   if (config.contains("extra_special_tokens") && config["extra_special_tokens"].is_object()) {
     for (const auto& [name, value] : config["extra_special_tokens"].items()) add_token(tokens, name, value);
@@ -125,11 +128,9 @@ void cut_at_mark(Rendered& rendered, const std::string& last_text) {
   std::string& text = rendered.text;
   const std::string_view bare = kTag.substr(0, kTag.size() - 1);
   const size_t at = text.rfind(bare);
-  if (at == std::string::npos) {
-    const bool shown = text.find(jinja::strip_left(jinja::strip_right(last_text))) != std::string::npos;
-    cannot_continue(shown ? "the template does not show the end of the last message"
-                          : "the last message does not appear in the text: the template drops or changes it");
-  }
+  if (text.find(jinja::strip_left(jinja::strip_right(last_text))) == std::string::npos)
+    cannot_continue("the last message does not appear in the text: the template drops or changes it");
+  if (at == std::string::npos) cannot_continue("the template does not show the end of the last message");
   const bool trimmed = text.compare(at, kTag.size(), kTag) != 0;
   text.resize(at);
   if (trimmed) text.resize(jinja::strip_right(text).size());

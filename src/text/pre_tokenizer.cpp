@@ -303,15 +303,20 @@ class Builder {
       const char* p = text.data();
       if (text.empty()) part.error("delimiter", "one character is needed");
       split(by_char([c = unicode::next_char(p)](uint16_t, char32_t other) { return c == other; }), Behavior::Removed);
+    } else if (type == "UnicodeScripts") {
+      const Json runs = {{"Regex", script_runs()}};
+      split(by_pattern(std::make_shared<const Pattern>(JsonPart(runs, part.where()))), Behavior::Removed, true);
     } else if (type == "FixedLength") {
       const int64_t length = part.integer("length", 5);
       if (length < 1) part.error("length", "must be at least 1");
       split(fixed_length(static_cast<size_t>(length)), Behavior::Isolated);
     } else {
-      part.error("type",
-                 str("the pre-tokenizer '", type,
-                     "' is not known; known are ByteLevel, Split, Metaspace, Digits, Punctuation, "
-                     "Whitespace, WhitespaceSplit, BertPreTokenizer, CharDelimiterSplit, FixedLength and Sequence"));
+      part.error(
+          "type",
+          str("the pre-tokenizer '", type,
+              "' is not known; known are ByteLevel, Split, Metaspace, Digits, Punctuation, "
+              "Whitespace, WhitespaceSplit, BertPreTokenizer, CharDelimiterSplit, UnicodeScripts, FixedLength and "
+              "Sequence"));
     }
   }
 

@@ -108,7 +108,7 @@ std::string QwenCoderReader::argument(std::string_view value) const {
   if (wants("string")) return as_json_string(value);
   if (value == "True" || value == "False") return value == "True" ? "true" : "false";
   const Json parsed = Json::parse(value, nullptr, false);
-  if (parsed.is_discarded() || parsed.is_string()) return as_json_string(value);
+  if (parsed.is_discarded()) return as_json_string(value);
   std::string text(value);
   return text;
 }

@@ -143,9 +143,10 @@ class Translator {
     const char c = in_[at_];
     if (out_.size() > kLongest) refuse("the pattern is too long");
     if (c == '{' && interval()) return;
+    if (c == '*' || c == '+' || c == '?') return repeat();
     if (c == '(') return open();
     if (c == ')') return close();
-    if (c != '*' && c != '+' && c != '?' && !unicode::is_continuation(c)) atom_ = out_.size();
+    if (!unicode::is_continuation(c)) atom_ = out_.size();
     if (c == '[')
       out_ += set(0);
     else if (c == '\\' && at_ + 1 < in_.size())
@@ -191,21 +192,35 @@ class Translator {
     out_ += in_[at_++];
   }
 
-  // {n,m}, where n may be missing, and a plus behind it repeats it.
+  // Here a repetition can be repeated itself.
+  void repeat_again() {
+    if (out_.size() != repeated_) return void(stacked_ = 0);
+    if (++stacked_ > kDeepestGroup) refuse(str("more than ", kDeepestGroup, " repetitions of repetitions"));
+    out_.insert(std::min(atom_, out_.size()), "(?:");
+    out_ += ')';
+  }
+
+  // * + ? with a question mark (as few as possible) or a plus (and never fewer) behind it.
+  void repeat() {
+    repeat_again();
+    out_ += in_[at_++];
+    if (next_is("?") || next_is("+")) out_ += in_[at_++];
+    repeated_ = out_.size();
+  }
+
+  // {n,m}, where n may be missing. A question mark behind {n} or a plus repeats it.
   bool interval() {
     const size_t end = in_.find('}', at_);
     if (end == std::string::npos) return false;
     const std::string_view inside = std::string_view(in_).substr(at_ + 1, end - at_ - 1);
     const bool digits = inside.find_first_not_of("0123456789,") == std::string_view::npos;
-    if (!digits || std::count(inside.begin(), inside.end(), ',') > 1 || inside.empty() || inside == ",") return false;
-    std::string times = str(inside.front() == ',' ? "{0" : "{", inside, "}");
+    const auto commas = std::count(inside.begin(), inside.end(), ',');
+    if (!digits || commas > 1 || inside.empty() || inside == ",") return false;
+    repeat_again();
+    out_ += str(inside.front() == ',' ? "{0" : "{", inside, "}");
     at_ = end + 1;
-    if (next_is("+")) {
-      out_.insert(std::min(atom_, out_.size()), "(?:");
-      times += ")+";
-      ++at_;
-    }
-    out_ += times;
+    if (commas && next_is("?")) out_ += in_[at_++];
+    repeated_ = out_.size();
     return true;
   }
 
@@ -366,6 +381,7 @@ class Translator {
   const std::string& in_;
   const std::string& where_;
   size_t at_ = 0, atom_ = 0;  // the place in `in_`; where in `out_` the last thing that can be repeated begins
+  size_t repeated_ = std::string::npos, stacked_ = 0;  // where in `out_` the last repetition ends; how many lie upon it
   std::string out_;
   std::vector<Group> groups_{1};
 };

@@ -24,4 +24,7 @@ extern const char* const kLlama3Regex;
 // The matcher for a pattern as tokenizer.json spells it; nullptr if there is none.
 Splitter find_splitter(const std::string& regex);
 
+// A pattern in tokenizer.json's dialect whose matches are the runs of one script (script_runs.cpp).
+std::string script_runs();
+
 }  // namespace apus

@@ -10,7 +10,7 @@
 namespace apus {
 namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-constexpr size_t kLongestByteRun = 256;  // further back a run of byte tokens is not looked at again
+constexpr size_t kLongestByteRun = 256;  // further back a run of byte tokens is not looked at
 }  // namespace
 
 std::string StreamDecoder::push(int32_t id) {
@@ -43,9 +43,11 @@ std::string StreamDecoder::push_window(int32_t id) {
                     now = tokenizer_->decode(all, false, false);
   if (now.ends_with(kReplacement) || now.size() <= before.size()) return {};
   // What was new becomes the context of what comes; a run of byte tokens is kept from its start.
-  const auto is_byte = [&](size_t i) { return byte_of(tokenizer_->piece(window_[i])) >= 0; };
+  const auto byte = [&](size_t i) { return byte_of(tokenizer_->piece(window_[i])); };
   size_t first = shown_;
-  while (first > 0 && window_.size() - first < kLongestByteRun && is_byte(first) && is_byte(first - 1)) --first;
+  while (first > 0 && window_.size() - first < kLongestByteRun && byte(first) >= 0 && byte(first - 1) >= 0) --first;
+  if (window_.size() - first >= kLongestByteRun)  // what is left of the run begins with a whole character
+    while (first < shown_ && (byte(first) & 0xC0) == 0x80) ++first;
   window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(first));
   shown_ = window_.size();
   return now.substr(before.size());

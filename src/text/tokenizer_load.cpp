@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// From tokenizer.json and tokenizer_config.json, or vocab.json and merges.txt, to the parts of a Tokenizer.
+// From tokenizer.json, or vocab.json and merges.txt, to the parts of a Tokenizer.
 // "truncation" and "padding" of tokenizer.json are for batches of fixed shape and are not applied.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/log.h"
 #include "text/byte_alphabet.h"
+#include "text/tokenizer_config.h"
 #include "text/tokenizer_parts.h"
 
 namespace apus {
@@ -16,50 +16,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kMaxFile = int64_t{256} << 20;
-constexpr size_t kMaxAdded = 1 << 18, kMaxAddedLength = 1 << 16;
-
-// An id that the vocabulary has counts; so does, where given, the next free one, whatever the file says.
-void add_token(TokenizerParts& parts, AddedToken token, const std::string& where, int32_t* next = nullptr) {
-  if (token.content.empty()) return;
-  if (parts.added_id.count(token.content)) return;
-  if (const auto own = parts.model->id(token.content)) {
-    token.id = *own;
-  } else if (next) {
-    if (token.id >= 0 && token.id != *next && !parts.renumbered) {
-      log_warning(where, ": '", token.content, "' gets the id ", *next, ", as the tokenizers library counts, and not ",
-                  token.id);
-      parts.renumbered = true;
-    }
-    token.id = (*next)++;
-  }
-  require(token.id >= 0 && token.id <= kMaxId, Fault::Model, where, ".id: ", token.id, " is not between 0 and ",
-          kMaxId);
-  require(token.content.size() <= kMaxAddedLength, Fault::Model, where, ".content: longer than ", kMaxAddedLength,
-          " bytes");
-  require(parts.added.size() < kMaxAdded, Fault::Model, where, ": more than ", kMaxAdded, " added tokens");
-  parts.added_id[token.content] = token.id;
-  parts.added.push_back(std::move(token));
-}
-
-AddedToken added_token(const JsonPart& part, int64_t id, bool special) {
-  AddedToken token;
-  token.id = static_cast<int32_t>(std::clamp<int64_t>(id, -1, kMaxId + int64_t{1}));
-  token.content = part.text("content");
-  token.single_word = part.flag("single_word", false);
-  token.lstrip = part.flag("lstrip", false);
-  token.rstrip = part.flag("rstrip", false);
-  token.special = part.flag("special", special);
-  token.normalized = part.flag("normalized", !token.special);
-  return token;
-}
-
-// Where added tokens go on: behind the vocabulary, which is counted, and behind what was added before.
-int32_t next_id(const TokenizerParts& parts) {
-  int32_t next = 0;
-  for (int32_t id = 0; id < parts.model->size(); ++id) next += parts.model->has(id);
-  for (const AddedToken& token : parts.added) next = std::max(next, token.id + 1);
-  return next;
-}
 
 // ---- the post-processor: what it puts before and after one text
 
@@ -148,10 +104,15 @@ struct Members {
   std::string where(const std::string& key) const { return name + ": " + key; }
 };
 
-void assemble(TokenizerParts& parts, const Members& members, const ModelSource& model) {
-  const Json normalizer = members.tree("normalizer"), cutter = members.tree("pre_tokenizer"),
-             post = members.tree("post_processor"), decoder = members.tree("decoder"),
-             added = members.tree("added_tokens");
+// `config` may say by add_prefix_space what counts, for a pre-tokenizer that is ByteLevel and nothing else.
+void assemble(TokenizerParts& parts, const Members& members, const ModelSource& model, const Json* config = nullptr) {
+  Json cutter = members.tree("pre_tokenizer");
+  if (config && cutter.is_object() && cutter.value("type", Json()) == "ByteLevel") {
+    const auto prefix = config->find("add_prefix_space");
+    if (prefix != config->end() && prefix->is_boolean()) cutter["add_prefix_space"] = *prefix;
+  }
+  const Json normalizer = members.tree("normalizer"), post = members.tree("post_processor"),
+             decoder = members.tree("decoder"), added = members.tree("added_tokens");
   if (!normalizer.is_null()) parts.normalizer = make_normalizer({normalizer, members.where("normalizer")});
   const JsonPart cut_part(cutter, members.where("pre_tokenizer"));
   parts.pre_tokenizers = make_pre_tokenizers(cutter.is_null() ? nullptr : &cut_part, model_type(model) == "BPE");
@@ -169,70 +130,6 @@ void assemble(TokenizerParts& parts, const Members& members, const ModelSource& 
     const JsonPart part(added[i], members.where(str("added_tokens[", i, "]")));
     add_token(parts, added_token(part, part.integer("id", -1), false), part.where(), &next);
   }
-}
-
-// ---- tokenizer_config.json
-
-constexpr const char* kSpecialNames[] = {"bos_token", "eos_token", "unk_token", "sep_token",
-                                         "pad_token", "cls_token", "mask_token"};
-
-// A token is given as text or as {"content": text, ...}.
-std::string token_text(const Json& token, const JsonPart& part, const char* key) {
-  if (token.is_string()) return token.get<std::string>();
-  if (token.is_object() && token.contains("content") && token["content"].is_string())
-    return token["content"].get<std::string>();
-  part.error(key, "a token is a string or an object with \"content\"");
-}
-
-void read_special_names(TokenizerParts& parts, const JsonPart& config) {
-  for (const char* name : kSpecialNames)
-    if (config.has(name) && !parts.special_tokens.count(name))
-      parts.special_tokens[name] = token_text(config.json()[name], config, name);
-  const char* more = "additional_special_tokens";
-  if (!config.has(more) || !parts.additional_special_tokens.empty()) return;
-  if (!config.json()[more].is_array()) config.error(more, "a list is needed");
-  for (const Json& token : config.json()[more])
-    parts.additional_special_tokens.push_back(token_text(token, config, more));
-}
-
-void read_config(TokenizerParts& parts, const JsonPart& config) {
-  read_special_names(parts, config);
-  parts.clean_up = config.flag("clean_up_tokenization_spaces", false);
-  if (config.has("model_max_length") && config.json()["model_max_length"].is_number()) {
-    const double length = config.json()["model_max_length"].get<double>();  // some files say 1e30 for "no limit"
-    parts.model_max_length = length >= 1 && length < 1e12 ? static_cast<int64_t>(length) : 0;
-  }
-  if (!config.has("added_tokens_decoder")) return;
-  const JsonPart table = config.part("added_tokens_decoder");
-  if (!table.json().is_object()) config.error("added_tokens_decoder", "an object is needed");
-  int32_t next = next_id(parts);
-  std::map<int64_t, AddedToken> tokens;  // in the order of their ids
-  for (const auto& [key, value] : table.json().items()) {
-    const JsonPart part(value, table.where() + "." + key);
-    const bool number = !key.empty() && key.size() < 10 &&
-                        std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; });
-    require(number, Fault::Model, part.where(), ": the key must be an id");
-    tokens.emplace(std::stol(key), added_token(part, std::stol(key), false));
-  }
-  for (auto& [id, token] : tokens) add_token(parts, std::move(token), str(table.where(), ".", id), &next);
-}
-
-// add_bos_token and add_eos_token of the configuration overrule the post-processor.
-void apply_flags(TokenizerParts& parts, const JsonPart& config) {
-  const auto apply = [&](const char* key, const char* name, std::vector<int32_t>& side, bool front) {
-    if (!config.has(key) || !parts.special_tokens.count(name)) return;
-    const std::string& token = parts.special_tokens.at(name);
-    const auto it = parts.added_id.find(token);
-    const auto id = it != parts.added_id.end() ? std::optional(it->second) : parts.model->id(token);
-    if (!id) return;
-    const bool there = std::find(side.begin(), side.end(), *id) != side.end();
-    if (!config.flag(key, false))
-      side.erase(std::remove(side.begin(), side.end(), *id), side.end());
-    else if (!there)
-      side.insert(front ? side.begin() : side.end(), *id);
-  };
-  apply("add_bos_token", "bos_token", parts.before, true);
-  apply("add_eos_token", "eos_token", parts.after, false);
 }
 
 // Builds the finders and the tables by id once everything is read.
@@ -261,11 +158,16 @@ void finish(TokenizerParts& parts) {
   parts.normalized_finder.build(normalized, normalized_patterns);
 }
 
-void complete(TokenizerParts& parts, std::string_view config_text, const std::string& config_name) {
-  const Json config = config_text.empty() ? Json::object() : parse_json(config_text, config_name);
-  const JsonPart part(config, config_name);
-  read_config(parts, part);
-  apply_flags(parts, part);
+struct ConfigFile {
+  std::string name;
+  Json json;
+  ConfigFile(std::string file, std::string_view text)
+      : name(std::move(file)), json(text.empty() ? Json::object() : parse_json(text, name)) {}
+  JsonPart part() const { return {json, name}; }
+};
+
+void complete(TokenizerParts& parts, const ConfigFile& config, const ConfigFile& map) {
+  read_config(parts, config.part(), map.part());
   finish(parts);
 }
 
@@ -317,7 +219,7 @@ std::string implied_stages(const std::string& tokenizer_class, const std::string
              : R"({"pre_tokenizer":)" + bytes + R"(true},"decoder":{"type":"ByteLevel"}})";
 }
 
-std::unique_ptr<TokenizerParts> read_vocab_and_merges(const fs::path& dir, const std::string& config) {
+std::unique_ptr<TokenizerParts> read_vocab_and_merges(const fs::path& dir, const ConfigFile& config) {
   const std::string vocab = read_file(dir / "vocab.json", kMaxFile),
                     merges = merges_json(read_file(dir / "merges.txt", kMaxFile));
   const std::string name = (dir / "vocab.json").string() + " and merges.txt";
@@ -330,7 +232,7 @@ std::unique_ptr<TokenizerParts> read_vocab_and_merges(const fs::path& dir, const
     return JsonPart(tree, path.string()).text(key, "");
   };
   const std::string stages =
-      implied_stages(value_of(config, dir / "tokenizer_config.json", "tokenizer_class"),
+      implied_stages(config.part().text("tokenizer_class", ""),
                      value_of(optional_file(dir / "config.json"), dir / "config.json", "model_type"));
   auto parts = std::make_unique<TokenizerParts>();
   assemble(*parts, Members(stages, name),
@@ -358,8 +260,9 @@ std::unique_ptr<TokenizerParts> read_tokenizer(std::string_view tokenizer, std::
   require(model != members.raw.end(), Fault::Model, name,
           ": \"model\" is missing; this is not a tokenizer.json of the tokenizers library");
   auto parts = std::make_unique<TokenizerParts>();
-  assemble(*parts, members, ModelSource(model->second, name));
-  complete(*parts, config, "tokenizer_config.json");
+  const ConfigFile config_file("tokenizer_config.json", config);
+  assemble(*parts, members, ModelSource(model->second, name), &config_file.json);
+  complete(*parts, config_file, {"special_tokens_map.json", ""});
   return parts;
 }
 
@@ -367,8 +270,13 @@ std::unique_ptr<TokenizerParts> read_tokenizer(const fs::path& path) {
   const bool folder = fs::is_directory(path);
   const fs::path dir = folder ? path : path.parent_path(), file = folder ? dir / "tokenizer.json" : path;
   require(fs::exists(path), Fault::Io, "the tokenizer ", path.string(), " does not exist");
-  const std::string config = optional_file(dir / "tokenizer_config.json");
-  const std::string config_name = (dir / "tokenizer_config.json").string();
+  const std::string config_text = optional_file(dir / "tokenizer_config.json"),
+                    map_text = optional_file(dir / "special_tokens_map.json");
+  std::string_view config_view = config_text, map_view = map_text;
+  check_text(config_view, (dir / "tokenizer_config.json").string());
+  check_text(map_view, (dir / "special_tokens_map.json").string());
+  const ConfigFile config((dir / "tokenizer_config.json").string(), config_view),
+      map((dir / "special_tokens_map.json").string(), map_view);
   std::unique_ptr<TokenizerParts> parts;
   if (fs::is_regular_file(file)) {
     const std::string text = read_file(file, kMaxFile);
@@ -378,19 +286,13 @@ std::unique_ptr<TokenizerParts> read_tokenizer(const fs::path& path) {
     require(members.raw.count("model"), Fault::Model, file.string(),
             ": \"model\" is missing; this is not a tokenizer.json");
     parts = std::make_unique<TokenizerParts>();
-    assemble(*parts, members, ModelSource(members.raw.at("model"), file.string()));
+    assemble(*parts, members, ModelSource(members.raw.at("model"), file.string()), &config.json);
   } else {
     require(fs::is_regular_file(dir / "vocab.json") && fs::is_regular_file(dir / "merges.txt"), Fault::Model,
             path.string(), " has no tokenizer: tokenizer.json is needed, or vocab.json and merges.txt");
     parts = read_vocab_and_merges(dir, config);
   }
-  std::string_view config_view = config;
-  check_text(config_view, config_name);
-  if (const std::string map = optional_file(dir / "special_tokens_map.json"); config.empty() && !map.empty()) {
-    const Json tree = parse_json(map, (dir / "special_tokens_map.json").string());
-    read_special_names(*parts, {tree, (dir / "special_tokens_map.json").string()});
-  }
-  complete(*parts, config_view, config_name);
+  complete(*parts, config, map);
   return parts;
 }
 

@@ -63,6 +63,8 @@ class ChatParser {
   ChatParser(ChatParser&&) noexcept;
   std::vector<ChatDelta> feed(std::string_view text);
   std::vector<ChatDelta> finish();  // the end of the generation: what was held back comes out
+  bool reasoning() const;           // is what comes next part of the reasoning?
+
  private:
   struct State;
   std::unique_ptr<State> state_;

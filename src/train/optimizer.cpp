@@ -55,15 +55,21 @@ Optimizer::Slot& Optimizer::ready(size_t i) {
 }
 
 void Optimizer::step(double lr_factor, double grad_scale) {
+  begin_step();
+  for (size_t i = 0; i < slots_.size(); ++i) update_one(i, lr_factor, grad_scale);
+}
+
+void Optimizer::update_one(size_t i, double lr_factor, double grad_scale) {
   at::NoGradGuard no_grad;
-  ++steps_;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    const at::Tensor& grad = slots_[i].param->tensor.grad();
-    if (!grad.defined()) continue;
-    Slot& slot = ready(i);
-    update(slot, slot.param->tensor.detach(), grad,
-           {slot.group->lr * lr_factor, slot.group->weight_decay, grad_scale, steps_});
-  }
+  const at::Tensor& grad = slots_[i].param->tensor.grad();
+  if (!grad.defined()) return;
+  Slot& slot = ready(i);
+  update(slot, slot.param->tensor.detach(), grad,
+         {slot.group->lr * lr_factor, slot.group->weight_decay, grad_scale, steps_});
+}
+
+void Optimizer::make_state() {
+  for (size_t i = 0; i < slots_.size(); ++i) ready(i);
 }
 
 void Optimizer::change_in_f32(Slot& slot, at::Tensor param, const Update& u,

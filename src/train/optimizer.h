@@ -51,6 +51,13 @@ class Optimizer {
   // One update of every parameter that has a gradient. The groups' learning rates are multiplied by lr_factor, the
   // gradients by grad_scale (clipping).
   void step(double lr_factor, double grad_scale);
+  // The same one parameter at a time, in any order: begin_step() counts the step, update_one(i) updates the i-th of
+  // size().
+  void begin_step() { ++steps_; }
+  void update_one(size_t i, double lr_factor, double grad_scale);
+  size_t size() const { return slots_.size(); }
+  const NamedParam& param(size_t i) const { return *slots_[i].param; }
+  void make_state();  // of all parameters, now instead of at their first update
   void zero_grad();
   std::vector<at::Tensor> gradients() const;
   const std::vector<ParamGroup>& groups() const { return groups_; }

@@ -115,6 +115,7 @@ Json Trainer::trainer_json() const {
 // A disk that is full must not end a run that could go on: only the last save of a run throws. What failed at the last
 // step is tried once more.
 void Trainer::save(bool must) {
+  save_due_ = false;
   const fs::path target = o_.output_dir / str("checkpoint-", step_);
   bool saved = p_.data_ranks.rank() != 0;
   if (!saved) {

@@ -12,6 +12,11 @@ namespace apus {
 
 Trainer::Trainer(TrainerParts parts, TrainerOptions options) : p_(std::move(parts)), o_(std::move(options)) {
   require(o_.gradient_accumulation_steps > 0, Fault::Usage, "--gradient_accumulation_steps must be above 0");
+  if (o_.update_in_backward) {
+    require(o_.gradient_accumulation_steps == 1 && o_.max_grad_norm == 0 && p_.data_ranks.size() == 1, Fault::Usage,
+            "updates inside the backward pass are for one process, without accumulation and without clipping");
+    in_backward_ = std::make_unique<UpdateInBackward>(p_.optimizer);
+  }
   if (o_.max_steps > 0) {
     max_steps_ = o_.max_steps;
   } else {
@@ -77,6 +82,7 @@ bool Trainer::next_batches(std::vector<Batch>& batches) {
 TrainResult Trainer::run() {
   if (step_ == first_step_ && micro_in_epoch_ == 0 && epoch_ == 0) p_.train.start(0);
   watch_.restart();
+  p_.optimizer.make_state();  // below what comes and goes: among activations it would leave holes in the memory
   if (o_.eval_on_start && step_ == 0 && p_.eval) evaluate();
   progress_ = std::make_unique<Progress>("Train", max_steps_, Progress::Spec{.unit = "step", .skipped = step_});
   progress_->set(step_);
@@ -121,7 +127,9 @@ bool Trainer::after_step(const StepResult& r, bool epoch_ended) {
     return when == When::Epoch ? epoch_ended : when == When::Steps && !epoch_ended && step_ % every == 0;
   };
   if (p_.eval && due(o_.eval, o_.eval_steps) && last_evaluated_ != step_) evaluate();
-  if (due(o_.save, o_.save_steps) && last_saved_ != step_) save(false);
+  save_due_ = save_due_ || due(o_.save, o_.save_steps);
+  // While nothing but nan comes out, checkpoints would only push the good ones out.
+  if (save_due_ && bad_in_a_row_ == 0 && last_saved_ != step_) save(false);
   if (p_.stop && summed(p_.stop->raised() ? 1 : 0) > 0) {
     log_warning("stopping after step ", step_, " as asked; the run can be resumed from its last checkpoint");
     return result_.interrupted = true;

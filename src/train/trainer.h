@@ -20,6 +20,7 @@
 #include "train/run_log.h"
 #include "train/schedule.h"
 #include "train/source.h"
+#include "train/update_in_backward.h"
 
 namespace apus {
 
@@ -32,7 +33,8 @@ struct TrainerOptions {
   double num_train_epochs = 3;
   double max_epochs = 0;  // > 0: the end after so many passes, whatever max_steps says
   int64_t gradient_accumulation_steps = 1;
-  double max_grad_norm = 1;  // 0: no clipping
+  double max_grad_norm = 1;         // 0: no clipping
+  bool update_in_backward = false;  // see train/update_in_backward.h; one rank, no clipping, no accumulation
   int64_t logging_steps = 5;
   bool logging_first_step = true;
   When save = When::Steps, eval = When::Never;
@@ -106,6 +108,7 @@ class Trainer {
   StepResult step(std::vector<Batch> batches);  // compute, its errors explained
   StepResult compute(std::vector<Batch> batches);
   double backward(std::vector<Batch>& batches, double total);
+  void left_out(const std::string& what);
   void prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const;
   double summed(double value) const;
   std::string find_not_finite(std::vector<Batch>& batches);
@@ -122,9 +125,11 @@ class Trainer {
 
   TrainerParts p_;
   TrainerOptions o_;
+  std::unique_ptr<UpdateInBackward> in_backward_;
   Schedule schedule_;
   int64_t max_steps_ = 0, step_ = 0, first_step_ = 0, epoch_ = 0, micro_in_epoch_ = 0, bad_in_a_row_ = 0;
   int64_t evaluations_without_gain_ = 0, last_saved_ = -1, last_evaluated_ = -1;
+  bool save_due_ = false;
   int64_t logged_steps_ = 0, tokens_seen_ = 0;
   double loss_since_log_ = 0, last_norm_ = 0, last_lr_ = 0;
   Metrics metrics_;

@@ -49,9 +49,12 @@ double Trainer::backward(std::vector<Batch>& batches, double total) {
     prepare(batch, i, &router, share);
     Loss part = p_.algorithm.loss(p_.actors, batch, o_.forward);
     if (p_.gradients && i + 1 == batches.size()) p_.gradients->begin();
-    // The factor as the first gradient: the gradient of a product of a scalar and a number is made in f64.
-    if (part.sum.requires_grad()) part.sum.backward(at::full_like(part.sum, 1 / total));
-    loss += part.sum.item<double>() / total;
+    const double sum = part.sum.item<double>();
+    // The factor as the first gradient: the gradient of a product of a scalar and a number is made in f64. What would
+    // update weights on the way does not begin when the loss is not finite.
+    if (part.sum.requires_grad() && (!in_backward_ || std::isfinite(sum)))
+      part.sum.backward(at::full_like(part.sum, 1 / total));
+    loss += sum / total;
     if (batch.step.router) {
       const at::Tensor value = router.value();
       loss += router.scale * value.item<double>();
@@ -86,26 +89,33 @@ Trainer::StepResult Trainer::compute(std::vector<Batch> batches) {
     log_warning("step ", step_ + 1, " holds no token to learn from; nothing is updated");
     return out;
   }
+  if (in_backward_) in_backward_->begin(schedule_(step_));
   out.loss = backward(batches, total);
   if (p_.gradients) p_.gradients->finish();
-  out.grad_norm = std::sqrt(ops::sum_of_squares(p_.optimizer.gradients()));
-  if (std::isfinite(out.loss) && std::isfinite(out.grad_norm)) {
+  const UpdateInBackward::Outcome done = in_backward_ ? in_backward_->end() : UpdateInBackward::Outcome();
+  out.grad_norm = in_backward_ ? done.norm : std::sqrt(ops::sum_of_squares(p_.optimizer.gradients()));
+  out.updated = std::isfinite(out.loss) && std::isfinite(out.grad_norm);
+  if (out.updated) {
     const double scale = o_.max_grad_norm > 0 ? std::min(1.0, o_.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
-    p_.optimizer.step(schedule_(step_), scale);
-    out.updated = true;
+    if (!in_backward_) p_.optimizer.step(schedule_(step_), scale);
     bad_in_a_row_ = 0;
+  } else if (done.not_finite.empty()) {
+    left_out(str(first_known(find_not_finite(batches)), "; this update is left out"));
   } else {
-    ++bad_in_a_row_, ++result_.bad_steps;
-    const std::string where = first_known(find_not_finite(batches));
-    log_warning("step ", step_ + 1, ": ", where, "; this update is left out (", bad_in_a_row_, " in a row, ",
-                o_.max_bad_steps, " end the run)");
-    require(bad_in_a_row_ < o_.max_bad_steps, Fault::Model, "training diverged: ", bad_in_a_row_,
-            " updates in a row had no finite gradient; ", where,
-            ". Last good checkpoint: ", result_.last_checkpoint ? result_.last_checkpoint->string() : "none",
-            ". Lower --learning_rate, add --warmup_ratio, or train in float32");
+    left_out(str("the gradient of ", done.not_finite, " is not finite, though the loss is; ", done.updated,
+                 " parameters whose gradients had come before it are updated, the others left as they are"));
   }
   p_.optimizer.zero_grad();
   return out;
+}
+
+void Trainer::left_out(const std::string& what) {
+  ++bad_in_a_row_, ++result_.bad_steps;
+  log_warning("step ", step_ + 1, ": ", what, " (", bad_in_a_row_, " in a row, ", o_.max_bad_steps, " end the run)");
+  require(bad_in_a_row_ < o_.max_bad_steps, Fault::Model, "training diverged: ", bad_in_a_row_,
+          " updates in a row had no finite gradient; ", what,
+          ". Last good checkpoint: ", result_.last_checkpoint ? result_.last_checkpoint->string() : "none",
+          ". Lower --learning_rate, add --warmup_ratio, or train in float32");
 }
 
 // The first place, in the order of computation, whose values are not finite.

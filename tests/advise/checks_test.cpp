@@ -229,6 +229,57 @@ TEST(Doctor, HostLimits) {
   EXPECT_FALSE(sound({{"Machine", checks}}));
 }
 
+TEST(Doctor, CoresThisShellMayUse) {
+  const auto state = [](const std::string& allowed, const std::string& online) {
+    FakeMachine m;
+    m.file("/proc/self/status", "Cpus_allowed_list:\t" + allowed + "\n");
+    m.file("/sys/devices/system/cpu/online", online + "\n");
+    return found(host_checks(m.host, {}), "CPU affinity").state;
+  };
+  EXPECT_EQ(state("0-7,16-23", "0-63"), State::Ok);
+  EXPECT_EQ(state("5", "0-63"), State::Warn);
+  EXPECT_EQ(state("0", "0"), State::Ok);
+  EXPECT_EQ(state("", ""), State::Skipped);
+  EXPECT_EQ(state("x-y,,-", "0-3"), State::Skipped);
+}
+
+TEST(Doctor, WhatAContainerMissesOfItsHost) {
+  FakeMachine m;
+  m.make_ascend();
+  EXPECT_EQ(found(ascend(m), "container mounts").state, State::Skipped);
+  m.file("/.dockerenv", "");
+  const Check c = found(ascend(m), "container mounts");
+  EXPECT_EQ(c.state, State::Warn);
+  EXPECT_NE(c.hint.find("-v /usr/local/dcmi:/usr/local/dcmi"), std::string::npos) << c.hint;
+  m.file("/usr/local/dcmi/libdcmi.so", ""), m.file("/etc/ascend_install.info", "x");
+  EXPECT_EQ(found(ascend(m), "container mounts").state, State::Ok);
+  m.remove("/usr/local/Ascend/driver");
+  EXPECT_EQ(found(ascend(m), "container mounts").state, State::Fail);
+}
+
+TEST(Doctor, FirmwareOfAnotherReleaseThanTheDriver) {
+  FakeMachine m;
+  m.make_ascend();
+  m.file("/usr/local/Ascend/firmware/version.info", "Version=7.8.0.2.212\n");
+  EXPECT_EQ(found(ascend(m), "NPU firmware").state, State::Ok);
+  m.file("/usr/local/Ascend/firmware/version.info", "Version=7.1.0.6.220\n");
+  const Check c = found(ascend(m), "NPU firmware");
+  EXPECT_EQ(c.state, State::Warn);
+  EXPECT_EQ(c.wanted, "7.8.0.2.212 with driver 25.3.rc1");
+}
+
+TEST(Doctor, TorchNpuOfTheOtherAbi) {
+  FakeMachine m;
+  m.file("/usr/lib/libc10.so", test::shared_library({"_ZN3c105ErrorC1ENSt7__cxx1112basic_stringE"}));
+  const auto abi = [&] { return found(torch_checks(m.host, {}), "C++ ABI of libtorch"); };
+  EXPECT_EQ(abi().state, State::Ok);
+  m.file("/usr/lib/libtorch_npu.so", test::shared_library({"_ZN9torch_npu8init_npuEa"}));
+  EXPECT_EQ(abi().state, State::Ok);  // it does not tell
+  m.file("/usr/lib/libtorch_npu.so", test::shared_library({"_ZN9torch_npu8init_npuERKSs"}));
+  EXPECT_EQ(abi().state, State::Fail);
+  EXPECT_NE(abi().hint.find("_GLIBCXX_USE_CXX11_ABI=1"), std::string::npos);
+}
+
 TEST(Doctor, NvidiaDriverAndLibraryMustAgree) {
   FakeMachine m;
   m.file("/dev/nvidia0", "");

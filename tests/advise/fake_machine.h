@@ -85,6 +85,8 @@ class FakeMachine {
       return answer(program.filename().string(), arguments);
     };
     file("/dev/shm/x", "");
+    file("/proc/self/status", "Name:\tapus\nCpus_allowed_list:\t0-95\nMems_allowed_list:\t0-1\n");
+    file("/sys/devices/system/cpu/online", "0-191\n");
     file("/sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
   }
   ~FakeMachine() { std::filesystem::remove_all(root); }

@@ -89,6 +89,9 @@ TEST(Versions, TheTableOfWhatBelongsTogether) {
   EXPECT_EQ(driver_for_cann("8.5.1")->matched, "25.5.0");
   EXPECT_FALSE(driver_for_cann("3.0.0"));
   EXPECT_EQ(firmware_of_driver("25.5.0"), "7.8.0.5.216");
+  EXPECT_EQ(firmware_of_driver("24.1.rc3"), "7.5.0.1.129");
+  EXPECT_EQ(firmware_of_driver("25.3.rc1.2"), "7.8.0.2.212");
+  EXPECT_EQ(firmware_of_driver("25.4.0"), "");
   EXPECT_EQ(least_nvidia_driver("12.6"), "525.60");
 }
 

@@ -47,6 +47,7 @@ struct Sample {
     v("max_pixels", max_pixels, "").refused("text only; leave it out");
     v.no_effect({"attn_impl"}, "always fused");
     v.refuse({"use_ray", "ray_exp_name"}, "no Ray");
+    v.refuse({"tensor_parallel"}, "one device", "1");
   }
 };
 
@@ -74,6 +75,14 @@ std::string temp_file(const std::string& name, const std::string& text) {
   const std::string path = testing::TempDir() + "apus-options-" + name;
   std::ofstream(path) << text;
   return path;
+}
+
+TEST(Options, WhatIsRefusedMayBeSwitchedOff) {
+  const Parsed p({"--model", "m", "--use_ray", "false", "--ray_exp_name", "none", "--tensor_parallel", "1"});
+  EXPECT_TRUE(p.table.notes.empty());
+  EXPECT_TRUE(
+      has(failure({"--model", "m", "--tensor_parallel", "2"}), "--tensor_parallel is not possible: one device"));
+  EXPECT_TRUE(has(failure({"--model", "m", "--use_ray"}), "--use_ray is not possible"));
 }
 
 TEST(Options, EveryTypeInBothSpellings) {

@@ -60,6 +60,11 @@ TEST(DatasetFiles, OfGlobsFoldersAndCards) {
               files_of("/no/such/file.jsonl");
             }).find("The local path does not exist, dataset_id: `/no/such/file.jsonl`"),
             std::string::npos);
+  EXPECT_NE(error_of([&] {
+              files_of(folder + "/de/x.jsonl:en");
+            }).find("/de/x.jsonl is a file, and only folders and datasets of hubs have subsets; leave ':en' away"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { files_of(folder + "/de/*.jsonl:en"); }).find("names files"), std::string::npos);
   EXPECT_NE(error_of([&] { files_of("./x*.jsonl"); }).find("no file matches"), std::string::npos);
   EXPECT_EQ(files_of("org/name",
                      [&](const DatasetRef& ref) { return ref.id == "org/name" ? dir.path() : std::filesystem::path(); })

@@ -142,6 +142,22 @@ TEST(Encoder, ToolCallsAreTurns) {
       "{\"x\": 1}}\n</tool_call><|im_end|>\n]<|im_start|>tool\nr<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>\n]");
 }
 
+TEST(Encoder, TemplatesThatDoNotShowCallsAreRefused) {
+  Encoder e = encoder(
+      "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+      "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}");
+  std::vector<std::string> remarks;
+  e.on_remark([&](const Origin&, const std::string& text) { remarks.push_back(text); });
+  const std::string call = R"({"role":"tool_call","content":"{\"name\":\"weather\",\"arguments\":{}}"})";
+  EXPECT_NE(error_of([&] {
+              shown(e, R"({"messages":[{"role":"user","content":"q"},)" + call + "]}");
+            }).find("does not show calls of tools (weather"),
+            std::string::npos);
+  shown(e, R"({"query":"q","response":"a","tools":[{"name":"weather"}]})");
+  ASSERT_EQ(remarks.size(), 1u);
+  EXPECT_NE(remarks[0].find("does not show the row's tools"), std::string::npos);
+}
+
 TEST(Encoder, MarksWrittenByHandAreRemarkedAndLeftOut) {
   Encoder e = encoder(kPlain);
   std::vector<std::string> remarks;

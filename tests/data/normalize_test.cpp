@@ -29,6 +29,18 @@ std::string turns(const Json& row, const char* key = "messages") {
   return out;
 }
 
+TEST(Normalize, SaysWhichColumnsCouldBeTheQuestion) {
+  std::vector<std::string> remarks;
+  const auto note = [&](const std::string& text) { remarks.push_back(text); };
+  normalize_row(row_of(R"({"question":"a","prompt":"b","answer":"c"})"), {}, note);
+  ASSERT_EQ(remarks.size(), 1u);
+  EXPECT_NE(remarks[0].find("several columns could be the query: question, prompt; none of them is used"),
+            std::string::npos);
+  normalize_row(row_of(R"({"query":"a","prompt":"b","answer":"c"})"), {}, note);
+  normalize_row(row_of(R"({"question":"a","prompt":"b","answer":"c"})"), {.columns = {{"prompt", "query"}}}, note);
+  EXPECT_EQ(remarks.size(), 1u);
+}
+
 TEST(Normalize, KnowsTheShapesOfRows) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"a"},{"role":"assistant","content":"b"}]})",

@@ -121,6 +121,24 @@ TEST(Readers, CsvWithQuotesNewlinesAndEmptyCells) {
   EXPECT_EQ(read_rows(dir.write("c.tsv", "a\tb\n1\t2\n")).at(0).value["b"], "2");
 }
 
+TEST(Readers, CsvOfSpreadsheetsWithOtherDelimiters) {
+  TemporaryFolder dir;
+  for (const char delimiter : {';', '\t', '|'}) {
+    std::string text = "query;response\n\"a;b\";1,5\nc;\"d\"\ne;f\n";
+    std::replace(text.begin(), text.end(), ';', delimiter);
+    const auto path = dir.write(std::string("d") + std::to_string(delimiter) + ".csv", text);
+    const auto rows = read_rows(path);
+    ASSERT_EQ(rows.size(), 3u);
+    EXPECT_EQ(rows[0].value["query"], std::string("a") + delimiter + "b");
+    EXPECT_EQ(rows[0].value["response"], "1,5");
+    EXPECT_EQ(rows[1].value["response"], "d");
+    EXPECT_EQ(rows[1].origin.line, 3);
+    expect_seekable(path);
+  }
+  EXPECT_EQ(read_rows(dir.write("q.csv", "\"\"\"a\"\";\"\"b\"\"\"\nx\n")).at(0).value["\"a\";\"b\""], "x");
+  EXPECT_EQ(read_rows(dir.write("one.csv", "text\na;b\n")).at(0).value["text"], "a;b");
+}
+
 TEST(Readers, CompressedFilesByTheirFirstBytes) {
   TemporaryFolder dir;
   const std::string text = "one\ntwo\n\nthree\n";

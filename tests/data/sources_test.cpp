@@ -75,14 +75,19 @@ TEST(SampleStores, KeepSamplesInMemoryAndInACache) {
   const auto lengths = random_lengths(50, 90);
   for (size_t i = 0; i < lengths.size(); ++i) store.add(sample_of(static_cast<int64_t>(i), lengths[i]));
   for (int64_t i = 0; i < store.size(); ++i) expect_same(store.get(i), sample_of(i, lengths[static_cast<size_t>(i)]));
-  store.save(dir.path() / "train", "made so");
-  const SampleStore cache = SampleStore::open(dir.path() / "train", "made so");
+  const Json made_with = {{"max_length", 512}, {"system", nullptr}, {"loss_scale", "default"}};
+  store.save(dir.path() / "train", made_with);
+  const SampleStore cache = SampleStore::open(dir.path() / "train", made_with);
   ASSERT_EQ(cache.size(), store.size());
   EXPECT_EQ(cache.lengths(), lengths);
   for (int64_t i = 0; i < cache.size(); ++i) expect_same(cache.get(i), store.get(i));
-  EXPECT_NE(error_of([&] { SampleStore::open(dir.path() / "train", "made otherwise"); }).find("another tokenizer"),
+  Json otherwise = made_with;
+  otherwise["max_length"] = 256, otherwise["system"] = "Be brief.";
+  EXPECT_NE(error_of([&] {
+              SampleStore::open(dir.path() / "train", otherwise);
+            }).find("max_length: 512 there, 256 here; system: null there, \"Be brief.\" here"),
             std::string::npos);
-  EXPECT_NE(error_of([&] { SampleStore::open(dir.path(), ""); }).find("to_cached_dataset"), std::string::npos);
+  EXPECT_NE(error_of([&] { SampleStore::open(dir.path(), nullptr); }).find("to_cached_dataset"), std::string::npos);
   SampleStore joined;
   joined.append(cache);
   joined.append(store);
@@ -93,7 +98,7 @@ TEST(SampleStores, NoticeDamage) {
   TemporaryFolder dir;
   SampleStore store;
   for (int64_t i = 0; i < 9; ++i) store.add(sample_of(i, 5 + i));
-  store.save(dir.path(), "");
+  store.save(dir.path(), nullptr);
   const std::string whole = read_file(dir.path() / "samples.bin");
   int noticed = 0, changes = 0;
   for (size_t at = 0; at < whole.size(); at += 3, ++changes) {
@@ -101,7 +106,7 @@ TEST(SampleStores, NoticeDamage) {
     damaged[at] ^= 0x10;
     dir.write("samples.bin", damaged);
     try {
-      const SampleStore cache = SampleStore::open(dir.path(), "");
+      const SampleStore cache = SampleStore::open(dir.path(), nullptr);
       for (int64_t i = 0; i < cache.size(); ++i) cache.get(i);
     } catch (const Error& error) {
       EXPECT_EQ(error.at.fault, Fault::Data);
@@ -110,7 +115,7 @@ TEST(SampleStores, NoticeDamage) {
   }
   EXPECT_EQ(noticed, changes);
   dir.write("samples.bin", whole.substr(0, whole.size() / 2));
-  EXPECT_THROW(SampleStore::open(dir.path(), ""), Error);
+  EXPECT_THROW(SampleStore::open(dir.path(), nullptr), Error);
 }
 
 // What a micro-batch holds, as text.
@@ -320,7 +325,7 @@ TEST_F(Pipeline, GoesOnFromAnyPlaceInEveryWay) {
 TEST_F(Pipeline, ACacheGivesTheSameMicroBatches) {
   const auto direct = rest(*making()());
   Datasets rows = load_datasets(options.datasets, rejects);
-  encode_rows(*rows.rows, rows.train, encoder, rejects, 1, "test").save(dir.path() / "cache", encoder.fingerprint());
+  encode_rows(*rows.rows, rows.train, encoder, rejects, 1, "test").save(dir.path() / "cache", encoder.made_with());
   options.datasets.train.clear();
   options.cached = {(dir.path() / "cache").string()};
   EXPECT_EQ(rest(*making()()), direct);

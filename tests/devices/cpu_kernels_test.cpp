@@ -352,6 +352,22 @@ TEST_P(Kernels, AdamwWithMomentsOfAByteIsTheReferences) {
     }
 }
 
+// A head's gradient is made from kept gradients of logits, or, where those of all tokens would be large, summed.
+TEST(Cpu, HeadGradientKeptOrSummed) {
+  open_device("cpu");
+  const int64_t tokens = 2112, vocabulary = 20000, width = 32;  // 169 MB of logits in f32
+  const at::Tensor hidden = at::randn({tokens, width}), head = (at::randn({vocabulary, width})).requires_grad_();
+  const at::Tensor label = at::randint(vocabulary, {tokens}, at::kLong);
+  const auto gradient = [&](int64_t begin, int64_t count) {
+    head.mutable_grad().reset();
+    ops::head_loss({hidden.narrow(0, begin, count), head}, label.narrow(0, begin, count), {}, {}).loss_sum.backward();
+    return head.grad().clone();
+  };
+  const at::Tensor summed = gradient(0, tokens);
+  EXPECT_LT(error(summed, gradient(0, tokens / 2) + gradient(tokens / 2, tokens / 2)), 1e-5);
+  EXPECT_GT(summed.abs().max().item<double>(), 0.1);
+}
+
 // Processors on which the instruction for pairs does not pay still test it.
 TEST(Cpu, PairsOfBf16MultiplyAsF32Does) {
   if (machine_isa() < Isa::Avx512) GTEST_SKIP() << "this machine has no vdpbf16ps";

@@ -137,6 +137,21 @@ TEST(LaunchPlan, FollowsItsVariables) {
   EXPECT_EQ(read_launch(of({{"NNODES", "1"}}))->port, 0);  // any
 }
 
+TEST(LaunchPlan, InsideAnotherStarter) {
+  const std::map<std::string, std::string> mpi{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}},
+      slurm{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "1"}},
+      nodes{{"NNODES", "2"}, {"NODE_RANK", "1"}, {"MASTER_ADDR", "a"}};
+  for (auto variables : {mpi, slurm}) {
+    variables["NPROC_PER_NODE"] = "8";
+    EXPECT_THROW(read_launch(of(variables)), Error);  // each would start eight
+  }
+  auto one_a_machine = slurm;
+  one_a_machine.insert(nodes.begin(), nodes.end());
+  one_a_machine["NPROC_PER_NODE"] = "8";
+  EXPECT_EQ(read_launch(of(one_a_machine))->node, 1);
+  EXPECT_EQ(read_launch(of({{"NPROC_PER_NODE", "2"}, {"SLURM_STEP_NUM_TASKS", "8"}}))->ranks, 2);  // the batch script
+}
+
 TEST(Cores, AreShared) {
   EXPECT_EQ(share_of_cores({0, 1, 2, 3, 8, 9, 10}, 0, 2), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(share_of_cores({0, 1, 2, 3, 8, 9, 10}, 1, 2), (std::vector<int>{3, 8, 9, 10}));

@@ -94,6 +94,14 @@ class GenerationConfigTest : public ChatTest {
   }
 };
 
+TEST_F(GenerationConfigTest, NamesWhatIsNotFollowed) {
+  const auto g = read(
+      R"({"num_beams": 4, "length_penalty": 1.0, "suppress_tokens": [1, 2], "bad_words_ids": [], "top_k": 5, "max_time": null})",
+      "{}");
+  EXPECT_EQ(g.not_followed, (std::vector<std::string>{"num_beams 4", "suppress_tokens [1,2]"}));
+  EXPECT_TRUE(read(R"({"num_beams": 1, "typical_p": 1.0, "transformers_version": "4.51"})", "{}").not_followed.empty());
+}
+
 TEST_F(GenerationConfigTest, WhatItSays) {
   const auto g = read(
       R"({"do_sample": true, "temperature": 0.7, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.1, "eos_token_id": [5, 6], "min_p": null})",

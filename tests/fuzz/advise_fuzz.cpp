@@ -26,6 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (const auto& status : apus::parse_npu_smi(text))
         if (status.index < 0 || status.name.empty()) std::abort();
       apus::parse_nvidia_csv(text);
+      for (const auto& status : apus::parse_nvidia_table(text))
+        if (status.index < 0 || status.name.empty()) std::abort();
+      apus::parse_mig_list(text);
       const apus::Topology t = apus::parse_topology(text);
       if (t.link.size() != t.names.size() || t.cpu_affinity.size() != t.names.size()) std::abort();
       for (const auto& row : t.link)

@@ -44,8 +44,9 @@ std::vector<Include> includes_of(const std::string& text) {
   return includes;
 }
 
-// Comments, string literals and character literals become spaces: what remains is what the compiler acts on.
-std::string code_only(const std::string& text) {
+// Comments, string literals and character literals become spaces: what remains is what the compiler acts on. The string
+// literals are gathered.
+std::string code_only(const std::string& text, std::vector<std::string>* literals = nullptr) {
   static const std::regex raw(R"re(R"([^()\\ ]{0,16})\()re");
   std::string out;
   for (size_t i = 0; i < text.size();) {
@@ -63,6 +64,7 @@ std::string code_only(const std::string& text) {
     } else if (text[i] == '"' ||
                (text[i] == '\'' && (i == 0 || !std::isalnum(static_cast<unsigned char>(text[i - 1]))))) {
       while (end < text.size() && text[end] != text[i] && text[end] != '\n') end += text[end] == '\\' ? 2 : 1;
+      if (literals && text[i] == '"') literals->push_back(text.substr(i + 1, std::min(end, text.size()) - i - 1));
       ++end;
     } else {
       out += text[i++];
@@ -86,8 +88,14 @@ std::vector<std::string> words_of(const std::string& code) {
 }
 
 bool names_vendor(const std::string& word) {
-  static const std::regex pattern("(cuda|nccl|hccl|npu).*|ascend(c|cl)?|acl(rt|nn|op|mdl|prof)?");
+  static const std::regex pattern("(cuda|nccl|hccl|npu)[a-z0-9]*|ascend(c|cl)?|acl(rt|nn|op|mdl|prof)?");
   return std::regex_match(word, pattern);
+}
+
+// "npu", "CUDA_VISIBLE_DEVICES": a name to decide by; no sentence for people, no flag of another program.
+bool decides(const std::string& literal) {
+  static const std::regex variable("[A-Z][A-Z0-9_]*");
+  return names_vendor(literal) || std::regex_match(literal, variable);
 }
 
 bool tensor_header(const std::string& path) {
@@ -145,8 +153,11 @@ std::vector<std::string> violations(const Sources& sources, const HostRule& host
       if (!way.empty()) found.push_back(path + ": must not know the tensor library: " + way);
     }
     if (folder == "devices" || folder == "advise") continue;
-    std::string code = code_only(text);
+    std::vector<std::string> literals;
+    std::string code = code_only(text, &literals);
     for (const auto& include : includes_of(text)) code += " " + include.path;
+    for (const auto& literal : literals)
+      if (decides(literal)) code += " " + literal;
     for (const auto& word : words_of(code)) {
       if (names_vendor(word)) {
         found.push_back(path + ": names a vendor: " + word);
@@ -210,15 +221,17 @@ TEST(Layers, EveryKindOfViolationIsCaught) {
   EXPECT_EQ(caught("serve/a.cpp", "#include \"train/trainer.h\"\n").size(), 1u) << "serving never includes training";
   EXPECT_EQ(caught("misc/a.cpp", "").size(), 1u) << "a folder nobody knows";
   EXPECT_EQ(caught("base/a.cpp", "#include \"b.h\"\n").size(), 1u) << "includes are written from src/";
-  for (const char* code : {"auto d = at::kCUDA;", "cudaMalloc(&p, n);", "int npu_count;",
-                           "torch::cuda::is_available();", "aclrtSetDevice(0);", "ncclComm_t c;", "class HcclComm {};",
-                           "#include <cuda_runtime.h>\n", "bool ascend = true;", "#ifdef USE_NPU\n"}) {
+  for (const char* code :
+       {"auto d = at::kCUDA;", "cudaMalloc(&p, n);", "int npu_count;", "torch::cuda::is_available();",
+        "aclrtSetDevice(0);", "ncclComm_t c;", "class HcclComm {};", "#include <cuda_runtime.h>\n",
+        "bool ascend = true;", "#ifdef USE_NPU\n", "if (kind == \"npu\") {}", "getenv(\"CUDA_VISIBLE_DEVICES\");"}) {
     EXPECT_EQ(caught("nn/a.cpp", code).size(), 1u) << code;
     EXPECT_EQ(caught("devices/x/a.cpp", code).size(), 0u) << code;
   }
-  for (const char* fine : {"// as on CUDA\n", "/* npu\n hccl */ int a;", "say(\"--device npu\");",
-                           "auto s = R\"(cuda)\";", "int input, oracle, miracle, ascending;",
-                           "char c = '\"'; int x; // cuda \" \n", "int a = 1'000'000; say(\"npu\");"}) {
+  for (const char* fine :
+       {"// as on CUDA\n", "/* npu\n hccl */ int a;", "say(\"--device npu\");", "auto s = R\"(cuda)\";",
+        "int input, oracle, miracle, ascending;", "char c = '\"'; int x; // cuda \" \n",
+        "int a = 1'000'000; say(\"the npu\"); v(\"enable_npu_patch\");"}) {
     EXPECT_EQ(caught("nn/a.cpp", fine).size(), 0u) << fine;
   }
 }

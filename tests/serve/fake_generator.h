@@ -95,8 +95,9 @@ class FakeGenerator : public Generator {
     return test::eventually([&] { return seen().size() >= requests; });
   }
   std::atomic<int64_t> waiting{0}, fail_after{-1}, cancels{0};
-  std::atomic<int> step_us{0};    // pause between steps
-  std::atomic<bool> hold{false};  // nobody gets a token
+  std::atomic<int64_t> fail_only{-1};  // which request fails then; -1: all
+  std::atomic<int> step_us{0};         // pause between steps
+  std::atomic<bool> hold{false};       // nobody gets a token
 
  private:
   struct Active {
@@ -146,7 +147,8 @@ class FakeGenerator : public Generator {
         it = active_.erase(it);
         continue;
       }
-      if (fail_after >= 0 && static_cast<int64_t>(a.next) >= fail_after) {
+      const bool may_fail = fail_only < 0 || fail_only == it->first;
+      if (fail_after >= 0 && may_fail && static_cast<int64_t>(a.next) >= fail_after) {
         end(a, it->first, Finish::Failed, tell, "the device is gone");
         it = active_.erase(it);
         continue;

@@ -121,5 +121,18 @@ map_refused)  # what does not fit, and maps that are none
   exits 0 infer npu none --device_map auto --max_model_len 256 --dry_run true
   [ ! -e "$work/none.jsonl" ] || fail "--dry_run wrote answers"
   ;;
+gpu)  # devices and links through the GPUs' library where nvidia-smi does not answer
+  mkdir -p "$work/bin" && printf '#!/bin/sh\necho "no devices were found" >&2; exit 6\n' >"$work/bin/nvidia-smi" && chmod +x "$work/bin/nvidia-smi"
+  export PATH="$work/bin:$PATH"
+  LD_LIBRARY_PATH=$sim/gpu exits 0 "$apus" devices
+  says "$work/said" "cuda:3" && says "$work/said" "NVIDIA H200" && says "$work/said" "1.0 / 141.0" && says "$work/said" "570.0.1"
+  LD_LIBRARY_PATH=$sim/gpu exits 0 "$apus" topo
+  says "$work/said" "cuda  (NVML)" && says "$work/said" "GPU0  X     NV4   SYS   SYS   0-11"
+  says "$work/said" "GPU2  SYS   SYS   X     PXB   0-3,16-23"
+  LD_LIBRARY_PATH=$sim/gpu exits 0 "$apus" plan --preset qwen2.5-7b --tuner_type lora --max_length 1024
+  says "$work/said" "sft on 1 x NVIDIA H200 of 141.0 GiB"
+  exits 0 "$apus" devices
+  says "$work/said" "cuda: nvidia-smi failed (6): no devices were found"
+  ;;
 *) fail "no case $case" ;;
 esac

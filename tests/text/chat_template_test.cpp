@@ -160,6 +160,18 @@ TEST_F(Folders, FilesComeBeforeTheConfiguration) {
   EXPECT_THROW(ChatTemplate::load(dir_), Error);
 }
 
+TEST_F(Folders, SpecialTokensOfOlderFoldersAndOfClasses) {
+  put("chat_template.jinja", "{{ bos_token }}|{{ eos_token }}|{{ pad_token }}");
+  put("special_tokens_map.json", R"({"bos_token": "<b>", "eos_token": {"content": "<e>"}})");
+  put("tokenizer_config.json", R"({"bos_token": "<a>", "pad_token": "<p>"})");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_), "<b>|<e>|<p>");
+  put("tokenizer_config.json", R"({"bos_token": "<a>", "pad_token": "<p>", "added_tokens_decoder": {}})");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_), "<a>|<e>|<p>");
+  put("special_tokens_map.json", "{}");
+  put("tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizerFast", "eos_token": null})");
+  EXPECT_EQ(render(ChatTemplate::load(dir_), one_), "<s>||");
+}
+
 TEST_F(Folders, TheLastMessageIsContinued) {
   const auto keeps = ChatTemplate::from_text("{% for m in messages %}<{{ m.content }}>{% endfor %}", "keeps");
   const auto trims = ChatTemplate::from_text("{% for m in messages %}<{{ m.content | trim }}>{% endfor %}", "trims");
@@ -171,6 +183,8 @@ TEST_F(Folders, TheLastMessageIsContinued) {
   EXPECT_EQ(keeps.render(input).text, "<hi><Sure  ");
   EXPECT_EQ(trims.render(input).text, "<hi><Sure");
   EXPECT_THROW(drops.render(input), Error);
+  const auto half = ChatTemplate::from_text("{{ messages[-1].content[2:] }}", "half");
+  EXPECT_THROW(half.render(input), Error);  // the end is there, but another message than the one to continue
   input.add_generation_prompt = true;
   EXPECT_THROW(keeps.render(input), Error);
   input.add_generation_prompt = false;

@@ -88,6 +88,21 @@ TEST(Jinja, CornersOfJinja2) {
        "['&', 'l', 't', ';', 'a'] -0.5 0.0"},
       {"{{ 1 / 9007199254740993 }} {{ 31 / 9007199254740993 }} {{ 10 ** 30 / 10 ** 29 }} {{ -(10 ** 40) / 3 }}",
        "1.1102230246251564e-16 3.441691376337985e-15 10.0 -3.333333333333333e+39"},
+      {"{{ 'ab' < 'abcd' }} {{ 'c' > 'a' }} {{ 'a' is lt 'c' }} {{ '42' >= '' }}", "True True True True"},
+      {"{{ ' a b  '.split(None, 1) }} {{ ' a b '.rsplit(None, 1) }} {{ ' a b '.split(None, 0) }}",
+       "['a', 'b  '] [' a', 'b'] ['a b ']"},
+      {"{{ s.endswith('', 9) }} {{ s.startswith('', 5) }} {{ ('-' | safe).join(l) }}", "False True 3-1-2"},
+      {"{{ '%+05.2d|%#.3x|%-6.3d|%08.3d|%3c' % (5, 10, 7, -5, 65) }}", "+0005|0x00a|007   |-0000005|  A"},
+      {"{{ 1250.4 | round(-2) }} {{ 1250.0 | round(-2) }} {{ -1350.0 | round(-2) }} {{ -4.0 | round(-1) }}",
+       "1300.0 1200.0 -1400.0 -0.0"},
+      {"{{ 543798172846285941 | round(1, 'ceil') }}", "5.4379817284628595e+17"},
+      {"{{ '{:010,}|{:+08,.1f}|{:>05}|{:<05}'.format(1234, 1234.5, 7, 7) }}", "00,001,234|+1,234.5|00007|70000"},
+      {"{{ '{:.3}|{:.4}|{:.1}|{:.3}|{:.2}'.format(123.4, 123.4, 2.5, 120.0, 0.0) }}",
+       "1.23e+02|123.4|2e+00|1.2e+02|0.0"},
+      {"{% set x = 3 %}{% macro m(x=x, a=b, b=1) %}{{ x }}|{{ a }}{% endmacro %}{{ m() }} {{ m(b=5) }}", "| |5"},
+      {"{% for x in l %}{% filter upper %}a{% if x == 1 %}{% continue %}{% endif %}{{ x }}{% endfilter %}{% endfor %}",
+       "A3A2"},
+      {"{% for x in l %}{% set y %}a{% if x == 1 %}{% break %}{% endif %}{% endset %}{{ y }}{% endfor %}", "a"},
       {"{{ range(10, 0, -3) | list }} {{ range(5)[1:3] }} {{ 3 in range(5) }}", "[10, 7, 4, 1] range(1, 3) True"},
   };
   for (const auto& [text, expected] : cases) EXPECT_EQ(render(text, context), expected) << text;
@@ -126,6 +141,16 @@ TEST(Jinja, ErrorsTellLineAndConstruct) {
   EXPECT_EQ(failure("{{ '{:d}'.format(1.5) }}").message, "Unknown format code 'd' for object of type 'float'");
   EXPECT_EQ(failure("{% filter length %}a{% endfilter %}").line, 1);
   EXPECT_EQ(failure("{% endif %}").at.fault, Fault::Model);
+  EXPECT_EQ(failure("{% for x in l %}\n{% set loop = x %}{% endfor %}").line, 2);
+  EXPECT_EQ(failure("{% macro m(a, a) %}{% endmacro %}").at.fault, Fault::Model);
+  EXPECT_EQ(failure("{% macro m(caller) %}{{ caller }}{% endmacro %}").at.fault, Fault::Model);
+  EXPECT_EQ(failure("{% set x.y = 1 // 0 %}").message, "cannot assign attribute on non-namespace object");
+  EXPECT_EQ(failure("\n{{ (1 if false).x }}").message,
+            "the inline if-expression on line 2 evaluated to false and no else section was defined.");
+  EXPECT_EQ(failure("{{ '%5%' % 1 }}").message, "unsupported format character '%' (0x25)");
+  failure("{{ 'x' | filesizeformat }}");
+  failure("{{ '{} {0}'.format(1) }}");
+  failure("{{ '{:,x}'.format(1) }}");
   EXPECT_EQ(failure("{{ raise_exception('no ' ~ 1) }}").message, "no 1");
   EXPECT_TRUE(failure("{{ raise_exception('x') }}").raised);
 }

@@ -48,6 +48,8 @@ TEST(TokenizerCorners, ANormalizedTokenIsDecodedFromItsNormalForm) {
 
 TEST(TokenizerCorners, TokensWithinStrippedSpaceCountToo) {
   EXPECT_EQ(words({{"added_tokens", {added(4, "\n", {{"rstrip", true}})}}})->encode("a\n \na"), (Ids{0, 4, 4, 0}));
+  const Json both = {{"lstrip", true}, {"rstrip", true}};  // but one that takes all to its left finds nothing there
+  EXPECT_EQ(words({{"added_tokens", {added(4, "\n", both)}}})->encode("a\n \na"), (Ids{0, 4, 0}));
 }
 
 TEST(TokenizerCorners, TheFirstPieceIsTheOneAtTheBeginningOfTheInput) {
@@ -70,6 +72,40 @@ TEST(TokenizerCorners, ScriptsAreNotWhatTheirCharactersAreUsedWith) {
   EXPECT_EQ(split("\\p{Han}+", "汉、字"), (Pieces{"汉", "、", "字"}));
   EXPECT_EQ(split("\\p{Han}", "汉、字", "Removed"), (Pieces{"、"}));
   EXPECT_EQ(split("\\p{greek}", "α\u0342", "Removed"), (Pieces{"\u0342"}));
+}
+
+TEST(TokenizerCorners, RunsOfOneScript) {
+  const auto t = words({{"pre_tokenizer", {{"type", "UnicodeScripts"}}}});
+  EXPECT_EQ(t->pre_tokenize("  ab я, 漢字カナー1"), (Pieces{"ab ", "я", ", ", "漢字カナー", "1"}));
+  EXPECT_EQ(t->pre_tokenize("a \u0378b\U0001E900"), (Pieces{"a \u0378b", "\U0001E900"}));
+  EXPECT_TRUE(t->pre_tokenize("  ").empty());
+}
+
+// What tokenizer_config.json says beside tokenizer.json, as transformers takes it.
+TEST(TokenizerCorners, TheConfigurationsWord) {
+  const Json template_post = {{"type", "BertProcessing"}, {"cls", {"a", 0}}, {"sep", {"a", 0}}};
+  const auto with = [&](Json tokenizer, const Json& config) {
+    tokenizer["model"] = {
+        {"type", "BPE"}, {"vocab", {{"a", 0}, {"Ġ", 1}, {"<s>", 2}, {"</s>", 3}}}, {"merges", Json::array()}};
+    return Tokenizer::from_json(tokenizer.dump(), config.dump());
+  };
+  const Json post = {{"post_processor", template_post}};
+  const auto llama = with(post, {{"tokenizer_class", "LlamaTokenizerFast"}});
+  EXPECT_EQ(llama->special_token("bos_token"), "<s>");  // the class's own name for it
+  EXPECT_EQ(llama->encode("a", true), (Ids{2, 0}));     // it frames the text itself
+  EXPECT_EQ(with(post, {{"tokenizer_class", "LlamaTokenizer"}, {"add_bos_token", false}, {"add_eos_token", true}})
+                ->encode("a", true),
+            (Ids{0, 3}));
+  const auto other = with(post, {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"bos_token", "<s>"}});
+  EXPECT_EQ(other->encode("a", true), (Ids{0, 0, 0}));
+  EXPECT_EQ(other->special_token("eos_token"), "");
+  const Json bytes = {{"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", true}}}};
+  EXPECT_EQ(with(bytes, Json::object())->encode("a"), (Ids{1, 0}));
+  EXPECT_EQ(with(bytes, {{"add_prefix_space", false}})->encode("a"), (Ids{0}));
+  const Json plain = {{"added_tokens", {added(2, "<s>")}}};
+  const Json special = {{"added_tokens_decoder", {{"2", {{"content", "<s>"}, {"special", true}}}}}};
+  EXPECT_EQ(with(plain, Json::object())->decode(Ids{2, 0}, true), "<s> a");
+  EXPECT_EQ(with(plain, special)->decode(Ids{2, 0}, true), "a");
 }
 
 TEST(TokenizerCorners, SetsWithinSets) {
@@ -100,6 +136,10 @@ TEST(TokenizerCorners, ClassesAreUnicodes) {
 TEST(TokenizerCorners, RepetitionsAndOptions) {
   EXPECT_EQ(split("\\p{N}{1,3}+", "a1234567b"), (Pieces{"a", "1234567", "b"}));  // a plus behind {} repeats
   EXPECT_EQ(split("(?:ab){,2}+x", "ababababx"), (Pieces{"ababababx"}));
+  EXPECT_EQ(split("a{2}?", "aaaaa"), (Pieces{"aa", "aa", "a"}));  // ... and so does a question mark
+  EXPECT_EQ(split("a{1,2}?", "aaa"), (Pieces{"a", "a", "a"}));
+  EXPECT_EQ(split("\\w+?*b", "xayb!"), (Pieces{"xayb", "!"}));
+  EXPECT_THROW(split("a" + std::string(1000, '*'), "a"), Error);
   EXPECT_EQ(split("(?m:a.)", "ba\nc"), (Pieces{"b", "a\n", "c"}));               // m lets the dot match line ends
   EXPECT_EQ(split("(x(?i)a|b)c", "XacBcxAcxBc", "Removed"), (Pieces{"XacBc"}));  // i takes the alternatives along
   EXPECT_EQ(split("\\Qa", "QaE", "Removed"), (Pieces{"E"}));                     // no quoting

@@ -148,6 +148,23 @@ std::string test_name(const testing::TestParamInfo<const char*>& info) {
     if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
   return name;
 }
+TEST(Stream, LongRunsOfByteTokensAreShownAsTheyCome) {
+  const auto tokenizer = golden_text::tokenizer("tiny-spm-bpe");
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += "\u1780\U0001E900\u0531";  // scripts that its vocabulary does not have
+  const auto ids = tokenizer->encode(text);
+  ASSERT_GT(ids.size(), 1000u);
+  StreamDecoder stream(tokenizer);
+  std::string shown;
+  size_t behind = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    shown += stream.push(ids[i]);
+    behind = std::max(behind, i - std::min(i, shown.size()));
+  }
+  EXPECT_EQ(shown + stream.flush(), tokenizer->decode(ids));
+  EXPECT_LT(behind, 8u);
+}
+
 INSTANTIATE_TEST_SUITE_P(Own, Golden,
                          testing::Values("tiny-qwen3", "tiny-internvl3", "tiny-llama3", "tiny-spm-bpe",
                                          "tiny-spm-unigram"),

@@ -182,7 +182,7 @@ TEST(Epochs, MaxEpochsEndsTheRunBeforeMaxSteps) {
 
 TEST(NanGuard, NamesTheLayerAndStops) {
   Folder out;
-  Started s = start({"f32", at::kFloat, {}, false}, out.path);
+  Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, 1);
   at::Tensor bad;
   s.run->model->visit([&](const std::string& name, Param& p) {
     if (name == "model.layers.1.mlp.down_proj.weight") bad = p.data;
@@ -201,6 +201,7 @@ TEST(NanGuard, NamesTheLayerAndStops) {
   }
   const auto after = weights(*s.run->model);
   EXPECT_TRUE(at::equal(before.at("model.norm.weight"), after.at("model.norm.weight")));  // nothing was updated
+  EXPECT_TRUE(list_checkpoints(out.path).empty());  // nor pushed out earlier checkpoints
 }
 
 // The child of KilledAtAnyMoment: trains and saves at every step until it is killed.

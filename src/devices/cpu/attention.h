@@ -80,12 +80,14 @@ class Attend {
         view_(view),
         scale2_(static_cast<float>(scale * 1.4426950408889634)),
         width_((x_.h + kPanel - 1) / kPanel * kPanel),
-        depth_(padded_depth<E>(x_.h)) {}
+        depth_(padded_depth<E>(x_.h)),
+        wide_(row_kernels<E>().widen_panel && x_.rows * x_.heads >= kRepays) {}
 
   void run() {
     const int64_t rows = x_.rows * x_.heads;
     SoftmaxState total = state(kTotal, rows), part = state(kPart, rows);
     prepare_queries();
+    if (wide_) widen_queries();
     const int64_t last_position = x_.position + (x_.rows - 1) * x_.step;
     const int64_t begin = view_.first(x_.position), end = view_.last(last_position, keys_);
     total.clear(rows, width_);
@@ -102,7 +104,20 @@ class Attend {
   }
 
  private:
-  enum Slot { kKeysT = 2, kValues, kScores, kProbs, kTotal, kPart, kPaddedQueries };
+  enum Slot {
+    kKeysT = 2,
+    kValues,
+    kScores,
+    kProbs,
+    kTotal,
+    kPart,
+    kPaddedQueries,
+    kWideKeys,
+    kWideValues,
+    kWideProbs,
+    kWideQueries
+  };
+  static constexpr int64_t kRepays = 64;  // rows of queries, of which on keys and values are widened once for all
 
   // One query: its heads become the rows of one product.
   static Queries<E> decode_form(Queries<E> x) {
@@ -127,6 +142,15 @@ class Attend {
     x_.q = filled, x_.row_stride = depth_, x_.head_stride = x_.rows * depth_;
   }
 
+  int64_t wide_stride() const { return depth_ + 16; }
+  void widen_queries() {
+    float* wide = scratch(kWideQueries, x_.rows * x_.heads * wide_stride());
+    for (int64_t head = 0; head < x_.heads; ++head)
+      for (int64_t i = 0; i < x_.rows; ++i)
+        row_kernels<E>().widen(depth_, x_.q + head * x_.head_stride + i * x_.row_stride,
+                               wide + (head * x_.rows + i) * wide_stride());
+  }
+
   void block(int64_t j, int64_t n, SoftmaxState& s) {
     const RowKernels<E>& kernel = row_kernels<E>();
     const int64_t panels = (n + kPanel - 1) / kPanel;
@@ -141,8 +165,40 @@ class Attend {
       kernel.pack_rows(v_rows, n, std::min(kPanel, x_.h - d), values + d * padded_depth<E>(n));
       for (int64_t i = 0; i < n; ++i) v_rows[i] += kPanel;
     }
+    if (wide_) {
+      const auto widen = kernel.widen_panel;
+      for (int64_t p = 0; p < panels; ++p)
+        widen(depth_, keys_t + p * depth_ * kPanel, scratch(kWideKeys, kKeyBlock * depth_) + p * depth_ * kPanel);
+      const int64_t depth = padded_depth<E>(n);
+      for (int64_t d = 0; d < width_; d += kPanel)
+        widen(depth, values + d * depth, scratch(kWideValues, kKeyBlock * width_) + d * depth);
+    }
     for (int64_t head = 0; head < x_.heads; ++head)
       for (int64_t row = 0; row < x_.rows; row += kQueryTile) tile(head, row, j, n, keys_t, values, s);
+  }
+
+  // Scores of rows of queries from `at` on, and later their outputs: as RowKernels<E>::multiply does, bit for bit, but
+  // with both sides widened before.
+  void multiply_keys(int64_t rows, int64_t at, const E* q, int64_t panels, const E* keys_t, float* scores) const {
+    for (int64_t p = 0; p < panels; ++p)
+      if (wide_)
+        kernels().f32.multiply(rows, depth_, scratch(kWideQueries, 0) + at * wide_stride(), wide_stride(),
+                               scratch(kWideKeys, 0) + p * depth_ * kPanel, scores + p * kPanel, kKeyBlock, false,
+                               nullptr);
+      else
+        row_kernels<E>().multiply(rows, x_.h, q, x_.row_stride, keys_t + p * depth_ * kPanel, scores + p * kPanel,
+                                  kKeyBlock, false, nullptr);
+  }
+  void multiply_values(int64_t rows, int64_t n, const E* probs, const E* values, float* o) const {
+    const int64_t depth = padded_depth<E>(n), stride = kKeyBlock + 16;
+    float* wide = wide_ ? scratch(kWideProbs, kQueryTile * stride) : nullptr;
+    for (int64_t i = 0; wide && i < rows; ++i) row_kernels<E>().widen(depth, probs + i * kKeyBlock, wide + i * stride);
+    for (int64_t d = 0; d < width_; d += kPanel)
+      if (wide)
+        kernels().f32.multiply(rows, depth, wide, stride, scratch(kWideValues, 0) + d * depth, o + d, width_, true,
+                               nullptr);
+      else
+        row_kernels<E>().multiply(rows, n, probs, kKeyBlock, values + d * depth, o + d, width_, true, nullptr);
   }
 
   void tile(int64_t head, int64_t row, int64_t j, int64_t n, const E* keys_t, const E* values, SoftmaxState& s) {
@@ -159,15 +215,11 @@ class Attend {
     float* scores = scratch(kScores, kQueryTile * kKeyBlock);
     E* probs = reinterpret_cast<E*>(scratch(kProbs, kQueryTile * kKeyBlock));
     const E* q = x_.q + head * x_.head_stride + row * x_.row_stride;
-    for (int64_t p = 0; p < panels; ++p)
-      kernel.multiply(rows, x_.h, q, x_.row_stride, keys_t + p * panel_size<E>(x_.h), scores + p * kPanel, kKeyBlock,
-                      false, nullptr);
     const int64_t at = head * x_.rows + row;
+    multiply_keys(rows, at, q, panels, keys_t, scores);
     kernel.softmax_block(rows, panels * kPanel, low, high, scale2_, scores, kKeyBlock, s.maximum + at, s.sum + at,
                          s.o + at * width_, width_, width_, probs, kKeyBlock);
-    for (int64_t d = 0; d < width_; d += kPanel)
-      kernel.multiply(rows, n, probs, kKeyBlock, values + d * padded_depth<E>(n), s.o + at * width_ + d, width_, true,
-                      nullptr);
+    multiply_values(rows, n, probs, values, s.o + at * width_);
   }
 
   void finish(const SoftmaxState& s) {
@@ -190,6 +242,7 @@ class Attend {
   View view_;
   float scale2_;
   int64_t width_, depth_;
+  bool wide_;  // products of bf16 are computed in f32, and rows are many
 };
 
 // Queries of a head that one piece of work takes: some hundred rows over all heads of the group, so that packing keys

@@ -9,8 +9,10 @@
 #include <cmath>
 
 #include "devices/cpu/logits.h"
+#include "devices/cpu/memory.h"
 #include "devices/cpu/tensors.h"
 #include "ops/head_chunks.h"
+#include "ops/op.h"
 #include "tensor/compat.h"
 
 namespace apus::cpu {
@@ -40,6 +42,10 @@ int64_t tokens_at_once(int64_t vocabulary, int64_t chunk) {
 
 at::Tensor floats(int64_t n) { return at::empty({n}, at::kFloat); }
 
+// The large pieces are mapped by themselves and go back to the system: holes as large as they are would serve nobody.
+constexpr int64_t kKeptBytes = int64_t{160} << 20;  // of gradients of logits
+constexpr int64_t kKeptBlocks = 7;  // of the vocabulary, in one piece; 8 would put rows into the same sets of a cache
+
 // What the three ops share: the chunks' logits and the gradients' sums.
 template <class E>
 class HeadPass {
@@ -50,12 +56,18 @@ class HeadPass {
         vocabulary_(head.size(0)),
         label_(tokens.label.contiguous()),
         step_(std::min(tokens_at_once(vocabulary_, chunk), std::max<int64_t>(1, tokens.count()))),
-        space_(floats(Logits<E>::space_for(vocabulary_, step_))),
-        sides_(sides(tokens, head, low_head, need, step_)),
+        space_(empty_huge(Logits<E>::space_for(vocabulary_, step_), at::kFloat)),
+        kept_columns_(std::min(kKeptBlocks, (vocabulary_ + kVocabularyBlock - 1) / kVocabularyBlock) *
+                      kVocabularyBlock),
+        keeps_((need[1] || need[3]) && vocabulary_ * tokens.count() * head.element_size() <= kKeptBytes),
+        sides_(sides(tokens, head, low_head, need, step_, !keeps_)),
         logits_(matrices(sides_), vocabulary_, static_cast<float>(1 / temperature), data<float>(space_)) {
     int64_t widths = 0;
     for (const Side& s : sides_) widths += s.head.size(1);
     if (needed()) sums_ = floats(Logits<E>::backward_space(step_, widths));
+    for (int64_t v = 0; keeps_ && v < vocabulary_; v += kept_columns_)
+      kept_.push_back(
+          empty_huge(tokens.count() * kept_columns_, head.scalar_type()).view({tokens.count(), kept_columns_}));
     const int64_t* y = data<int64_t>(label_);
     for (int64_t i = 0; i < tokens.count(); ++i)
       require(y[i] < vocabulary_, Fault::Data, "label ", y[i], " is outside of the vocabulary of ", vocabulary_);
@@ -77,7 +89,9 @@ class HeadPass {
     for (const Side& s : sides_)
       into.push_back({s.d_hidden.defined() ? data<float>(s.d_chunk) : nullptr,
                       s.d_head.defined() ? data<float>(s.d_head) : nullptr});
-    logits_.backward(hidden(begin), data<int64_t>(label_) + begin, gradient.data(), at_label.data(), into,
+    KeptGradients<E> keep{{}, kept_columns_};
+    for (const at::Tensor& part : kept_) keep.parts.push_back(data<E>(part) + begin * kept_columns_);
+    logits_.backward(hidden(begin), data<int64_t>(label_) + begin, gradient.data(), at_label.data(), into, keep,
                      data<float>(sums_));
     for (const Side& s : sides_)
       if (const int64_t width = s.head.size(1); s.d_hidden.defined())
@@ -90,29 +104,38 @@ class HeadPass {
     if (side >= sides_.size() || !sides_[side].d_hidden.defined()) return {};
     return tokens_.spread(sides_[side].d_hidden).narrow(1, 0, sides_[side].columns).contiguous();
   }
-  at::Tensor d_head(size_t side) const {
-    if (side >= sides_.size() || !sides_[side].d_head.defined()) return {};
-    const at::Tensor out = at::empty({vocabulary_, sides_[side].head.size(1)}, sides_[side].head.options());
-    Logits<E>::write_head(data<float>(sides_[side].d_head), vocabulary_, out.size(1), data<E>(out));
-    return out.narrow(1, 0, sides_[side].columns).contiguous();
+  // After all tokens. Of the last side that wants one first: what was kept goes as it is used.
+  at::Tensor d_head(size_t side) {
+    if (side >= sides_.size() || !sides_[side].wants_head) return {};
+    space_ = sums_ = at::Tensor();
+    const Side& s = sides_[side];
+    const int64_t width = s.head.size(1);
+    const at::Tensor out = empty_huge(vocabulary_ * width, s.head.scalar_type()).view({vocabulary_, width});
+    if (!keeps_)
+      Logits<E>::write_head(data<float>(s.d_head), vocabulary_, width, data<E>(out));
+    else
+      multiply_kept(s.hidden, /*last=*/side == 0 || !sides_[0].wants_head, out);
+    return out.narrow(1, 0, s.columns).contiguous();
   }
 
  private:
   struct Side {
     at::Tensor hidden, head;
     int64_t columns;  // without filling
-    at::Tensor d_hidden, d_chunk, d_head = {};
+    bool wants_head = false;
+    at::Tensor d_hidden = {}, d_chunk = {}, d_head = {};  // d_head: sums, where the logits' gradients are not kept
   };
   static std::vector<Side> sides(const ops::LabelledTokens& tokens, const at::Tensor& head,
-                                 const OptionalTensor& low_head, HeadNeeds need, int64_t step) {
-    std::vector<Side> out{{as_rows(tokens.hidden), head, head.size(1), {}, {}}};
-    if (low_head.has_value()) out.push_back({filled(tokens.low), filled(*low_head), low_head->size(1), {}, {}});
+                                 const OptionalTensor& low_head, HeadNeeds need, int64_t step, bool sums) {
+    std::vector<Side> out{{as_rows(tokens.hidden), head, head.size(1)}};
+    if (low_head.has_value()) out.push_back({filled(tokens.low), filled(*low_head), low_head->size(1)});
     for (size_t i = 0; i < out.size(); ++i) {
       Side& s = out[i];
       const int64_t width = s.head.size(1);
       if (need[2 * i])
         s.d_hidden = at::empty({tokens.count(), width}, head.options()), s.d_chunk = floats(step * width);
-      if (need[2 * i + 1]) s.d_head = at::zeros({Logits<E>::head_space(head.size(0), width)}, at::kFloat);
+      s.wants_head = need[2 * i + 1];
+      if (s.wants_head && sums) s.d_head = empty_huge(Logits<E>::head_space(head.size(0), width), at::kFloat).zero_();
     }
     return out;
   }
@@ -123,7 +146,22 @@ class HeadPass {
   }
   bool needed() const {
     return std::any_of(sides_.begin(), sides_.end(),
-                       [](const Side& s) { return s.d_hidden.defined() || s.d_head.defined(); });
+                       [](const Side& s) { return s.d_hidden.defined() || s.wants_head; });
+  }
+
+  // The weight's gradient of a linear layer, some of the vocabulary at a time.
+  void multiply_kept(const at::Tensor& hidden, bool last, const at::Tensor& out) {
+    using LinearBackward = std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&, const OptionalTensor&,
+                                                                          const OptionalTensor&, std::array<bool, 3>);
+    static const auto op = ops::handle<LinearBackward>("apus::linear_backward");
+    for (size_t part = 0; part < kept_.size(); ++part) {
+      const int64_t begin = static_cast<int64_t>(part) * kept_columns_,
+                    n = std::min(kept_columns_, vocabulary_ - begin);
+      out.narrow(0, begin, n)
+          .copy_(std::get<1>(
+              op.call(kept_[part].narrow(1, 0, n), hidden, OptionalTensor(), std::array<bool, 3>{false, true, false})));
+      if (last) kept_[part] = at::Tensor();
+    }
   }
   typename Logits<E>::Hidden hidden(int64_t begin) const {
     typename Logits<E>::Hidden out;
@@ -136,6 +174,9 @@ class HeadPass {
   at::Tensor label_;
   int64_t step_;
   at::Tensor space_, sums_;
+  int64_t kept_columns_;
+  bool keeps_;  // gradients of all logits, because they are small
+  std::vector<at::Tensor> kept_;
   std::vector<Side> sides_;
   Logits<E> logits_;
 };
@@ -170,8 +211,8 @@ Results loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTen
   });
   const at::Tensor loss_sum = at::empty({}, at::kFloat);
   *data<float>(loss_sum) = static_cast<float>(sum);
-  return {loss_sum,       tokens.spread(nll), tokens.spread(correct), pass.d_hidden(0),
-          pass.d_head(0), pass.d_hidden(1),   pass.d_head(1)};
+  const at::Tensor d_low_head = pass.d_head(1), d_head = pass.d_head(0);
+  return {loss_sum, tokens.spread(nll), tokens.spread(correct), pass.d_hidden(0), d_head, pass.d_hidden(1), d_low_head};
 }
 
 Results head_loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
@@ -237,7 +278,8 @@ Quad head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTen
       }
       pass.add(begin, gradient, at_label);
     });
-    return {pass.d_hidden(0), pass.d_head(0), pass.d_hidden(1), pass.d_head(1)};
+    const at::Tensor d_low_head = pass.d_head(1), d_head = pass.d_head(0);
+    return {pass.d_hidden(0), d_head, pass.d_hidden(1), d_low_head};
   });
 }
 

@@ -33,15 +33,26 @@ struct AdamwScalars {
   float lr, beta1, beta2, eps, decay, correction1, correction2, grad_scale;  // corrections: 1 - beta^step
 };
 
-// Moments of at most kMoments elements (ops/adamw_8bit.cpp says what the codes mean) and where the thresholds begin, by
-// which they are rounded: element i has the threshold (begin + i * kThresholdStride) mod 2^32.
-constexpr int64_t kMoments = 256;
-constexpr uint32_t kThresholdStride = 0x9e3779b9;
+// A parameter and its gradient, both bf16 or both f32. master (may be null): what is updated, param is its rounding.
+struct AdamwValues {
+  bool half;
+  void* param;
+  const void* grad;
+  float* master;
+};
+
+// Moments of at most kMomentStretch elements (ops/adamw_8bit.cpp says what the codes mean), a scale for each block of
+// kMoments, and where the thresholds begin by which things are rounded: element i of a bf16 parameter has the threshold
+// (begin + i * kThresholdStride) mod 2^32, of codes (begin + i * kCodeStride) mod 2^16, its upper byte.
+constexpr int64_t kMoments = 256, kMomentStretch = 1024;
+constexpr uint32_t kThresholdStride = 0x9e3779b9, kCodeStride = 0x9e37;
 struct Moments {
   int8_t* mean;
   uint8_t* square;
   float *mean_scale, *square_scale;
-  uint32_t mean_threshold, square_threshold;
+  uint16_t mean_threshold, square_threshold;
+  uint32_t param_threshold;
+  bool stochastic;  // a bf16 parameter is rounded by thresholds too, else to nearest
 };
 
 // Of one row of logits, each scaled first: the largest, sum of exp(x - largest), of x, of exp(x - largest) * x;
@@ -101,6 +112,12 @@ struct RowKernels {
   // A bf16 panel of depth k as an f32 one (left.h). Null where nothing is gained: f32, and instructions for bf16 that
   // are used.
   void (*widen_panel)(int64_t k, const E* panel, float* wide);
+  // y[m][n] = (add ? y : 0) + h[m][r] * b[r][n], rounded once; few r.
+  void (*add_outer)(int64_t m, int64_t n, int64_t r, const float* h, int64_t ldh, const float* b, int64_t ldb, bool add,
+                    E* y, int64_t ldy);
+  // sums[r][n] += h[m][r]' * x[m][n]; r is a multiple of 4.
+  void (*outer_sums)(int64_t m, int64_t n, int64_t r, const float* h, int64_t ldh, const E* x, int64_t ldx, float* sums,
+                     int64_t lds);
 };
 
 // Rows of weights, ld apart, that a product will read after its own: it asks memory for its share of them, `pass` of
@@ -115,8 +132,8 @@ struct Kernels {
   RowKernels<float> f32;
   void (*row_statistics)(int64_t n, const float* x, float scale, RowStatistics* out);
   void (*adamw)(int64_t n, float* param, const float* grad, float* m, float* v, const AdamwScalars& s);
-  // n <= kMoments, a multiple of 16
-  void (*adamw_moments)(int64_t n, float* param, const float* grad, const Moments& moments, const AdamwScalars& s);
+  // n <= kMomentStretch, a multiple of 64
+  void (*adamw_moments)(int64_t n, const AdamwValues& values, const Moments& moments, const AdamwScalars& s);
   void (*narrow_by_thresholds)(int64_t n, const float* x, uint32_t threshold, bf16* y);  // stochastic rounding
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();

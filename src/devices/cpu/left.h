@@ -20,7 +20,12 @@ class Left {
   Left(const E* a, int64_t lda, int64_t m, int64_t k, float* space) : a_(a), lda_(lda), m_(m), k_(k), wide_(space) {
     if (!widens(m)) return;
     const int64_t depth = padded_depth<E>(k);
-    for (int64_t i = 0; i < m; ++i) row_kernels<E>().widen(depth, a + i * lda, wide_ + i * stride(k));
+    for (int64_t i = 0; i < m; ++i) {
+      // Rows of large matrices lie pages apart, which the hardware does not foresee.
+      for (int64_t j = 0; i + kAhead < m && j < depth; j += 64 / sizeof(E))
+        __builtin_prefetch(a + (i + kAhead) * lda + j);
+      row_kernels<E>().widen(depth, a + i * lda, wide_ + i * stride(k));
+    }
   }
   static int64_t room_for(int64_t m, int64_t k) { return widens(m) ? m * stride(k) + kStretch * kPanel : 0; }
 
@@ -37,8 +42,9 @@ class Left {
   }
 
  private:
-  static constexpr int64_t kStretch = 256;  // of k: a widened panel of 32 KB, in the first-level cache beside some rows
+  static constexpr int64_t kStretch = 128;  // of k: a widened panel of 16 KB, in the first-level cache beside some rows
   static constexpr int64_t kRepays = 24;    // rows
+  static constexpr int64_t kAhead = 4;      // rows
   static bool widens(int64_t m) { return m >= kRepays && row_kernels<E>().widen_panel; }
   static int64_t stride(int64_t k) {
     return padded_depth<E>(k) + 16;

@@ -5,6 +5,7 @@
 #include "devices/cpu/dots.h"
 #include "devices/cpu/moments.h"
 #include "devices/cpu/multiply.h"
+#include "devices/cpu/outer.h"
 #include "devices/cpu/rows.h"
 #include "devices/cpu/softmax.h"
 
@@ -30,7 +31,9 @@ constexpr RowKernels<E> row_table() {
           rope<E>,
           sum_of_squares<E>,
           logit_gradient<E>,
-          panel_widener<E>()};
+          panel_widener<E>(),
+          add_outer<E>,
+          outer_sums<E>};
 }
 
 constexpr Kernels kTable{row_table<bf16>(), row_table<float>(),   row_statistics, adamw,

@@ -26,7 +26,7 @@ namespace apus::cpu {
 namespace {
 
 enum Slot { kBias, kSums, kLaidOut, kRows };
-constexpr int64_t kRowBlock = 256, kChunkPanels = 16, kDepthBlock = 512;
+constexpr int64_t kRowBlock = 256, kChunkPanels = 32, kDepthBlock = 256, kTileDepth = 512;
 constexpr int64_t kTurnedRows = 512;  // that share the turning or copying of a block of weights
 constexpr int64_t kManyRows = 96;     // from here on turning them pays
 
@@ -66,7 +66,7 @@ template <class E>
 void multiply(const E* x, int64_t ldx, int64_t m, int64_t k, const E* packed, const float* bias, E* y, int64_t n) {
   const int64_t panels = (n + kPanel - 1) / kPanel, depth = padded_depth<E>(k);
   const int64_t row_blocks = (m + kRowBlock - 1) / kRowBlock, block = (m + row_blocks - 1) / row_blocks;
-  const int64_t chunk = std::clamp<int64_t>(panels * row_blocks / (threads() * 6), 1, kChunkPanels),
+  const int64_t chunk = std::clamp<int64_t>(panels * row_blocks / (threads() * 4), 1, kChunkPanels),
                 chunks = (panels + chunk - 1) / chunk;
   const int64_t depth_block = m <= 32 ? depth : kDepthBlock;
   share(row_blocks * chunks, 1, [&](int64_t begin, int64_t end) {
@@ -154,7 +154,7 @@ void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const b
   const int64_t row_blocks = (panels + most_panels - 1) / most_panels, block = (panels + row_blocks - 1) / row_blocks;
   const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 256),
                 chunks = (n + chunk - 1) / chunk;
-  const int64_t depth_block = panels == 1 ? depth : kDepthBlock;
+  const int64_t depth_block = panels == 1 ? depth : kTileDepth;
   const bool copied = block >= 4;
   share(row_blocks * chunks, 1, [&](int64_t begin, int64_t end) {
     const Multiplying guard;

@@ -17,6 +17,7 @@
 namespace apus::cpu {
 
 constexpr int64_t kVocabularyBlock = 1024;
+constexpr int64_t kLogitStride = kVocabularyBlock + 16;  // rows 4096 bytes apart would share one set of the cache
 
 // One token's logits (scaled) over the whole vocabulary.
 struct LogitRow {
@@ -39,6 +40,13 @@ struct HiddenRows {
 struct HeadSums {
   float *hidden, *head;  // [n, width], written; [panel][width][32], added to, see write_head(). Either may be null
 };
+// Gradients of logits that are kept until all tokens have been seen: part p holds `columns` of the vocabulary, from
+// p * columns on, its rows as far apart.
+template <class E>
+struct KeptGradients {
+  std::vector<E*> parts;
+  int64_t columns = 0;
+};
 
 template <class E>
 class Logits {
@@ -54,7 +62,7 @@ class Logits {
         blocks_((vocabulary + kVocabularyBlock - 1) / kVocabularyBlock) {}
 
   static int64_t space_for(int64_t vocabulary, int64_t tokens) {
-    return (vocabulary + kVocabularyBlock - 1) / kVocabularyBlock * kVocabularyBlock * tokens;
+    return (vocabulary + kVocabularyBlock - 1) / kVocabularyBlock * kLogitStride * tokens;
   }
 
   // Logits of n tokens, and each row's summary.
@@ -71,9 +79,9 @@ class Logits {
   }
 
   // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label; what it means for each
-  // product.
+  // product. keep: rows to write it to, or none.
   void backward(const Hidden& hidden, const int64_t* label, const LogitGradient* gradient, const float* at_label,
-                const std::vector<HeadSums>& into, float* space) const {
+                const std::vector<HeadSums>& into, const KeptGradients<E>& keep, float* space) const {
     const int64_t groups = std::min<int64_t>(kGroups, blocks_), per_group = (blocks_ + groups - 1) / groups;
     std::vector<const E*> transposed(heads_.size());
     std::vector<float*> sums(heads_.size());  // of d_hidden, one a group
@@ -83,15 +91,18 @@ class Logits {
     }
     share(groups, 1, [&](int64_t begin, int64_t end) {
       const Multiplying guard;
-      E* d = reinterpret_cast<E*>(scratch(kGradients, n_ * kVocabularyBlock));
+      E* const own = keep.parts.empty() ? reinterpret_cast<E*>(scratch(kGradients, n_ * kVocabularyBlock)) : nullptr;
       for (int64_t g = begin; g < end; ++g) {
         for (size_t h = 0; h < heads_.size(); ++h)
           if (into[h].hidden) std::fill_n(sums[h] + g * n_ * heads_[h].width, n_ * heads_[h].width, 0.0f);
         for (int64_t b = g * per_group; b < std::min(blocks_, (g + 1) * per_group); ++b) {
-          block_gradient(b, label, gradient, at_label, d);
+          const int64_t column = b * kVocabularyBlock;
+          E* const d = own ? own : keep.parts[column / keep.columns] + column % keep.columns;
+          const int64_t stride = own ? kVocabularyBlock : keep.columns;
+          block_gradient(b, label, gradient, at_label, d, stride);
           for (size_t h = 0; h < heads_.size(); ++h) {
-            if (into[h].hidden) add_to_hidden(heads_[h], b, d, sums[h] + g * n_ * heads_[h].width);
-            if (into[h].head) add_to_head(heads_[h].width, b, d, transposed[h], into[h].head);
+            if (into[h].hidden) add_to_hidden(heads_[h], b, d, stride, sums[h] + g * n_ * heads_[h].width);
+            if (into[h].head) add_to_head(heads_[h].width, b, d, stride, transposed[h], into[h].head);
           }
         }
       }
@@ -123,7 +134,7 @@ class Logits {
   enum Slot { kPanels = 2, kGradients, kRows, kTransposed };  // the last: one for each product
 
   int64_t columns(int64_t block) const { return std::min(kVocabularyBlock, vocabulary_ - block * kVocabularyBlock); }
-  float* block_at(int64_t block) const { return logits_ + block * n_ * kVocabularyBlock; }
+  float* block_at(int64_t block) const { return logits_ + block * n_ * kLogitStride; }
 
   void block_logits(int64_t block, const Hidden& hidden, RowStatistics* parts) const {
     const E* rows[kPanel];
@@ -135,11 +146,11 @@ class Logits {
         const int64_t count = std::min(kPanel, columns(block) - c);
         for (int64_t i = 0; i < count; ++i) rows[i] = m.rows + (block * kVocabularyBlock + c + i) * m.stride;
         row_kernels<E>().pack_columns(rows, count, m.width, panel);
-        left.times(panel, block_at(block) + c, kVocabularyBlock, h > 0);
+        left.times(panel, block_at(block) + c, kLogitStride, h > 0);
       }
     }
     for (int64_t i = 0; i < n_; ++i)
-      kernels().row_statistics(columns(block), block_at(block) + i * kVocabularyBlock, scale_, parts + i);
+      kernels().row_statistics(columns(block), block_at(block) + i * kLogitStride, scale_, parts + i);
   }
 
   // parts: this row's statistics of block b at parts[b * n].
@@ -156,18 +167,17 @@ class Logits {
       sum += weight * part.sum, sum_px += weight * part.sum_px, sum_x += part.sum_x;
     }
     const double lse = largest + std::log(sum);
-    const float at_label =
-        block_at(label / kVocabularyBlock)[row * kVocabularyBlock + label % kVocabularyBlock] * scale_;
+    const float at_label = block_at(label / kVocabularyBlock)[row * kLogitStride + label % kVocabularyBlock] * scale_;
     return {static_cast<float>(lse), at_label, static_cast<float>(sum_x / static_cast<double>(vocabulary_)),
             static_cast<float>(lse - sum_px / sum), best == label};
   }
 
-  void block_gradient(int64_t block, const int64_t* label, const LogitGradient* gradient, const float* at_label,
-                      E* d) const {
+  void block_gradient(int64_t block, const int64_t* label, const LogitGradient* gradient, const float* at_label, E* d,
+                      int64_t stride) const {
     const int64_t n = columns(block);
     for (int64_t i = 0; i < n_; ++i) {
-      E* row = d + i * kVocabularyBlock;
-      const float* x = block_at(block) + i * kVocabularyBlock;
+      E* row = d + i * stride;
+      const float* x = block_at(block) + i * kLogitStride;
       row_kernels<E>().logit_gradient(n, x, gradient[i], row);
       std::fill(row + n, row + kVocabularyBlock, E(0));
       const int64_t at = label[i] - block * kVocabularyBlock;
@@ -180,12 +190,12 @@ class Logits {
     }
   }
 
-  void add_to_hidden(const HeadMatrix<E>& m, int64_t block, const E* d, float* sums) const {
+  void add_to_hidden(const HeadMatrix<E>& m, int64_t block, const E* d, int64_t stride, float* sums) const {
     const int64_t n = columns(block);
     E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(kVocabularyBlock, m.width))));
     const E* rows[kVocabularyBlock];
     for (int64_t i = 0; i < n; ++i) rows[i] = m.rows + (block * kVocabularyBlock + i) * m.stride;
-    const Left<E> left(d, kVocabularyBlock, n_, n, scratch(kRows, Left<E>::room_for(n_, n)));
+    const Left<E> left(d, stride, n_, n, scratch(kRows, Left<E>::room_for(n_, n)));
     for (int64_t w = 0; w < m.width; w += kPanel) {
       const int64_t count = std::min(kPanel, m.width - w);
       row_kernels<E>().pack_rows(rows, n, count, panel);
@@ -194,12 +204,12 @@ class Logits {
     }
   }
 
-  void add_to_head(int64_t width, int64_t block, const E* d, const E* transposed, float* d_head) const {
+  void add_to_head(int64_t width, int64_t block, const E* d, int64_t stride, const E* transposed, float* d_head) const {
     E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(n_, std::max(kVocabularyBlock, width)))));
     std::vector<const E*> rows(n_);
     const Left<E> left(transposed, padded_depth<E>(n_), width, n_, scratch(kRows, Left<E>::room_for(width, n_)));
     for (int64_t c = 0; c < columns(block); c += kPanel) {
-      for (int64_t i = 0; i < n_; ++i) rows[i] = d + i * kVocabularyBlock + c;
+      for (int64_t i = 0; i < n_; ++i) rows[i] = d + i * stride + c;
       row_kernels<E>().pack_rows(rows.data(), n_, kPanel, panel);
       left.times(panel, d_head + (block * kVocabularyBlock + c) * width, kPanel, true);
     }

@@ -10,26 +10,22 @@
 #include "devices/cpu/parallel.h"
 #include "devices/cpu/tensors.h"
 #include "ops/ops.h"
+#include "tensor/byte_dither.h"
 #include "tensor/compat.h"
-#include "tensor/dither.h"
 
 namespace apus::cpu {
 namespace {
 
-static_assert(kMoments == ops::kMomentBlock && kThresholdStride == kDitherStride);
+static_assert(kMoments == ops::kMomentBlock && kThresholdStride == kDitherStride && kCodeStride == kByteDitherStride);
 constexpr int64_t kBlock = 1024;  // elements that a thread holds in f32 at a time, in its first-level cache
 
 // A block of a tensor in f32: the tensor itself, or a widened copy that write() rounds back.
 class Block {
  public:
-  Block(const at::Tensor& t, int64_t begin, int64_t n, float* space, bool copied = false)
-      : t_(t), begin_(begin), n_(n) {
+  Block(const at::Tensor& t, int64_t begin, int64_t n, float* space) : t_(t), begin_(begin), n_(n) {
     const bool wide = t.scalar_type() == at::kFloat;
-    values = wide && !copied ? data<float>(t) + begin : space;
-    if (!wide)
-      row_kernels<bf16>().widen(n, data<bf16>(t) + begin, space);
-    else if (copied)
-      std::copy_n(data<float>(t) + begin, n, space);
+    values = wide ? data<float>(t) + begin : space;
+    if (!wide) row_kernels<bf16>().widen(n, data<bf16>(t) + begin, space);
   }
   void write() const { write(t_); }
   void write(const at::Tensor& to) const {
@@ -65,12 +61,6 @@ AdamwScalars scalars_of(double lr, double beta1, double beta2, double eps, doubl
   return {f(lr), f(beta1), f(beta2), f(eps), f(weight_decay), correction(beta1), correction(beta2), f(grad_scale)};
 }
 
-// Asks memory for bytes that the next block will read: there are too many streams for the hardware to follow them all.
-void ask_for(const at::Tensor& t, int64_t begin, int64_t end) {
-  const int64_t size = static_cast<int64_t>(t.element_size()), last = std::min(end, t.numel()) * size;
-  for (int64_t byte = begin * size; byte < last; byte += 64) __builtin_prefetch(data<char>(t) + byte, 1);
-}
-
 using Adamw = void(at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, const OptionalTensor&, double, double,
                    double, double, double, int64_t, double, int64_t);
 
@@ -102,28 +92,24 @@ void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor&
 using Adamw8 = void(at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&,
                     const OptionalTensor&, double, double, double, double, double, int64_t, double, int64_t, bool);
 
-// The moments of one block for the inner loop; the last block of a tensor is filled up to whole vectors in `space`.
-class MomentBlock {
- public:
-  MomentBlock(const Moments& there, int64_t n) : there_(there), n_(n), whole_(n % 16 == 0) {
-    if (whole_) return;
-    std::memcpy(mean_, there.mean, n), std::memcpy(square_, there.square, n);
-  }
-  Moments get() {
-    Moments m = there_;
-    if (!whole_) m.mean = mean_, m.square = square_;
-    return m;
-  }
-  void write() const {
-    if (!whole_) std::memcpy(there_.mean, mean_, n_), std::memcpy(there_.square, square_, n_);
-  }
+// A stretch at a tensor's end, filled up to whole vectors.
+template <class E>
+struct Ragged {
+  E param[kMomentStretch] = {}, grad[kMomentStretch] = {};
+  float master[kMomentStretch] = {};
+  int8_t mean[kMomentStretch] = {};
+  uint8_t square[kMomentStretch] = {};
 
- private:
-  Moments there_;
-  int64_t n_;
-  bool whole_;
-  int8_t mean_[kMoments] = {};
-  uint8_t square_[kMoments] = {};
+  void step(int64_t n, E* p, float* wide, const E* g, const Moments& there, const AdamwScalars& scalars) {
+    Moments here = there;
+    here.mean = mean, here.square = square;
+    std::copy_n(p, n, param), std::copy_n(g, n, grad);
+    std::copy_n(there.mean, n, mean), std::copy_n(there.square, n, square);
+    if (wide) std::copy_n(wide, n, master);
+    kernels().adamw_moments((n + 63) / 64 * 64, {sizeof(E) == 2, param, grad, wide ? master : nullptr}, here, scalars);
+    std::copy_n(param, n, p), std::copy_n(mean, n, there.mean), std::copy_n(square, n, there.square);
+    if (wide) std::copy_n(master, n, wide);
+  }
 };
 
 void adamw_8bit(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& m_scale, at::Tensor& v,
@@ -133,31 +119,33 @@ void adamw_8bit(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Te
   const auto plain = [&](const at::Tensor& t) {
     return same_small_float(t) && t.is_contiguous() && t.numel() == param.numel();
   };
-  if (!plain(value) || !plain(param) || !plain(grad))
+  if (!plain(value) || !plain(param) || !plain(grad) || grad.scalar_type() != param.scalar_type() ||
+      (master.has_value() && master->scalar_type() != at::kFloat))
     return Reference<Adamw8>::call("apus::adamw_8bit", param, grad, m, m_scale, v, v_scale, master, lr, beta1, beta2,
                                    eps, weight_decay, step, grad_scale, dither, stochastic);
   const AdamwScalars scalars = scalars_of(lr, beta1, beta2, eps, weight_decay, step, grad_scale);
-  share((value.numel() + kBlock - 1) / kBlock, 32, [&](int64_t first, int64_t last) {
-    alignas(64) float space[2][kBlock];
-    for (int64_t b = first; b < last; ++b) {
-      const int64_t begin = b * kBlock, n = std::min(kBlock, value.numel() - begin), filled = (n + 15) / 16 * 16;
-      const Block p(value, begin, n, space[0], filled > n), g(grad, begin, n, space[1], filled > n);
-      std::fill(p.values + n, p.values + filled, 0.0f), std::fill(g.values + n, g.values + filled, 0.0f);
-      for (int64_t i = 0; i < n; i += kMoments) {
-        const int64_t at = begin + i, count = std::min(kMoments, n - i);
-        const auto threshold = [&](int64_t start) { return static_cast<uint32_t>(advanced(dither + start, at)); };
-        MomentBlock moments(
-            {data<int8_t>(m) + at, data<uint8_t>(v) + at, data<float>(m_scale) + at / kMoments,
-             data<float>(v_scale) + at / kMoments, threshold(ops::kMeanDither), threshold(ops::kSquareDither)},
-            count);
-        for (const at::Tensor* t :
-             {&value, &grad, static_cast<const at::Tensor*>(&m), static_cast<const at::Tensor*>(&v)})
-          ask_for(*t, at + 2 * kBlock, at + 2 * kBlock + kMoments);
-        kernels().adamw_moments((count + 15) / 16 * 16, p.values + i, g.values + i, moments.get(), scalars);
-        moments.write();
+  by_type(param, [&](auto e) {
+    using E = decltype(e);
+    share((param.numel() + kMomentStretch - 1) / kMomentStretch, 32, [&](int64_t first, int64_t last) {
+      for (int64_t stretch = first; stretch < last; ++stretch) {
+        const int64_t at = stretch * kMomentStretch, n = std::min(kMomentStretch, param.numel() - at);
+        const Moments moments{data<int8_t>(m) + at,
+                              data<uint8_t>(v) + at,
+                              data<float>(m_scale) + at / kMoments,
+                              data<float>(v_scale) + at / kMoments,
+                              byte_dither_start(dither + ops::kMeanDither, at),
+                              byte_dither_start(dither + ops::kSquareDither, at),
+                              static_cast<uint32_t>(advanced(dither, at)),
+                              stochastic};
+        E* const p = data<E>(param) + at;
+        const E* const g = data<E>(grad) + at;
+        float* const wide = master.has_value() ? data<float>(*master) + at : nullptr;
+        if (n % 64 == 0)
+          kernels().adamw_moments(n, {sizeof(E) == 2, p, g, wide}, moments, scalars);
+        else
+          Ragged<E>().step(n, p, wide, g, moments, scalars);
       }
-      write(p, param, master.has_value(), stochastic ? dither : -1);
-    }
+    });
   });
 }
 

@@ -36,6 +36,7 @@ struct Nvml {
   int (*link_state)(Device, unsigned, unsigned*) = nullptr;
   int (*link_remote)(Device, unsigned, PciInfo*) = nullptr;
   int (*ancestor)(Device, Device, unsigned*) = nullptr;
+  int (*affinity)(Device, unsigned, unsigned long*) = nullptr;
   bool usable = false;
 };
 
@@ -58,6 +59,7 @@ const Nvml& nvml() {
     find("nvmlDeviceGetNvLinkState", t.link_state);
     find("nvmlDeviceGetNvLinkRemotePciInfo_v2", t.link_remote);
     find("nvmlDeviceGetTopologyCommonAncestor", t.ancestor);
+    find("nvmlDeviceGetCpuAffinity", t.affinity);
     return t;
   }();
   return table;
@@ -110,6 +112,22 @@ std::string path_between(Device a, Device b) {
   }
 }
 
+std::string cores_near(Device d) {  // "0-23,48-71"
+  constexpr unsigned kWords = 32, kBits = 64;
+  unsigned long words[kWords] = {};
+  std::string text;
+  if (!nvml().affinity || nvml().affinity(d, kWords, words) != 0) return text;
+  const auto near = [&](unsigned core) { return core < kWords * kBits && (words[core / kBits] >> (core % kBits) & 1); };
+  for (unsigned first = 0; first < kWords * kBits; ++first) {
+    if (!near(first)) continue;
+    unsigned last = first;
+    while (near(last + 1)) ++last;
+    text += str(text.empty() ? "" : ",", first, last > first ? str("-", last) : "");
+    first = last;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string nvml_driver_version() {
@@ -152,7 +170,7 @@ Topology nvml_topology() {
       const int count = i == j ? 0 : links(all[i], buses[j], buses);
       t.link[i].push_back(i == j ? "X" : count > 0 ? str("NV", count) : path_between(all[i], all[j]));
     }
-    t.cpu_affinity.emplace_back();
+    t.cpu_affinity.push_back(cores_near(all[i]));
   }
   t.legend = {{"NV#", "that many NVLinks"},        {"PIX", "one PCIe bridge"},     {"PXB", "several PCIe bridges"},
               {"PHB", "a CPU's PCIe host bridge"}, {"NODE", "within a NUMA node"}, {"SYS", "between NUMA nodes"}};

@@ -60,14 +60,32 @@ namespace {
 
 constexpr size_t kLongestSource = 256 << 10;
 
+void allow(std::vector<uint64_t>& mask, int32_t token) {
+  mask[static_cast<size_t>(token) / 64] |= uint64_t{1} << (token % 64);
+}
+bool allows(const std::vector<uint64_t>& mask, int32_t token) {
+  const auto word = static_cast<size_t>(token) / 64;
+  return token >= 0 && word < mask.size() && (mask[word] >> (token % 64) & 1);
+}
+
 class Guided final : public Constraint {
  public:
-  explicit Guided(std::shared_ptr<Machine> machine)
-      : machine_(std::move(machine)), tables_(machine_->tables()), state_(tables_->start()) {}
+  // `specials`: they may stand wherever the text may end, and change nothing.
+  Guided(std::shared_ptr<Machine> machine, std::shared_ptr<const Vocabulary> specials)
+      : machine_(std::move(machine)),
+        tables_(machine_->tables()),
+        specials_(std::move(specials)),
+        state_(tables_->start()) {}
 
-  void allowed(std::vector<uint64_t>& mask) override { tables_->mask(state_, mask); }
+  void allowed(std::vector<uint64_t>& mask) override {
+    tables_->mask(state_, mask);
+    if (specials_ && tables_->complete(state_))
+      for (const auto& [text, id] : specials_->specials()) allow(mask, id);
+  }
   void accept(int32_t token) override {
-    state_ = tables_->after(state_, token);
+    const uint32_t next = tables_->after(state_, token);
+    if (specials_ && Tables::dead(next) && specials_->bytes(token).empty()) return;
+    state_ = next;
     if (!tables_->full()) return;
     auto fresh = machine_->instead_of(tables_);
     if (fresh == tables_) return;
@@ -80,7 +98,42 @@ class Guided final : public Constraint {
  private:
   std::shared_ptr<Machine> machine_;
   std::shared_ptr<Tables> tables_;
+  std::shared_ptr<const Vocabulary> specials_;  // null: they may not
   uint32_t state_;
+};
+
+class Either final : public Constraint {
+ public:
+  explicit Either(std::vector<std::unique_ptr<Constraint>> ways) : ways_(std::move(ways)) {}
+
+  void allowed(std::vector<uint64_t>& mask) override {
+    mask.clear();
+    for (const auto& way : ways_) {
+      way->allowed(one_);
+      if (mask.size() < one_.size()) mask.resize(one_.size());
+      for (size_t i = 0; i < one_.size(); ++i) mask[i] |= one_[i];
+    }
+  }
+  void accept(int32_t token) override {
+    std::erase_if(ways_, [&](const auto& way) {
+      way->allowed(one_);
+      if (!allows(one_, token)) return true;
+      way->accept(token);
+      return false;
+    });
+  }
+  bool finished() const override {
+    return std::all_of(ways_.begin(), ways_.end(), [](const auto& way) { return way->finished(); });
+  }
+  std::unique_ptr<Constraint> clone() const override {
+    std::vector<std::unique_ptr<Constraint>> ways;
+    for (const auto& way : ways_) ways.push_back(way->clone());
+    return std::make_unique<Either>(std::move(ways));
+  }
+
+ private:
+  std::vector<std::unique_ptr<Constraint>> ways_;  // those that the text so far fits
+  std::vector<uint64_t> one_;
 };
 
 class After final : public Constraint {
@@ -92,7 +145,7 @@ class After final : public Constraint {
     if (open_) {
       rest_->allowed(mask);
       if (breaks_left_ > 0)
-        for (const int32_t t : tokens_->breaks()) mask[static_cast<size_t>(t) / 64] |= uint64_t{1} << (t % 64);
+        for (const int32_t t : tokens_->breaks()) allow(mask, t);
       return;
     }
     mask.assign((tokens_->size() + 63) / 64, ~uint64_t{0});
@@ -132,10 +185,17 @@ class After final : public Constraint {
 };
 
 std::unique_ptr<Constraint> guided(const GuideWords& words, const std::string& kind, const std::string& source,
-                                   const std::function<Node(Grammar&)>& build) {
+                                   const std::function<Node(Grammar&)>& build, bool specials = false) {
   require(source.size() <= kLongestSource, Fault::Usage, "the ", kind, " is longer than ", kLongestSource >> 10,
           " KiB");
-  return std::make_unique<Guided>(words->machine(kind + '\n' + source, build));
+  return std::make_unique<Guided>(words->machine(kind + '\n' + source, build), specials ? words->tokens() : nullptr);
+}
+
+std::string source_of(const GuideTools& tools) {
+  require(tools.tools && tools.tools->is_array() && !tools.tools->empty(), Fault::Usage,
+          "tools: must be a list with at least one function");
+  return str(tool_format_name(tools.format), '\n', tools.only, '\n', tools.parallel, tools.strict_only, '\n',
+             json_text(*tools.tools));
 }
 
 }  // namespace
@@ -172,11 +232,23 @@ std::unique_ptr<Constraint> guide_choice(const GuideWords& words, const std::vec
 }
 
 std::unique_ptr<Constraint> guide_tool_calls(const GuideWords& words, const GuideTools& tools) {
-  require(tools.tools && tools.tools->is_array() && !tools.tools->empty(), Fault::Usage,
-          "tools: must be a list with at least one function");
-  const std::string source =
-      str(tool_format_name(tools.format), '\n', tools.only, '\n', tools.parallel, '\n', json_text(*tools.tools));
-  return guided(words, "tools", source, [&](Grammar& g) { return guide::tool_calls(g, *words->tokens(), tools); });
+  return guided(words, "tools", source_of(tools),
+                [&](Grammar& g) { return guide::tool_calls(g, *words->tokens(), tools); });
+}
+
+std::unique_ptr<Constraint> guide_talk(const GuideWords& words, const GuideTools& tools, bool reasoning,
+                                       bool in_reasoning) {
+  return guided(
+      words, str("talk ", reasoning, in_reasoning), source_of(tools),
+      [&](Grammar& g) { return guide::talk(g, *words->tokens(), tools, reasoning, in_reasoning); }, /*specials=*/true);
+}
+
+std::unique_ptr<Constraint> guide_either(std::unique_ptr<Constraint> a, std::unique_ptr<Constraint> b) {
+  require(a && b, Fault::Bug, "guide_either needs two constraints");
+  std::vector<std::unique_ptr<Constraint>> ways;
+  ways.push_back(std::move(a));
+  ways.push_back(std::move(b));
+  return std::make_unique<Either>(std::move(ways));
 }
 
 std::unique_ptr<Constraint> guide_after(const GuideWords& words, const std::string& marker,

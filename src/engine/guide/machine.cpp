@@ -203,6 +203,11 @@ bool Tables::finished(uint32_t state) {
   return states_[state].complete && states_[state].threads.empty();
 }
 
+bool Tables::complete(uint32_t state) {
+  const std::lock_guard lock(mutex_);
+  return states_[state].complete;
+}
+
 bool Tables::full() {
   const std::lock_guard lock(mutex_);
   return state_bytes_ > kMaxStateBytes;

@@ -29,7 +29,9 @@ class Tables {
   uint32_t start();
   uint32_t after(uint32_t state, int32_t token);
   void mask(uint32_t state, std::vector<uint64_t>& out);
-  bool finished(uint32_t state);  // complete, and nothing can follow
+  bool finished(uint32_t state);                               // complete, and nothing can follow
+  bool complete(uint32_t state);                               // the text may end here
+  static bool dead(uint32_t state) { return state == kDead; }  // nothing leads here that is allowed
   bool full();
   uint32_t take_over(Tables& old, uint32_t state);  // a state of another's
 

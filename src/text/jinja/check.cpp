@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What Jinja finds out when it compiles: filters and tests that do not exist (outside of branches, where they may never
 // be reached), break outside of a loop. Also binds filters and tests, and notes what macros use.
+#include <algorithm>
 #include <utility>
 
 #include "text/jinja/ast.h"
@@ -26,6 +27,9 @@ class Checker {
     const bool macro = stmt.kind == Kind::Macro || stmt.kind == Kind::CallBlock;
     const bool function = macro || stmt.kind == Kind::Generation || stmt.kind == Kind::Block || stmt.flag;
     const bool branch = stmt.kind == Kind::If;
+    if (loops_ > 0 && (stmt.kind == Kind::For || stmt.kind == Kind::Set || stmt.kind == Kind::SetBlock))
+      no_loop_in(*stmt.exprs[0]);
+    loops_ += stmt.kind == Kind::For;
     const Uses outer = macro ? std::exchange(uses_, {}) : uses_;
     for (auto& expr : stmt.exprs) expression(expr.get(), branch || maybe);
     for (auto& expr : stmt.defaults) expression(expr.get(), false);
@@ -33,9 +37,25 @@ class Checker {
       const bool loop = stmt.kind == Kind::For ? i == 0 || (in_loop && !stmt.flag) : in_loop && !function;
       body(stmt.bodies[i], branch || (maybe && keeps_branch(stmt.kind)), loop);
     }
+    loops_ -= stmt.kind == Kind::For;
     if (!macro) return;
     stmt.uses_caller = uses_.caller, stmt.uses_varargs = uses_.varargs, stmt.uses_kwargs = uses_.kwargs;
+    const size_t must = stmt.parameters.size() - stmt.defaults.size();
+    if (stmt.uses_caller &&
+        std::count(stmt.parameters.begin(), stmt.parameters.begin() + static_cast<std::ptrdiff_t>(must), "caller")) {
+      throw Problem{
+          "When defining macros or call blocks the special \"caller\" argument must be omitted or be given a "
+          "default.",
+          false, stmt.line};
+    }
     uses_ = {outer.caller || uses_.caller, outer.varargs || uses_.varargs, outer.kwargs || uses_.kwargs};
+  }
+
+  // Within a for statement `loop` is its own, whatever the depth.
+  static void no_loop_in(const Expr& target) {
+    if (target.kind == Expr::Kind::Name && target.name == "loop")
+      throw Problem{"Can't assign to special loop variable in for-loop target", false, target.line};
+    for (const ExprPtr& part : target.items) no_loop_in(*part);
   }
 
   // Statements that open a scope of their own start anew: Jinja compiles their bodies without regard to the branch.
@@ -67,6 +87,7 @@ class Checker {
     bool caller = false, varargs = false, kwargs = false;
   };
   Uses uses_;
+  int loops_ = 0;  // for statements around
 };
 
 }  // namespace

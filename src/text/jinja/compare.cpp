@@ -100,7 +100,8 @@ int compare(Heap& heap, const Value& a, const Value& b, const char* sign) {
   if (a.is_number() && b.is_number()) return compare_numbers(a, b);
   if (a.is(Kind::String) && b.is(Kind::String)) {
     heap.budget.work(static_cast<int64_t>(std::min(a.bytes().size(), b.bytes().size()) >> 6));
-    return a.bytes().compare(b.bytes());  // UTF-8 sorts as code points do
+    const int order = a.bytes().compare(b.bytes());  // UTF-8 sorts as code points do
+    return (order > 0) - (order < 0);                // 2 would mean that there is no order
   }
   if (!a.is_sequence() || a.kind() != b.kind()) no_order(a, b, sign);
   heap.budget.check_stack();

@@ -74,7 +74,8 @@ Value Interpreter::eval(const Expr& expr) {
     case Expr::Kind::Conditional:
       if (truthy(part(0))) return part(1);
       if (expr.items[2]) return part(2);
-      return heap.undefined("the inline if-expression evaluated to false and no else section was defined.");
+      return heap.undefined(
+          str("the inline if-expression on line ", expr.line, " evaluated to false and no else section was defined."));
     case Expr::Kind::Compare:
       return eval_compare(expr);
     case Expr::Kind::Binary: {

@@ -250,8 +250,11 @@ Value xmlattr(In in, V value, A args) {
 Value filesizeformat(In in, V value, A args) {
   const Bound bound(args, "filesizeformat", {"binary"});
   const bool binary = bound.has(0) && truthy(bound[0]);
-  const Value number = in.apply(find_filter("float"), "float", value, {});
-  const double bytes = to_real(number), base = binary ? 1024 : 1000;
+  if (value.is(Kind::Undefined)) fail_undefined(value);
+  bool ok = value.is_number();
+  const double bytes = ok ? to_real(value) : value.is(Kind::String) ? parse_real(value.bytes(), ok) : 0;
+  if (!ok) trouble("could not convert ", type_name(value), " to float: ", repr(in.heap, value));
+  const double base = binary ? 1024 : 1000;
   if (bytes == 1) return in.text("1 Byte");
   if (bytes < base) return in.text(integer_text(real_to_integer(in.heap, bytes)) + " Bytes");
   constexpr const char* kUnits[] = {"k", "M", "G", "T", "P", "E", "Z", "Y"};

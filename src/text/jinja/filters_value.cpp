@@ -89,6 +89,7 @@ Value round_filter(In in, V value, A args) {
   if (method != "common" && method != "ceil" && method != "floor") trouble("method must be common, ceil or floor");
   if (!value.is_number()) trouble("type ", type_name(value), " doesn't define __round__ method");
   if (method == "common") return round_value(in.heap, value, digits);
+  if (digits >= 0 && value.is_integral()) return to_real(value);
   const double scale = std::pow(10.0, static_cast<double>(digits)), scaled = to_real(value) * scale;
   return ((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) + 0.0) / scale;  // no negative zero
 }

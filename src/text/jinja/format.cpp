@@ -66,6 +66,10 @@ class Percent {
   }
 
   void placeholder(const std::string& text) {
+    if (peek(text) == '%') {
+      out_ += '%';
+      return;
+    }
     Value named;
     bool has_named = false;
     if (peek(text) == '(') {
@@ -104,10 +108,6 @@ class Percent {
     }
     while (std::string_view("hlL").find(peek(text)) != std::string_view::npos) ++at_;
     spec.type = text[at_];
-    if (spec.type == '%') {
-      out_ += '%';
-      return;
-    }
     convert(spec, has_named ? named : take());
   }
 
@@ -139,6 +139,14 @@ class Percent {
       out_ += pad(value.bytes(), spec, '>');
       return;
     }
+    if (type == 'c' && value.is_integral()) {
+      const int64_t point = to_index(value, "%c");
+      if (point < 0 || point > 0x10FFFF) trouble("%c arg not in range(0x110000)");
+      std::string text;
+      append_point(text, static_cast<char32_t>(point));
+      out_ += pad(std::move(text), spec, '>');
+      return;
+    }
     if (spec.align == '<') spec.zero = false;
     if (std::string_view("eEfFgG").find(type) != std::string_view::npos) {
       if (!value.is_number()) trouble("must be real number, not ", type_name(value));
@@ -156,11 +164,20 @@ class Percent {
     spec.type = decimal ? 'd' : type;
     const Value whole = value.is(Kind::Float) ? real_to_integer(in_.heap, value.real()) : value;
     if (digits > 0) {  // at least so many digits
-      FormatSpec inner;
-      inner.type = spec.type;
+      FormatSpec inner = spec;
+      inner.align = 0;
+      inner.width = 0;
+      const std::string bare = format_integer(whole, inner);
+      const size_t front = bare.find_first_not_of("+- ");  // behind sign and prefix
+      const size_t prefix = spec.alternate && !decimal ? 2 : 0;
       inner.zero = true;
-      inner.width = digits + (integer_text(whole)[0] == '-');
-      out_ += pad(format_integer(whole, inner), spec, '>');
+      inner.width = digits + static_cast<int64_t>(front + prefix);
+      std::string text = format_integer(whole, inner);
+      if (spec.zero && spec.align != '<') {
+        inner.width = std::max(inner.width, spec.width);
+        text = format_integer(whole, inner);
+      }
+      out_ += pad(std::move(text), spec, '>');
       return;
     }
     out_ += format_integer(whole, spec);
@@ -192,9 +209,11 @@ Value round_value(Heap& heap, const Value& value, int64_t digits) {
   }
   if (!std::isfinite(value.real()) || digits > 330) return value;
   if (digits < -310) return std::copysign(0.0, value.real());
-  if (digits < 0) {
-    const double unit = std::pow(10.0, static_cast<double>(-digits));
-    return std::nearbyint(value.real() / unit) * unit;
+  if (digits < 0) {  // by whole numbers, which are exact: ten times the value, and one for what is behind the point
+    const double real = value.real(), behind = real - std::trunc(real);
+    const Value ten = arithmetic(heap, '*', real_to_integer(heap, real), int64_t{10});
+    const Value all = arithmetic(heap, '+', ten, int64_t{behind > 0} - int64_t{behind < 0});
+    return std::copysign(to_real(arithmetic(heap, '/', round_value(heap, all, digits - 1), int64_t{10})), real);
   }
   char buffer[800];  // rounding half to even on the exact decimal value is what printf does
   std::snprintf(buffer, sizeof buffer, "%.*f", static_cast<int>(digits), value.real());
@@ -206,7 +225,8 @@ Value format_braces(Interpreter& in, const Value& self, const Args& args, int de
 
 namespace {
 
-// The value that a field name like "0.user[name]" stands for.
+// The value that a field name like "0.user[name]" stands for. `automatic`: the next number of a field without one; -1
+// once numbers are written out.
 Value find_field(Interpreter& in, std::string_view field, const Args& args, int64_t& automatic) {
   const size_t end = field.find_first_of(".[");
   const std::string_view first = field.substr(0, end);
@@ -214,7 +234,10 @@ Value find_field(Interpreter& in, std::string_view field, const Args& args, int6
   Value value;
   const bool number = first.find_first_not_of("0123456789") == std::string_view::npos;
   if (number) {
-    const int64_t at = first.empty() ? automatic++ : to_index(parse_integer(in.heap, first, 10), "format()");
+    if (first.empty() ? automatic < 0 : automatic > 0)
+      trouble("cannot switch between automatic field numbering and manual field specification");
+    const int64_t at = first.empty() ? automatic : to_index(parse_integer(in.heap, first, 10), "format()");
+    automatic = first.empty() ? automatic + 1 : -1;
     if (at >= static_cast<int64_t>(args.positional.size()))
       trouble("Replacement index ", at, " out of range for positional args tuple");
     value = args.positional[static_cast<size_t>(at)];

@@ -21,14 +21,23 @@ std::string group_digits(const std::string& digits, char separator, size_t every
   return out;
 }
 
-std::string group_number(const std::string& text, const FormatSpec& spec) {
+// Zeros that fill up to the width are grouped like digits.
+std::string group_number(const std::string& text, const FormatSpec& spec, size_t sign) {
   if (!spec.grouping) return text;
   size_t end = 0;
   const bool other_base = std::string_view("xXob").find(spec.type) != std::string_view::npos && spec.type;
   while (end < text.size() && std::isxdigit(static_cast<unsigned char>(text[end])) &&
          (other_base || std::isdigit(static_cast<unsigned char>(text[end]))))
     ++end;
-  return group_digits(text.substr(0, end), spec.grouping, other_base ? 4 : 3) + text.substr(end);
+  std::string digits = text.substr(0, end);
+  const auto grouped = [&] { return group_digits(digits, spec.grouping, other_base ? 4 : 3) + text.substr(end); };
+  if (spec.fill == "0" && spec.align == '=' && end > 0) {
+    const size_t separators = static_cast<size_t>(spec.width) / (other_base ? 5 : 4), rest = text.size() - end + sign;
+    const auto width = static_cast<size_t>(spec.width);
+    if (width > rest + separators + digits.size()) digits.insert(0, width - rest - separators - digits.size(), '0');
+    while (grouped().size() + sign < width) digits.insert(0, 1, '0');
+  }
+  return grouped();
 }
 
 std::string print_real(double value, char type, int64_t precision, bool alternate) {
@@ -42,15 +51,25 @@ std::string print_real(double value, char type, int64_t precision, bool alternat
   return out;
 }
 
+// 1.2e+02, without zeros at the end of the digits.
+std::string with_exponent(double value, int64_t digits) {
+  std::string text = print_real(value, 'e', digits, false);
+  const size_t e = text.find('e'), last = text.find_last_not_of('0', e - 1);
+  if (text.find('.') < e) text.erase(last + (text[last] != '.'), e - last - (text[last] != '.'));
+  return text;
+}
+
 FormatSpec parse_spec(std::string_view text) {
   FormatSpec spec;
   const auto is_align = [](char c) { return c == '<' || c == '>' || c == '=' || c == '^'; };
   size_t at = 0;
+  bool fill_given = false;
   if (!text.empty()) {
     const size_t first = point_size(text, 0);
     if (first < text.size() && is_align(text[first])) {
       spec.fill = text.substr(0, first);
       spec.align = text[first];
+      fill_given = true;
       at = first + 1;
     } else if (is_align(text[0])) {
       spec.align = text[at++];
@@ -61,6 +80,10 @@ FormatSpec parse_spec(std::string_view text) {
   if (spec.has_sign) spec.sign = text[at++];
   spec.alternate = flag('#');
   spec.zero = flag('0');
+  if (spec.zero && spec.align) {  // no more than what to fill with, if that is not said
+    if (!fill_given) spec.fill = "0";
+    spec.zero = false;
+  }
   const auto number = [&] {
     int64_t value = 0;
     for (; at < text.size() && text[at] >= '0' && text[at] <= '9'; ++at) {
@@ -80,6 +103,9 @@ FormatSpec parse_spec(std::string_view text) {
       (spec.type && std::string_view("bcdeEfFgGnosxX%").find(spec.type) == std::string_view::npos)) {
     trouble("Invalid format specifier '", text, "'");
   }
+  const std::string_view groupable = spec.grouping == ',' ? "deEfFgG%" : "deEfFgG%boxX";
+  if (spec.grouping && spec.type && groupable.find(spec.type) == std::string_view::npos)
+    trouble("Cannot specify '", spec.grouping, "' with '", spec.type, "'.");
   return spec;
 }
 
@@ -110,8 +136,13 @@ std::string format_real(double value, FormatSpec spec) {
   } else if (spec.type == '%') {
     text = print_real(size * 100, 'f', spec.precision < 0 ? 6 : spec.precision, spec.alternate) + "%";
   } else if (spec.type == 0) {  // like g, but with at least one digit after the point
-    text = print_real(size, 'g', std::max<int64_t>(spec.precision, 1), spec.alternate);
-    if (text.find_first_of(".en") == std::string::npos) text += ".0";
+    const int64_t precision = std::max<int64_t>(spec.precision, 1);
+    text = print_real(size, 'g', precision, spec.alternate);
+    const bool whole = text.find_first_of(".en") == std::string::npos;
+    if (whole && size != 0 && static_cast<int64_t>(text.size()) >= precision)  // no room for that digit
+      text = with_exponent(size, precision - 1);
+    else if (whole)
+      text += ".0";
   } else {
     const char type = spec.type == 'n' ? 'g' : spec.type;
     const int64_t least = type == 'g' || type == 'G' ? 1 : 0;
@@ -122,7 +153,7 @@ std::string format_real(double value, FormatSpec spec) {
     spec.align = '=';
     spec.fill = "0";
   }
-  return pad(group_number(text, spec), spec, '>', sign);
+  return pad(group_number(text, spec, sign.size()), spec, '>', sign);
 }
 
 std::string format_integer(const Value& value, FormatSpec spec) {
@@ -131,8 +162,11 @@ std::string format_integer(const Value& value, FormatSpec spec) {
     return format_real(to_real(value), spec);
   if (spec.precision >= 0) trouble("Precision not allowed in integer format specifier");
   if (spec.type == 'c') {
+    if (spec.has_sign || spec.alternate) trouble("Sign or # not allowed with integer format specifier 'c'");
+    const int64_t point = to_index(value, "%c");
+    if (point < 0 || point > 0x10FFFF) trouble("%c arg not in range(0x110000)");
     std::string out;
-    append_point(out, static_cast<char32_t>(to_index(value, "%c")));
+    append_point(out, static_cast<char32_t>(point));
     return pad(out, spec, '<');
   }
   const char type = spec.type ? spec.type : 'd';
@@ -149,7 +183,7 @@ std::string format_integer(const Value& value, FormatSpec spec) {
     spec.align = '=';
     spec.fill = "0";
   }
-  return pad(group_number(text, spec), spec, '>', sign);
+  return pad(group_number(text, spec, sign.size()), spec, '>', sign);
 }
 
 std::string format_value(Heap& heap, const Value& value, std::string_view spec_text) {

@@ -70,12 +70,12 @@ Interpreter::Flow Interpreter::run_stmt(const Stmt& stmt) {
     case Stmt::Kind::For:
       return run_loop(stmt, scope_, eval(*stmt.exprs[1]), 1);
     case Stmt::Kind::Set:
+      check_target(*stmt.exprs[0]);
       assign(*stmt.exprs[0], eval(*stmt.exprs[1]));
       break;
     case Stmt::Kind::SetBlock:
     case Stmt::Kind::FilterBlock:
-      run_filtered(stmt);
-      break;
+      return run_filtered(stmt);
     case Stmt::Kind::With:
       return run_with(stmt);
     case Stmt::Kind::Macro: {
@@ -134,10 +134,18 @@ void Interpreter::write(const Value& value) {
 }
 
 // The text of a body, as a value.
-Value Interpreter::capture(const Body& body, ScopePtr scope) {
+Value Interpreter::capture(const Body& body, ScopePtr scope, Flow* flow) {
   Capture capture(*this, std::move(scope));
-  run_body(body);
+  const Flow ended = run_body(body);
+  if (flow) *flow = ended;
   return heap.text(std::move(capture.buffer), autoescape_);
+}
+
+// Attributes can be set of namespaces only; that is found out before the value is.
+void Interpreter::check_target(const Expr& target) {
+  if (target.kind == Expr::Kind::Attribute && !lookup(target).is(Kind::Namespace))
+    trouble("cannot assign attribute on non-namespace object");
+  for (const ExprPtr& part : target.items) check_target(*part);
 }
 
 void Interpreter::assign(const Expr& target, const Value& value) {
@@ -149,8 +157,8 @@ void Interpreter::assign(const Expr& target, const Value& value) {
         root_[static_cast<size_t>(target.symbol)] = value;
       break;
     case Expr::Kind::Attribute: {
+      check_target(target);
       const Value space = lookup(target);
-      if (!space.is(Kind::Namespace)) trouble("cannot assign attribute on non-namespace object");
       space.as<NamespaceObject>().members.set(heap, target.value, value);
       break;
     }
@@ -164,10 +172,12 @@ void Interpreter::assign(const Expr& target, const Value& value) {
   }
 }
 
-// {% set x %}...{% endset %} and {% filter f %}...{% endfilter %}.
-void Interpreter::run_filtered(const Stmt& stmt) {
+// {% set x %}...{% endset %} and {% filter f %}...{% endfilter %}. A break or continue within drops the text.
+Interpreter::Flow Interpreter::run_filtered(const Stmt& stmt) {
   const bool sets = stmt.kind == Stmt::Kind::SetBlock;
-  Value text = capture(stmt.bodies[0], std::make_shared<Scope>(Scope{scope_, {}}));
+  Flow flow = Flow::Normal;
+  Value text = capture(stmt.bodies[0], std::make_shared<Scope>(Scope{scope_, {}}), &flow);
+  if (flow != Flow::Normal) return flow;
   const Expr* filter = stmt.exprs[sets ? 1 : 0].get();
   if (filter) {
     const ScopePtr outer = scope_;
@@ -180,6 +190,7 @@ void Interpreter::run_filtered(const Stmt& stmt) {
     assign(*stmt.exprs[0], text);
   else
     write(text);
+  return Flow::Normal;
 }
 
 Interpreter::Flow Interpreter::run_with(const Stmt& stmt) {
@@ -263,13 +274,15 @@ Value Interpreter::call_macro(const MacroObject& macro, const Args& args) {
   const int line = line_;
   Capture capture(*this, scope);
   const size_t first_default = count - definition.defaults.size();
+  // A default sees the parameters, those that are not yet there as undefined, and not what bears their names outside.
+  for (size_t i = 0; i < count; ++i)
+    scope->set(definition.parameter_symbols[i], given[i] ? *given[i] : heap.undefined_name(definition.parameters[i]));
   for (size_t i = 0; i < count; ++i) {
+    if (given[i]) continue;
     const std::string& name = definition.parameters[i];
-    if (!given[i]) {
-      given[i] = i >= first_default ? eval(*definition.defaults[i - first_default])
-                                    : heap.undefined(str("parameter '", name, "' was not provided"));
-    }
-    scope->set(definition.parameter_symbols[i], std::move(*given[i]));
+    scope->set(definition.parameter_symbols[i], i >= first_default
+                                                    ? eval(*definition.defaults[i - first_default])
+                                                    : heap.undefined(str("parameter '", name, "' was not provided")));
   }
   run_body(definition.bodies[0]);
   --calls_;

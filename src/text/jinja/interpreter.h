@@ -115,10 +115,11 @@ class Interpreter {
   void run_call_block(const Stmt& stmt);
   void run_generation(const Stmt& stmt);
   Flow run_with(const Stmt& stmt);
-  void run_filtered(const Stmt& stmt);
-  Value capture(const Body& body, ScopePtr scope);
+  Flow run_filtered(const Stmt& stmt);
+  Value capture(const Body& body, ScopePtr scope, Flow* flow = nullptr);  // `flow`: how the body ended
   Value make_macro(const Stmt& stmt);
   Value call_macro(const MacroObject& macro, const Args& args);
+  void check_target(const Expr& target);
   void assign(const Expr& target, const Value& value);
   void write(const Value& value);
 

@@ -42,7 +42,7 @@ std::vector<std::string_view> split_blanks(std::string_view text, int64_t limit)
   std::vector<std::string_view> out;
   for (text = strip_left(text); !text.empty(); text = strip_left(text)) {
     if (limit >= 0 && static_cast<int64_t>(out.size()) == limit) {
-      out.push_back(strip_right(text));
+      out.push_back(text);  // the rest, with the blanks at its far end
       break;
     }
     size_t end = 0;
@@ -57,7 +57,7 @@ std::vector<std::string_view> split_blanks_right(std::string_view text, int64_t 
   std::vector<std::string_view> out;
   for (text = strip_right(text); !text.empty(); text = strip_right(text)) {
     if (limit >= 0 && static_cast<int64_t>(out.size()) == limit) {
-      out.push_back(strip_left(text));
+      out.push_back(text);
       break;
     }
     size_t start = text.size();
@@ -106,11 +106,12 @@ Value starts(In in, V self, A args) {
   Value text = self;
   if (bound.given(1) || bound.given(2))
     text = in.slice(self, bound.has(1) ? bound[1] : Value(), bound.has(2) ? bound[2] : Value(), {});
+  const bool beyond = bound.given(1) && to_index(bound[1], "start") > length(self);  // nothing is there, not even ""
   const auto matches = [&](V affix) {
     if (!affix.is(Kind::String)) {
       trouble(kAtEnd ? "endswith" : "startswith", " first arg must be str or a tuple of str, not ", type_name(affix));
     }
-    return kAtEnd ? text.bytes().ends_with(affix.bytes()) : text.bytes().starts_with(affix.bytes());
+    return !beyond && (kAtEnd ? text.bytes().ends_with(affix.bytes()) : text.bytes().starts_with(affix.bytes()));
   };
   if (!bound[0].is(Kind::Tuple)) return matches(bound[0]);
   const auto& choices = bound[0].as<ListObject>().items;
@@ -171,12 +172,14 @@ Value join(In in, V self, A args) {
   bool first = true;
   int64_t at = 0;
   for (const Value& item : iterate(in.heap, bound[0])) {
-    if (!item.is(Kind::String)) trouble("sequence item ", at, ": expected str instance, ", type_name(item), " found");
+    if (!item.is(Kind::String) && !self.markup())  // text that is safe takes anything
+      trouble("sequence item ", at, ": expected str instance, ", type_name(item), " found");
     ++at;
     if (!first) out += self.bytes();
     first = false;
-    out += self.markup() && !item.markup() ? escape_html(item.bytes()) : item.bytes();
-    in.heap.budget.work(static_cast<int64_t>((self.bytes().size() + item.bytes().size()) >> 6));
+    const std::string part = to_text(in.heap, item);
+    out += self.markup() && !item.markup() ? escape_html(part) : part;
+    in.heap.budget.work(static_cast<int64_t>((self.bytes().size() + part.size()) >> 6));
     if (out.size() > static_cast<size_t>(in.heap.budget.limits.output_bytes))
       trouble("a text larger than the output may be");
   }

@@ -194,7 +194,10 @@ void Parser::signature(Stmt& stmt) {
   expect_op("(");
   while (!here().op(")")) {
     if (!stmt.parameters.empty()) expect_op(",");
-    stmt.parameters.push_back(expect_name());
+    const std::string name = expect_name();
+    if (std::find(stmt.parameters.begin(), stmt.parameters.end(), name) != stmt.parameters.end())
+      problem(str("duplicate argument '", name, "' in a macro"));
+    stmt.parameters.push_back(name);
     stmt.parameter_symbols.push_back(program_.symbol(stmt.parameters.back()));
     if (skip_op("="))
       stmt.defaults.push_back(expression());

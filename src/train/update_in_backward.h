@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Updates inside the backward pass: a parameter is updated, and its gradient let go, as soon as that gradient is
+// complete. So gradients never exist all together. Nothing can wait for all of them either: no clipping, no
+// accumulation, no other ranks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "train/optimizer.h"
+
+namespace apus {
+
+class GradientHook;  // parallel/gradient_hook.h
+
+class UpdateInBackward {
+ public:
+  explicit UpdateInBackward(Optimizer& optimizer);  // which outlives this
+  ~UpdateInBackward();
+  UpdateInBackward(const UpdateInBackward&) = delete;
+  UpdateInBackward& operator=(const UpdateInBackward&) = delete;
+
+  struct Outcome {
+    double norm = 0;         // of all gradients, the parts of which were seen one by one
+    int64_t updated = 0;     // parameters
+    std::string not_finite;  // the first parameter whose gradient was not; it and all after it were left as they are
+  };
+  void begin(double lr_factor);  // the backward pass that follows updates
+  Outcome end();
+
+ private:
+  void arrived(size_t i);
+
+  Optimizer& optimizer_;
+  std::vector<std::unique_ptr<GradientHook>> hooks_;
+  bool armed_ = false;
+  double lr_factor_ = 0;
+  std::vector<double> squares_;  // of each parameter's gradient, below 0: has not come. Summed in the parameters' order
+  Outcome outcome_;
+};
+
+}  // namespace apus

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// What PEFT's configurations may ask for besides plain factors: biases of the factors, rows of tables.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/randn.h>
+
+#include "checkpoint/adapter.h"
+#include "checkpoint/merge.h"
+#include "tests/train/training.h"
+
+namespace apus {
+namespace {
+
+namespace fs = std::filesystem;
+using golden::Case;
+using golden::Folder;
+
+at::Tensor logits_of(const Case& c, Model& model) {
+  const golden::Packed p = golden::unpad(c, "right");
+  Step s = packed_step(p.lengths, at::kCPU);
+  return model.head(model.forward(golden::ids_tensor(p.flat, at::kCPU), s), s).to(at::kFloat);
+}
+
+double max_abs(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>();
+}
+
+// An adapter with random values everywhere, saved.
+Adapter random_adapter(Model& model, LoraConfig config, const fs::path& dir) {
+  config.init = "false";
+  Adapter adapter = make_adapter(model, std::move(config), 1);
+  model.visit([](const std::string& name, Param& p) {
+    if (name.ends_with(".lora_B.bias")) p.data.copy_(at::randn(p.data.sizes()));
+  });
+  save_adapter(model, adapter, dir, {});
+  return adapter;
+}
+
+TEST(PeftFeatures, FactorsWithABias) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  c10::AutoGradMode no_grad(false);
+  auto model = golden::owned_model(c.dir / "checkpoint");
+  const at::Tensor plain = logits_of(c, *model);
+  const Adapter adapter = random_adapter(
+      *model, {.r = 2, .alpha = 4, .lora_bias = true, .target_modules = {"q_proj", "v_proj"}}, folder.path / "a");
+  const at::Tensor wanted = logits_of(c, *model);
+  EXPECT_GT(max_abs(wanted, plain), 0.1);
+  EXPECT_EQ(Json::parse(read_file(folder.path / "a/adapter_config.json"))["lora_bias"], true);
+  EXPECT_TRUE(SafetensorsFile::open(folder.path / "a/adapter_model.safetensors")
+                  ->entries()
+                  .count("base_model.model.model.layers.0.self_attn.q_proj.lora_B.bias"));
+
+  auto again = golden::owned_model(c.dir / "checkpoint");
+  load_adapter(*again, folder.path / "a");
+  EXPECT_EQ(max_abs(logits_of(c, *again), wanted), 0);
+  merge_adapters(
+      {.base = c.dir / "checkpoint", .parts = {{folder.path / "a"}}, .output = folder.path / "m", .dtype = at::kFloat});
+  EXPECT_LT(max_abs(logits_of(c, *golden::owned_model(folder.path / "m")), wanted), 1e-3);
+  merge_attached(*again, adapter);
+  EXPECT_LT(max_abs(logits_of(c, *again), wanted), 0.05);  // a bf16 base is rounded once
+}
+
+TEST(PeftFeatures, ABiasNeedsALayerWithOneToMerge) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  c10::AutoGradMode no_grad(false);
+  auto model = golden::owned_model(c.dir / "checkpoint");
+  random_adapter(*model, {.r = 2, .alpha = 4, .lora_bias = true, .target_modules = {"o_proj", "lm_head"}},
+                 folder.path / "a");
+  const at::Tensor with = logits_of(c, *model);
+  model->visit([](const std::string& name, Param& p) {
+    if (name == "lm_head.default.lora_B.bias") p.data.zero_();
+  });
+  EXPECT_GT(max_abs(with, logits_of(c, *model)), 0.5);  // the head's, too
+  try {
+    merge_adapters({.base = c.dir / "checkpoint", .parts = {{folder.path / "a"}}, .output = folder.path / "m"});
+    FAIL() << "merged a bias into a layer without one";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("has no bias in the base model"), std::string::npos) << e.what();
+  }
+}
+
+TEST(PeftFeatures, GradientsReachTheBias) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  auto model = golden::owned_model(c.dir / "checkpoint");
+  {
+    c10::AutoGradMode no_grad(false);
+    random_adapter(*model, {.r = 2, .alpha = 4, .lora_bias = true, .target_modules = {"o_proj"}}, folder.path / "a");
+  }
+  at::Tensor bias;
+  model->visit([&](const std::string& name, Param& p) {
+    if (name == "model.layers.0.self_attn.o_proj.default.lora_B.bias") bias = p.data.set_requires_grad(true);
+  });
+  const auto loss = [&] { return logits_of(c, *model).square().mean(); };
+  loss().backward();
+  ASSERT_TRUE(bias.grad().defined());
+  c10::AutoGradMode no_grad(false);
+  const double slope = bias.grad()[3].item<double>(), step = 1e-2;
+  bias[3] += step;
+  const double up = loss().item<double>();
+  bias[3] -= 2 * step;
+  EXPECT_NEAR((up - loss().item<double>()) / (2 * step), slope, 0.05 * std::abs(slope) + 1e-4);
+}
+
+// trainable_token_indices: the file holds whole rows; a tied head shares them.
+TEST(PeftFeatures, RowsOfTables) {
+  const Case c("lora_qwen2");
+  Folder folder;
+  c10::AutoGradMode no_grad(false);
+  const fs::path dir = folder.path / "a";
+  auto model = golden::owned_model(c.dir / "checkpoint");
+  random_adapter(*model, {.r = 2, .alpha = 4, .target_modules = {"q_proj"}}, dir);
+  const int64_t width = model->shape().hidden;
+  const at::Tensor rows = at::randn({2, width});
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  {
+    const auto file = SafetensorsFile::open(dir / "adapter_model.safetensors");
+    for (const auto& [name, entry] : file->entries()) tensors.emplace_back(name, file->tensor(name).clone());
+  }
+  tensors.emplace_back("base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta", rows);
+  write_safetensors(dir / "adapter_model.safetensors", tensors);
+  Json config = Json::parse(read_file(dir / "adapter_config.json"));
+  for (const Json& asked : {Json::array({5, 3}), Json{{"embed_tokens", {5, 3}}}}) {
+    config["trainable_token_indices"] = asked;
+    write_file_atomic(dir / "adapter_config.json", config.dump());
+    auto loaded = golden::owned_model(c.dir / "checkpoint");
+    load_adapter(*loaded, dir);
+    at::Tensor table, head;
+    loaded->visit([&](const std::string& name, Param& p) {
+      if (name == "model.embed_tokens.weight") table = p.data;
+      if (name == "lm_head.weight") head = p.data;
+    });
+    EXPECT_LT(max_abs(table[5], rows[0]), 2e-2);  // in the table's bf16
+    EXPECT_LT(max_abs(table[3], rows[1]), 2e-2);
+    EXPECT_TRUE(head.is_same(table));
+    merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m", .dtype = at::kFloat});
+    const TensorFolder merged(folder.path / "m");
+    EXPECT_EQ(merged.find("lm_head.weight"), nullptr);  // still tied
+    EXPECT_LT(max_abs(merged.tensor("model.embed_tokens.weight")[5], rows[0]), 1e-6);
+    EXPECT_LT(max_abs(logits_of(c, *golden::owned_model(folder.path / "m")), logits_of(c, *loaded)), 0.1);
+    fs::remove_all(folder.path / "m");
+  }
+  auto other = golden::owned_model(c.dir / "checkpoint");
+  EXPECT_THROW(load_adapter_beside(*other, dir, "b", at::kFloat, {}), Error);
+  config["trainable_token_indices"] = {5, 1000000};
+  write_file_atomic(dir / "adapter_config.json", config.dump());
+  EXPECT_THROW(load_adapter(*other, dir), Error);
+  EXPECT_THROW(merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m"}), Error);
+}
+
+}  // namespace
+}  // namespace apus
