@@ -46,10 +46,9 @@ void write_shards(const fs::path& dir, const std::vector<DiskShape>& shapes, at:
     writer.commit();
   }
   const fs::path index_path = dir / "model.safetensors.index.json";
-  if (shards.size() > 1)
-    write_file_atomic(index_path, index.dump(2) + "\n");
-  else
-    fs::remove(index_path);  // of an earlier, sharded save into the same folder
+  // What an earlier save into the same folder left must not be taken for this one.
+  fs::remove(shards.size() > 1 ? dir / "model.safetensors" : index_path);
+  if (shards.size() > 1) write_file_atomic(index_path, index.dump(2) + "\n");
 }
 
 void save_weights(Module& model, const fs::path& dir, int64_t max_shard, at::ScalarType dtype) {

@@ -54,20 +54,24 @@ std::string found_name(const std::string& name, const std::string& other, const 
   return !other.empty() && source.find(other) ? other : name;
 }
 
-// The names of a parameter's pieces on disk, or its own.
-std::vector<std::string> disk_names(const std::string& name, const Param& p, const TensorFolder& source) {
-  if (p.pieces.empty() || source.find(found_name(name, "", source)))
-    return {name};  // newer files may hold the stack as one tensor
-  std::vector<std::string> names;
-  for (const auto& piece : p.pieces) names.push_back(parent_of(name) + piece);
-  return names;
+std::vector<int64_t> piece_shape(const Param& p) {
+  const auto pieces = static_cast<int64_t>(p.pieces.size());
+  return {p.full[0] * p.full[1] / pieces, p.full[2]};  // [E, 2F, D] in 2E pieces: [F, D]
 }
 
-std::vector<int64_t> piece_shape(const Param& p, size_t pieces) {
-  if (pieces == 1) return p.full;
-  const int64_t rows = p.full[0] * p.full[1] / static_cast<int64_t>(pieces);  // [E, 2F, D] in 2E pieces: [F, D]
-  return {rows, p.full[2]};
-}
+// Where a parameter stands on disk: in pieces, or as one tensor, as newer files may hold a stack too.
+struct OnDisk {
+  OnDisk(std::string name, Param& param, const TensorFolder& source) : name(std::move(name)), param(param) {
+    whole = param.pieces.empty() || source.find(found_name(this->name, "", source));
+    if (whole) names.push_back(this->name);
+    if (!whole)
+      for (const auto& piece : param.pieces) names.push_back(parent_of(this->name) + piece);
+  }
+  std::string name;
+  Param& param;
+  std::vector<std::string> names;
+  bool whole = true;
+};
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::vector<std::string> parts;
@@ -122,17 +126,17 @@ at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dt
   return own && t.is_same(disk) ? t.clone() : t;
 }
 
-void load_one(const std::string& name, Param& p, const TensorFolder& source, const std::vector<std::string>& names,
-              const LoadOptions& options) {
+void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
+  const auto& [name, p, names, whole] = from;
   const std::vector<Range> part = local_part(p.full, p.cuts, options.mesh);
-  if (names.size() == 1) {
+  if (whole) {
     const at::Tensor disk = source.tensor(names[0]), mine = narrowed(disk, part);
     p.data = brought(mine, device_of(name, options), options.dtype, options.own(name));
     p.mapped = p.data.is_alias_of(disk);
     if (!p.mapped) source.forget(names[0]);
     return;
   }
-  const auto shape = piece_shape(p, names.size());
+  const auto shape = piece_shape(p);
   const int64_t each = static_cast<int64_t>(names.size()) / p.full[0];  // pieces of an expert
   require(part[1].size == p.full[1] && part[2].size == p.full[2], Fault::Bug, name,
           ": a stack of pieces is cut between pieces only");
@@ -151,17 +155,17 @@ void load_one(const std::string& name, Param& p, const TensorFolder& source, con
 void load_weights(Module& model, const TensorFolder& source, const LoadOptions& options) {
   Problems problems;
   std::set<std::string> used;
-  std::vector<std::tuple<std::string, Param*, std::vector<std::string>>> plan;
+  std::vector<OnDisk> plan;
   std::map<std::string, std::string> other_name;
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) other_name[p.tied] = name;
   });
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) return;
-    auto names = disk_names(name, p, source);
-    const auto wanted = piece_shape(p, names.size());
-    for (auto& disk : names) {
-      disk = found_name(disk, names.size() == 1 ? other_name[name] : "", source);
+    OnDisk& at = plan.emplace_back(name, p, source);
+    const auto wanted = at.whole ? p.full : piece_shape(p);
+    for (auto& disk : at.names) {
+      disk = found_name(disk, at.whole ? other_name[name] : "", source);
       const TensorEntry* entry = source.find(disk);
       if (!entry) {
         problems.missing.push_back(disk);
@@ -173,7 +177,6 @@ void load_weights(Module& model, const TensorFolder& source, const LoadOptions& 
           problems.shapes.push_back(str(disk, ": found ", shape_text(entry->shape), ", expected ", shape_text(wanted)));
       }
     }
-    plan.emplace_back(name, &p, std::move(names));
   });
   for (const auto& name : source.names())
     if (!used.count(name) && !is_harmless(name)) problems.unexpected.push_back(name);
@@ -183,9 +186,9 @@ void load_weights(Module& model, const TensorFolder& source, const LoadOptions& 
           Problems::listed("not part of the model", problems.unexpected));
 
   std::map<std::string, Param*> by_name;
-  for (auto& [name, param, names] : plan) {
-    load_one(name, *param, source, names, options);
-    by_name[name] = param;
+  for (const OnDisk& from : plan) {
+    load_one(from, source, options);
+    by_name[from.name] = &from.param;
   }
   model.visit([&](const std::string& name, Param& p) {
     if (p.tied.empty()) return;
@@ -206,7 +209,7 @@ void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) return;
     if (p.pieces.empty()) return f({name, p.data});
-    const auto shape = piece_shape(p, p.pieces.size());
+    const auto shape = piece_shape(p);
     const at::Tensor rows = p.data.view({static_cast<int64_t>(p.pieces.size()), shape[0], shape[1]});
     for (size_t i = 0; i < p.pieces.size(); ++i) f({parent_of(name) + p.pieces[i], rows[static_cast<int64_t>(i)]});
   });

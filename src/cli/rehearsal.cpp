@@ -29,6 +29,7 @@ constexpr int64_t kRowsRead = 100;  // of each file
 std::vector<fs::path> weight_files(const fs::path& dir) {
   const fs::path index = dir / "model.safetensors.index.json";
   std::set<fs::path> files;
+  if (fs::exists(dir / "model.safetensors")) return {dir / "model.safetensors"};  // as it is loaded
   if (fs::exists(index)) {
     const Json all = parse_json(read_file(index, 256 << 20), index.string(), Fault::Model);
     require(all.contains("weight_map") && all["weight_map"].is_object(), Fault::Model, index.string(),

@@ -162,6 +162,23 @@ TEST(Weights, OtherNamesOfTheSameTensorsLoad) {
   rewritten("qwen3_moe_norm", [&](const std::string& n) { return single(n) ? bare(n) : ""; });
 }
 
+// A stack of one piece, saved over what stood in the folder in one file or in shards.
+TEST(Weights, OneExpertAndOtherShardsBefore) {
+  Json config = preset_config("tiny-moe");
+  config["num_experts"] = config["num_experts_per_tok"] = 1;
+  Folder folder;
+  std::ofstream(folder.path / "config.json") << config.dump();
+  const auto model = make_model(config);
+  model->visit([](const std::string&, Param& p) { p.data = at::zeros(p.full, at::kBFloat16); });
+  for (const int64_t most : {int64_t{1} << 30, int64_t{100'000}, int64_t{1} << 30}) {
+    model->visit([](const std::string&, Param& p) { p.data += 1; });
+    save_weights(*model, folder.path, most, at::kBFloat16);
+    const auto again = load_model(folder.path, {.dtype = at::kBFloat16});
+    const auto before = tensors_of(*model), after = tensors_of(*again);
+    for (const auto& [key, tensor] : before) EXPECT_TRUE(at::equal(tensor, after.at(key))) << key;
+  }
+}
+
 TEST(Weights, QuantisedWeightsAreRefused) {
   Json config = preset_config("tiny");
   config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
