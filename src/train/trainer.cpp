@@ -82,7 +82,7 @@ bool Trainer::next_batches(std::vector<Batch>& batches) {
 TrainResult Trainer::run() {
   if (step_ == first_step_ && micro_in_epoch_ == 0 && epoch_ == 0) p_.train.start(0);
   watch_.restart();
-  p_.optimizer.make_state();  // below what comes and goes: among activations it would leave holes in the memory
+  make_optimizer_state();
   if (o_.eval_on_start && step_ == 0 && p_.eval) evaluate();
   progress_ = std::make_unique<Progress>("Train", max_steps_, Progress::Spec{.unit = "step", .skipped = step_});
   progress_->set(step_);

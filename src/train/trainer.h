@@ -105,6 +105,7 @@ class Trainer {
   bool after_step(const StepResult& r, bool epoch_ended);
   double epoch_now() const;
   // update.cpp: one step
+  void make_optimizer_state();
   StepResult step(std::vector<Batch> batches);  // compute, its errors explained
   StepResult compute(std::vector<Batch> batches);
   double backward(std::vector<Batch>& batches, double total);

@@ -67,6 +67,18 @@ double Trainer::backward(std::vector<Batch>& batches, double total) {
   return summed(loss);
 }
 
+// Before the first step, below what comes and goes: among activations it would leave holes in the memory.
+void Trainer::make_optimizer_state() {
+  try {
+    p_.optimizer.make_state();
+  } catch (const c10::Error& error) {
+    throw explained(error, p_.device,
+                    "It was for the optimizer's state, whose size is that of the trained weights and not of the batch: "
+                    "--tuner_type lora, --optim adamw_8bit or adafactor, --master_weights stochastic and a bf16 "
+                    "--torch_dtype need less");
+  }
+}
+
 Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
   try {
     return compute(std::move(batches));

@@ -51,10 +51,12 @@ memory)  # a device that is too small: what to do, and exit code 5
   export LD_LIBRARY_PATH=$self_built
   APUS_SIM_MEMORY=8000000 exits 5 "$apus" infer --model "$work/model" --device npu --val_dataset "$work/rows.jsonl" --result_path "$work/x.jsonl"
   says "$work/said" "out of memory on npu"
-  APUS_SIM_MEMORY=30000000 exits 5 "$apus" sft --model "$work/model" --device npu --dataset "$work/rows.jsonl" --output_dir "$work/out" --max_steps 1 \
-    --tuner_type full --torch_dtype float32 --split_dataset_ratio 0
-  says "$work/said" "out of memory on npu"
-  says "$work/said" "--per_device_train_batch_size"
+  for limit in 30000000:--optim 46000000:--per_device_train_batch_size; do  # in the optimizer's state; in the step
+    APUS_SIM_MEMORY=${limit%:*} exits 5 "$apus" sft --model "$work/model" --device npu --dataset "$work/rows.jsonl" --output_dir "$work/out" --max_steps 1 \
+      --tuner_type full --torch_dtype float32 --split_dataset_ratio 0
+    says "$work/said" "out of memory on npu"
+    says "$work/said" "${limit#*:}"
+  done
   ;;
 doors)  # both builds of torch_npu, and why neither
   LD_LIBRARY_PATH=$self_built exits 0 "$apus" --version
