@@ -9,10 +9,9 @@
 #include <thread>
 
 #include "base/random.h"
-#include "checkpoint/adapter.h"
-#include "checkpoint/weights.h"
 #include "run/deploy.h"
 #include "serve/http_server.h"
+#include "tests/run/loud_adapter.h"
 #include "tests/run/tiny_model.h"
 #include "tests/serve/test_client.h"
 
@@ -30,16 +29,7 @@ class DeployLoad : public ::testing::Test {
   DeployLoad() : dir(fs::temp_directory_path() / str("apus-deploy-load-", ::getpid())) {
     fs::remove_all(dir);
     EXPECT_EQ(test::init_tiny_model(dir / "model"), 0);
-    const auto model = load_model(dir / "model", {});
-    LoraConfig config;
-    config.target_modules = {"q_proj", "down_proj"};
-    config.base_model = (dir / "model").string();
-    const Adapter adapter = make_adapter(*model, config, 7);
-    model->visit([](const std::string& name, Param& p) {
-      if (name.ends_with("lora_B.weight")) p.data.fill_(0.5);
-    });
-    fs::create_directories(dir / "adapter");
-    save_adapter(*model, adapter, dir / "adapter", {});
+    test::save_loud_adapter(dir / "model", dir / "adapter");
     options.model = (dir / "model").string();
     options.served_model_name = "tiny";
     options.device = "cpu";

@@ -6,11 +6,11 @@
 
 #include <filesystem>
 
-#include "checkpoint/adapter.h"
 #include "cli/infer.h"
 #include "engine/generate.h"
 #include "run/inference.h"
 #include "tests/golden.h"
+#include "tests/run/loud_adapter.h"
 #include "tests/run/tiny_model.h"
 
 namespace apus {
@@ -22,17 +22,7 @@ class DeviceMaps : public ::testing::Test {
   DeviceMaps() : dir(fs::temp_directory_path() / str("apus-device-map-", ::getpid())) {
     fs::remove_all(dir);
     EXPECT_EQ(test::init_tiny_model(dir / "model"), 0);
-    // An adapter with large factors: whoever answers with it says something else.
-    const auto model = load_model(dir / "model", {});
-    LoraConfig config;
-    config.target_modules = {"q_proj", "down_proj"};
-    config.base_model = (dir / "model").string();
-    const Adapter adapter = make_adapter(*model, config, 7);
-    model->visit([](const std::string& name, Param& p) {
-      if (name.ends_with("lora_B.weight")) p.data.fill_(0.5);
-    });
-    fs::create_directories(dir / "adapter");
-    save_adapter(*model, adapter, dir / "adapter", {});
+    test::save_loud_adapter(dir / "model", dir / "adapter");
   }
   ~DeviceMaps() override { fs::remove_all(dir); }
 

@@ -8,6 +8,7 @@ namespace apus {
 namespace {
 using test::ask;
 using test::events;
+using test::fits;
 using test::post;
 using test::Served;
 
@@ -122,19 +123,6 @@ TEST(ServeAnswers, UsualLengthsAndNames) {
 const Json kStrict = Json::parse(
     R"([{"type": "function", "function": {"name": "f", "strict": true, "parameters": {"type": "object",
          "properties": {"x": {"type": "integer"}}, "required": ["x"], "additionalProperties": false}}}])");
-
-bool fits(const Served& s, const EngineRequest& request, const std::string& answer) {
-  const auto constraint = request.constraint->clone();
-  std::vector<uint64_t> mask;
-  auto ids = s.tokenizer->encode(answer);
-  ids.push_back(s.end);
-  for (const int32_t id : ids) {
-    constraint->allowed(mask);
-    if (!(mask[static_cast<size_t>(id) / 64] >> (id % 64) & 1)) return false;
-    if (id != s.end) constraint->accept(id);
-  }
-  return true;
-}
 
 TEST(ServeAnswers, StrictToolsAreGuidedWhenTheModelCalls) {
   Served s;

@@ -10,6 +10,7 @@ namespace apus {
 namespace {
 using test::ask;
 using test::events;
+using test::fits;
 using test::post;
 using test::Served;
 
@@ -140,20 +141,6 @@ TEST(ServeApi, ToolCallsWholeAndStreamed) {
   EXPECT_TRUE(s.engine.becomes_idle());
   const Json none = post(*api, "/v1/chat/completions", question({{"tools", tools}, {"tool_choice", "none"}}));
   EXPECT_FALSE(none["choices"][0]["message"].contains("tool_calls")) << "without tools a call is text";
-}
-
-// What the constraint of a request lets through.
-bool fits(const Served& s, const EngineRequest& request, const std::string& answer) {
-  const auto constraint = request.constraint->clone();
-  std::vector<uint64_t> mask(static_cast<size_t>(s.tokenizer->vocab_size()) / 64 + 1);
-  auto ids = s.tokenizer->encode(answer);
-  ids.push_back(s.end);
-  for (const int32_t id : ids) {
-    constraint->allowed(mask);
-    if (!(mask[static_cast<size_t>(id) / 64] >> (id % 64) & 1)) return false;
-    if (id != s.end) constraint->accept(id);
-  }
-  return true;
 }
 
 TEST(ServeApi, FormsBecomeConstraints) {

@@ -133,4 +133,18 @@ inline std::vector<Json> events(const std::string& body) {
   return out;
 }
 
+// What the constraint of a request lets through.
+inline bool fits(const Served& s, const EngineRequest& request, const std::string& answer) {
+  const auto constraint = request.constraint->clone();
+  std::vector<uint64_t> mask(static_cast<size_t>(s.tokenizer->vocab_size()) / 64 + 1);
+  auto ids = s.tokenizer->encode(answer);
+  ids.push_back(s.end);
+  for (const int32_t id : ids) {
+    constraint->allowed(mask);
+    if (!(mask[static_cast<size_t>(id) / 64] >> (id % 64) & 1)) return false;
+    if (id != s.end) constraint->accept(id);
+  }
+  return true;
+}
+
 }  // namespace apus::test
