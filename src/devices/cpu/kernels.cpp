@@ -10,7 +10,7 @@ const Kernels& kernels() {
   static const Kernels amx = [] {
     Kernels k = kAvx512Kernels;
     k.b16.multiply = multiply_amx, k.b16.widen_panel = nullptr;
-    k.multiply_rows = multiply_rows_amx, k.finish_turned = finish_turned_amx;
+    k.multiply_rows = multiply_rows_amx, k.multiply_few = multiply_few_amx, k.finish_turned = finish_turned_amx;
     k.enter = enter_amx, k.leave = leave_amx;
     return k;
   }();

@@ -147,8 +147,12 @@ struct Kernels {
   // columns of a panel. k is a multiple of 32. Element by element the sum that b16.multiply makes of the same two rows.
   void (*multiply_rows)(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c,
                         bool add, const NextRows& next) = nullptr;
-  // y[columns][m] = round(c[m][32]' + bias)
-  void (*finish_turned)(int64_t m, int64_t columns, const float* c, const float* bias, bf16* y, int64_t ldy) = nullptr;
+  // The same for no more than 16 columns, given as k/2 rows of `columns` pairs (one column: as it is): c[m][columns].
+  void (*multiply_few)(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns,
+                       float* c) = nullptr;
+  // y[columns][m] = round(c[m]' + bias); c may be read up to 16 floats behind its rows' first.
+  void (*finish_turned)(int64_t m, int64_t columns, const float* c, int64_t ldc, const float* bias, bf16* y,
+                        int64_t ldy) = nullptr;
 };
 
 const Kernels& kernels();  // for isa()
@@ -182,7 +186,9 @@ void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* 
                   const bf16* next);
 void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c,
                        bool add, const NextRows& next);
-void finish_turned_amx(int64_t m, int64_t columns, const float* c, const float* bias, bf16* y, int64_t ldy);
+void multiply_few_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c);
+void finish_turned_amx(int64_t m, int64_t columns, const float* c, int64_t ldc, const float* bias, bf16* y,
+                       int64_t ldy);
 void enter_amx();
 void leave_amx();
 

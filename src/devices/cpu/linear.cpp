@@ -28,6 +28,7 @@ namespace {
 enum Slot { kBias, kSums, kLaidOut, kRows };
 constexpr int64_t kRowBlock = 256, kChunkPanels = 32, kDepthBlock = 256, kTileDepth = 512;
 constexpr int64_t kTurnedRows = 512;  // that share the turning or copying of a block of weights
+constexpr int64_t kFewRows = 16;      // that fit into one tile
 constexpr int64_t kManyRows = 96;     // from here on turning them pays
 
 template <class E>
@@ -141,18 +142,62 @@ at::Tensor packed_as_columns(const bf16* x, int64_t ldx, int64_t m, int64_t k) {
   return packed;
 }
 
+// Rows of k elements, side by side, with zeros up to `whole`.
+void copy_filled(const bf16* from, int64_t apart, int64_t rows, int64_t k, int64_t whole, bf16* to) {
+  for (int64_t i = 0; i < rows; ++i)
+    std::fill(std::copy_n(from + i * apart, k, to + i * whole), to + (i + 1) * whole, bf16{0});
+}
+
 // y [m, n] of x [m, k] and the n rows of w (ldw apart) on AMX tiles, which take one factor by rows and the other packed
 // by columns: the weights lie in rows already, so x is the packed one, and the product comes out turned. Any number of
-// rows goes this way, one as well: tiles add in an order of their own. 32 outputs at a time: few rows of x need them
-// once, from where they lie; for many they are first copied side by side, where their distance in memory (4096 bytes
-// are a bad one) costs nothing.
+// rows goes this way, one as well: tiles add in an order of their own.
+
+// Up to 16 rows of x: tiles no wider than that, whose rows are a pair of inputs of each; one row is as it should be.
+void multiply_few_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw,
+                           const float* bias, bf16* y, int64_t n) {
+  const int64_t depth = padded_depth<bf16>(k);
+  const bf16* pairs = x;
+  if (m > 1 || k < depth) {
+    auto* space = reinterpret_cast<bf16*>(scratch(kRows, m * depth / 2));
+    if (k < depth) std::fill_n(space, m * depth, bf16{0});
+    for (int64_t i = 0; i < k; i += 2)
+      for (int64_t r = 0; r < m; ++r) std::copy_n(x + r * ldx + i, std::min<int64_t>(2, k - i), space + i * m + 2 * r);
+    pairs = space;
+  }
+  const int64_t chunk = std::clamp<int64_t>(n / (threads() * 12) / kPanel * kPanel, kPanel, 512);
+  share((n + chunk - 1) / chunk, 1, [&](int64_t begin, int64_t end) {
+    const Multiplying guard;
+    float* sums = scratch(kSums, chunk * m + 16);
+    auto* filled = reinterpret_cast<bf16*>(scratch(kLaidOut, kPanel * depth / 2));
+    for (int64_t first = begin * chunk; first < std::min(n, end * chunk); first += chunk) {
+      const int64_t outputs = std::min(chunk, n - first);
+      if (k == depth) {
+        kernels().multiply_few(outputs, k, w + first * ldw, ldw, pairs, m, sums);
+      } else {  // rows that are no whole tiles: with zeros behind
+        for (int64_t j = 0; j < outputs; j += kPanel) {
+          const int64_t rows = std::min(kPanel, outputs - j);
+          copy_filled(w + (first + j) * ldw, ldw, rows, k, depth, filled);
+          kernels().multiply_few(rows, depth, filled, depth, pairs, m, sums + j * m);
+        }
+      }
+      const float* added = bias ? bias + first : nullptr;
+      if (m == 1)
+        kernels().b16.finish(1, outputs, sums, outputs, added, y + first, n);
+      else
+        kernels().finish_turned(outputs, m, sums, m, added, y + first, n);
+    }
+  });
+}
+
+// 32 outputs at a time: few rows of x need them once, from where they lie; for many they are first copied side by side,
+// where their distance in memory (4096 bytes are a bad one) costs nothing.
 void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw, const float* bias,
                        bf16* y, int64_t n) {
   const at::Tensor columns = packed_as_columns(x, ldx, m, k);
   const auto* packed = data<bf16>(columns);
   const int64_t panels = (m + kPanel - 1) / kPanel, depth = padded_depth<bf16>(k), most_panels = kTurnedRows / kPanel;
   const int64_t row_blocks = (panels + most_panels - 1) / most_panels, block = (panels + row_blocks - 1) / row_blocks;
-  const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, m == 1 ? 512 : 256),
+  const int64_t chunk = std::clamp<int64_t>(n / (threads() * 6) / kPanel * kPanel, kPanel, 256),
                 chunks = (n + chunk - 1) / chunk;
   const int64_t depth_block = panels == 1 ? depth : kTileDepth;
   const bool copied = block >= 4;
@@ -170,14 +215,13 @@ void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const b
           const bf16* rows = w + j * ldw + d;
           int64_t apart = ldw;
           if (copied || in < whole) {  // filled with zeros to a whole tile, too
-            for (int64_t i = 0; i < outputs; ++i)
-              std::fill(std::copy_n(rows + i * ldw, in, space + i * whole), space + (i + 1) * whole, bf16{0});
+            copy_filled(rows, ldw, outputs, in, whole, space);
             rows = space, apart = whole;
           }
           NextRows next;
-          if (j + kPanel < last)
+          if (here > 1 && j + kPanel < last)
             next = {w + (j + kPanel) * ldw + d, std::min(kPanel, last - j - kPanel), ldw, 0, here};
-          else if (d + depth_block < depth)
+          else if (here > 1 && d + depth_block < depth)
             next = {w + first * ldw + d + depth_block, std::min(kPanel, last - first), ldw, 0, here};
           float* at = sums + (j - first) * block * kPanel;
           for (int64_t p = 0; p < here; ++p, ++next.pass)
@@ -189,7 +233,7 @@ void multiply_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const b
         for (int64_t p = 0; p < here; ++p) {
           const int64_t row = (panel + p) * kPanel;
           kernels().finish_turned(std::min(kPanel, last - j), std::min(kPanel, m - row),
-                                  sums + ((j - first) * block + p * kPanel) * kPanel, bias ? bias + j : nullptr,
+                                  sums + ((j - first) * block + p * kPanel) * kPanel, kPanel, bias ? bias + j : nullptr,
                                   y + row * n + j, n);
         }
     }
@@ -226,7 +270,9 @@ at::Tensor multiply_tensors(const at::Tensor& x, const at::Tensor& packed, const
   if constexpr (sizeof(E) == 2) {
     const bool many = rows.size(0) >= kManyRows && kernels().lanes;
     if (in_place && (kernels().multiply_rows || many)) {
-      const auto multiply = kernels().multiply_rows ? multiply_by_tiles : multiply_in_lanes;
+      const auto multiply = !kernels().multiply_rows   ? multiply_in_lanes
+                            : rows.size(0) <= kFewRows ? multiply_few_by_tiles
+                                                       : multiply_by_tiles;
       multiply(data<E>(rows), rows.stride(0), rows.size(0), in, data<E>(packed), packed.stride(0), wide_bias,
                data<E>(y), out);
       return y;

@@ -13,19 +13,22 @@
 namespace apus::cpu {
 
 namespace {
-thread_local int configured_rows = 0;
+thread_local int configured_rows = 0, configured_columns = 0;
 
 // Tiles 0-3: sums (2 rows of tiles by 2 columns), 4-5: rows of a, 6-7: halves of the panel.
-void configure(int rows) {
-  if (rows == configured_rows) return;
-  configured_rows = rows;
+void configure(int rows, int columns = 16) {
+  if (rows == configured_rows && columns == configured_columns) return;
+  configured_rows = rows, configured_columns = columns;
+  const auto across = static_cast<uint16_t>(4 * columns);  // bytes
   struct alignas(64) Config {
     uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint16_t bytes[16] = {};
     uint8_t rows[16] = {};
   } config;
-  for (int i = 0; i < 6; ++i) config.rows[i] = static_cast<uint8_t>(rows);
-  config.rows[6] = config.rows[7] = 16;
+  for (int i = 0; i < 8; ++i) {
+    config.bytes[i] = i == 4 || i == 5 ? 64 : across;
+    config.rows[i] = i < 6 ? static_cast<uint8_t>(rows) : 16;
+  }
   asm volatile("" : : "r"(&config) : "memory");  // the intrinsic below does not say that it reads all 64 bytes
   _tile_loadconfig(&config);
 }
@@ -81,6 +84,26 @@ void rows(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, f
   configure(static_cast<int>(m - row));
   tiles<1, kColumns>(k, a + row * lda, lda, panel, c + row * ldc, ldc, add, ahead());
 }
+
+// kRows tiles of w by one as narrow as there are columns. Nothing is asked for: 16 or 32 rows of w side by side are
+// streams that the processor sees by itself, and asking for lines of others slowed them (22 instead of 27 GB/s).
+template <int kRows>
+void narrow_tiles(int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c) {
+  constexpr bool tall = kRows == 2;
+  _tile_zero(0);
+  if constexpr (tall) _tile_zero(2);
+  for (int64_t i = 0; i < k; i += 32) {
+    _tile_loadd(6, pairs + i * columns, 4 * columns);
+    _tile_loadd(4, w + i, 2 * ldw);
+    _tile_dpbf16ps(0, 4, 6);
+    if constexpr (tall) {
+      _tile_loadd(5, w + 16 * ldw + i, 2 * ldw);
+      _tile_dpbf16ps(2, 5, 6);
+    }
+  }
+  _tile_stored(0, c, 4 * columns);
+  if constexpr (tall) _tile_stored(2, c + 16 * columns, 4 * columns);
+}
 }  // namespace
 
 void enter_amx() { configured_rows = 0; }  // another library may have used the tiles since
@@ -93,6 +116,17 @@ void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* 
   rows<2>(m, k, a, lda, panel, c, ldc, add, [&] { return Ahead(panel, next, k, pass++, passes); });
 }
 
+void multiply_few_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c) {
+  for (int64_t row = 0; row < m;) {
+    const int64_t left = m - row, rows = left < 16 ? left : 16;
+    configure(static_cast<int>(rows), static_cast<int>(columns));
+    if (left >= 32)
+      narrow_tiles<2>(k, w + row * ldw, ldw, pairs, columns, c + row * columns), row += 32;
+    else
+      narrow_tiles<1>(k, w + row * ldw, ldw, pairs, columns, c + row * columns), row += rows;
+  }
+}
+
 void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c,
                        bool add, const NextRows& next) {
   const auto ahead = [&] { return AheadRows(next, k); };
@@ -102,12 +136,13 @@ void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const b
     rows<1>(m, k, w, ldw, panel, c, kPanel, add, ahead);
 }
 
-void finish_turned_amx(int64_t m, int64_t columns, const float* c, const float* bias, bf16* y, int64_t ldy) {
+void finish_turned_amx(int64_t m, int64_t columns, const float* c, int64_t ldc, const float* bias, bf16* y,
+                       int64_t ldy) {
   for (int64_t i = 0; i < m; i += 16)
     for (int64_t j = 0; j < columns; j += 16) {
       const int64_t n = m - i < 16 ? m - i : 16;
       const void* from[16] = {};
-      for (int64_t r = 0; r < n; ++r) from[r] = c + (i + r) * kPanel + j;
+      for (int64_t r = 0; r < n; ++r) from[r] = c + (i + r) * ldc + j;
       float turned[16][16];
       transpose16(from, n, 0, turned);
       const Floats added = bias ? load_some(bias + i, n) : Floats{};
