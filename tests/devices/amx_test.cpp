@@ -68,7 +68,9 @@ TEST_F(Amx, SumsAreTheManuals) {
   for (int64_t i = 0; i < k; ++i)
     data<bf16>(x)[5 * k + i] = 0x1000, data<bf16>(w)[7 * k + i] = 0x0fff;  // products too small for f32
   const at::Tensor b = at::randn({n}).to(at::kBFloat16), y = ops::packed_linear(x, ops::pack_linear(w, true), b, n);
-  if (emulation_) EXPECT_GT(test::AmxEmulation::products, 0);
+  if (emulation_) {
+    EXPECT_GT(test::AmxEmulation::products, 0);
+  }
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       const float total = tile_sum(data<bf16>(x) + i * k, data<bf16>(w) + j * k, k) + wide(data<bf16>(b)[j]);
