@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AMX tiles, real or emulated, against the manual's sums by scalars, and weights where they lie against packed ones, bit
-// for bit. What holds for every instruction set is in cpu_kernels_test.cpp, which runs AMX here as well.
+// AMX tiles, real or emulated, against the manual's sums by scalars, and weights where they lie against packed ones,
+// bit for bit. What holds for every instruction set is in cpu_kernels_test.cpp, which runs AMX here as well.
 #include <ATen/Parallel.h>
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/randn.h>
