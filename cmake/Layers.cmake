@@ -12,10 +12,9 @@ function(apus_sources out)
 endfunction()
 
 # Folders without a tensor library, and the files of the tensor folders that keep to the same rule.
-set(APUS_HOST_FOLDERS base text media hub data serve advise cli)
+set(APUS_HOST_FOLDERS base text hub data serve advise cli)
 set(APUS_HOST_FILES
     checkpoint/adapter_config.cpp
-    device/topology.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp
     dist/environment.cpp
@@ -43,14 +42,8 @@ list(APPEND APUS_HOST_FILES ${guide_sources})
 set(APUS_HEAVY_FOLDERS tensor device ops devices dist nn models checkpoint parallel engine train algos run)
 
 apus_sources(host_sources ${APUS_HOST_FOLDERS})
-list(FILTER host_sources EXCLUDE REGEX "/cli/main\\.cpp$")
-set(host_extra)
-foreach(file IN LISTS APUS_HOST_FILES)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/src/${file})
-    list(APPEND host_extra ${CMAKE_SOURCE_DIR}/src/${file})
-  endif()
-endforeach()
-list(FILTER host_sources EXCLUDE REGEX "/data/batch\\.cpp$")
+list(FILTER host_sources EXCLUDE REGEX "/cli/main\\.cpp$|/data/batch\\.cpp$")
+list(TRANSFORM APUS_HOST_FILES PREPEND ${CMAKE_SOURCE_DIR}/src/ OUTPUT_VARIABLE host_extra)
 
 include(EmbedAssets)
 apus_embed_assets(embedded_assets)
@@ -72,13 +65,7 @@ if(NOT APUS_HOST_ONLY)
   if(NOT APUS_TORCH_CUDA)
     list(FILTER heavy_sources EXCLUDE REGEX "/devices/cuda/")
   endif()
-  set(existing)
-  foreach(file IN LISTS heavy_sources)
-    if(EXISTS ${file})
-      list(APPEND existing ${file})
-    endif()
-  endforeach()
-  add_library(apus_heavy OBJECT ${existing})
+  add_library(apus_heavy OBJECT ${heavy_sources})
   target_include_directories(apus_heavy PUBLIC ${CMAKE_SOURCE_DIR}/src)
   include(CpuKernels)
   apus_cpu_kernels(apus_heavy ${CMAKE_SOURCE_DIR})

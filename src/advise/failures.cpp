@@ -2,7 +2,6 @@
 #include "advise/failures.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bitset>
@@ -13,6 +12,7 @@
 #include <unordered_map>
 
 #include "base/assets.h"
+#include "base/descriptor.h"
 
 namespace apus {
 
@@ -329,19 +329,16 @@ Explanation explain_text(std::string_view text) {
 }
 
 Explanation explain_log(const std::string& path) {
-  const int file = path == "-" ? ::dup(0) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  require(file >= 0, Fault::Io, path, " cannot be read: ", std::strerror(errno));
+  const Descriptor file(path == "-" ? ::dup(0) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  require(file.is_open(), Fault::Io, path, " cannot be read: ", std::strerror(errno));
   Reader reader;
   std::string buffer(size_t{1} << 16, '\0');
   ssize_t got = 0;
-  while ((got = ::read(file, buffer.data(), buffer.size())) != 0) {
+  while ((got = ::read(file.number(), buffer.data(), buffer.size())) != 0) {
     if (got < 0 && errno == EINTR) continue;
-    const int error = errno;
-    if (got < 0) ::close(file);
-    require(got > 0, Fault::Io, path, " cannot be read: ", std::strerror(error));
+    require(got > 0, Fault::Io, path, " cannot be read: ", std::strerror(errno));
     reader.take(std::string_view(buffer).substr(0, static_cast<size_t>(got)));
   }
-  ::close(file);
   return reader.result();
 }
 

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace apus {
@@ -74,19 +75,16 @@ bool read_both(int result, int said, Isolated& into, double limit_s) {
 }  // namespace
 
 Isolated run_isolated(const std::function<std::string()>& work, double limit_s) {
-  int result[2], said[2];
-  require(::pipe2(result, O_CLOEXEC) == 0 && ::pipe2(said, O_CLOEXEC) == 0, Fault::Io,
-          "no pipe: ", std::strerror(errno));
+  Pipe result, said;
+  require(result.is_open() && said.is_open(), Fault::Io, "no pipe: ", std::strerror(errno));
   const pid_t pid = ::fork();
   require(pid >= 0, Fault::Io, "no process can be started: ", std::strerror(errno));
-  if (pid == 0) child(work, result[1], said[1]);
-  ::close(result[1]);
-  ::close(said[1]);
+  if (pid == 0) child(work, result.write_end.number(), said.write_end.number());
+  result.write_end.reset(), said.write_end.reset();
   Isolated outcome;
-  const bool in_time = read_both(result[0], said[0], outcome, limit_s);
+  const bool in_time = read_both(result.read_end.number(), said.read_end.number(), outcome, limit_s);
   if (!in_time && ::kill(-pid, SIGKILL) != 0) ::kill(pid, SIGKILL);
-  ::close(result[0]);
-  ::close(said[0]);
+  result.read_end.reset(), said.read_end.reset();
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
   if (!in_time)

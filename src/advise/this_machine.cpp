@@ -17,6 +17,7 @@
 
 #include "advise/host.h"
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "devices/cpu/host.h"
 
@@ -60,8 +61,8 @@ std::string read_until(int from, double limit_s, bool* in_time) {
 }
 
 Ran run_file(const std::filesystem::path& program, const std::vector<std::string>& arguments, double limit_s) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return {127, "no pipe"};
+  Pipe pipe;
+  if (!pipe.is_open()) return {127, "no pipe"};
   std::vector<std::string> words{program.string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
@@ -70,8 +71,8 @@ Ran run_file(const std::filesystem::path& program, const std::vector<std::string
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, ends[1], 1);
-  posix_spawn_file_actions_adddup2(&files, ends[1], 2);
+  posix_spawn_file_actions_adddup2(&files, pipe.write_end.number(), 1);
+  posix_spawn_file_actions_adddup2(&files, pipe.write_end.number(), 2);
   posix_spawnattr_t how;
   posix_spawnattr_init(&how);
   posix_spawnattr_setflags(&how, POSIX_SPAWN_SETPGROUP);  // so that it can be ended with its children
@@ -79,31 +80,28 @@ Ran run_file(const std::filesystem::path& program, const std::vector<std::string
   const int error = ::posix_spawn(&child, words[0].c_str(), &files, &how, argv.data(), environ);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&how);
-  ::close(ends[1]);
+  pipe.write_end.reset();
   Ran ran{127, "it cannot be started"};
   if (error == 0) {
     bool in_time = true;
-    ran.output = read_until(ends[0], limit_s, &in_time);
+    ran.output = read_until(pipe.read_end.number(), limit_s, &in_time);
     if (!in_time) ::kill(-child, SIGKILL);
     int status = 0;
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {}
     ran.code = !in_time ? 124 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
-  ::close(ends[0]);
   return ran;
 }
 
 bool port_is_free(int port) {
-  const int s = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (s < 0) return true;  // not to be known
+  const Descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!s.is_open()) return true;  // not to be known
   const int yes = 1;
-  ::setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  ::setsockopt(s.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address{};
   address.sin_family = AF_INET, address.sin_port = htons(static_cast<uint16_t>(port)),
   address.sin_addr.s_addr = htonl(INADDR_ANY);
-  const bool free = ::bind(s, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 || errno != EADDRINUSE;
-  ::close(s);
-  return free;
+  return ::bind(s.number(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 || errno != EADDRINUSE;
 }
 
 std::optional<Space> space_of(const std::filesystem::path& path) {

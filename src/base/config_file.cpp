@@ -3,7 +3,6 @@
 
 #include <yaml-cpp/yaml.h>
 
-#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <set>

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace apus {
@@ -19,17 +20,10 @@ namespace {
 
 std::string reason() { return std::strerror(errno); }
 
-struct Descriptor {
-  explicit Descriptor(int d) : value(d) {}
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
-  }
-  int value;
-};
-
 int64_t size_of(int descriptor, const fs::path& path) {
   struct stat info {};
-  require(::fstat(descriptor, &info) == 0, Fault::Io, path.string(), ": ", reason());
+  const bool known = ::fstat(descriptor, &info) == 0;  // before the arguments of require(), which read errno
+  require(known, Fault::Io, path.string(), ": ", reason());
   require(!S_ISDIR(info.st_mode), Fault::Io, path.string(), " is a folder, a file is needed");
   return info.st_size;
 }
@@ -46,22 +40,22 @@ void write_all(int descriptor, const void* bytes, int64_t count, int64_t offset,
 
 void sync_folder(const fs::path& file) {
   const fs::path parent = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  Descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.value >= 0) ::fsync(folder.value);  // some filesystems refuse; the rename stands all the same
+  const Descriptor folder(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder.is_open()) ::fsync(folder.number());  // some filesystems refuse; the rename stands all the same
 }
 
 }  // namespace
 
 std::string read_file(const fs::path& path, int64_t limit) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  require(file.value >= 0, Fault::Io, "cannot open ", path.string(), ": ", reason());
-  const int64_t size = size_of(file.value, path);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  require(file.is_open(), Fault::Io, "cannot open ", path.string(), ": ", reason());
+  const int64_t size = size_of(file.number(), path);
   require(size <= limit, Fault::Io, path.string(), " has ", size, " bytes, more than the ", limit, " allowed here");
   std::string text;
   text.reserve(static_cast<size_t>(size) + 1);
   char block[1 << 16];
   for (;;) {  // pipes and /proc files report size 0, so read to the end
-    const ssize_t got = ::read(file.value, block, sizeof block);
+    const ssize_t got = ::read(file.number(), block, sizeof block);
     if (got < 0 && errno == EINTR) continue;
     require(got >= 0, Fault::Io, "cannot read ", path.string(), ": ", reason());
     if (got == 0) return text;
@@ -82,17 +76,17 @@ void make_writable_dir(const fs::path& dir) {
   fs::create_directories(dir, code);
   require(!code, Fault::Io, "cannot create the folder ", dir.string(), ": ", code.message());
   const fs::path probe = dir / str(".apus-probe-", ::getpid());
-  Descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  require(file.value >= 0, Fault::Io, "cannot write into the folder ", dir.string(), ": ", reason());
+  const Descriptor file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  require(file.is_open(), Fault::Io, "cannot write into the folder ", dir.string(), ": ", reason());
   ::unlink(probe.c_str());
 }
 
 MappedFile::MappedFile(const fs::path& path) : path_(path) {
-  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  require(file.value >= 0, Fault::Io, "cannot open ", path.string(), ": ", reason());
-  size_ = size_of(file.value, path);
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  require(file.is_open(), Fault::Io, "cannot open ", path.string(), ": ", reason());
+  size_ = size_of(file.number(), path);
   if (size_ == 0) return;
-  void* p = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, file.value, 0);
+  void* p = ::mmap(nullptr, static_cast<size_t>(size_), PROT_READ, MAP_SHARED, file.number(), 0);
   require(p != MAP_FAILED, Fault::Io, "cannot map ", path.string(), ": ", reason());
   data_ = static_cast<const std::byte*>(p);
 }
@@ -145,7 +139,8 @@ void AtomicFile::write_at(int64_t offset, const void* bytes, int64_t count) {
 }
 
 void AtomicFile::commit() {
-  require(::fsync(descriptor_) == 0, Fault::Io, "cannot sync ", partial_.string(), ": ", reason());
+  const bool synced = ::fsync(descriptor_) == 0;
+  require(synced, Fault::Io, "cannot sync ", partial_.string(), ": ", reason());
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0 || ::rename(partial_.c_str(), path_.c_str()) != 0) {
     const std::string why = reason();

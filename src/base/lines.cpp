@@ -106,7 +106,8 @@ void LineWriter::close() {
   if (descriptor_ < 0) return;
   flush();
   const int descriptor = std::exchange(descriptor_, -1);
-  require(::close(descriptor) == 0, Fault::Io, "cannot write ", path_, ": ", reason());
+  const bool closed = ::close(descriptor) == 0;
+  require(closed, Fault::Io, "cannot write ", path_, ": ", reason());
 }
 
 int64_t keep_whole_lines(const std::string& path) {

@@ -155,31 +155,6 @@ std::string plot_text(const std::string& title, const std::vector<std::pair<doub
          first + std::string(gap, ' ') + last + "\n";
 }
 
-std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values,
-                          int bins) {
-  Range x, y;
-  for (const double v : values)
-    if (std::isfinite(v)) x.take(v);
-  x.settle();
-  std::vector<int64_t> counts(static_cast<size_t>(bins));
-  const double width = (x.high - x.low) / bins;
-  for (const double v : values)
-    if (std::isfinite(v)) ++counts[static_cast<size_t>(std::clamp(static_cast<int>((v - x.low) / width), 0, bins - 1))];
-  y.take(0);
-  for (const int64_t c : counts) y.take(static_cast<double>(c));
-  y.settle();
-  y.low = 0;
-  Canvas canvas(title, x_label, x, y);
-  for (int i = 0; i < bins; ++i) {
-    const double left = canvas.px(x.low + i * width), right = canvas.px(x.low + (i + 1) * width),
-                 top = canvas.py(static_cast<double>(counts[static_cast<size_t>(i)]));
-    canvas.add(str("<rect x=\"", number(left), "\" y=\"", number(top), "\" width=\"",
-                   number(std::max(0.0, right - left - 1)), "\" height=\"", number(canvas.py(0) - top),
-                   "\" fill=\"#FF7043\"/>\n"));
-  }
-  return canvas.done();
-}
-
 std::vector<std::pair<double, double>> smoothed(const std::vector<std::pair<double, double>>& points, double weight) {
   std::vector<std::pair<double, double>> out;
   double sum = 0, mass = 1;

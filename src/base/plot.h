@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Line plots and histograms as SVG text.
+// Line plots, as SVG and for terminals.
 #pragma once
 
 #include <string>
@@ -20,10 +20,6 @@ std::string plot_svg(const std::string& title, const std::string& x_label, const
 // The same for terminals: one line of points as `height` rows of text, `width` columns wide.
 std::string plot_text(const std::string& title, const std::vector<std::pair<double, double>>& points, int width = 64,
                       int height = 9);
-
-// Counts of `values` in `bins` equal bins.
-std::string histogram_svg(const std::string& title, const std::string& x_label, const std::vector<double>& values,
-                          int bins = 40);
 
 // Exponential moving average without the bias of its start: s_t = w s_{t-1} + (1 - w) y_t, over 1 - w^t.
 std::vector<std::pair<double, double>> smoothed(const std::vector<std::pair<double, double>>& points,

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/descriptor.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "checkpoint/state.h"
@@ -21,13 +22,11 @@ constexpr const char* kPartial = ".partial-";  // .checkpoint-10.partial-<proces
 constexpr const char* kDoomed = ".removed-";
 
 void sync_path(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  require(descriptor >= 0, Fault::Io, "cannot open ", path.string(), ": ", std::strerror(errno));
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  require(file.is_open(), Fault::Io, "cannot open ", path.string(), ": ", std::strerror(errno));
   const bool synced =
-      ::fsync(descriptor) == 0 || errno == EINVAL || errno == EROFS;  // some filesystems cannot sync folders
-  const int error = errno;
-  ::close(descriptor);
-  require(synced, Fault::Io, "cannot sync ", path.string(), ": ", std::strerror(error));
+      ::fsync(file.number()) == 0 || errno == EINVAL || errno == EROFS;  // some filesystems cannot sync folders
+  require(synced, Fault::Io, "cannot sync ", path.string(), ": ", std::strerror(errno));
 }
 
 fs::path hidden(const fs::path& target, const char* mark) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 namespace apus {
 
@@ -81,22 +80,6 @@ std::string report_text(const LengthReport& r, int width) {
     out += str("\n", row.length > 99999999 ? "" : std::string(8 - std::to_string(row.length).size(), ' '), row.length,
                "  ", row.where.empty() ? str("sample ", row.sample) : row.where);
   return out;
-}
-
-Json report_json(const LengthReport& r) {
-  Json longest = Json::array();
-  for (const auto& row : r.longest_rows)
-    longest.push_back({{"sample", row.sample}, {"length", row.length}, {"where", row.where}});
-  return {{"rows", r.rows},
-          {"rejected", r.rejected},
-          {"tokens", r.tokens},
-          {"trained_tokens", r.trained},
-          {"mean", r.mean},
-          {"std", r.deviation},
-          {"min", r.shortest},
-          {"max", r.longest},
-          {"histogram", {{"edges", r.edges}, {"counts", r.counts}}},
-          {"longest", std::move(longest)}};
 }
 
 }  // namespace apus

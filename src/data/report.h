@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "data/sample_store.h"
 
 namespace apus {
@@ -26,6 +25,5 @@ struct LengthReport {
 LengthReport length_report(const SampleStore& samples, int64_t rejected = 0);
 std::string length_line(const LengthReport& report);  // "Dataset Token Length: 12.50±3.20, min=..., max=..., size=..."
 std::string report_text(const LengthReport& report, int width = 80);  // the line, a histogram, shares; several lines
-Json report_json(const LengthReport& report);                         // the same for a plot
 
 }  // namespace apus

@@ -18,6 +18,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/files.h"
 #include "base/lines.h"
 #include "base/log.h"
@@ -29,16 +30,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kNoteBytes = 4000;  // a write of so many bytes to a pipe is never cut in two
-
-struct Descriptor {
-  explicit Descriptor(int number) : number(number) {}
-  ~Descriptor() {
-    if (number >= 0) ::close(number);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number;
-};
 
 int rendezvous_port() {
   const auto port = free_port();
@@ -75,26 +66,23 @@ class Launcher {
     sigemptyset(&signals_);
     for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals_, s);
     ::sigprocmask(SIG_BLOCK, &signals_, &before_);
-    int ends[2];
-    require(::pipe2(ends, O_CLOEXEC) == 0, Fault::Io, "cannot make a pipe: ", ::strerror(errno));
-    notes_.number = ends[0], note_end_ = ends[1];
-    ::fcntl(note_end_, F_SETFD, 0);  // the ranks inherit it
-    ::fcntl(notes_.number, F_SETFL, O_NONBLOCK);
-    events_.number = ::signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK);
-    require(events_.number >= 0, Fault::Io, "cannot watch signals: ", ::strerror(errno));
+    require(notes_.is_open(), Fault::Io, "cannot make a pipe: ", ::strerror(errno));
+    ::fcntl(notes_.write_end.number(), F_SETFD, 0);  // the ranks inherit it
+    ::fcntl(notes_.read_end.number(), F_SETFL, O_NONBLOCK);
+    events_.reset(::signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK));
+    require(events_.is_open(), Fault::Io, "cannot watch signals: ", ::strerror(errno));
   }
   ~Launcher() {
     signal_all(SIGKILL);
     for (Rank& rank : ranks_)
       if (!rank.ended && rank.process > 0) ::waitpid(rank.process, nullptr, 0);
-    if (note_end_ >= 0) ::close(note_end_);
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
   }
 
   int run() {
     port_ = launch_.plan.port > 0 ? launch_.plan.port : rendezvous_port();
     for (int i = 0; i < launch_.plan.ranks; ++i) start(i);
-    ::close(note_end_), note_end_ = -1;
+    notes_.write_end.reset();
     while (living() > 0) {
       wait_for_events();
       read_signals();
@@ -144,7 +132,7 @@ class Launcher {
                                             {"MASTER_ADDR", plan.address},
                                             {"MASTER_PORT", str(port_)},
                                             {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-                                            {kLauncherVariable, str(note_end_)}};
+                                            {kLauncherVariable, str(notes_.write_end.number())}};
     const auto cores = static_cast<int>(allowed_cores().size());
     if (!std::getenv("OMP_NUM_THREADS")) s["OMP_NUM_THREADS"] = str(std::max(1, cores / plan.ranks));
     if (!std::getenv("TORCH_CPP_LOG_LEVEL"))
@@ -176,7 +164,7 @@ class Launcher {
   }
 
   void wait_for_events() const {
-    pollfd watched[2] = {{events_.number, POLLIN, 0}, {notes_.number, POLLIN, 0}};
+    pollfd watched[2] = {{events_.number(), POLLIN, 0}, {notes_.read_end.number(), POLLIN, 0}};
     // Looked at again after a while in any case: a process with further threads may lose a SIGCHLD to one of them.
     const int limit_ms = failing_since_ ? 100 : 250;
     // After the last rank's end the pipe stays readable (closed): only its notes matter then.
@@ -184,7 +172,7 @@ class Launcher {
   }
 
   void read_signals() {
-    for (signalfd_siginfo info{}; ::read(events_.number, &info, sizeof info) == sizeof info;) {
+    for (signalfd_siginfo info{}; ::read(events_.number(), &info, sizeof info) == sizeof info;) {
       const int signal = static_cast<int>(info.ssi_signo);
       if (signal == SIGCHLD) continue;
       interrupted_ = signal;
@@ -205,7 +193,7 @@ class Launcher {
   void read_notes() {
     char buffer[1 << 14];
     for (;;) {
-      const ssize_t n = ::read(notes_.number, buffer, sizeof buffer);
+      const ssize_t n = ::read(notes_.read_end.number(), buffer, sizeof buffer);
       if (n == 0) notes_closed_ = true;
       if (n <= 0) break;
       pending_.append(buffer, static_cast<size_t>(n));
@@ -299,8 +287,9 @@ class Launcher {
   const Launch& launch_;
   std::vector<Rank> ranks_;
   sigset_t signals_, before_;
-  Descriptor notes_{-1}, events_{-1};
-  int note_end_ = -1, port_ = 0, interrupted_ = 0, times_interrupted_ = 0;
+  Pipe notes_;
+  Descriptor events_;
+  int port_ = 0, interrupted_ = 0, times_interrupted_ = 0;
   bool stopping_ = false, notes_closed_ = false;
   std::optional<double> failing_since_;
   std::vector<Failure> failures_;  // in the order in which they became known

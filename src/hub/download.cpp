@@ -59,7 +59,8 @@ class Partial {
   Partial& operator=(const Partial&) = delete;
   int64_t size() const { return static_cast<int64_t>(::lseek(descriptor_, 0, SEEK_END)); }
   void clear() {
-    require(::ftruncate(descriptor_, 0) == 0, Fault::Io, "cannot write ", path_.string(), ": ", std::strerror(errno));
+    const bool emptied = ::ftruncate(descriptor_, 0) == 0;
+    require(emptied, Fault::Io, "cannot write ", path_.string(), ": ", std::strerror(errno));
   }
   void append(const char* bytes, size_t count) {
     ::lseek(descriptor_, 0, SEEK_END);

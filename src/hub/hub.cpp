@@ -102,6 +102,11 @@ bool wanted(const std::string& path, const HubOptions& options) {
   return (options.only.empty() || matches(path, options.only)) && !matches(path, options.leave);
 }
 
+std::vector<std::string> authorization(const HubOptions& options) {
+  if (options.token.empty()) return {};
+  return {"Authorization: Bearer " + options.token};
+}
+
 std::string good_body(const HttpReply& reply, const std::string& what, const HubOptions& options) {
   if (reply.status == 200 && reply.error.empty()) return reply.body;
   const bool hf = options.kind == HubKind::HuggingFace;

@@ -29,10 +29,6 @@ struct Place {
     name.replace(name.find('/'), 1, "--");
     return options.cache / ((repo == RepoKind::Model ? "models--" : "datasets--") + name);
   }
-  std::vector<std::string> headers() const {
-    return options.token.empty() ? std::vector<std::string>{}
-                                 : std::vector<std::string>{"Authorization: Bearer " + options.token};
-  }
   std::string api() const {
     return options.endpoint + (repo == RepoKind::Model ? "/api/models/" : "/api/datasets/") + id;
   }
@@ -57,8 +53,10 @@ fs::path cached_snapshot(const Place& place) {
 
 // A file's etag and size, which hubs tell in the answer before the redirect to where its bytes are.
 RepoFile describe(const Place& place, const std::string& commit, RepoFile file) {
-  const HttpReply reply = http_request(
-      {.url = place.file_url(commit, file.path), .headers = place.headers(), .head_only = true, .follow = false});
+  const HttpReply reply = http_request({.url = place.file_url(commit, file.path),
+                                        .headers = authorization(place.options),
+                                        .head_only = true,
+                                        .follow = false});
   require(reply.error.empty() && reply.status >= 200 && reply.status < 400, Fault::Io, "cannot ask for ", place.id, "/",
           file.path, ": ", reply.error.empty() ? str("the hub answers ", reply.status) : reply.error);
   const auto header = [&](const char* name) {
@@ -107,8 +105,12 @@ fs::path download_snapshot(const Place& place, const Json& info) {
     Progress progress("Downloading " + place.id, total, {.unit = "B"});
     for (const auto& file : missing) {
       progress.note(file.path);
-      RemoteFile remote{
-          place.file_url(commit, file.path), place.headers(), place.id + "/" + file.path, file.size, "", ""};
+      RemoteFile remote{place.file_url(commit, file.path),
+                        authorization(place.options),
+                        place.id + "/" + file.path,
+                        file.size,
+                        "",
+                        ""};
       if (is_hex(file.blob, 64)) remote.sha256 = file.blob;
       if (is_hex(file.blob, 40)) remote.git_sha1 = file.blob;
       const fs::path blob = place.root() / "blobs" / file.blob;
@@ -134,8 +136,8 @@ fs::path fetch_huggingface(const std::string& id, RepoKind repo, const HubOption
             ", and HF_HUB_OFFLINE forbids to download it");
     return cached;
   }
-  const HttpReply reply =
-      http_request({.url = place.api() + "/revision/" + url_escaped(place.revision()), .headers = place.headers()});
+  const HttpReply reply = http_request(
+      {.url = place.api() + "/revision/" + url_escaped(place.revision()), .headers = authorization(place.options)});
   const bool unreachable = reply.status == 0 || reply.status >= 500;
   if (unreachable && !cached.empty()) {
     log_warning("cannot reach ", options.endpoint, " (", reply.status ? str("it answers ", reply.status) : reply.error,

@@ -32,10 +32,6 @@ struct Place {
     const fs::path older = options.cache / name_in_cache();  // without models/: versions of its tool before 1.2x
     return !fs::exists(current) && repo == RepoKind::Model && fs::is_directory(older) ? older : current;
   }
-  std::vector<std::string> headers() const {
-    return options.token.empty() ? std::vector<std::string>{}
-                                 : std::vector<std::string>{"Authorization: Bearer " + options.token};
-  }
   std::string api() const {
     return options.endpoint + "/api/v1/" + (repo == RepoKind::Model ? "models/" : "datasets/") + id;
   }
@@ -91,7 +87,7 @@ fs::path fetch_modelscope(const std::string& id, RepoKind repo, const HubOptions
   }
   std::vector<RepoFile> files;
   for (int page = 1; page <= kMostPages; ++page) {
-    const HttpReply reply = http_request({.url = place.list_url(page), .headers = place.headers()});
+    const HttpReply reply = http_request({.url = place.list_url(page), .headers = authorization(place.options)});
     if (page == 1 && cached && (reply.status == 0 || reply.status >= 500)) {
       log_warning("cannot reach ", options.endpoint, " (",
                   reply.status ? str("it answers ", reply.status) : reply.error, "): using the copy of ", id,
@@ -115,8 +111,9 @@ fs::path fetch_modelscope(const std::string& id, RepoKind repo, const HubOptions
   for (const auto& file : missing) {
     progress.note(file.path);
     fs::remove(folder / file.path);  // an older version of it
-    download_file({place.file_url(file.path), place.headers(), id + "/" + file.path, file.size, file.sha256, ""},
-                  folder / file.path, [&](int64_t bytes) { progress.advance(bytes); });
+    download_file(
+        {place.file_url(file.path), authorization(place.options), id + "/" + file.path, file.size, file.sha256, ""},
+        folder / file.path, [&](int64_t bytes) { progress.advance(bytes); });
   }
   return folder;
 }

@@ -23,6 +23,8 @@ struct RepoFile {
 bool safe_path(const std::string& path);
 bool wanted(const std::string& path, const HubOptions& options);
 
+std::vector<std::string> authorization(const HubOptions& options);  // headers of a request
+
 // A reply's JSON. Anything but a good answer is Fault::Io with words for the usual reasons.
 std::string good_body(const HttpReply& reply, const std::string& what, const HubOptions& options);
 

@@ -9,6 +9,19 @@ namespace {
 [[noreturn]] void wrong(const char* key, const char* wanted, const Json& found) {
   fail(Fault::Model, "config.json: '", key, "' should be ", wanted, ", it is ", found.dump().substr(0, 80));
 }
+
+// Empty when there is none; each item must be as `fits` says.
+template <class T>
+std::vector<T> list_of(const char* key, const Json* list, const char* wanted, bool (Json::*fits)() const noexcept) {
+  std::vector<T> all;
+  if (!list) return all;
+  if (!list->is_array()) wrong(key, wanted, *list);
+  for (const Json& item : *list) {
+    if (!(item.*fits)()) wrong(key, wanted, *list);
+    all.push_back(item.get<T>());
+  }
+  return all;
+}
 }  // namespace
 
 const Json* Config::find(const char* key) const {
@@ -53,39 +66,13 @@ std::string Config::text(const char* key, const std::string& fallback) const {
 }
 
 std::vector<int64_t> Config::integers(const char* key) const {
-  std::vector<int64_t> all;
-  const Json* value = find(key);
-  if (!value) return all;
-  if (!value->is_array()) wrong(key, "a list of whole numbers", *value);
-  for (const auto& item : *value) {
-    if (!item.is_number_integer()) wrong(key, "a list of whole numbers", *value);
-    all.push_back(item.get<int64_t>());
-  }
-  return all;
+  return list_of<int64_t>(key, find(key), "a list of whole numbers", &Json::is_number_integer);
 }
-
 std::vector<double> Config::numbers(const char* key) const {
-  std::vector<double> all;
-  const Json* value = find(key);
-  if (!value) return all;
-  if (!value->is_array()) wrong(key, "a list of numbers", *value);
-  for (const auto& item : *value) {
-    if (!item.is_number()) wrong(key, "a list of numbers", *value);
-    all.push_back(item.get<double>());
-  }
-  return all;
+  return list_of<double>(key, find(key), "a list of numbers", &Json::is_number);
 }
-
 std::vector<std::string> Config::texts(const char* key) const {
-  std::vector<std::string> all;
-  const Json* value = find(key);
-  if (!value) return all;
-  if (!value->is_array()) wrong(key, "a list of texts", *value);
-  for (const auto& item : *value) {
-    if (!item.is_string()) wrong(key, "a list of texts", *value);
-    all.push_back(item.get<std::string>());
-  }
-  return all;
+  return list_of<std::string>(key, find(key), "a list of texts", &Json::is_string);
 }
 
 }  // namespace apus

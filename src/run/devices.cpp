@@ -3,38 +3,21 @@
 // own kernel or runs the reference.
 #include "cli/devices.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "base/json.h"
 #include "device/device.h"
+#include "ops/choices.h"
 #include "run/runner.h"
-#include "tensor/compat.h"
 
 namespace apus {
 
 namespace {
-// Ours, without the namespace, and without the gradients, which follow their operator.
-std::vector<std::string> operators() {
-  std::set<std::string> names;
-  for (const auto& op : c10::Dispatcher::singleton().getAllOpNames())
-    if (op.name.rfind("apus::", 0) == 0) names.insert(op.name.substr(6));
-  return {names.begin(), names.end()};
-}
-
-// "reference", "native", or the vendor's operator behind it.
-std::string served(const std::string& op, const DeviceKind& kind) {
-  const auto handle = c10::Dispatcher::singleton().findSchema({"apus::" + op, ""});
-  const c10::DispatchKey key = c10::computeDispatchKey(kNone, kNone, c10::Device(kind.type()));
-  if (!handle || !handle->hasKernelForDispatchKey(key)) return "reference";
-  const std::string vendor = kind.native_op(op);
-  return vendor.empty() ? "native" : vendor;
-}
+// "reference", "native", or the vendor's operators behind it.
+std::string served(const OpChoice& op) { return !op.native ? "reference" : op.by.empty() ? "native" : op.by; }
 
 void print_table(const std::vector<DeviceKind*>& kinds, const Json& table) {
   std::vector<size_t> width(kinds.size());
@@ -67,8 +50,8 @@ int run_devices(const DevicesOptions& options) {
     open_device(kind->name());          // some register their kernels when they are opened
     kinds.insert(kinds.begin(), kind);  // the cpu first: its names are short
   }
-  for (const auto& op : operators())
-    for (const DeviceKind* kind : kinds) table[op][kind->name()] = served(op, *kind);
+  for (const DeviceKind* kind : kinds)
+    for (const OpChoice& op : op_choices(*kind)) table[op.op][kind->name()] = served(op);
   if (options.json) {
     std::printf("%s\n", json_text({{"operators", table}, {"not_usable", unusable}}, 2).c_str());
     return 0;

@@ -4,7 +4,6 @@
 #include "text/builtin_templates.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace apus {
 

@@ -18,8 +18,6 @@ constexpr std::string_view kBegin = "<｜tool▁call▁begin｜>", kSeparator = 
                            kEnd = "<｜tool▁call▁end｜>";
 constexpr std::string_view kAllBegin = "<｜tool▁calls▁begin｜>", kAllEnd = "<｜tool▁calls▁end｜>";
 
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 std::string trimmed(std::string_view text) {
   while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
   while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);

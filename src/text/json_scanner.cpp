@@ -10,7 +10,6 @@ using Status = JsonScanner::Status;
 
 namespace {
 
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace

@@ -7,6 +7,8 @@
 
 namespace apus {
 
+inline bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }  // to JSON
+
 class JsonScanner {
  public:
   enum class Status { More, Done, Bad };
@@ -14,9 +16,6 @@ class JsonScanner {
   Status put(char c);
 
   size_t depth() const { return open_.size(); }
-  bool in_value() const {
-    return state_ == State::Text || state_ == State::Escape || state_ == State::Hex || state_ == State::Plain;
-  }
   const std::string& member() const { return member_; }  // the key of the outermost object's current member
   bool value_begins() const { return value_begins_; }    // the last character began the value of that member
   bool value_ended() const { return value_ended_; }  // the last character ended it (or, of a number, stood behind it)

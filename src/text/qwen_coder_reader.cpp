@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "text/json_scanner.h"
+
 namespace apus {
 
 namespace {
@@ -15,7 +17,6 @@ constexpr size_t kLongestName = 500;
 constexpr std::string_view kFunction = "<function=", kParameter = "<parameter=", kEndParameter = "</parameter>",
                            kEndFunction = "</function>", kEndCall = "</tool_call>";
 
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 std::string as_json_string(std::string_view text) {
   return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }

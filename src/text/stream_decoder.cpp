@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Incremental decoding: characters are shown when they are whole.
-#include <algorithm>
-#include <utility>
 
 #include "text/tokenizer.h"
 #include "text/tokenizer_parts.h"

@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "text/json_scanner.h"
 #include "text/unicode.h"
 
 namespace apus {
 namespace {
 constexpr int kMaxNesting = 64;
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 }  // namespace
 
 void JsonCursor::error(std::string_view why) const { fail(Fault::Model, name_, ": ", why, " at byte ", at_); }

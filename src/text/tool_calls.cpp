@@ -2,11 +2,11 @@
 // The formats' names, how to tell them from a chat template, and the parsing of whole texts.
 #include "text/tool_calls.h"
 
-#include <algorithm>
 #include <array>
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "text/json_scanner.h"
 
 namespace apus {
 
@@ -21,7 +21,6 @@ constexpr std::array<std::pair<ToolFormat, const char*>, 6> kFormats = {{{ToolFo
                                                                          {ToolFormat::Mistral, "mistral"}}};
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 }  // namespace
 

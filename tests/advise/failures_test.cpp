@@ -6,7 +6,6 @@
 
 #include <ctime>
 #include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 

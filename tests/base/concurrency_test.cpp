@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <cmath>
 #include <csignal>
 #include <numeric>
 #include <set>

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
@@ -60,13 +61,7 @@ struct Parsed : Sample {
 };
 
 std::string failure(std::vector<std::string> arguments) {
-  try {
-    Parsed parsed(std::move(arguments));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.at.fault, Fault::Usage);
-    return error.what();
-  }
-  return "";
+  return test::refusal(Fault::Usage, [&] { Parsed parsed(std::move(arguments)); });
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -285,12 +280,7 @@ TEST(Options, ANameDescribedTwiceIsADefect) {
     void fields(OptionTable& v) { v("x", a, ""), v("y", b, "").alias("x"); }
   } twice;
   OptionTable table = OptionTable::of(twice);
-  try {
-    table.parse({});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.at.fault, Fault::Bug);
-  }
+  test::refusal(Fault::Bug, [&] { table.parse({}); });
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "base/progress.h"
 #include "base/sizes.h"
 #include "base/wrap.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
@@ -174,23 +174,13 @@ TEST(Lines, AFullDiskIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   LineWriter writer("/dev/full");
   writer.write("text");
-  try {
-    writer.close();
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.at.fault, Fault::Io);
-  }
+  test::refusal(Fault::Io, [&] { writer.close(); });
 }
 
 TEST(JsonText, BoundsAndReasons) {
   EXPECT_EQ(parse_json(R"({"b": 1, "a": [2]})", "t").dump(), R"({"b":1,"a":[2]})");
-  try {
-    parse_json("{\"a\": }", "file.json:3");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with("file.json:3: not valid JSON: parse error at line 1"))
-        << error.what();
-  }
+  const std::string why = test::refusal(Fault::Data, [] { parse_json("{\"a\": }", "file.json:3"); });
+  EXPECT_TRUE(why.starts_with("file.json:3: not valid JSON: parse error at line 1")) << why;
   EXPECT_THROW(parse_json(std::string(100'000, '['), "t"), Error);
   EXPECT_NO_THROW(parse_json("\"" + std::string(1000, '[') + "\"", "t")) << "brackets in a string are no nesting";
   EXPECT_EQ(json_text(Json("a\xFFz")), "\"a\xEF\xBF\xBDz\"");

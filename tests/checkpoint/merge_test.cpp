@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "checkpoint/adapter.h"
+#include "tests/refusal.h"
 #include "tests/train/training.h"
 
 namespace apus {
@@ -190,15 +191,13 @@ TEST(Merge, LayersAreCountedAsPeftDoes) {
 TEST(Merge, RefusesAnotherBase) {
   const Case c("lora_qwen2");
   Folder folder;
-  try {
-    merge_adapters({.base = Case("qwen2_untied_sharded").dir / "checkpoint",
-                    .parts = {{c.dir / "adapter_lora"}},
-                    .output = folder.path / "out"});
-    FAIL() << "must be refused";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.fault, Fault::Model);
-    EXPECT_NE(std::string(e.what()).find("another model"), std::string::npos) << e.what();
-  }
+  test::expect_says(test::refusal(Fault::Model,
+                                  [&] {
+                                    merge_adapters({.base = Case("qwen2_untied_sharded").dir / "checkpoint",
+                                                    .parts = {{c.dir / "adapter_lora"}},
+                                                    .output = folder.path / "out"});
+                                  }),
+                    "another model");
   EXPECT_FALSE(fs::exists(folder.path / "out"));
   auto other = golden::owned_model(Case("qwen2_untied_sharded").dir / "checkpoint");
   EXPECT_THROW(load_adapter(*other, c.dir / "adapter_lora"), Error);

@@ -10,32 +10,17 @@
 #include <fstream>
 
 #include "models/presets.h"
+#include "tests/folder.h"
 #include "tests/golden.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
 namespace fs = std::filesystem;
 
-struct Folder {
-  Folder() : path(fs::temp_directory_path() / str("apus-weights-", ::getpid())) { fs::create_directories(path); }
-  ~Folder() { fs::remove_all(path); }
-  fs::path path;
-};
-
-std::string message_of(const std::function<void()>& f, Fault fault) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.fault, fault) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
-void expect_has(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks: " << part;
-}
+using test::expect_says;
+using test::Folder;
+using test::refusal;
 
 std::map<std::string, at::Tensor> tensors_of(Module& model) {
   std::map<std::string, at::Tensor> all;
@@ -122,11 +107,11 @@ TEST(Weights, EverythingWrongIsReportedAtOnce) {
     tensors.emplace_back(name, name == "model.layers.0.mlp.up_proj.weight" ? at::zeros({3, 5}) : original.tensor(name));
   }
   write_safetensors(folder.path / "model.safetensors", tensors);
-  const auto text = message_of([&] { load_model(folder.path, {}); }, Fault::Model);
-  expect_has(text, "1 missing");
-  expect_has(text, "model.norm.weight");
-  expect_has(text, "model.layers.0.mlp.up_proj.weight: found [3, 5], expected [160, 64]");
-  expect_has(text, "model.layers.7.extra");
+  const auto text = refusal(Fault::Model, [&] { load_model(folder.path, {}); });
+  expect_says(text, "1 missing");
+  expect_says(text, "model.norm.weight");
+  expect_says(text, "model.layers.0.mlp.up_proj.weight: found [3, 5], expected [160, 64]");
+  expect_says(text, "model.layers.7.extra");
 }
 
 // What other tools write of the same weights: no prefix, a shared weight under the head's name, experts as one tensor.
@@ -182,7 +167,7 @@ TEST(Weights, OneExpertAndOtherShardsBefore) {
 TEST(Weights, QuantisedWeightsAreRefused) {
   Json config = preset_config("tiny");
   config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
-  expect_has(message_of([&] { make_model(config); }, Fault::Model), "quantised (gptq)");
+  expect_says(refusal(Fault::Model, [&] { make_model(config); }), "quantised (gptq)");
   Folder folder;
   const auto dir = golden::models() / "qwen2/checkpoint";
   fs::copy_file(dir / "config.json", folder.path / "config.json");
@@ -192,23 +177,23 @@ TEST(Weights, QuantisedWeightsAreRefused) {
     tensors.emplace_back(
         name, name.ends_with("up_proj.weight") ? original.tensor(name).to(at::kChar) : original.tensor(name));
   write_safetensors(folder.path / "model.safetensors", tensors);
-  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "up_proj.weight: found I8, expected");
+  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "up_proj.weight: found I8, expected");
 }
 
 TEST(Weights, UnknownModelNamesTheNearest) {
-  const auto text = message_of([] { make_model(Json{{"model_type", "qwen33"}}); }, Fault::Model);
-  expect_has(text, "nearest: qwen3");
-  expect_has(text, "known: ");
-  expect_has(message_of([] { make_model(Json::object()); }, Fault::Model), "model_type");
+  const auto text = refusal(Fault::Model, [] { make_model(Json{{"model_type", "qwen33"}}); });
+  expect_says(text, "nearest: qwen3");
+  expect_says(text, "known: ");
+  expect_says(refusal(Fault::Model, [] { make_model(Json::object()); }), "model_type");
   Json config = preset_config("tiny");
   config["num_attention_heads"] = 7;
-  expect_has(message_of([&] { make_model(config); }, Fault::Model), "multiple");
+  expect_says(refusal(Fault::Model, [&] { make_model(config); }), "multiple");
   config = preset_config("tiny");
   config["hidden_size"] = "wide";
-  expect_has(message_of([&] { make_model(config); }, Fault::Model), "hidden_size");
+  expect_says(refusal(Fault::Model, [&] { make_model(config); }), "hidden_size");
   config = preset_config("tiny");
   config["rope_scaling"] = {{"rope_type", "spiral"}, {"factor", 2}};
-  expect_has(message_of([&] { make_model(config); }, Fault::Model), "spiral");
+  expect_says(refusal(Fault::Model, [&] { make_model(config); }), "spiral");
 }
 
 TEST(Weights, EveryPresetMakesAModel) {
@@ -221,13 +206,13 @@ TEST(Weights, EveryPresetMakesAModel) {
 
 TEST(Weights, MissingFolderAndFilesAreNamed) {
   Folder folder;
-  expect_has(message_of([&] { load_model(folder.path / "nowhere", {}); }, Fault::Model), "does not exist");
-  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "config.json");
+  expect_says(refusal(Fault::Model, [&] { load_model(folder.path / "nowhere", {}); }), "does not exist");
+  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "config.json");
   std::ofstream(folder.path / "config.json") << "{";
-  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "no valid JSON");
+  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "no valid JSON");
   std::ofstream(folder.path / "config.json") << preset_config("tiny").dump();
   std::ofstream(folder.path / "pytorch_model.bin") << "x";
-  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "convert it to safetensors");
+  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "convert it to safetensors");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,29 +11,22 @@
 #include <vector>
 
 #include "data/reader.h"
+#include "tests/folder.h"
 
 namespace apus {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "apus-test-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return folder_.path; }
   std::filesystem::path write(const std::string& name, const std::string& text) const {
-    const auto path = path_ / name;
+    const auto path = folder_.path / name;
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }
 
  private:
-  std::filesystem::path path_;
+  test::Folder folder_;
 };
 
 inline std::vector<Row> read_rows(const std::filesystem::path& path) {

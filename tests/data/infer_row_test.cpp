@@ -3,7 +3,6 @@
 #include "data/infer_row.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include "base/files.h"
 #include "data/result_file.h"
 #include "data/text_metrics.h"
+#include "tests/folder.h"
 
 namespace apus {
 namespace {
@@ -61,8 +61,8 @@ TEST(Question, BadRows) {
 }
 
 TEST(Questions, SeveralFilesTwiceAndBadRows) {
-  const fs::path dir = fs::temp_directory_path() / str("apus-questions-", ::getpid());
-  fs::create_directories(dir);
+  const test::Folder folder;
+  const fs::path& dir = folder.path;
   write_file_atomic(dir / "a.jsonl", "{\"query\": \"0\"}\nbroken\n{\"query\": \"2\"}\n");
   write_file_atomic(dir / "b.jsonl", "{\"query\": \"3\"}\n\n{\"query\": \"4\"}\n");
   Questions all({{.files = {(dir / "a.jsonl").string(), (dir / "b.jsonl").string()}}}, std::nullopt);
@@ -84,12 +84,11 @@ TEST(Questions, SeveralFilesTwiceAndBadRows) {
   }
   Questions some({{.files = {(dir / "a.jsonl").string(), (dir / "b.jsonl").string()}}}, 4);
   EXPECT_EQ(some.count(), 4);
-  fs::remove_all(dir);
 }
 
 TEST(Questions, CountsAndColumnsOfEachSet) {
-  const fs::path dir = fs::temp_directory_path() / str("apus-question-sets-", ::getpid());
-  fs::create_directories(dir);
+  const test::Folder folder;
+  const fs::path& dir = folder.path;
   write_file_atomic(dir / "a.jsonl", "{\"query\": \"a0\"}\n{\"query\": \"a1\"}\n{\"query\": \"a2\"}\n");
   write_file_atomic(dir / "b.csv", "asked,said\nb0,x\nb1,y\n");
   const QuestionSet a{.files = {(dir / "a.jsonl").string()}, .count = 2};
@@ -110,7 +109,6 @@ TEST(Questions, CountsAndColumnsOfEachSet) {
   write_file_atomic(dir / "empty.jsonl", "");
   Questions none({{.files = {(dir / "empty.jsonl").string()}, .count = 3}, a}, std::nullopt);
   EXPECT_EQ(texts(none).size(), 2u) << "an empty set repeats nothing";
-  fs::remove_all(dir);
 }
 
 TEST(TextMetrics, Words) {

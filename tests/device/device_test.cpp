@@ -7,22 +7,15 @@
 #include <ATen/ops/rand.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "base/error.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
 
-std::string message_of(const std::string& wanted, Fault fault) {
-  try {
-    open_device(wanted);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.fault, fault) << wanted;
-    return e.what();
-  }
-  ADD_FAILURE() << wanted << " opened";
-  return "";
+std::string refusal(const std::string& wanted) {
+  SCOPED_TRACE(wanted);
+  return test::refusal(Fault::Usage, [&] { open_device(wanted); });
 }
 
 TEST(Device, CpuOpensByNameAndIndex) {
@@ -46,13 +39,13 @@ TEST(Device, AutoTakesTheHighestUsable) {
 }
 
 TEST(Device, WrongNamesSayWhatExists) {
-  EXPECT_NE(message_of("cpux", Fault::Usage).find("(cpu?)"), std::string::npos);
-  EXPECT_NE(message_of("toaster:1", Fault::Usage).find("cpu (1)"), std::string::npos);
-  EXPECT_NE(message_of("cpu:7", Fault::Usage).find("has 1"), std::string::npos);
-  message_of("cpu:", Fault::Usage);
-  message_of("cpu:-1", Fault::Usage);
-  message_of("cpu:1x", Fault::Usage);
-  message_of("cpu:99999999999999", Fault::Usage);
+  EXPECT_NE(refusal("cpux").find("(cpu?)"), std::string::npos);
+  EXPECT_NE(refusal("toaster:1").find("cpu (1)"), std::string::npos);
+  EXPECT_NE(refusal("cpu:7").find("has 1"), std::string::npos);
+  refusal("cpu:");
+  refusal("cpu:-1");
+  refusal("cpu:1x");
+  refusal("cpu:99999999999999");
 }
 
 TEST(Device, CpuSaysWhatItIs) {

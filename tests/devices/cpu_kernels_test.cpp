@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The processor's kernels on every instruction set path that this machine has: odd sizes against the reference bodies
 // in f64, and bit for bit what must not depend on the rest of the batch, on chunking or on threads.
+#include "tests/devices/cpu_kernels.h"
+
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
@@ -11,58 +12,17 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/randperm.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <optional>
 
 #include "base/error.h"
-#include "device/device.h"
-#include "devices/cpu/isa.h"
 #include "devices/cpu/memory.h"
 #include "devices/cpu/tensors.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 #include "tensor/compat.h"
-#include "tests/devices/amx_emulation.h"
 
 namespace apus::cpu {
 namespace {
-
-using Pair = std::tuple<at::Tensor, at::Tensor>;
-using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
-
-// ||a - b|| / ||b||
-double error(const at::Tensor& a, const at::Tensor& b) {
-  return ((a.to(at::kDouble) - b.to(at::kDouble)).norm() / (b.to(at::kDouble).norm() + 1e-30)).item<double>();
-}
-// Of one rounding to the type and of sums in f32.
-double tolerance(at::ScalarType type) { return type == at::kFloat ? 2e-6 : 6e-3; }
-
-template <class Signature>
-auto op(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Signature>();
-}
-
-class Kernels : public ::testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    open_device("cpu").kind->seed(11);
-    if (GetParam() == Isa::Amx && test::AmxEmulation::possible()) emulation_.emplace();
-    if (GetParam() > machine_isa()) GTEST_SKIP() << "this machine has no " << isa_name(GetParam());
-    before_ = cap_isa(GetParam());
-  }
-  void TearDown() override {
-    if (GetParam() <= machine_isa()) cap_isa(before_);
-  }
-  Isa before_ = Isa::Generic;
-  std::optional<test::AmxEmulation> emulation_;
-};
-
-const at::ScalarType kTypes[] = {at::kFloat, at::kBFloat16};
 
 // As weights of a mapped file are taken.
 at::Tensor in_place(const at::Tensor& w) {
@@ -71,7 +31,7 @@ at::Tensor in_place(const at::Tensor& w) {
   return packed;
 }
 
-TEST_P(Kernels, PackedLinearMultiplies) {
+TEST_P(CpuKernels, PackedLinearMultiplies) {
   const int64_t shapes[][3] = {{1, 1, 1},      {1, 64, 32},  {3, 33, 31},   {7, 100, 65},
                                {16, 896, 128}, {17, 31, 33}, {45, 520, 97}, {300, 1100, 70}};
   for (const auto type : kTypes)
@@ -89,7 +49,7 @@ TEST_P(Kernels, PackedLinearMultiplies) {
     }
 }
 
-TEST_P(Kernels, PlainLinearMultiplies) {
+TEST_P(CpuKernels, PlainLinearMultiplies) {
   const at::Tensor x = at::randn({3, 7, 75}).to(at::kBFloat16), all = at::randn({33, 150}).to(at::kBFloat16),
                    w = all.narrow(1, 75, 75);
   const at::Tensor b = at::randn({33}).to(at::kBFloat16),
@@ -99,7 +59,7 @@ TEST_P(Kernels, PlainLinearMultiplies) {
   EXPECT_EQ(ops::linear(x.narrow(1, 0, 0), w, b).sizes().vec(), (std::vector<int64_t>{3, 0, 33}));
 }
 
-TEST_P(Kernels, PackedLinearRowsDoNotSeeEachOther) {
+TEST_P(CpuKernels, PackedLinearRowsDoNotSeeEachOther) {
   for (const auto type : kTypes) {
     const int64_t k = 1100, n = 101;  // more than one block of k
     const at::Tensor x = at::randn({300, k}).to(type), w = at::randn({n, k}).to(type), b = at::randn({n}).to(type);
@@ -116,96 +76,7 @@ TEST_P(Kernels, PackedLinearRowsDoNotSeeEachOther) {
   }
 }
 
-// Sequences in pages scattered over a cache; unused places hold NaN, which must never be looked at.
-struct Paged {
-  at::Tensor k_cache, v_cache, table;
-  Paged(const at::Tensor& k, const at::Tensor& v, const std::vector<int32_t>& cu, int64_t page) {
-    const int64_t sequences = static_cast<int64_t>(cu.size()) - 1;
-    int64_t most = 1;
-    for (int64_t s = 0; s < sequences; ++s) most = std::max<int64_t>(most, (cu[s + 1] - cu[s] + page - 1) / page);
-    const at::Tensor order = at::randperm(sequences * most, at::kInt);
-    table = order.view({sequences, most});
-    k_cache = at::empty({sequences * most, page, k.size(1), k.size(2)}, k.options()).fill_(NAN);
-    v_cache = k_cache.clone();
-    at::Tensor slot = at::empty({k.size(0)}, at::kLong);
-    for (int64_t s = 0; s < sequences; ++s)
-      for (int64_t i = 0; i < cu[s + 1] - cu[s]; ++i)
-        slot[cu[s] + i] = table[s][i / page].item<int64_t>() * page + i % page;
-    ops::store_kv(k, v, k_cache, v_cache, slot);
-  }
-};
-
-at::Tensor ints(const std::vector<int32_t>& v) { return at::tensor(v, at::kInt); }
-
-TEST_P(Kernels, AttentionAndItsGradient) {
-  const std::vector<int32_t> cu_q = {0, 3, 130, 131, 331}, cu_k = {0, 3, 300, 301, 501};
-  for (const auto type : kTypes)
-    for (const int64_t h : {16, 64, 80})
-      for (const ops::Mask mask : {ops::Mask{true, 0}, ops::Mask{true, 50}, ops::Mask{false, 0}}) {
-        const at::Tensor q = at::randn({331, 6, h}).to(type), k = at::randn({501, 2, h}).to(type),
-                         v = at::randn({501, 2, h}).to(type);
-        const at::Tensor grad = at::randn({331, 6, h}).to(type);
-        using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                             const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
-        using Backward =
-            Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                   const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
-        const auto run = [&](at::ScalarType t) {
-          const auto as = [&](const at::Tensor& x) { return x.to(t); };
-          const auto [out, lse] =
-              op<Forward>("apus::attention")
-                  .call(as(q), as(k), as(v), ints(cu_q), ints(cu_k), 200, 297, 0.2, mask.causal, mask.window);
-          const auto [dq, dk, dv] = op<Backward>("apus::attention_backward")
-                                        .call(as(grad), as(q), as(k), as(v), out, lse, ints(cu_q), ints(cu_k), 200, 297,
-                                              0.2, mask.causal, mask.window);
-          return std::vector<at::Tensor>{out, lse, dq, dk, dv};
-        };
-        const auto got = run(type), expected = run(at::kDouble);
-        for (size_t i = 0; i < got.size(); ++i)
-          EXPECT_LT(error(got[i], expected[i]), tolerance(type) * (i < 2 ? 1 : 2))
-              << "result " << i << " head size " << h << " window " << mask.window;
-      }
-}
-
-TEST_P(Kernels, PagedAttentionIsAttention) {
-  for (const auto type : kTypes) {
-    const std::vector<int32_t> cu = {0, 5, 1205, 1206};
-    const at::Tensor q = at::randn({1206, 4, 64}).to(type), k = at::randn({1206, 2, 64}).to(type),
-                     v = at::randn({1206, 2, 64}).to(type);
-    const Paged cache(k, v, cu, 7);
-    const at::Tensor plain = ops::attention(q, k, v, ints(cu), ints(cu), 1200, 1200, 0.125, {});
-    EXPECT_TRUE(
-        ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 1200, 1200, 0.125, {})
-            .equal(plain));
-    EXPECT_LT(error(plain, ops::attention(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), ints(cu), ints(cu),
-                                          1200, 1200, 0.125, {})),
-              tolerance(type));
-  }
-}
-
-// The same keys give the same bits for a query that comes alone, with its neighbours, or among other sequences.
-TEST_P(Kernels, PagedAttentionDoesNotDependOnTheBatch) {
-  for (const auto type : kTypes)
-    for (const int64_t window : {0, 200}) {
-      const std::vector<int32_t> cu = {0, 700, 1300};
-      const at::Tensor q = at::randn({1300, 6, 64}).to(type), k = at::randn({1300, 2, 64}).to(type),
-                       v = at::randn({1300, 2, 64}).to(type);
-      const Paged cache(k, v, cu, 16);
-      const ops::Mask mask{true, window};
-      const at::Tensor all =
-          ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 700, 700, 0.125, mask);
-      for (const auto& [end, rows] : std::vector<std::pair<int32_t, int32_t>>{
-               {1, 1}, {33, 1}, {129, 1}, {600, 1}, {600, 5}, {600, 70}, {600, 333}, {513, 2}}) {
-        const at::Tensor alone =
-            ops::paged_attention(q.narrow(0, 700 + end - rows, rows), cache.k_cache, cache.v_cache, ints({0, rows}),
-                                 ints({0, end}), cache.table.narrow(0, 1, 1), rows, end, 0.125, mask);
-        EXPECT_TRUE(alone.equal(all.narrow(0, 700 + end - rows, rows)))
-            << rows << " queries up to key " << end << ", window " << window;
-      }
-    }
-}
-
-TEST_P(Kernels, RowsOfOddLength) {
+TEST_P(CpuKernels, RowsOfOddLength) {
   for (const auto type : kTypes)
     for (const int64_t d : {1, 15, 64, 97, 896}) {
       const auto wide = [](const at::Tensor& t) { return t.to(at::kDouble); };
@@ -232,7 +103,7 @@ TEST_P(Kernels, RowsOfOddLength) {
     }
 }
 
-TEST_P(Kernels, RopeOfPartOfAHeadAndBack) {
+TEST_P(CpuKernels, RopeOfPartOfAHeadAndBack) {
   for (const auto type : kTypes)
     for (const auto& [h, r] : std::vector<std::pair<int64_t, int64_t>>{{64, 32}, {80, 20}, {10, 3}}) {
       const at::Tensor q = at::randn({19, 5, h}).to(type), k = at::randn({19, 2, h}).to(type),
@@ -247,7 +118,7 @@ TEST_P(Kernels, RopeOfPartOfAHeadAndBack) {
     }
 }
 
-TEST_P(Kernels, HeadLossAndLogprobOfAnOddVocabulary) {
+TEST_P(CpuKernels, HeadLossAndLogprobOfAnOddVocabulary) {
   for (const auto type : kTypes) {
     const int64_t t = 77, d = 64, v = 2500;
     const at::Tensor hidden = at::randn({t, d}).to(type), head = (at::randn({v, d}) * 0.3).to(type),
@@ -283,7 +154,7 @@ TEST_P(Kernels, HeadLossAndLogprobOfAnOddVocabulary) {
   }
 }
 
-TEST_P(Kernels, AdamwInEveryMixOfTypes) {
+TEST_P(CpuKernels, AdamwInEveryMixOfTypes) {
   for (const auto param_type : kTypes)
     for (const auto state_type : kTypes)
       for (const bool with_master : {false, true}) {
@@ -306,7 +177,7 @@ TEST_P(Kernels, AdamwInEveryMixOfTypes) {
 }
 
 // The same codes as the reference but where a value lies on the border between two, the same parameter to the last bit.
-TEST_P(Kernels, AdamwWithMomentsOfAByteIsTheReferences) {
+TEST_P(CpuKernels, AdamwWithMomentsOfAByteIsTheReferences) {
   using Step = void(at::Tensor&, const at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&, at::Tensor&,
                     const OptionalTensor&, double, double, double, double, double, int64_t, double, int64_t, bool);
   const auto step = op<Step>("apus::adamw_8bit");
@@ -398,7 +269,7 @@ TEST(Cpu, PairsOfBf16MultiplyAsF32Does) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Kernels, ::testing::Values(Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx),
+INSTANTIATE_TEST_SUITE_P(Cpu, CpuKernels, ::testing::Values(Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx),
                          [](const auto& info) { return std::string(isa_name(info.param)); });
 
 TEST(Isa, UnknownNameIsRefused) {

@@ -7,7 +7,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
 #include <chrono>
@@ -19,27 +18,14 @@
 #include "dist/comm_check.h"
 #include "dist/world.h"
 #include "tests/rank_body.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
+using test::expect_says;
 using test::RankBody;
+using test::refusal;
 using test::run_ranks;
-
-// What an error on this rank says; the rank then waits for the others to have seen theirs.
-template <class F>
-std::string message_of(Fault fault, const F& run) {
-  try {
-    run();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.fault, fault) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-void expect_part(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
-}
 
 const RankBody check("comm.check", [](const auto& arguments) {
   World world({.device = arguments[0], .timeout_s = 60});
@@ -120,9 +106,9 @@ const RankBody late("comm.late", [](const auto&) {
   World world({.device = "cpu", .timeout_s = 2});
   if (world.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(5));
   const Stopwatch watch;
-  const std::string text = message_of(Fault::Comm, [&] { world.devices().all_reduce(at::zeros({8}))->wait(); });
+  const std::string text = refusal(Fault::Comm, [&] { world.devices().all_reduce(at::zeros({8}))->wait(); });
   EXPECT_LT(watch.seconds(), 4);
-  for (const char* part : {"rank 0", "waited 2 s", "all_reduce", "rank 1", "--ddp_timeout"}) expect_part(text, part);
+  for (const char* part : {"rank 0", "waited 2 s", "all_reduce", "rank 1", "--ddp_timeout"}) expect_says(text, part);
 });
 
 TEST(Comm, ALateRankIsNamedAfterTheLimit) {
@@ -133,10 +119,10 @@ TEST(Comm, ALateRankIsNamedAfterTheLimit) {
 const RankBody gone("comm.gone", [](const auto&) {
   World world({.device = "cpu", .timeout_s = 60});
   if (world.rank() == 1) std::_Exit(0);
-  const std::string text = message_of(Fault::Comm, [&] {
+  const std::string text = refusal(Fault::Comm, [&] {
     for (;;) world.devices().barrier();
   });
-  for (const char* part : {"lost the connection to rank 1", "barrier"}) expect_part(text, part);
+  for (const char* part : {"lost the connection to rank 1", "barrier"}) expect_says(text, part);
 });
 
 TEST(Comm, AGoneRankIsNamed) {
@@ -147,10 +133,10 @@ TEST(Comm, AGoneRankIsNamed) {
 const RankBody reason("comm.reason", [](const auto&) {
   World world({.device = "cpu", .timeout_s = 60});
   if (world.rank() == 0) {
-    const std::string text = message_of(Fault::Comm, [&] {
+    const std::string text = refusal(Fault::Comm, [&] {
       for (;;) world.devices().barrier();
     });
-    return expect_part(text, "rank 1 failed: row 7 is broken");
+    return expect_says(text, "rank 1 failed: row 7 is broken");
   }
   world.host();
   try {
@@ -166,7 +152,7 @@ TEST(Comm, TheReasonOfAnotherRanksFailureIsTold) {
 
 const RankBody different("comm.different", [](const auto&) {
   World world({.device = "cpu", .timeout_s = 10});
-  const std::string text = message_of(Fault::Comm, [&] {
+  const std::string text = refusal(Fault::Comm, [&] {
     if (world.rank() == 0)
       world.devices().all_reduce(at::zeros({8}))->wait();
     else
@@ -175,7 +161,7 @@ const RankBody different("comm.different", [](const auto&) {
   EXPECT_TRUE(text.find("do different things") != std::string::npos ||
               text.find("lost the connection") != std::string::npos)
       << text;
-  message_of(Fault::Comm, [&] { world.devices().barrier(); });  // nothing works after it
+  refusal(Fault::Comm, [&] { world.devices().barrier(); });  // nothing works after it
 });
 
 TEST(Comm, RanksThatDoDifferentThingsAreStopped) {
@@ -187,8 +173,8 @@ const RankBody options("comm.options", [](const auto&) {
   World world({.device = "cpu", .timeout_s = 10});
   world.require_same("--a 1\n--b 2\n", "the options");
   const std::string text =
-      message_of(Fault::Usage, [&] { world.require_same(str("--a 1\n--lr ", world.rank(), "\n"), "the options"); });
-  expect_part(text, "rank 0 has `--lr 0`, rank 1 has `--lr 1`");
+      refusal(Fault::Usage, [&] { world.require_same(str("--a 1\n--lr ", world.rank(), "\n"), "the options"); });
+  expect_says(text, "rank 0 has `--lr 0`, rank 1 has `--lr 1`");
   world.host().barrier();
 });
 
@@ -204,8 +190,8 @@ TEST(World, ARankThatNeverComesIsAnErrorWithTheLimit) {
     return v.count(name) ? std::optional(v.at(name)) : std::nullopt;
   };
   const std::string text =
-      message_of(Fault::Comm, [&] { World({.device = "cpu", .timeout_s = 1, .meeting_s = 1}, alone); });
-  for (const char* part : {"127.0.0.1:29871", "did not answer within 1 s", "MASTER_ADDR"}) expect_part(text, part);
+      refusal(Fault::Comm, [&] { World({.device = "cpu", .timeout_s = 1, .meeting_s = 1}, alone); });
+  for (const char* part : {"127.0.0.1:29871", "did not answer within 1 s", "MASTER_ADDR"}) expect_says(text, part);
 }
 
 TEST(World, OneProcessNeedsNobody) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "dist/launcher.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
@@ -17,20 +18,9 @@ Lookup of(const Variables& v) {
   return [v](const char* name) { return v.count(name) ? std::optional(v.at(name)) : std::nullopt; };
 }
 
-std::string complaint(const Variables& v) {
-  try {
-    read_rank(of(v));
-    read_launch(of(v));
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.fault, Fault::Usage);
-    return e.what();
-  }
-  return "";
-}
-
 void expect_complaint(const Variables& v, const std::vector<std::string>& parts) {
-  const std::string text = complaint(v);
-  for (const auto& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " in: " << text;
+  const std::string text = test::refusal(Fault::Usage, [&] { read_rank(of(v)), read_launch(of(v)); });
+  for (const auto& part : parts) test::expect_says(text, part);
 }
 
 TEST(RankEnvironment, NothingMeansOneProcess) {

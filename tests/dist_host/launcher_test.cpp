@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "tests/folder.h"
 #include "tests/rank_body.h"
 
 namespace apus {
@@ -24,14 +25,6 @@ void pause_s(double seconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(static_cast<int>(seconds * 1000)));
 }
 
-struct Folder {
-  Folder() : path(fs::temp_directory_path() / str("apus-launcher-", ::getpid())) {
-    fs::remove_all(path), fs::create_directories(path);
-  }
-  ~Folder() { fs::remove_all(path); }
-  fs::path path;
-};
-
 const RankBody numbers("launcher.numbers", [](const auto& arguments) {
   const RankEnvironment e = read_rank(process_environment());
   write_file_atomic(fs::path(arguments[0]) / str(e.rank), str(e.world, " ", e.local_rank, " ", e.local_world, " ",
@@ -41,7 +34,7 @@ const RankBody numbers("launcher.numbers", [](const auto& arguments) {
 });
 
 TEST(Launcher, NumbersItsRanksAndKeepsTheirOutputApart) {
-  const Folder folder;
+  const test::Folder folder;
   const test::Ranks r = run_ranks(3, "launcher.numbers", {folder.path.string()});
   EXPECT_EQ(r.code, 0) << r.said;
   for (const char* rank : {"0", "1", "2"}) EXPECT_EQ(read_file(folder.path / rank), str("3 ", rank, " 3 apus 1"));
@@ -117,13 +110,13 @@ int signalled_launcher(int signal, const fs::path& dir) {
 
 TEST(Launcher, PassesSignalsOn) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    const Folder folder;
+    const test::Folder folder;
     EXPECT_EQ(signalled_launcher(signal, folder.path), 128 + signal);
   }
 }
 
 TEST(Launcher, LeavesNoOrphanWhenItIsKilled) {
-  const Folder folder;
+  const test::Folder folder;
   EXPECT_EQ(signalled_launcher(SIGKILL, folder.path), 128 + SIGKILL);
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
@@ -63,14 +64,7 @@ TEST(MeshLayout, LinesDivideTheWorld) {
 }
 
 std::string complaint(const MeshSizes& sizes, int world) {
-  try {
-    MeshLayout(sizes, world, 0);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.fault, Fault::Usage);
-    return e.what();
-  }
-  ADD_FAILURE() << "accepted";
-  return "";
+  return test::refusal(Fault::Usage, [&] { MeshLayout(sizes, world, 0); });
 }
 
 TEST(MeshLayout, SizesThatDoNotFitAreRefusedWithThoseThatWould) {

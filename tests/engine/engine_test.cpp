@@ -7,8 +7,6 @@
 #include <atomic>
 #include <cmath>
 #include <future>
-#include <map>
-#include <set>
 #include <thread>
 
 #include "engine/generate.h"
@@ -17,25 +15,7 @@
 namespace apus {
 namespace {
 
-using testing_engine::answer;
-using testing_engine::FakeModel;
-using testing_engine::kPoison;
-
-// The model of these tests reads tensors by pointer: they are of the processor.
-const at::TensorOptions kOptions = at::TensorOptions().dtype(at::kFloat).device(at::kCPU);
-
-// A cache of `blocks` blocks of 4 tokens: one layer, one head of one float, keys and values.
-EngineSpec spec(int64_t blocks = 64, int64_t budget = 16, int64_t sequences = 8) {
-  return {.block_size = 4, .max_step_tokens = budget, .max_sequences = sequences, .cache_bytes = blocks * 4 * 2 * 4};
-}
-
-std::vector<int32_t> prompt(uint64_t seed, size_t length) {
-  Random random(seed, "prompt");
-  std::vector<int32_t> out;
-  for (size_t i = 0; i < length; ++i) out.push_back(static_cast<int32_t>(random.below(90)));
-  return out;
-}
-Sampling greedy(int64_t news) { return {.temperature = 0, .max_new_tokens = news}; }
+using namespace testing_engine;
 
 TEST(Engine, AnswersManyAtOnceThroughASmallCache) {
   FakeModel model;
@@ -175,7 +155,7 @@ TEST(Engine, TheModelGoesAndComesAgainInDeepSleep) {
   engine.sleep(2);
   engine.sleep(2);
   EXPECT_FALSE(model);
-  EXPECT_EQ(engine.vocab(), testing_engine::kVocab) << "asked for while it sleeps";
+  EXPECT_EQ(engine.vocab(), kVocab) << "asked for while it sleeps";
   EXPECT_THROW(engine.wake(), Error);
   engine.wake();
   EXPECT_EQ(all.get()[0].ids(), answer(prompt(1, 9), 150)) << "what was under way goes on";
@@ -253,144 +233,8 @@ TEST(Engine, EmbeddingsAreTheLastHiddenState) {
                  .embedding = true,
                  .sink = [&](const EngineEvent& e) { over.set_value(e.finish); },
                  .embedding_sink = [&](const std::vector<float>& v) { got.set_value(v); }});
-  EXPECT_EQ(got.get_future().get(), std::vector<float>{static_cast<float>(testing_engine::next_token(prompt(4, 11)))});
+  EXPECT_EQ(got.get_future().get(), std::vector<float>{static_cast<float>(next_token(prompt(4, 11)))});
   EXPECT_EQ(over.get_future().get(), Finish::Stop);
-}
-
-struct OnlyEven : Constraint {
-  void allowed(std::vector<uint64_t>& mask) override { mask.assign(2, 0x5555555555555555ull); }
-  void accept(int32_t) override { ++taken; }
-  bool finished() const override { return taken == 6; }
-  std::unique_ptr<Constraint> clone() const override { return std::make_unique<OnlyEven>(*this); }
-  int taken = 0;
-};
-
-TEST(Engine, ConstraintsHold) {
-  FakeModel model;
-  Engine engine(model, kOptions, spec());
-  std::vector<EngineRequest> requests(1);
-  requests[0] = {.prompt = prompt(4, 11), .sampling = greedy(50), .constraint = std::make_shared<OnlyEven>()};
-  const auto r = generate(engine, std::move(requests));
-  EXPECT_EQ(r[0].finish, Finish::Stop);
-  ASSERT_EQ(r[0].ids().size(), 6u);
-  for (const int32_t id : r[0].ids()) EXPECT_EQ(id % 2, 0);
-}
-
-// A guide among others that are preempted: each sample follows its own, and what it took stays taken.
-TEST(Engine, ConstraintsSurvivePreemptionAndDoNotShare) {
-  FakeModel model;
-  Engine engine(model, kOptions, spec(14, 12, 6));
-  const auto one = std::make_shared<OnlyEven>();
-  std::vector<EngineRequest> requests;
-  for (uint64_t i = 0; i < 6; ++i) {
-    Sampling s = greedy(20);
-    if (i % 2) s.temperature = 1, s.seed = i;
-    requests.push_back({.prompt = prompt(1, 20), .sampling = s, .constraint = i < 4 ? one->clone() : nullptr});
-  }
-  const auto r = generate(engine, std::move(requests));
-  for (size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(r[i].finish, Finish::Stop) << r[i].error;
-    EXPECT_EQ(r[i].ids().size(), 6u);
-    for (const int32_t id : r[i].ids()) EXPECT_EQ(id % 2, 0);
-  }
-  EXPECT_EQ(r[0].ids(), r[2].ids());
-  EXPECT_EQ(r[4].ids(), answer(prompt(1, 20), 20));
-  EXPECT_EQ(one->taken, 0);
-  engine.sleep();
-  EXPECT_GT(engine.stats().preemptions, 0);
-}
-
-struct GivesUp : OnlyEven {
-  explicit GivesUp(bool at_mask) : at_mask(at_mask) {}
-  void allowed(std::vector<uint64_t>& mask) override {
-    require(!at_mask || taken < 2, Fault::Usage, "too ambiguous");
-    OnlyEven::allowed(mask);
-  }
-  void accept(int32_t token) override {
-    require(at_mask || taken < 2, Fault::Usage, "too ambiguous");
-    OnlyEven::accept(token);
-  }
-  bool at_mask;
-};
-
-TEST(Engine, AConstraintThatGivesUpEndsItsRequestAlone) {
-  FakeModel model;
-  Engine engine(model, kOptions, spec());
-  std::vector<EngineRequest> requests;
-  for (const bool at_mask : {true, false})
-    requests.push_back(
-        {.prompt = prompt(4, 11), .sampling = greedy(50), .constraint = std::make_shared<GivesUp>(at_mask)});
-  requests.push_back({.prompt = prompt(4, 11), .sampling = greedy(9)});
-  const auto r = generate(engine, std::move(requests));
-  for (size_t i = 0; i < 2; ++i) {
-    EXPECT_EQ(r[i].finish, Finish::Failed);
-    EXPECT_EQ(r[i].error, "too ambiguous");
-  }
-  EXPECT_EQ(r[2].ids(), answer(prompt(4, 11), 9));
-  EXPECT_EQ(engine.stats().failed_steps, 0);
-}
-
-TEST(Engine, TokensGoThroughTheirAdapters) {
-  FakeModel model;
-  std::map<std::string, int64_t> rows, head_rows;
-  std::set<std::string> attached;
-  bool routed = true;
-  model.on_step = [&](const Step& s) {
-    routed &= s.routed;
-    for (const auto& a : s.adapters) {
-      rows[a.name] += a.rows.numel();
-      EXPECT_TRUE(attached.count(a.name));
-    }
-  };
-  model.on_head = [&](const at::Tensor& x, const Step& s) {
-    for (const auto& a : s.adapters) {
-      head_rows[a.name] += a.rows.numel();
-      EXPECT_LT(a.rows.max().item<int64_t>(), x.size(0));
-    }
-  };
-  Engine engine(model, kOptions, spec(64, 64),
-                {.load =
-                     [&](const std::string& name, const std::string& dir) {
-                       require(dir != "missing", Fault::Io, "missing");
-                       attached.insert(name);
-                     },
-                 .unload = [&](const std::string& name) { attached.erase(name); }});
-  EXPECT_THROW(engine.load_adapter("a", "missing"), Error);
-  engine.load_adapter("a", "dir-a");
-  engine.load_adapter("b", "dir-b");
-  EXPECT_THROW(engine.load_adapter("a", "dir-a"), Error);
-  EXPECT_EQ(engine.adapters(), (std::vector<std::string>{"a", "b"}));
-  std::vector<EngineRequest> requests;
-  for (const char* name : {"a", "b", "", "a"})
-    requests.push_back({.prompt = prompt(7, 10), .sampling = greedy(3), .adapter = name});
-  for (const auto& r : generate(engine, std::move(requests))) EXPECT_EQ(r.ids(), answer(prompt(7, 10), 3));
-  EXPECT_TRUE(routed);
-  EXPECT_EQ(rows, (std::map<std::string, int64_t>{{"a", 10 + 2 + 2 + 2}, {"b", 10 + 2}}))
-      << "the second \"a\" shares the first one's prefix";
-  EXPECT_EQ(head_rows, (std::map<std::string, int64_t>{{"a", 6}, {"b", 3}}));
-  engine.unload_adapter("a");
-  EXPECT_FALSE(attached.count("a"));
-  EXPECT_THROW(engine.submit({.prompt = {1}, .adapter = "a"}), Error);
-  EXPECT_THROW(engine.unload_adapter("a"), Error);
-}
-
-TEST(Engine, AnAdapterInUseLeavesAfterItsLastRequest) {
-  FakeModel model;
-  std::atomic<bool> gone{false}, over{false};
-  Engine engine(model, kOptions, spec(64, 64),
-                {.load = [](auto&, auto&) {},
-                 .unload =
-                     [&](auto&) {
-                       gone = true;
-                       EXPECT_TRUE(over);
-                     }});
-  engine.load_adapter("a", "");
-  engine.submit({.prompt = prompt(1, 5), .sampling = greedy(100), .adapter = "a", .sink = [&](const EngineEvent& e) {
-                   EXPECT_FALSE(gone);
-                   if (e.finish == Finish::Length) over = true;
-                 }});
-  engine.unload_adapter("a");
-  EXPECT_TRUE(over);
 }
 
 TEST(Engine, AFullQueueSaysSo) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model whose next token is a hash of all tokens so far, which it reads back from the cache: a wrong slot, block
-// table, position or length gives another answer. Token kPoison makes the step fail.
+// table, position or length gives another answer. Token kPoison makes the step fail. And what requests to it need.
 #pragma once
 
 #include <ATen/ops/empty_like.h>
@@ -9,6 +9,7 @@
 #include <functional>
 
 #include "base/random.h"
+#include "engine/engine.h"
 #include "models/model.h"
 
 namespace apus::testing_engine {
@@ -83,5 +84,21 @@ class FakeModel : public Model {
   ModelShape shape_{
       .layers = 1, .hidden = 1, .heads = 1, .kv_heads = 1, .head_dim = 1, .vocab = kVocab, .max_positions = 256};
 };
+
+// The model of these tests reads tensors by pointer: they are of the processor.
+inline const at::TensorOptions kOptions = at::TensorOptions().dtype(at::kFloat).device(at::kCPU);
+
+// A cache of `blocks` blocks of 4 tokens: one layer, one head of one float, keys and values.
+inline EngineSpec spec(int64_t blocks = 64, int64_t budget = 16, int64_t sequences = 8) {
+  return {.block_size = 4, .max_step_tokens = budget, .max_sequences = sequences, .cache_bytes = blocks * 4 * 2 * 4};
+}
+
+inline std::vector<int32_t> prompt(uint64_t seed, size_t length) {
+  Random random(seed, "prompt");
+  std::vector<int32_t> out;
+  for (size_t i = 0; i < length; ++i) out.push_back(static_cast<int32_t>(random.below(90)));
+  return out;
+}
+inline Sampling greedy(int64_t news) { return {.temperature = 0, .max_new_tokens = news}; }
 
 }  // namespace apus::testing_engine

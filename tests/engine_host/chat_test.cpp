@@ -3,13 +3,13 @@
 #include "engine/chat.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/assets.h"
 #include "base/files.h"
 #include "engine/generation_config.h"
+#include "tests/folder.h"
 
 namespace apus {
 namespace {
@@ -22,12 +22,11 @@ const char* const kTemplate =
 
 class ChatTest : public ::testing::Test {
  protected:
-  ChatTest() : dir(fs::temp_directory_path() / str("apus-chat-", ::getpid())) { fs::create_directories(dir); }
-  ~ChatTest() override { fs::remove_all(dir); }
   Chat chat(ChatSpec spec) const { return Chat(dir, tokenizer, std::move(spec)); }
   static Json messages(const char* text) { return Json::parse(text); }
 
-  fs::path dir;
+  const test::Folder folder;
+  const fs::path& dir = folder.path;
   std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::from_json(asset("tokenizer/tokenizer.json"));
 };
 

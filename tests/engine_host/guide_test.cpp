@@ -4,27 +4,17 @@
 
 #include <atomic>
 #include <chrono>
-#include <functional>
 #include <thread>
 
-#include "base/error.h"
 #include "tests/engine_host/guide_tools.h"
+#include "tests/refusal.h"
 #include "text/unicode.h"
 
 namespace apus {
 namespace {
 
 using namespace testing_guide;
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.fault, Fault::Usage) << e.what();
-    return e.what();
-  }
-  return "";
-}
+using test::refusal;
 
 struct Case {
   const char* pattern;
@@ -97,7 +87,8 @@ TEST(GuideRegex, RefusesWhatAnAutomatonCannotFollow) {
                                                                   {"\\u{110000}", "beyond Unicode"},
                                                                   {"\\", "too early"}};
   for (const auto& [pattern, why] : cases)
-    EXPECT_NE(error_of([&] { guide_regex(small().words, pattern); }).find(why), std::string::npos) << pattern;
+    EXPECT_NE(refusal(Fault::Usage, [&] { guide_regex(small().words, pattern); }).find(why), std::string::npos)
+        << pattern;
 }
 
 // Bounded time and memory, whatever is asked for; the error names the limit.
@@ -112,7 +103,7 @@ TEST(GuideRegex, HostilePatternsEnd) {
                                              "(a{0,100000}b?){0,100000}",
                                              "(\\w{2,9}|\\w{3,7}|.{1,50}){4,200}"};
   for (const auto& pattern : patterns) {
-    const std::string why = error_of([&] {
+    const std::string why = refusal(Fault::Usage, [&] {
       const auto c = guide_regex(bundled().words, pattern);
       Random random(3, pattern);
       for (int i = 0; i < 20; ++i) {
@@ -135,8 +126,8 @@ TEST(GuideChoice, OneOfTheTexts) {
   std::set<std::string> seen;
   for (int i = 0; i < 100; ++i) seen.insert(ramble(bundled(), *c, random).value_or("(none)"));
   EXPECT_EQ(seen, (std::set<std::string>{"red", "green", "green tea", "\xE7\xBB\xBF"}));
-  EXPECT_FALSE(error_of([] { guide_choice(small().words, {}); }).empty());
-  EXPECT_FALSE(error_of([] { guide_choice(small().words, {"a", ""}); }).empty());
+  EXPECT_FALSE(refusal(Fault::Usage, [] { guide_choice(small().words, {}); }).empty());
+  EXPECT_FALSE(refusal(Fault::Usage, [] { guide_choice(small().words, {"a", ""}); }).empty());
 }
 
 TEST(GuideChoice, FinishedWhenNothingCanFollow) {
@@ -299,8 +290,9 @@ TEST(GuideTools, NamedAndSingle) {
   const auto many = guide_tool_calls(bundled().words, {.tools = &kTools});
   EXPECT_TRUE(takes(bundled(), *many, one + "\n" + one));
   EXPECT_FALSE(takes(bundled(), *many, one + "\n"));
-  EXPECT_NE(error_of([] { guide_tool_calls(small().words, {.tools = &kTools, .only = "gone"}); }).find("gone"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal(Fault::Usage, [] { guide_tool_calls(small().words, {.tools = &kTools, .only = "gone"}); }).find("gone"),
+      std::string::npos);
 }
 
 }  // namespace

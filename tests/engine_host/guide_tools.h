@@ -32,7 +32,7 @@ struct Words {
 };
 
 inline const Words& small() {
-  static const Words words("tests/data/models/tokenizer_qwen2");
+  static const Words words("tests/data/text/tokenizers/qwen2-small");
   return words;
 }
 inline const Words& bundled() {

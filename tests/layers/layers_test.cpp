@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 using Sources = std::map<std::string, std::string>;  // path below src/ -> text
 
 // From the bottom to the top: a folder may include itself and those before it.
-const std::vector<std::string> kOrder = {"base",    "text",  "media", "hub",   "tensor", "device",     "ops",
-                                         "devices", "dist",  "nn",    "data",  "models", "checkpoint", "parallel",
-                                         "engine",  "train", "algos", "serve", "advise", "cli",        "run"};
+const std::vector<std::string> kOrder = {"base",  "text",  "hub",   "tensor", "device",     "ops",      "devices",
+                                         "dist",  "nn",    "data",  "models", "checkpoint", "parallel", "engine",
+                                         "train", "algos", "serve", "advise", "cli",        "run"};
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
 
@@ -197,6 +197,34 @@ TEST(Layers, FilesAreOfAReadableLength) {
     EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 500) << path << ": split it";
     EXPECT_TRUE(text.starts_with("// SPDX-License-Identifier: Apache-2.0\n")) << path;
   }
+}
+
+// require(::fsync(f) == 0, ..., strerror(errno)): g++ evaluates the last argument first, and tells "Success".
+std::vector<std::string> errno_before_its_call(const std::string& text) {
+  static const std::regex call(R"re((^|[^\w>:])::[a-z]\w*\()re"), told(R"re(errno|reason\()re");
+  const std::string code = code_only(text);
+  std::vector<std::string> found;
+  for (size_t at = 0; (at = code.find("require(", at)) != std::string::npos; ++at) {
+    size_t end = at + 8, comma = std::string::npos;
+    for (int depth = 1; depth > 0 && end < code.size(); ++end) {
+      if (code[end] == ',' && depth == 1) comma = std::min(comma, end);
+      depth += (code[end] == '(') - (code[end] == ')');
+    }
+    if (comma == std::string::npos) continue;
+    const std::string condition = code.substr(at, comma - at), rest = code.substr(comma, end - comma);
+    if (std::regex_search(condition, call) && std::regex_search(rest, told)) found.push_back(condition);
+  }
+  return found;
+}
+
+TEST(Layers, ErrnoIsReadAfterTheCall) {
+  for (const auto& [path, text] : read_sources(test::source_dir() / "src"))
+    for (const auto& early : errno_before_its_call(text)) ADD_FAILURE() << path << ": " << early;
+  EXPECT_EQ(errno_before_its_call("require(f(::fsync(d), 1) == 0, Fault::Io, std::strerror(errno));").size(), 1u);
+  EXPECT_EQ(errno_before_its_call("require(::close(d) == 0, Fault::Io, path, reason());").size(), 1u);
+  EXPECT_EQ(errno_before_its_call("require(done, Fault::Io, reason()); require(::access(p) == 0, Fault::Io);").size(),
+            0u);
+  EXPECT_EQ(errno_before_its_call("require(std::min(a, b) > 0, Fault::Io, reason());").size(), 0u);
 }
 
 TEST(Layers, EveryKindOfViolationIsCaught) {

@@ -14,6 +14,7 @@
 #include "checkpoint/adapter.h"
 #include "ops/ops.h"
 #include "tensor/noise.h"
+#include "tests/folder.h"
 #include "tests/models/golden_batch.h"
 
 namespace apus {
@@ -94,19 +95,17 @@ TEST_P(GoldenAdapter, MergedWeights) {
 }
 
 TEST_P(GoldenAdapter, SavedFilesEqualPefts) {
-  const auto dir = std::filesystem::temp_directory_path() / str("apus-adapter-", ::getpid(), "-", GetParam());
-  std::filesystem::create_directories(dir);
-  save_adapter(*model, adapter, dir, {});
-  const auto mine = SafetensorsFile::open(dir / "adapter_model.safetensors"),
+  const test::Folder folder;
+  save_adapter(*model, adapter, folder.path, {});
+  const auto mine = SafetensorsFile::open(folder.path / "adapter_model.safetensors"),
              theirs = SafetensorsFile::open(c.dir / json["dir"].get<std::string>() / "adapter_model.safetensors");
   ASSERT_EQ(mine->entries().size(), theirs->entries().size());
   for (const auto& [name, entry] : theirs->entries()) {
     ASSERT_TRUE(mine->entries().count(name)) << name;
     EXPECT_EQ(max_abs(mine->tensor(name), theirs->tensor(name)), 0) << name;
   }
-  EXPECT_EQ(Json::parse(read_file(dir / "adapter_config.json")),
+  EXPECT_EQ(Json::parse(read_file(folder.path / "adapter_config.json")),
             Json::parse(read_file(c.dir / json["dir"].get<std::string>() / "adapter_config.json")));
-  std::filesystem::remove_all(dir);
 }
 
 INSTANTIATE_TEST_SUITE_P(Peft, GoldenAdapter, ::testing::Values("lora", "rslora", "dora"));
@@ -126,17 +125,15 @@ TEST(LoraInit, PissaAndOloraLeaveTheModelAsItWas) {
               3e-4)
         << how;
     // What is saved fits the plain base: at the start, the base itself.
-    const auto dir = std::filesystem::temp_directory_path() / str("apus-init-", ::getpid());
-    std::filesystem::create_directories(dir);
-    save_adapter(*model, adapter, dir, {});
+    const test::Folder folder;
+    save_adapter(*model, adapter, folder.path, {});
     auto plain = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
-    load_adapter(*plain, dir);
+    load_adapter(*plain, folder.path);
     Step again = packed_step(p.lengths, golden::device());
     EXPECT_LT(
         max_abs(plain->head(plain->forward(golden::ids_tensor(p.flat, golden::device()), again), again), expected),
         3e-4)
         << how;
-    std::filesystem::remove_all(dir);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
@@ -29,14 +30,7 @@ PlacementAsk model(int layers, std::vector<int64_t> rooms, const std::string& ho
 }
 
 std::string refusal(const PlacementAsk& ask, Fault fault) {
-  try {
-    place(ask);
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.fault, fault) << e.what();
-    return e.what();
-  }
-  ADD_FAILURE() << "it was placed";
-  return "";
+  return test::refusal(fault, [&] { place(ask); });
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
@@ -217,12 +211,8 @@ TEST(DeviceMap, InAllTheWaysPeopleWriteIt) {
 TEST(DeviceMap, WhatIsNoneIsRefused) {
   for (const char* text : {"autto", "disk", "{", "{}", "[0]", R"({"model": "disk"})", R"({"model": -1})",
                            R"({"model": 0.5})", R"({"model": null})", R"({"model": "npu:x"})", "no-such-file.json"}) {
-    try {
-      parse_device_map(text);
-      ADD_FAILURE() << text;
-    } catch (const Error& e) {
-      EXPECT_EQ(e.at.fault, Fault::Usage) << text;
-    }
+    SCOPED_TRACE(text);
+    test::refusal(Fault::Usage, [&] { parse_device_map(text); });
   }
 }
 

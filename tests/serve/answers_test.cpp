@@ -10,13 +10,9 @@ using test::ask;
 using test::events;
 using test::fits;
 using test::post;
+using test::question;
 using test::Served;
 
-Json chat(const Json& more = Json::object(), const std::string& text = "hi") {
-  Json body = {{"model", "tiny"}, {"messages", Json::array({{{"role", "user"}, {"content", text}}})}};
-  body.update(more);
-  return body;
-}
 Json rows(const std::vector<Json>& list, const Json& config = Json::object()) {
   return {{"infer_requests", list}, {"request_config", config}};
 }
@@ -26,7 +22,8 @@ TEST(ServeAnswers, AFailedRowOfInferStandsInItsPlace) {
   const auto api = s.api();
   s.engine.fail_after = 1;
   s.engine.fail_only = 2;
-  Json a = post(*api, "/infer/", rows({chat(), chat(), chat({{"temperature", -1}}), Json("no object"), chat()}));
+  Json a = post(*api, "/infer/",
+                rows({question(), question(), question({{"temperature", -1}}), Json("no object"), question()}));
   ASSERT_EQ(a.size(), 5u);
   for (const size_t i : {size_t{0}, size_t{4}}) EXPECT_EQ(a[i]["choices"][0]["message"]["content"], s.answer);
   EXPECT_EQ(a[1]["error"]["type"], "server_error");
@@ -39,15 +36,16 @@ TEST(ServeAnswers, AFailedRowOfInferStandsInItsPlace) {
 TEST(ServeAnswers, WhenAllRowsFailInferDoes) {
   Served s;
   const auto api = s.api();
-  EXPECT_EQ(post(*api, "/infer/", rows({chat(), chat()}, {{"top_p", 7}}), 400)["error"]["param"], "top_p");
-  EXPECT_EQ(post(*api, "/infer/", rows({chat({{"model", "other"}})}), 404)["error"]["code"], "model_not_found");
+  EXPECT_EQ(post(*api, "/infer/", rows({question(), question()}, {{"top_p", 7}}), 400)["error"]["param"], "top_p");
+  EXPECT_EQ(post(*api, "/infer/", rows({question({{"model", "other"}})}), 404)["error"]["code"], "model_not_found");
   s.engine.waiting = 10;
-  const HttpAnswer busy = ask(*api, "POST", "/infer/", json_text(rows({chat()})));
+  const HttpAnswer busy = ask(*api, "POST", "/infer/", json_text(rows({question()})));
   EXPECT_EQ(busy.status, 429);
   EXPECT_EQ(busy.headers[0].first, "Retry-After");
   s.engine.waiting = 0;
   s.engine.fail_after = 1;
-  EXPECT_EQ(post(*api, "/infer/", rows({chat(), chat({{"temperature", -1}})}), 500)["error"]["type"], "server_error")
+  EXPECT_EQ(post(*api, "/infer/", rows({question(), question({{"temperature", -1}})}), 500)["error"]["type"],
+            "server_error")
       << "the gravest";
 }
 
@@ -56,23 +54,23 @@ TEST(ServeAnswers, ThoughtsAreCounted) {
   s.answer = "<think>\nlet me see\n</think>\n\nYes.";
   const auto api = s.api();
   const auto thoughts = static_cast<int64_t>(s.tokenizer->encode("<think>\nlet me see\n</think>").size());
-  const Json a = post(*api, "/v1/chat/completions", chat());
+  const Json a = post(*api, "/v1/chat/completions", question());
   EXPECT_EQ(a["usage"]["completion_tokens_details"]["reasoning_tokens"], thoughts);
   EXPECT_GT(a["usage"]["completion_tokens"], thoughts + 1);
   const auto all = events(ask(*api, "POST", "/v1/chat/completions",
-                              json_text(chat({{"stream", true}, {"stream_options", {{"include_usage", true}}}})))
+                              json_text(question({{"stream", true}, {"stream_options", {{"include_usage", true}}}})))
                               .body);
   EXPECT_EQ(all[all.size() - 2]["usage"], a["usage"]);
   EXPECT_EQ(post(*api, "/v1/chat/completions",
-                 chat({{"separate_reasoning", false}}))["usage"]["completion_tokens_details"]["reasoning_tokens"],
+                 question({{"separate_reasoning", false}}))["usage"]["completion_tokens_details"]["reasoning_tokens"],
             0);
   EXPECT_EQ(
-      post(*api, "/v1/messages", chat({{"max_tokens", 100}}))["usage"]["output_tokens_details"]["thinking_tokens"],
+      post(*api, "/v1/messages", question({{"max_tokens", 100}}))["usage"]["output_tokens_details"]["thinking_tokens"],
       thoughts);
   s.answer = "let me see</think>Yes.";
   EXPECT_EQ(post(*api, "/v1/chat/completions",
-                 chat({{"chat_template_kwargs",
-                        {{"enable_thinking", true}}}}))["usage"]["completion_tokens_details"]["reasoning_tokens"],
+                 question({{"chat_template_kwargs",
+                            {{"enable_thinking", true}}}}))["usage"]["completion_tokens_details"]["reasoning_tokens"],
             s.tokenizer->encode("let me see</think>").size());
 }
 
@@ -115,7 +113,7 @@ TEST(ServeAnswers, UsualLengthsAndNames) {
   const Json a = post(*api, "/v1/completions", {{"prompt", "x"}});
   EXPECT_EQ(a["usage"]["completion_tokens"], 16) << "OpenAI's default for raw text";
   EXPECT_EQ(a["choices"][0]["finish_reason"], "length");
-  EXPECT_EQ(post(*api, "/v1/chat/completions", chat())["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question())["choices"][0]["finish_reason"], "stop");
   const std::string why = post(*api, "/v1/completions", {{"prompt", "x"}, {"model", "other"}}, 404)["error"]["message"];
   EXPECT_NE(why.find("served are: tiny"), std::string::npos) << why;
 }
@@ -128,7 +126,7 @@ TEST(ServeAnswers, StrictToolsAreGuidedWhenTheModelCalls) {
   Served s;
   const auto api = s.api();
   const auto request = [&](const Json& more) {
-    post(*api, "/v1/chat/completions", chat(more));
+    post(*api, "/v1/chat/completions", question(more));
     return s.engine.seen().back();
   };
   const std::string good = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>",
@@ -145,16 +143,16 @@ TEST(ServeAnswers, StrictToolsAreGuidedWhenTheModelCalls) {
   EXPECT_FALSE(fits(s, r, "Just talk."));
   Json odd = kStrict;
   odd[0]["function"]["parameters"]["properties"]["x"]["unknownWord"] = 3;
-  const Json e = post(*api, "/v1/chat/completions", chat({{"tools", odd}}), 400)["error"];
+  const Json e = post(*api, "/v1/chat/completions", question({{"tools", odd}}), 400)["error"];
   EXPECT_EQ(e["param"], "tools");
   odd[0]["function"]["strict"] = false;
-  post(*api, "/v1/chat/completions", chat({{"tools", odd}}));
+  post(*api, "/v1/chat/completions", question({{"tools", odd}}));
   EXPECT_FALSE(s.engine.seen().back().constraint);
   odd[0]["function"]["strict"] = "yes";
-  EXPECT_EQ(post(*api, "/v1/chat/completions", chat({{"tools", odd}}), 400)["error"]["param"],
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"tools", odd}}), 400)["error"]["param"],
             "tools[0].function.strict");
   const Json tool = {{"name", "f"}, {"strict", true}, {"input_schema", kStrict[0]["function"]["parameters"]}};
-  post(*api, "/v1/messages", chat({{"max_tokens", 9}, {"tools", Json::array({tool})}}));
+  post(*api, "/v1/messages", question({{"max_tokens", 9}, {"tools", Json::array({tool})}}));
   EXPECT_FALSE(fits(s, s.engine.seen().back(), bad)) << "Anthropic's form says it too";
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The API without sockets: answers, streams, tool calls, errors, limits, adapters, draining.
+// The API without sockets: answers, streams, tool calls, errors.
 #include <gtest/gtest.h>
 
-#include "base/files.h"
 #include "tests/eventually.h"
 #include "tests/serve/test_server.h"
 
@@ -12,13 +11,9 @@ using test::ask;
 using test::events;
 using test::fits;
 using test::post;
+using test::question;
 using test::Served;
 
-Json question(const Json& more = Json::object()) {
-  Json body = {{"model", "tiny"}, {"messages", Json::array({{{"role", "user"}, {"content", "hi"}}})}};
-  body.update(more);
-  return body;
-}
 std::string joined(const std::vector<Json>& events, const char* key) {
   std::string text;
   for (const auto& e : events)
@@ -304,198 +299,6 @@ TEST(ServeApi, AFailingStep) {
   EXPECT_EQ(all[all.size() - 2]["error"]["type"], "server_error") << "told in the stream";
   s.engine.fail_after = -1;
   EXPECT_EQ(post(*api, "/v1/chat/completions", question())["choices"][0]["message"]["content"], s.answer);
-}
-
-TEST(ServeApi, KeysQueueAndDraining) {
-  Served s;
-  const auto api = s.api({.access = {.api_key = "secret"}, .verbose = false});
-  const std::string body = question().dump();
-  HttpAnswer a = ask(*api, "POST", "/v1/chat/completions", body);
-  EXPECT_EQ(a.status, 401);
-  EXPECT_EQ(Json::parse(a.body)["error"]["code"], "invalid_api_key");
-  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secre"}}).status, 401);
-  for (const char* header : {"Bearer secret", "bearer secret", "BEARER  secret"})
-    EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", header}}).status, 200) << header;
-  EXPECT_EQ(ask(*api, "POST", "/v1/messages", "{}", {{"x-api-key", "secret"}}).status, 400);
-  for (const char* path : {"/v1/models", "/metrics"}) EXPECT_EQ(ask(*api, "GET", path).status, 401) << path;
-  for (const char* path : {"/tokenize", "/infer/", "/v1/load_lora_adapter"})
-    EXPECT_EQ(ask(*api, "POST", path, "{}").status, 401) << path;
-  for (const char* path : {"/health", "/ping"}) EXPECT_EQ(ask(*api, "GET", path).status, 200) << path;
-  s.engine.waiting = 10;
-  a = ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secret"}});
-  EXPECT_EQ(a.status, 429);
-  EXPECT_EQ(a.headers[0].first, "Retry-After");
-  s.engine.waiting = 0;
-  api->drain();
-  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", body, {{"authorization", "Bearer secret"}}).status, 503);
-  EXPECT_EQ(ask(*api, "GET", "/health").status, 503);
-}
-
-TEST(ServeApi, WhoLeavesAndWhoIsCutOff) {
-  Served s;
-  const auto api = s.api();
-  s.engine.hold = true;
-  const auto start = [&](bool stream) {
-    auto call = std::make_shared<HttpCall>();
-    call->method = "POST";
-    call->path = "/v1/chat/completions";
-    call->body = question({{"stream", stream}, {"n", 2}}).dump();
-    auto reply = std::make_shared<test::Waiting>();
-    const size_t before = s.engine.seen().size();
-    api->serve(call, reply);
-    EXPECT_TRUE(s.engine.has_seen(before + 2));
-    return reply;
-  };
-  const auto gone = start(true);
-  EXPECT_EQ(s.engine.running(), 2);
-  gone->go_away();
-  EXPECT_TRUE(s.engine.becomes_idle());
-  EXPECT_EQ(s.engine.cancels, 2);
-  const auto streamed = start(true), whole = start(false);
-  EXPECT_TRUE(test::eventually([&] { return api->active() == 2; })) << "who left is no longer counted";
-  api->stop_all();
-  EXPECT_EQ(whole->wait().status, 503);
-  EXPECT_NE(streamed->wait().body.find("service_unavailable_error"), std::string::npos);
-  EXPECT_TRUE(s.engine.becomes_idle());
-  EXPECT_TRUE(test::eventually([&] { return api->active() == 0; }));
-}
-
-TEST(ServeApi, Adapters) {
-  Served s;
-  const auto open = s.api();
-  EXPECT_EQ(ask(*open, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "/x"})").status, 403)
-      << "nobody names folders without a key";
-  const auto api = s.api({.access = {.api_key = "k"}, .verbose = false});
-  const std::map<std::string, std::string> key = {{"x-api-key", "k"}};
-  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 200);
-  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a", "lora_path": "dir"})", key).status, 400);
-  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "b", "lora_path": "missing"})", key).status,
-            422);
-  EXPECT_EQ(ask(*api, "POST", "/v1/load_lora_adapter", R"({"lora_name": "a\nb", "lora_path": "dir"})", key).status,
-            400);
-  EXPECT_EQ(Json::parse(ask(*api, "GET", "/v1/models", "", key).body)["data"][1]["parent"], "tiny");
-  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", question({{"model", "a"}}).dump(), key).status, 200);
-  EXPECT_EQ(s.engine.seen().back().adapter, "a");
-  EXPECT_EQ(ask(*api, "POST", "/v1/unload_lora_adapter", R"({"lora_name": "a"})", key).status, 200);
-  EXPECT_EQ(ask(*api, "POST", "/v1/unload_lora_adapter", R"({"lora_name": "a"})", key).status, 404);
-}
-
-TEST(ServeApi, Sleep) {
-  Served s;
-  const auto open = s.api();
-  EXPECT_EQ(ask(*open, "POST", "/sleep").status, 403) << "nobody stops everybody's answers without a key";
-  EXPECT_EQ(ask(*open, "GET", "/is_sleeping").body, R"({"is_sleeping":false})");
-  const auto api = s.api({.access = {.api_key = "k"}, .verbose = false});
-  const std::map<std::string, std::string> key = {{"x-api-key", "k"}};
-  for (const char* path : {"/sleep", "/wake_up"}) EXPECT_EQ(ask(*api, "POST", path).status, 401) << path;
-  EXPECT_EQ(ask(*api, "GET", "/is_sleeping").status, 401);
-  const auto begin = [&] {
-    auto call = std::make_shared<HttpCall>();
-    call->method = "POST";
-    call->path = "/v1/chat/completions";
-    call->body = question().dump();
-    auto reply = std::make_shared<test::Waiting>();
-    api->serve(call, reply);
-    return reply;
-  };
-  s.engine.hold = true;
-  const auto under_way = begin();
-  ASSERT_TRUE(s.engine.has_seen(1));
-  EXPECT_EQ(ask(*api, "POST", "/sleep", "", key, "level=1").status, 200);
-  EXPECT_EQ(ask(*api, "GET", "/is_sleeping", "", key).body, R"({"is_sleeping":true})");
-  const HttpAnswer refused = ask(*api, "POST", "/v1/chat/completions", question().dump(), key);
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.headers[0].first, "Retry-After");
-  for (const char* path : {"/v1/completions", "/v1/embeddings", "/v1/messages", "/infer/", "/v1/load_lora_adapter"})
-    EXPECT_EQ(ask(*api, "POST", path, "{}", key).status, 503) << path;
-  EXPECT_EQ(ask(*api, "GET", "/health").status, 200);
-  EXPECT_EQ(ask(*api, "GET", "/v1/models", "", key).status, 200);
-  EXPECT_EQ(ask(*api, "POST", "/sleep", "", key, "level=2").status, 400) << "this engine cannot";
-  EXPECT_EQ(ask(*api, "POST", "/sleep", "", key, "level=3").status, 400);
-  EXPECT_EQ(ask(*api, "GET", "/is_sleeping", "", key).body, R"({"is_sleeping":true})") << "still";
-  EXPECT_EQ(ask(*api, "POST", "/wake_up", "", key).status, 200);
-  EXPECT_EQ(under_way->wait().status, 200) << "it waited";
-  EXPECT_EQ(ask(*api, "GET", "/is_sleeping", "", key).body, R"({"is_sleeping":false})");
-  EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", question().dump(), key).status, 200);
-}
-
-TEST(ServeApi, AnthropicMessages) {
-  Served s;
-  s.answer =
-      "<think>\nhm\n</think>\n\nI look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": 1}}\n</tool_call>";
-  const auto api = s.api();
-  Json body = {{"model", "tiny"},
-               {"max_tokens", 500},
-               {"messages", Json::array({{{"role", "user"}, {"content", "hi"}}})},
-               {"tools", Json::array({{{"name", "f"}, {"input_schema", {{"type", "object"}}}}})}};
-  const Json a = post(*api, "/v1/messages", body);
-  EXPECT_EQ(a["type"], "message");
-  EXPECT_EQ(a["stop_reason"], "tool_use");
-  ASSERT_EQ(a["content"].size(), 3u);
-  EXPECT_EQ(a["content"][0]["thinking"], "hm");
-  EXPECT_EQ(a["content"][1]["text"], "I look.");
-  EXPECT_EQ(a["content"][2]["input"], Json({{"x", 1}}));
-  EXPECT_GT(a["usage"]["output_tokens"], 5);
-  body["stream"] = true;
-  const auto all = events(ask(*api, "POST", "/v1/messages", body.dump()).body);
-  EXPECT_EQ(all[0]["type"], "message_start");
-  EXPECT_EQ(all.back()["type"], "message_stop");
-  std::vector<std::string> blocks(3), kinds;
-  int64_t open = -1;
-  for (const auto& e : all) {
-    if (e["type"] == "content_block_start") {
-      EXPECT_EQ(open, -1);
-      open = e["index"];
-      kinds.push_back(e["content_block"]["type"]);
-    } else if (e["type"] == "content_block_delta") {
-      EXPECT_EQ(e["index"], open);
-      for (const char* key : {"text", "thinking", "partial_json"})
-        if (e["delta"].contains(key)) blocks[static_cast<size_t>(open)] += e["delta"][key].get<std::string>();
-    } else if (e["type"] == "content_block_stop") {
-      open = -1;
-    }
-  }
-  EXPECT_EQ(kinds, (std::vector<std::string>{"thinking", "text", "tool_use"}));
-  EXPECT_EQ(blocks[1], "I look.");
-  EXPECT_EQ(Json::parse(blocks[2]), Json({{"x", 1}}));
-  EXPECT_EQ(all[all.size() - 2]["delta"]["stop_reason"], "tool_use");
-  EXPECT_GT(post(*api, "/v1/messages/count_tokens", {{"messages", body["messages"]}})["input_tokens"], 3);
-  EXPECT_EQ(post(*api, "/v1/messages/count_tokens", {{"model", "other"}, {"messages", body["messages"]}},
-                 404)["error"]["type"],
-            "not_found_error");
-  const Json e = post(*api, "/v1/messages", {{"model", "tiny"}}, 400);
-  EXPECT_EQ(e["type"], "error");
-  EXPECT_EQ(e["error"]["type"], "invalid_request_error");
-  s.answer = "one two three";
-  EXPECT_EQ(post(*api, "/v1/messages",
-                 {{"max_tokens", 9}, {"stop_sequences", {"two"}}, {"messages", body["messages"]}})["stop_sequence"],
-            "two");
-}
-
-TEST(ServeApi, OriginsAndLogs) {
-  Served s;
-  EXPECT_EQ(ask(*s.api(), "OPTIONS", "/v1/models", "", {{"origin", "https://x"}}).status, 405) << "off by default";
-  const auto path = std::filesystem::temp_directory_path() / str("apus-serve-log-", ::getpid());
-  const auto api =
-      s.api({.access = {.allowed_origins = {"https://x"}}, .verbose = false, .request_log = path.string()});
-  const HttpAnswer before = ask(*api, "OPTIONS", "/v1/models", "",
-                                {{"origin", "https://x"}, {"access-control-request-headers", "x-stainless-lang"}});
-  EXPECT_EQ(before.status, 204);
-  EXPECT_EQ(before.headers[1].second, "x-stainless-lang") << "OpenAI's client sends it from a browser";
-  const HttpAnswer a = ask(*api, "GET", "/v1/models", "", {{"origin", "https://x"}});
-  EXPECT_EQ(a.headers[0].second, "https://x");
-  EXPECT_TRUE(ask(*api, "GET", "/v1/models", "", {{"origin", "https://y"}}).headers.empty());
-  post(*api, "/v1/chat/completions", question());
-  std::string log;
-  ASSERT_TRUE(test::eventually([&] {
-    return (log = read_file(path, 1 << 20)).find("\"finish\"") != std::string::npos && log.back() == '\n';
-  })) << log;
-  const Json last = Json::parse(log.substr(log.rfind('\n', log.size() - 2) + 1));
-  EXPECT_EQ(last["id"], "test");
-  EXPECT_EQ(last["status"], 200);
-  EXPECT_GT(last["completion_tokens"], 2);
-  EXPECT_EQ(last["finish"], "stop");
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -10,11 +10,11 @@
 #include "cli/deploy_upstream.h"
 #include "serve/child_server.h"
 #include "serve/http_server.h"
+#include "tests/folder.h"
 #include "tests/serve/test_server.h"
 
 namespace apus {
 namespace {
-namespace fs = std::filesystem;
 
 HttpAnswer through(Forwarder& f, const std::string& method, const std::string& path, const std::string& body = "",
                    std::map<std::string, std::string> headers = {}) {
@@ -104,10 +104,9 @@ TEST(Forwarder, TheCommandLine) {
 }
 
 TEST(Forwarder, AChildIsStartedWatchedAndEnded) {
-  const fs::path dir = fs::temp_directory_path() / str("apus-child-", ::getpid());
-  fs::create_directories(dir);
-  const auto script = dir / "stand-in";
-  std::ofstream(script) << "#!/bin/sh\necho started > \"" << dir.string()
+  const test::Folder folder;
+  const auto script = folder.path / "stand-in";
+  std::ofstream(script) << "#!/bin/sh\necho started > \"" << folder.path.string()
                         << "/mark\"\n[ \"$1\" = fail ] && exit 3\nsleep 100 &\nwait\n";
   ::chmod(script.c_str(), 0755);
   {
@@ -122,10 +121,9 @@ TEST(Forwarder, AChildIsStartedWatchedAndEnded) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9))
       << "it ends when it is told to, not killed after ten";
-  EXPECT_THROW(ChildServer({(dir / "nothing").string()}), Error);
+  EXPECT_THROW(ChildServer({(folder.path / "nothing").string()}), Error);
   EXPECT_FALSE(program_on_path("no-such-program-of-apus"));
   EXPECT_TRUE(program_on_path("sh"));
-  fs::remove_all(dir);
 }
 
 }  // namespace

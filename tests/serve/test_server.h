@@ -121,6 +121,13 @@ inline Json post(Api& api, const std::string& path, const Json& body, int status
   return Json::parse(answer.body);
 }
 
+// A chat of one question, with what else its request says.
+inline Json question(const Json& more = Json::object(), const std::string& text = "hi") {
+  Json body = {{"model", "tiny"}, {"messages", Json::array({{{"role", "user"}, {"content", text}}})}};
+  body.update(more);
+  return body;
+}
+
 // The events of a stream, without the last one, which must be [DONE] (OpenAI) or message_stop (Anthropic).
 inline std::vector<Json> events(const std::string& body) {
   std::vector<Json> out;

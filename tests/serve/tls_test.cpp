@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "tests/eventually.h"
+#include "tests/folder.h"
 #include "tests/serve/test_client.h"
 
 namespace apus {
@@ -15,13 +16,11 @@ namespace {
 using test::chat;
 using test::Client;
 using test::status_of;
-namespace fs = std::filesystem;
 
 // A key and a certificate signed by itself, in files for the server; and what a client needs who trusts it.
 class Identity {
  public:
   Identity() {
-    fs::create_directories(dir_);
     EVP_PKEY* key = EVP_EC_gen("P-256");
     X509* certificate = X509_new();
     ASN1_INTEGER_set(X509_get_serialNumber(certificate), 1);
@@ -40,8 +39,7 @@ class Identity {
     SSL_CTX_set_verify(client_.get(), SSL_VERIFY_PEER, nullptr);
     SSL_CTX_load_verify_locations(client_.get(), file("cert.pem").c_str(), nullptr);
   }
-  ~Identity() { fs::remove_all(dir_); }
-  std::string file(const char* name) const { return (dir_ / name).string(); }
+  std::string file(const char* name) const { return (folder_.path / name).string(); }
   HttpServerSpec server() const { return {.tls_key = file("key.pem"), .tls_certificate = file("cert.pem")}; }
   SSL_CTX* client() const { return client_.get(); }
 
@@ -52,7 +50,7 @@ class Identity {
     f(out);
     std::fclose(out);
   }
-  const fs::path dir_ = fs::temp_directory_path() / str("apus-tls-", ::getpid());
+  const test::Folder folder_;
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> client_{SSL_CTX_new(TLS_client_method()), SSL_CTX_free};
 };
 

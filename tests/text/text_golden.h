@@ -4,7 +4,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -16,6 +15,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "tests/folder.h"
 #include "tests/paths.h"
 #include "text/jinja.h"
 #include "text/tokenizer.h"
@@ -47,24 +47,6 @@ inline std::vector<Json> lines(const fs::path& path) {
   return rows;
 }
 
-// A folder that is removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "apus-text-test-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw std::runtime_error("cannot make a folder like " + name);
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 inline bool is_own(const std::string& tokenizer) {
   return fs::exists(own() / "tokenizers" / tokenizer / "tokenizer.json");
 }
@@ -74,11 +56,11 @@ inline std::shared_ptr<const Tokenizer> tokenizer(const std::string& name) {
   if (is_own(name)) return Tokenizer::load(own() / "tokenizers" / name);
   const auto root = shared();
   if (!root) return nullptr;
-  static const TemporaryFolder folder;
+  static const test::Folder folder;
   static const bool built = std::system(("python3 '" + (*root / "tokenizers/build_real.py").string() + "' '" +
-                                         folder.path().string() + "' > /dev/null")
+                                         folder.path.string() + "' > /dev/null")
                                             .c_str()) == 0;
-  return built ? Tokenizer::load(folder.path() / name) : nullptr;
+  return built ? Tokenizer::load(folder.path / name) : nullptr;
 }
 
 inline constexpr const char* kNoGolden =

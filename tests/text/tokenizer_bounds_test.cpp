@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "tests/refusal.h"
 #include "text/tokenizer.h"
 
 namespace apus {
@@ -21,13 +22,7 @@ std::shared_ptr<const Tokenizer> tokenizer(const Json& normalizer, const Json& p
 
 void expect_refused(const Tokenizer& t, const std::string& text, const std::string& word) {
   const Stopwatch watch;
-  try {
-    t.encode(text);
-    FAIL() << "not refused";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.at.fault, Fault::Data);
-    EXPECT_NE(std::string(e.what()).find(word), std::string::npos) << e.what();
-  }
+  test::expect_says(test::refusal(Fault::Data, [&] { t.encode(text); }), word);
   EXPECT_LT(watch.seconds(), 60);
 }
 

@@ -215,12 +215,12 @@ TEST(InvalidUtf8, IsReadAsReplacements) {
 // Cases of transformers' own Qwen2Tokenizer, for tokenizer.json and for vocab.json with merges.txt.
 TEST(Qwen2Small, BothFileFormats) {
   const auto dir = golden_text::own() / "tokenizers/qwen2-small";
-  const golden_text::TemporaryFolder folder;
+  const test::Folder folder;
   for (const char* name : {"vocab.json", "merges.txt", "tokenizer_config.json"})
-    golden_text::fs::copy_file(dir / name, folder.path() / name);
+    golden_text::fs::copy_file(dir / name, folder.path / name);
   const Json golden = Json::parse(read_file(dir / "golden.json"));
   for (const auto& tokenizer :
-       {Tokenizer::load(dir), Tokenizer::load(folder.path()), Tokenizer::load(dir / "tokenizer.json")}) {
+       {Tokenizer::load(dir), Tokenizer::load(folder.path), Tokenizer::load(dir / "tokenizer.json")}) {
     for (const Json& row : golden["cases"]) {
       const Ids ids = tokenizer->encode(row["text"].get<std::string>());
       SCOPED_TRACE(row["text"].dump());

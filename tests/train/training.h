@@ -4,12 +4,12 @@
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
-#include <unistd.h>
 
 #include <deque>
 
 #include "algos/sft.h"
 #include "device/device.h"
+#include "tests/folder.h"
 #include "tests/models/golden_batch.h"
 #include "train/param_groups.h"
 #include "train/trainer.h"
@@ -78,17 +78,7 @@ inline std::unique_ptr<Model> owned_model(const std::filesystem::path& dir, at::
   return load_model(dir, {.dtype = type, .device = device(), .own = [](const std::string&) { return true; }});
 }
 
-struct Folder {
-  Folder() : path(std::filesystem::temp_directory_path() / str("apus-train-test-", ::getpid(), "-", counter()++)) {
-    std::filesystem::remove_all(path), std::filesystem::create_directories(path);
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  static int& counter() {
-    static int n = 0;
-    return n;
-  }
-  std::filesystem::path path;
-};
+using test::Folder;
 
 // A run as golden.json's "hyper" describes it.
 struct TestRun {

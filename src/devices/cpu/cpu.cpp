@@ -28,8 +28,7 @@ class CpuKind final : public DeviceKind {
   bool available(std::string*) override { return true; }
   void open(int) override {  // libtorch's own guess is one thread on some virtual machines
     std::call_once(opened_, [] {
-      if (!std::getenv("OMP_NUM_THREADS") && !std::getenv("MKL_NUM_THREADS"))
-        at::set_num_threads(cpu::default_threads());
+      if (!std::getenv("OMP_NUM_THREADS") && !std::getenv("MKL_NUM_THREADS")) at::set_num_threads(cpu::usable_cores());
       cpu::keep_large_tensors();
     });
   }

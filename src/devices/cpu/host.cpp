@@ -134,20 +134,6 @@ int usable_cores() {
   return std::max(1, std::min(cores, static_cast<int>(std::min(1e6, std::ceil(cpu_quota())))));
 }
 
-// libtorch's own count comes from a library that takes two virtual cores for one physical core on some hypervisors.
-int default_threads() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  std::set<std::string> cores;
-  for (int i = 0; i < CPU_SETSIZE; ++i) {
-    if (!CPU_ISSET(i, &set)) continue;
-    const std::string siblings = first_line(str("/sys/devices/system/cpu/cpu", i, "/topology/thread_siblings_list"));
-    cores.insert(siblings.empty() ? std::to_string(i) : siblings);
-  }
-  return std::clamp(static_cast<int>(cores.size()), 1, usable_cores());
-}
-
 bool huge_pages_possible() {
   const std::string line = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
   return !line.empty() && line.find("[never]") == std::string::npos;

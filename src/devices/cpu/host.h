@@ -15,7 +15,6 @@ int64_t peak_resident();  // bytes, since reset_peak_resident()
 void reset_peak_resident();
 std::string processor_name();
 int usable_cores();          // physical, by affinity and the control group's quota, at least 1
-int default_threads();       // one for each physical core among them
 bool huge_pages_possible();  // madvise(MADV_HUGEPAGE) does something
 Topology numa_topology();
 

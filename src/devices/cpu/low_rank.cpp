@@ -21,7 +21,7 @@ using Add = at::Tensor(at::Tensor&, const at::Tensor&, const at::Tensor&, const 
 using Backward = Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
                         double, std::array<bool, 3>);
 
-enum Slot { kProducts, kSpace, kScaled };
+enum Slot { kProducts, kSpace };
 constexpr int64_t kRowsAtOnce = kDotBatch, kColumns = 512;  // of which the thin factor is 16 KB at rank 8
 
 // The thin factor in the type of the activations, as rows of the long side.

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/descriptor.h"
 #include "base/error.h"
 
 namespace apus::cpu {
@@ -27,17 +28,6 @@ namespace apus::cpu {
 namespace {
 
 constexpr size_t kTokenBytes = 32;
-
-struct Handle {
-  explicit Handle(int n) : n(n) {}
-  ~Handle() {
-    if (n >= 0) ::close(n);
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  int release() { return std::exchange(n, -1); }
-  int n;
-};
 
 std::string errno_text() { return ::strerror(errno); }
 
@@ -81,11 +71,11 @@ std::string own_address(const std::string& master) {
   hints.ai_family = AF_INET, hints.ai_socktype = SOCK_DGRAM;
   std::string mine;
   if (::getaddrinfo(master.c_str(), "9", &hints, &found) == 0 && found) {
-    const Handle probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const Descriptor probe(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     socklen_t length = sizeof address;
-    if (probe.n >= 0 && ::connect(probe.n, found->ai_addr, found->ai_addrlen) == 0 &&
-        ::getsockname(probe.n, reinterpret_cast<sockaddr*>(&address), &length) == 0)
+    if (probe.is_open() && ::connect(probe.number(), found->ai_addr, found->ai_addrlen) == 0 &&
+        ::getsockname(probe.number(), reinterpret_cast<sockaddr*>(&address), &length) == 0)
       mine = text_of(address.sin_addr);
     ::freeaddrinfo(found);
   }
@@ -93,16 +83,17 @@ std::string own_address(const std::string& master) {
   return mine.empty() ? "127.0.0.1" : mine;
 }
 
-int listen_anywhere(int* port) {
-  Handle s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+Descriptor listen_anywhere(int* port) {
+  Descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET, address.sin_addr.s_addr = htonl(INADDR_ANY);
   socklen_t length = sizeof address;
-  require(s.n >= 0 && ::bind(s.n, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-              ::listen(s.n, 1024) == 0 && ::getsockname(s.n, reinterpret_cast<sockaddr*>(&address), &length) == 0,
-          Fault::Comm, "cannot listen for the other ranks: ", errno_text());
+  const bool listens = s.is_open() && ::bind(s.number(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+                       ::listen(s.number(), 1024) == 0 &&
+                       ::getsockname(s.number(), reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  require(listens, Fault::Comm, "cannot listen for the other ranks: ", errno_text());
   *port = ntohs(address.sin_port);
-  return s.release();
+  return s;
 }
 
 bool ready(int socket, short events, double seconds) {
@@ -179,7 +170,7 @@ Peers::Peers(Spec spec)
       received_(sockets_.size(), 0) {
   int port = 0;
   const Stopwatch watch;
-  const Handle listener(listen_anywhere(&port));
+  const Descriptor listener = listen_anywhere(&port);
   if (spec_.rank == 0) spec_.publish("token", make_token());
   spec_.publish(str("at/", spec_.rank), str(own_address(spec_.master), ":", port));
   const std::string token = spec_.look_up("token", name(0));
@@ -194,7 +185,7 @@ Peers::Peers(Spec spec)
   for (int peer = spec_.rank + 1; peer < spec_.size; ++peer)
     spec_.look_up(str("at/", peer), name(peer));  // names who never came
   while (std::count(sockets_.begin(), sockets_.end(), -1) > 1)
-    accept_one(listener.n, token, spec_.timeout_s - watch.seconds());
+    accept_one(listener.number(), token, spec_.timeout_s - watch.seconds());
 }
 
 Peers::~Peers() {
@@ -208,18 +199,19 @@ void Peers::hang_up() {
 }
 
 void Peers::connect(const std::string& address, int port, int to, const std::string& token) {
-  Handle s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor s(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in target{};
   target.sin_family = AF_INET, target.sin_port = htons(static_cast<uint16_t>(port));
-  const bool connected = s.n >= 0 && ::inet_pton(AF_INET, address.c_str(), &target.sin_addr) == 1 &&
-                         ::connect(s.n, reinterpret_cast<sockaddr*>(&target), sizeof target) == 0;
+  const bool connected = s.is_open() && ::inet_pton(AF_INET, address.c_str(), &target.sin_addr) == 1 &&
+                         ::connect(s.number(), reinterpret_cast<sockaddr*>(&target), sizeof target) == 0;
   require(connected, Fault::Comm, me(), " cannot connect to ", name(to), " at ", address, ":", port, ": ", errno_text(),
           "; a firewall between the machines? ", spec_.failure());
   const std::string hello = token + str(spec_.rank, " ");
   const std::string padded = hello + std::string(kTokenBytes + 16 - hello.size(), ' ');
-  require(::send(s.n, padded.data(), padded.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(padded.size()), Fault::Comm,
-          me(), " cannot speak to ", name(to), ": ", errno_text());
-  prepare_socket(s.n);
+  const bool greeted =
+      ::send(s.number(), padded.data(), padded.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(padded.size());
+  require(greeted, Fault::Comm, me(), " cannot speak to ", name(to), ": ", errno_text());
+  prepare_socket(s.number());
   sockets_[static_cast<size_t>(to)] = s.release();
 }
 
@@ -229,12 +221,12 @@ void Peers::accept_one(int listener, const std::string& token, double left_s) {
     if (sockets_[static_cast<size_t>(peer)] < 0) missing += (missing.empty() ? "" : ", ") + name(peer);
   require(ready(listener, POLLIN, left_s), Fault::Comm, missing, " did not connect to ", me(), " within ",
           spec_.timeout_s, " s: a firewall between the machines? ", spec_.failure());
-  Handle s(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  Descriptor s(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
   char hello[kTokenBytes + 16];
-  if (s.n < 0 || !read_all(s.n, hello, sizeof hello, std::min(10.0, left_s))) return;
+  if (!s.is_open() || !read_all(s.number(), hello, sizeof hello, std::min(10.0, left_s))) return;
   const int peer = std::atoi(std::string(hello + kTokenBytes, 16).c_str());
   if (std::string(hello, kTokenBytes) != token || peer <= spec_.rank || peer >= spec_.size) return;  // a stranger
-  prepare_socket(s.n);
+  prepare_socket(s.number());
   sockets_[static_cast<size_t>(peer)] = s.release();
 }
 

@@ -16,8 +16,6 @@ constexpr size_t kMostInOrder = 250;  // in the order of the schema
 constexpr int64_t kMostOrdered = 20'000;  // states of those: values times numbers of items
 constexpr int64_t kMostCounted = 500;     // states of arrays that must contain something
 
-std::string below(const std::string& path, const std::string& name) { return path + "/" + name; }
-
 // The whole numbers of a schema that says no more than their bounds, if they are few.
 std::optional<Json> listed_range(const Json& schema) {
   if (schema.value("type", Json()) != "integer") return std::nullopt;

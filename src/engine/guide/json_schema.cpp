@@ -29,8 +29,6 @@ bool is_structural(const std::string& keyword) {
   return words.count(keyword) > 0;
 }
 
-std::string below(const std::string& path, const std::string& name) { return path + "/" + name; }
-
 bool matches_type(const Json& value, const std::string& type) {
   if (type == "integer")
     return value.is_number_integer() ||

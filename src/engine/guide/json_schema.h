@@ -14,6 +14,9 @@
 
 namespace apus::guide {
 
+// Where a part of a schema stands, for messages: "#/properties/name".
+inline std::string below(const std::string& path, const std::string& name) { return path + "/" + name; }
+
 // One schema that means both: what allOf asks for. `path` is for messages. Fault::Usage where that cannot be said in
 // one.
 Json merged_schemas(const Json& a, const Json& b, const std::string& path);

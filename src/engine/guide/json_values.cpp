@@ -20,8 +20,6 @@ constexpr int64_t kLargestInteger = 999'999'999'999'999'999;  // 18 digits: numb
 constexpr const char* kNumber = "-?(?:0|[1-9][0-9]{0,14})(?:\\.[0-9]{1,16})?(?:[eE][+-]?[0-9]{1,2})?";
 constexpr uint32_t kIndent = 40;  // blanks after a line break
 
-std::string below(const std::string& path, const std::string& name) { return path + "/" + name; }
-
 bool matches_integer(const Json& v) {
   return v.is_number_integer() || (v.is_number_float() && v.get<double>() == std::floor(v.get<double>()));
 }

@@ -12,8 +12,6 @@ namespace {
 
 constexpr int kDeepest = 20, kMostParts = 10'000;
 
-std::string below(const std::string& path, const std::string& name) { return path + "/" + name; }
-
 Json any_of(Json ways) { return {{"anyOf", std::move(ways)}}; }
 Json all_of(Json parts) { return {{"allOf", std::move(parts)}}; }
 Json lacking(const std::string& key) { return {{"type", "object"}, {"properties", {{key, false}}}}; }

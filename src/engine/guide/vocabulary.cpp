@@ -2,7 +2,6 @@
 #include "engine/guide/vocabulary.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace apus::guide {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Equality, order, hashing, membership and dictionaries, as Python has them.
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "text/jinja/strings.h"

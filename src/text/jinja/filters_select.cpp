@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Filters that apply filters and tests to every item: map, select, reject; and the table of all filters.
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 #include "text/jinja/filters.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Filters that work on text.
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 
 #include "text/jinja/filters.h"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The for statement and its `loop` variable.
-#include <algorithm>
 
 #include "text/jinja/interpreter.h"
 

@@ -40,6 +40,7 @@ class Parser {
   ExprPtr parse_unary(bool with_filter = true);
   ExprPtr primary(bool with_attribute = false);
   ExprPtr constant();
+  ExprPtr call(ExprPtr callee);
   ExprPtr postfix(ExprPtr expr);
   ExprPtr subscript(ExprPtr expr);
   ExprPtr index_or_slice(ExprPtr base);

@@ -230,14 +230,18 @@ ExprPtr Parser::primary(bool with_attribute) {
   problem(str("unexpected '", token.describe(), "'"));
 }
 
+ExprPtr Parser::call(ExprPtr callee) {
+  ExprPtr expr = make(Expr::Kind::Call, std::move(callee));
+  arguments(*expr);
+  return sized(std::move(expr));
+}
+
 ExprPtr Parser::postfix(ExprPtr expr) {
   for (;;) {
     if (here().op(".") || here().op("[")) {
       expr = subscript(std::move(expr));
     } else if (here().op("(")) {
-      expr = make(Expr::Kind::Call, std::move(expr));
-      arguments(*expr);
-      expr = sized(std::move(expr));
+      expr = call(std::move(expr));
     } else {
       return expr;
     }
@@ -294,9 +298,7 @@ ExprPtr Parser::filters_and_tests(ExprPtr expr) {
     } else if (here().name("is")) {
       expr = test(std::move(expr));
     } else if (here().op("(")) {
-      expr = make(Expr::Kind::Call, std::move(expr));
-      arguments(*expr);
-      expr = sized(std::move(expr));
+      expr = call(std::move(expr));
     } else {
       return expr;
     }

@@ -2,8 +2,6 @@
 // Values: making them, asking what they are, and the budget that bounds them.
 #include "text/jinja/value.h"
 
-#include <algorithm>
-
 #include "text/jinja/strings.h"
 
 namespace apus::jinja {

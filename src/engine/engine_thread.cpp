@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// What runs on the engine's thread: steps, what they say to each request, adapters that leave.
+#include <ATen/Parallel.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "device/failure.h"
+#include "engine/engine.h"
+
+namespace apus {
+
+namespace {
+constexpr int64_t kScoredRows = 64;  // prompt rows whose logits exist at once
+// The flags that make the engine need less.
+constexpr const char* kLessMemory =
+    "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or "
+    "--max_model_len, or free the device";
+}  // namespace
+
+void Engine::run() {
+  const c10::DeviceGuard device(options_.device());
+  const c10::InferenceMode inference;
+  at::set_num_threads(threads_);
+  for (;;) {
+    std::deque<std::function<void()>> work;
+    {
+      std::unique_lock lock(mutex_);
+      wake_up_.wait(lock, [&] { return stopping_ || !inbox_.empty() || (cache_ && !active_.empty()); });
+      work.swap(inbox_);
+      if (stopping_ && work.empty()) break;
+    }
+    for (const auto& f : work) f();
+    if (cache_ && !stopping_) one_step();
+    detach_unused();
+    publish_stats();
+  }
+  while (!active_.empty()) finish(active_.begin()->first, Finish::Cancelled);
+  detach_unused();
+}
+
+std::unique_ptr<KvCache> Engine::new_cache() const {
+  try {
+    return std::make_unique<KvCache>(cache_spec_, options_,
+                                     model_->places() ? model_->places()->layer : std::vector<at::Device>());
+  } catch (const std::exception& e) {
+    throw explained(e, options_.device(), kLessMemory);
+  }
+}
+
+void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
+  {
+    const std::lock_guard lock(mutex_);
+    --starting_;
+    if (salt && --entering_[request.adapter] == 0) entering_.erase(request.adapter);
+  }
+  Active& active = active_[id];
+  active.request = std::move(request);
+  EngineRequest& r = active.request;
+  if (has_penalties(r.sampling)) active.counts.add_prompt(r.prompt);
+  counted_.prompt_tokens += static_cast<int64_t>(r.prompt.size());
+  if (r.sampling.prompt_logprobs >= 0) active.prompt.push_back({.id = r.prompt.front()});
+  if (const auto length = static_cast<uint64_t>(r.prompt.size()); static_cast<int64_t>(length) > alike_up_to_)
+    salt |= length << 32;
+  try {
+    scheduler_->add({.id = id,
+                     .prompt = std::move(r.prompt),
+                     .max_new_tokens = r.sampling.max_new_tokens,
+                     .priority = r.priority,
+                     .salt = salt,
+                     .every_row = r.sampling.prompt_logprobs >= 0});
+  } catch (const std::exception& e) {
+    finish(id, Finish::Failed, e.what());
+  }
+}
+
+void Engine::one_step() {
+  const Plan plan = scheduler_->next();
+  if (plan.items.empty()) return;
+  ++counted_.steps;
+  try {
+    compute(plan);
+  } catch (const std::exception& error) {
+    const Error e = explained(error, options_.device(), kLessMemory);
+    // What this step computed for the others is unknown too: all of its requests end, the engine goes on with the rest.
+    ++counted_.failed_steps;
+    log_error("a step of ", plan.items.size(), " sequences and ", plan.tokens, " tokens failed: ", e.what());
+    std::vector<int64_t> ids;
+    for (const auto& [id, a] : active_)
+      for (const auto& item : plan.items)
+        if (scheduler_->find(id) == item.sequence) ids.push_back(id);
+    for (const int64_t id : ids) finish(id, Finish::Failed, e.what());
+  }
+}
+
+void Engine::compute(const Plan& plan) {
+  std::vector<std::string> adapter;
+  bool loaded = !leaving_.empty();
+  {
+    const std::lock_guard lock(mutex_);
+    loaded |= !adapter_salt_.empty();
+  }
+  if (loaded)
+    for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
+  auto [id_T, step] = builder_(plan, *cache_, adapter);
+  const at::Tensor hidden_TD = model_->forward(id_T, step);
+  score_prompts(plan, hidden_TD, step);
+  scheduler_->advance(plan);
+  take_samples(plan, hidden_TD, step);
+}
+
+// Each prompt token's log-prob stands in the row before it.
+void Engine::score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const Step& step) {
+  int64_t row = 0;
+  for (const auto& item : plan.items) {
+    const Sequence& s = *item.sequence;
+    Active& a = active_.at(s.id);
+    const int64_t top = a.request.sampling.prompt_logprobs;
+    const int64_t end = std::min(item.begin + item.count, s.prompt - 1);
+    const auto known = static_cast<int64_t>(a.prompt.size());  // after a preemption some rows come again
+    for (int64_t i = std::max(item.begin, known - 1); top >= 0 && i < end; i += kScoredRows) {
+      const int64_t count = std::min(kScoredRows, end - i);
+      const std::vector<int32_t> next(s.tokens.begin() + i + 1, s.tokens.begin() + i + 1 + count);
+      const auto rows = static_cast<size_t>(count);
+      const Step part = builder_.select(step, std::vector<std::string>(rows, adapter_of(a)));
+      const at::Tensor logits = model_->head(hidden_TD.narrow(0, row + i - item.begin, count), part);
+      for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top)))
+        a.prompt.push_back(std::move(scored));
+    }
+    row += item.count;
+  }
+}
+
+void Engine::take_samples(const Plan& plan, const at::Tensor& hidden_TD, const Step& step) {
+  std::vector<int64_t> last_rows, embedded;
+  std::vector<const Sequence*> sampled;
+  std::vector<std::string> adapter_of_row;
+  std::vector<SampleRow> rows;
+  int64_t row = -1;
+  for (const auto& item : plan.items) {
+    row += item.count;
+    if (!item.last) continue;
+    Active& a = active_.at(item.sequence->id);
+    if (a.request.embedding) {
+      const at::Tensor vector = hidden_TD[row].to(at::kCPU, at::kFloat).contiguous();
+      if (a.request.embedding_sink)
+        a.request.embedding_sink({vector.data_ptr<float>(), vector.data_ptr<float>() + vector.numel()});
+      embedded.push_back(item.sequence->id);
+      continue;
+    }
+    last_rows.push_back(row);
+    sampled.push_back(item.sequence);
+    adapter_of_row.push_back(adapter_of(a));
+    rows.push_back({&a.request.sampling,
+                    {item.sequence->tokens, item.sequence->prompt, a.counts},
+                    a.request.constraint.get(),
+                    {},
+                    {}});
+  }
+  for (const int64_t id : embedded) finish(id, Finish::Stop);
+  if (rows.empty()) return;
+  at::Tensor last_RD = hidden_TD;
+  if (static_cast<int64_t>(last_rows.size()) != hidden_TD.size(0))
+    last_RD = at::index_select(hidden_TD, 0, at::tensor(last_rows, at::kLong).to(hidden_TD.device()));
+  sampler_(model_->head(last_RD, builder_.select(step, adapter_of_row)), rows);
+  for (size_t i = 0; i < rows.size(); ++i) accept(*sampled[i], std::move(rows[i].out), rows[i].error);
+}
+
+const std::string& Engine::adapter_of(const Active& active) const {
+  return active.request.adapter.empty() ? hooks_.always : active.request.adapter;
+}
+
+void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& error) {
+  const int64_t id = sequence.id;
+  Active& a = active_.at(id);
+  const Sampling& s = a.request.sampling;
+  if (!error.empty()) return finish(id, Finish::Failed, error);
+  if (out.id < 0)
+    return finish(id, Finish::Failed,
+                  a.request.constraint
+                      ? "no token is possible here: the constraint allows none, or the logits are not numbers"
+                      : "no token is possible here: the logits are not numbers (inf or nan)");
+  const int32_t token = out.id;
+  scheduler_->append(id, token);
+  if (has_penalties(s)) a.counts.add(token);
+  ++counted_.generated_tokens;
+  // Where an answer has a form, this is its end, whatever ignore_eos says.
+  const bool may_stop = !s.ignore_eos || a.request.constraint;
+  const bool stop = may_stop && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();
+  bool complete = stop;
+  try {
+    if (a.request.constraint && !stop) {
+      a.request.constraint->accept(token);
+      complete = a.request.constraint->finished();
+    }
+  } catch (const std::exception& e) {
+    return finish(id, Finish::Failed, e.what());
+  }
+  EngineEvent event{.request = id};
+  event.tokens.push_back(std::move(out));
+  if (complete)
+    event.finish = Finish::Stop;
+  else if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.limit)
+    event.finish = Finish::Length;
+  const bool ended = event.finish != Finish::None;
+  tell(id, std::move(event));
+  if (!ended) return;
+  scheduler_->remove(id);
+  active_.erase(id);
+}
+
+void Engine::tell(int64_t id, EngineEvent event) {
+  const auto it = active_.find(id);
+  if (it == active_.end()) return;
+  Active& a = it->second;
+  const Sequence* s = scheduler_->find(id);
+  if (!a.told_cached && s) event.cached_tokens = s->cached;
+  a.told_cached = true;
+  event.prompt = std::exchange(a.prompt, {});
+  try {
+    if (a.request.sink) a.request.sink(event);
+  } catch (const std::exception& e) {
+    log_error("request ", id, ": its receiver failed: ", e.what());
+  }
+}
+
+void Engine::finish(int64_t id, Finish why, std::string error) {
+  if (!active_.count(id)) return;  // over already
+  tell(id, {.request = id, .finish = why, .error = std::move(error)});
+  scheduler_->remove(id);
+  active_.erase(id);
+}
+
+// Has somebody been accepted who has not started yet?
+bool Engine::enters(const std::string& adapter) const {
+  const std::lock_guard lock(mutex_);
+  return entering_.count(adapter) > 0;
+}
+
+void Engine::detach_unused() {
+  for (size_t i = 0; i < leaving_.size();) {
+    const auto uses = [&](const auto& entry) { return entry.second.request.adapter == leaving_[i].name; };
+    if (std::any_of(active_.begin(), active_.end(), uses) || enters(leaving_[i].name)) {
+      ++i;
+      continue;
+    }
+    const Leaving gone = std::move(leaving_[i]);
+    leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
+    try {
+      hooks_.unload(gone.name);
+      gone.done->set_value();
+    } catch (...) {
+      gone.done->set_exception(std::current_exception());
+    }
+  }
+}
+
+void Engine::publish_stats() {
+  EngineStats s = counted_;
+  s.running = scheduler_->running();
+  s.waiting = scheduler_->waiting();
+  s.blocks_total = cache_spec_.blocks;
+  s.blocks_used = scheduler_->pool().in_use();
+  s.blocks_cached = scheduler_->pool().findable();
+  s.cached_tokens = scheduler_->cached_tokens();
+  s.preemptions = scheduler_->preemptions();
+  const std::lock_guard lock(mutex_);
+  stats_ = s;
+}
+
+}  // namespace apus

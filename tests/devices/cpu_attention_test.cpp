@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processor's attention, plain and paged: against the reference body in f64, and bit for bit what must not depend
+// on the rest of the batch.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randperm.h>
+#include <ATen/ops/tensor.h>
+
+#include "ops/ops.h"
+#include "tests/devices/cpu_kernels.h"
+
+namespace apus::cpu {
+namespace {
+
+// Sequences in pages scattered over a cache; unused places hold NaN, which must never be looked at.
+struct Paged {
+  at::Tensor k_cache, v_cache, table;
+  Paged(const at::Tensor& k, const at::Tensor& v, const std::vector<int32_t>& cu, int64_t page) {
+    const int64_t sequences = static_cast<int64_t>(cu.size()) - 1;
+    int64_t most = 1;
+    for (int64_t s = 0; s < sequences; ++s) most = std::max<int64_t>(most, (cu[s + 1] - cu[s] + page - 1) / page);
+    const at::Tensor order = at::randperm(sequences * most, at::kInt);
+    table = order.view({sequences, most});
+    k_cache = at::empty({sequences * most, page, k.size(1), k.size(2)}, k.options()).fill_(NAN);
+    v_cache = k_cache.clone();
+    at::Tensor slot = at::empty({k.size(0)}, at::kLong);
+    for (int64_t s = 0; s < sequences; ++s)
+      for (int64_t i = 0; i < cu[s + 1] - cu[s]; ++i)
+        slot[cu[s] + i] = table[s][i / page].item<int64_t>() * page + i % page;
+    ops::store_kv(k, v, k_cache, v_cache, slot);
+  }
+};
+
+at::Tensor ints(const std::vector<int32_t>& v) { return at::tensor(v, at::kInt); }
+
+TEST_P(CpuKernels, AttentionAndItsGradient) {
+  const std::vector<int32_t> cu_q = {0, 3, 130, 131, 331}, cu_k = {0, 3, 300, 301, 501};
+  for (const auto type : kTypes)
+    for (const int64_t h : {16, 64, 80})
+      for (const ops::Mask mask : {ops::Mask{true, 0}, ops::Mask{true, 50}, ops::Mask{false, 0}}) {
+        const at::Tensor q = at::randn({331, 6, h}).to(type), k = at::randn({501, 2, h}).to(type),
+                         v = at::randn({501, 2, h}).to(type);
+        const at::Tensor grad = at::randn({331, 6, h}).to(type);
+        using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                             const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
+        using Backward =
+            Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                   const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
+        const auto run = [&](at::ScalarType t) {
+          const auto as = [&](const at::Tensor& x) { return x.to(t); };
+          const auto [out, lse] =
+              op<Forward>("apus::attention")
+                  .call(as(q), as(k), as(v), ints(cu_q), ints(cu_k), 200, 297, 0.2, mask.causal, mask.window);
+          const auto [dq, dk, dv] = op<Backward>("apus::attention_backward")
+                                        .call(as(grad), as(q), as(k), as(v), out, lse, ints(cu_q), ints(cu_k), 200, 297,
+                                              0.2, mask.causal, mask.window);
+          return std::vector<at::Tensor>{out, lse, dq, dk, dv};
+        };
+        const auto got = run(type), expected = run(at::kDouble);
+        for (size_t i = 0; i < got.size(); ++i)
+          EXPECT_LT(error(got[i], expected[i]), tolerance(type) * (i < 2 ? 1 : 2))
+              << "result " << i << " head size " << h << " window " << mask.window;
+      }
+}
+
+TEST_P(CpuKernels, PagedAttentionIsAttention) {
+  for (const auto type : kTypes) {
+    const std::vector<int32_t> cu = {0, 5, 1205, 1206};
+    const at::Tensor q = at::randn({1206, 4, 64}).to(type), k = at::randn({1206, 2, 64}).to(type),
+                     v = at::randn({1206, 2, 64}).to(type);
+    const Paged cache(k, v, cu, 7);
+    const at::Tensor plain = ops::attention(q, k, v, ints(cu), ints(cu), 1200, 1200, 0.125, {});
+    EXPECT_TRUE(
+        ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 1200, 1200, 0.125, {})
+            .equal(plain));
+    EXPECT_LT(error(plain, ops::attention(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), ints(cu), ints(cu),
+                                          1200, 1200, 0.125, {})),
+              tolerance(type));
+  }
+}
+
+// The same keys give the same bits for a query that comes alone, with its neighbours, or among other sequences.
+TEST_P(CpuKernels, PagedAttentionDoesNotDependOnTheBatch) {
+  for (const auto type : kTypes)
+    for (const int64_t window : {0, 200}) {
+      const std::vector<int32_t> cu = {0, 700, 1300};
+      const at::Tensor q = at::randn({1300, 6, 64}).to(type), k = at::randn({1300, 2, 64}).to(type),
+                       v = at::randn({1300, 2, 64}).to(type);
+      const Paged cache(k, v, cu, 16);
+      const ops::Mask mask{true, window};
+      const at::Tensor all =
+          ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 700, 700, 0.125, mask);
+      for (const auto& [end, rows] : std::vector<std::pair<int32_t, int32_t>>{
+               {1, 1}, {33, 1}, {129, 1}, {600, 1}, {600, 5}, {600, 70}, {600, 333}, {513, 2}}) {
+        const at::Tensor alone =
+            ops::paged_attention(q.narrow(0, 700 + end - rows, rows), cache.k_cache, cache.v_cache, ints({0, rows}),
+                                 ints({0, end}), cache.table.narrow(0, 1, 1), rows, end, 0.125, mask);
+        EXPECT_TRUE(alone.equal(all.narrow(0, 700 + end - rows, rows)))
+            << rows << " queries up to key " << end << ", window " << window;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace apus::cpu
