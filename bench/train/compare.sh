@@ -3,7 +3,8 @@
 # Usage: compare.sh MODEL_DIR [LENGTH...]     MODEL_DIR: apus init --preset qwen2.5-0.5b; lengths 512 and 2048 otherwise
 # TUNERS="lora full", ROUNDS=2: pairs of runs, of which the best of either side counts (other work on the machine).
 # Up to 512 tokens the peer does not recompute, beyond it recomputes every layer (it has no other way). Apus keeps what half of
-# the peer's memory has room for: all of it for LoRA at 512, the results of products otherwise (but for RECOMPUTED feed-forwards).
+# the peer's memory has room for: all of it for LoRA at 512, the results of products otherwise, but for those of RECOMPUTED
+# feed-forwards (5; all 24 where all weights are trained with 512).
 # All weights: Apus updates in the backward pass and so does not clip (IN_BACKWARD=false: afterwards, clipped); the peer clips.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,9 +22,8 @@ for tuner in ${TUNERS:-lora full}; do
   options=()
   [ $tuner = lora ] || options=(--optim adamw_8bit --master stochastic --in_backward "${IN_BACKWARD:-true}")
   for length in "$@"; do
-    recompute=false again=0
-    [ "$length" -le 512 ] || recompute=true
-    [ $tuner != lora ] || [ "$length" -le 512 ] || again=5
+    recompute=false again=24
+    [ "$length" -le 512 ] || recompute=true again=5
     ours_recompute=selective,${RECOMPUTED:-$again}
     [ $tuner != lora ] || [ "$length" -gt 512 ] || ours_recompute=false
     our_rates='' peer_rates=''

@@ -295,19 +295,20 @@ class TrainingRun {
   // The loss with the head, some tokens at a time; its gradients are made here too (ops/head_loss.cpp).
   void head() {
     at_.moment("the loss");
-    const double table = vocab_ * h_, chunk = head_chunk_tokens(d_, vocab_, s_.tokens, t_.head_trained);
-    double space = chunk * vocab_ * (4 + 4 + s_.element), sums = t_.head_trained ? 4 * table : 0;
+    const double table = vocab_ * h_;
     const double kept = s_.tokens * vocab_ * s_.element;  // gradients of all logits, where they are small
     const bool keeps = d_.host && t_.head_trained && kept <= kKeptGradients;
+    const double chunk = head_chunk_tokens(d_, vocab_, s_.tokens, t_.head_trained, keeps);
+    double space = chunk * vocab_ * (4 + 4 + s_.element), sums = t_.head_trained ? 4 * table : 0;
     if (d_.host) {
       space = 4 * rounded_up(vocab_, 1024) * chunk + 4 * (16 + 1) * chunk * h_;
-      sums = !t_.head_trained ? 0 : keeps ? kept : 4 * rounded_up(vocab_, 32) * h_;
+      sums = !t_.head_trained ? 0 : keeps ? kept : s_.element * rounded_up(vocab_, 32) * h_;
     }
     hold(h_);  // the gradient that the backward pass begins with
     at_.add(Holds::Head, space + sums);
-    at_.drop(Holds::Head, d_.host ? space + (keeps ? sums : 0) : 0);  // what is kept goes part by part as it is used
+    at_.drop(Holds::Head, d_.host ? space + sums : 0);  // there sums are the gradient, what is kept goes as it is used
     if (t_.head_trained) at_.add(Holds::Gradients, pending_head_ = table * s_.element);
-    at_.drop(Holds::Head, d_.host ? (keeps ? 0 : sums) : space + sums);
+    at_.drop(Holds::Head, d_.host ? 0 : space + sums);
   }
 
   const ModelFacts& m_;
@@ -325,10 +326,12 @@ double RecomputeFacts::share(int64_t model_layers) const {
   return part * static_cast<double>(std::min(layers, model_layers)) / static_cast<double>(model_layers);
 }
 
-double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double tokens, bool head_trained) {
+double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double tokens, bool head_trained, bool keeps) {
   const double chunk =
-      device.host ? std::clamp(static_cast<double>(static_cast<int64_t>(40 * kMib / vocabulary / 32)) * 32, 32.0, 512.0)
-                  : std::max(head_trained ? 128.0 : 16.0, 256 * kMib / (4 * vocabulary));
+      device.host
+          ? std::clamp(static_cast<double>(static_cast<int64_t>((keeps ? 20 : 40) * kMib / vocabulary / 32)) * 32, 32.0,
+                       512.0)
+          : std::max(head_trained ? 128.0 : 16.0, 256 * kMib / (4 * vocabulary));
   return std::min(chunk, tokens);
 }
 

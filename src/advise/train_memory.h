@@ -47,7 +47,7 @@ MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const
 
 double optimizer_state_bytes(const TuningFacts& tuning, const TrainSpec& spec);  // on all devices together
 
-// Tokens that meet the head at a time, as the fused loss of this device chooses it.
-double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double tokens, bool head_trained);
+// Tokens that meet the head at a time, as the fused loss of this device chooses it. keeps: the gradients of all logits.
+double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double tokens, bool head_trained, bool keeps);
 
 }  // namespace apus

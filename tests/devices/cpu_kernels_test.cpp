@@ -226,17 +226,27 @@ TEST_P(CpuKernels, AdamwWithMomentsOfAByteIsTheReferences) {
 // A head's gradient is made from kept gradients of logits, or, where those of all tokens would be large, summed.
 TEST(Cpu, HeadGradientKeptOrSummed) {
   open_device("cpu");
-  const int64_t tokens = 2112, vocabulary = 20000, width = 32;  // 169 MB of logits in f32
-  const at::Tensor hidden = at::randn({tokens, width}), head = (at::randn({vocabulary, width})).requires_grad_();
-  const at::Tensor label = at::randint(vocabulary, {tokens}, at::kLong);
-  const auto gradient = [&](int64_t begin, int64_t count) {
-    head.mutable_grad().reset();
-    ops::head_loss({hidden.narrow(0, begin, count), head}, label.narrow(0, begin, count), {}, {}).loss_sum.backward();
-    return head.grad().clone();
-  };
-  const at::Tensor summed = gradient(0, tokens);
-  EXPECT_LT(error(summed, gradient(0, tokens / 2) + gradient(tokens / 2, tokens / 2)), 1e-5);
-  EXPECT_GT(summed.abs().max().item<double>(), 0.1);
+  for (const auto type : kTypes) {
+    const int64_t tokens = type == at::kFloat ? 2112 : 4224, vocabulary = 20001, width = 32,
+                  rank = 5;  // logits: 169 MB
+    const at::Tensor hidden = at::randn({tokens, width}).to(type), low = at::randn({tokens, rank}).to(type);
+    const at::Tensor head = at::randn({vocabulary, width}).to(type).requires_grad_(),
+                     low_head = at::randn({vocabulary, rank}).to(type).requires_grad_();
+    const at::Tensor label = at::randint(vocabulary, {tokens}, at::kLong);
+    const auto gradients = [&](int64_t begin, int64_t count) {
+      head.mutable_grad().reset(), low_head.mutable_grad().reset();
+      ops::head_loss({hidden.narrow(0, begin, count), head, low.narrow(0, begin, count), low_head},
+                     label.narrow(0, begin, count), {}, {})
+          .loss_sum.backward();
+      return std::pair(head.grad().to(at::kDouble), low_head.grad().to(at::kDouble));
+    };
+    const auto summed = gradients(0, tokens), first = gradients(0, tokens / 2),
+               second = gradients(tokens / 2, tokens / 2);
+    const double limit = type == at::kFloat ? 1e-5 : tolerance(type);
+    EXPECT_LT(error(summed.first, first.first + second.first), limit);
+    EXPECT_LT(error(summed.second, first.second + second.second), limit);
+    EXPECT_GT(summed.first.abs().max().item<double>(), 0.1);
+  }
 }
 
 // Processors on which the instruction for pairs does not pay still test it.

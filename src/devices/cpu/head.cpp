@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include <cmath>
+#include <utility>
 
 #include "devices/cpu/logits.h"
 #include "devices/cpu/memory.h"
@@ -35,9 +36,10 @@ at::Tensor filled(const at::Tensor& x) {
   return more == 0 ? x.contiguous() : at::constant_pad_nd(x, {0, more});
 }
 
-// Tokens at a time: packing the head should cost little beside multiplying by it, and the logits stay below 160 MB.
-int64_t tokens_at_once(int64_t vocabulary, int64_t chunk) {
-  return chunk > 0 ? chunk : std::clamp<int64_t>((int64_t{40} << 20) / vocabulary / 32 * 32, 32, 512);
+// Tokens at a time: packing the head should cost little beside multiplying by it, and the logits stay below 160 MB,
+// half of that beside kept gradients.
+int64_t tokens_at_once(int64_t vocabulary, int64_t chunk, bool keeps) {
+  return chunk > 0 ? chunk : std::clamp<int64_t>((int64_t{keeps ? 20 : 40} << 20) / vocabulary / 32 * 32, 32, 512);
 }
 
 at::Tensor floats(int64_t n) { return at::empty({n}, at::kFloat); }
@@ -55,13 +57,12 @@ class HeadPass {
       : tokens_(tokens),
         vocabulary_(head.size(0)),
         label_(tokens.label.contiguous()),
-        step_(std::min(tokens_at_once(vocabulary_, chunk), std::max<int64_t>(1, tokens.count()))),
-        space_(empty_huge(Logits<E>::space_for(vocabulary_, step_), at::kFloat)),
+        keeps_((need[1] || need[3]) && vocabulary_ * tokens.count() * head.element_size() <= kKeptBytes),
+        step_(std::min(tokens_at_once(vocabulary_, chunk, keeps_), std::max<int64_t>(1, tokens.count()))),
         kept_columns_(std::min(kKeptBlocks, (vocabulary_ + kVocabularyBlock - 1) / kVocabularyBlock) *
                       kVocabularyBlock),
-        keeps_((need[1] || need[3]) && vocabulary_ * tokens.count() * head.element_size() <= kKeptBytes),
         sides_(sides(tokens, head, low_head, need, step_, !keeps_)),
-        logits_(matrices(sides_), vocabulary_, static_cast<float>(1 / temperature), data<float>(space_)) {
+        logits_(matrices(sides_), vocabulary_, static_cast<float>(1 / temperature), make_space()) {
     int64_t widths = 0;
     for (const Side& s : sides_) widths += s.head.size(1);
     if (needed()) sums_ = floats(Logits<E>::backward_space(step_, widths));
@@ -85,14 +86,14 @@ class HeadPass {
   // Within fn: adds what these gradients of the logits mean for hidden states and weights.
   void add(int64_t begin, const std::vector<LogitGradient>& gradient, const std::vector<float>& at_label) {
     if (!needed()) return;
-    std::vector<HeadSums> into;
+    std::vector<HeadSums<E>> into;
     for (const Side& s : sides_)
-      into.push_back({s.d_hidden.defined() ? data<float>(s.d_chunk) : nullptr,
-                      s.d_head.defined() ? data<float>(s.d_head) : nullptr});
+      into.push_back(
+          {s.d_hidden.defined() ? data<float>(s.d_chunk) : nullptr, s.d_head.defined() ? data<E>(s.d_head) : nullptr});
     KeptGradients<E> keep{{}, kept_columns_};
     for (const at::Tensor& part : kept_) keep.parts.push_back(data<E>(part) + begin * kept_columns_);
-    logits_.backward(hidden(begin), data<int64_t>(label_) + begin, gradient.data(), at_label.data(), into, keep,
-                     data<float>(sums_));
+    logits_.backward(hidden(begin), data<int64_t>(label_) + begin, gradient.data(), at_label.data(), into, begin == 0,
+                     keep, data<float>(sums_));
     for (const Side& s : sides_)
       if (const int64_t width = s.head.size(1); s.d_hidden.defined())
         row_kernels<E>().narrow(static_cast<int64_t>(gradient.size()) * width, data<float>(s.d_chunk), 1.0f,
@@ -107,14 +108,16 @@ class HeadPass {
   // After all tokens. Of the last side that wants one first: what was kept goes as it is used.
   at::Tensor d_head(size_t side) {
     if (side >= sides_.size() || !sides_[side].wants_head) return {};
-    space_ = sums_ = at::Tensor();
-    const Side& s = sides_[side];
+    space_.clear(), sums_ = at::Tensor();
+    Side& s = sides_[side];
     const int64_t width = s.head.size(1);
-    const at::Tensor out = empty_huge(vocabulary_ * width, s.head.scalar_type()).view({vocabulary_, width});
-    if (!keeps_)
-      Logits<E>::write_head(data<float>(s.d_head), vocabulary_, width, data<E>(out));
-    else
-      multiply_kept(s.hidden, /*last=*/side == 0 || !sides_[0].wants_head, out);
+    if (keeps_) {
+      s.d_head = empty_huge(vocabulary_ * width, s.head.scalar_type());
+      multiply_kept(s.hidden, /*last=*/side == 0 || !sides_[0].wants_head, s.d_head.view({vocabulary_, width}));
+    } else {
+      Logits<E>::turn_head(vocabulary_, width, data<E>(s.d_head));
+    }
+    const at::Tensor out = std::exchange(s.d_head, {}).narrow(0, 0, vocabulary_ * width).view({vocabulary_, width});
     return out.narrow(1, 0, s.columns).contiguous();
   }
 
@@ -123,7 +126,7 @@ class HeadPass {
     at::Tensor hidden, head;
     int64_t columns;  // without filling
     bool wants_head = false;
-    at::Tensor d_hidden = {}, d_chunk = {}, d_head = {};  // d_head: sums, where the logits' gradients are not kept
+    at::Tensor d_hidden = {}, d_chunk = {}, d_head = {};  // d_head: sums, or what kept gradients gave
   };
   static std::vector<Side> sides(const ops::LabelledTokens& tokens, const at::Tensor& head,
                                  const OptionalTensor& low_head, HeadNeeds need, int64_t step, bool sums) {
@@ -135,7 +138,19 @@ class HeadPass {
       if (need[2 * i])
         s.d_hidden = at::empty({tokens.count(), width}, head.options()), s.d_chunk = floats(step * width);
       s.wants_head = need[2 * i + 1];
-      if (s.wants_head && sums) s.d_head = empty_huge(Logits<E>::head_space(head.size(0), width), at::kFloat).zero_();
+      if (s.wants_head && sums) s.d_head = empty_huge(Logits<E>::head_space(head.size(0), width), head.scalar_type());
+    }
+    return out;
+  }
+  // Of logits, by blocks: in pieces, which the holes between other tensors have room for and which the backward pass
+  // uses again; beside kept gradients in a mapping that goes before the head's gradient comes.
+  std::vector<float*> make_space() {
+    const int64_t blocks = Logits<E>::blocks_of(vocabulary_), size = Logits<E>::block_size(step_);
+    std::vector<float*> out;
+    if (keeps_) space_ = {empty_huge(blocks * size, at::kFloat)};
+    for (int64_t b = 0; b < blocks; ++b) {
+      if (!keeps_) space_.push_back(floats(size));
+      out.push_back(keeps_ ? data<float>(space_[0]) + b * size : data<float>(space_.back()));
     }
     return out;
   }
@@ -172,10 +187,11 @@ class HeadPass {
   const ops::LabelledTokens& tokens_;
   int64_t vocabulary_;
   at::Tensor label_;
-  int64_t step_;
-  at::Tensor space_, sums_;
-  int64_t kept_columns_;
   bool keeps_;  // gradients of all logits, because they are small
+  int64_t step_;
+  std::vector<at::Tensor> space_;
+  at::Tensor sums_;
+  int64_t kept_columns_;
   std::vector<at::Tensor> kept_;
   std::vector<Side> sides_;
   Logits<E> logits_;

@@ -37,8 +37,11 @@ struct HiddenRows {
   const E* rows;
   int64_t stride;
 };
+// Either may be null.
+template <class E>
 struct HeadSums {
-  float *hidden, *head;  // [n, width], written; [panel][width][32], added to, see write_head(). Either may be null
+  float* hidden;  // [n, width], written
+  E* head;  // [panel][width][32], written for the first tokens, then added to in f32 and rounded; turn_head() ends them
 };
 // Gradients of logits that are kept until all tokens have been seen: part p holds `columns` of the vocabulary, from
 // p * columns on, its rows as far apart.
@@ -53,17 +56,16 @@ class Logits {
  public:
   using Hidden = std::vector<HiddenRows<E>>;  // of each product
 
-  // `space` holds space_for() floats.
-  Logits(std::vector<HeadMatrix<E>> heads, int64_t vocabulary, float scale, float* space)
+  // Each of the blocks_of(vocabulary) blocks holds block_size() floats.
+  Logits(std::vector<HeadMatrix<E>> heads, int64_t vocabulary, float scale, std::vector<float*> blocks)
       : heads_(std::move(heads)),
         vocabulary_(vocabulary),
         scale_(scale),
-        logits_(space),
-        blocks_((vocabulary + kVocabularyBlock - 1) / kVocabularyBlock) {}
+        logits_(std::move(blocks)),
+        blocks_(blocks_of(vocabulary)) {}
 
-  static int64_t space_for(int64_t vocabulary, int64_t tokens) {
-    return (vocabulary + kVocabularyBlock - 1) / kVocabularyBlock * kLogitStride * tokens;
-  }
+  static int64_t blocks_of(int64_t vocabulary) { return (vocabulary + kVocabularyBlock - 1) / kVocabularyBlock; }
+  static int64_t block_size(int64_t tokens) { return kLogitStride * tokens; }
 
   // Logits of n tokens, and each row's summary.
   std::vector<LogitRow> compute(const Hidden& hidden, int64_t n, const int64_t* label) {
@@ -79,9 +81,9 @@ class Logits {
   }
 
   // Gradient of the logits of row i: gradient[i] everywhere, and at_label[i] more at its label; what it means for each
-  // product. keep: rows to write it to, or none.
+  // product. keep: rows to write it to, or none. first: no token came before these.
   void backward(const Hidden& hidden, const int64_t* label, const LogitGradient* gradient, const float* at_label,
-                const std::vector<HeadSums>& into, const KeptGradients<E>& keep, float* space) const {
+                const std::vector<HeadSums<E>>& into, bool first, const KeptGradients<E>& keep, float* space) const {
     const int64_t groups = std::min<int64_t>(kGroups, blocks_), per_group = (blocks_ + groups - 1) / groups;
     std::vector<const E*> transposed(heads_.size());
     std::vector<float*> sums(heads_.size());  // of d_hidden, one a group
@@ -102,7 +104,7 @@ class Logits {
           block_gradient(b, label, gradient, at_label, d, stride);
           for (size_t h = 0; h < heads_.size(); ++h) {
             if (into[h].hidden) add_to_hidden(heads_[h], b, d, stride, sums[h] + g * n_ * heads_[h].width);
-            if (into[h].head) add_to_head(heads_[h].width, b, d, stride, transposed[h], into[h].head);
+            if (into[h].head) add_to_head(heads_[h].width, b, d, stride, transposed[h], first, into[h].head);
           }
         }
       }
@@ -117,24 +119,25 @@ class Logits {
     return (vocabulary + kPanel - 1) / kPanel * kPanel * width;
   }
 
-  // d_head's sums as rows [vocabulary, width] of E.
-  static void write_head(const float* sums, int64_t vocabulary, int64_t width, E* out) {
+  // The head's sums as rows [vocabulary, width], where they are: a panel's are as many as those of its 32 rows.
+  static void turn_head(int64_t vocabulary, int64_t width, E* sums) {
     share((vocabulary + kPanel - 1) / kPanel, 8, [&](int64_t begin, int64_t end) {
-      float* row = scratch(kPanels, width);
-      for (int64_t v = begin * kPanel; v < std::min(vocabulary, end * kPanel); ++v) {
-        const float* column = sums + v / kPanel * kPanel * width + v % kPanel;
-        for (int64_t d = 0; d < width; ++d) row[d] = column[d * kPanel];
-        row_kernels<E>().narrow(width, row, 1.0f, out + v * width);
+      E* const panel = reinterpret_cast<E*>(scratch(kPanels, width * kPanel));
+      for (int64_t p = begin; p < end; ++p) {
+        E* const rows = sums + p * kPanel * width;
+        std::copy_n(rows, kPanel * width, panel);
+        for (int64_t v = 0; v < kPanel; ++v)
+          for (int64_t d = 0; d < width; ++d) rows[v * width + d] = panel[d * kPanel + v];
       }
     });
   }
 
  private:
   static constexpr int64_t kGroups = 16;  // parts of the vocabulary that sum d_hidden for themselves
-  enum Slot { kPanels = 2, kGradients, kRows, kTransposed };  // the last: one for each product
+  enum Slot { kPanels = 2, kGradients, kRows, kSums, kTransposed };  // the last: one for each product
 
   int64_t columns(int64_t block) const { return std::min(kVocabularyBlock, vocabulary_ - block * kVocabularyBlock); }
-  float* block_at(int64_t block) const { return logits_ + block * n_ * kLogitStride; }
+  float* block_at(int64_t block) const { return logits_[static_cast<size_t>(block)]; }
 
   void block_logits(int64_t block, const Hidden& hidden, RowStatistics* parts) const {
     const E* rows[kPanel];
@@ -204,14 +207,23 @@ class Logits {
     }
   }
 
-  void add_to_head(int64_t width, int64_t block, const E* d, int64_t stride, const E* transposed, float* d_head) const {
+  void add_to_head(int64_t width, int64_t block, const E* d, int64_t stride, const E* transposed, bool first,
+                   E* d_head) const {
     E* panel = reinterpret_cast<E*>(scratch(kPanels, panel_size<E>(std::max(n_, std::max(kVocabularyBlock, width)))));
     std::vector<const E*> rows(n_);
     const Left<E> left(transposed, padded_depth<E>(n_), width, n_, scratch(kRows, Left<E>::room_for(width, n_)));
     for (int64_t c = 0; c < columns(block); c += kPanel) {
       for (int64_t i = 0; i < n_; ++i) rows[i] = d + i * stride + c;
       row_kernels<E>().pack_rows(rows.data(), n_, kPanel, panel);
-      left.times(panel, d_head + (block * kVocabularyBlock + c) * width, kPanel, true);
+      E* const sums = d_head + (block * kVocabularyBlock + c) * width;
+      if constexpr (sizeof(E) == sizeof(float)) {
+        left.times(panel, sums, kPanel, !first);
+      } else {
+        float* const wide = scratch(kSums, width * kPanel);
+        if (!first) row_kernels<E>().widen(width * kPanel, sums, wide);
+        left.times(panel, wide, kPanel, !first);
+        row_kernels<E>().narrow(width * kPanel, wide, 1.0f, sums);
+      }
     }
   }
 
@@ -237,7 +249,7 @@ class Logits {
   std::vector<HeadMatrix<E>> heads_;
   int64_t vocabulary_, n_ = 0;
   float scale_;
-  float* logits_;
+  std::vector<float*> logits_;
   int64_t blocks_;
 };
 
