@@ -52,7 +52,8 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/vectors.cpp PROPERTIES
   COMPILE_OPTIONS "-O3;-ffp-contract=off;-fno-math-errno;-fno-trapping-math")
 target_include_directories(apus_host PUBLIC ${CMAKE_SOURCE_DIR}/src)
 target_compile_definitions(apus_host PRIVATE APUS_VERSION="${PROJECT_VERSION}")
-target_link_libraries(apus_host PUBLIC apus::json apus::pcre2 apus::utf8proc apus::yaml apus::zlib apus::zstd apus::openssl apus::curl apus::boost Threads::Threads ${CMAKE_DL_LIBS})
+# zlib and zstd behind openssl, whose static archives may need them: not every linker looks back.
+target_link_libraries(apus_host PUBLIC apus::json apus::pcre2 apus::utf8proc apus::yaml apus::openssl apus::zlib apus::zstd apus::curl apus::boost Threads::Threads ${CMAKE_DL_LIBS})
 
 add_executable(apus src/cli/main.cpp)
 target_link_libraries(apus PRIVATE apus_host)

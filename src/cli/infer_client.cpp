@@ -2,6 +2,7 @@
 // One thread for each request in flight; this one reads rows, and writes answers in the rows' order.
 #include "cli/infer_client.h"
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>

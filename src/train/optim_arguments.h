@@ -2,6 +2,8 @@
 // --optim_args read by an optimizer: what it does not ask for is refused.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>

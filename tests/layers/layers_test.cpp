@@ -3,6 +3,7 @@
 // a vendor may be named. docs/architecture.md explains them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <regex>

@@ -2,6 +2,7 @@
 // A Generator without a model: what it says is scripted, one token per step on a thread of its own, as the engine's.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
