@@ -169,6 +169,31 @@ TEST(ServeApi, FormsBecomeConstraints) {
   EXPECT_FALSE(request({{"tools", tools}}).constraint) << "auto restricts nothing";
 }
 
+TEST(ServeApi, WhatTheTemplateCannotSayIsRefused) {
+  Served s;
+  const auto api = s.api();
+  const auto prompt = [&](const Json& more) {
+    post(*api, "/v1/chat/completions", question(more));
+    return s.tokenizer->decode(s.engine.seen().back().prompt);
+  };
+  EXPECT_NE(prompt({{"reasoning_effort", "low"}}).find("<think>"), std::string::npos) << "it can think, or not";
+  EXPECT_EQ(prompt({{"reasoning_effort", "none"}}).find("<think>"), std::string::npos);
+  EXPECT_NE(
+      prompt({{"reasoning_effort", "none"}, {"chat_template_kwargs", {{"enable_thinking", true}}}}).find("<think>"),
+      std::string::npos)
+      << "what is said to the template itself counts";
+  s.chat = Chat(std::filesystem::temp_directory_path(), s.tokenizer,
+                {.chat_template = "{% for m in messages %}{{ m.content }}{{ reasoning_effort }}{% endfor %}"});
+  EXPECT_EQ(prompt({{"reasoning_effort", "high"}}), "hihigh");
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"tools", tools}}), 400)["error"]["param"], "tools");
+  EXPECT_EQ(prompt({{"tools", tools}, {"tool_choice", "none"}}), "hi");
+  s.chat = Chat(std::filesystem::temp_directory_path(), s.tokenizer,
+                {.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"});
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"reasoning_effort", "high"}}), 400)["error"]["param"],
+            "reasoning_effort");
+}
+
 TEST(ServeApi, StopStrings) {
   Served s;
   s.answer = "one two three four";
@@ -262,6 +287,14 @@ TEST(ServeApi, Errors) {
   Served s;
   const auto api = s.api();
   EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", "{oops").status, 400);
+  const auto typed = [&](const char* type) {
+    return ask(*api, "POST", "/tokenize", R"({"prompt": "a"})", {{"content-type", type}}).status;
+  };
+  for (const char* type : {"application/json", "Application/JSON; charset=utf-8", "application/problem+json",
+                           "application/x-www-form-urlencoded"})
+    EXPECT_EQ(typed(type), 200) << type;
+  for (const char* type : {"text/plain", "multipart/form-data; boundary=x", "application/xml", "json"})
+    EXPECT_EQ(typed(type), 415) << type;
   const Json bad = Json::parse(ask(*api, "POST", "/v1/chat/completions", "{\"messages\": \"\xff\xfe\"}").body);
   EXPECT_EQ(bad["error"]["type"], "invalid_request_error");
   EXPECT_NE(bad["error"]["message"].get<std::string>().find("UTF-8"), std::string::npos);
