@@ -164,6 +164,12 @@ void DeployOptions::rehearse(Rehearsal& r) const {
   r.plan(spec);
 }
 
+std::string served_at(const DeployOptions& o, int port) {
+  const bool all = o.host == "0.0.0.0" || o.host == "::" || o.host.empty(), v6 = o.host.find(':') != std::string::npos;
+  const std::string host = all ? "127.0.0.1" : v6 ? "[" + o.host + "]" : o.host;
+  return str(o.ssl_keyfile.empty() ? "http" : "https", "://", host, ":", port, "/v1");
+}
+
 HttpServerSpec http_server_spec(const DeployOptions& o) {
   HttpServerSpec s;
   s.host = o.host;

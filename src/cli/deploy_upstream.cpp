@@ -147,8 +147,7 @@ int deploy_upstream(const DeployOptions& o) {
   }
   const auto forwarder = std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, url, o.verbose);
   HttpServer server(http_server_spec(o), forwarder);
-  log_info("serving ", url, " at ", o.ssl_keyfile.empty() ? "http" : "https", "://",
-           o.host == "0.0.0.0" ? "127.0.0.1" : o.host, ":", server.port(), "/v1");
+  log_info("serving ", url, " at ", served_at(o, server.port()));
   while (!stop.raised() && !(child && child->ended())) std::this_thread::sleep_for(200ms);
   if (!stop.raised())
     fail(Fault::Device, "the server behind this one has ended (", *child->ended(), "); what it printed says why");

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "serve/api_error.h"
+#include "serve/fields.h"
 
 namespace apus {
 
@@ -14,13 +15,7 @@ void send_json(Responder& reply, const Json& body, int status) {
   reply.send({.status = status, .body = json_text(body)});
 }
 
-Json Api::Exchange::body() const {
-  try {
-    return parse_json(call->body, "the request's body");
-  } catch (const Error& e) {
-    throw ApiError(400, e.what());
-  }
-}
+Json Api::Exchange::body() const { return parse_foreign(call->body, "the request's body"); }
 
 // Passes on to the client's reply, and writes down how it ended: before the client can know it, so that whoever has an
 // answer finds it counted.

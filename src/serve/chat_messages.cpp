@@ -43,9 +43,9 @@ Json tool_call(const Json& call, const std::string& where) {
   } else if (arguments->is_string()) {
     const std::string& text = arguments->get_ref<const std::string&>();
     try {
-      Json parsed = text.empty() ? Json::object() : parse_json(text, inner.name("arguments"));
+      Json parsed = text.empty() ? Json::object() : parse_foreign(text, inner.name("arguments"));
       if (parsed.is_object()) out["function"]["arguments"] = std::move(parsed);
-    } catch (const Error&) {  // what a model wrote may be broken; the template gets it as it is
+    } catch (const ApiError&) {  // what a model wrote may be broken; the template gets it as it is
     }
   }
   return out;

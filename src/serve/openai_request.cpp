@@ -56,14 +56,7 @@ const Json* first_of(const Fields& f, std::initializer_list<const char*> keys, c
 }
 
 Json schema_of(const Json& value, const char* key) {
-  Json schema = value;
-  if (value.is_string()) {
-    try {
-      schema = parse_json(value.get_ref<const std::string&>(), key);
-    } catch (const Error& e) {
-      refuse(key, e.what());
-    }
-  }
+  Json schema = value.is_string() ? parse_foreign(value.get_ref<const std::string&>(), key, key) : value;
   if (!schema.is_object() && !schema.is_boolean()) refuse(key, "'", key, "' must be a JSON schema");
   return schema;
 }
@@ -158,6 +151,7 @@ void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call)
   f.cannot("truncate_prompt_tokens", nullptr, kNeverCut);
   f.cannot("bad_words", Json::array(), "give the tokens a logit_bias of -100 instead");
   f.cannot("logits_processors", nullptr, "foreign code is not run");
+  f.cannot("chat_template", nullptr, "the server's own is used; it is chosen by its --chat_template");
 }
 
 int64_t new_tokens(const Fields& f, std::initializer_list<const char*> keys, int64_t least) {

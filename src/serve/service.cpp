@@ -249,6 +249,8 @@ std::string Service::render(const ChatCall& call) const {
 
 Service::Prompt Service::chat_prompt(const ChatCall& call) const {
   const auto most = spec_.engine->max_model_len();
+  if (call.messages.size() > static_cast<size_t>(most))  // each has a token at least; rendering would take its time
+    too_long("messages", str("there are ", call.messages.size(), " messages"), most);
   const std::string text = render(call);
   if (text.size() / longest_token_ > static_cast<size_t>(most))
     too_long("messages", str("the messages have ", text.size(), " bytes, which are more tokens than that"), most);

@@ -326,6 +326,32 @@ TEST(ServeApi, Errors) {
   EXPECT_EQ(s.engine.seen().size(), 0u);
 }
 
+// Bodies within the size limit that would take minutes or gigabytes.
+TEST(ServeApi, ExpensiveBodies) {
+  Served s;
+  const auto api = s.api();
+  const auto refused = [&](const std::string& body) {
+    const HttpAnswer a = ask(*api, "POST", "/v1/chat/completions", body);
+    EXPECT_EQ(a.status, 400);
+    return Json::parse(a.body)["error"];
+  };
+  std::string keys = "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"logit_bias\": {";
+  for (int i = 0; i < 300'000; ++i) keys += str(i ? ", \"" : "\"", i, "\": 1");
+  EXPECT_NE(refused(keys + "}}")["message"].get<std::string>().find("keys"), std::string::npos);
+  std::string lists = "[";
+  for (int i = 0; i < 300'000; ++i) lists += "[],";
+  EXPECT_NE(refused(lists + "1]")["message"].get<std::string>().find("lists"), std::string::npos);
+  refused(std::string(1 << 20, '['));
+  refused(std::string(1 << 20, '{'));
+  refused("\"" + std::string(1 << 20, '\\'));
+  std::string messages = R"({"messages": [{"role": "user", "content": ""})";
+  for (int i = 0; i < 5000; ++i) messages += R"(, {"role": "user", "content": ""})";
+  EXPECT_EQ(refused(messages + "]}")["code"], "context_length_exceeded");
+  std::string schema = "{";
+  for (int i = 0; i < 100'000; ++i) schema += str("\"", i, "\":1,");
+  EXPECT_EQ(refused(question({{"guided_json", schema + "\"a\":1}"}}).dump())["param"], "guided_json");
+}
+
 TEST(ServeApi, AFailingStep) {
   Served s;
   const auto api = s.api();

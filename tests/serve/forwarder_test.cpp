@@ -129,6 +129,14 @@ TEST(Forwarder, FlagsThatNobodyReadsThereAreNoted) {
   EXPECT_NE(notes.find("--top_p has no effect"), std::string::npos) << notes;
 }
 
+TEST(Deploy, TheAddressAsItIsTyped) {
+  DeployOptions o;
+  EXPECT_EQ(served_at(o, 5), "http://127.0.0.1:5/v1");
+  o.host = "::1";
+  o.ssl_keyfile = "k";
+  EXPECT_EQ(served_at(o, 5), "https://[::1]:5/v1");
+}
+
 TEST(Forwarder, AChildIsStartedWatchedAndEnded) {
   const fs::path dir = fs::temp_directory_path() / str("apus-child-", ::getpid());
   fs::create_directories(dir);

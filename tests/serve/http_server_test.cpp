@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The server over real sockets: keep-alive, pipelining, slow, silent, leaving and loud clients, limits, draining.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "tests/eventually.h"
@@ -312,6 +313,18 @@ TEST(HttpServer, StopsWhileAnswersAreMade) {
   EXPECT_TRUE(a.is_closed());
   EXPECT_TRUE(b.is_closed());
   l.reset();
+}
+
+TEST(HttpServer, MakesRoomForItsConnections) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{200, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const Listening l({.max_connections = 300});
+  rlimit now{};
+  ::getrlimit(RLIMIT_NOFILE, &now);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(now.rlim_cur, std::min<rlim_t>(556, before.rlim_max));
 }
 
 TEST(HttpServer, TheNextFreePort) {
