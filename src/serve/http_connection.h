@@ -75,6 +75,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     beast::get_lowest_layer(stream_).socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
     beast::get_lowest_layer(stream_).close();
     leave();
+    busy_.reset();
   }
 
  private:
@@ -246,6 +247,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   void dispatch() {
     begin_answer();
     beast::get_lowest_layer(stream_).expires_never();
+    busy_ = this->shared_from_this();
     watch();
     shared_->service->serve(call_, std::make_shared<Reply>(this->weak_from_this(), turn_, shared_->io));
   }
@@ -305,6 +307,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     ended_ = true;
     gone_.clear();
     flush();
+    busy_.reset();
   }
 
   void flush() {
@@ -368,7 +371,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   beast::flat_buffer buffer_{kUnparsed};
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<HttpCall> call_;
-  uint64_t turn_ = 0;  // of requests on this connection; replies to earlier ones are out of date
+  std::shared_ptr<Connection> busy_;  // itself while an answer is made: there may be no read or write that keeps it
+  uint64_t turn_ = 0;                 // of requests on this connection; replies to earlier ones are out of date
   std::string out_, flying_;
   std::vector<std::function<void()>> gone_;
   bool answering_ = false, ended_ = false, chunked_ = false, http1_0_ = false, keep_alive_ = true, mid_request_ = false;
