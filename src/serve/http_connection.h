@@ -336,7 +336,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   void next() {
     call_.reset();
     mid_request_ = false;
-    if (!keep_alive_ || shared_->closing) return close_gently();
+    // Behind the end nothing is read again: Asio would wait for it in vain.
+    if (!keep_alive_ || shared_->closing || (half_closed_ && buffer_.size() == 0)) return close_gently();
     read_header(shared_->spec.idle_seconds);
   }
 
@@ -347,6 +348,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     expires(kLingerSeconds);
     if constexpr (kTls) {
       stream_.async_shutdown([self = this->shared_from_this()](ErrorCode) { self->close_now(); });
+    } else if (half_closed_) {
+      close_now();
     } else {
       ErrorCode ignored;
       stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
