@@ -57,7 +57,7 @@ Json chat_message(const Json& message, const std::string& where) {
   const Fields f(message, where + ".");
   Json out = message;
   const std::string role = f.needed_text("role");
-  if (role.size() > 64) refuse(f.name("role"), "'", f.name("role"), "' is no role");
+  if (role.empty() || role.size() > 64) refuse(f.name("role"), "'", f.name("role"), "' is no role");
   out["role"] = role == "developer" ? "system" : role;
   const Json* content = f.find("content");
   if (!content) {

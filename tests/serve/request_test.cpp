@@ -101,6 +101,7 @@ TEST(OpenAiRequest, MistakesNameTheField) {
       {R"({"guided_grammar": "x"})", "guided_grammar"},
       {R"({"modalities": ["text", "audio"]})", "modalities"},
       {R"({"max_tokens": 0})", "max_tokens"},
+      {R"({"messages": [{"role": "", "content": "x"}]})", "messages[0].role"},
       {R"({"store": true})", "store"},
       {R"({"verbosity": "low"})", "verbosity"},
       {R"({"reasoning_effort": "much"})", "reasoning_effort"},
