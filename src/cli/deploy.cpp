@@ -96,6 +96,7 @@ std::vector<std::pair<std::string, std::string>> DeployOptions::named_adapters()
 }
 
 void DeployOptions::resolve(OptionTable& v) {
+  if (upstream()) note_idle_flags(*this, v);
   const auto named = named_adapters();
   if (named.empty()) {
     AdapterOptions::resolve(v, *this);
@@ -129,6 +130,9 @@ void DeployOptions::check() const {
   require(!upstream() || !placed(), Fault::Usage,
           "--device_map and --max_memory are of --infer_backend engine; the other server spreads a model by "
           "--vllm_tensor_parallel_size");
+  require(!upstream() || adapters.empty() || !named_adapters().empty(), Fault::Usage,
+          "--adapters: with --infer_backend ", infer_backend,
+          " give it a name that requests ask for: --adapters NAME=", adapters.empty() ? "" : adapters[0]);
   PlacementOptions::check(*this);
   if (!upstream())
     ModelOptions::check();
@@ -158,6 +162,12 @@ void DeployOptions::rehearse(Rehearsal& r) const {
   PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
   spec.command = "deploy";
   r.plan(spec);
+}
+
+std::string served_at(const DeployOptions& o, int port) {
+  const bool all = o.host == "0.0.0.0" || o.host == "::" || o.host.empty(), v6 = o.host.find(':') != std::string::npos;
+  const std::string host = all ? "127.0.0.1" : v6 ? "[" + o.host + "]" : o.host;
+  return str(o.ssl_keyfile.empty() ? "http" : "https", "://", host, ":", port, "/v1");
 }
 
 HttpServerSpec http_server_spec(const DeployOptions& o) {

@@ -51,5 +51,6 @@ struct DeployOptions : ModelOptions,
 };
 
 HttpServerSpec http_server_spec(const DeployOptions& options);
+std::string served_at(const DeployOptions& options, int port);  // its address, as somebody here would type it
 
 }  // namespace apus

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "base/clock.h"
@@ -34,6 +35,21 @@ void add_arguments(const Json& kwargs, std::vector<std::string>& words) {
   }
 }
 
+// What requests leave open, as generation_config.json says it.
+Json generation_config(const GenerationOptions& o) {
+  Json out = Json::object();
+  const auto give = [&](const char* name, const auto& value) {
+    if (value) out[name] = *value;
+  };
+  give("max_new_tokens", o.max_new_tokens);
+  give("temperature", o.temperature);
+  give("top_k", o.top_k);
+  give("top_p", o.top_p);
+  give("min_p", o.min_p);
+  give("repetition_penalty", o.repetition_penalty);
+  return out;
+}
+
 void wait_until_ready(const std::string& url, ChildServer& child, const StopFlag& stop) {
   const Stopwatch watch;
   log_info("waiting for ", url, "/health");
@@ -55,6 +71,32 @@ std::string without_v1(std::string url) {
 
 }  // namespace
 
+void note_idle_flags(const DeployOptions& o, OptionTable& v) {
+  const auto idle = [&v](const char* names, const std::string& why) {
+    std::istringstream words(names);
+    for (std::string name; words >> name;)
+      if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with ", why));
+  };
+  const char* const sampling = "max_new_tokens temperature top_k top_p min_p repetition_penalty";
+  idle(
+      "model_type device kv_cache_gb max_batched_tokens enable_prefix_caching system chat_template_kwargs "
+      "use_chat_template enable_thinking response_prefix max_length truncation_strategy presence_penalty "
+      "frequency_penalty stop_words max_logprobs max_waiting tool_call_parser reasoning_parser owned_by log_interval "
+      "request_log result_path",
+      str("--infer_backend ", o.infer_backend, ", whose own flags --", o.infer_backend, "_engine_kwargs takes"));
+  if (!o.vllm_server_base_url.empty()) {
+    const char* const why = "--vllm_server_base_url: that server runs already";
+    idle(
+        "model adapters torch_dtype max_model_len max_num_seqs memory_utilization seed chat_template template "
+        "served_model_name vllm_tensor_parallel_size vllm_pipeline_parallel_size vllm_data_parallel_size "
+        "sglang_tp_size vllm_engine_kwargs sglang_engine_kwargs",
+        why);
+    idle(sampling, why);
+  } else if (o.infer_backend == "sglang") {
+    idle(sampling, "--infer_backend sglang: requests say it for themselves");
+  }
+}
+
 std::vector<std::string> upstream_command(const DeployOptions& o, const std::string& program, int port) {
   const bool vllm = o.infer_backend == "vllm";
   std::vector<std::string> words = {program, "serve"};
@@ -67,6 +109,9 @@ std::vector<std::string> upstream_command(const DeployOptions& o, const std::str
   if (o.max_model_len) add(vllm ? "--max-model-len" : "--context-length", std::to_string(*o.max_model_len));
   add(vllm ? "--max-num-seqs" : "--max-running-requests", std::to_string(o.max_num_seqs));
   add(vllm ? "--gpu-memory-utilization" : "--mem-fraction-static", str(o.memory_utilization));
+  add(vllm ? "--seed" : "--random-seed", std::to_string(o.seed));
+  if (const Json wishes = generation_config(o); vllm && !wishes.empty())
+    add("--override-generation-config", json_text(wishes));
   if (!o.chat_template.empty()) add("--chat-template", o.chat_template);
   const auto& tp = vllm ? o.vllm_tensor_parallel_size : o.sglang_tp_size;
   if (tp) add(vllm ? "--tensor-parallel-size" : "--tp-size", std::to_string(*tp));
@@ -102,8 +147,7 @@ int deploy_upstream(const DeployOptions& o) {
   }
   const auto forwarder = std::make_shared<Forwarder>(Access{o.api_key.value_or(""), o.allowed_origins}, url, o.verbose);
   HttpServer server(http_server_spec(o), forwarder);
-  log_info("serving ", url, " at ", o.ssl_keyfile.empty() ? "http" : "https", "://",
-           o.host == "0.0.0.0" ? "127.0.0.1" : o.host, ":", server.port(), "/v1");
+  log_info("serving ", url, " at ", served_at(o, server.port()));
   while (!stop.raised() && !(child && child->ended())) std::this_thread::sleep_for(200ms);
   if (!stop.raised())
     fail(Fault::Device, "the server behind this one has ended (", *child->ended(), "); what it printed says why");

@@ -109,6 +109,12 @@ void check_client(const InferOptions& o) {
 }  // namespace
 
 void InferOptions::resolve(OptionTable& v) {
+  if (client())
+    for (const char* name :
+         {"model_type", "torch_dtype", "max_model_len", "device", "max_num_seqs", "max_batched_tokens",
+          "memory_utilization", "kv_cache_gb", "enable_prefix_caching", "truncation_strategy"})
+      if (v.given(name))
+        v.notes.push_back(str("--", name, " has no effect with --infer_backend client: the server computes"));
   AdapterOptions::resolve(v, *this);
   HubFlags::resolve();
   TemplateOptions::resolve(v);

@@ -83,7 +83,7 @@ class Sender {
   const std::string root_;
   std::vector<std::string> headers_;
   std::string model_;
-  std::atomic<bool> given_up_{false};
+  std::atomic<bool> given_up_{false}, told_{false};
 };
 
 void Sender::pause(double seconds) const {
@@ -107,6 +107,8 @@ HttpReply Sender::send(HttpRequest request, uint64_t stream) {
     if (const auto asked = reply.headers.find("retry-after"); asked != reply.headers.end())
       seconds = std::clamp(std::strtod(asked->second.c_str(), nullptr), 0.0, 300.0);
     log_debug(complaint(reply), "; once more in ", seconds, " s");
+    if (tries == 2 && !told_.exchange(true))
+      log_warning(complaint(reply), "; asking again, each row up to ", o_.max_retries, " times (--max_retries)");
     pause(seconds);
   }
 }

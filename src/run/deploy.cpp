@@ -25,9 +25,8 @@ ToolFormat tool_format_of(const DeployOptions& o, const Chat& chat) {
 }
 
 void say_where(const DeployOptions& o, int port) {
-  const std::string host = o.host == "0.0.0.0" || o.host == "::" ? "127.0.0.1" : o.host;
-  log_info("serving ", o.served_model_name.value_or("model"), " at ", o.ssl_keyfile.empty() ? "http" : "https", "://",
-           host, ":", port, "/v1", o.api_key ? " for who has the API key" : "");
+  log_info("serving ", o.served_model_name.value_or("model"), " at ", served_at(o, port),
+           o.api_key ? " for who has the API key" : "");
 }
 
 void serve_until_stopped(const DeployOptions& o, Api& api, const StopFlag& stop) {

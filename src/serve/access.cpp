@@ -62,7 +62,10 @@ void Access::allow_origin(const HttpCall& call, HttpAnswer& answer) const {
 }
 
 std::optional<HttpAnswer> Access::preflight(const HttpCall& call) const {
-  if (call.method != "OPTIONS" || allowed_origins.empty()) return std::nullopt;
+  if (call.method != "OPTIONS") return std::nullopt;
+  if (call.target == "*")  // what the server can do at all
+    return HttpAnswer{.status = 204, .headers = {{"Allow", "GET, HEAD, OPTIONS, POST"}}};
+  if (allowed_origins.empty()) return std::nullopt;
   // Clients' libraries send headers of their own (X-Stainless-..., anthropic-beta): whatever a page of an allowed
   // origin asks for is allowed.
   std::string headers = call.header("access-control-request-headers");

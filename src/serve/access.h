@@ -16,7 +16,8 @@ struct Access {
 
   void check_key(const HttpCall& call) const;  // ApiError 401; takes the same time wherever keys differ
   void allow_origin(const HttpCall& call, HttpAnswer& answer) const;
-  std::optional<HttpAnswer> preflight(const HttpCall& call) const;  // a browser's question before the question
+  // The answer to OPTIONS: a browser's question before the question, or one about the whole server ("*").
+  std::optional<HttpAnswer> preflight(const HttpCall& call) const;
 };
 
 // In the form of the API that the path belongs to.

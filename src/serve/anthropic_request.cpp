@@ -130,6 +130,13 @@ Json openai_choice(const Json& choice, bool& parallel) {
   return type;
 }
 
+bool read_thinking(const Json& thinking) {
+  const std::string type = Fields(thinking, "thinking.").needed_text("type");
+  if (type != "enabled" && type != "adaptive" && type != "disabled")
+    refuse("thinking.type", "'thinking.type' is '", type.substr(0, 64), "', it must be enabled, adaptive or disabled");
+  return type != "disabled";
+}
+
 // The form of the answer: output_config.format, or output_format as it was called first.
 Guide read_format(const Fields& f) {
   std::string where = "output_format.";
@@ -172,11 +179,13 @@ ChatCall read_messages_request(const Json& body, bool counting) {
   if (const Json* given = f.list("tools")) tools = openai_tools(*given);
   if (const Json* given = f.object("tool_choice")) choice = openai_choice(*given, call.parallel_calls);
   read_tools(tools.is_null() ? nullptr : &tools, choice.is_null() ? nullptr : &choice, call);
-  if (const Json* thinking = f.object("thinking"))
-    call.kwargs["enable_thinking"] = Fields(*thinking, "thinking.").needed_text("type") != "disabled";
+  if (const Json* thinking = f.object("thinking")) call.kwargs["enable_thinking"] = read_thinking(*thinking);
+  if (const Json* config = f.object("output_config"))  // for templates that know it: agents send it to every model
+    if (const auto effort = Fields(*config, "output_config.").text("effort")) call.kwargs["reasoning_effort"] = *effort;
   f.cannot("container", nullptr, "this server runs no tools of its own");
   f.cannot("mcp_servers", Json::array(), "this server runs no tools of its own");
-  call.ignored = f.unread({"metadata", "service_tier", "output_config"});
+  f.cannot("context_management", nullptr, "nothing is taken out of a conversation here; shorten it before");
+  call.ignored = f.unread({"metadata", "service_tier", "cache_control", "inference_geo"});
   return call;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "serve/api_error.h"
+#include "serve/fields.h"
 
 namespace apus {
 
@@ -14,13 +15,7 @@ void send_json(Responder& reply, const Json& body, int status) {
   reply.send({.status = status, .body = json_text(body)});
 }
 
-Json Api::Exchange::body() const {
-  try {
-    return parse_json(call->body, "the request's body");
-  } catch (const Error& e) {
-    throw ApiError(400, e.what());
-  }
-}
+Json Api::Exchange::body() const { return parse_foreign(call->body, "the request's body"); }
 
 // Passes on to the client's reply, and writes down how it ended: before the client can know it, so that whoever has an
 // answer finds it counted.
@@ -96,24 +91,25 @@ Api::Api(ApiSpec spec, ServiceSpec service, std::shared_ptr<Workers> workers)
 Api::~Api() = default;
 
 const Api::Routes& Api::routes() {
+  static const std::set<std::string> get = {"GET", "HEAD"}, post = {"POST"}, both = {"GET", "HEAD", "POST"};
   static const Routes table = {
-      {"/v1/chat/completions", {.methods = "POST", .handler = &Api::chat, .awake = true}},
-      {"/v1/completions", {.methods = "POST", .handler = &Api::completions, .awake = true}},
-      {"/v1/embeddings", {.methods = "POST", .handler = &Api::embeddings, .awake = true}},
-      {"/v1/models", {"GET", &Api::models}},
-      {"/v1/messages", {.methods = "POST", .handler = &Api::messages, .awake = true}},
-      {"/v1/messages/count_tokens", {"POST", &Api::count_tokens}},
-      {"/tokenize", {"POST", &Api::tokenize}},
-      {"/detokenize", {"POST", &Api::detokenize}},
-      {"/infer", {.methods = "POST", .handler = &Api::infer, .awake = true}},
-      {"/health", {.methods = "GET", .handler = &Api::health, .open = true}},
-      {"/ping", {.methods = "GET POST", .handler = &Api::health, .open = true}},
-      {"/metrics", {"GET", &Api::metrics}},
-      {"/v1/load_lora_adapter", {.methods = "POST", .handler = &Api::load_adapter, .slow = true, .awake = true}},
-      {"/v1/unload_lora_adapter", {.methods = "POST", .handler = &Api::unload_adapter, .slow = true}},
-      {"/sleep", {.methods = "POST", .handler = &Api::sleep, .slow = true}},
-      {"/wake_up", {.methods = "POST", .handler = &Api::wake, .slow = true}},
-      {"/is_sleeping", {.methods = "GET", .handler = &Api::is_sleeping}},
+      {"/v1/chat/completions", {.methods = post, .handler = &Api::chat, .awake = true}},
+      {"/v1/completions", {.methods = post, .handler = &Api::completions, .awake = true}},
+      {"/v1/embeddings", {.methods = post, .handler = &Api::embeddings, .awake = true}},
+      {"/v1/models", {get, &Api::models}},
+      {"/v1/messages", {.methods = post, .handler = &Api::messages, .awake = true}},
+      {"/v1/messages/count_tokens", {post, &Api::count_tokens}},
+      {"/tokenize", {post, &Api::tokenize}},
+      {"/detokenize", {post, &Api::detokenize}},
+      {"/infer", {.methods = post, .handler = &Api::infer, .awake = true}},
+      {"/health", {.methods = get, .handler = &Api::health, .open = true}},
+      {"/ping", {.methods = both, .handler = &Api::health, .open = true}},
+      {"/metrics", {get, &Api::metrics}},
+      {"/v1/load_lora_adapter", {.methods = post, .handler = &Api::load_adapter, .slow = true, .awake = true}},
+      {"/v1/unload_lora_adapter", {.methods = post, .handler = &Api::unload_adapter, .slow = true}},
+      {"/sleep", {.methods = post, .handler = &Api::sleep, .slow = true}},
+      {"/wake_up", {.methods = post, .handler = &Api::wake, .slow = true}},
+      {"/is_sleeping", {.methods = get, .handler = &Api::is_sleeping}},
   };
   return table;
 }
@@ -125,6 +121,27 @@ const Api::Routes::value_type* Api::find(const HttpCall& call) {
   return it == routes().end() ? nullptr : &*it;
 }
 
+namespace {
+
+HttpAnswer not_allowed(const HttpCall& call, const std::set<std::string>& methods) {
+  std::string names;
+  for (const auto& m : methods) names += (names.empty() ? "" : ", ") + m;
+  const std::string why = str(call.method.substr(0, 16), " is not possible at ", call.path, "; use ", names);
+  HttpAnswer answer = error_answer(call, ApiError(405, why));
+  answer.headers.emplace_back("Allow", names);
+  return answer;
+}
+
+// Nothing said, JSON, or what curl -d says of anything.
+bool may_be_json(std::string type) {
+  for (char& c : type) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  type = type.substr(0, type.find_first_of("; \t"));
+  return type.empty() || type == "application/json" || type == "application/x-www-form-urlencoded" ||
+         (type.starts_with("application/") && type.ends_with("+json"));
+}
+
+}  // namespace
+
 std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
   const auto refused = [&](HttpAnswer answer) {
     spec_.access.allow_origin(call, answer);
@@ -132,20 +149,17 @@ std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
     return answer;
   };
   try {
+    if (auto answer = spec_.access.preflight(call)) return refused(std::move(*answer));
     const auto* found = find(call);
     if (!found)
       throw ApiError(404, str("There is nothing at ", call.path.substr(0, 256), "; the API is at ",
                               "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models and /v1/messages"));
-    if (auto answer = spec_.access.preflight(call)) return refused(std::move(*answer));
     const Route* route = &found->second;
-    const std::string method = call.method == "HEAD" ? "GET" : call.method;
-    if (route->methods.find(method) == std::string::npos) {
-      const std::string why = str(call.method.substr(0, 16), " is not possible at ", call.path, "; use ");
-      HttpAnswer answer = error_answer(call, ApiError(405, why + route->methods));
-      answer.headers.emplace_back("Allow", route->methods == "GET POST" ? "GET, POST" : route->methods);
-      return refused(std::move(answer));
-    }
+    if (!route->methods.count(call.method)) return refused(not_allowed(call, route->methods));
     if (!route->open) spec_.access.check_key(call);
+    if (call.method == "POST" && !may_be_json(call.header("content-type")))
+      throw ApiError(415, str("The body must be JSON, but Content-Type says ",
+                              call.header("content-type").substr(0, 100), "; send application/json"));
     const auto unavailable = [](const char* why, int seconds) {
       ApiError error(503, why);
       error.retry_after = seconds;
@@ -263,13 +277,13 @@ void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_pt
   }
 }
 
-void Api::note_ignored(const Exchange& e, const AnswerCall& call) const {
+void Api::note_ignored(const Exchange& e, const std::vector<std::string>& fields) const {
   constexpr size_t kShown = 8;
-  if (!spec_.verbose || call.ignored.empty()) return;
+  if (!spec_.verbose || fields.empty()) return;
   std::string names;
-  for (size_t i = 0; i < std::min(call.ignored.size(), kShown); ++i)
-    names += (i ? ", " : "") + json_text(Json(call.ignored[i])).substr(0, 64);
-  const char* const more = call.ignored.size() > kShown ? ", ..." : "";
+  for (size_t i = 0; i < std::min(fields.size(), kShown); ++i)
+    names += (i ? ", " : "") + json_text(Json(fields[i])).substr(0, 64);
+  const char* const more = fields.size() > kShown ? ", ..." : "";
   log_warning("request ", e.call->id, ": fields without effect here: ", names, more);
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
  private:
   using Handler = void (Api::*)(const Exchange&);
   struct Route {
-    std::string methods;  // "GET", "POST", "GET POST"
+    std::set<std::string> methods;
     Handler handler;
     bool open = false;   // needs no key
     bool slow = false;   // may wait for long: on a thread of its own kind
@@ -68,8 +69,8 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   WholeSink to_reply(const Exchange& e);
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
   void check_admin(const char* what) const;
-  void note_ignored(const Exchange& e, const AnswerCall& call) const;           // in the log
-  Service::Prepared prepare_row(const Exchange& e, const Json& request) const;  // of /infer/
+  void note_ignored(const Exchange& e, const std::vector<std::string>& fields) const;  // in the log
+  Service::Prepared prepare_row(const Exchange& e, const Json& request) const;         // of /infer/
 
   void chat(const Exchange& e);
   void completions(const Exchange& e);

@@ -10,7 +10,7 @@ namespace apus {
 
 void Api::messages(const Exchange& e) {
   const ChatCall call = read_messages_request(e.body());
-  note_ignored(e, call);
+  note_ignored(e, call.ignored);
   auto prepared = service_.prepare(call);
   AnswerForm& form = prepared.form;
   form.head.id = random_id("msg_", 24);

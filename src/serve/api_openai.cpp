@@ -27,7 +27,7 @@ Json result_line(const Json& response, const Json& request) {
 void Api::chat(const Exchange& e) {
   auto body = std::make_shared<Json>(e.body());
   const ChatCall call = read_chat_request(*body, {.max_logprobs = service_.spec().max_logprobs});
-  note_ignored(e, call);
+  note_ignored(e, call.ignored);
   auto prepared = service_.prepare(call);
   AnswerForm& form = prepared.form;
   form.head.id = random_id("chatcmpl-", 32);
@@ -38,7 +38,7 @@ void Api::chat(const Exchange& e) {
 void Api::completions(const Exchange& e) {
   auto body = std::make_shared<Json>(e.body());
   const CompletionCall call = read_completion_request(*body, {.max_logprobs = service_.spec().max_logprobs});
-  note_ignored(e, call);
+  note_ignored(e, call.ignored);
   auto prepared = service_.prepare(call);
   AnswerForm& form = prepared.form;
   form.head.id = random_id("cmpl-", 32);
@@ -62,6 +62,7 @@ WholeSink Api::keeping(WholeSink sink, std::shared_ptr<const Json> request) {
 
 void Api::embeddings(const Exchange& e) {
   const EmbeddingCall call = read_embedding_request(e.body());
+  note_ignored(e, call.ignored);
   EmbeddingForm form{.model = call.model.empty() ? service_.spec().model_name : call.model,
                      .base64 = call.base64,
                      .dimensions = call.dimensions};
@@ -218,7 +219,7 @@ void Api::infer(const Exchange& e) {
 Service::Prepared Api::prepare_row(const Exchange& e, const Json& request) const {
   const ChatCall call = read_chat_request(request, {.max_logprobs = service_.spec().max_logprobs});
   if (call.stream) refuse("stream", "/infer/ answers when all is done; /v1/chat/completions streams");
-  note_ignored(e, call);
+  note_ignored(e, call.ignored);
   auto prepared = service_.prepare(call);
   prepared.form.head.id = random_id("chatcmpl-", 32);
   return prepared;

@@ -45,6 +45,7 @@ struct ChatCall : AnswerCall {
   Json tools;     // [{"type": "function", "function": {...}}], or null
   bool parallel_calls = true;
   Json kwargs = Json::object(), documents;
+  std::optional<std::string> effort;  // how hard to think; "none": not at all
   bool continue_final_message = false, add_generation_prompt = true, separate_reasoning = true;
 };
 
@@ -65,6 +66,7 @@ struct EmbeddingCall {
   bool base64 = false;
   std::optional<int64_t> dimensions;
   int priority = 0;
+  std::vector<std::string> ignored;
 };
 
 }  // namespace apus

@@ -43,9 +43,9 @@ Json tool_call(const Json& call, const std::string& where) {
   } else if (arguments->is_string()) {
     const std::string& text = arguments->get_ref<const std::string&>();
     try {
-      Json parsed = text.empty() ? Json::object() : parse_json(text, inner.name("arguments"));
+      Json parsed = text.empty() ? Json::object() : parse_foreign(text, inner.name("arguments"));
       if (parsed.is_object()) out["function"]["arguments"] = std::move(parsed);
-    } catch (const Error&) {  // what a model wrote may be broken; the template gets it as it is
+    } catch (const ApiError&) {  // what a model wrote may be broken; the template gets it as it is
     }
   }
   return out;
@@ -57,11 +57,11 @@ Json chat_message(const Json& message, const std::string& where) {
   const Fields f(message, where + ".");
   Json out = message;
   const std::string role = f.needed_text("role");
-  if (role.size() > 64) refuse(f.name("role"), "'", f.name("role"), "' is no role");
+  if (role.empty() || role.size() > 64) refuse(f.name("role"), "'", f.name("role"), "' is no role");
   out["role"] = role == "developer" ? "system" : role;
   const Json* content = f.find("content");
   if (!content) {
-    out["content"] = "";
+    out["content"] = f.text("refusal").value_or("");
     if (role != "assistant") refuse(f.name("content"), "'", f.name("content"), "' is missing");
   } else if (content->is_array()) {
     out["content"] = text_of_parts(*content, f.name("content"));
@@ -76,7 +76,9 @@ Json chat_message(const Json& message, const std::string& where) {
   } else {
     out.erase("tool_calls");
   }
-  // Null in what OpenAI's clients send back.
+  f.cannot("function_call", nullptr, "give 'tool_calls' instead, as OpenAI's API has it now");
+  f.cannot("audio", nullptr, "this model takes text only");
+  // Null or empty in what OpenAI's clients send back.
   for (const char* key : {"refusal", "audio", "function_call", "annotations"})
     if (out.contains(key)) out.erase(key);
   return out;
@@ -140,11 +142,15 @@ void read_tools(const Json* tools, const Json* choice, ChatCall& call) {
   std::set<std::string> known;
   for (size_t i = 0; i < tools->size(); ++i) {
     const Fields f((*tools)[i], str("tools[", i, "]."));
+    if (f.text("type").value_or("function") != "function")
+      refuse(f.name("type"), "'", f.name("type"), "' must be function: only functions can be called");
     const std::string name = function_name(f);
     const Fields function(*f.object("function"), f.name("function") + ".");
     function.object("parameters");
     function.boolean("strict");
-    known.insert(name);
+    if (name.empty() || !known.insert(name).second)
+      refuse(function.name("name"), "'", function.name("name"), "' must not be ",
+             name.empty() ? "empty" : "there twice");
     const auto& names = chosen.names;
     if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) call.tools.push_back((*tools)[i]);
   }

@@ -111,6 +111,46 @@ std::vector<std::string> Fields::unread(std::initializer_list<const char*> hints
   return out;
 }
 
+namespace {
+
+// Every list and object takes about a hundred bytes; an object compares a new key with all it has.
+constexpr int64_t kMostParts = 250'000, kMostComparisons = 100'000'000;
+
+bool is_cheap(std::string_view text) {
+  int64_t parts = 0, comparisons = 0;
+  std::vector<int64_t> keys;  // of the lists and objects that are open
+  bool quoted = false;
+  for (size_t i = 0; i < text.size() && parts <= kMostParts && comparisons <= kMostComparisons; ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      keys.push_back(0);
+      ++parts;
+    } else if (c == ':' && !keys.empty()) {
+      comparisons += keys.back()++;
+    } else if ((c == ']' || c == '}') && !keys.empty()) {
+      keys.pop_back();
+    }
+  }
+  return parts <= kMostParts && comparisons <= kMostComparisons;
+}
+
+}  // namespace
+
+Json parse_foreign(std::string_view text, const std::string& where, const std::string& param) {
+  if (!is_cheap(text))
+    refuse(param, where, " has more than ", kMostParts, " lists and objects, or thousands of keys in one of them");
+  try {
+    return parse_json(text, where);
+  } catch (const Error& e) {
+    refuse(param, e.what());
+  }
+}
+
 std::vector<int32_t> token_ids(const Json& list, const std::string& name) {
   std::vector<int32_t> out;
   for (const auto& id : list) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -38,6 +39,9 @@ class Fields {
   std::string prefix_;
   mutable std::set<std::string> read_;
 };
+
+// JSON from outside: ApiError 400, about `param`, when it is none, or would take too long or too much memory to hold.
+Json parse_foreign(std::string_view text, const std::string& where, const std::string& param = "");
 
 std::vector<int32_t> token_ids(const Json& list, const std::string& name);  // every one from 0 to 2^31 - 1
 

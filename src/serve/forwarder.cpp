@@ -204,8 +204,11 @@ std::optional<HttpAnswer> Forwarder::admit(const HttpCall& call) {
     // It is put behind the other server's address: "@somewhere/" would make another one of it.
     if (!call.target.starts_with('/')) throw ApiError(400, "The target of a request must begin with a slash.");
     if (call.path != "/health" && call.path != "/ping") access_.check_key(call);
-    if (call.method != "GET" && call.method != "POST" && call.method != "HEAD")
-      throw ApiError(405, str(call.method.substr(0, 16), " is not possible here"));
+    if (call.method != "GET" && call.method != "POST" && call.method != "HEAD") {
+      HttpAnswer answer = error_answer(call, ApiError(405, str(call.method.substr(0, 16), " is not possible here")));
+      answer.headers.emplace_back("Allow", "GET, HEAD, POST");
+      return answer;
+    }
     if (draining_) throw ApiError(503, "The server is stopping; it takes no new requests.");
     return std::nullopt;
   } catch (const ApiError& e) {

@@ -75,12 +75,16 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     beast::get_lowest_layer(stream_).socket().shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
     beast::get_lowest_layer(stream_).close();
     leave();
+    busy_.reset();
   }
 
  private:
   static constexpr bool kTls = !std::is_same_v<Stream, beast::tcp_stream>;
   static constexpr int kLingerSeconds = 2;
   static constexpr size_t kAhead = 64 << 10;  // bytes of following requests that are read while one is answered
+  // What waits to be parsed: two heads at most. A body is taken out as it comes, but not the extensions of its chunks
+  // and the headers behind the last.
+  static constexpr size_t kUnparsed = 256 << 10;
 
   // The handlers' end of one answer. Outlives the connection and possibly the server: it must not keep the io_context,
   // whose queue may hold what holds this reply.
@@ -109,7 +113,9 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
       asio::post(*io, [to = to_, turn = turn_, f = std::move(f)] {
         const auto c = to.lock();
         if (!c || c->closed_) return f();
-        if (c->turn_ == turn && c->answering_) c->gone_.push_back(f);
+        if (c->turn_ != turn || !c->answering_) return;
+        c->gone_.push_back(f);
+        if (c->half_closed_) c->close_now();
       });
     }
 
@@ -159,6 +165,9 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   }
 
   void read_rest_of_header() {
+    if (const beast::string_view begin(static_cast<const char*>(buffer_.data().data()), buffer_.size());
+        begin.starts_with("\r\n"))
+      buffer_.consume(2);  // some clients end a body by an empty line too many
     http::async_read_header(stream_, buffer_, *parser_,
                             [self = this->shared_from_this()](ErrorCode code, size_t) { self->header_there(code); });
   }
@@ -166,7 +175,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   // 0: nothing that could be answered.
   static int status_of(ErrorCode code) {
     if (code == beast::error::timeout) return 408;
-    if (code == http::error::header_limit) return 431;
+    if (code == http::error::header_limit || code == http::error::buffer_overflow) return 431;
     if (code == http::error::body_limit) return 413;
     if (code.category() == make_error_code(http::error::bad_method).category() && code != http::error::end_of_stream &&
         code != http::error::partial_message)
@@ -191,15 +200,15 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     if (parser_->is_header_done() || code == http::error::body_limit) take_header();
     if (code) return broken(code);
     begin_answer();
-    auto refused = shared_->service->admit(*call_);
-    if (const int status = uncodable_body(*call_); status && !refused)
-      refused = shared_->service->broken(*call_, status, "The body is compressed; this server takes plain JSON only.");
+    const HeadFault fault = head_fault(*call_, http1_0_);
+    const auto refused =
+        fault.status ? shared_->service->broken(*call_, fault.status, fault.why) : shared_->service->admit(*call_);
     if (refused) {
-      if (!parser_->is_done()) keep_alive_ = false;  // its body is not waited for
+      if (!parser_->is_done() || fault.status) keep_alive_ = false;  // its body is not waited for
       return send(*refused);
     }
     answering_ = false;
-    if (parser_->get()[http::field::expect].empty()) return read_body();
+    if (call_->header("expect").empty() || http1_0_) return read_body();
     static const std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
     expires(shared_->spec.write_seconds);
     asio::async_write(stream_, asio::buffer(go_on), [self = this->shared_from_this()](ErrorCode code, size_t) {
@@ -217,7 +226,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     for (const auto& field : message) {
       std::string name(field.name_string());
       for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      call->headers[name] = std::string(field.value());
+      const auto [at, first] = call->headers.emplace(std::move(name), field.value());
+      if (!first) at->second += ", " + std::string(field.value());  // one that comes again is a list
     }
     call->id = request_id(call->header("x-request-id"));
     http1_0_ = message.version() < 11;
@@ -237,6 +247,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   void dispatch() {
     begin_answer();
     beast::get_lowest_layer(stream_).expires_never();
+    busy_ = this->shared_from_this();
     watch();
     shared_->service->serve(call_, std::make_shared<Reply>(this->weak_from_this(), turn_, shared_->io));
   }
@@ -250,14 +261,17 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
 
   // Reads ahead while an answer is made, so that the client's leaving is seen at once.
   void watch() {
-    if (watching_ || buffer_.size() >= kAhead) return;
+    if (watching_ || half_closed_ || buffer_.size() >= kAhead) return;
     watching_ = true;
     beast::get_lowest_layer(stream_).expires_never();  // a write under way keeps its own limit
     stream_.async_read_some(buffer_.prepare(4096), [self = this->shared_from_this()](ErrorCode code, size_t n) {
       self->watching_ = false;
       self->buffer_.commit(n);
       if (self->closed_) return;
-      if (code && code != asio::error::operation_aborted) return self->close_now();
+      // No more comes: it may have left for good or not, which nobody can see before something is sent to it. So it has
+      // left when work would go on for it, but an answer that is on its way goes there.
+      self->half_closed_ = code == asio::error::eof && self->gone_.empty();
+      if (code && code != asio::error::operation_aborted && !self->half_closed_) return self->close_now();
       if (const auto then = std::exchange(self->after_watch_, nullptr)) return (self.get()->*then)();
       if (self->answering_ && !code) self->watch();
     });
@@ -293,6 +307,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     ended_ = true;
     gone_.clear();
     flush();
+    busy_.reset();
   }
 
   void flush() {
@@ -321,7 +336,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   void next() {
     call_.reset();
     mid_request_ = false;
-    if (!keep_alive_ || shared_->closing) return close_gently();
+    // Behind the end nothing is read again: Asio would wait for it in vain.
+    if (!keep_alive_ || shared_->closing || (half_closed_ && buffer_.size() == 0)) return close_gently();
     read_header(shared_->spec.idle_seconds);
   }
 
@@ -332,6 +348,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     expires(kLingerSeconds);
     if constexpr (kTls) {
       stream_.async_shutdown([self = this->shared_from_this()](ErrorCode) { self->close_now(); });
+    } else if (half_closed_) {
+      close_now();
     } else {
       ErrorCode ignored;
       stream_.socket().shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
@@ -353,15 +371,16 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   const std::shared_ptr<HttpShared> shared_;  // first: the stream needs its io_context to the end
   Stream stream_;
   const std::string peer_;
-  beast::flat_buffer buffer_;
+  beast::flat_buffer buffer_{kUnparsed};
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<HttpCall> call_;
-  uint64_t turn_ = 0;  // of requests on this connection; replies to earlier ones are out of date
+  std::shared_ptr<Connection> busy_;  // itself while an answer is made: there may be no read or write that keeps it
+  uint64_t turn_ = 0;                 // of requests on this connection; replies to earlier ones are out of date
   std::string out_, flying_;
   std::vector<std::function<void()>> gone_;
   bool answering_ = false, ended_ = false, chunked_ = false, http1_0_ = false, keep_alive_ = true, mid_request_ = false;
   void (Connection::*after_watch_)() = nullptr;
-  bool watching_ = false, writing_ = false, closed_ = false;
+  bool watching_ = false, writing_ = false, closed_ = false, half_closed_ = false;
 };
 
 }  // namespace apus

@@ -2,6 +2,7 @@
 #include "serve/http_server.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
@@ -46,12 +47,28 @@ struct HttpServer::State {
   }
 };
 
+namespace {
+// A descriptor for each connection, and some for files: many systems begin at 1024, and let a process ask for more.
+void make_room(int64_t connections) {
+  rlimit files{};
+  const auto wanted = static_cast<rlim_t>(connections + 256);
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted) return;
+  files.rlim_cur = std::min(wanted, files.rlim_max);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  if (files.rlim_cur < wanted)
+    log_warning("this process may open ", files.rlim_cur, " files (ulimit -n), which are too few for ", connections,
+                " connections");
+}
+}  // namespace
+
 void HttpServer::State::open_tls() {
   const HttpServerSpec& spec = shared->spec;
   if (spec.tls_key.empty()) return;
   tls.emplace(asio::ssl::context::tls_server);
   tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
                    asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1);
+  tls->set_password_callback(
+      [](size_t, asio::ssl::context::password_purpose) { return std::string(); });  // asks nobody
   ErrorCode code;
   tls->use_certificate_chain_file(spec.tls_certificate, code);
   require(!code, Fault::Usage, "--ssl_certfile ", spec.tls_certificate, ": ", code.message());
@@ -129,6 +146,7 @@ void HttpServer::State::take(tcp::socket socket) {
 HttpServer::HttpServer(HttpServerSpec spec, std::shared_ptr<HttpService> service) : state_(std::make_unique<State>()) {
   state_->shared->spec = std::move(spec);
   state_->shared->service = std::move(service);
+  make_room(state_->shared->spec.max_connections);
   state_->open_tls();
   state_->bind();
   state_->accept();

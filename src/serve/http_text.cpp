@@ -9,6 +9,13 @@
 
 namespace apus {
 
+namespace {
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+}  // namespace
+
 const char* status_phrase(int status) {
   switch (status) {
     case 200:
@@ -31,6 +38,8 @@ const char* status_phrase(int status) {
       return "Payload Too Large";
     case 415:
       return "Unsupported Media Type";
+    case 417:
+      return "Expectation Failed";
     case 422:
       return "Unprocessable Entity";
     case 429:
@@ -69,9 +78,10 @@ std::string chunk_text(const std::string& part) {
 void split_target(const std::string& whole, HttpCall& call) {
   std::string target = whole;
   for (const std::string scheme : {"http://", "https://"}) {  // as clients write it that think of a proxy
-    if (!whole.starts_with(scheme)) continue;
-    const size_t slash = whole.find('/', scheme.size());
-    target = slash == std::string::npos ? "/" : whole.substr(slash);
+    if (lower(whole.substr(0, scheme.size())) != scheme) continue;
+    const size_t path = whole.find_first_of("/?", scheme.size());
+    target = path == std::string::npos ? "/" : whole.substr(path);
+    if (target.front() == '?') target.insert(0, 1, '/');
   }
   call.target = target;
   const size_t mark = target.find('?');
@@ -87,19 +97,44 @@ void split_target(const std::string& whole, HttpCall& call) {
       continue;
     }
     const char c = static_cast<char>(std::stoi(path.substr(i + 1, 2), nullptr, 16));
-    call.path += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // nothing that would break a line of the log
+    call.path += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;  // nothing that would break a log's line
     i += 2;
   }
 }
 
-int uncodable_body(const HttpCall& call) {
-  const auto is = [&](const char* name, std::string_view plain) {
-    std::string value = call.header(name);
-    for (char& c : value) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    return value.empty() || value == plain;
-  };
-  if (!is("content-encoding", "identity")) return 415;
-  return is("transfer-encoding", "chunked") ? 0 : 501;
+namespace {
+
+// A name or address, and perhaps a port. Of two Host headers a comma would stand between.
+bool is_host(const std::string& value) {
+  for (const char c : value)
+    if (!std::isalnum(static_cast<unsigned char>(c)) &&
+        std::string_view("-._~%!$&'()*+;=:[]").find(c) == std::string::npos)
+      return false;
+  return true;
+}
+
+// Chunks end a body that was encoded in this way; nothing else tells where it does.
+HeadFault encoding_fault(const std::string& codings, bool http1_0) {
+  if (codings.empty() || (codings == "chunked" && !http1_0)) return {};
+  if (http1_0) return {400, "HTTP/1.0 knows no Transfer-Encoding."};
+  const size_t last = codings.rfind("chunked");
+  const std::string before = codings.substr(0, last);
+  if (last == std::string::npos || last + 7 != codings.size() || before.find("chunked") != std::string::npos)
+    return {400, "'chunked' must stand once in Transfer-Encoding, at its end: else nobody knows where the body ends."};
+  return {501, "The body is compressed; this server takes plain JSON only."};
+}
+
+}  // namespace
+
+HeadFault head_fault(const HttpCall& call, bool http1_0) {
+  if (!call.headers.count("host") && !http1_0) return {400, "A request of HTTP/1.1 needs a Host header."};
+  if (!is_host(call.header("host"))) return {400, "The Host header must name one host, and perhaps its port."};
+  if (auto fault = encoding_fault(lower(call.header("transfer-encoding")), http1_0); fault.status) return fault;
+  if (const std::string coding = lower(call.header("content-encoding")); !coding.empty() && coding != "identity")
+    return {415, "The body is compressed; this server takes plain JSON only."};
+  if (const std::string expect = lower(call.header("expect")); !expect.empty() && expect != "100-continue")
+    return {417, "Nothing but 100-continue can be expected of this server."};
+  return {};
 }
 
 std::string request_id(const std::string& given) {

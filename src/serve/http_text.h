@@ -15,7 +15,15 @@ const char* status_phrase(int status);
 std::string head_text(const HttpAnswer& answer, const std::string& id, bool keep_alive, int64_t length);
 std::string chunk_text(const std::string& part);
 void split_target(const std::string& whole, HttpCall& call);  // path, percent-decoded, and query
-int uncodable_body(const HttpCall& call);                     // the status when it is compressed; 0: it is plain
-std::string request_id(const std::string& given);             // the client's when it is harmless, else a new one
+
+// What keeps a request from being served whatever it asks for: a server or proxy before this one could read it in
+// another way (two lengths, two hosts), or its body is in a form that is not undone here. The connection ends with the
+// answer.
+struct HeadFault {
+  int status = 0;  // 0: none
+  std::string why;
+};
+HeadFault head_fault(const HttpCall& call, bool http1_0);
+std::string request_id(const std::string& given);  // the client's when it is harmless, else a new one
 
 }  // namespace apus

@@ -14,7 +14,8 @@ namespace {
 constexpr int64_t kMostAnswers = 128, kMostTokens = INT32_MAX;
 // What no answer depends on.
 constexpr std::initializer_list<const char*> kHints = {
-    "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "verbosity"};
+    "user", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"};
+constexpr const char* kNeverCut = "a prompt is never cut; shorten it before";
 constexpr size_t kMostStops = 64, kMostPrompts = 2048, kMostChoices = 10'000;
 
 void read_logit_bias(const Fields& f, AnswerCall& call) {
@@ -55,14 +56,7 @@ const Json* first_of(const Fields& f, std::initializer_list<const char*> keys, c
 }
 
 Json schema_of(const Json& value, const char* key) {
-  Json schema = value;
-  if (value.is_string()) {
-    try {
-      schema = parse_json(value.get_ref<const std::string&>(), key);
-    } catch (const Error& e) {
-      refuse(key, e.what());
-    }
-  }
+  Json schema = value.is_string() ? parse_foreign(value.get_ref<const std::string&>(), key, key) : value;
   if (!schema.is_object() && !schema.is_boolean()) refuse(key, "'", key, "' must be a JSON schema");
   return schema;
 }
@@ -127,6 +121,7 @@ void read_stream(const Fields& f, AnswerCall& call) {
   const Fields in(*options, "stream_options.");
   call.stream_usage = in.boolean("include_usage").value_or(false);
   call.usage_in_every_chunk = in.boolean("continuous_usage_stats").value_or(false);
+  in.cannot("include_obfuscation", false, "chunks are sent as they are; TLS hides what they say");
 }
 
 void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call) {
@@ -153,9 +148,10 @@ void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call)
   f.cannot("use_beam_search", false, beams);
   f.cannot("num_beams", 1, beams);
   f.cannot("length_penalty", 1, beams);
-  f.cannot("truncate_prompt_tokens", nullptr, "a prompt is never cut; shorten it before");
+  f.cannot("truncate_prompt_tokens", nullptr, kNeverCut);
   f.cannot("bad_words", Json::array(), "give the tokens a logit_bias of -100 instead");
   f.cannot("logits_processors", nullptr, "foreign code is not run");
+  f.cannot("chat_template", nullptr, "the server's own is used; it is chosen by its --chat_template");
 }
 
 int64_t new_tokens(const Fields& f, std::initializer_list<const char*> keys, int64_t least) {
@@ -190,6 +186,16 @@ std::vector<Input> read_inputs(const Fields& f, const char* key) {
   return out;
 }
 
+std::optional<std::string> read_effort(const Fields& f) {
+  const auto effort = f.text("reasoning_effort");
+  for (const char* known : {"none", "minimal", "low", "medium", "high", "xhigh"})
+    if (effort == known) return effort;
+  if (effort)
+    refuse("reasoning_effort", "'reasoning_effort' is '", effort->substr(0, 64),
+           "', it must be none, minimal, low, medium, high or xhigh");
+  return effort;
+}
+
 }  // namespace
 
 ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
@@ -207,7 +213,7 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
     if (call.top_logprobs >= 0) call.top_logprobs = *top;
   }
   if (const Json* kwargs = f.object("chat_template_kwargs")) call.kwargs = *kwargs;
-  if (const auto effort = f.text("reasoning_effort")) call.kwargs["reasoning_effort"] = *effort;
+  call.effort = read_effort(f);
   if (const Json* documents = f.list("documents")) call.documents = *documents;
   call.continue_final_message = f.boolean("continue_final_message").value_or(false);
   call.add_generation_prompt = f.boolean("add_generation_prompt").value_or(true);
@@ -222,6 +228,8 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
   f.cannot("audio", nullptr, "this model answers in text only");
   f.cannot("prediction", nullptr, "predicted outputs are not used here");
   f.cannot("web_search_options", nullptr, "this server searches nothing");
+  f.cannot("store", false, "this server keeps no answers");
+  f.cannot("verbosity", "medium", "this model cannot be set to it; ask for long or short answers in the messages");
   call.ignored = f.unread(kHints);
   return call;
 }
@@ -260,6 +268,8 @@ EmbeddingCall read_embedding_request(const Json& body) {
   call.base64 = format == "base64";
   call.dimensions = f.whole("dimensions", 1, 1 << 20);
   call.priority = static_cast<int>(-f.whole("priority", -1'000'000, 1'000'000).value_or(0));
+  f.cannot("truncate_prompt_tokens", nullptr, kNeverCut);
+  call.ignored = f.unread(kHints);
   return call;
 }
 

@@ -212,11 +212,29 @@ void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, u
   out.generation.prompt_tokens += static_cast<int64_t>(prompt.size());
 }
 
+// What the template is told beside the messages. What it does not name, the model would never hear of.
+Json Service::template_words(const ChatCall& call) const {
+  Json words = call.kwargs;
+  const std::string text = spec_.chat->template_text(true);
+  const auto knows = [&](const char* word) { return text.find(word) != std::string::npos; };
+  if (!call.tools.is_null() && !knows("tools"))
+    refuse("tools", "'tools': this model's chat template knows of no tools; give another one by --chat_template");
+  if (!call.effort) return words;
+  if (knows("reasoning_effort"))
+    words.emplace("reasoning_effort", *call.effort);
+  else if (knows("enable_thinking"))
+    words.emplace("enable_thinking", *call.effort != "none");
+  else if (*call.effort != "none" || spec_.reasoning)
+    refuse("reasoning_effort", "'reasoning_effort': this model's chat template cannot pass it on; leave it out");
+  return words;
+}
+
 std::string Service::render(const ChatCall& call) const {
+  const Json words = template_words(call);
   ChatRequest request{.messages = &call.messages,
                       .tools = call.tools.is_null() ? nullptr : &call.tools,
                       .documents = call.documents.is_null() ? nullptr : &call.documents,
-                      .kwargs = &call.kwargs,
+                      .kwargs = &words,
                       .continue_final_message = call.continue_final_message,
                       .whole = !call.add_generation_prompt && !call.continue_final_message};
   if (!has_calls(call.messages)) return spec_.chat->text(request);
@@ -231,6 +249,8 @@ std::string Service::render(const ChatCall& call) const {
 
 Service::Prompt Service::chat_prompt(const ChatCall& call) const {
   const auto most = spec_.engine->max_model_len();
+  if (call.messages.size() > static_cast<size_t>(most))  // each has a token at least; rendering would take its time
+    too_long("messages", str("there are ", call.messages.size(), " messages"), most);
   const std::string text = render(call);
   if (text.size() / longest_token_ > static_cast<size_t>(most))
     too_long("messages", str("the messages have ", text.size(), " bytes, which are more tokens than that"), most);

@@ -60,6 +60,7 @@ class Service {
   };
   Prompt chat_prompt(const ChatCall& call) const;
   std::string render(const ChatCall& call) const;
+  Json template_words(const ChatCall& call) const;
   std::string adapter_of(const std::string& model) const;  // empty: the model itself
   Sampling sampling(const AnswerCall& call) const;
   void check_room(const std::vector<int32_t>& ids, const char* param, bool answers) const;

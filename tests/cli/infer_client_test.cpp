@@ -155,6 +155,22 @@ TEST_F(InferClient, PatientAndInOrder) {
   EXPECT_GT(server.most, 1);
 }
 
+TEST_F(InferClient, SaysWhyNothingMoves) {
+  std::atomic<int> asked{0};
+  Server server([&](const std::string& path, const std::string&, const Json&) -> Answer {
+    if (path == "/v1/models") return kModels;
+    return asked++ < 3 ? Answer{503, R"({"error":{"message":"it starts"}})", "Retry-After: 0\r\n"} : completion("x");
+  });
+  InferOptions o = options(server);
+  o.max_concurrency = 1;
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(infer_client(o), 0);
+  testing::internal::GetCapturedStdout();
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("it starts; asking again"), std::string::npos) << log;
+}
+
 TEST_F(InferClient, LostConnectionEndsAndGoesOn) {
   std::atomic<bool> dead{false};
   std::atomic<int> asked{0};

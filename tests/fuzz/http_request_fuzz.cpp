@@ -7,6 +7,7 @@
 
 #include "serve/anthropic_request.h"
 #include "serve/api_error.h"
+#include "serve/fields.h"
 #include "serve/http_text.h"
 #include "serve/openai_request.h"
 
@@ -17,8 +18,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   HttpCall call;
   split_target(std::string(text), call);
   if (call.path.find('\n') != std::string::npos && text.find("\n") == std::string_view::npos) __builtin_trap();
+  call.headers = {{"host", std::string(text)}, {"transfer-encoding", std::string(text)}};
+  const bool accepted = head_fault(call, data[0] & 4).status == 0;
+  if (accepted && text.find_first_of(", \r\n") != std::string_view::npos) __builtin_trap();
   try {
-    const Json body = parse_json(text, "body");
+    const Json body = parse_foreign(text, "body");
     switch (data[0] % 4) {
       case 0:
         read_chat_request(body, {});
@@ -34,8 +38,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   } catch (const ApiError& error) {
     if (error.status != 400 || !openai_error(error).contains("error")) __builtin_trap();
-  } catch (const Error& error) {
-    if (error.at.fault != Fault::Data) __builtin_trap();
   }
   return 0;
 }

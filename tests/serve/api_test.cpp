@@ -164,6 +164,31 @@ TEST(ServeApi, FormsBecomeConstraints) {
   EXPECT_FALSE(request({{"tools", tools}}).constraint) << "auto restricts nothing";
 }
 
+TEST(ServeApi, WhatTheTemplateCannotSayIsRefused) {
+  Served s;
+  const auto api = s.api();
+  const auto prompt = [&](const Json& more) {
+    post(*api, "/v1/chat/completions", question(more));
+    return s.tokenizer->decode(s.engine.seen().back().prompt);
+  };
+  EXPECT_NE(prompt({{"reasoning_effort", "low"}}).find("<think>"), std::string::npos) << "it can think, or not";
+  EXPECT_EQ(prompt({{"reasoning_effort", "none"}}).find("<think>"), std::string::npos);
+  EXPECT_NE(
+      prompt({{"reasoning_effort", "none"}, {"chat_template_kwargs", {{"enable_thinking", true}}}}).find("<think>"),
+      std::string::npos)
+      << "what is said to the template itself counts";
+  s.chat = Chat(std::filesystem::temp_directory_path(), s.tokenizer,
+                {.chat_template = "{% for m in messages %}{{ m.content }}{{ reasoning_effort }}{% endfor %}"});
+  EXPECT_EQ(prompt({{"reasoning_effort", "high"}}), "hihigh");
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"tools", tools}}), 400)["error"]["param"], "tools");
+  EXPECT_EQ(prompt({{"tools", tools}, {"tool_choice", "none"}}), "hi");
+  s.chat = Chat(std::filesystem::temp_directory_path(), s.tokenizer,
+                {.chat_template = "{% for m in messages %}{{ m.content }}{% endfor %}"});
+  EXPECT_EQ(post(*api, "/v1/chat/completions", question({{"reasoning_effort", "high"}}), 400)["error"]["param"],
+            "reasoning_effort");
+}
+
 TEST(ServeApi, StopStrings) {
   Served s;
   s.answer = "one two three four";
@@ -257,6 +282,14 @@ TEST(ServeApi, Errors) {
   Served s;
   const auto api = s.api();
   EXPECT_EQ(ask(*api, "POST", "/v1/chat/completions", "{oops").status, 400);
+  const auto typed = [&](const char* type) {
+    return ask(*api, "POST", "/tokenize", R"({"prompt": "a"})", {{"content-type", type}}).status;
+  };
+  for (const char* type : {"application/json", "Application/JSON; charset=utf-8", "application/problem+json",
+                           "application/x-www-form-urlencoded"})
+    EXPECT_EQ(typed(type), 200) << type;
+  for (const char* type : {"text/plain", "multipart/form-data; boundary=x", "application/xml", "json"})
+    EXPECT_EQ(typed(type), 415) << type;
   const Json bad = Json::parse(ask(*api, "POST", "/v1/chat/completions", "{\"messages\": \"\xff\xfe\"}").body);
   EXPECT_EQ(bad["error"]["type"], "invalid_request_error");
   EXPECT_NE(bad["error"]["message"].get<std::string>().find("UTF-8"), std::string::npos);
@@ -286,6 +319,32 @@ TEST(ServeApi, Errors) {
       post(*api, "/v1/chat/completions", question({{"guided_json", {{"type", "nothing"}}}}), 400)["error"]["param"],
       "guided_json");
   EXPECT_EQ(s.engine.seen().size(), 0u);
+}
+
+// Bodies within the size limit that would take minutes or gigabytes.
+TEST(ServeApi, ExpensiveBodies) {
+  Served s;
+  const auto api = s.api();
+  const auto refused = [&](const std::string& body) {
+    const HttpAnswer a = ask(*api, "POST", "/v1/chat/completions", body);
+    EXPECT_EQ(a.status, 400);
+    return Json::parse(a.body)["error"];
+  };
+  std::string keys = "{\"messages\": [{\"role\": \"user\", \"content\": \"x\"}], \"logit_bias\": {";
+  for (int i = 0; i < 300'000; ++i) keys += str(i ? ", \"" : "\"", i, "\": 1");
+  EXPECT_NE(refused(keys + "}}")["message"].get<std::string>().find("keys"), std::string::npos);
+  std::string lists = "[";
+  for (int i = 0; i < 300'000; ++i) lists += "[],";
+  EXPECT_NE(refused(lists + "1]")["message"].get<std::string>().find("lists"), std::string::npos);
+  refused(std::string(1 << 20, '['));
+  refused(std::string(1 << 20, '{'));
+  refused("\"" + std::string(1 << 20, '\\'));
+  std::string messages = R"({"messages": [{"role": "user", "content": ""})";
+  for (int i = 0; i < 5000; ++i) messages += R"(, {"role": "user", "content": ""})";
+  EXPECT_EQ(refused(messages + "]}")["code"], "context_length_exceeded");
+  std::string schema = "{";
+  for (int i = 0; i < 100'000; ++i) schema += str("\"", i, "\":1,");
+  EXPECT_EQ(refused(question({{"guided_json", schema + "\"a\":1}"}}).dump())["param"], "guided_json");
 }
 
 TEST(ServeApi, AFailingStep) {

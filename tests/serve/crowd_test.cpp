@@ -30,7 +30,7 @@ bool ask_once(int port, uint64_t kind) {
       c.send(request("/v1/embeddings", R"({"input": ["a", "b"]})", kKey));
       break;
     case 2:
-      c.send(str("GET /metrics HTTP/1.1\r\n", kKey, "\r\n"));
+      c.send(str("GET /metrics HTTP/1.1\r\nHost: x\r\n", kKey, "\r\n"));
       break;
     case 3:
       c.send(request(path, hi + R"(, "n": 2, "guided_json": {"type": "object"}})", kKey));

@@ -76,6 +76,8 @@ TEST(Forwarder, TheCommandLine) {
   o.served_model_name = "m";
   o.max_model_len = 100;
   o.vllm_tensor_parallel_size = 2;
+  o.temperature = 0.5;
+  o.max_new_tokens = 9;
   o.adapters = {"a=/x"};
   o.vllm_engine_kwargs = {{"max_loras", 4}, {"enforce_eager", true}, {"off", false}};
   EXPECT_EQ(upstream_command(o, "vllm", 5), (std::vector<std::string>{"vllm",
@@ -93,6 +95,10 @@ TEST(Forwarder, TheCommandLine) {
                                                                       "256",
                                                                       "--gpu-memory-utilization",
                                                                       "0.9",
+                                                                      "--seed",
+                                                                      "42",
+                                                                      "--override-generation-config",
+                                                                      R"({"max_new_tokens":9,"temperature":0.5})",
                                                                       "--tensor-parallel-size",
                                                                       "2",
                                                                       "--enable-lora",
@@ -101,6 +107,34 @@ TEST(Forwarder, TheCommandLine) {
                                                                       "--max-loras",
                                                                       "4",
                                                                       "--enforce-eager"}));
+}
+
+TEST(Forwarder, FlagsThatNobodyReadsThereAreNoted) {
+  const auto noted = [](const std::vector<std::string>& flags) {
+    DeployOptions o;
+    OptionTable v = OptionTable::of(o);
+    v.parse(flags);
+    note_idle_flags(o, v);
+    std::string all;
+    for (const auto& note : v.notes) all += note + "\n";
+    return all;
+  };
+  std::string notes = noted({"--infer_backend", "vllm", "--temperature", "0", "--request_log", "x", "--model", "m"});
+  EXPECT_NE(notes.find("--request_log has no effect"), std::string::npos) << notes;
+  EXPECT_EQ(notes.find("--temperature"), std::string::npos) << "it is passed on";
+  EXPECT_EQ(notes.find("--model"), std::string::npos);
+  EXPECT_NE(noted({"--infer_backend", "sglang", "--temperature", "0"}).find("--temperature"), std::string::npos);
+  notes = noted({"--infer_backend", "vllm", "--vllm_server_base_url", "http://x", "--model", "m", "--top_p", "0.5"});
+  EXPECT_NE(notes.find("--model has no effect"), std::string::npos) << notes;
+  EXPECT_NE(notes.find("--top_p has no effect"), std::string::npos) << notes;
+}
+
+TEST(Deploy, TheAddressAsItIsTyped) {
+  DeployOptions o;
+  EXPECT_EQ(served_at(o, 5), "http://127.0.0.1:5/v1");
+  o.host = "::1";
+  o.ssl_keyfile = "k";
+  EXPECT_EQ(served_at(o, 5), "https://[::1]:5/v1");
 }
 
 TEST(Forwarder, AChildIsStartedWatchedAndEnded) {

@@ -101,6 +101,18 @@ TEST(OpenAiRequest, MistakesNameTheField) {
       {R"({"guided_grammar": "x"})", "guided_grammar"},
       {R"({"modalities": ["text", "audio"]})", "modalities"},
       {R"({"max_tokens": 0})", "max_tokens"},
+      {R"({"messages": [{"role": "", "content": "x"}]})", "messages[0].role"},
+      {R"({"store": true})", "store"},
+      {R"({"verbosity": "low"})", "verbosity"},
+      {R"({"reasoning_effort": "much"})", "reasoning_effort"},
+      {R"({"stream": true, "stream_options": {"include_obfuscation": true}})", "stream_options.include_obfuscation"},
+      {R"({"tools": [{"type": "custom", "custom": {"name": "f"}}]})", "tools[0].type"},
+      {R"({"tools": [{"type": "function", "function": {"name": ""}}]})", "tools[0].function.name"},
+      {R"({"tools": [{"type": "function", "function": {"name": "f"}}, {"type": "function", "function": {"name": "f"}}]})",
+       "tools[1].function.name"},
+      {R"({"messages": [{"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}}]})",
+       "messages[0].function_call"},
+      {R"({"messages": [{"role": "assistant", "content": "x", "audio": {"id": "a"}}]})", "messages[0].audio"},
       {R"({"max_completion_tokens": 0})", "max_completion_tokens"},
       {R"({"prompt_logprobs": -1})", "prompt_logprobs"}};
   for (const auto& [more, param] : cases) {
@@ -120,6 +132,7 @@ TEST(OpenAiRequest, MessagesAsTemplatesWantThem) {
   EXPECT_EQ(messages[1]["tool_calls"][0]["function"]["arguments"], J(R"({"x": 1})"));
   EXPECT_FALSE(messages[1].contains("refusal"));
   EXPECT_EQ(messages[2]["tool_call_id"], "c1");
+  EXPECT_EQ(chat_messages(J(R"([{"role": "assistant", "content": null, "refusal": "no"}])"))[0]["content"], "no");
   EXPECT_EQ(messages[3]["tool_calls"][0]["function"]["arguments"], "{oops");
 }
 
@@ -180,12 +193,18 @@ TEST(OpenAiRequest, PromptsOfEveryKind) {
   EXPECT_EQ(read_completion_request({{"prompt", "a"}, {"logprobs", false}}, {}).top_logprobs, -1);
   EXPECT_EQ(param_of([] { read_embedding_request({{"input", "a"}, {"encoding_format", "hex"}}); }), "encoding_format");
   EXPECT_EQ(param_of([] { read_embedding_request(Json::object()); }), "input");
+  EXPECT_EQ(param_of([] {
+              read_embedding_request({{"input", "a"}, {"truncate_prompt_tokens", 5}});
+            }),
+            "truncate_prompt_tokens");
+  EXPECT_EQ(read_embedding_request({{"input", "a"}, {"dimension", 5}, {"user", "u"}}).ignored,
+            std::vector<std::string>{"dimension"});
 }
 
 TEST(AnthropicRequest, BecomesAChat) {
   const ChatCall c = read_messages_request(J(
       R"({"model": "m", "max_tokens": 7, "system": [{"type": "text", "text": "be brief"}], "temperature": 0.2, "stop_sequences": ["x"],
-    "thinking": {"type": "enabled", "budget_tokens": 1024},
+    "thinking": {"type": "enabled", "budget_tokens": 1024}, "output_config": {"effort": "low"},
     "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}], "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
     "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": ""}, {"type": "text", "text": "t"}, {"type": "tool_use", "id": "i", "name": "f", "input": {"a": 1}}]},
                  {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i", "content": [{"type": "text", "text": "r"}]}, {"type": "text", "text": "go on"}]}]})"));
@@ -195,7 +214,7 @@ TEST(AnthropicRequest, BecomesAChat) {
   EXPECT_EQ(c.wishes.max_new_tokens, 7);
   EXPECT_EQ(c.tools[0]["function"]["parameters"], J(R"({"type": "object"})"));
   EXPECT_FALSE(c.parallel_calls);
-  EXPECT_EQ(c.kwargs["enable_thinking"], true);
+  EXPECT_EQ(c.kwargs, J(R"({"enable_thinking": true, "reasoning_effort": "low"})"));
   EXPECT_EQ(c.stops, std::vector<std::string>{"x"});
   for (const char* form : {R"("output_config": {"format": {"type": "json_schema", "schema": {"type": "object"}}})",
                            R"("output_format": {"type": "json_schema", "schema": {"type": "object"}})"}) {
@@ -217,6 +236,10 @@ TEST(AnthropicRequest, MistakesNameTheField) {
        "tools[0].type"},
       {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "output_config": {"format": {"type": "xml"}}})",
        "output_config.format.type"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "thinking": {"type": "some"}})",
+       "thinking.type"},
+      {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "context_management": {"edits": []}})",
+       "context_management"},
       {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tool_choice": {"type": "any"}})",
        "tool_choice"}};
   for (const auto& [body, param] : cases) {

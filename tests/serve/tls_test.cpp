@@ -60,7 +60,7 @@ TEST(HttpServerTls, RequestsAndAStream) {
   Client c(l.server.port(), identity.client());
   ASSERT_TRUE(c.connected());
   for (int i = 0; i < 2; ++i) {
-    ASSERT_TRUE(c.send("GET /health HTTP/1.1\r\n\r\n"));
+    ASSERT_TRUE(c.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n"));
     EXPECT_EQ(status_of(c.answer()), 200);
   }
   ASSERT_TRUE(c.send(chat()));
@@ -69,7 +69,7 @@ TEST(HttpServerTls, RequestsAndAStream) {
   ASSERT_TRUE(c.read_to("0\r\n\r\n"));
   EXPECT_NE(c.received().find("text/event-stream"), std::string::npos);
   EXPECT_EQ(test::events(c.received()).back(), "[DONE]");
-  ASSERT_TRUE(c.send("GET /health HTTP/1.1\r\nConnection: close\r\n\r\n"));
+  ASSERT_TRUE(c.send("GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
   EXPECT_TRUE(c.is_closed());
 }
 
@@ -116,7 +116,7 @@ TEST(HttpServerTls, WhoSpeaksSomethingElse) {
   SSL_CTX_set_verify(wary.get(), SSL_VERIFY_PEER, nullptr);
   EXPECT_FALSE(Client(l.server.port(), wary.get()).connected()) << "it does not know this certificate";
   Client next(l.server.port(), identity.client());
-  ASSERT_TRUE(next.send("GET /health HTTP/1.1\r\n\r\n"));
+  ASSERT_TRUE(next.send("GET /health HTTP/1.1\r\nHost: x\r\n\r\n"));
   EXPECT_EQ(status_of(next.answer()), 200) << "the server goes on";
   next.leave();
   EXPECT_TRUE(test::eventually([&] { return l.server.connections() == 0; })) << "nobody is left over";

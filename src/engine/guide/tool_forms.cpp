@@ -27,7 +27,7 @@ ToolForm tool_form(ToolFormat format, const Vocabulary& words) {
       break;
   }
   fail(Fault::Usage,
-       "this model's template knows no form of tool calls: give one by --tool_format or the agent template");
+       "this model's template knows no form of tool calls: give one by --tool_call_parser");
 }
 
 Node wrapper(Grammar& g, const Vocabulary& words, std::string_view text, Node next) {

@@ -105,6 +105,42 @@ const checks = {
     assert.equal(after.choices[0].message.role, "assistant");
   },
 
+  async "streams in detail: several answers, log-probs, calls"() {
+    const request = ask({ n: 2, temperature: 1, seed: 3, stream: true, stream_options: { include_usage: true }, logprobs: true, top_logprobs: 2, max_tokens: 6 });
+    const chunks = [];
+    for await (const chunk of await openai.chat.completions.create(request)) chunks.push(chunk);
+    const last = chunks.pop();
+    assert.deepEqual(last.choices, []);
+    assert.ok(last.usage.completion_tokens > 0 && last.usage.completion_tokens <= 12);
+    assert.ok(chunks.every((c) => c.usage === null && c.choices.length === 1 && c.id === last.id));
+    const whole = await openai.chat.completions.create({ ...request, stream: false, stream_options: undefined });
+    for (const index of [0, 1]) {
+      const mine = chunks.map((c) => c.choices[0]).filter((c) => c.index === index);
+      assert.deepEqual(mine[0].delta, { role: "assistant", content: "" });
+      assert.ok(mine.slice(1).every((c) => c.delta.role === undefined));
+      assert.deepEqual(mine.filter((c) => c.finish_reason).length, 1);
+      assert.ok(mine.at(-1).finish_reason);
+      assert.equal(mine.map((c) => c.delta.content ?? "").join(""), whole.choices[index].message.content);
+      assert.deepEqual(mine.flatMap((c) => c.logprobs?.content ?? []), whole.choices[index].logprobs.content);
+    }
+    const forced = ask({ tools: [weather], tool_choice: "required", max_tokens: 200, stream: true });
+    let calls = [], finish;
+    for await (const { choices: [c] } of await openai.chat.completions.create(forced)) {
+      for (const d of c.delta.tool_calls ?? []) {
+        if (d.index === calls.length) {
+          assert.ok(d.id && d.type === "function" && d.function.name === "weather");
+          calls.push("");
+        } else {
+          assert.ok(d.index === calls.length - 1 && d.id === undefined && d.function.name === undefined);
+        }
+        calls[d.index] += d.function.arguments;
+      }
+      finish = c.finish_reason ?? finish;
+    }
+    assert.ok(calls.length >= 1);
+    for (const text of finish === "length" ? calls.slice(0, -1) : calls) assert.ok(JSON.parse(text).days >= 1);
+  },
+
   async completions() {
     const a = await openai.completions.create({ model, prompt: ["Once", "Twice"], max_tokens: 4, temperature: 0, logprobs: 1 });
     assert.equal(a.choices.length, 2);
@@ -132,6 +168,20 @@ const checks = {
     await assert.rejects(anthropic.messages.create({ model: "nobody", max_tokens: 5, messages: ask().messages }), Anthropic.NotFoundError);
   },
 
+  async "what cannot be followed is refused"() {
+    for (const [field, value] of Object.entries({
+      store: true, verbosity: "low", reasoning_effort: "much", prediction: { type: "content", content: "x" }, web_search_options: {},
+      modalities: ["text", "audio"], audio: { voice: "alloy", format: "wav" }, functions: [{ name: "f" }], function_call: "auto", n: 0,
+      max_completion_tokens: -1, top_logprobs: 1, logit_bias: { x: 1 }, stop: 5, response_format: { type: "xml" }, tool_choice: "always",
+      tools: [{ type: "custom", custom: { name: "f" } }],
+    }))
+      await assert.rejects(openai.chat.completions.create(ask({ [field]: value })), (e) => e instanceof OpenAI.BadRequestError && e.param.startsWith(field), field);
+    const images = { model, max_tokens: 5, messages: [{ role: "user", content: [{ type: "image", source: { type: "base64", media_type: "image/png", data: "AA==" } }] }] };
+    await assert.rejects(anthropic.messages.create(images), (e) => e instanceof Anthropic.BadRequestError && e.error.type === "error" && e.error.error.type === "invalid_request_error");
+    const stranger = new Anthropic({ baseURL: url, apiKey: "wrong", maxRetries: 0 });
+    await assert.rejects(stranger.messages.create({ ...images, messages: ask().messages }), (e) => e instanceof Anthropic.AuthenticationError && e.error.error.type === "authentication_error");
+  },
+
   async "leaving in the middle"() {
     const stream = await openai.chat.completions.create(ask({ stream: true, max_tokens: 2000 }));
     for await (const chunk of stream) if (chunk.choices[0]?.delta?.content) break;  // ends the request
@@ -154,6 +204,24 @@ const checks = {
     assert.deepEqual(b.content, a.content);
     assert.equal(b.usage.output_tokens, a.usage.output_tokens);
     assert.ok((await anthropic.messages.countTokens({ model, messages: request.messages })).input_tokens > 3);
+  },
+
+  async "anthropic: the order of events"() {
+    const request = { model, max_tokens: 24, temperature: 0, stream: true, system: [{ type: "text", text: "Be brief.", cache_control: { type: "ephemeral" } }], messages: [{ role: "user", content: [{ type: "text", text: "Say something." }] }] };
+    const events = [];
+    for await (const event of await anthropic.messages.create(request)) events.push(event);
+    const types = events.map((e) => e.type).filter((t) => t !== "ping");
+    const deltas = types.filter((t) => t === "content_block_delta");
+    assert.deepEqual(types, ["message_start", "content_block_start", ...deltas, "content_block_stop", "message_delta", "message_stop"]);
+    assert.equal(events[0].message.role, "assistant");
+    assert.ok(events[0].message.usage.input_tokens > 3);
+    const text = events.map((e) => e.delta?.text ?? "").join("");
+    const stop = text.slice(1).match(/[!-~]{1,4}/)?.[0];
+    if (!stop) return;  // nothing that can be typed: a random model
+    const cut = await anthropic.messages.create({ ...request, stream: false, stop_sequences: [stop] });
+    assert.equal(cut.stop_reason, "stop_sequence");
+    assert.equal(cut.stop_sequence, stop);
+    assert.equal(cut.content.map((b) => b.text).join(""), text.slice(0, text.indexOf(stop)));
   },
 
   async "anthropic: tools"() {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tokenizer for the fuzz targets of guided decoding: all bytes, a few longer tokens, and special ones.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/api.h"
+#include "text/tokenizer.h"
+
+namespace apus::fuzz {
+
+inline std::shared_ptr<const Tokenizer> byte_tokenizer(const std::vector<std::string>& longer,
+                                                       const std::vector<std::string>& special) {
+  Json vocabulary = Json::object();
+  int id = 0;
+  for (char32_t b = 0, others = 256; b < 256; ++b) {
+    // The byte alphabet of GPT-2: printable bytes stand for themselves, the others for characters from 256 on.
+    const bool printable = (b > 32 && b < 127) || (b > 160 && b != 173);
+    const char32_t c = printable ? b : others++;
+    std::string text;
+    if (c < 0x80)
+      text = static_cast<char>(c);
+    else
+      text = {static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 63))};
+    vocabulary[text] = id++;
+  }
+  for (const auto& token : longer) vocabulary[token] = id++;
+  Json added = Json::array();
+  for (const auto& text : special)
+    added.push_back({{"id", id++},
+                     {"content", text},
+                     {"special", true},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false}});
+  const Json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const Json file = {{"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", Json::array()}}},
+                     {"pre_tokenizer", bytes},
+                     {"decoder", bytes},
+                     {"added_tokens", added}};
+  return Tokenizer::from_json(file.dump());
+}
+
+inline std::vector<int32_t> allowed(Constraint& guide) {
+  std::vector<uint64_t> mask;
+  guide.allowed(mask);
+  std::vector<int32_t> tokens;
+  for (size_t t = 0; t < mask.size() * 64; ++t)
+    if (mask[t / 64] >> (t % 64) & 1) tokens.push_back(static_cast<int32_t>(t));
+  return tokens;
+}
+
+}  // namespace apus::fuzz
