@@ -103,7 +103,7 @@ int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t max
 TrainerOptions trainer_options(const SftOptions& o, const TrainData& data, const Model& model, const fs::path& run_dir,
                                Comm& ranks) {
   TrainerOptions t;
-  t.gradient_accumulation_steps = o.accumulation(ranks.size());
+  t.batch_size = o.per_device_train_batch_size, t.gradient_accumulation_steps = o.accumulation(ranks.size());
   t.max_steps = counted_steps(o, *data.train, t.gradient_accumulation_steps, ranks);
   t.num_train_epochs = o.max_epochs.value_or(o.num_train_epochs), t.max_epochs = o.max_epochs.value_or(0);
   t.max_grad_norm = o.max_grad_norm, t.update_in_backward = o.update_in_backward;
