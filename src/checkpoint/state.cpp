@@ -77,14 +77,17 @@ RunState read_state(const fs::path& dir, bool with_optimizer) {
 
 // Builds note more, or other, settings than older ones did: what only one side knows cannot be compared, and is said.
 std::vector<std::string> check_resume(const RunState& saved, const RunState& mine) {
-  auto wrong = differences(shared_keys(saved.exact, mine.exact), shared_keys(mine.exact, saved.exact));
+  const auto changes = [](const Json& there, const Json& here) {
+    return differences(shared_keys(there, here), shared_keys(here, there));
+  };
+  auto wrong = changes(saved.exact, mine.exact);
   if (saved.optimizer != mine.optimizer)
     wrong.push_back(str("optimizer: ", saved.optimizer, " there, ", mine.optimizer, " here"));
   require(wrong.empty(), Fault::Usage,
           "this run cannot go on from the checkpoint as it would have: ", join(wrong, "; "),
           ". Give the flags of the first run; or ", kWeightsAlone);
   std::vector<std::string> remarks;
-  for (const std::string& change : differences(saved.noted, mine.noted))
+  for (const std::string& change : changes(saved.noted, mine.noted))
     remarks.push_back("with another setting: " + change);
   if (const auto keys = keys_only_in(mine.exact, saved.exact); !keys.empty())
     remarks.push_back(

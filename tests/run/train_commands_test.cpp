@@ -270,6 +270,22 @@ TEST_F(TrainCommands, AResumedRunCountsItsEvaluationsOn) {
   EXPECT_EQ(stopped_at("early_rest", {"--max_steps", "6", "--resume_from_checkpoint", from}), 3);
 }
 
+TEST_F(TrainCommands, AResumedRunSaysWhatWasChanged) {
+  const std::string rows = (island() / "heldout.jsonl").string();
+  sft("changed", {"--dataset", rows, "--save_steps", "1"});
+  const auto options = parsed<SftOptions>(
+      sft_words("changed_on", {"--dataset", rows, "--lora_alpha", "64", "--use_rslora", "true",
+                               "--resume_from_checkpoint", (dir() / "changed/checkpoint-1").string()}));
+  try {
+    apus_run_command("sft", &options);
+    FAIL() << "the factors would count twice as much";
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("lora_alpha: 32.0 there, 64.0 here"), std::string::npos) << what;
+    EXPECT_NE(what.find("use_rslora: false there, true here"), std::string::npos) << what;
+  }
+}
+
 TEST_F(TrainCommands, InitKeepsTheConfigsNumberFormat) {
   Json config = Json::parse(read_file(island() / "config.json"));
   config.erase("torch_dtype");
