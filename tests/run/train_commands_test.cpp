@@ -224,7 +224,8 @@ TEST_F(TrainCommands, ACheckpointHoldsWhatOtherToolsLookFor) {
                                           "optimizer.safetensors", "trainer_state.json"}));
   // transformers' TrainerState takes these keys and no others.
   std::set<std::string> keys;
-  for (const auto& [key, value] : Json::parse(read_file(dir / "trainer_state.json")).items()) keys.insert(key);
+  const Json state = Json::parse(read_file(dir / "trainer_state.json"));
+  for (const auto& [key, value] : state.items()) keys.insert(key);
   EXPECT_EQ(keys, (std::set<std::string>{"best_global_step",
                                          "best_metric",
                                          "best_model_checkpoint",
