@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "checkpoint/adapter_card.h"
 #include "checkpoint/tables.h"
 #include "tensor/safetensors.h"
 
@@ -343,6 +344,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   write_safetensors(dir / kWeights, tensors);
   write_file_atomic(dir / "adapter_config.json", adapter_config_json(config).dump(2));
+  write_file_atomic(dir / "README.md", adapter_card(adapter_config_json(config)));
   if (additional.is_object()) write_file_atomic(dir / "additional_config.json", additional.dump(2));
 }
 

@@ -87,8 +87,9 @@ struct Reader {
             "'; only LORA adapters (with rsLoRA and DoRA) can be used");
     for (const char* key : {"use_qalora", "fan_in_fan_out"})
       require(!value<bool>(key, false), Fault::Model, where, ": ", key, " is not supported");
-    for (const char* key : {"layer_replication", "alora_invocation_tokens"})
-      require(!has(key) || json[key].empty(), Fault::Model, where, ": ", key, " is not supported");
+    for (const char* key : {"layer_replication", "alora_invocation_tokens", "use_bdlora", "arrow_config"})
+      require(!has(key) || json[key] == false || json[key].empty(), Fault::Model, where, ": ", key,
+              " is not supported");
     require(!has("target_parameters") || json["target_parameters"].empty(), Fault::Model, where, ": target_parameters ",
             json["target_parameters"].dump(),
             ": factors on stacked parameters of experts are not supported, their layout changes with PEFT's version. "
@@ -217,11 +218,12 @@ Json adapter_config_json(const LoraConfig& c) {
           {"lora_alpha", number(c.alpha)},
           {"lora_bias", c.lora_bias},
           {"lora_dropout", c.dropout},
+          {"lora_ga_config", nullptr},
           {"megatron_config", nullptr},
           {"megatron_core", "megatron.core"},
           {"modules_to_save", c.modules_to_save.empty() ? Json() : Json(c.modules_to_save)},
           {"peft_type", "LORA"},
-          {"peft_version", "0.18.0"},
+          {"peft_version", "0.19.1"},
           {"qalora_group_size", 16},
           {"r", c.r},
           {"rank_pattern", ranks},
@@ -230,6 +232,7 @@ Json adapter_config_json(const LoraConfig& c) {
           {"target_parameters", nullptr},
           {"task_type", c.task_type.empty() ? Json() : Json(c.task_type)},
           {"trainable_token_indices", nullptr},
+          {"use_bdlora", nullptr},
           {"use_dora", c.dora},
           {"use_qalora", false},
           {"use_rslora", c.rslora}};

@@ -16,15 +16,33 @@ constexpr const char* kTrainer = "trainer_state.json";
 constexpr const char* kState = "apus_state.json";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr int64_t kFormat = 1;
+constexpr const char* kWeightsAlone =
+    "--resume_only_model true --ignore_data_skip true trains on from its weights alone";
 
 Json parsed(const fs::path& path) { return parse_json(read_file(path), path.string()); }
+
+// The keys of `a` that `b` has too.
+Json shared_keys(const Json& a, const Json& b) {
+  Json out = Json::object();
+  for (const auto& [key, value] : a.items())
+    if (b.contains(key)) out[key] = value;
+  return out;
+}
+
+std::vector<std::string> keys_only_in(const Json& a, const Json& b) {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : a.items())
+    if (!b.contains(key)) out.push_back(key);
+  return out;
+}
 
 }  // namespace
 
 void write_state(const fs::path& dir, const RunState& state, bool with_optimizer) {
   write_file_atomic(dir / kTrainer, state.trainer.dump(2) + "\n");
-  const Json own = {{"format", kFormat},    {"step", state.step},   {"epoch", state.epoch},        {"data", state.data},
-                    {"exact", state.exact}, {"noted", state.noted}, {"optimizer", state.optimizer}};
+  const Json own = {
+      {"format", kFormat},    {"step", state.step},   {"epoch", state.epoch},         {"data", state.data},
+      {"exact", state.exact}, {"noted", state.noted}, {"optimizer", state.optimizer}, {"progress", state.progress}};
   write_file_atomic(dir / kState, own.dump(2) + "\n");
   if (!with_optimizer) return;
   std::vector<std::pair<std::string, at::Tensor>> tensors(state.optimizer_state.begin(), state.optimizer_state.end());
@@ -34,33 +52,49 @@ void write_state(const fs::path& dir, const RunState& state, bool with_optimizer
 RunState read_state(const fs::path& dir, bool with_optimizer) {
   for (const char* name : {kTrainer, kState})
     require(fs::exists(dir / name), Fault::Usage, dir.string(), " holds no ", name,
-            ": it is no checkpoint of this program's training. ",
-            "--resume_only_model true --ignore_data_skip true begins anew from its weights");
+            ": it is no checkpoint of this program's training. ", kWeightsAlone);
   require(!with_optimizer || fs::exists(dir / kOptimizer), Fault::Usage, dir.string(), " holds no ", kOptimizer,
           ": it was saved with --save_only_model true. ", "--resume_only_model true goes on from its weights");
   const Json own = parsed(dir / kState);
-  require(own.is_object() && own.value("format", int64_t{0}) == kFormat, Fault::Usage, (dir / kState).string(),
-          " is of format ", own.value("format", int64_t{0}), "; this program reads ", kFormat);
+  const std::string path = (dir / kState).string();
+  const int64_t format = own.is_object() ? own.value("format", int64_t{0}) : 0;
+  require(format == kFormat, Fault::Usage, path, " is of format ", format, "; this program goes on from format ",
+          kFormat, ". Resume with the version that wrote it (apus_version in its args.json); or ", kWeightsAlone);
+  for (const char* key : {"step", "epoch", "data", "exact", "noted", "optimizer"})
+    require(own.contains(key), Fault::Usage, path, " lacks '", key, "': the run cannot go on where it stopped. ",
+            kWeightsAlone);
   RunState state;
   state.step = own.at("step"), state.epoch = own.at("epoch"), state.data = own.at("data"),
   state.exact = own.at("exact"), state.noted = own.at("noted");
   state.optimizer = own.at("optimizer");
   state.trainer = parsed(dir / kTrainer);
+  state.progress = own.value("progress", state.trainer);  // older builds wrote it there
   if (!with_optimizer) return state;
   const auto file = SafetensorsFile::open(dir / kOptimizer);
   for (const auto& [name, entry] : file->entries()) state.optimizer_state[name] = file->tensor(name);
   return state;
 }
 
+// Builds note more, or other, settings than older ones did: what only one side knows cannot be compared, and is said.
 std::vector<std::string> check_resume(const RunState& saved, const RunState& mine) {
-  auto wrong = differences(saved.exact, mine.exact);
+  const auto changes = [](const Json& there, const Json& here) {
+    return differences(shared_keys(there, here), shared_keys(here, there));
+  };
+  auto wrong = changes(saved.exact, mine.exact);
   if (saved.optimizer != mine.optimizer)
     wrong.push_back(str("optimizer: ", saved.optimizer, " there, ", mine.optimizer, " here"));
   require(wrong.empty(), Fault::Usage,
           "this run cannot go on from the checkpoint as it would have: ", join(wrong, "; "),
-          ". Give the flags of the first run; or begin anew from its weights with --resume_only_model true "
-          "--ignore_data_skip true");
-  return differences(saved.noted, mine.noted);
+          ". Give the flags of the first run; or ", kWeightsAlone);
+  std::vector<std::string> remarks;
+  for (const std::string& change : changes(saved.noted, mine.noted))
+    remarks.push_back("with another setting: " + change);
+  if (const auto keys = keys_only_in(mine.exact, saved.exact); !keys.empty())
+    remarks.push_back(
+        str("from a checkpoint of another build, which does not note ", join(keys), ": taken as unchanged"));
+  if (const auto keys = keys_only_in(saved.exact, mine.exact); !keys.empty())
+    remarks.push_back(str("from a checkpoint of another build, whose ", join(keys), " this one does not compare"));
+  return remarks;
 }
 
 }  // namespace apus

@@ -45,7 +45,8 @@ struct RunState {
   int64_t step = 0;       // optimizer steps done
   int64_t epoch = 0;      // the one the next batch belongs to
   Json data;              // the source's position
-  Json trainer;           // trainer_state.json, with HuggingFace's keys
+  Json trainer;           // trainer_state.json, with HuggingFace's keys and no others
+  Json progress;          // what the trainer counts besides
   Json exact;             // settings that must be the same for the run to go on as it would have
   Json noted;             // settings that may change; a change is said
   std::string optimizer;  // its kind
@@ -57,7 +58,7 @@ void write_state(const std::filesystem::path& dir, const RunState& state, bool w
 // Fault::Usage when the folder does not hold the state that is asked for.
 RunState read_state(const std::filesystem::path& dir, bool with_optimizer = true);
 
-// Throws Fault::Usage naming what differs in `exact`; returns sentences about `noted`.
+// Throws Fault::Usage naming what differs in `exact`; returns how the run is resumed: "with another setting: ...".
 std::vector<std::string> check_resume(const RunState& saved, const RunState& mine);
 
 }  // namespace apus

@@ -46,7 +46,9 @@ void DataOptions::fields(OptionTable& v) {
   v("packing_length", packing_length, "tokens of a pack").at_least(1).shown_default("--max_length");
   v("packing_strategy", packing_strategy, "binpack: best fit; sequential: in order").choices({"binpack", "sequential"});
   v("loss_scale", loss_scale,
-    "which tokens are learnt: default (answers), last_round, all; with +name: ignore_empty_think, hermes, react, ...");
+    "which tokens are learnt: default (answers), last_round, all; with +name of a table of weights: "
+    "ignore_empty_think, "
+    "ignore_think_prefix, hermes, react, qwen, agentflan, alpha_umi, or a JSON file");
   v("add_non_thinking_prefix", add_non_thinking_prefix,
     "models that can think get the empty thought before answers without one");
   v("disable_ignore_empty_think", disable_ignore_empty_think, "learn the empty thought too");
@@ -121,7 +123,10 @@ void TunerOptions::fields(OptionTable& v) {
   v("trainable_parameters_regex", trainable_parameters_regex, "full: the same, by an expression");
   v.no_effect({"tuner_backend"}, "adapters are made by the program itself, in PEFT's format");
   v.no_effect({"freeze_llm", "freeze_vit", "freeze_aligner"}, "these are settings of multimodal models");
-  v.refuse({"use_swift_lora", "target_parameters"}, "adapters have factors on linear layers, in PEFT's format");
+  v.refuse({"use_swift_lora"}, "adapters are PEFT's");
+  v.refuse({"target_parameters"},
+           "it lays one pair of factors over the stacked weights of all experts, in a layout that changes with PEFT's "
+           "version; --target_modules all-linear (or gate_proj up_proj down_proj) gives each expert its own factors");
   v.refuse({"lora_ga_batch_size", "lora_ga_iters", "lora_ga_max_length", "lora_ga_direction", "lora_ga_scale",
             "lora_ga_stable_gamma"},
            "use --init_weights pissa or olora");

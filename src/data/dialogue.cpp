@@ -48,6 +48,23 @@ Json tool_call(const Json& message) {
   return {{"type", "function"}, {"function", {{"name", call["name"]}, {"arguments", std::move(arguments)}}}};
 }
 
+// Where the closing mark of a turn begins, with what follows it; the text's size when there is none.
+size_t end_mark(const std::string& turn, const DialogueOptions& options) {
+  for (size_t k = turn.size(); options.is_mark && k-- > 0;)
+    if (turn[k] == '<' && options.is_mark(turn.substr(k))) return k;
+  return turn.size();
+}
+
+// The text of a message that a turn answers.
+std::string words_of(const Json& message) {
+  const Json& content = message["content"];
+  if (content.is_string()) return content.get<std::string>();
+  std::string text;
+  for (const auto& part : content)
+    if (part.is_object() && part.contains("text")) text += part["text"].get<std::string>();
+  return text;
+}
+
 class Composer {
  public:
   Composer(const ChatTemplate& chat, const Json* tools, const DialogueOptions& options)
@@ -94,7 +111,7 @@ class Composer {
                                                             : speaking_turn(content, prompt, thinking);
     out_.text += turn;
     last_turn_ = head_.size();
-    out_.turns.push_back({begin, out_.text.size(), {}, {}, false});
+    out_.turns.push_back({.begin = begin, .end = out_.text.size(), .said = out_.text.size() - suffix_.size()});
   }
 
   // What stands between the turn before (or the beginning) and this one.
@@ -204,12 +221,7 @@ class Composer {
             "the chat template writes tool calls where its prompt does not lead");
     out_.text.resize(out_.text.size() - surplus);
     const std::string turn = text.substr(same);
-    suffix_ = "";
-    for (size_t k = turn.size(); k-- > 0;)  // the closing mark and what follows it: what `between` may meet again
-      if (turn[k] == '<' && is_mark(turn.substr(k))) {
-        suffix_ = turn.substr(k);
-        break;
-      }
+    suffix_ = turn.substr(end_mark(turn, options_));  // what `between` may meet again
     return turn;
   }
 
@@ -232,6 +244,7 @@ void mark_turns(Dialogue& dialogue, const Json& messages, size_t first_turn) {
     require(turn < dialogue.turns.size(), Fault::Bug, "a turn of the assistant is missing in the dialogue");
     DialogueTurn& t = dialogue.turns[turn++];
     t.last_round = i > last_user || last_user == 0;
+    if (i > 0) t.question = words_of(messages[i - 1]);
     if (messages[i].contains("loss")) t.loss = messages[i]["loss"].get<bool>();
     if (messages[i].contains("loss_scale")) t.scale = messages[i]["loss_scale"].get<float>();
   }
@@ -301,7 +314,9 @@ Dialogue rendered_dialogue(const ChatTemplate& chat, const Json& messages, const
   const Rendered rendered = chat.render(input);
   Dialogue dialogue{rendered.text, {}, {}};
   for (const auto& [begin, end] : rendered.generation)
-    if (begin < end) dialogue.turns.push_back({begin, end, {}, {}, false});
+    if (begin < end)
+      dialogue.turns.push_back(
+          {.begin = begin, .end = end, .said = begin + end_mark(rendered.text.substr(begin, end - begin), options)});
   const auto spoken = std::count_if(messages.begin(), messages.end(), is_assistant);
   if (static_cast<size_t>(spoken) == dialogue.turns.size()) {
     mark_turns(dialogue, messages, 0);

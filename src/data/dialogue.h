@@ -16,10 +16,12 @@
 namespace apus {
 
 struct DialogueTurn {
-  size_t begin, end;         // bytes of the text
-  std::optional<bool> loss;  // as the row says
-  std::optional<float> scale;
-  bool last_round = false;  // after the last message of the user
+  size_t begin, end;              // bytes of the text
+  size_t said;                    // where its words end and its end mark begins
+  std::optional<bool> loss = {};  // as the row says
+  std::optional<float> scale = {};
+  bool last_round = false;    // after the last message of the user
+  std::string question = {};  // the message before it
 };
 
 struct Dialogue {

@@ -258,15 +258,17 @@ void Encoder::weigh(const Dialogue& dialogue, const std::vector<Piece>& pieces, 
         if (pieces[i].begin < turn.end && pieces[i].end > turn.begin) sample.trained[i] = 0;
       continue;
     }
-    const std::string_view said = std::string_view(dialogue.text).substr(turn.begin, turn.end - turn.begin);
-    const auto stretches =
-        scale_.plain() ? std::vector<LossScale::Stretch>{{0, said.size(), 1.0f}} : scale_.stretches(said);
+    // Tables weigh words; the mark that ends a turn counts 1, and what the row itself says goes before them.
+    const std::string_view said = std::string_view(dialogue.text).substr(turn.begin, turn.said - turn.begin);
+    auto stretches =
+        scale_.plain() || turn.scale ? std::vector<LossScale::Stretch>() : scale_.stretches(said, turn.question);
+    stretches.push_back({said.size(), turn.end - turn.begin, 1.0f});
     while (token < pieces.size() && pieces[token].end <= turn.begin) ++token;
     size_t s = 0;
     for (; token < pieces.size() && pieces[token].begin < turn.end; ++token) {
       const size_t at = std::max<size_t>(pieces[token].begin, turn.begin) - turn.begin;
       while (s + 1 < stretches.size() && stretches[s].end <= at) ++s;
-      weights[token] = turn.scale.value_or(1.0f) * (stretches.empty() ? 1.0f : stretches[s].weight);
+      weights[token] = turn.scale.value_or(stretches[s].weight);
       sample.trained[token] = !binary_ || weights[token] != 0;
     }
   }

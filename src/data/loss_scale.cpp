@@ -8,24 +8,11 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "data/loss_scale_tables.h"
 
 namespace apus {
 
 namespace {
-
-// The tables known by name. Two numbers: of a word and of what follows it until the next word. One: of a pattern's
-// match.
-const std::map<std::string, const char*>& known_tables() {
-  static const std::map<std::string, const char*> tables = {
-      {"ignore_empty_think", R"({"<think>\\s*</think>\\s*": [0]})"},
-      {"ignore_think_prefix", R"({"^<think>\\s*(</think>\\s*)?": [0]})"},
-      {"hermes", R"({"(?s)<tool_call>.+?</tool_call>": [2]})"},
-      {"react",
-       R"({"Action:": [2, 2], "Action Input:": [2, 2], "Thought:": [1, 1], "Final Answer:": [1, 1], "Observation:": [2, 0]})"},
-      {"qwen", R"({"✿FUNCTION✿:": [2, 2], "✿ARGS✿:": [2, 2], "✿RETURN✿:": [1, 1], "✿RESULT✿:": [2, 0]})"},
-  };
-  return tables;
-}
 
 std::string escaped(const std::string& word) {
   std::string out;
@@ -48,13 +35,13 @@ LossScale LossScale::parse(const std::string& text) {
     const auto base = bases.find(name);
     if (base != bases.end() && begin == 0) {
       scale.base_ = base->second;
-    } else if (const auto table = known_tables().find(name); table != known_tables().end()) {
+    } else if (const auto table = loss_scale_tables().find(name); table != loss_scale_tables().end()) {
       scale.add_table(Json::parse(table->second), name);
     } else if (std::filesystem::is_regular_file(name)) {
       scale.add_table(parse_json(read_file(name), "--loss_scale " + name, Fault::Usage), name);
     } else {
       std::string known;
-      for (const auto& [table_name, value] : known_tables()) known += ", " + table_name;
+      for (const auto& [table_name, value] : loss_scale_tables()) known += ", " + table_name;
       fail(Fault::Usage, "--loss_scale ", text, ": '", name,
            "' is not known. Known are default, last_round or all at the beginning", known,
            ", and the path of a JSON file of {\"word\": [weight, weight of what follows]} or {\"pattern\": [weight]}; "
@@ -65,22 +52,41 @@ LossScale LossScale::parse(const std::string& text) {
   return scale;
 }
 
-void LossScale::add_table(const Json& json, const std::string& name) {
-  const std::string where = "--loss_scale " + name;
-  require(json.is_object() && !json.empty(), Fault::Usage, where, ": an object of words and weights is wanted");
-  Table table{json.begin()->size() == 2, {}};
-  for (const auto& [word, value] : json.items()) {
+std::vector<LossScale::Entry> LossScale::entries_of(const Json& words, bool literal, const std::string& where) {
+  std::vector<Entry> entries;
+  for (const auto& [word, value] : words.items()) {
     const bool numbers = value.is_array() && std::all_of(value.begin(), value.end(), [](const Json& n) {
                            return n.is_number() && n.get<double>() >= 0;
                          });
-    require(numbers && !word.empty() && value.size() == (table.literal ? 2u : 1u), Fault::Usage, where, ": '", word,
+    require(numbers && !word.empty() && value.size() == (literal ? 2u : 1u), Fault::Usage, where, ": '", word,
             "' must have ",
-            table.literal ? "two weights (of the word, of what follows)" : "one weight (of what the pattern matches)",
+            literal ? "two weights (of the word, of what follows)" : "one weight (of what the pattern matches)",
             ", all of the table alike");
-    const auto weight = value[0].get<float>(), following = value.back().get<float>();
-    binary_ = binary_ && (weight == 0 || weight == 1) && (following == 0 || following == 1);
-    table.entries.push_back({word, Regex(table.literal ? escaped(word) : word, where), weight, following});
+    entries.push_back(
+        {word, Regex(literal ? escaped(word) : word, where), value[0].get<float>(), value.back().get<float>()});
   }
+  return entries;
+}
+
+void LossScale::add_table(const Json& json, const std::string& name) {
+  const std::string where = "--loss_scale " + name;
+  require(json.is_object() && !json.empty(), Fault::Usage, where, ": an object of words and weights is wanted");
+  const bool by_question = json.contains("query") && json["query"].is_object();
+  const Json& words = by_question && json.contains("response") ? json["response"] : json;
+  require(words.is_object() && !words.empty() && (!by_question || json.size() == 2), Fault::Usage, where,
+          ": beside \"query\" an object \"response\" of words and weights is wanted, and nothing else");
+  Table table{words.begin()->size() == 2, {}, {}};
+  table.entries = entries_of(words, table.literal, where);
+  if (by_question)
+    for (const auto& [text, value] : json["query"].items()) {
+      const Json& weight = value.is_array() && value.size() == 1 ? value[0] : value;
+      require(weight.is_number() && weight.get<double>() >= 0 && !text.empty(), Fault::Usage, where, ": query '", text,
+              "' must have one weight");
+      table.questions.emplace_back(text, weight.get<float>());
+    }
+  const auto whole = [](float weight) { return weight == 0 || weight == 1; };
+  for (const Entry& entry : table.entries) binary_ = binary_ && whole(entry.weight) && whole(entry.following);
+  for (const auto& [text, weight] : table.questions) binary_ = binary_ && whole(weight);
   tables_.push_back(std::move(table));
 }
 
@@ -103,9 +109,16 @@ void LossScale::apply(const Table& table, std::string_view answer, std::vector<f
   }
 }
 
-std::vector<LossScale::Stretch> LossScale::stretches(std::string_view answer) const {
+std::vector<LossScale::Stretch> LossScale::stretches(std::string_view answer, std::string_view question) const {
   std::vector<float> weights(answer.size(), 1.0f);
-  for (const Table& table : tables_) apply(table, answer, weights);
+  for (const Table& table : tables_) {
+    const auto asked = std::find_if(table.questions.begin(), table.questions.end(),
+                                    [&](const auto& q) { return question.find(q.first) != std::string_view::npos; });
+    if (asked == table.questions.end())
+      apply(table, answer, weights);
+    else
+      for (float& weight : weights) weight *= asked->second;
+  }
   std::vector<Stretch> out;
   for (size_t i = 0; i < weights.size(); ++i) {
     if (out.empty() || out.back().weight != weights[i]) out.push_back({i, i, weights[i]});

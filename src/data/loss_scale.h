@@ -27,7 +27,7 @@ class LossScale {
     float weight;
   };
   // An answer's text (valid UTF-8) cut into stretches of one weight; they cover it without gaps.
-  std::vector<Stretch> stretches(std::string_view answer) const;
+  std::vector<Stretch> stretches(std::string_view answer, std::string_view question = {}) const;
 
  private:
   // Either literal words, which weigh themselves and what follows them, or patterns, which weigh what they match.
@@ -39,8 +39,10 @@ class LossScale {
   struct Table {
     bool literal;
     std::vector<Entry> entries;
+    std::vector<std::pair<std::string, float>> questions;  // answers to those that hold the text weigh this throughout
   };
   void add_table(const Json& table, const std::string& name);
+  static std::vector<Entry> entries_of(const Json& words, bool literal, const std::string& where);
   static void apply(const Table& table, std::string_view answer, std::vector<float>& weights);
 
   LossBase base_ = LossBase::Default;

@@ -103,7 +103,7 @@ int64_t planned_steps(const SftOptions& o, const BatchSource& train, int64_t max
 TrainerOptions trainer_options(const SftOptions& o, const TrainData& data, const Model& model, const fs::path& run_dir,
                                Comm& ranks) {
   TrainerOptions t;
-  t.gradient_accumulation_steps = o.accumulation(ranks.size());
+  t.batch_size = o.per_device_train_batch_size, t.gradient_accumulation_steps = o.accumulation(ranks.size());
   t.max_steps = counted_steps(o, *data.train, t.gradient_accumulation_steps, ranks);
   t.num_train_epochs = o.max_epochs.value_or(o.num_train_epochs), t.max_epochs = o.max_epochs.value_or(0);
   t.max_grad_norm = o.max_grad_norm, t.update_in_backward = o.update_in_backward;
@@ -130,11 +130,13 @@ TrainerOptions trainer_options(const SftOptions& o, const TrainData& data, const
   t.exact = data.exact;
   t.exact["tuner_type"] = o.tuner_type, t.exact["per_device_train_batch_size"] = o.per_device_train_batch_size;
   if (o.lora())
-    t.exact["lora_rank"] = o.lora_rank, t.exact["init_weights"] = o.init_weights, t.exact["use_dora"] = o.use_dora;
-  t.noted = {{"lr_scheduler_type", o.lr_scheduler_type},
-             {"weight_decay", o.weight_decay},
-             {"lora_dropout", o.lora_dropout},
-             {"neftune_noise_alpha", o.neftune_noise_alpha}};
+    for (const char* name : {"lora_rank", "lora_alpha", "use_rslora", "init_weights", "use_dora", "target_modules",
+                             "target_regex", "modules_to_save"})
+      t.exact[name] = o.all.at(name);
+  for (const char* name : {"lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio", "weight_decay",
+                           "adam_beta1", "adam_beta2", "adam_epsilon", "optim_args", "lorap_lr_ratio", "lora_dropout",
+                           "neftune_noise_alpha", "label_smoothing_factor", "enable_dft_loss", "router_aux_loss_coef"})
+    t.noted[name] = o.all.at(name);
   return t;
 }
 

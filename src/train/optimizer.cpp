@@ -65,7 +65,7 @@ void Optimizer::update_one(size_t i, double lr_factor, double grad_scale) {
   if (!grad.defined()) return;
   Slot& slot = ready(i);
   update(slot, slot.param->tensor.detach(), grad,
-         {slot.group->lr * lr_factor, slot.group->weight_decay, grad_scale, steps_});
+         {slot.group->lr * lr_factor, slot.group->weight_decay, grad_scale, ++slot.steps});
 }
 
 void Optimizer::make_state() {
@@ -101,7 +101,15 @@ std::map<std::string, at::Tensor> Optimizer::state() {
   return all;
 }
 
-void Optimizer::load(const std::map<std::string, at::Tensor>& saved, int64_t steps) {
+std::map<std::string, int64_t> Optimizer::steps_of() const {
+  std::map<std::string, int64_t> fewer;
+  for (const Slot& slot : slots_)
+    if (slot.steps != steps_) fewer[slot.param->name] = slot.steps;
+  return fewer;
+}
+
+void Optimizer::load(const std::map<std::string, at::Tensor>& saved, int64_t steps,
+                     const std::map<std::string, int64_t>& steps_of) {
   at::NoGradGuard no_grad;
   std::vector<std::string> wrong;
   const auto mine = state();
@@ -122,6 +130,10 @@ void Optimizer::load(const std::map<std::string, at::Tensor>& saved, int64_t ste
       "were changed?): ", join(wrong, "; "), ". Keep the flags of the first run, or give --resume_only_model true");
   for (const auto& [name, tensor] : mine) at::Tensor(tensor).copy_(saved.at(name));
   steps_ = steps;
+  for (Slot& slot : slots_) {
+    const auto own = steps_of.find(slot.param->name);
+    slot.steps = own == steps_of.end() ? steps : own->second;
+  }
 }
 
 std::map<std::string, std::string> parse_optim_args(const std::string& text) {

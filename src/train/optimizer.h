@@ -68,8 +68,11 @@ class Optimizer {
   // The state as named tensors ("<parameter>/<what>"), for checkpoints. load() wants exactly these names and shapes and
   // throws Fault::Usage naming what differs.
   std::map<std::string, at::Tensor> state();
-  void load(const std::map<std::string, at::Tensor>& saved, int64_t steps);
+  void load(const std::map<std::string, at::Tensor>& saved, int64_t steps,
+            const std::map<std::string, int64_t>& steps_of = {});
   int64_t steps() const { return steps_; }
+  // Updates of the parameters that had fewer of them: an expert without a token in a step has no gradient in it.
+  std::map<std::string, int64_t> steps_of() const;
   const std::string& kind() const { return kind_; }
 
  protected:
@@ -77,11 +80,12 @@ class Optimizer {
     const NamedParam* param = nullptr;
     const ParamGroup* group = nullptr;
     int64_t index = 0;                        // among all parameters
+    int64_t steps = 0;                        // updates of this one
     std::map<std::string, at::Tensor> state;  // created by init(), once
   };
   struct Update {
     double lr, weight_decay, grad_scale;
-    int64_t step;  // from 1
+    int64_t step;  // of this parameter, from 1
   };
   Optimizer(std::string kind, std::vector<ParamGroup> groups, Rounding rounding);
   virtual void init(Slot& slot) const = 0;

@@ -87,6 +87,10 @@ RunState Trainer::state() const {
   s.noted["learning_rate"] = p_.base_lr, s.noted["max_steps"] = max_steps_, s.noted["max_grad_norm"] = o_.max_grad_norm;
   s.optimizer = p_.optimizer.kind();
   s.trainer = trainer_json();
+  s.progress = {{"optimizer_steps", p_.optimizer.steps()},
+                {"optimizer_steps_of", p_.optimizer.steps_of()},
+                {"evaluations_without_gain", evaluations_without_gain_},
+                {"micro_batches_in_epoch", micro_in_epoch_}};
   return s;
 }
 
@@ -108,8 +112,10 @@ Json Trainer::trainer_json() const {
           {"num_train_epochs", o_.num_train_epochs},
           {"save_steps", o_.save_steps},
           {"stateful_callbacks", Json::object()},
-          {"optimizer_steps", p_.optimizer.steps()},
-          {"micro_batches_in_epoch", micro_in_epoch_}};
+          {"total_flos", 0.0},
+          {"train_batch_size", o_.batch_size},
+          {"trial_name", nullptr},
+          {"trial_params", nullptr}};
 }
 
 // A disk that is full must not end a run that could go on: only the last save of a run throws. What failed at the last

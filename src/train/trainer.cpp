@@ -40,13 +40,17 @@ void Trainer::resume(const RunState& saved, Resume what) {
   RunState mine = state();
   if (!what.data) mine.exact = saved.exact;
   if (!what.optimizer) mine.optimizer = saved.optimizer;
-  for (const std::string& change : check_resume(saved, mine)) log_warning("resumed with another setting: ", change);
+  for (const std::string& change : check_resume(saved, mine)) log_warning("resumed ", change);
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
           ", and this run ends at step ", max_steps_, ": raise --num_train_epochs or --max_steps to go on");
-  if (what.optimizer) p_.optimizer.load(saved.optimizer_state, saved.trainer.value("optimizer_steps", saved.step));
+  if (what.optimizer)
+    p_.optimizer.load(saved.optimizer_state, saved.progress.value("optimizer_steps", saved.step),
+                      saved.progress.value("optimizer_steps_of", std::map<std::string, int64_t>()));
   step_ = first_step_ = saved.step;
   last_saved_ = last_evaluated_ = step_;
   result_.log_history = saved.trainer.value("log_history", Json::array());
+  tokens_seen_ = saved.trainer.value("num_input_tokens_seen", int64_t{0});
+  evaluations_without_gain_ = saved.progress.value("evaluations_without_gain", int64_t{0});
   if (const auto best = saved.trainer.find("best_metric"); best != saved.trainer.end() && best->is_number())
     result_.best_metric = best->get<double>();
   if (const auto path = saved.trainer.find("best_model_checkpoint"); path != saved.trainer.end() && path->is_string())
@@ -56,15 +60,15 @@ void Trainer::resume(const RunState& saved, Resume what) {
   if (p_.log) p_.log->replay(result_.log_history);
   if (!what.data) return;
   epoch_ = saved.epoch;
-  micro_in_epoch_ = saved.trainer.value("micro_batches_in_epoch", int64_t{0});
+  micro_in_epoch_ = saved.progress.value("micro_batches_in_epoch", int64_t{0});
   p_.train.start(epoch_);
   p_.train.restore(saved.data);
 }
 
+// Of a stream, whose length is not known, the run as planned counts as one pass.
 double Trainer::epoch_now() const {
-  const int64_t size = p_.train.size();
-  return static_cast<double>(epoch_) +
-         (size > 0 ? static_cast<double>(micro_in_epoch_) / static_cast<double>(size) : 0);
+  const int64_t known = p_.train.size(), size = known > 0 ? known : max_steps_ * o_.gradient_accumulation_steps;
+  return static_cast<double>(epoch_) + static_cast<double>(micro_in_epoch_) / static_cast<double>(size);
 }
 
 // False at the epoch's end, on all ranks together; a rank that runs out a little earlier than others goes on with none.

@@ -251,6 +251,10 @@ TEST(LossScales, StretchesOfAnAnswer) {
   EXPECT_EQ(weights("ignore_empty_think", "<think>\n\n</think>\n\nx"), "<think>\n\n</think>\n\n=0;x=1;");
   EXPECT_EQ(weights("default+hermes", "a<tool_call>\n{}\n</tool_call>b"), "a=1;<tool_call>\n{}\n</tool_call>=2;b=1;");
   EXPECT_EQ(weights("react", "Thought: t Action: a Observation: o"), "Thought: t =1;Action: a Observation:=2; o=0;");
+  EXPECT_EQ(weights("alpha_umi", "Thought: t Next: n Action: a"), "Thought: t =1;Next: n Action: a=2;");
+  EXPECT_EQ(weights("agentflan", "Thought: t Action: a Final Answer: f"),
+            "Thought: t Action:=1; a =3;Final Answer: f=1;");
+  EXPECT_EQ(weights("agentflan", "Name: n Action Input: {}"), "Name:=1; n =3;Action Input:=1; {}=3;");
   TemporaryFolder dir;
   const std::string file = dir.write("w.json", R"({"[0-9]+": [3], "b": [0.5]})").string();
   EXPECT_EQ(weights("last_round+" + file, "a12b"), "a=1;12=3;b=0.5;");
@@ -258,6 +262,56 @@ TEST(LossScales, StretchesOfAnAnswer) {
   EXPECT_FALSE(LossScale::parse("hermes").binary());
   EXPECT_TRUE(LossScale::parse("last_round+ignore_empty_think").binary());
   EXPECT_THROW(LossScale::parse("nonsense"), Error);
+}
+
+TEST(LossScales, AnswersToCertainQuestionsWeighThroughout) {
+  const LossScale scale = LossScale::parse("agentflan");
+  const auto only = [&](const std::string& question) {
+    const auto stretches = scale.stretches("search Action: x", question);
+    return stretches.size() == 1 ? stretches[0].weight : -1.0f;
+  };
+  EXPECT_EQ(only("Well. What is the tool you want to use?"), 3);
+  EXPECT_EQ(only("What is the value of city?"), 3);
+  EXPECT_EQ(only("What is your thought?"), -1);  // by its words
+  TemporaryFolder dir;
+  const auto parsed = [&](const char* json) { return LossScale::parse(dir.write("w.json", json).string()); };
+  EXPECT_EQ(parsed(R"({"response": {"a": [2]}, "query": {"why": 0}})").stretches("ab", "but why?")[0].weight, 0);
+  EXPECT_TRUE(parsed(R"({"response": {"a": [0]}, "query": {"why": [1]}})").binary());
+  for (const char* wrong : {R"({"query": {"why": [1]}})", R"({"response": {"a": [2]}, "query": {"why": [1, 2]}})",
+                            R"({"response": {"a": [2]}, "query": {"why": 1}, "a": [2]})"})
+    EXPECT_THROW(parsed(wrong), Error) << wrong;
+}
+
+// What is learnt, as text: tokens of one weight in brackets, "<weight>".
+std::string weighed(const Encoder& e, const std::string& json) {
+  const Sample s = e.encode(row_of(json)).at(0);
+  std::string out;
+  float last = -1;
+  for (size_t i = 0; i < s.ids.size(); ++i) {
+    if (!s.trained[i]) continue;
+    const float weight = s.weights.empty() ? 1 : s.weights[i];
+    if (weight != last) out += str("<", weight, ">");
+    last = weight;
+    out += e.tokenizer().token_bytes(s.ids[i]);
+  }
+  return out;
+}
+
+TEST(Encoder, TheEndOfATurnCountsOneWhateverItsWordsWeigh) {
+  const char* const row = R"({"query":"q","response":"Action: a Observation: o"})";
+  EXPECT_EQ(weighed(encoder(kPlain, {.loss_scale = "react"}), row), "<2>Action: a Observation:<0> o<1><|im_end|>\n");
+  const char* const asked = R"({"messages":[{"role":"user","content":"What is the value of x?"},
+      {"role":"assistant","content":"Action: a"},{"role":"user","content":"so?"},{"role":"assistant","content":"b"}]})";
+  EXPECT_EQ(weighed(encoder(kPlain, {.loss_scale = "agentflan"}), asked), "<3>Action: a<1><|im_end|>\nb<|im_end|>\n");
+}
+
+TEST(Encoder, WhatARowSaysGoesBeforeTheTables) {
+  const auto row = [](const char* extra) {
+    return str(R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"Action: a")", extra, "}]}");
+  };
+  const Encoder e = encoder(kPlain, {.loss_scale = "react"});
+  EXPECT_EQ(weighed(e, row(R"(,"loss":true)")), "<2>Action: a<1><|im_end|>\n");
+  EXPECT_EQ(weighed(e, row(R"(,"loss_scale":0.5)")), "<0.5>Action: a<|im_end|>\n");
 }
 
 TEST(Encoder, WeightsFollowTheTokens) {

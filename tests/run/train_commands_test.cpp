@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/files.h"
 #include "base/lines.h"
@@ -212,6 +213,79 @@ TEST_F(TrainCommands, ARunFromAnAdapterIsResumedWithTheAdaptersShape) {
   };
   EXPECT_EQ(weights("whole"), weights("other"));
   EXPECT_EQ(Json::parse(read_file(fs::path(at("other", "checkpoint-4")) / "adapter_config.json"))["r"], 4);
+}
+
+TEST_F(TrainCommands, ACheckpointHoldsWhatOtherToolsLookFor) {
+  sft("files", {"--dataset", (island() / "heldout.jsonl").string(), "--lora_rank", "4", "--lorap_lr_ratio", "16"});
+  const fs::path dir = this->dir() / "files/checkpoint-2";
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(dir)) names.insert(entry.path().filename());
+  EXPECT_EQ(names, (std::set<std::string>{"README.md", "adapter_config.json", "adapter_model.safetensors",
+                                          "additional_config.json", "apus_state.json", "args.json",
+                                          "optimizer.safetensors", "trainer_state.json"}));
+  // transformers' TrainerState takes these keys and no others.
+  std::set<std::string> keys;
+  const Json state = Json::parse(read_file(dir / "trainer_state.json"));
+  for (const auto& [key, value] : state.items()) keys.insert(key);
+  EXPECT_EQ(keys, (std::set<std::string>{"best_global_step",
+                                         "best_metric",
+                                         "best_model_checkpoint",
+                                         "epoch",
+                                         "eval_steps",
+                                         "global_step",
+                                         "is_hyper_param_search",
+                                         "is_local_process_zero",
+                                         "is_world_process_zero",
+                                         "log_history",
+                                         "logging_steps",
+                                         "max_steps",
+                                         "num_input_tokens_seen",
+                                         "num_train_epochs",
+                                         "save_steps",
+                                         "stateful_callbacks",
+                                         "total_flos",
+                                         "train_batch_size",
+                                         "trial_name",
+                                         "trial_params"}));
+  const Json config = Json::parse(read_file(dir / "adapter_config.json"));
+  for (const char* key : {"lora_ga_config", "use_bdlora", "target_parameters", "ensure_weight_tying"})
+    EXPECT_TRUE(config.contains(key)) << key;
+  EXPECT_EQ(Json::parse(read_file(dir / "additional_config.json")),
+            (Json{{"lora_dtype", nullptr}, {"lorap_lr_ratio", 16.0}, {"lorap_emb_lr", 1e-6}}));
+  const std::string card = read_file(dir / "README.md"), base = (this->dir() / "model").string();
+  EXPECT_TRUE(card.starts_with("---\nbase_model: \"" + base + "\"\nlibrary_name: peft\n")) << card;
+  EXPECT_NE(card.find("- \"base_model:adapter:" + base + "\"\n- lora\n"), std::string::npos) << card;
+}
+
+// With a learning rate of 0 no evaluation is better than the first.
+TEST_F(TrainCommands, AResumedRunCountsItsEvaluationsOn) {
+  const std::string rows = (island() / "heldout.jsonl").string();
+  const auto stopped_at = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.begin(), {"--dataset", rows, "--val_dataset", rows + "#4", "--learning_rate", "0", "--eval_steps",
+                               "1", "--save_steps", "1", "--early_stop_interval", "2"});
+    sft(out, more);
+    return lines(dir() / out / "logging.jsonl").back()["global_step"].get<int64_t>();
+  };
+  EXPECT_EQ(stopped_at("early_whole", {"--max_steps", "6"}), 3);
+  EXPECT_EQ(stopped_at("early_half", {"--max_steps", "2"}), 2);
+  const std::string from = (dir() / "early_half/checkpoint-2").string();
+  EXPECT_EQ(stopped_at("early_rest", {"--max_steps", "6", "--resume_from_checkpoint", from}), 3);
+}
+
+TEST_F(TrainCommands, AResumedRunSaysWhatWasChanged) {
+  const std::string rows = (island() / "heldout.jsonl").string();
+  sft("changed", {"--dataset", rows, "--save_steps", "1"});
+  const auto options = parsed<SftOptions>(
+      sft_words("changed_on", {"--dataset", rows, "--lora_alpha", "64", "--use_rslora", "true",
+                               "--resume_from_checkpoint", (dir() / "changed/checkpoint-1").string()}));
+  try {
+    apus_run_command("sft", &options);
+    FAIL() << "the factors would count twice as much";
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("lora_alpha: 32.0 there, 64.0 here"), std::string::npos) << what;
+    EXPECT_NE(what.find("use_rslora: false there, true here"), std::string::npos) << what;
+  }
 }
 
 TEST_F(TrainCommands, InitKeepsTheConfigsNumberFormat) {

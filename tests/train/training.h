@@ -2,6 +2,7 @@
 // Golden batches as a source, and a trainer put together on them.
 #pragma once
 
+#include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 
@@ -80,7 +81,7 @@ inline std::unique_ptr<Model> owned_model(const std::filesystem::path& dir, at::
 
 using test::Folder;
 
-// A run as golden.json's "hyper" describes it.
+// A run as golden.json's "hyper" describes it; besides, there may be "schedule_kwargs" and "lorap_lr_ratio".
 struct TestRun {
   TestRun(std::unique_ptr<Model> m, const Json& hyper, std::vector<Packed> batches, TrainerOptions options = {},
           OptimizerSpec spec = {}, SftSpec sft = {})
@@ -88,8 +89,11 @@ struct TestRun {
     spec.beta1 = hyper["betas"][0], spec.beta2 = hyper["betas"][1], spec.eps = hyper["eps"];
     const double lr = hyper["lr"];
     const bool all = hyper["no_decay"].get<std::string>().rfind("none", 0) == 0;
-    optimizer = make_optimizer(
-        spec, make_groups(trainable(*model), {.lr = lr, .weight_decay = hyper["weight_decay"], .decay_all = all}));
+    optimizer =
+        make_optimizer(spec, make_groups(trainable(*model), {.lr = lr,
+                                                             .weight_decay = hyper["weight_decay"],
+                                                             .decay_all = all,
+                                                             .lorap_lr_ratio = hyper.value("lorap_lr_ratio", 0.0)}));
     options.gradient_accumulation_steps = hyper["grad_accum"];
     options.max_grad_norm = hyper["max_grad_norm"];
     if (options.max_steps < 0) options.max_steps = hyper["total_steps"];
@@ -97,6 +101,7 @@ struct TestRun {
     if (options.output_dir.empty()) options.save = When::Never, options.output_dir = folder.path;
     const int64_t total = hyper["total_steps"], warmup = hyper["warmup_steps"];
     const std::string schedule = hyper["schedule"];
+    const Json kwargs = hyper.value("schedule_kwargs", Json());
     log = std::make_unique<RunLog>(RunLog::Options{.dir = folder.path, .events_dir = {}, .quiet = true});
     comm = lone_comm();
     trainer = std::make_unique<Trainer>(
@@ -106,7 +111,7 @@ struct TestRun {
                      .schedule =
                          [=](int64_t) {
                            return make_schedule(
-                               {.type = schedule, .base_lr = lr, .total_steps = total, .warmup_steps = warmup}, {});
+                               {.type = schedule, .base_lr = lr, .total_steps = total, .warmup_steps = warmup}, kwargs);
                          },
                      .base_lr = lr,
                      .train = source,
@@ -128,5 +133,28 @@ struct TestRun {
     save_weights(*model, dir, int64_t{1} << 30, at::kFloat);
   };
 };
+
+inline std::map<std::string, at::Tensor> weights(Model& model) {
+  std::map<std::string, at::Tensor> all;
+  model.visit([&](const std::string& name, Param& p) { all[name] = p.data.detach().clone(); });
+  return all;
+}
+
+// The run saves whole models that a run can begin from: with the config.json of `checkpoint`.
+inline void save_whole_models(TestRun& run, const std::filesystem::path& checkpoint, at::ScalarType type) {
+  run.save = [&run, checkpoint, type](const std::filesystem::path& dir) {
+    save_weights(*run.model, dir, int64_t{1} << 30, type);
+    std::filesystem::copy_file(checkpoint / "config.json", dir / "config.json");
+  };
+}
+
+// Two runs stand at the same place, to the bit.
+inline void expect_same(TestRun& a, TestRun& b) {
+  const auto x = weights(*a.model), y = weights(*b.model);
+  for (const auto& [name, value] : x) EXPECT_TRUE(at::equal(value, y.at(name))) << name;
+  const auto s = a.optimizer->state(), t = b.optimizer->state();
+  for (const auto& [name, value] : s) EXPECT_TRUE(at::equal(value, t.at(name))) << name;
+  EXPECT_EQ(a.optimizer->steps(), b.optimizer->steps());
+}
 
 }  // namespace apus::golden

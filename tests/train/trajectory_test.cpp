@@ -67,6 +67,34 @@ TEST(LoraTraining, FollowsPeft) {
   EXPECT_EQ(compared, 8);
 }
 
+// Optimizers, schedules, losses and adapters that the golden runs leave out, against runs in f64: see
+// tests/data/train/make_trajectories.py.
+class OtherTraining : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(OtherTraining, FollowsF64) {
+  const Json all = Json::parse(read_file(test::source_dir() / "tests/data/train/trajectories.json"));
+  const Json& golden = all.at(GetParam());
+  Json hyper = golden["run"];
+  hyper["grad_accum"] = 1, hyper["no_decay"] = "bias and norm weights";
+  const Case c(hyper["model"].get<std::string>());
+  const bool lora = hyper.contains("adapter");
+  auto model = golden::owned_model(c.dir / "checkpoint");
+  if (lora) load_adapter(*model, c.dir / hyper["adapter"].get<std::string>());
+  const std::string optim = hyper["optim"];
+  const OptimizerSpec spec{.kind = optim == "muon" ? "adamw_torch" : optim,
+                           .muon = optim == "muon",
+                           .arguments = hyper.value("arguments", std::map<std::string, std::string>())};
+  const SftSpec sft{.label_smoothing = hyper.value("label_smoothing", 0.0), .dft = hyper.value("dft", false)};
+  TestRun run(std::move(model), hyper, golden::train_batches(c, lora ? "train/" : ""), {}, spec, sft);
+  expect_steps(golden["steps"], run.trainer->run().log_history);
+}
+
+INSTANTIATE_TEST_SUITE_P(Runs, OtherTraining,
+                         ::testing::Values("sgd", "sgd_momentum", "sgd_nesterov", "adafactor", "adafactor_scaled",
+                                           "muon", "label_smoothing", "dft", "dft_smoothed", "rslora", "dora",
+                                           "lora_plus", "dora_plus_sgd"),
+                         [](const auto& info) { return std::string(info.param); });
+
 // bf16 weights with f32 masters end close to the f32 run; without masters or stochastic rounding they would not move.
 TEST(LowPrecision, Bf16FollowsTheF32Run) {
   const Case c("train_qwen2");

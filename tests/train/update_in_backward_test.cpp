@@ -11,8 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 using golden::Case;
+using golden::expect_same;
 using golden::Folder;
 using golden::TestRun;
+using golden::weights;
 
 struct Variant {
   const char* name;
@@ -41,26 +43,9 @@ std::unique_ptr<TestRun> start(const Variant& v, bool in_backward, const fs::pat
   options.update_in_backward = in_backward, options.forward = v.forward, options.router_aux_loss_coef = 0.01;
   if (!out.empty()) options.save = When::Steps, options.save_steps = 3, options.output_dir = out;
   auto run = std::make_unique<TestRun>(std::move(model), hyper(), batches_of(c), options, v.spec);
-  run->save = [run = run.get(), type = v.type, dir = c.dir](const fs::path& to) {
-    save_weights(*run->model, to, int64_t{1} << 30, type);
-    fs::copy_file(dir / "checkpoint/config.json", to / "config.json");
-  };
+  golden::save_whole_models(*run, c.dir / "checkpoint", v.type);
   if (!from.empty()) run->trainer->resume(read_state(from), {});
   return run;
-}
-
-std::map<std::string, at::Tensor> weights(Model& model) {
-  std::map<std::string, at::Tensor> all;
-  model.visit([&](const std::string& name, Param& p) { all[name] = p.data.detach().clone(); });
-  return all;
-}
-
-void expect_same(TestRun& a, TestRun& b) {
-  const auto x = weights(*a.model), y = weights(*b.model);
-  for (const auto& [name, value] : x) EXPECT_TRUE(at::equal(value, y.at(name))) << name;
-  const auto s = a.optimizer->state(), t = b.optimizer->state();
-  for (const auto& [name, value] : s) EXPECT_TRUE(at::equal(value, t.at(name))) << name;
-  EXPECT_EQ(a.optimizer->steps(), b.optimizer->steps());
 }
 
 class UpdatesInBackward : public ::testing::TestWithParam<Variant> {};
