@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What config.json says about positions, windows and activations.
+#include <map>
+
 #include "base/error.h"
+#include "base/log.h"
+#include "base/nearest.h"
 #include "models/config.h"
+#include "nn/mlp.h"
 #include "nn/rope.h"
 
 namespace apus {
@@ -94,10 +99,45 @@ std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides r
   return windows;
 }
 
-void require_silu(const Config& config) {
-  const auto act = config.text("hidden_act", "silu");
-  require(act == "silu" || act == "swish", Fault::Model, "config.json: hidden_act '", act,
-          "' is not supported for this family, only silu");
+Activation read_activation(const Config& config) {
+  static const std::map<std::string, Activation> known = {
+      {"silu", Activation::Silu},
+      {"swish", Activation::Silu},
+      {"gelu", Activation::Gelu},
+      {"gelu_python", Activation::Gelu},
+      {"gelu_new", Activation::GeluTanh},  // these write one formula in several ways
+      {"gelu_fast", Activation::GeluTanh},
+      {"gelu_accurate", Activation::GeluTanh},
+      {"gelu_pytorch_tanh", Activation::GeluTanh},
+      {"gelu_python_tanh", Activation::GeluTanh},
+      {"relu", Activation::Relu},
+  };
+  const auto name = config.text("hidden_act", "silu");
+  std::vector<std::string> names;
+  for (const auto& [each, act] : known) names.push_back(each);
+  const auto found = known.find(name);
+  require(found != known.end(), Fault::Model, "config.json: hidden_act '", name,
+          "' is not supported; known: ", join(names));
+  return found->second;
+}
+
+void check_nothing_else(const Config& config) {
+  require(config.flag("is_causal", true) && !config.flag("use_bidirectional_attention", false), Fault::Model,
+          "config.json: attention that looks at later tokens too (is_causal false, use_bidirectional_attention) makes "
+          "embeddings, not text; this program runs causal language models");
+  for (const auto& name : config.texts("architectures"))
+    for (const char* other : {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
+                              "ForRewardModel", "RewardModel"})
+      require(!name.ends_with(other), Fault::Model, "config.json: architectures says ", name,
+              ", whose head gives labels or scores instead of tokens; this program runs causal language models "
+              "(...ForCausalLM)");
+  const Json* code = config.find("auto_map");
+  if (!code || !code->is_object()) return;
+  for (const char* key : {"AutoModelForCausalLM", "AutoModel"})
+    if (const auto it = code->find(key); it != code->end() && it->is_string())
+      return log_warning("config.json: the checkpoint brings code of its own (auto_map: ", it->get<std::string>(),
+                         "), which is not run: this is the usual ", config.text("model_type", ""),
+                         "; compare some answers if that code does anything else");
 }
 
 }  // namespace apus
