@@ -226,8 +226,13 @@ TEST(Weights, MissingFolderAndFilesAreNamed) {
   std::ofstream(folder.path / "config.json") << "{";
   expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "no valid JSON");
   std::ofstream(folder.path / "config.json") << preset_config("tiny").dump();
-  std::ofstream(folder.path / "pytorch_model.bin") << "x";
-  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "convert it to safetensors");
+  std::ofstream(folder.path / "training_args.bin") << "x";
+  EXPECT_EQ(message_of([&] { load_model(folder.path, {}); }, Fault::Model).find("holds"), std::string::npos);
+  std::ofstream(folder.path / "model.gguf") << "x";
+  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "model.gguf, another format");
+  fs::remove(folder.path / "model.gguf");
+  std::ofstream(folder.path / "pytorch_model-00001-of-00002.bin") << "x";
+  expect_has(message_of([&] { load_model(folder.path, {}); }, Fault::Model), "save_pretrained");
 }
 
 }  // namespace
