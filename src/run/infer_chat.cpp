@@ -38,7 +38,7 @@ class ChatRun {
   std::optional<std::string> read_input();
   bool command(const std::string& line);  // true: it was one, nothing to answer
   void ask(const std::string& line);
-  void stream(const std::shared_ptr<Turn>& turn, int64_t request);
+  int stream(const std::shared_ptr<Turn>& turn, int64_t request);  // the signal that ended it, or 0
   void keep(const std::shared_ptr<Turn>& turn);
 
   const InferOptions& o_;
@@ -98,6 +98,7 @@ void ChatRun::ask(const std::string& line) {
   messages_.push_back({{"role", tool ? "tool" : "user"}, {"content", tool ? line.substr(5) : line}});
   const auto turn = std::make_shared<Turn>(in_.tokenizer, answer_spec(o_, in_));
   EngineRequest request;
+  int signal = 0;
   try {
     request.prompt = in_.chat->prompt({.messages = &messages_});
     request.sampling = sampling_;
@@ -108,7 +109,7 @@ void ChatRun::ask(const std::string& line) {
       turn->unseen += turn->answer.push(e);
       turn->changed.notify_one();
     };
-    stream(turn, in_.engine->submit(std::move(request)));
+    signal = stream(turn, in_.engine->submit(std::move(request)));
   } catch (const Error& e) {
     if (e.at.fault != Fault::Data && e.at.fault != Fault::Usage) throw;
     log_error(e.what());
@@ -116,10 +117,11 @@ void ChatRun::ask(const std::string& line) {
     return;
   }
   keep(turn);
+  if (signal == SIGTERM) throw Interrupted(signal);
 }
 
 // Ctrl-C ends this answer, not the chat.
-void ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
+int ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
   const StopFlag stop;
   const bool shown_at_once = o_.stream.value_or(true);
   std::string all = o_.response_prefix;
@@ -139,6 +141,7 @@ void ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
   if (!shown_at_once) std::fwrite(all.data(), 1, all.size(), stdout);
   std::printf("\n%s\n", std::string(50, '-').c_str());
   std::fflush(stdout);
+  return stop.signal();
 }
 
 void ChatRun::keep(const std::shared_ptr<Turn>& turn) {
