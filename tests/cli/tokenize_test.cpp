@@ -65,6 +65,10 @@ TEST(Tokenize, Conversations) {
   EXPECT_EQ(
       rows(R"({"messages": [{"role": "assistant", "content": "go on"}], "continue_final_message": true})")["text"],
       "<a><|im_start|>assistant: go on");
+  Rows own({"--render_only", "--template", "chatml"});
+  EXPECT_EQ(own(R"({"messages": [{"role": "user", "content": "hi"}]})")["text"], "<|im_start|>user\nhi<|im_end|>\n");
+  EXPECT_THROW(Rows({"--render_only", "--template", "chatlm"}), Error);
+  EXPECT_THROW(Rows({"--render_only", "--template", "chatml", "--chat_template", "{{ 1 }}"}), Error);
   Rows ids({"--tokenizer", folder().string()});
   EXPECT_GT(ids(R"({"messages": [{"role": "user", "content": "hi"}]})")["ids"].size(), 4u);
 }
