@@ -151,7 +151,8 @@ Json Sender::body_of(const Job& job) const {
   if (!o_.stop_words.empty()) body["stop"] = o_.stop_words;
   if (o_.logprobs) body["logprobs"] = true;
   if (o_.logprobs && o_.top_logprobs) body["top_logprobs"] = *o_.top_logprobs;
-  if (row.contains("tools") && row["tools"].is_array() && !row["tools"].empty()) body["tools"] = row["tools"];
+  for (const char* list : {"tools", "documents"})
+    if (row.contains(list) && row[list].is_array() && !row[list].empty()) body[list] = row[list];
   Json kwargs = o_.chat_template_kwargs.is_object() ? o_.chat_template_kwargs : Json::object();
   if (o_.enable_thinking) kwargs["enable_thinking"] = *o_.enable_thinking;
   if (row.contains("chat_template_kwargs") && row["chat_template_kwargs"].is_object())

@@ -49,8 +49,14 @@ class RowEncoder {
       out.ids = limited(tokenizer().encode(row["text"].get_ref<const std::string&>(), true), chat_spec(o_));
     } else {
       require(row.contains("messages"), Fault::Data, "a row needs 'input_ids', 'text' or 'messages'");
-      out.ids = chat().prompt(
-          {.messages = &row["messages"], .tools = row.contains("tools") ? &row["tools"] : nullptr, .whole = true});
+      const auto part = [&](const char* name) {
+        return row.contains(name) && !row[name].is_null() ? &row[name] : nullptr;
+      };
+      out.ids = chat().prompt({.messages = &row["messages"],
+                               .tools = part("tools"),
+                               .documents = part("documents"),
+                               .kwargs = part("chat_template_kwargs"),
+                               .whole = true});
     }
     require(!out.ids.empty(), Fault::Data, "the row has no tokens");
     const auto length = static_cast<int64_t>(out.ids.size());
