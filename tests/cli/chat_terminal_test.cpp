@@ -134,7 +134,7 @@ TEST_F(ChatTerminal, QuestionsSystemSeveralLinesHistoryAndControlD) {
   t.type("one\rtwo#\r");
   t.until(kLine);
   t.until("<<<[M] ");
-  t.type("single-line\r");
+  t.type(" Single-Line \r");
   t.until("<<< ");
   t.type("\x1b[A\x1b[A\x1b[A\r");  // three lines up: single-line, two#, one
   t.until(kLine);
