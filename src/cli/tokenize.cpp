@@ -148,7 +148,7 @@ Json RowTokenizer::of_text(const std::string& text, const std::vector<int32_t>& 
 
 Json RowTokenizer::answer(const Json& row) {
   require(row.is_object(), Fault::Data, "a row must be an object");
-  if (row.contains("messages")) {
+  if (member(row, "messages")) {  // null, as tables write what a row has not, is nothing
     std::string text = rendered(row);
     if (options_.render_only) return {{"text", std::move(text)}};
     return of_text(text, tokenizer_->encode(text));

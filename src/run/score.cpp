@@ -42,17 +42,17 @@ class RowEncoder {
   ScoreRow operator()(const Json& row) {
     ScoreRow out;
     require(row.is_object(), Fault::Data, "a row must be an object");
-    if (row.contains("input_ids")) {
-      out.ids = id_list(row["input_ids"], "input_ids");
-    } else if (row.contains("text")) {
-      require(row["text"].is_string(), Fault::Data, "'text' must be a text");
-      out.ids = limited(tokenizer().encode(row["text"].get_ref<const std::string&>(), true), chat_spec(o_));
+    const auto part = [&](const char* name) {  // null, as tables write what a row has not, is nothing
+      return row.contains(name) && !row[name].is_null() ? &row[name] : nullptr;
+    };
+    if (const Json* ids = part("input_ids")) {
+      out.ids = id_list(*ids, "input_ids");
+    } else if (const Json* text = part("text")) {
+      require(text->is_string(), Fault::Data, "'text' must be a text");
+      out.ids = limited(tokenizer().encode(text->get_ref<const std::string&>(), true), chat_spec(o_));
     } else {
-      require(row.contains("messages"), Fault::Data, "a row needs 'input_ids', 'text' or 'messages'");
-      const auto part = [&](const char* name) {
-        return row.contains(name) && !row[name].is_null() ? &row[name] : nullptr;
-      };
-      out.ids = chat().prompt({.messages = &row["messages"],
+      require(part("messages"), Fault::Data, "a row needs 'input_ids', 'text' or 'messages'");
+      out.ids = chat().prompt({.messages = part("messages"),
                                .tools = part("tools"),
                                .documents = part("documents"),
                                .kwargs = part("chat_template_kwargs"),
@@ -63,7 +63,7 @@ class RowEncoder {
     require(length <= o_.max_model_len.value_or(length), Fault::Data, "the row has ", length,
             " tokens, more than --max_model_len ", *o_.max_model_len);
     beyond_ += length > positions_;
-    out.labels = row.contains("labels") ? label_list(row["labels"], out.ids.size()) : out.ids;
+    out.labels = part("labels") ? label_list(*part("labels"), out.ids.size()) : out.ids;
     out.labels[0] = kIgnored;  // nothing comes before it
     return out;
   }

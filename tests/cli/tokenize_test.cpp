@@ -49,6 +49,7 @@ TEST(Tokenize, TextToIdsAndBack) {
   EXPECT_EQ(joined, there["text"]);
   const auto& pieces = there["pieces"];
   EXPECT_NE(std::find(pieces.begin(), pieces.end(), "<|im_end|>"), pieces.end()) << "an added token is one piece";
+  EXPECT_EQ(rows(R"({"messages": null, "text": "a", "ids": null})")["text"], "a") << "as tables write empty cells";
   const Json back = rows(Json{{"ids", there["ids"]}}.dump());
   EXPECT_EQ(back["text"], there["text"]);
   Rows without({"--tokenizer", folder().string(), "--skip_special_tokens"});

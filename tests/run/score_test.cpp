@@ -121,18 +121,21 @@ TEST(Score, ARowsOwnVariablesReachTheTemplate) {
   o.result_path = (dir / "scores.jsonl").string();
   o.dataset = {(dir / "rows.jsonl").string()};
   const Json talk = Json::array({{{"role", "user"}, {"content", "one two"}}});
-  std::ofstream(o.dataset[0]) << Json{{"messages", talk}, {"documents", nullptr}} << "\n"
-                              << Json{{"messages", talk}, {"chat_template_kwargs", {{"more", " three four"}}}} << "\n"
-                              << Json{{"messages", talk}, {"documents", {{{"text", " five six"}}}}} << "\n"
-                              << Json{{"messages", talk}, {"chat_template_kwargs", "more"}} << "\n";
+  std::ofstream(o.dataset[0])
+      << Json{{"messages", talk}, {"documents", nullptr}} << "\n"
+      << Json{{"messages", talk}, {"chat_template_kwargs", {{"more", " three four"}}}} << "\n"
+      << Json{{"messages", talk}, {"documents", {{{"text", " five six"}}}}} << "\n"
+      << Json{{"messages", talk}, {"chat_template_kwargs", "more"}} << "\n"
+      << Json{{"messages", nullptr}, {"text", "one"}, {"input_ids", nullptr}, {"labels", nullptr}} << "\n";
   EXPECT_EQ(apus_run_command("score", &o), 0);
   std::vector<Json> rows;
   LineReader reader(o.result_path);
   for (std::string line; reader.next(line);) rows.push_back(Json::parse(line));
-  ASSERT_EQ(rows.size(), 4u);
+  ASSERT_EQ(rows.size(), 5u);
   EXPECT_GT(rows[1]["num_tokens"], rows[0]["num_tokens"]);
   EXPECT_GT(rows[2]["num_tokens"], rows[0]["num_tokens"]);
   EXPECT_TRUE(rows[3].contains("error"));
+  EXPECT_FALSE(rows[4].contains("error")) << rows[4];
   fs::remove_all(dir);
 }
 
