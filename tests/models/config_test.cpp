@@ -2,6 +2,7 @@
 // config.json with one thing changed at random: a model or a clear error, never a crash, a hang or endless memory.
 #include "models/config.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 
 #include <nlohmann/json.hpp>

@@ -50,13 +50,12 @@ TEST(PlanFacts, AreTheModelsOwnWhateverTheFileSays) {
       const bool needed = std::string(key) == "intermediate_size" && !plain.contains("num_experts");
       if (!needed) expect_the_models_own(config, str(name, " without ", key));
     }
-    for (const auto& [key, value] : Json{
-             {"attention_bias", true},
-             {"mlp_bias", true},
-             {"qkv_bias", false},
-             {"num_experts", 0},
-             {"num_key_value_heads",
-              nullptr}}.items()) {
+    const Json said = {{"attention_bias", true},
+                       {"mlp_bias", true},
+                       {"qkv_bias", false},
+                       {"num_experts", 0},
+                       {"num_key_value_heads", nullptr}};
+    for (const auto& [key, value] : said.items()) {
       Json config = plain;
       config[key] = value;
       expect_the_models_own(config, str(name, " with ", key));
