@@ -334,7 +334,7 @@ std::string api_root(const std::string& base_url) {
 int infer_client(const InferOptions& options) {
   const std::string path = options.result_path.empty() ? default_result_path(options) : options.result_path;
   const auto folder = std::filesystem::path(path).parent_path();
-  if (path != "-" && !folder.empty()) make_writable_dir(folder);
+  if (path != "-" && !folder.empty() && !std::filesystem::exists(path)) make_writable_dir(folder);
   return ClientRun(options, path).run();
 }
 

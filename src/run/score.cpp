@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -260,6 +262,9 @@ void Scorer::run(const std::vector<ScoreRow>& rows) {
 }
 
 int run_score(const ScoreOptions& o) {
+  namespace fs = std::filesystem;
+  for (const fs::path file : {o.result_path, o.dump_logits})  // said before the model is loaded
+    if (file.has_parent_path() && !fs::exists(file)) make_writable_dir(file.parent_path());
   const LoadedModel loaded = load_for_inference(o, o.adapter(), o);
   RowEncoder encode(o, loaded.model->shape().vocab, loaded.max_positions);
   const auto rows = read_rows(o, encode);
