@@ -35,6 +35,18 @@ const Json& rope_settings(const Config& config) {
   return *both;
 }
 
+// A scaling without its numbers would be none at all, or another one.
+void require_numbers(const std::string& type, const Config& rope, const Config& config) {
+  static const std::map<std::string, std::vector<const char*>> needed = {
+      {"linear", {"factor"}}, {"dynamic", {"factor"}}, {"llama3", {"factor", "low_freq_factor", "high_freq_factor"}}};
+  const auto has = [&](const char* key) { return rope.find(key) || config.find(key); };
+  if (const auto keys = needed.find(type); keys != needed.end())
+    for (const char* key : keys->second)
+      require(has(key), Fault::Model, "config.json: the rotary settings of type '", type, "' lack '", key, "'");
+  require(type != "yarn" || has("factor") || has("original_max_position_embeddings"), Fault::Model,
+          "config.json: the rotary settings of type 'yarn' lack 'factor'");
+}
+
 double above_zero(const Config& config, const char* key, double fallback) {  // 0 counts as absent
   const double value = config.number(key, fallback);
   return value == 0 ? fallback : value;
@@ -46,6 +58,7 @@ RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions) {
   RopeSpec spec;
   spec.type = rope.text("rope_type", rope.text("type", "default"));
   if (spec.type == "mrope") spec.type = "default";
+  require_numbers(spec.type, rope, config);
   spec.theta = rope.number("rope_theta", config.number("rope_theta", 10000));
   spec.dim = static_cast<int64_t>(static_cast<double>(head_dim) *
                                   rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1)));

@@ -147,6 +147,10 @@ TEST(ModelConfig, WhatWouldBeAnotherModelIsRefused) {
   EXPECT_NE(with("architectures", {"Qwen2ForSequenceClassification"}).find("labels or scores"), std::string::npos);
   EXPECT_NE(with("architectures", {"Qwen2ForRewardModel"}).find("labels or scores"), std::string::npos);
   EXPECT_NE(with("quantization_config", {{"quant_method", "awq"}}).find("awq"), std::string::npos);
+  for (const char* type : {"linear", "dynamic", "llama3", "yarn"})
+    EXPECT_NE(with("rope_scaling", {{"type", type}}).find("lack 'factor'"), std::string::npos) << type;
+  EXPECT_NE(with("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}).find("low_freq_factor"), std::string::npos);
+  EXPECT_EQ(with("rope_parameters", {{"rope_type", "linear"}, {"factor", 2}}), "");
   EXPECT_EQ(with("architectures", {"Qwen2Model"}), "") << "a bare backbone of a tied model";
   EXPECT_EQ(with("is_causal", true), "");
   EXPECT_EQ(with("auto_map", {{"AutoModelForCausalLM", "modeling_x.X"}}), "") << "said, not refused";
