@@ -11,20 +11,25 @@
 namespace apus {
 namespace {
 
-// What the families differ in beside numbers.
+// What the families differ in: where biases are, and what counts where config.json says nothing (models/*.cpp).
 struct Family {
-  bool qkv_bias = false, bias_by_flag = true, qk_norm = false;
-  int64_t head_dim = 0;  // when config.json does not say; 0: hidden / heads
+  enum class Bias { None, Asked, Qkv, QkvUnlessDenied } bias = Bias::None;  // Asked: by attention_bias, on o_proj too
+  bool mlp_bias_counts = false, qk_norm = false;
+  int64_t kv_heads = 0;  // 0: as many as heads
+  int64_t positions = 32768;
+  int64_t ffn = 0;       // 0: intermediate_size must be there
+  int64_t head_dim = 0;  // 0: hidden / heads
 };
 
 const std::map<std::string, Family>& families() {
+  using Bias = Family::Bias;
   static const std::map<std::string, Family> all = {
-      {"llama", {}},
-      {"mistral", {.bias_by_flag = false}},
-      {"qwen2", {.qkv_bias = true, .bias_by_flag = false}},
-      {"qwen2_moe", {.qkv_bias = true, .bias_by_flag = false}},
-      {"qwen3", {.qk_norm = true, .head_dim = 128}},
-      {"qwen3_moe", {.qk_norm = true}},
+      {"llama", {.bias = Bias::Asked, .mlp_bias_counts = true, .positions = 2048}},
+      {"mistral", {.kv_heads = 8, .positions = 131072}},
+      {"qwen2", {.bias = Bias::Qkv, .kv_heads = 32}},
+      {"qwen2_moe", {.bias = Bias::QkvUnlessDenied, .kv_heads = 16, .ffn = 5632}},
+      {"qwen3", {.bias = Bias::Asked, .qk_norm = true, .kv_heads = 32, .head_dim = 128}},
+      {"qwen3_moe", {.bias = Bias::Asked, .qk_norm = true, .kv_heads = 4, .ffn = 6144}},
   };
   return all;
 }
@@ -91,6 +96,7 @@ void read_experts(const Config& c, ModelFacts& m) {
   m.sparse.assign(static_cast<size_t>(m.layers), false);
   if (!m.type.ends_with("_moe")) return;
   m.experts = c.find("num_experts") ? c.integer("num_experts") : c.integer("num_local_experts");
+  if (m.experts == 0) return;  // every layer is dense
   m.per_token = c.integer("num_experts_per_tok", m.type == "qwen2_moe" ? 4 : 8);
   m.expert_ffn = c.integer("moe_intermediate_size");
   if (m.type == "qwen2_moe") m.shared_ffn = c.integer("shared_expert_intermediate_size");
@@ -154,17 +160,21 @@ ModelFacts model_facts(const Json& config) {
           "config.json: the weights are quantised (quantization_config), which this version cannot load; take the "
           "model's bfloat16 release");
   m.dtype = c.text("torch_dtype", c.text("dtype", ""));
-  m.layers = c.integer("num_hidden_layers"), m.hidden = c.integer("hidden_size"),
-  m.ffn = c.integer("intermediate_size");
-  m.heads = c.integer("num_attention_heads"), m.kv_heads = c.integer("num_key_value_heads", m.heads);
-  m.vocab = c.integer("vocab_size"), m.positions = c.integer("max_position_embeddings", 2048);
+  m.layers = c.integer("num_hidden_layers"), m.hidden = c.integer("hidden_size");
+  m.ffn = family.ffn > 0 ? c.integer("intermediate_size", family.ffn) : c.integer("intermediate_size");
+  m.heads = c.integer("num_attention_heads");
+  const bool unsaid = !config.contains("num_key_value_heads") && family.kv_heads > 0;
+  m.kv_heads = unsaid ? std::min(family.kv_heads, m.heads) : c.integer("num_key_value_heads", m.heads);
+  m.vocab = c.integer("vocab_size"), m.positions = c.integer("max_position_embeddings", family.positions);
   require(m.layers > 0 && m.layers <= 4096 && m.hidden > 0 && m.heads > 0 && m.kv_heads > 0 && m.vocab > 0 && m.ffn > 0,
           Fault::Model, "config.json: layers, hidden_size, heads, intermediate_size and vocab_size must be above 0");
   m.head_dim = c.integer("head_dim", family.head_dim > 0 ? family.head_dim : m.hidden / m.heads);
   m.tied = c.flag("tie_word_embeddings", false), m.qk_norm = family.qk_norm;
   read_experts(c, m);
-  const bool flag = family.bias_by_flag && c.flag("attention_bias", false);
-  list_parameters(m, family.qkv_bias ? c.flag("qkv_bias", true) : flag, flag, c.flag("mlp_bias", false));
+  using Bias = Family::Bias;
+  const bool asked = family.bias == Bias::Asked && c.flag("attention_bias", false);
+  const bool qkv = family.bias == Bias::Qkv || (family.bias == Bias::QkvUnlessDenied && c.flag("qkv_bias", true));
+  list_parameters(m, asked || qkv, asked, family.mlp_bias_counts && c.flag("mlp_bias", false));
   return m;
 }
 

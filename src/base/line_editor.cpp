@@ -31,8 +31,9 @@ size_t previous_character(std::string_view s, size_t i) {
   return i;
 }
 
-// One character's columns; what is no character takes one.
+// One character's columns; what is no character takes one, and so does a tab, which is shown as a blank.
 int columns_of(std::string_view character) {
+  if (character == "\t") return 1;
   utf8proc_int32_t code = 0;
   const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(character.data());
   if (utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(character.size()), &code) <= 0) return 1;
@@ -188,15 +189,24 @@ void EditBuffer::recall(size_t entry) {
 
 EditBuffer::Picture EditBuffer::picture(int columns) const {
   columns = std::max(columns, 4);
-  size_t begin = 0, end = cursor_;
-  while (text_columns(std::string_view(text_).substr(begin, cursor_ - begin)) >= columns)
-    begin = next_character(text_, begin);
-  while (end < text_.size()) {
-    const size_t next = next_character(text_, end);
-    if (text_columns(std::string_view(text_).substr(begin, next - begin)) >= columns) break;
-    end = next;
+  const std::string_view text = text_;
+  size_t begin = cursor_, end = cursor_;
+  int before = 0, behind = 0;  // columns on either side of the cursor
+  while (begin > 0) {
+    const size_t previous = previous_character(text, begin);
+    const int more = columns_of(text.substr(previous, begin - previous));
+    if (before + more >= columns) break;
+    begin = previous, before += more;
   }
-  return {text_.substr(begin, end - begin), text_columns(std::string_view(text_).substr(begin, cursor_ - begin))};
+  while (end < text.size()) {
+    const size_t next = next_character(text, end);
+    const int more = columns_of(text.substr(end, next - end));
+    if (before + behind + more >= columns) break;
+    end = next, behind += more;
+  }
+  std::string shown(text.substr(begin, end - begin));
+  std::replace(shown.begin(), shown.end(), '\t', ' ');
+  return {std::move(shown), before};
 }
 
 LineEditor::LineEditor() : terminal_(::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1) {}

@@ -154,7 +154,8 @@ Json Sender::body_of(const Job& job) const {
   if (!o_.stop_words.empty()) body["stop"] = o_.stop_words;
   if (o_.logprobs) body["logprobs"] = true;
   if (o_.logprobs && o_.top_logprobs) body["top_logprobs"] = *o_.top_logprobs;
-  if (row.contains("tools") && row["tools"].is_array() && !row["tools"].empty()) body["tools"] = row["tools"];
+  for (const char* list : {"tools", "documents"})
+    if (row.contains(list) && row[list].is_array() && !row[list].empty()) body[list] = row[list];
   Json kwargs = o_.chat_template_kwargs.is_object() ? o_.chat_template_kwargs : Json::object();
   if (o_.enable_thinking) kwargs["enable_thinking"] = *o_.enable_thinking;
   if (row.contains("chat_template_kwargs") && row["chat_template_kwargs"].is_object())
@@ -336,7 +337,7 @@ std::string api_root(const std::string& base_url) {
 int infer_client(const InferOptions& options) {
   const std::string path = options.result_path.empty() ? default_result_path(options) : options.result_path;
   const auto folder = std::filesystem::path(path).parent_path();
-  if (path != "-" && !folder.empty()) make_writable_dir(folder);
+  if (path != "-" && !folder.empty() && !std::filesystem::exists(path)) make_writable_dir(folder);
   return ClientRun(options, path).run();
 }
 

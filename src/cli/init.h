@@ -12,7 +12,7 @@ struct InitOptions : RunOptions {
   std::string output_dir;
   std::string preset;       // "tiny", "qwen2.5-0.5b", ...; or:
   std::string config;       // a config.json, or a folder that holds one
-  std::string tokenizer;    // a folder or tokenizer.json; empty: the bundled one
+  std::string tokenizer;    // a folder; empty: the bundled one
   std::string torch_dtype;  // empty: the config's, bfloat16 where it names none
   std::string max_shard_size = "5GB";
   int64_t max_shard_bytes = 0;  // from max_shard_size

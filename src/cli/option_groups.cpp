@@ -206,17 +206,7 @@ void TemplateOptions::fields(OptionTable& v) {
 }
 
 void TemplateOptions::resolve(OptionTable&) {
-  require(builtin.empty() || chat_template.empty(), Fault::Usage, "--template ", builtin,
-          " and --chat_template name two templates; give one of them");
-  const std::vector<std::string> known = builtin_template_names();
-  require(builtin.empty() || std::find(known.begin(), known.end(), builtin) != known.end(), Fault::Usage, "--template ",
-          builtin,
-          " is not possible: the checkpoint's own chat template is used when this is left out; one of the program's "
-          "own is ",
-          join(known, " or "), "; any other: --chat_template FILE.jinja");
-  if (!builtin.empty()) chat_template = builtin_template(builtin);
-  if (!chat_template.empty() && chat_template.find("{") == std::string::npos)
-    chat_template = text_of_file(chat_template);
+  chat_template = chosen_template(builtin, chat_template);
   if (!system) return;
   if (system->ends_with(".txt") && is_file(*system)) system = text_of_file(*system);
   for (size_t at = 0; (at = system->find("\\n", at)) != std::string::npos; ++at) system->replace(at, 2, "\n");

@@ -5,10 +5,12 @@
 
 #include "base/files.h"
 #include "base/lines.h"
+#include "base/nearest.h"
 #include "base/progress.h"
 #include "base/signals.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
+#include "text/builtin_templates.h"
 #include "text/unicode.h"
 
 namespace apus {
@@ -61,6 +63,7 @@ void TokenizeOptions::fields(OptionTable& v) {
   v("skip_special_tokens", skip_special_tokens, "leave special tokens out of the text of ids rows");
   v.group("Conversations");
   v("chat_template", chat_template, "Jinja chat template: a file, or its text").shown_default("the checkpoint's");
+  v("template", builtin, "one of the program's own chat templates instead: " + join(builtin_template_names()));
   v("chat_template_kwargs", chat_template_kwargs, "further variables for the template; a row's own come first");
   v("add_generation_prompt", add_generation_prompt, "end with the beginning of an answer, where a row does not say");
   v("render_only", render_only, "only the text, no ids; needs no tokenizer when --chat_template is given");
@@ -69,8 +72,7 @@ void TokenizeOptions::fields(OptionTable& v) {
 
 void TokenizeOptions::resolve(OptionTable&) {
   HubFlags::resolve();
-  if (!chat_template.empty() && chat_template.find('{') == std::string::npos)
-    chat_template = read_file(chat_template, 16 << 20);
+  chat_template = chosen_template(builtin, chat_template);
 }
 
 void TokenizeOptions::check() const {
@@ -146,7 +148,7 @@ Json RowTokenizer::of_text(const std::string& text, const std::vector<int32_t>& 
 
 Json RowTokenizer::answer(const Json& row) {
   require(row.is_object(), Fault::Data, "a row must be an object");
-  if (row.contains("messages")) {
+  if (member(row, "messages")) {  // null, as tables write what a row has not, is nothing
     std::string text = rendered(row);
     if (options_.render_only) return {{"text", std::move(text)}};
     return of_text(text, tokenizer_->encode(text));
@@ -181,17 +183,21 @@ namespace {
 
 int run(const TokenizeOptions& options) {
   RowTokenizer tokenizer(options);
-  StopFlag stop;
+  std::optional<StopFlag> stop;
   LineWriter out(options.result_path);
   Progress progress("tokenize", 0);
   int64_t rows = 0;
   std::string line;
   for (const auto& path : options.dataset) {
+    const bool typed = path == "-";  // answered line by line, and a read from there would outlast Ctrl-C
+    stop.reset();
+    if (!typed) stop.emplace();
     LineReader in(path);
     while (in.next(line)) {
-      stop.throw_if_raised();  // what is done is written as `out` ends
+      if (stop) stop->throw_if_raised();  // what is done is written as `out` ends
       if (line.find_first_not_of(" \t") == std::string::npos) continue;
       out.write(json_text(tokenizer.row(line)));
+      if (typed) out.flush();
       progress.advance();
       ++rows;
     }

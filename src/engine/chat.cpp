@@ -54,7 +54,10 @@ std::string Chat::plain_text(const Json& messages) const {
 std::string Chat::render(const ChatRequest& request, const Json& messages, bool generation_prompt) const {
   Json kwargs = spec_.kwargs && spec_.kwargs->is_object() ? *spec_.kwargs : Json::object();
   if (spec_.enable_thinking) kwargs["enable_thinking"] = *spec_.enable_thinking;
-  if (request.kwargs && request.kwargs->is_object()) kwargs.update(*request.kwargs);
+  if (request.kwargs && !request.kwargs->is_null()) {
+    require(request.kwargs->is_object(), Fault::Data, "'chat_template_kwargs' must be an object");
+    kwargs.update(*request.kwargs);
+  }
   ChatInput input;
   input.messages = &messages;
   input.tools = request.tools && !request.tools->empty() ? request.tools : nullptr;

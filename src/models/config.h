@@ -12,7 +12,8 @@
 
 namespace apus {
 
-struct RopeSpec;  // nn/rope.h
+struct RopeSpec;        // nn/rope.h
+enum class Activation;  // nn/mlp.h
 
 class Config {
  public:
@@ -44,6 +45,10 @@ inline Slides if_asked(const Config& config, Slides rule) {
   return config.flag("use_sliding_window", false) ? rule : Slides::Never;
 }
 
-void require_silu(const Config& config);  // the only activation these families use; another one is refused
+Activation read_activation(const Config& config);  // hidden_act; silu where the file says nothing
+
+// What would make another model of the same tensors, and is not done here, is refused; code of the checkpoint's own is
+// not run, which is said.
+void check_nothing_else(const Config& config);
 
 }  // namespace apus

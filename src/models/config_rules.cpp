@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What config.json says about positions, windows and activations.
+#include <map>
+
 #include "base/error.h"
+#include "base/log.h"
+#include "base/nearest.h"
 #include "models/config.h"
+#include "nn/mlp.h"
 #include "nn/rope.h"
 
 namespace apus {
@@ -30,6 +35,18 @@ const Json& rope_settings(const Config& config) {
   return *both;
 }
 
+// A scaling without its numbers would be none at all, or another one.
+void require_numbers(const std::string& type, const Config& rope, const Config& config) {
+  static const std::map<std::string, std::vector<const char*>> needed = {
+      {"linear", {"factor"}}, {"dynamic", {"factor"}}, {"llama3", {"factor", "low_freq_factor", "high_freq_factor"}}};
+  const auto has = [&](const char* key) { return rope.find(key) || config.find(key); };
+  if (const auto keys = needed.find(type); keys != needed.end())
+    for (const char* key : keys->second)
+      require(has(key), Fault::Model, "config.json: the rotary settings of type '", type, "' lack '", key, "'");
+  require(type != "yarn" || has("factor") || has("original_max_position_embeddings"), Fault::Model,
+          "config.json: the rotary settings of type 'yarn' lack 'factor'");
+}
+
 double above_zero(const Config& config, const char* key, double fallback) {  // 0 counts as absent
   const double value = config.number(key, fallback);
   return value == 0 ? fallback : value;
@@ -41,6 +58,7 @@ RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions) {
   RopeSpec spec;
   spec.type = rope.text("rope_type", rope.text("type", "default"));
   if (spec.type == "mrope") spec.type = "default";
+  require_numbers(spec.type, rope, config);
   spec.theta = rope.number("rope_theta", config.number("rope_theta", 10000));
   spec.dim = static_cast<int64_t>(static_cast<double>(head_dim) *
                                   rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1)));
@@ -94,10 +112,45 @@ std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides r
   return windows;
 }
 
-void require_silu(const Config& config) {
-  const auto act = config.text("hidden_act", "silu");
-  require(act == "silu" || act == "swish", Fault::Model, "config.json: hidden_act '", act,
-          "' is not supported for this family, only silu");
+Activation read_activation(const Config& config) {
+  static const std::map<std::string, Activation> known = {
+      {"silu", Activation::Silu},
+      {"swish", Activation::Silu},
+      {"gelu", Activation::Gelu},
+      {"gelu_python", Activation::Gelu},
+      {"gelu_new", Activation::GeluTanh},  // these write one formula in several ways
+      {"gelu_fast", Activation::GeluTanh},
+      {"gelu_accurate", Activation::GeluTanh},
+      {"gelu_pytorch_tanh", Activation::GeluTanh},
+      {"gelu_python_tanh", Activation::GeluTanh},
+      {"relu", Activation::Relu},
+  };
+  const auto name = config.text("hidden_act", "silu");
+  std::vector<std::string> names;
+  for (const auto& [each, act] : known) names.push_back(each);
+  const auto found = known.find(name);
+  require(found != known.end(), Fault::Model, "config.json: hidden_act '", name,
+          "' is not supported; known: ", join(names));
+  return found->second;
+}
+
+void check_nothing_else(const Config& config) {
+  require(config.flag("is_causal", true) && !config.flag("use_bidirectional_attention", false), Fault::Model,
+          "config.json: attention that looks at later tokens too (is_causal false, use_bidirectional_attention) makes "
+          "embeddings, not text; this program runs causal language models");
+  for (const auto& name : config.texts("architectures"))
+    for (const char* other : {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
+                              "ForRewardModel", "RewardModel"})
+      require(!name.ends_with(other), Fault::Model, "config.json: architectures says ", name,
+              ", whose head gives labels or scores instead of tokens; this program runs causal language models "
+              "(...ForCausalLM)");
+  const Json* code = config.find("auto_map");
+  if (!code || !code->is_object()) return;
+  for (const char* key : {"AutoModelForCausalLM", "AutoModel"})
+    if (const auto it = code->find(key); it != code->end() && it->is_string())
+      return log_warning("config.json: the checkpoint brings code of its own (auto_map: ", it->get<std::string>(),
+                         "), which is not run: this is the usual ", config.text("model_type", ""),
+                         "; compare some answers if that code does anything else");
 }
 
 }  // namespace apus

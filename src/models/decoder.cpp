@@ -9,8 +9,8 @@
 namespace apus {
 
 DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
-  require_silu(c);
   DecoderSpec spec;
+  spec.act = read_activation(c);
   ModelShape& shape = spec.shape;
   shape.layers = c.integer("num_hidden_layers");
   shape.hidden = c.integer("hidden_size");
@@ -35,10 +35,8 @@ DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
   spec.window.assign(static_cast<size_t>(shape.layers), 0);
   const int64_t hidden = shape.hidden;
   const int64_t ffn = defaults.ffn > 0 ? c.integer("intermediate_size", defaults.ffn) : c.integer("intermediate_size");
-  const bool bias = defaults.mlp_bias && c.flag("mlp_bias", false);
-  spec.feed_forward = [hidden, ffn, bias](int64_t) {
-    return std::make_unique<Mlp>(hidden, ffn, bias, /*only_added=*/true);
-  };
+  const Mlp::Spec mlp{.bias = defaults.mlp_bias && c.flag("mlp_bias", false), .only_added = true, .act = spec.act};
+  spec.feed_forward = [hidden, ffn, mlp](int64_t) { return std::make_unique<Mlp>(hidden, ffn, mlp); };
   return spec;
 }
 

@@ -21,6 +21,7 @@ struct DecoderSpec {
   double eps = 1e-6;
   bool tied = false, qkv_bias = false, out_bias = false, qk_norm = false;
   RopeSpec rope;
+  Activation act = Activation::Silu;
   std::vector<int64_t> window;  // per layer, 0: full
   std::function<std::unique_ptr<FeedForward>(int64_t layer)> feed_forward;
 };

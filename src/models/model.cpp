@@ -88,6 +88,7 @@ std::unique_ptr<Model> make_model(const Json& config) {
   if (const auto packed = config.find("quantization_config"); packed != config.end() && packed->is_object())
     fail(Fault::Model, "config.json: the checkpoint is quantised (", Config(*packed).text("quant_method", "?"),
          "), which is not read; take the unquantised checkpoint, or write one with the tool that quantised it");
+  check_nothing_else(Config(config));
   return (*make)(config);
 }
 

@@ -10,6 +10,8 @@ namespace apus {
 // Sparse: every decoder_sparse_step-th layer that mlp_only_layers does not name. The rest keep the dense block.
 inline void use_experts(const Config& c, DecoderSpec& spec, MoeMlp::Spec moe) {
   if (moe.experts == 0) return;  // every layer is dense
+  require(spec.act == Activation::Silu, Fault::Model, "config.json: hidden_act '", c.text("hidden_act", ""),
+          "' is not supported with experts, only silu");
   const int64_t step = c.integer("decoder_sparse_step", 1);
   const auto dense_layers = c.integers("mlp_only_layers");
   require(moe.per_token > 0 && moe.per_token <= moe.experts && moe.experts <= 65536 && step > 0, Fault::Model,

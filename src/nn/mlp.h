@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gated feed-forward block: down(silu(gate x) * up x).
+// The gated feed-forward block: down(act(gate x) * up x), where act is nearly always silu.
 #pragma once
 
 #include "nn/linear.h"
 
 namespace apus {
+
+enum class Activation { Silu, Gelu, GeluTanh, Relu };
+at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up_TF);  // act(gate) * up
 
 class FeedForward : public Module {
  public:
@@ -13,16 +16,20 @@ class FeedForward : public Module {
 
 class Mlp : public FeedForward {
  public:
-  // only_added: the result is added to something and read by nobody else, so a second run of the layer can do without
-  // it.
-  Mlp(int64_t hidden, int64_t ffn, bool bias = false, bool only_added = false);
+  struct Spec {
+    bool bias = false;
+    // The result is added to something and read by nobody else, so a second run of the layer can do without it.
+    bool only_added = false;
+    Activation act = Activation::Silu;
+  };
+  Mlp(int64_t hidden, int64_t ffn, Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
   void prepare_inference() override { gate_up_.prepare_inference(); }
 
  private:
   Linear &gate_, &up_, &down_;
   LinearGroup gate_up_;
-  bool only_added_;
+  const Spec spec_;
 };
 
 }  // namespace apus

@@ -144,7 +144,7 @@ MoeMlp::MoeMlp(Spec s)
       gate_(child<Linear>("gate", Linear::Spec{.in = s.hidden, .out = s.experts})),
       experts_(child<Experts>("experts", s.experts, s.hidden, s.ffn)) {
   if (s.shared_ffn == 0) return;
-  shared_ = &child<Mlp>("shared_expert", s.hidden, s.shared_ffn);
+  shared_ = &child<Mlp>("shared_expert", s.hidden, s.shared_ffn, Mlp::Spec{});
   shared_gate_ = &child<Linear>("shared_expert_gate", Linear::Spec{.in = s.hidden, .out = 1});
 }
 

@@ -28,7 +28,8 @@ namespace {
 int run_infer(const InferOptions& o) {
   std::string result_path = o.result_path;
   if (result_path.empty() && !o.interactive()) result_path = default_result_path(o);
-  if (!result_path.empty() && result_path != "-" && fs::path(result_path).has_parent_path())
+  const bool named = !result_path.empty() && result_path != "-";
+  if (named && fs::path(result_path).has_parent_path() && !fs::exists(result_path))
     make_writable_dir(fs::path(result_path).parent_path());  // said before the model is loaded
   EngineOptions engine = o;
   if (o.infer_backend == "pt" && o.max_batch_size.value_or(1) > 0) engine.max_num_seqs = o.max_batch_size.value_or(1);

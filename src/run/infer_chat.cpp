@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // apus infer as a chat: the answer appears while it is made, the history goes with every question.
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -15,6 +17,14 @@
 namespace apus {
 
 namespace {
+
+// A command as it is known: without blanks around it, in small letters.
+std::string as_command(const std::string& line) {
+  const size_t first = line.find_first_not_of(" \t"), last = line.find_last_not_of(" \t");
+  std::string word = first == std::string::npos ? "" : line.substr(first, last + 1 - first);
+  std::transform(word.begin(), word.end(), word.begin(), [](unsigned char c) { return std::tolower(c); });
+  return word;
+}
 
 class ChatRun {
  public:
@@ -36,9 +46,9 @@ class ChatRun {
     bool given_up = false;
   };
   std::optional<std::string> read_input();
-  bool command(const std::string& line);  // true: it was one, nothing to answer
+  bool command(const std::string& typed);  // true: it was one, nothing to answer
   void ask(const std::string& line);
-  void stream(const std::shared_ptr<Turn>& turn, int64_t request);
+  int stream(const std::shared_ptr<Turn>& turn, int64_t request);  // the signal that ended it, or 0
   void keep(const std::shared_ptr<Turn>& turn);
 
   const InferOptions& o_;
@@ -60,8 +70,9 @@ std::optional<std::string> ChatRun::read_input() {
     editor_.remember(*line);
     if (!many_lines_) return line;
     // A line that is a command stands alone; everything else goes on to a line that ends with #.
+    const std::string word = as_command(*line);
     if (text.empty() &&
-        (*line == "single-line" || *line == "exit" || *line == "quit" || *line == "clear" || *line == "reset-system"))
+        (word == "single-line" || word == "exit" || word == "quit" || word == "clear" || word == "reset-system"))
       return line;
     const bool last = line->ends_with('#');
     if (last) line->pop_back();
@@ -71,7 +82,8 @@ std::optional<std::string> ChatRun::read_input() {
   }
 }
 
-bool ChatRun::command(const std::string& line) {
+bool ChatRun::command(const std::string& typed) {
+  const std::string line = as_command(typed);
   if (line == "exit" || line == "quit") return ended_ = true;
   if (line == "multi-line" || line == "single-line") {
     many_lines_ = line == "multi-line";
@@ -98,6 +110,7 @@ void ChatRun::ask(const std::string& line) {
   messages_.push_back({{"role", tool ? "tool" : "user"}, {"content", tool ? line.substr(5) : line}});
   const auto turn = std::make_shared<Turn>(in_.tokenizer, answer_spec(o_, in_));
   EngineRequest request;
+  int signal = 0;
   try {
     request.prompt = in_.chat->prompt({.messages = &messages_});
     request.sampling = sampling_;
@@ -108,7 +121,7 @@ void ChatRun::ask(const std::string& line) {
       turn->unseen += turn->answer.push(e);
       turn->changed.notify_one();
     };
-    stream(turn, in_.engine->submit(std::move(request)));
+    signal = stream(turn, in_.engine->submit(std::move(request)));
   } catch (const Error& e) {
     if (e.at.fault != Fault::Data && e.at.fault != Fault::Usage) throw;
     log_error(e.what());
@@ -116,10 +129,11 @@ void ChatRun::ask(const std::string& line) {
     return;
   }
   keep(turn);
+  if (signal == SIGTERM) throw Interrupted(signal);
 }
 
 // Ctrl-C ends this answer, not the chat.
-void ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
+int ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
   const StopFlag stop;
   const bool shown_at_once = o_.stream.value_or(true);
   std::string all = o_.response_prefix;
@@ -139,6 +153,7 @@ void ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
   if (!shown_at_once) std::fwrite(all.data(), 1, all.size(), stdout);
   std::printf("\n%s\n", std::string(50, '-').c_str());
   std::fflush(stdout);
+  return stop.signal();
 }
 
 void ChatRun::keep(const std::shared_ptr<Turn>& turn) {
@@ -167,9 +182,10 @@ int ChatRun::run() {
     if (system_next_) {
       system_next_ = false;
       messages_ = Json::array();
-      if (*line != "default-system") messages_.push_back({{"role", "system"}, {"content", *line}});
-      std::printf("%s\n", *line == "default-system" ? "The template's own system prompt is back."
-                                                    : "A new system prompt; the conversation begins anew.");
+      const bool back = as_command(*line) == "default-system";
+      if (!back) messages_.push_back({{"role", "system"}, {"content", *line}});
+      std::printf("%s\n", back ? "The template's own system prompt is back."
+                               : "A new system prompt; the conversation begins anew.");
       continue;
     }
     if (line->empty() || command(*line)) continue;

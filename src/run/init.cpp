@@ -21,6 +21,7 @@
 #include "models/presets.h"
 #include "run/runner.h"
 #include "text/builtin_templates.h"
+#include "text/tokenizer.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -58,12 +59,22 @@ void copy_tokenizer(const InitOptions& o, const fs::path& dir) {
     return;
   }
   const fs::path from = o.tokenizer;
-  require(fs::is_directory(from), Fault::Usage, "--tokenizer ", o.tokenizer, " is no folder");
-  int copied = 0;
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "chat_template.jinja",
                            "special_tokens_map.json", "added_tokens.json"})
-    if (fs::exists(from / name)) copied += fs::copy_file(from / name, dir / name, fs::copy_options::overwrite_existing);
-  require(copied > 0, Fault::Usage, "--tokenizer ", o.tokenizer, " holds no tokenizer.json and no vocab.json");
+    if (fs::exists(from / name)) write_file_atomic(dir / name, read_file(from / name, int64_t{1} << 30));
+}
+
+// What begins, ends and fills texts is the tokenizer's, where the config does not say; and every token needs a row.
+void fit_to_tokenizer(Json& config, const std::string& folder, int64_t vocab) {
+  require(fs::is_directory(folder), Fault::Usage, "--tokenizer ", folder, " is no folder");
+  const auto tokenizer = Tokenizer::load(folder);
+  require(tokenizer->vocab_size() <= vocab, Fault::Usage, "vocab_size ", vocab, " is smaller than the ",
+          tokenizer->vocab_size(), " tokens of --tokenizer ", folder,
+          "; take another preset, or give --config with a larger vocab_size");
+  const std::pair<const char*, std::optional<int32_t>> known[] = {
+      {"bos_token_id", tokenizer->bos()}, {"eos_token_id", tokenizer->eos()}, {"pad_token_id", tokenizer->pad()}};
+  for (const auto& [key, id] : known)
+    if (id && (!config.contains(key) || config[key].is_null())) config[key] = *id;
 }
 
 int run_init(const InitOptions& o) {
@@ -81,13 +92,14 @@ int run_init(const InitOptions& o) {
   require(dtype.has_value(), Fault::Usage, "--torch_dtype '", type, "' is not known; use float32, bfloat16 or float16");
   config[key] = float_type_name(*dtype);
   const auto model = make_model(config);
+  const auto vocab = model->shape().vocab;
+  if (!o.tokenizer.empty()) fit_to_tokenizer(config, o.tokenizer, vocab);
+  if (o.tokenizer.empty()) config["bos_token_id"] = 2022, config["eos_token_id"] = 2024, config["pad_token_id"] = 2022;
+  require(!o.tokenizer.empty() || vocab >= 2048, Fault::Usage, "vocab_size ", vocab,
+          " is smaller than the bundled tokenizer's 2048 tokens; give --tokenizer DIR");
   open_device("cpu");  // all threads
   make_writable_dir(dir);
   copy_tokenizer(o, dir);
-  if (o.tokenizer.empty()) config["bos_token_id"] = 2022, config["eos_token_id"] = 2024, config["pad_token_id"] = 2022;
-  const auto vocab = model->shape().vocab;
-  require(!o.tokenizer.empty() || vocab >= 2048, Fault::Usage, "vocab_size ", vocab,
-          " is smaller than the bundled tokenizer's 2048 tokens; give --tokenizer DIR");
   write_file_atomic(dir / "config.json", config.dump(2) + "\n");
   Json generation = Json::object();
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})

@@ -11,9 +11,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/progress.h"
@@ -42,22 +44,28 @@ class RowEncoder {
   ScoreRow operator()(const Json& row) {
     ScoreRow out;
     require(row.is_object(), Fault::Data, "a row must be an object");
-    if (row.contains("input_ids")) {
-      out.ids = id_list(row["input_ids"], "input_ids");
-    } else if (row.contains("text")) {
-      require(row["text"].is_string(), Fault::Data, "'text' must be a text");
-      out.ids = limited(tokenizer().encode(row["text"].get_ref<const std::string&>(), true), chat_spec(o_));
+    const auto part = [&](const char* name) {  // null, as tables write what a row has not, is nothing
+      return row.contains(name) && !row[name].is_null() ? &row[name] : nullptr;
+    };
+    if (const Json* ids = part("input_ids")) {
+      out.ids = id_list(*ids, "input_ids");
+    } else if (const Json* text = part("text")) {
+      require(text->is_string(), Fault::Data, "'text' must be a text");
+      out.ids = limited(tokenizer().encode(text->get_ref<const std::string&>(), true), chat_spec(o_));
     } else {
-      require(row.contains("messages"), Fault::Data, "a row needs 'input_ids', 'text' or 'messages'");
-      out.ids = chat().prompt(
-          {.messages = &row["messages"], .tools = row.contains("tools") ? &row["tools"] : nullptr, .whole = true});
+      require(part("messages"), Fault::Data, "a row needs 'input_ids', 'text' or 'messages'");
+      out.ids = chat().prompt({.messages = part("messages"),
+                               .tools = part("tools"),
+                               .documents = part("documents"),
+                               .kwargs = part("chat_template_kwargs"),
+                               .whole = true});
     }
     require(!out.ids.empty(), Fault::Data, "the row has no tokens");
     const auto length = static_cast<int64_t>(out.ids.size());
     require(length <= o_.max_model_len.value_or(length), Fault::Data, "the row has ", length,
             " tokens, more than --max_model_len ", *o_.max_model_len);
     beyond_ += length > positions_;
-    out.labels = row.contains("labels") ? label_list(row["labels"], out.ids.size()) : out.ids;
+    out.labels = part("labels") ? label_list(*part("labels"), out.ids.size()) : out.ids;
     out.labels[0] = kIgnored;  // nothing comes before it
     return out;
   }
@@ -254,6 +262,9 @@ void Scorer::run(const std::vector<ScoreRow>& rows) {
 }
 
 int run_score(const ScoreOptions& o) {
+  namespace fs = std::filesystem;
+  for (const fs::path file : {o.result_path, o.dump_logits})  // said before the model is loaded
+    if (file.has_parent_path() && !fs::exists(file)) make_writable_dir(file.parent_path());
   const LoadedModel loaded = load_for_inference(o, o.adapter(), o);
   RowEncoder encode(o, loaded.model->shape().vocab, loaded.max_positions);
   const auto rows = read_rows(o, encode);

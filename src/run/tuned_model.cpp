@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "checkpoint/side_files.h"
 #include "checkpoint/weights.h"
+#include "models/config.h"
 #include "tensor/dtype.h"
 #include "train/trainable.h"
 
@@ -74,6 +75,9 @@ TunedModel load_tuned_model(const SftOptions& o, const Mesh& mesh) {
     log_warning("float16 weights are trained as ", float_type_name(out.dtype));
   }
   out.model = make_model(config);
+  if (const double share = Config(config).number("attention_dropout", 0); share > 0)
+    log_warning("config.json: attention_dropout ", share,
+                " is not applied: attention drops nothing while it is trained");
   if (!o.lora())
     choose_trainable(*out.model, {.ratio = o.freeze_parameters_ratio,
                                   .frozen = o.freeze_parameters,

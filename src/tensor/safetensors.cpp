@@ -100,6 +100,20 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
   return files;
 }
 
+// Weights that lie there in a format that is not read, and what to do about it.
+std::string weights_of_another_format(const fs::path& dir) {
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    const std::string name = entry.path().filename(), extension = entry.path().extension();
+    if (name.starts_with("pytorch_model") && extension == ".bin")
+      return name +
+             ", which is not read (pickles can run code): convert it to safetensors where transformers is, with "
+             "AutoModelForCausalLM.from_pretrained(OLD).save_pretrained(NEW), or take a release that has them";
+    if (extension == ".gguf" || name.starts_with("consolidated."))
+      return name + ", another format, which is not read: take the release in HuggingFace's format";
+  }
+  return "";
+}
+
 }  // namespace
 
 TensorFolder::TensorFolder(const fs::path& dir, const std::string& stem) {
@@ -129,10 +143,9 @@ TensorFolder::TensorFolder(const fs::path& dir, const std::string& stem) {
         });
     require(shards == 0, Fault::Model, dir.string(), ": ", shards, shards == 1 ? " shard lies" : " shards lie",
             " here, but not ", index.filename().string(), ", which says what belongs together; download it again");
-    const bool old = fs::exists(dir / "pytorch_model.bin") || fs::exists(dir / "pytorch_model.bin.index.json");
-    fail(
-        Fault::Model, dir.string(), ": no ", single.filename().string(), " and no ", index.filename().string(),
-        old ? "; it holds pytorch_model.bin, which is not read (pickles can run code): convert it to safetensors" : "");
+    const std::string other = weights_of_another_format(dir);
+    fail(Fault::Model, dir.string(), ": no ", single.filename().string(), " and no ", index.filename().string(),
+         other.empty() ? "" : "; it holds " + other);
   }
   const auto file = SafetensorsFile::open(single);
   for (const auto& [name, entry] : file->entries()) file_of_[name] = file;

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "base/files.h"
+#include "base/nearest.h"
+
 namespace apus {
 
 namespace {
@@ -161,6 +165,19 @@ std::vector<std::string> builtin_template_names() {
   std::vector<std::string> out;
   for (const Builtin& one : builtins()) out.emplace_back(one.name);
   return out;
+}
+
+std::string chosen_template(const std::string& builtin, const std::string& chat_template) {
+  require(builtin.empty() || chat_template.empty(), Fault::Usage, "--template ", builtin,
+          " and --chat_template name two templates; give one of them");
+  const std::string_view own = builtin_template(builtin);
+  require(builtin.empty() || !own.empty(), Fault::Usage, "--template ", builtin,
+          " is not possible: the checkpoint's own chat template is used when this is left out; one of the program's "
+          "own is ",
+          join(builtin_template_names(), " or "), "; any other: --chat_template FILE.jinja");
+  if (!builtin.empty()) return std::string(own);
+  const bool names_file = !chat_template.empty() && chat_template.find('{') == std::string::npos;
+  return names_file ? read_file(chat_template, 16 << 20) : chat_template;
 }
 
 }  // namespace apus

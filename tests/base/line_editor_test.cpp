@@ -95,6 +95,22 @@ TEST(EditBuffer, PictureFitsItsColumns) {
   wide.feed("\u4f60\u597d\u4f60\u597d");
   EXPECT_EQ(wide.picture(6).text, "\u4f60\u597d");
   EXPECT_EQ(wide.picture(6).cursor, 4);
+  EditBuffer tabs(none);
+  tabs.feed("a\tb");
+  EXPECT_EQ(tabs.picture(80).text, "a b") << "a tab would move the terminal's cursor elsewhere";
+  EXPECT_EQ(tabs.picture(80).cursor, 3);
+  EXPECT_EQ(tabs.text(), "a\tb");
+}
+
+// Pasted: drawn for every block that arrives, so a picture may not look at all of the line.
+TEST(EditBuffer, ALongLineIsDrawnAtOnce) {
+  const std::vector<std::string> none;
+  EditBuffer b(none);
+  for (int i = 0; i < 4000; ++i) {  // 1 MB in blocks of a terminal's read
+    b.feed(std::string(250, 'x'));
+    ASSERT_EQ(b.picture(80).cursor, 79);
+  }
+  EXPECT_EQ(b.text().size(), 1'000'000u);
 }
 
 TEST(EditBuffer, Columns) {

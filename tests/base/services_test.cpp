@@ -170,6 +170,18 @@ TEST(Lines, WritesAppendsAndGoesOn) {
   EXPECT_EQ(keep_whole_lines(path + ".absent"), 0);
 }
 
+// What is there already needs no folder that takes new files: /dev/stdout, a pipe, a file in another's folder.
+TEST(Lines, AFileThatIsThereIsWrittenWhateverItsFolder) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  LineWriter(str("/proc/self/fd/", ends[1])).write("one");
+  char bytes[8] = {};
+  EXPECT_EQ(::read(ends[0], bytes, sizeof bytes), 4);
+  EXPECT_STREQ(bytes, "one\n");
+  EXPECT_THROW(LineWriter("/proc/self/fd/none"), Error);
+  ::close(ends[0]), ::close(ends[1]);
+}
+
 TEST(Lines, AFullDiskIsAnError) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   LineWriter writer("/dev/full");

@@ -211,8 +211,13 @@ TEST(Weights, MissingFolderAndFilesAreNamed) {
   std::ofstream(folder.path / "config.json") << "{";
   expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "no valid JSON");
   std::ofstream(folder.path / "config.json") << preset_config("tiny").dump();
-  std::ofstream(folder.path / "pytorch_model.bin") << "x";
-  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "convert it to safetensors");
+  std::ofstream(folder.path / "training_args.bin") << "x";
+  EXPECT_EQ(refusal(Fault::Model, [&] { load_model(folder.path, {}); }).find("holds"), std::string::npos);
+  std::ofstream(folder.path / "model.gguf") << "x";
+  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "model.gguf, another format");
+  fs::remove(folder.path / "model.gguf");
+  std::ofstream(folder.path / "pytorch_model-00001-of-00002.bin") << "x";
+  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "save_pretrained");
 }
 
 }  // namespace

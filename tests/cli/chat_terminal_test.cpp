@@ -55,6 +55,10 @@ class Terminal {
     seen_.erase(0, count);
     return shown;
   }
+  void signal(int which) const { ::kill(child_, which); }
+  void take_what_is_shown() {  // so that the program is not held up
+    for (pollfd ready{master_, POLLIN, 0}; ::poll(&ready, 1, 0) > 0 && read_some(0);) {}
+  }
   void anything() {
     for (int i = 0; i < 600 && seen_.empty(); ++i)
       if (!read_some(200)) break;
@@ -130,7 +134,7 @@ TEST_F(ChatTerminal, QuestionsSystemSeveralLinesHistoryAndControlD) {
   t.type("one\rtwo#\r");
   t.until(kLine);
   t.until("<<<[M] ");
-  t.type("single-line\r");
+  t.type(" Single-Line \r");
   t.until("<<< ");
   t.type("\x1b[A\x1b[A\x1b[A\r");  // three lines up: single-line, two#, one
   t.until(kLine);
@@ -154,6 +158,32 @@ TEST_F(ChatTerminal, ControlCEndsTheAnswerNotTheChat) {
   t.until(kLine);
   t.until("<<< ");
   t.type("exit\r");
+  EXPECT_EQ(t.exit_code(), 0);
+}
+
+TEST_F(ChatTerminal, TerminatedInAnAnswerItKeepsWhatThereIs) {
+  Terminal t = chat({"--max_new_tokens", "100000", "--stop_words", "no such text"});
+  t.until("<<< ");
+  t.type("talk long\r");
+  t.until("\r\n");
+  t.anything();
+  t.signal(SIGTERM);
+  EXPECT_EQ(t.exit_code(), 128 + SIGTERM);
+  EXPECT_NE(read_file(dir() / "talk.jsonl").find("talk long"), std::string::npos);
+}
+
+// Drawn for every block that arrives; a picture that looks at all of the line would take minutes.
+TEST_F(ChatTerminal, ALongLineCanBePasted) {
+  Terminal t = chat({"--max_model_len", "64", "--max_new_tokens", "2"});
+  t.until("<<< ");
+  for (int i = 0; i < 200; ++i) {
+    t.type(std::string(500, 'x'));
+    t.take_what_is_shown();
+  }
+  t.type("\r");
+  t.until("context of 64");
+  t.until("<<< ");
+  t.type(kControlD);
   EXPECT_EQ(t.exit_code(), 0);
 }
 

@@ -206,6 +206,25 @@ TEST_F(InferClient, ARefusedRowIsLeftOut) {
   EXPECT_EQ(all[3]["id"], 4);
 }
 
+TEST_F(InferClient, WhatARowSaysToTheTemplateIsSent) {
+  Json sent;
+  Server server([&](const std::string& path, const std::string&, const Json& body) -> Answer {
+    if (path == "/v1/models") return kModels;
+    sent = body;
+    return completion("x");
+  });
+  std::ofstream(dir_ / "rows.jsonl") << Json{
+      {"messages", {{{"role", "user"}, {"content", "q"}}}},
+      {"documents", {{{"text", "d"}}}},
+      {"chat_template_kwargs",
+       {{"more", 1}}}}.dump();
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(infer_client(options(server)), 0);
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(sent["documents"][0]["text"], "d");
+  EXPECT_EQ(sent["chat_template_kwargs"]["more"], 1);
+}
+
 TEST_F(InferClient, SaysWhatIsWrong) {
   const auto error = [](const InferOptions& o) {
     try {

@@ -49,6 +49,7 @@ TEST(Tokenize, TextToIdsAndBack) {
   EXPECT_EQ(joined, there["text"]);
   const auto& pieces = there["pieces"];
   EXPECT_NE(std::find(pieces.begin(), pieces.end(), "<|im_end|>"), pieces.end()) << "an added token is one piece";
+  EXPECT_EQ(rows(R"({"messages": null, "text": "a", "ids": null})")["text"], "a") << "as tables write empty cells";
   const Json back = rows(Json{{"ids", there["ids"]}}.dump());
   EXPECT_EQ(back["text"], there["text"]);
   Rows without({"--tokenizer", folder().string(), "--skip_special_tokens"});
@@ -65,6 +66,10 @@ TEST(Tokenize, Conversations) {
   EXPECT_EQ(
       rows(R"({"messages": [{"role": "assistant", "content": "go on"}], "continue_final_message": true})")["text"],
       "<a><|im_start|>assistant: go on");
+  Rows own({"--render_only", "--template", "chatml"});
+  EXPECT_EQ(own(R"({"messages": [{"role": "user", "content": "hi"}]})")["text"], "<|im_start|>user\nhi<|im_end|>\n");
+  EXPECT_THROW(Rows({"--render_only", "--template", "chatlm"}), Error);
+  EXPECT_THROW(Rows({"--render_only", "--template", "chatml", "--chat_template", "{{ 1 }}"}), Error);
   Rows ids({"--tokenizer", folder().string()});
   EXPECT_GT(ids(R"({"messages": [{"role": "user", "content": "hi"}]})")["ids"].size(), 4u);
 }

@@ -53,6 +53,8 @@ TEST_F(ChatTest, SystemPrefixAndKwargs) {
   EXPECT_TRUE(c.text({.messages = &own}).starts_with("<|im_start|>system\nmine"));
   const Json thinks = {{"enable_thinking", true}};
   EXPECT_TRUE(c.text({.messages = &m, .kwargs = &thinks}).ends_with("assistant\nWell,")) << "the request's kwargs win";
+  const Json wrong = "enable_thinking";
+  EXPECT_THROW(c.text({.messages = &m, .kwargs = &wrong}), Error);
 }
 
 TEST_F(ChatTest, WithoutATemplate) {

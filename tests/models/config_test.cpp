@@ -2,11 +2,16 @@
 // config.json with one thing changed at random: a model or a clear error, never a crash, a hang or endless memory.
 #include "models/config.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
+#include "checkpoint/weights.h"
 #include "models/presets.h"
-#include "tests/golden.h"
+#include "nn/mlp.h"
+#include "tests/models/golden_batch.h"
 
 namespace apus {
 namespace {
@@ -80,6 +85,75 @@ TEST(ModelConfig, WhatAFileLeavesOutIsTheFamilysOwn) {
   EXPECT_EQ(shape().experts, 8);
   config["num_experts"] = 0;
   EXPECT_EQ(shape().experts, 0);
+}
+
+std::string error_of(const Json& config) {
+  try {
+    make_model(config);
+  } catch (const Error& e) {
+    EXPECT_EQ(e.at.fault, Fault::Model) << e.what();
+    return e.what();
+  }
+  return "";
+}
+
+TEST(ModelConfig, Activations) {
+  const auto of = [](const char* name) {
+    const Json file = {{"hidden_act", name}};
+    return read_activation(Config(file));
+  };
+  EXPECT_EQ(of("swish"), Activation::Silu);
+  EXPECT_EQ(of("gelu"), Activation::Gelu);
+  EXPECT_EQ(of("gelu_new"), Activation::GeluTanh);
+  EXPECT_EQ(of("gelu_pytorch_tanh"), Activation::GeluTanh);
+  EXPECT_EQ(of("relu"), Activation::Relu);
+  EXPECT_THROW(of("relu6"), Error);
+  const Json nothing = Json::object();
+  EXPECT_EQ(read_activation(Config(nothing)), Activation::Silu);
+  Json experts = preset_config("tiny-moe");
+  experts["hidden_act"] = "gelu";
+  EXPECT_NE(error_of(experts).find("with experts, only silu"), std::string::npos);
+}
+
+// The same tensors under another activation are another model.
+TEST(ModelConfig, TheActivationIsTheLayers) {
+  const auto dir = golden::models() / "qwen2/checkpoint";
+  Json config = read_model_config(dir);
+  std::vector<at::Tensor> hidden;
+  c10::AutoGradMode no_grad(false);
+  for (const char* act : {"silu", "gelu", "gelu_new", "relu"}) {
+    config["hidden_act"] = act;
+    const auto model = make_model(config);
+    load_weights(*model, TensorFolder(dir), {.device = golden::device()});
+    Step step = packed_step({5}, golden::device());
+    hidden.push_back(model->forward(golden::ids_tensor({1, 2, 3, 4, 5}, golden::device()), step).to(at::kCPU));
+  }
+  const auto apart = [&](size_t a, size_t b) { return (hidden[a] - hidden[b]).abs().max().item<double>(); };
+  EXPECT_GT(apart(0, 1), 1e-2);
+  EXPECT_GT(apart(0, 3), 1e-2);
+  EXPECT_GT(apart(1, 2), 0);
+  EXPECT_LT(apart(1, 2), 1e-2) << "two ways to write nearly the same";
+}
+
+TEST(ModelConfig, WhatWouldBeAnotherModelIsRefused) {
+  const Json plain = preset_config("tiny");
+  const auto with = [&](const char* key, const Json& value) {
+    Json config = plain;
+    config[key] = value;
+    return error_of(config);
+  };
+  EXPECT_NE(with("is_causal", false).find("is_causal"), std::string::npos);
+  EXPECT_NE(with("use_bidirectional_attention", true).find("later tokens"), std::string::npos);
+  EXPECT_NE(with("architectures", {"Qwen2ForSequenceClassification"}).find("labels or scores"), std::string::npos);
+  EXPECT_NE(with("architectures", {"Qwen2ForRewardModel"}).find("labels or scores"), std::string::npos);
+  EXPECT_NE(with("quantization_config", {{"quant_method", "awq"}}).find("awq"), std::string::npos);
+  for (const char* type : {"linear", "dynamic", "llama3", "yarn"})
+    EXPECT_NE(with("rope_scaling", {{"type", type}}).find("lack 'factor'"), std::string::npos) << type;
+  EXPECT_NE(with("rope_scaling", {{"rope_type", "llama3"}, {"factor", 8}}).find("low_freq_factor"), std::string::npos);
+  EXPECT_EQ(with("rope_parameters", {{"rope_type", "linear"}, {"factor", 2}}), "");
+  EXPECT_EQ(with("architectures", {"Qwen2Model"}), "") << "a bare backbone of a tied model";
+  EXPECT_EQ(with("is_causal", true), "");
+  EXPECT_EQ(with("auto_map", {{"AutoModelForCausalLM", "modeling_x.X"}}), "") << "said, not refused";
 }
 
 TEST(Windows, EachFamilyHasItsRule) {

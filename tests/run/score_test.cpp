@@ -12,6 +12,7 @@
 #include "base/lines.h"
 #include "run/runner.h"
 #include "tests/models/golden_batch.h"
+#include "tests/run/tiny_model.h"
 
 namespace apus {
 namespace {
@@ -108,6 +109,35 @@ INSTANTIATE_TEST_SUITE_P(Text, GoldenScore,
                          ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen3_moe_norm", "llama3", "llama_dynamic",
                                            "llama_longrope"),
                          [](const auto& info) { return std::string(info.param); });
+
+// What a row says to the template counts here as in the other commands.
+TEST(Score, ARowsOwnVariablesReachTheTemplate) {
+  const fs::path dir = fs::temp_directory_path() / str("apus-score-rows-", ::getpid());
+  ASSERT_EQ(test::init_tiny_model(dir / "model"), 0);
+  ScoreOptions o;
+  o.model = (dir / "model").string();
+  o.device = golden::device_named();
+  o.chat_template = "{{ messages[0].content }}{{ more }}{% for d in documents or [] %}{{ d.text }}{% endfor %}";
+  o.result_path = (dir / "scores.jsonl").string();
+  o.dataset = {(dir / "rows.jsonl").string()};
+  const Json talk = Json::array({{{"role", "user"}, {"content", "one two"}}});
+  std::ofstream(o.dataset[0])
+      << Json{{"messages", talk}, {"documents", nullptr}} << "\n"
+      << Json{{"messages", talk}, {"chat_template_kwargs", {{"more", " three four"}}}} << "\n"
+      << Json{{"messages", talk}, {"documents", {{{"text", " five six"}}}}} << "\n"
+      << Json{{"messages", talk}, {"chat_template_kwargs", "more"}} << "\n"
+      << Json{{"messages", nullptr}, {"text", "one"}, {"input_ids", nullptr}, {"labels", nullptr}} << "\n";
+  EXPECT_EQ(apus_run_command("score", &o), 0);
+  std::vector<Json> rows;
+  LineReader reader(o.result_path);
+  for (std::string line; reader.next(line);) rows.push_back(Json::parse(line));
+  ASSERT_EQ(rows.size(), 5u);
+  EXPECT_GT(rows[1]["num_tokens"], rows[0]["num_tokens"]);
+  EXPECT_GT(rows[2]["num_tokens"], rows[0]["num_tokens"]);
+  EXPECT_TRUE(rows[3].contains("error"));
+  EXPECT_FALSE(rows[4].contains("error")) << rows[4];
+  fs::remove_all(dir);
+}
 
 }  // namespace
 }  // namespace apus

@@ -301,6 +301,25 @@ TEST_F(TrainCommands, InitKeepsTheConfigsNumberFormat) {
   EXPECT_FALSE(made.contains("torch_dtype"));
 }
 
+// What ends an answer is the tokenizer's; and every one of its tokens needs a row of the embedding.
+TEST_F(TrainCommands, InitFitsTheConfigToItsTokenizer) {
+  Json config = Json::parse(read_file(island() / "config.json"));
+  const Json own = config["eos_token_id"];
+  config["eos_token_id"] = nullptr, config.erase("pad_token_id");
+  const auto init = [&](const char* name) {
+    write_file_atomic(dir() / "ids.json", config.dump());
+    InitOptions o;
+    o.config = (dir() / "ids.json").string(), o.tokenizer = island().string(), o.output_dir = (dir() / name).string();
+    return apus_run_command("init", &o);
+  };
+  ASSERT_EQ(init("ids"), 0);
+  EXPECT_EQ(Json::parse(read_file(dir() / "ids/config.json"))["eos_token_id"], own);
+  EXPECT_EQ(Json::parse(read_file(dir() / "ids/generation_config.json"))["eos_token_id"], own);
+  config["vocab_size"] = 100;
+  EXPECT_THROW(init("small"), Error);
+  EXPECT_FALSE(fs::exists(dir() / "small")) << "nothing is begun";
+}
+
 TEST_F(TrainCommands, AStreamEndsAfterMaxEpochs) {
   const std::string rows = (island() / "heldout.jsonl").string() + "#8";
   const auto steps = [&](const std::string& out, const char* max_steps, const char* max_epochs) {
