@@ -126,8 +126,12 @@ void HttpServer::State::take(tcp::socket socket) {
   if (code) return;
   const std::string peer = str(remote.address().to_string(), ":", remote.port());
   if (shared->connections >= shared->spec.max_connections) {
-    const std::string refusal = head_text({.status = 503, .headers = {{"Retry-After", "5"}}}, "", false, 0);
-    asio::write(socket, asio::buffer(refusal), code);  // into the empty send buffer of a fresh socket: does not block
+    const HttpCall call{.id = request_id({}), .peer = peer};
+    HttpAnswer refusal = shared->service->broken(call, 503, "The server has as many connections as it takes.");
+    refusal.headers.emplace_back("Retry-After", "5");
+    const std::string text =
+        head_text(refusal, call.id, false, static_cast<int64_t>(refusal.body.size())) + refusal.body;
+    asio::write(socket, asio::buffer(text), code);  // into the empty send buffer of a fresh socket: does not block
     return;
   }
   socket.set_option(tcp::no_delay(true), code);

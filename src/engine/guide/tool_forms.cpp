@@ -26,8 +26,7 @@ ToolForm tool_form(ToolFormat format, const Vocabulary& words) {
     case ToolFormat::None:
       break;
   }
-  fail(Fault::Usage,
-       "this model's template knows no form of tool calls: give one by --tool_call_parser");
+  fail(Fault::Usage, "this model's template knows no form of tool calls: give one by --tool_call_parser");
 }
 
 Node wrapper(Grammar& g, const Vocabulary& words, std::string_view text, Node next) {
