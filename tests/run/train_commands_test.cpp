@@ -248,8 +248,7 @@ TEST_F(TrainCommands, ACheckpointHoldsWhatOtherToolsLookFor) {
                                          "trial_name",
                                          "trial_params"}));
   const Json config = Json::parse(read_file(dir / "adapter_config.json"));
-  for (const char* key : {"lora_ga_config", "use_bdlora", "target_parameters", "ensure_weight_tying"})
-    EXPECT_TRUE(config.contains(key)) << key;
+  for (const char* key : {"target_parameters", "ensure_weight_tying"}) EXPECT_TRUE(config.contains(key)) << key;
   EXPECT_EQ(Json::parse(read_file(dir / "additional_config.json")),
             (Json{{"lora_dtype", nullptr}, {"lorap_lr_ratio", 16.0}, {"lorap_emb_lr", 1e-6}}));
   const std::string card = read_file(dir / "README.md"), base = (this->dir() / "model").string();
