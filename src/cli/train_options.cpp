@@ -47,8 +47,7 @@ void DataOptions::fields(OptionTable& v) {
   v("packing_strategy", packing_strategy, "binpack: best fit; sequential: in order").choices({"binpack", "sequential"});
   v("loss_scale", loss_scale,
     "which tokens are learnt: default (answers), last_round, all; with +name of a table of weights: "
-    "ignore_empty_think, "
-    "ignore_think_prefix, hermes, react, qwen, agentflan, alpha_umi, or a JSON file");
+    "ignore_empty_think, ignore_think_prefix, hermes, react, qwen, agentflan, alpha_umi, or a JSON file");
   v("add_non_thinking_prefix", add_non_thinking_prefix,
     "models that can think get the empty thought before answers without one");
   v("disable_ignore_empty_think", disable_ignore_empty_think, "learn the empty thought too");

@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "serve/http_text.h"
+
 namespace apus {
 
 namespace {
@@ -19,8 +21,7 @@ bool same_key(const std::string& a, const std::string& b) {
 
 std::string presented_key(const HttpCall& call) {
   const std::string header = call.header("authorization");
-  std::string scheme = header.substr(0, header.find(' '));
-  for (char& c : scheme) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const std::string scheme = lower(header.substr(0, header.find(' ')));
   const size_t key = header.find_first_not_of(' ', scheme.size());
   if (scheme == "bearer" && key != std::string::npos) return header.substr(key);
   return call.header("x-api-key");  // Anthropic's clients

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "serve/api_error.h"
 #include "serve/fields.h"
+#include "serve/http_text.h"
 
 namespace apus {
 
@@ -133,9 +134,8 @@ HttpAnswer not_allowed(const HttpCall& call, const std::set<std::string>& method
 }
 
 // Nothing said, JSON, or what curl -d says of anything.
-bool may_be_json(std::string type) {
-  for (char& c : type) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  type = type.substr(0, type.find_first_of("; \t"));
+bool may_be_json(const std::string& content_type) {
+  const std::string type = lower(content_type.substr(0, content_type.find_first_of("; \t")));
   return type.empty() || type == "application/json" || type == "application/x-www-form-urlencoded" ||
          (type.starts_with("application/") && type.ends_with("+json"));
 }

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "serve/http_text.h"
 
 namespace apus {
 
@@ -48,10 +49,9 @@ size_t on_header(char* data, size_t size, size_t count, void* user) {
   const std::string line(data, size * count);
   const size_t colon = line.find(':');
   if (colon == std::string::npos) return size * count;
-  std::string name = line.substr(0, colon),
+  std::string name = lower(line.substr(0, colon)),
               value = line.substr(std::min(line.find_first_not_of(' ', colon + 1), line.size()));
   while (!value.empty() && (value.back() == '\r' || value.back() == '\n')) value.pop_back();
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (name == "content-type") t.head.content_type = value;
   if (name == "retry-after") t.head.headers.emplace_back("Retry-After", value);
   return size * count;

@@ -224,8 +224,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     call->method = std::string(message.method_string());
     split_target(std::string(message.target()), *call);
     for (const auto& field : message) {
-      std::string name(field.name_string());
-      for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+      std::string name = lower(std::string(field.name_string()));
       const auto [at, first] = call->headers.emplace(std::move(name), field.value());
       if (!first) at->second += ", " + std::string(field.value());  // one that comes again is a list
     }

@@ -9,12 +9,10 @@
 
 namespace apus {
 
-namespace {
 std::string lower(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
 }
-}  // namespace
 
 const char* status_phrase(int status) {
   switch (status) {

@@ -11,6 +11,7 @@ namespace apus {
 
 constexpr int64_t kChunked = -1, kUntilClose = -2;  // instead of a length
 
+std::string lower(std::string text);  // of ASCII: names of headers, schemes, codings
 const char* status_phrase(int status);
 std::string head_text(const HttpAnswer& answer, const std::string& id, bool keep_alive, int64_t length);
 std::string chunk_text(const std::string& part);

@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "engine/guide.h"
+#include "tests/engine_host/allowed.h"
 #include "tests/paths.h"
 
 namespace apus::testing_guide {
@@ -40,14 +41,7 @@ inline const Words& bundled() {
   return words;
 }
 
-inline std::vector<int32_t> allowed(Constraint& c) {
-  std::vector<uint64_t> mask;
-  c.allowed(mask);
-  std::vector<int32_t> out;
-  for (size_t t = 0; t < mask.size() * 64; ++t)
-    if (mask[t / 64] >> (t % 64) & 1) out.push_back(static_cast<int32_t>(t));
-  return out;
-}
+using test::allowed;
 inline bool allows(Constraint& c, int32_t token) {
   const auto all = allowed(c);
   return std::binary_search(all.begin(), all.end(), token);

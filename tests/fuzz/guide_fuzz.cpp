@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "engine/guide.h"
+#include "tests/engine_host/allowed.h"
 #include "tests/fuzz/guide_words.h"
 
 namespace {
@@ -19,7 +20,7 @@ void follow(const std::shared_ptr<const apus::Tokenizer>& words, apus::Constrain
   std::string text;
   const int32_t stop = *words->id("<end>");
   for (int i = 0; i < 60; ++i) {
-    const std::vector<int32_t> tokens = apus::fuzz::allowed(guide);
+    const std::vector<int32_t> tokens = apus::test::allowed(guide);
     if (tokens.empty()) std::abort();  // a dead end
     if (json && tokens.back() == stop && !apus::Json::accept(text)) std::abort();
     if (guide.finished()) return;

@@ -45,13 +45,4 @@ inline std::shared_ptr<const Tokenizer> byte_tokenizer(const std::vector<std::st
   return Tokenizer::from_json(file.dump());
 }
 
-inline std::vector<int32_t> allowed(Constraint& guide) {
-  std::vector<uint64_t> mask;
-  guide.allowed(mask);
-  std::vector<int32_t> tokens;
-  for (size_t t = 0; t < mask.size() * 64; ++t)
-    if (mask[t / 64] >> (t % 64) & 1) tokens.push_back(static_cast<int32_t>(t));
-  return tokens;
-}
-
 }  // namespace apus::fuzz

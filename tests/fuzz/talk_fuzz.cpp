@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "engine/guide.h"
+#include "tests/engine_host/allowed.h"
 #include "tests/fuzz/guide_words.h"
 #include "text/tool_calls.h"
 
@@ -53,7 +54,7 @@ void say(const Words& w, Constraint& guide, std::string_view wish, const ChatPar
   Random random(wish.size(), "talk");
   std::string text;
   for (size_t i = 0; i < wish.size() + 40; ++i) {
-    const std::vector<int32_t> tokens = fuzz::allowed(guide);
+    const std::vector<int32_t> tokens = test::allowed(guide);
     if (tokens.empty()) std::abort();  // a dead end
     const bool may_end = std::binary_search(tokens.begin(), tokens.end(), w.stop);
     if (may_end && (i >= wish.size() || i % 8 == 0)) check_calls(text, parser);
