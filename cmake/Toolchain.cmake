@@ -1,8 +1,17 @@
 # Compiler launcher, linker, warnings and sanitizers, for every target of the project.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+  # A precompiled header carries the times of the files in it; the cache looks at their contents.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  endif()
+endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # False warnings inside std::string: a precompiled header forgets which of its headers are the system's.
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds> $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>
+                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow> $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>)
 endif()
 find_program(LLD ld.lld)
 if(LLD)

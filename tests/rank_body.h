@@ -16,7 +16,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
-#include "dist/launcher.h"
+#include "dist/launch/launcher.h"
 
 namespace apus::test {
 

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "data/training_data.h"
+#include "data/source/training_data.h"
 
 namespace {
 

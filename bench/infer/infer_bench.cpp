@@ -21,7 +21,7 @@
 #include "checkpoint/weights.h"
 #include "device/device.h"
 #include "engine/engine.h"
-#include "engine/generate.h"
+#include "engine/answer/answer_all.h"
 
 namespace {
 using namespace apus;

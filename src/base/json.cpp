@@ -4,6 +4,8 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace apus {
 
 namespace {

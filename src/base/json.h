@@ -2,14 +2,17 @@
 // JSON that keeps the order of keys (args.json, results and templates depend on it), read with bounds.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "base/error.h"
 
+// Made once, in json.cpp; every file that uses JSON would make it again.
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace apus {
-using Json = nlohmann::ordered_json;  // include <nlohmann/json.hpp> where it is used
+using Json = nlohmann::ordered_json;
 
 // Nesting is limited, so that nothing that walks the result can run out of stack. `where` begins the message of an
 // error.

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/wrap.h"
 #include "cli/rehearsal.h"
-#include "dist/launcher.h"
+#include "dist/launch/launcher.h"
 
 namespace apus {
 

@@ -4,8 +4,8 @@
 
 #include <cstdio>
 
-#include "advise/inventory.h"
-#include "advise/tables.h"
+#include "doctor/inventory.h"
+#include "doctor/tables.h"
 #include "cli/command.h"
 
 namespace apus {

@@ -10,17 +10,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "advise/checks.h"
-#include "advise/comm_checks.h"
-#include "advise/explain_report.h"
-#include "advise/inventory.h"
-#include "advise/isolated.h"
+#include "doctor/checks.h"
+#include "doctor/comm_checks.h"
+#include "doctor/explain_report.h"
+#include "doctor/inventory.h"
+#include "doctor/isolated.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
-#include "dist/launcher.h"
+#include "dist/launch/launcher.h"
 
 namespace apus {
 

@@ -11,8 +11,8 @@
 #include "cli/infer_client.h"
 #include "cli/plan.h"
 #include "cli/rehearsal.h"
-#include "data/dataset_fetch.h"
-#include "data/dataset_info.h"
+#include "data/source/dataset_fetch.h"
+#include "data/source/dataset_info.h"
 
 namespace apus {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli/option_groups.h"
-#include "data/row_book.h"
+#include "data/results/row_book.h"
 
 namespace apus {
 

@@ -11,7 +11,7 @@
 #include "base/nearest.h"
 #include "checkpoint/adapter_config.h"
 #include "hub/hub.h"
-#include "parallel/device_map.h"
+#include "parallel/placement/device_map.h"
 #include "text/builtin_templates.h"
 
 namespace apus {
@@ -214,7 +214,7 @@ void TemplateOptions::resolve(OptionTable&) {
 
 void GenerationOptions::fields(OptionTable& v) {
   const char* const from_model = "from generation_config.json";
-  v.group("Generation");
+  v.group("AnswerStream");
   v("max_new_tokens", max_new_tokens, "longest answer in tokens")
       .at_least(1)
       .alias("max_tokens")

@@ -38,7 +38,7 @@ struct ModelOptions : HubFlags {
 
 // Over which devices a model lies. Of the commands that run one; training keeps it whole on each device.
 struct PlacementOptions {
-  std::string device_map;  // parallel/device_map.h; empty: one device, which --device names
+  std::string device_map;  // parallel/placement/device_map.h; empty: one device, which --device names
   std::string max_memory;
   void fields(OptionTable& v);
   void check(const ModelOptions& model) const;

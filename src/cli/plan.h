@@ -3,7 +3,7 @@
 // their --dry_run.
 #pragma once
 
-#include "advise/plan.h"
+#include "plan/plan.h"
 #include "cli/infer.h"
 #include "cli/sft.h"
 

@@ -9,7 +9,7 @@
 #include "base/nearest.h"
 #include "base/signals.h"
 #include "cli/command.h"
-#include "dist/launcher.h"
+#include "dist/launch/launcher.h"
 
 namespace apus {
 

@@ -191,7 +191,7 @@ void Rehearsal::plan(const PlanSpec& spec) {
   fits_ = plan.fits;
 }
 
-void Rehearsal::placement(PlacementAsked asked) {
+void Rehearsal::placement(PlacementRehearsal asked) {
   std::string table;
   asked.table = &table;
   run_heavy("placement rehearsal", &asked);

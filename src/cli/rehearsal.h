@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "advise/plan.h"
-#include "cli/placement_asked.h"
-#include "data/infer_row.h"
+#include "plan/plan.h"
+#include "cli/placement_rehearsal.h"
+#include "data/rows/infer_row.h"
 
 namespace apus {
 
@@ -28,7 +28,7 @@ class Rehearsal {
   void questions(const std::vector<QuestionSet>& sets);                  // the same, of any format and shape of row
   void output(const std::filesystem::path& path, int64_t bytes = 0);     // can be written, and has room for so much
   void plan(const PlanSpec& spec);
-  void placement(PlacementAsked asked);  // in place of the plan, which is of one device
+  void placement(PlacementRehearsal asked);  // in place of the plan, which is of one device
   int finish();                          // the exit code: 0, or 5 when the plan does not fit
 
  private:

@@ -13,8 +13,8 @@
 #include "cli/command.h"
 #include "cli/plan.h"
 #include "cli/rehearsal.h"
-#include "data/dataset_ref.h"
-#include "dist/environment.h"
+#include "data/source/dataset_ref.h"
+#include "dist/launch/environment.h"
 
 namespace apus {
 namespace fs = std::filesystem;

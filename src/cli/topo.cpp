@@ -2,8 +2,8 @@
 // `apus topo`: how the devices of this machine are linked, and which cores are near them.
 #include <cstdio>
 
-#include "advise/inventory.h"
-#include "advise/tables.h"
+#include "doctor/inventory.h"
+#include "doctor/tables.h"
 #include "cli/command.h"
 #include "cli/option_groups.h"
 

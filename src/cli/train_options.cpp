@@ -9,7 +9,7 @@
 #include "base/sizes.h"
 #include "cli/foreign_flags.h"
 #include "train/optim_names.h"
-#include "train/schedule.h"
+#include "train/record/schedule.h"
 
 namespace apus {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "dist/mesh_layout.h"
+#include "dist/launch/mesh_layout.h"
 #include "dist/world.h"
 
 namespace apus {

@@ -8,7 +8,7 @@
 
 #include "base/signals.h"
 #include "device/device.h"
-#include "dist/environment.h"
+#include "dist/launch/environment.h"
 
 namespace apus {
 

@@ -11,10 +11,10 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/api.h"
+#include "engine/answer/text_engine.h"
 #include "engine/engine_spec.h"
 #include "engine/sampler.h"
-#include "engine/scheduler.h"
+#include "engine/schedule/scheduler.h"
 #include "engine/step_builder.h"
 #include "models/model.h"
 
@@ -31,7 +31,7 @@ struct ModelHooks {
   std::function<const Model*()> read_model;
 };
 
-class Engine : public Generator {
+class Engine : public TextEngine {
  public:
   // `options`: dtype of the cache, and the device (of the embedding, when the model lies on several). The model is not
   // the engine's and must outlive it, but for the hooks.
@@ -67,9 +67,9 @@ class Engine : public Generator {
   void run_on_thread(std::function<void()> work);  // and waits for it; the statistics are of after it
   void start(int64_t id, uint64_t salt, EngineRequest request);
   void one_step();
-  void compute(const Plan& plan);
-  void score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const Step& step);
-  void take_samples(const Plan& plan, const at::Tensor& hidden_TD, const Step& step);
+  void compute(const StepPlan& plan);
+  void score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
+  void take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   void accept(const Sequence& sequence, TokenOut out, const std::string& error);
   const std::string& adapter_of(const Active& active) const;
   void tell(int64_t id, EngineEvent event);  // to its sink

@@ -79,7 +79,7 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
 }
 
 void Engine::one_step() {
-  const Plan plan = scheduler_->next();
+  const StepPlan plan = scheduler_->next();
   if (plan.items.empty()) return;
   ++counted_.steps;
   try {
@@ -97,7 +97,7 @@ void Engine::one_step() {
   }
 }
 
-void Engine::compute(const Plan& plan) {
+void Engine::compute(const StepPlan& plan) {
   std::vector<std::string> adapter;
   bool loaded = !leaving_.empty();
   {
@@ -114,7 +114,7 @@ void Engine::compute(const Plan& plan) {
 }
 
 // Each prompt token's log-prob stands in the row before it.
-void Engine::score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const Step& step) {
+void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step) {
   int64_t row = 0;
   for (const auto& item : plan.items) {
     const Sequence& s = *item.sequence;
@@ -135,7 +135,7 @@ void Engine::score_prompts(const Plan& plan, const at::Tensor& hidden_TD, const 
   }
 }
 
-void Engine::take_samples(const Plan& plan, const at::Tensor& hidden_TD, const Step& step) {
+void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step) {
   std::vector<int64_t> last_rows, embedded;
   std::vector<const Sequence*> sampled;
   std::vector<std::string> adapter_of_row;

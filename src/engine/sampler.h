@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/sampling_rules.h"
+#include "engine/answer/sampling_rules.h"
 
 namespace apus {
 

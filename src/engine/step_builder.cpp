@@ -17,7 +17,7 @@ at::Tensor StepBuilder::tensor(std::vector<T>& values, at::ScalarType type) cons
 template at::Tensor StepBuilder::tensor(std::vector<int64_t>&, at::ScalarType) const;
 template at::Tensor StepBuilder::tensor(std::vector<int32_t>&, at::ScalarType) const;
 
-StepBuilder::Built StepBuilder::operator()(const Plan& plan, KvCache& cache, const std::vector<std::string>& adapter) {
+StepBuilder::Built StepBuilder::operator()(const StepPlan& plan, KvCache& cache, const std::vector<std::string>& adapter) {
   Built built;
   Step& step = built.step;
   size_t widest = 0;
@@ -65,7 +65,7 @@ void set_routes(Step& step, const std::map<std::string, std::vector<int64_t>>& r
 }
 }  // namespace
 
-void StepBuilder::route(Step& step, const Plan& plan, const std::vector<std::string>& adapter) {
+void StepBuilder::route(Step& step, const StepPlan& plan, const std::vector<std::string>& adapter) {
   std::map<std::string, std::vector<int64_t>> rows;
   int64_t row = 0;
   for (size_t i = 0; i < plan.items.size(); ++i)

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/scheduler.h"
+#include "engine/schedule/scheduler.h"
 #include "nn/step.h"
 
 namespace apus {
@@ -20,7 +20,7 @@ class StepBuilder {
   };
   // `adapter[i]`: of the plan's i-th item ("" none); empty when no adapters are loaded: then nothing is routed.
   // The tensors are valid until the next call.
-  Built operator()(const Plan& plan, KvCache& cache, const std::vector<std::string>& adapter);
+  Built operator()(const StepPlan& plan, KvCache& cache, const std::vector<std::string>& adapter);
 
   // For a layer outside attention (the head) on a selection of a step's tokens: which adapter each goes through.
   Step select(const Step& step, const std::vector<std::string>& adapter_of_row) const;
@@ -29,7 +29,7 @@ class StepBuilder {
   at::Tensor tensor(std::vector<T>& values, at::ScalarType type) const;  // on the device; on the CPU a view of `values`
 
  private:
-  void route(Step& step, const Plan& plan, const std::vector<std::string>& adapter);
+  void route(Step& step, const StepPlan& plan, const std::vector<std::string>& adapter);
 
   at::Device device_;
   int64_t block_size_;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "dist/mesh_layout.h"
+#include "dist/launch/mesh_layout.h"
 
 namespace apus {
 

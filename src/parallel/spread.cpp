@@ -87,7 +87,7 @@ bool names_host(const SpreadWish& wish) {
 }
 
 // The devices of the kind, those that --max_memory names if it does; behind them the processor, if it is asked for.
-void find_rooms(PlacementAsk& ask, DeviceKind& kind, const SpreadWish& wish) {
+void find_rooms(PlacementRequest& ask, DeviceKind& kind, const SpreadWish& wish) {
   const bool is_host = kind.type() == c10::kCPU;
   std::vector<std::string> there;
   for (int i = 0; i < kind.count(); ++i) there.push_back(is_host ? kind.name() : str(kind.name(), ":", i));
@@ -151,7 +151,7 @@ Spread spread_model(Model& model, const SpreadWish& wish) {
   DeviceKind& kind = *open_device(wish.device).kind;
   const auto element = static_cast<int64_t>(c10::elementSize(wish.dtype));
   Spread spread;
-  PlacementAsk& ask = spread.ask;
+  PlacementRequest& ask = spread.ask;
   ask.parts = parts_of(model, element, wish);
   ask.map = wish.map, ask.kind = kind.name(), ask.share = wish.share, ask.share_flag = wish.share_flag;
   ask.float32 = wish.dtype == at::kFloat && kind.supports(at::kBFloat16);

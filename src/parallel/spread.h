@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model over several devices: the sizes of its parts, the memory of the devices, and the places that follow
-// (parallel/placement.h decides).
+// (parallel/placement/placement.h decides).
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -11,7 +11,7 @@
 
 #include "device/device.h"
 #include "models/model.h"
-#include "parallel/placement.h"
+#include "parallel/placement/placement.h"
 
 namespace apus {
 
@@ -28,7 +28,7 @@ struct SpreadWish {
 };
 
 struct Spread {
-  PlacementAsk ask;
+  PlacementRequest ask;
   Placement placement;
   std::vector<DeviceChoice> devices;  // of ask.rooms; opened where something lies
 

@@ -20,7 +20,7 @@ Sampling infer_sampling(const InferOptions& o, const Inference& in) {
   return s;
 }
 
-Answer::Spec answer_spec(const InferOptions& o, const Inference& in) {
+AnswerText::Spec answer_spec(const InferOptions& o, const Inference& in) {
   return {.stop_ids = in.stop_ids, .stops = o.stop_words, .keep_stop = true};
 }
 

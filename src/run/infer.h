@@ -5,7 +5,7 @@
 #include <string>
 
 #include "cli/infer.h"
-#include "engine/answer.h"
+#include "engine/answer/answer_text.h"
 #include "run/inference.h"
 
 namespace apus {
@@ -14,6 +14,6 @@ int infer_rows(const InferOptions& options, Inference& inference, const std::str
 int infer_chat(const InferOptions& options, Inference& inference, const std::string& result_path);
 
 Sampling infer_sampling(const InferOptions& options, const Inference& inference);
-Answer::Spec answer_spec(const InferOptions& options, const Inference& inference);
+AnswerText::Spec answer_spec(const InferOptions& options, const Inference& inference);
 
 }  // namespace apus

@@ -37,11 +37,11 @@ class ChatRun {
  private:
   // One answer under way; the engine may still hold it when it is given up.
   struct Turn {
-    Turn(std::shared_ptr<const Tokenizer> tokenizer, Answer::Spec spec)
+    Turn(std::shared_ptr<const Tokenizer> tokenizer, AnswerText::Spec spec)
         : answer(std::move(tokenizer), std::move(spec)) {}
     std::mutex mutex;
     std::condition_variable changed;
-    Answer answer;
+    AnswerText answer;
     std::string unseen;
     bool given_up = false;
   };
@@ -157,7 +157,7 @@ int ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
 }
 
 void ChatRun::keep(const std::shared_ptr<Turn>& turn) {
-  const Answer& answer = turn->answer;
+  const AnswerText& answer = turn->answer;
   if (answer.finish() == Finish::Failed) {
     log_error("no answer: ", answer.error());
     messages_.erase(messages_.size() - 1);

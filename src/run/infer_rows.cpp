@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/progress.h"
 #include "base/signals.h"
-#include "data/row_book.h"
+#include "data/results/row_book.h"
 #include "run/infer.h"
 
 namespace apus {
@@ -31,7 +31,7 @@ class RowRun {
  private:
   struct Flight {
     Question question;
-    Answer answer;
+    AnswerText answer;
     int64_t request = 0, prompt_tokens = 0;
   };
   // What the engine's thread and this one share; the engine may still hold it when this object is gone.
@@ -71,7 +71,7 @@ void RowRun::launch() {
     return;
   }
   const int64_t row = book_.row();
-  auto flight = std::make_unique<Flight>(Flight{std::move(*question), Answer(in_.tokenizer, answer_spec(o_, in_))});
+  auto flight = std::make_unique<Flight>(Flight{std::move(*question), AnswerText(in_.tokenizer, answer_spec(o_, in_))});
   const Json& r = flight->question.row;
   const auto part = [&](const char* name) { return r.contains(name) && !r[name].is_null() ? &r[name] : nullptr; };
   const Origin origin = flight->question.origin;
@@ -109,7 +109,7 @@ void RowRun::Board::on_event(int64_t row, const EngineEvent& event, Engine& engi
   const std::lock_guard lock(mutex);
   const auto it = flights.find(row);
   if (it == flights.end()) return;
-  Answer& answer = it->second->answer;
+  AnswerText& answer = it->second->answer;
   if (answer.finish() != Finish::None) return;  // it ended by a stop string; this is the cancelled rest
   const std::string shown = answer.push(event);
   if (shows) std::fwrite(shown.data(), 1, shown.size(), stdout), std::fflush(stdout);
@@ -134,7 +134,7 @@ void RowRun::land(int64_t row) {
     flight = std::move(board_->flights.at(row));
     board_->flights.erase(row);
   }
-  const Answer& answer = flight->answer;
+  const AnswerText& answer = flight->answer;
   if (answer.finish() == Finish::Failed || answer.finish() == Finish::Cancelled) return book_.fail(row, answer.error());
   book_.answer(
       row, flight->question,

@@ -13,7 +13,7 @@
 #include "base/nearest.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
-#include "cli/placement_asked.h"
+#include "cli/placement_rehearsal.h"
 #include "device/failure.h"
 #include "run/runner.h"
 #include "tensor/dtype.h"
@@ -92,7 +92,7 @@ void report(const Spread& spread, int64_t cache_tokens) {
            spread.table(cache_tokens));
 }
 
-int run_rehearsal(const PlacementAsked& a) {
+int run_rehearsal(const PlacementRehearsal& a) {
   Described d = describe(a.model, a.placement);
   const Spread spread = place_model(*d.model, a.model, a.adapter, a.placement, a.engine, d.dtype);
   *a.table = str(float_type_name(d.dtype),
@@ -100,7 +100,7 @@ int run_rehearsal(const PlacementAsked& a) {
                  spread.table(spread.placement.tokens));
   return 0;
 }
-const RegisterRunner<PlacementAsked> rehearsal("placement rehearsal", run_rehearsal);
+const RegisterRunner<PlacementRehearsal> rehearsal("placement rehearsal", run_rehearsal);
 
 }  // namespace
 

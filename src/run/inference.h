@@ -9,9 +9,9 @@
 
 #include "cli/option_groups.h"
 #include "device/device.h"
-#include "engine/chat.h"
+#include "engine/answer/chat.h"
 #include "engine/engine.h"
-#include "engine/generation_config.h"
+#include "engine/answer/generation_config.h"
 #include "models/model.h"
 #include "parallel/spread.h"
 

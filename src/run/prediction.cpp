@@ -7,9 +7,9 @@
 
 #include "base/files.h"
 #include "base/log.h"
-#include "data/text_metrics.h"
+#include "data/results/text_metrics.h"
 #include "engine/engine.h"
-#include "engine/generate.h"
+#include "engine/answer/answer_all.h"
 
 namespace apus {
 
@@ -48,7 +48,7 @@ Json Prediction::operator()() const {
   std::vector<std::vector<int32_t>> prompts;
   size_t longest = 1;
   for (const Question& q : asked) prompts.push_back(q.prompt), longest = std::max(longest, q.prompt.size());
-  std::vector<Generated> answers;
+  std::vector<FinishedAnswer> answers;
   if (!asked.empty()) {
     EngineSpec spec;
     spec.max_sequences = 16;

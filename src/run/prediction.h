@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/comm.h"
-#include "engine/api.h"
+#include "engine/answer/text_engine.h"
 #include "models/model.h"
 #include "text/tokenizer.h"
 #include "train/source.h"

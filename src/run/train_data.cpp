@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "base/plot.h"
 #include "checkpoint/weights.h"
-#include "data/dataset_fetch.h"
-#include "data/dataset_ref.h"
-#include "data/training_data.h"
+#include "data/source/dataset_fetch.h"
+#include "data/source/dataset_ref.h"
+#include "data/source/training_data.h"
 
 namespace apus {
 namespace fs = std::filesystem;

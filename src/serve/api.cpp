@@ -23,7 +23,7 @@ Json Api::Exchange::body() const { return parse_foreign(call->body, "the request
 class Api::Recorded : public Responder, public std::enable_shared_from_this<Recorded> {
  public:
   Recorded(std::shared_ptr<Api> api, std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> to,
-           std::shared_ptr<Serial> serial, std::shared_ptr<GenerationNotes> notes)
+           std::shared_ptr<Serial> serial, std::shared_ptr<AnswerNotes> notes)
       : api_(std::move(api)),
         call_(std::move(call)),
         to_(std::move(to)),
@@ -72,7 +72,7 @@ class Api::Recorded : public Responder, public std::enable_shared_from_this<Reco
   const std::shared_ptr<const HttpCall> call_;
   const std::shared_ptr<Responder> to_;
   const std::shared_ptr<Serial> serial_;
-  const std::shared_ptr<GenerationNotes> notes_;
+  const std::shared_ptr<AnswerNotes> notes_;
   const Stopwatch watch_{};
   int status_ = 200;
   int64_t bytes_ = 0;
@@ -184,7 +184,7 @@ void Api::serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder>
   Exchange e;
   e.call = std::move(call);
   e.serial = std::make_shared<Serial>(route.slow ? slow_workers_ : workers_);
-  e.notes = std::make_shared<GenerationNotes>();
+  e.notes = std::make_shared<AnswerNotes>();
   e.reply = std::make_shared<Recorded>(shared_from_this(), e.call, std::move(reply), e.serial, e.notes);
   e.serial->post([self = shared_from_this(), e, handler = route.handler] { self->run(handler, e); });
 }
@@ -211,7 +211,7 @@ ApiError current_error(const HttpCall& call) {
   }
 }
 
-void Api::finished(const HttpCall& call, const GenerationNotes& notes, int status, int64_t bytes, double seconds) {
+void Api::finished(const HttpCall& call, const AnswerNotes& notes, int status, int64_t bytes, double seconds) {
   const auto* route = find(call);
   metrics_.request(route ? route->first : "other", status, seconds);
   const bool quiet = route && route->second.open && status == 200;  // probes come every few seconds
@@ -240,7 +240,7 @@ void Api::finished(const HttpCall& call, const GenerationNotes& notes, int statu
 void Api::stop() { slow_workers_->stop(); }
 
 void Api::stop_all() {
-  std::vector<std::shared_ptr<Generation>> alive;
+  std::vector<std::shared_ptr<AnswerStream>> alive;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& entry : running_)
@@ -253,9 +253,9 @@ void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_pt
   e.notes->model = prepared.form.head.model;
   e.notes->usage.prompt = prepared.generation.prompt_tokens;
   // The registry forgets it with its last owner: the engine, the reply, or the workers.
-  std::shared_ptr<Generation> g(
-      new Generation(std::move(prepared.generation), std::move(writer), e.serial, e.notes, &metrics_),
-      [self = shared_from_this()](Generation* gone) {
+  std::shared_ptr<AnswerStream> g(
+      new AnswerStream(std::move(prepared.generation), std::move(writer), e.serial, e.notes, &metrics_),
+      [self = shared_from_this()](AnswerStream* gone) {
         {
           const std::lock_guard lock(self->mutex_);
           self->running_.erase(gone);

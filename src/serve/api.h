@@ -46,7 +46,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
     std::shared_ptr<const HttpCall> call;
     std::shared_ptr<Responder> reply;
     std::shared_ptr<Serial> serial;
-    std::shared_ptr<GenerationNotes> notes;
+    std::shared_ptr<AnswerNotes> notes;
     Json body() const;  // parsed; ApiError 400
   };
 
@@ -64,7 +64,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   static const Routes& routes();
   static const Routes::value_type* find(const HttpCall& call);  // null: there is nothing at this path
   void run(Handler handler, const Exchange& e);
-  void finished(const HttpCall& call, const GenerationNotes& notes, int status, int64_t bytes, double seconds);
+  void finished(const HttpCall& call, const AnswerNotes& notes, int status, int64_t bytes, double seconds);
   void generate(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
   WholeSink to_reply(const Exchange& e);
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
@@ -97,7 +97,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   std::atomic<bool> draining_{false}, asleep_{false};
   std::atomic<int64_t> active_{0};
   std::mutex mutex_;
-  std::map<Generation*, std::weak_ptr<Generation>> running_;
+  std::map<AnswerStream*, std::weak_ptr<AnswerStream>> running_;
   std::mutex log_mutex_;
   std::unique_ptr<LineWriter> request_log_, results_;
 };

@@ -134,11 +134,11 @@ namespace {
 // with a row stands in its place; when that is so for all of them, the request itself has failed.
 class Rows {
  public:
-  Rows(size_t rows, WholeSink sink, std::shared_ptr<GenerationNotes> notes)
+  Rows(size_t rows, WholeSink sink, std::shared_ptr<AnswerNotes> notes)
       : answers_(rows), missing_(rows), sink_(std::move(sink)), notes_(std::move(notes)) {}
 
-  void answered(size_t row, Json answer, const GenerationNotes& notes) {
-    GenerationNotes& all = *notes_;
+  void answered(size_t row, Json answer, const AnswerNotes& notes) {
+    AnswerNotes& all = *notes_;
     all.model = notes.model;
     all.finish = notes.finish;
     all.usage.prompt += notes.usage.prompt;
@@ -167,7 +167,7 @@ class Rows {
   std::vector<Json> answers_;
   size_t missing_, failed_ = 0;
   const WholeSink sink_;
-  const std::shared_ptr<GenerationNotes> notes_;
+  const std::shared_ptr<AnswerNotes> notes_;
   std::optional<ApiError> error_;  // the gravest
 };
 
@@ -203,7 +203,7 @@ void Api::infer(const Exchange& e) {
   }
   for (auto& r : ready) {
     Exchange one = e;
-    one.notes = std::make_shared<GenerationNotes>();
+    one.notes = std::make_shared<AnswerNotes>();
     const size_t i = r.row;
     WholeSink sink{[all, i, notes = one.notes](Json answer) { all->answered(i, std::move(answer), *notes); },
                    [all, i](const ApiError& error) { all->failed(i, error); }};

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "engine/generation_config.h"
+#include "engine/answer/generation_config.h"
 
 namespace apus {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "data/cell.h"
+#include "data/read/cell.h"
 
 namespace apus {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/api.h"
+#include "engine/answer/text_engine.h"
 #include "serve/openai_answer.h"
 #include "serve/workers.h"
 
@@ -23,7 +23,7 @@ Json embedding_json(std::vector<float> vector, const EmbeddingForm& form, size_t
 
 class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
  public:
-  EmbeddingJob(Generator* engine, EmbeddingForm form, std::shared_ptr<Serial> serial, WholeSink sink)
+  EmbeddingJob(TextEngine* engine, EmbeddingForm form, std::shared_ptr<Serial> serial, WholeSink sink)
       : engine_(engine), form_(std::move(form)), serial_(std::move(serial)), sink_(std::move(sink)) {}
   void start(std::vector<EngineRequest> requests);  // on `serial`
   void cancel();                                    // any thread
@@ -33,7 +33,7 @@ class EmbeddingJob : public std::enable_shared_from_this<EmbeddingJob> {
   void fail(const ApiError& error);
   void leave();
 
-  Generator* const engine_;
+  TextEngine* const engine_;
   const EmbeddingForm form_;
   const std::shared_ptr<Serial> serial_;
   const WholeSink sink_;

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "engine/api.h"
-#include "serve/generation.h"
+#include "engine/answer/text_engine.h"
+#include "serve/answer_stream.h"
 
 namespace apus {
 
@@ -26,7 +26,7 @@ class Histogram {
   double sum_ = 0;
 };
 
-class ServerMetrics : public GenerationMeter {
+class ServerMetrics : public AnswerMeter {
  public:
   void first_token(double seconds) override;
   void next_token(double seconds) override;

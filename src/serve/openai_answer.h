@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/generation.h"
+#include "serve/answer_stream.h"
 #include "serve/http.h"
 
 namespace apus {

@@ -126,8 +126,8 @@ Sampling Service::sampling(const AnswerCall& call) const {
   return s;
 }
 
-Answer::Spec Service::answer_spec(const AnswerCall& call) const {
-  Answer::Spec spec{
+AnswerText::Spec Service::answer_spec(const AnswerCall& call) const {
+  AnswerText::Spec spec{
       .stop_ids = spec_.stop_ids, .stops = call.stops, .keep_stop = call.keep_stop, .skip_special = call.skip_special};
   spec.stop_ids.insert(spec.stop_ids.end(), call.stop_ids.begin(), call.stop_ids.end());
   spec.stops.insert(spec.stops.end(), spec_.stops.begin(), spec_.stops.end());
@@ -272,7 +272,7 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   out.form.answers = static_cast<size_t>(call.n);
   out.form.tool_format = spec_.tool_format;
   if (call.token_ids) out.form.prompt_ids = prompt.ids;
-  GenerationSpec& g = out.generation;
+  AnswerStreamSpec& g = out.generation;
   g.engine = spec_.engine;
   g.tokenizer = spec_.tokenizer;
   g.answer = answer_spec(call);
@@ -301,7 +301,7 @@ Service::Prepared Service::prepare(const CompletionCall& call) const {
   out.form = form(call);
   out.form.answers = call.prompts.size() * static_cast<size_t>(call.n);
   out.form.only_prompt = call.only_prompt;
-  GenerationSpec& g = out.generation;
+  AnswerStreamSpec& g = out.generation;
   g.engine = spec_.engine;
   g.tokenizer = spec_.tokenizer;
   g.answer = answer_spec(call);

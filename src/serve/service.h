@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/chat.h"
-#include "engine/guide.h"
+#include "engine/answer/chat.h"
+#include "guide/guide.h"
 #include "serve/calls.h"
-#include "serve/generation.h"
+#include "serve/answer_stream.h"
 #include "serve/openai_answer.h"
 
 namespace apus {
@@ -18,7 +18,7 @@ namespace apus {
 struct ServiceSpec {
   std::string model_name, owned_by = "apus";
   std::vector<std::string> aliases;  // other names of the model itself, such as its folder
-  Generator* engine = nullptr;
+  TextEngine* engine = nullptr;
   const Chat* chat = nullptr;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<int32_t> stop_ids;
@@ -36,7 +36,7 @@ class Service {
 
   // What a generation needs, and the form of its answer but for id and streaming. ApiError when it cannot be.
   struct Prepared {
-    GenerationSpec generation;
+    AnswerStreamSpec generation;
     AnswerForm form;
   };
   Prepared prepare(const ChatCall& call) const;
@@ -72,7 +72,7 @@ class Service {
   void fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, const Constraint* form,
             Prepared& out) const;
   AnswerForm form(const AnswerCall& call) const;
-  Answer::Spec answer_spec(const AnswerCall& call) const;
+  AnswerText::Spec answer_spec(const AnswerCall& call) const;
 
   const ServiceSpec spec_;
   const GuideWords words_;

@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "data/batch.h"
+#include "train/batch.h"
 #include "models/model.h"
 #include "train/forward.h"
 
 namespace apus {
 
-class Generator;  // engine/api.h
+class TextEngine;  // engine/answer/text_engine.h
 
 struct Ratio {
   at::Tensor sum,
@@ -32,7 +32,7 @@ struct Actors {
   Model* reference = nullptr;
   Model* value = nullptr;
   Model* reward = nullptr;
-  Generator* engine = nullptr;
+  TextEngine* engine = nullptr;
 };
 
 class Algorithm {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "data/batch.h"
+#include "train/batch.h"
 #include "models/model.h"
 
 namespace apus {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/json.h"
-#include "data/batch.h"
+#include "train/batch.h"
 
 namespace apus {
 

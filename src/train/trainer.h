@@ -17,8 +17,8 @@
 #include "train/algorithm.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
-#include "train/run_log.h"
-#include "train/schedule.h"
+#include "train/record/run_log.h"
+#include "train/record/schedule.h"
 #include "train/source.h"
 #include "train/update_in_backward.h"
 

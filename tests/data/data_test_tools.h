@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "data/reader.h"
+#include "data/read/reader.h"
 #include "tests/folder.h"
 
 namespace apus {

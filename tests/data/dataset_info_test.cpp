@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names for datasets, and the names that self-cognition rows leave open.
-#include "data/dataset_info.h"
+#include "data/source/dataset_info.h"
 
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/datasets.h"
-#include "data/self_name.h"
+#include "data/source/datasets.h"
+#include "data/rows/self_name.h"
 #include "tests/data/data_test_tools.h"
 
 namespace apus {

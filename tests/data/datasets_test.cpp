@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of datasets and the files behind them; reading, sampling, splitting, mixing, streaming, and going on from any
 // place.
-#include "data/datasets.h"
+#include "data/source/datasets.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is read and what is learnt of a row: against the masks of transformers, and by the text that comes out.
-#include "data/encoder.h"
+#include "data/encode/encoder.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/files.h"
-#include "data/normalize.h"
+#include "data/rows/normalize.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/paths.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Questions from rows, and what their records look like; text metrics.
-#include "data/infer_row.h"
+#include "data/rows/infer_row.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "data/result_file.h"
-#include "data/text_metrics.h"
+#include "data/results/result_file.h"
+#include "data/results/text_metrics.h"
 #include "tests/folder.h"
 
 namespace apus {

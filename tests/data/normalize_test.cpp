@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every shape of row that people bring comes out as the canonical one; what is of no use is refused with the right
 // words.
-#include "data/normalize.h"
+#include "data/rows/normalize.h"
 
 #include <gtest/gtest.h>
 
-#include "data/media_refs.h"
+#include "data/rows/media_refs.h"
 #include "tests/data/data_test_tools.h"
 
 namespace apus {

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "base/files.h"
-#include "data/reader.h"
+#include "data/read/reader.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/paths.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results in order, whatever order they are finished in and whenever the run is cut off.
-#include "data/result_file.h"
+#include "data/results/result_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -9,7 +9,7 @@
 
 #include "base/files.h"
 #include "base/random.h"
-#include "data/training_data.h"
+#include "data/source/training_data.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/paths.h"
 

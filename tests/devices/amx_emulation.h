@@ -17,7 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "devices/cpu/isa.h"
+#include "devices/cpu/kernels/isa.h"
 
 namespace apus::test {
 

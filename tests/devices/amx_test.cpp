@@ -12,9 +12,9 @@
 #include <optional>
 #include <vector>
 
-#include "devices/cpu/isa.h"
-#include "devices/cpu/kernels.h"
-#include "devices/cpu/tensors.h"
+#include "devices/cpu/kernels/isa.h"
+#include "devices/cpu/kernels/kernels.h"
+#include "devices/cpu/ops/tensors.h"
 #include "ops/ops.h"
 #include "tests/devices/amx_emulation.h"
 

@@ -11,7 +11,7 @@
 #include <tuple>
 
 #include "device/device.h"
-#include "devices/cpu/isa.h"
+#include "devices/cpu/kernels/isa.h"
 #include "tests/devices/amx_emulation.h"
 
 namespace apus::cpu {

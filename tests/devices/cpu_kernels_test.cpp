@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 #include "devices/cpu/memory.h"
-#include "devices/cpu/tensors.h"
+#include "devices/cpu/ops/tensors.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 #include "tensor/compat.h"

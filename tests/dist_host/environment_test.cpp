@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who we are among others, from the variables of those who start processes; and what contradicts itself.
-#include "dist/environment.h"
+#include "dist/launch/environment.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
 #include "base/error.h"
-#include "dist/launcher.h"
+#include "dist/launch/launcher.h"
 #include "tests/refusal.h"
 
 namespace apus {

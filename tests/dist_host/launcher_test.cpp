@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The launcher with ranks that do little: their numbers, the first failure, signals, and that nobody is left behind.
-#include "dist/launcher.h"
+#include "dist/launch/launcher.h"
 
 #include <signal.h>
 #include <sys/wait.h>

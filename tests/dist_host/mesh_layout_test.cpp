@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who stands where in a mesh, whom it shares a line with, which sizes are refused, and that parts make up the whole.
-#include "dist/mesh_layout.h"
+#include "dist/launch/mesh_layout.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "engine/engine.h"
-#include "engine/generate.h"
+#include "engine/answer/answer_all.h"
 #include "tests/engine/fake_model.h"
 
 namespace apus {

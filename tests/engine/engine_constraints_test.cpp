@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
-#include "engine/generate.h"
+#include "engine/answer/answer_all.h"
 #include "tests/engine/fake_model.h"
 
 namespace apus {

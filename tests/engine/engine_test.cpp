@@ -10,7 +10,7 @@
 #include <future>
 #include <thread>
 
-#include "engine/generate.h"
+#include "engine/answer/answer_all.h"
 #include "tests/engine/fake_model.h"
 
 namespace apus {

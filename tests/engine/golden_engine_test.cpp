@@ -5,7 +5,7 @@
 
 #include "checkpoint/adapter.h"
 #include "engine/engine.h"
-#include "engine/generate.h"
+#include "engine/answer/answer_all.h"
 #include "tests/models/golden_batch.h"
 
 namespace apus {

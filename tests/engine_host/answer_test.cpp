@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/answer.h"
+#include "engine/answer/answer_text.h"
 
 #include <gtest/gtest.h>
 
@@ -87,7 +87,7 @@ class AnswerTest : public ::testing::Test {
 TEST_F(AnswerTest, TheStopTokenIsNoText) {
   const auto ids = tokenizer->encode("Hello there, \u4f60\u597d!");
   const int32_t end = ids.back() == 5 ? 6 : 5;
-  Answer answer(tokenizer, {.stop_ids = {end}});
+  AnswerText answer(tokenizer, {.stop_ids = {end}});
   std::string shown;
   for (const int32_t id : ids) shown += answer.push(event(id));
   shown += answer.push(event(end, Finish::Stop));
@@ -99,7 +99,7 @@ TEST_F(AnswerTest, TheStopTokenIsNoText) {
 
 TEST_F(AnswerTest, AStopStringEndsItInTheMiddle) {
   const auto ids = tokenizer->encode("one two three four");
-  Answer answer(tokenizer, {.stops = {" three"}});
+  AnswerText answer(tokenizer, {.stops = {" three"}});
   for (const int32_t id : ids) answer.push(event(id));
   EXPECT_EQ(answer.text(), "one two");
   EXPECT_EQ(answer.finish(), Finish::Stop);
@@ -109,7 +109,7 @@ TEST_F(AnswerTest, AStopStringEndsItInTheMiddle) {
 TEST_F(AnswerTest, AnUnfinishedCharacterComesWithTheEnd) {
   auto ids = tokenizer->encode("a\u9f98");
   ids.pop_back();
-  Answer answer(tokenizer, {});
+  AnswerText answer(tokenizer, {});
   std::string shown;
   for (size_t i = 0; i < ids.size(); ++i)
     shown += answer.push(event(ids[i], i + 1 == ids.size() ? Finish::Length : Finish::None));

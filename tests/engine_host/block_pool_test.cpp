@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The block pool by its rules, and against a slow model of itself under random use.
-#include "engine/block_pool.h"
+#include "engine/schedule/block_pool.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Prompts from messages, what ends a turn, and how a checkpoint wants to be sampled.
-#include "engine/chat.h"
+#include "engine/answer/chat.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "base/assets.h"
 #include "base/files.h"
-#include "engine/generation_config.h"
+#include "engine/answer/generation_config.h"
 #include "tests/folder.h"
 
 namespace apus {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sampling rules against transformers' logits processors (golden numbers), and by their own laws.
-#include "engine/sampling_rules.h"
+#include "engine/answer/sampling_rules.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The scheduler under every kind of traffic, driven by a stand-in for the model: it remembers what was written into
 // which place of the cache, so a wrong block, a stale prefix or a skipped token shows at once.
-#include "engine/scheduler.h"
+#include "engine/schedule/scheduler.h"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ class Machine {
   }
   // False: there was nothing to do.
   bool step() {
-    const Plan plan = scheduler.next();
+    const StepPlan plan = scheduler.next();
     if (plan.items.empty()) return false;
     check(plan);
     for (const auto& item : plan.items) write(item);
@@ -92,7 +92,7 @@ class Machine {
     const auto size = static_cast<int64_t>(scheduler.spec().pool.block_size);
     return cache_[static_cast<size_t>(s.blocks[static_cast<size_t>(i / size)] * size + i % size)];
   }
-  void check(const Plan& plan) {
+  void check(const StepPlan& plan) {
     int64_t total = 0;
     std::set<const Sequence*> seen;
     std::set<int32_t> written;
@@ -112,7 +112,7 @@ class Machine {
     ASSERT_LE(total, budget_);
     ASSERT_LE(scheduler.running(), scheduler.spec().max_sequences);
   }
-  void write(const Plan::Item& item) {
+  void write(const StepPlan::Item& item) {
     computed += item.count;
     for (int64_t i = item.begin; i < item.begin + item.count; ++i)
       cell(*item.sequence, i) = {item.sequence->tokens[static_cast<size_t>(i)], i, salt_of.at(item.sequence->id)};
@@ -253,7 +253,7 @@ TEST(Scheduler, AllPromptRowsWhenTheyAreWanted) {
   m.run();
   m.salt_of[2] = 0;
   m.scheduler.add({.id = 2, .prompt = prompt(20), .max_new_tokens = 1, .every_row = true});
-  const Plan plan = m.scheduler.next();
+  const StepPlan plan = m.scheduler.next();
   ASSERT_EQ(plan.items.size(), 1u);
   EXPECT_EQ(plan.items[0].begin, 0);
   EXPECT_EQ(plan.items[0].count, 20);

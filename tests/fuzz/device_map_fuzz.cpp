@@ -7,12 +7,12 @@
 #include <string>
 
 #include "base/error.h"
-#include "parallel/placement.h"
+#include "parallel/placement/placement.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
   const size_t line = text.find('\n');
-  apus::PlacementAsk ask;
+  apus::PlacementRequest ask;
   ask.kind = "npu", ask.share = 1, ask.tokens = 100, ask.least_tokens = 1;
   ask.parts = {{.name = "model.embed_tokens", .weights = 50}, {.name = "visual", .weights = 20, .follows = 0}};
   for (int i = 0; i < 6; ++i)

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "engine/guide.h"
-#include "tests/engine_host/allowed.h"
+#include "guide/guide.h"
+#include "tests/guide/allowed.h"
 #include "tests/fuzz/guide_words.h"
 
 namespace {

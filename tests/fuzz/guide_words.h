@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/api.h"
+#include "engine/answer/text_engine.h"
 #include "text/tokenizer.h"
 
 namespace apus::fuzz {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "data/reader.h"
+#include "data/read/reader.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/files.h"
-#include "data/dataset_fetch.h"
+#include "data/source/dataset_fetch.h"
 #include "hub/download.h"
 #include "hub/repo.h"
 #include "tests/data/data_test_tools.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --device_map and --max_memory as text, and the placement they lead to: sizes in, places out.
-#include "parallel/placement.h"
+#include "parallel/placement/placement.h"
 
 #include <gtest/gtest.h>
 
@@ -14,9 +14,9 @@ namespace {
 using Places = std::vector<int>;
 
 // A tower, an embedding of 20, `layers` of 10 (cache: 1 a token), a norm of 1, a head of 20 that may be tied.
-PlacementAsk model(int layers, std::vector<int64_t> rooms, const std::string& how, bool tied = true,
+PlacementRequest model(int layers, std::vector<int64_t> rooms, const std::string& how, bool tied = true,
                    bool tower = false) {
-  PlacementAsk ask;
+  PlacementRequest ask;
   ask.parts.push_back({.name = "model.embed_tokens", .weights = 20});
   if (tower) ask.parts.push_back({.name = "visual", .weights = 15, .follows = 0});
   for (int i = 0; i < layers; ++i) ask.parts.push_back({.name = str("model.layers.", i), .weights = 10, .cache = 1});
@@ -29,7 +29,7 @@ PlacementAsk model(int layers, std::vector<int64_t> rooms, const std::string& ho
   return ask;
 }
 
-std::string refusal(const PlacementAsk& ask, Fault fault) {
+std::string refusal(const PlacementRequest& ask, Fault fault) {
   return test::refusal(fault, [&] { place(ask); });
 }
 
@@ -62,7 +62,7 @@ TEST(Placement, EveryPartOnceInOrderAndWithinEveryRoom) {
     for (int layers = 1; layers < 30; layers += 3)
       for (const std::vector<int64_t>& rooms :
            std::vector<std::vector<int64_t>>{{90, 90, 90, 90}, {200, 40, 90}, {30, 300}, {500}}) {
-        PlacementAsk ask = model(layers, rooms, how, layers % 2 == 0, layers % 3 == 0);
+        PlacementRequest ask = model(layers, rooms, how, layers % 2 == 0, layers % 3 == 0);
         ask.tokens = 5, ask.least_tokens = 1;
         Placement p;
         try {
@@ -96,7 +96,7 @@ TEST(Placement, TowersLieWithTheEmbeddingTheyFeed) {
 }
 
 TEST(Placement, RoomForTheCacheGoesWithItsLayers) {
-  PlacementAsk ask = model(4, {70, 70}, "auto");
+  PlacementRequest ask = model(4, {70, 70}, "auto");
   ask.tokens = 2;
   EXPECT_EQ(place(ask).used().size(), 1u) << "61 and 8";
   ask.tokens = 3;
@@ -110,7 +110,7 @@ TEST(Placement, RoomForTheCacheGoesWithItsLayers) {
 }
 
 TEST(Placement, OnlyAShareOfEachDeviceAndNoMoreThanItsLimit) {
-  PlacementAsk ask = model(4, {100, 100}, "auto");
+  PlacementRequest ask = model(4, {100, 100}, "auto");
   ask.share = 0.5;
   ask.rooms[0].free = 90;
   EXPECT_EQ(ask.room(0), 40);
@@ -148,7 +148,7 @@ TEST(Placement, MapsThatDoNotBelongToTheModelOrTheDevices) {
 
 TEST(Placement, WhatDoesNotFitWhereAndTheCheapestRemedy) {
   const std::string map = R"({"": 0, "model.layers": 1})";
-  PlacementAsk ask = model(4, {50, 30, 50}, map);
+  PlacementRequest ask = model(4, {50, 30, 50}, map);
   ask.least_tokens = 2;
   EXPECT_SAYS(
       refusal(ask, Fault::Device),
@@ -174,7 +174,7 @@ TEST(Placement, WhatDoesNotFitWhereAndTheCheapestRemedy) {
 
 TEST(Placement, TheProcessorTakesOnlyWhatIsOver) {
   const int64_t mib = 1 << 20;
-  PlacementAsk ask = model(4, {40 * mib, 40 * mib}, "auto");
+  PlacementRequest ask = model(4, {40 * mib, 40 * mib}, "auto");
   for (Part& p : ask.parts) p.weights *= 2 * mib;
   ask.spare_host = Room{.device = "cpu", .total = 1000 * mib, .free = 1000 * mib, .host = true};
   EXPECT_SAYS(refusal(ask, Fault::Device), R"(--max_memory '{0: "40MiB", 1: "40MiB", "cpu": "42MiB"}')");

@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "cli/infer.h"
-#include "engine/generate.h"
+#include "engine/answer/answer_all.h"
 #include "run/inference.h"
 #include "tests/golden.h"
 #include "tests/refusal.h"

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "advise/model_facts.h"
+#include "plan/model_facts.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "models/model.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Generator without a model: what it says is scripted, one token per step on a thread of its own, as the engine's.
+// A TextEngine without a model: what it says is scripted, one token per step on a thread of its own, as the engine's.
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,16 @@
 #include <thread>
 
 #include "base/error.h"
-#include "engine/api.h"
+#include "engine/answer/text_engine.h"
 #include "tests/eventually.h"
 
 namespace apus {
 
-class FakeGenerator : public Generator {
+class FakeEngine : public TextEngine {
  public:
   using Script = std::function<std::vector<int32_t>(const EngineRequest&)>;
-  explicit FakeGenerator(Script script) : script_(std::move(script)), thread_([this] { run(); }) {}
-  ~FakeGenerator() override {
+  explicit FakeEngine(Script script) : script_(std::move(script)), thread_([this] { run(); }) {}
+  ~FakeEngine() override {
     {
       const std::lock_guard lock(mutex_);
       stopping_ = true;

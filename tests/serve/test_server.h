@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/assets.h"
-#include "engine/chat.h"
+#include "engine/answer/chat.h"
 #include "serve/api.h"
 #include "tests/serve/fake_generator.h"
 
@@ -26,7 +26,7 @@ struct Served {
   std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::from_json(asset("tokenizer/tokenizer.json"));
   const int32_t end = *tokenizer->id("<|im_end|>");
   std::string answer = "Hello, world!";  // what the model says to everybody
-  FakeGenerator engine{[this](const EngineRequest&) {
+  FakeEngine engine{[this](const EngineRequest&) {
     std::vector<int32_t> ids = tokenizer->encode(answer);
     ids.push_back(end);
     return ids;

@@ -2,7 +2,7 @@
 // Samples one behind the other: labels are the next tokens, never across two samples.
 #include <gtest/gtest.h>
 
-#include "data/batch.h"
+#include "train/batch.h"
 
 namespace apus {
 namespace {

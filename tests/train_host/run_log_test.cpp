@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The run's folder, its log, its event file read back record by record, and the plots.
-#include "train/run_log.h"
+#include "train/record/run_log.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules against HuggingFace's values.
-#include "train/schedule.h"
+#include "train/record/schedule.h"
 
 #include <gtest/gtest.h>
 

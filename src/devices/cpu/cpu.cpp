@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "device/device.h"
-#include "devices/cpu/comm.h"
+#include "devices/cpu/comm/comm.h"
 #include "devices/cpu/host.h"
-#include "devices/cpu/isa.h"
+#include "devices/cpu/kernels/isa.h"
 #include "devices/cpu/memory.h"
 #include "tensor/compat.h"
 

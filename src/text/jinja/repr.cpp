@@ -69,7 +69,7 @@ class Printer {
         out_ += float_repr(value.real());
         break;
       case Kind::String:
-        out_ += value.markup() ? "Markup(" + quoted(value.bytes()) + ")" : quoted(value.bytes());
+        out_ += value.markup() ? "Markup(" + jinja::quoted(value.bytes()) + ")" : jinja::quoted(value.bytes());
         break;
       default:
         print_object(value);

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/encode/encoder.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "data/rows/media_refs.h"
+#include "text/unicode.h"
+
+namespace apus {
+
+namespace {
+
+using Piece = Tokenizer::Piece;
+
+// Tokens of a text of which none crosses a turn's beginning: what the model reads as prompt ends there.
+std::vector<Piece> pieces_of(const Tokenizer& tokenizer, const Dialogue& dialogue) {
+  std::vector<Piece> pieces = tokenizer.encode_offsets(dialogue.text);
+  const auto crosses = [&](size_t cut) {
+    const auto at =
+        std::upper_bound(pieces.begin(), pieces.end(), cut, [](size_t c, const Piece& p) { return c < p.end; });
+    return at != pieces.end() && at->begin < cut && cut < at->end;
+  };
+  std::vector<size_t> cuts;
+  for (const DialogueTurn& turn : dialogue.turns)
+    if (crosses(turn.begin)) cuts.push_back(turn.begin);
+  if (cuts.empty()) return pieces;
+  cuts.push_back(dialogue.text.size());
+  pieces.clear();
+  size_t begin = 0;
+  for (const size_t cut : cuts) {
+    for (Piece piece : tokenizer.encode_offsets(std::string_view(dialogue.text).substr(begin, cut - begin))) {
+      piece.begin += static_cast<uint32_t>(begin);
+      piece.end += static_cast<uint32_t>(begin);
+      pieces.push_back(piece);
+    }
+    begin = cut;
+  }
+  return pieces;
+}
+
+std::string short_digest(const std::string& text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr);
+  std::string out;
+  for (unsigned int i = 0; i < std::min(size, 8u); ++i) {
+    static const char hex[] = "0123456789abcdef";
+    out += hex[digest[i] >> 4];
+    out += hex[digest[i] & 15];
+  }
+  return out;
+}
+
+// Calls that the template does not write would be learnt as empty answers.
+void check_calls_shown(const Json& messages, const std::string& text, const Origin& origin) {
+  for (const auto& message : messages) {
+    if (!message.contains("tool_calls")) continue;
+    for (const auto& call : message["tool_calls"])
+      if (const std::string name = call["function"]["name"].get<std::string>(); text.find(name) == std::string::npos)
+        throw RowError(origin, "messages",
+                       str("the chat template does not show calls of tools (", name,
+                           " is not in its text); give one that does: --chat_template FILE.jinja"));
+  }
+}
+
+std::string turns_text(const Json& messages) {
+  std::string out;
+  for (const auto& message : messages) out += message["content"].get_ref<const std::string&>();
+  return out;
+}
+
+}  // namespace
+
+Truncation truncation_named(const std::string& name) {
+  static const std::map<std::string, Truncation> known = {{"delete", Truncation::Delete},
+                                                          {"left", Truncation::Left},
+                                                          {"right", Truncation::Right},
+                                                          {"split", Truncation::Split}};
+  const auto it = known.find(name);
+  require(it != known.end(), Fault::Usage, "--truncation_strategy ", name, ": delete, left, right and split are known");
+  return it->second;
+}
+
+Encoder::Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat, EncodeOptions options,
+                 MediaHook media)
+    : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), options_(std::move(options)), media_(std::move(media)) {
+  require(!options_.use_chat_template || chat_, Fault::Usage,
+          "the model has no chat template: give one with --chat_template, or --use_chat_template false");
+  hybrid_ = options_.use_chat_template && chat_->text().find("enable_thinking") != std::string::npos;
+  const bool known = options_.loss_scale.find("ignore_empty_think") != std::string::npos;
+  scale_ = LossScale::parse(options_.loss_scale +
+                            (hybrid_ && options_.ignore_empty_think && !known ? "+ignore_empty_think" : ""));
+  binary_ = options_.binary_loss_scale.value_or(scale_.binary());
+  require(!binary_ || scale_.binary(), Fault::Usage, "--is_binary_loss_scale true, but --loss_scale ",
+          options_.loss_scale, " has weights other than 0 and 1");
+}
+
+std::vector<Sample> Encoder::encode(const Row& row) const {
+  return fitted(encode_messages(row, row.value["messages"]), row);
+}
+
+Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
+  for (const MediaKind& kind : kMediaKinds)  // before a chat template meets parts that it cannot take
+    if (!media_ && row.value.contains(kind.column))
+      throw RowError(
+          row.origin, kind.column,
+          str("the row has ", kind.column,
+              ", but this model reads text only; take the column away or choose a model that reads ", kind.column));
+  try {
+    Sample sample = options_.use_chat_template ? templated(row, messages) : bare(row, messages);
+    if (!sample.trained.empty()) sample.trained[0] = 0;
+    add_extras(sample, row);
+    return sample;
+  } catch (const RowError&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.at.fault != Fault::Data) throw;
+    throw RowError(row.origin, "messages", error.what());
+  }
+}
+
+void Encoder::add_extras(Sample& sample, const Row& row) const {
+  if (row.value.contains("channel")) sample.channel = row.value["channel"].get<std::string>();
+  Json extra = Json::object();
+  for (const char* name : {"label", "margin"})
+    if (row.value.contains(name)) extra[name] = row.value[name];
+  bool with_media = false;
+  for (const MediaKind& kind : kMediaKinds) with_media = with_media || row.value.contains(kind.column);
+  if (with_media) {
+    check_media_readable(row.value, options_.media_root, row.origin);
+    media_(sample, row);
+  }
+  if (sample.extra.empty() && !extra.empty()) sample.extra = json_text(extra);
+}
+
+// The text as it is, an end token behind; everything is learnt.
+Sample Encoder::bare(const Row&, const Json& messages) const {
+  Sample sample;
+  const std::string text = turns_text(messages);
+  sample.ids = tokenizer_->encode(text, true);
+  const auto eos = tokenizer_->eos();
+  require(eos.has_value(), Fault::Model,
+          "the tokenizer names no eos_token, so texts cannot be ended; add it to tokenizer_config.json");
+  if (sample.ids.empty() || sample.ids.back() != *eos) sample.ids.push_back(*eos);
+  sample.trained.assign(sample.ids.size(), 1);
+  if (scale_.base() == LossBase::All) return sample;
+  // With a question in front only the answers are learnt: count the tokens of the text before the last assistant's.
+  std::string before;
+  for (const auto& message : messages)
+    if (message["role"] != "assistant") before += message["content"].get_ref<const std::string&>();
+  if (before.empty() || messages.back()["role"] != "assistant") return sample;
+  const size_t begin = text.size() - messages.back()["content"].get_ref<const std::string&>().size();
+  const auto pieces = tokenizer_->encode_offsets(text, true);
+  for (size_t i = 0; i < pieces.size() && i < sample.ids.size(); ++i)
+    if (pieces[i].end <= begin) sample.trained[i] = 0;
+  return sample;
+}
+
+// The conversation with a system message where one is wanted, and every medium with its tag.
+Json Encoder::prepared(const Row& row, const Json& messages, bool with_media) const {
+  Json out = messages;
+  if (options_.system && out[0]["role"] != "system" && !options_.system->empty())
+    out.insert(out.begin(), Json{{"role", "system"}, {"content", *options_.system}});
+  if (!with_media) return out;
+  for (const MediaKind& kind : kMediaKinds) {
+    if (!row.value.contains(kind.column)) continue;
+    const size_t media = row.value[kind.column].size(), tags = count_tags(turns_text(out), kind.tag);
+    if (tags > media && remark_)
+      remark_(row.origin,
+              str("more ", kind.tag, " tags than entries in '", kind.column, "'; the surplus stays as text"));
+    for (auto& message : out) {
+      if (message["role"] != "user" || tags >= media) continue;
+      std::string missing;
+      for (size_t i = tags; i < media; ++i) missing += kind.tag;
+      message["content"] = missing + message["content"].get<std::string>();
+      break;
+    }
+  }
+  return out;
+}
+
+Dialogue Encoder::dialogue_of(const Row& row, const Json& messages, const Json* tools) const {
+  DialogueOptions options;
+  options.add_non_thinking_prefix = options_.add_non_thinking_prefix;
+  options.learn_empty_think = !options_.ignore_empty_think;
+  options.preserve_thinking = options_.preserve_thinking;
+  options.kwargs = options_.chat_template_kwargs;
+  if (row.value.contains("chat_template_kwargs"))
+    for (const auto& [name, value] : row.value["chat_template_kwargs"].items()) options.kwargs[name] = value;
+  options.eos = tokenizer_->special_token("eos_token");
+  options.is_mark = [this](const std::string& text) {
+    const auto ids = tokenizer_->encode(text);
+    return std::any_of(ids.begin(), ids.end(),
+                       [this](int32_t id) { return tokenizer_->is_special(id) || id == tokenizer_->eos(); });
+  };
+  const bool last_only = scale_.base() == LossBase::LastRound;
+  const bool marked = std::any_of(messages.begin(), messages.end(),
+                                  [](const Json& m) { return m.contains("loss") || m.contains("loss_scale"); });
+  if (chat_->marks_generation()) {
+    Dialogue dialogue = rendered_dialogue(*chat_, messages, tools, options);
+    if (!dialogue.turns.empty() || (!last_only && !marked)) return dialogue;
+  }
+  return compose_dialogue(*chat_, messages, tools, last_only && !marked, options);
+}
+
+Sample Encoder::templated(const Row& row, const Json& messages) const {
+  const std::string last = messages.back()["role"].get<std::string>();
+  if (last != "assistant" && last != "tool_call")
+    throw RowError(row.origin, "messages",
+                   str("the conversation ends with the role ", last, ": the answer to learn is missing"));
+  bool with_media = false;
+  for (const MediaKind& kind : kMediaKinds) with_media = with_media || row.value.contains(kind.column);
+  const Json ready = template_messages(prepared(row, messages, with_media), with_media);
+  const Json* tools = row.value.contains("tools") ? &row.value["tools"] : nullptr;
+  Dialogue dialogue = dialogue_of(row, ready, tools);
+  check_calls_shown(ready, dialogue.text, row.origin);
+  if (tools && remark_ && chat_->text().find("tools") == std::string::npos)
+    remark_(row.origin, "the chat template does not show the row's tools; give one that does: --chat_template");
+  for (const auto& remark : dialogue.remarks)
+    if (remark_) remark_(row.origin, remark);
+  if (unicode::valid_prefix(dialogue.text) != dialogue.text.size())
+    throw RowError(row.origin, "messages", "the text is not valid UTF-8; save the file as UTF-8");
+  Sample sample;
+  tokenize(dialogue, sample);
+  if (sample.trained_tokens() == 0 && scale_.base() != LossBase::All)
+    throw RowError(row.origin, "messages",
+                   "nothing in the row is learnt (loss, loss_scale and the template leave no answer)");
+  return sample;
+}
+
+void Encoder::tokenize(const Dialogue& dialogue, Sample& sample) const {
+  const bool blocks = chat_->marks_generation();
+  const std::vector<Piece> pieces =
+      blocks ? tokenizer_->encode_offsets(dialogue.text) : pieces_of(*tokenizer_, dialogue);
+  sample.ids.reserve(pieces.size());
+  for (const Piece& piece : pieces) sample.ids.push_back(piece.id);
+  if (scale_.base() == LossBase::All) {
+    sample.trained.assign(pieces.size(), 1);
+    if (scale_.plain()) return;
+  } else {
+    sample.trained.assign(pieces.size(), 0);
+  }
+  weigh(dialogue, pieces, sample);
+}
+
+void Encoder::weigh(const Dialogue& dialogue, const std::vector<Piece>& pieces, Sample& sample) const {
+  std::vector<float> weights(pieces.size(), 1.0f);
+  size_t token = 0;
+  for (const DialogueTurn& turn : dialogue.turns) {
+    const bool wanted =
+        turn.loss.value_or(turn.scale ? *turn.scale > 0 : scale_.base() != LossBase::LastRound || turn.last_round);
+    if (!wanted) {
+      for (size_t i = token; i < pieces.size() && scale_.base() == LossBase::All; ++i)
+        if (pieces[i].begin < turn.end && pieces[i].end > turn.begin) sample.trained[i] = 0;
+      continue;
+    }
+    // Tables weigh words; the mark that ends a turn counts 1, and what the row itself says goes before them.
+    const std::string_view said = std::string_view(dialogue.text).substr(turn.begin, turn.said - turn.begin);
+    auto stretches =
+        scale_.plain() || turn.scale ? std::vector<LossScale::Stretch>() : scale_.stretches(said, turn.question);
+    stretches.push_back({said.size(), turn.end - turn.begin, 1.0f});
+    while (token < pieces.size() && pieces[token].end <= turn.begin) ++token;
+    size_t s = 0;
+    for (; token < pieces.size() && pieces[token].begin < turn.end; ++token) {
+      const size_t at = std::max<size_t>(pieces[token].begin, turn.begin) - turn.begin;
+      while (s + 1 < stretches.size() && stretches[s].end <= at) ++s;
+      weights[token] = turn.scale.value_or(stretches[s].weight);
+      sample.trained[token] = !binary_ || weights[token] != 0;
+    }
+  }
+  const bool varied = std::any_of(weights.begin(), weights.end(), [](float w) { return w != 0 && w != 1; });
+  if (!binary_ || varied) sample.weights = std::move(weights);
+}
+
+std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
+  const int64_t limit = options_.max_length, length = sample.length();
+  if (limit <= 0 || length <= limit) return {std::move(sample)};
+  if (options_.truncation == Truncation::Delete)
+    throw RowError(row.origin, "messages",
+                   str("MaxLengthError: Current length of row(", length, ") is larger than the max_length(", limit,
+                       "). Raise --max_length, or choose --truncation_strategy left or right"));
+  const auto part = [&](const std::vector<int64_t>& kept) {
+    Sample out;
+    for (const int64_t i : kept) {
+      const auto at = static_cast<size_t>(i);
+      out.ids.push_back(sample.ids[at]);
+      out.trained.push_back(sample.trained[at]);
+      if (!sample.weights.empty()) out.weights.push_back(sample.weights[at]);
+    }
+    out.trained[0] = 0;
+    out.channel = sample.channel;
+    out.extra = sample.extra;
+    return out;
+  };
+  std::vector<Sample> parts;
+  std::vector<int64_t> kept;
+  if (options_.truncation == Truncation::Split) {
+    for (int64_t begin = 0; begin < length; begin += limit) {
+      kept.clear();
+      for (int64_t i = begin; i < std::min(begin + limit, length); ++i) kept.push_back(i);
+      if (kept.size() > 1 || begin == 0) parts.push_back(part(kept));  // a single token has nothing to predict
+    }
+    return parts;
+  }
+  const auto is_uncut = [&](int64_t i) { return options_.uncut.count(sample.ids[static_cast<size_t>(i)]) > 0; };
+  int64_t room = limit;
+  for (int64_t i = 0; i < length; ++i) room -= is_uncut(i);
+  if (room < 0)
+    throw RowError(row.origin, "images", str("its media alone take more than max_length (", limit, ") tokens"));
+  const bool left = options_.truncation == Truncation::Left;
+  for (int64_t k = 0; k < length; ++k) {
+    const int64_t i = left ? length - 1 - k : k;
+    if (is_uncut(i) || room-- > 0) kept.push_back(i);
+  }
+  if (left) std::reverse(kept.begin(), kept.end());
+  parts.push_back(part(kept));
+  if (parts[0].trained_tokens() == 0)
+    throw RowError(row.origin, "messages",
+                   str("cut to max_length (", limit, ") of its ", length, " tokens nothing is left to learn"));
+  return parts;
+}
+
+Json Encoder::made_with() const {
+  static const char* const truncations[] = {"delete", "left", "right", "split"};
+  // The tokenizer by what it does: its size, and the ids of texts that exercise its parts.
+  Json tokenizer = {{"vocabulary", tokenizer_->vocab_size()}};
+  tokenizer["probe"] = tokenizer_->encode(
+      "The quick brown fox, 1234.5678; caf\u00e9 \u4f60\u597d\n\n\t  \U0001F600 don't <|im_end|></s>\\n def f(x): "
+      "return x**2",
+      true);
+  Json pieces = Json::array();
+  for (int32_t id = 0; id < tokenizer_->vocab_size(); id += std::max(1, tokenizer_->vocab_size() / 512))
+    pieces.push_back(tokenizer_->piece(id));
+  tokenizer["pieces"] = std::move(pieces);
+  return {{"tokenizer", short_digest(json_text(tokenizer))},
+          {"chat_template", options_.use_chat_template ? Json(short_digest(chat_->text())) : Json()},
+          {"chat_template_kwargs", options_.chat_template_kwargs},
+          {"system", options_.system ? Json(*options_.system) : Json()},
+          {"max_length", options_.max_length},
+          {"truncation_strategy", truncations[static_cast<int>(options_.truncation)]},
+          {"loss_scale", options_.loss_scale},
+          {"is_binary_loss_scale", binary_},
+          {"add_non_thinking_prefix", options_.add_non_thinking_prefix},
+          {"disable_ignore_empty_think", !options_.ignore_empty_think},
+          {"preserve_thinking", options_.preserve_thinking ? Json(*options_.preserve_thinking) : Json()}};
+}
+
+}  // namespace apus

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// From canonical rows to samples: template, tokens, which of them are learnt and how much, truncation.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "data/rows/dialogue.h"
+#include "data/encode/loss_scale.h"
+#include "data/rows/row.h"
+#include "data/encode/sample.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace apus {
+
+enum class Truncation { Delete, Left, Right, Split };
+Truncation truncation_named(const std::string& name);  // Fault::Usage
+
+struct EncodeOptions {
+  bool use_chat_template = true;      // false: the bare text and an end token
+  std::optional<std::string> system;  // of rows without one
+  int64_t max_length = 0;             // 0: no limit
+  Truncation truncation = Truncation::Delete;
+  std::string loss_scale = "default";
+  std::optional<bool> binary_loss_scale;  // weights 0 and 1 as labels alone; absent: when there are no others
+  bool add_non_thinking_prefix = true;
+  bool ignore_empty_think = true;  // of templates that can think or not
+  std::optional<bool> preserve_thinking;
+  Json chat_template_kwargs;
+  std::string media_root;   // ROOT_IMAGE_DIR
+  std::set<int32_t> uncut;  // truncation keeps these (a medium's placeholders)
+};
+
+class Encoder {
+ public:
+  // Puts a row's media into its sample (placeholders repeated, pixels prepared); absent: the model reads text only.
+  using MediaHook = std::function<void(Sample& sample, const Row& row)>;
+
+  Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat, EncodeOptions options,
+          MediaHook media = nullptr);
+
+  // One sample, or several with Truncation::Split. Throws RowError for a row that gives none. Thread-safe.
+  std::vector<Sample> encode(const Row& row) const;
+  // Another conversation of the row ("rejected_messages") in the same way.
+  Sample encode_messages(const Row& row, const Json& messages) const;
+
+  using Remark = std::function<void(const Origin&, const std::string&)>;
+  void on_remark(Remark remark) { remark_ = std::move(remark); }  // about rows that are used but look wrong
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  const EncodeOptions& options() const { return options_; }
+  // Everything that the samples depend on, by the names of the options: to know whether a cache was made the same way.
+  Json made_with() const;
+
+ private:
+  Sample bare(const Row& row, const Json& messages) const;
+  Sample templated(const Row& row, const Json& messages) const;
+  Json prepared(const Row& row, const Json& messages, bool with_media) const;
+  Dialogue dialogue_of(const Row& row, const Json& messages, const Json* tools) const;
+  void tokenize(const Dialogue& dialogue, Sample& sample) const;
+  void weigh(const Dialogue& dialogue, const std::vector<Tokenizer::Piece>& pieces, Sample& sample) const;
+  std::vector<Sample> fitted(Sample sample, const Row& row) const;
+  void add_extras(Sample& sample, const Row& row) const;
+
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::optional<ChatTemplate> chat_;
+  EncodeOptions options_;
+  MediaHook media_;
+  LossScale scale_;
+  bool hybrid_ = false, binary_ = true;
+  Remark remark_;
+};
+
+// What the first sample of a run looks like, for the log: [INPUT_IDS], [INPUT], [LABELS_IDS], [LABELS], [LOSS_SCALE].
+std::string sample_dump(const Sample& sample, const Tokenizer& tokenizer);
+
+}  // namespace apus

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/results/row_book.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace apus {
+
+RowBook::RowBook(Spec spec)
+    : spec_(std::move(spec)),
+      questions_(spec_.rows, spec_.sample),
+      rejects_({.file = {}, .strict = spec_.strict}),
+      results_({.path = spec_.path, .resume = spec_.resume, .write_every = spec_.write_every}) {}
+
+void RowBook::begin() {
+  if (!results_.anything_before()) {
+    total_ = questions_.count();
+    return results_.begin();
+  }
+  for (;;) {
+    try {
+      const auto question = questions_.next();
+      if (!question) break;
+      finished_.resize(static_cast<size_t>(questions_.index()) + 1);
+      const auto response = results_.finished_before(questions_.index(), question->key());
+      if (!response) continue;
+      compare(*question, *response);
+      finished_[static_cast<size_t>(questions_.index())] = true;
+      ++earlier_;
+    } catch (const RowError&) {  // reported when its turn comes
+    }
+  }
+  total_ = questions_.index() + 1;
+  questions_.rewind();
+  results_.begin();
+  log_info(spec_.path, " holds ", earlier_, " of ", total_, " answers already; --resume false makes them anew");
+}
+
+std::optional<Question> RowBook::next() {
+  for (;;) {
+    try {
+      auto question = questions_.next();
+      const auto row = static_cast<size_t>(questions_.index());
+      if (question && row < finished_.size() && finished_[row]) continue;
+      return question;
+    } catch (const RowError& e) {
+      rejects_.add(e);  // throws when strict
+      results_.leave_out(questions_.index());
+      ++handled_;
+    }
+  }
+}
+
+void RowBook::compare(const Question& question, const std::string& response) {
+  if (!question.label) return;
+  ++labelled_;
+  equal_ += *question.label == response;
+  if (spec_.metric == "rouge") metrics_.add(response, *question.label);
+}
+
+void RowBook::answer(int64_t row, const Question& question, Reply reply) {
+  ++handled_;
+  results_.add(row, question.record(reply.response, std::move(reply.logprobs)));
+  ++answered_;
+  prompt_tokens_ += reply.prompt_tokens;
+  new_tokens_ += reply.new_tokens;
+  compare(question, reply.response);
+}
+
+void RowBook::refuse(int64_t row, const Origin& origin, const std::string& why) {
+  ++handled_;
+  rejects_.add(RowError(origin, "", why));
+  results_.leave_out(row);
+}
+
+void RowBook::fail(int64_t row, const std::string& why) {
+  ++handled_;
+  require(!spec_.strict, Fault::Device, "row ", row + 1, ": ", why);
+  log_error("row ", row + 1, " is left out: ", why);
+  ++failed_;
+  results_.leave_out(row);
+}
+
+void RowBook::stopped() const {
+  log_warning("stopped: ", earlier_ + answered_, " answers are kept in ", spec_.path, " and ", spec_.path,
+              ".unfinished; the same command goes on from there");
+}
+
+void RowBook::report(double seconds) {
+  std::FILE* const out = spec_.path == "-" ? stderr : stdout;
+  const auto rate = [&](int64_t n) { return seconds > 0 ? static_cast<double>(n) / seconds : 0; };
+  const Json statistics = {{"num_prompt_tokens", prompt_tokens_},
+                           {"num_generated_tokens", new_tokens_},
+                           {"num_samples", answered_},
+                           {"runtime", seconds},
+                           {"samples/s", rate(answered_)},
+                           {"tokens/s", rate(new_tokens_)}};
+  std::fprintf(out, "%s\n", json_text(statistics).c_str());
+  if (!spec_.metric) return;
+  if (labelled_ == 0)
+    return log_warning("no row brings an answer to compare with: --metric ", *spec_.metric, " has nothing to say");
+  Json metric = Json::object();
+  if (*spec_.metric == "acc")
+    metric["acc"] = static_cast<double>(equal_) / static_cast<double>(labelled_);
+  else
+    for (const auto& [name, value] : metrics_.result()) metric[name] = value;
+  std::fprintf(out, "%s\n", json_text(metric).c_str());
+}
+
+void RowBook::finish(double seconds) {
+  results_.close();
+  rejects_.summarize();
+  report(seconds);
+  if (spec_.path != "-") log_info("answers: ", spec_.path);
+  require(failed_ == 0, Fault::Device, failed_, " rows failed and are left out of ", spec_.path, "; see above for why");
+  require(answered_ + earlier_ > 0 || total_ == 0, Fault::Data, "none of the ", total_, " rows could be used");
+}
+
+}  // namespace apus

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of a run that answers them: which are left, what became of each, the file of the answers, the figures at the
+// end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/rows/infer_row.h"
+#include "data/rows/rejects.h"
+#include "data/results/result_file.h"
+#include "data/results/text_metrics.h"
+
+namespace apus {
+
+class RowBook {
+ public:
+  struct Spec {
+    std::vector<QuestionSet> rows;
+    std::optional<int64_t> sample;  // only the first n rows
+    bool strict = false;            // the first bad row is thrown on
+    bool resume = true;
+    int64_t write_every = 1000;
+    std::string path;                   // of the answers; "-" is standard output
+    std::optional<std::string> metric;  // "acc" or "rouge": answers are compared with the rows' own
+  };
+  explicit RowBook(Spec spec);
+
+  void begin();                    // reads the rows once: how many there are, and which an earlier run has answered
+  std::optional<Question> next();  // that is left; bad rows are counted and passed over
+  int64_t row() const { return questions_.index(); }  // the number of what next() gave
+
+  struct Reply {
+    std::string response;
+    Json logprobs;
+    int64_t prompt_tokens = 0, new_tokens = 0;
+  };
+  void answer(int64_t row, const Question& question, Reply reply);
+  void refuse(int64_t row, const Origin& origin, const std::string& why);  // it cannot be asked
+  void fail(int64_t row, const std::string& why);                          // it was asked and not answered
+
+  int64_t total() const { return total_; }
+  int64_t earlier() const { return earlier_; }
+  int64_t done() const { return earlier_ + handled_; }
+  void stopped() const;         // says how to go on
+  void finish(double seconds);  // closes the file, prints the figures; an error when rows failed
+
+ private:
+  void compare(const Question& question, const std::string& response);
+  void report(double seconds);
+
+  const Spec spec_;
+  Questions questions_;
+  RejectLog rejects_;
+  ResultFile results_;
+  std::vector<bool> finished_;  // by an earlier run
+  int64_t total_ = 0, earlier_ = 0, handled_ = 0, answered_ = 0, failed_ = 0, prompt_tokens_ = 0, new_tokens_ = 0,
+          equal_ = 0, labelled_ = 0;
+  TextMetrics metrics_;
+};
+
+}  // namespace apus

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Micro-batches of samples for one rank, epoch after epoch, from any place again: of samples known by number, or
+// streamed; with a thread that works ahead.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "data/encode/packing.h"
+#include "data/encode/sample.h"
+
+namespace apus {
+
+using Samples = std::vector<Sample>;
+
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  virtual void start(int64_t epoch) = 0;      // to the epoch's beginning; its order depends on seed and epoch alone
+  virtual std::optional<Samples> next() = 0;  // a micro-batch of this rank; nothing at the epoch's end
+  virtual int64_t size() const = 0;           // micro-batches of an epoch (of this rank); -1: not known
+  virtual Json position() const = 0;          // from which restore() gives the same next() again
+  virtual void restore(const Json& position) = 0;
+};
+
+struct BatchOptions {
+  int64_t batch_size = 1;  // samples of a micro-batch; with packing: packs
+  bool packing = false;
+  int64_t packing_length = 0;
+  PackingStrategy strategy = PackingStrategy::BestFit;
+  bool group_by_length = false;  // samples of like length together (no effect with packing)
+  bool shuffle = true;
+  uint64_t seed = 42;
+  int64_t rank = 0, ranks = 1;  // micro-batch k belongs to rank k % ranks
+  bool even = true;             // every rank the same number: the first micro-batches again where some lack one
+  void check() const;
+};
+
+// Samples known by number. `fetch` may refuse one (RowError, already recorded): another one takes its place.
+using FetchSample = std::function<Sample(int64_t number)>;
+std::unique_ptr<SampleSource> make_indexed_source(int64_t count, std::vector<int64_t> lengths, FetchSample fetch,
+                                                  const BatchOptions& options);
+
+// Samples of rows that come one after the other.
+struct SampleStream {
+  virtual ~SampleStream() = default;
+  virtual void rewind() = 0;
+  virtual bool next(Samples& samples) = 0;  // of the next row: none, one or (split) several; false at the end
+  virtual Json position() const = 0;
+  virtual void restore(const Json& position) = 0;
+};
+// Shuffled within blocks of `buffer` rows; a block's rest that does not fill a micro-batch goes on to the next block.
+std::unique_ptr<SampleSource> make_streamed_source(std::unique_ptr<SampleStream> stream, int64_t buffer,
+                                                   const BatchOptions& options);
+
+// The same source with up to `ahead` micro-batches made in advance on another thread.
+std::unique_ptr<SampleSource> make_run_ahead_source(std::unique_ptr<SampleSource> inner, size_t ahead);
+
+}  // namespace apus

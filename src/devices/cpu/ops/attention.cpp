@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention over packed sequences and over a paged cache, forward.
+#include "devices/cpu/kernels/attention.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include "devices/cpu/ops/tensors.h"
+
+namespace apus::cpu {
+namespace {
+
+// One piece of work: queries [begin, begin + count) of a sequence.
+struct Piece {
+  int64_t sequence, begin, count;
+};
+
+// Long pieces first: under a causal mask the last queries see the most.
+std::vector<Piece> pieces_of(const int32_t* cu_q, int64_t sequences, int64_t at_once) {
+  std::vector<Piece> pieces;
+  for (int64_t s = 0; s < sequences; ++s) {
+    const int64_t rows = cu_q[s + 1] - cu_q[s];
+    for (int64_t end = (rows + at_once - 1) / at_once * at_once; end > 0; end -= at_once)
+      pieces.push_back({s, end - at_once, std::min(at_once, rows - end + at_once)});
+  }
+  return pieces;
+}
+
+// keys_of(s, kv head) -> {k rows, v rows}; lse may be null.
+template <class E, class KeysOf>
+void attend_all(const at::Tensor& q, const at::Tensor& out, float* lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
+                int64_t kv_heads, double scale, View view, const KeysOf& keys_of) {
+  require(scale > 0, Fault::Bug, "attention with scale ", scale, ": it must be above 0");
+  const int64_t tokens = q.size(0), heads = q.size(1), h = q.size(2), group = heads / kv_heads, stride = q.stride(0);
+  const int32_t *starts_q = data<int32_t>(cu_q), *starts_k = data<int32_t>(cu_k);
+  const auto pieces = pieces_of(starts_q, cu_q.numel() - 1, queries_at_once(group));
+  share(static_cast<int64_t>(pieces.size()) * kv_heads, 1, [&](int64_t begin, int64_t end) {
+    const Multiplying guard;
+    for (int64_t item = begin; item < end; ++item) {
+      const Piece& piece = pieces[item / kv_heads];
+      const int64_t g = item % kv_heads, first = starts_q[piece.sequence] + piece.begin, head = g * group;
+      const int64_t rows = starts_q[piece.sequence + 1] - starts_q[piece.sequence];
+      const int64_t keys = starts_k[piece.sequence + 1] - starts_k[piece.sequence];
+      const Queries<E> queries{data<E>(q) + first * stride + head * h,
+                               data<E>(out) + (first * heads + head) * h,
+                               lse ? lse + head * tokens + first : nullptr,
+                               piece.count,
+                               group,
+                               h,
+                               stride,
+                               h,
+                               heads * h,
+                               h,
+                               1,
+                               tokens,
+                               keys - rows + piece.begin};
+      const auto [k, v] = keys_of(piece.sequence, g);
+      Attend<E>(queries, k, v, keys, view, scale).run();
+    }
+  });
+}
+
+using Pair = std::tuple<at::Tensor, at::Tensor>;
+
+Pair attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
+               const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
+  if (!same_small_float(q_TNH, k_TKH, v_TKH))
+    return Reference<decltype(attention)>::call("apus::attention", q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale,
+                                                causal, window);
+  const at::Tensor q = as_heads(q_TNH), k = as_heads(k_TKH), v = as_heads(v_TKH);
+  const at::Tensor out = at::empty(q.sizes(), q.options()),
+                   lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
+  by_type(q, [&](auto e) {
+    using E = decltype(e);
+    const int32_t* starts = data<int32_t>(cu_k);
+    attend_all<E>(q, out, data<float>(lse), cu_q, cu_k, k.size(1), scale, {causal, window}, [&](int64_t s, int64_t g) {
+      const int64_t first = starts[s], h = q.size(2);
+      return std::pair(Rows<E>{data<E>(k) + first * k.stride(0) + g * h, k.stride(0)},
+                       Rows<E>{data<E>(v) + first * v.stride(0) + g * h, v.stride(0)});
+    });
+  });
+  return {out, lse};
+}
+
+at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache,
+                           const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
+                           int64_t max_k, double scale, bool causal, int64_t window) {
+  if (!same_small_float(q_TNH, k_cache, v_cache))
+    return Reference<decltype(paged_attention)>::call("apus::paged_attention", q_TNH, k_cache, v_cache, cu_q, cu_k,
+                                                      block_table, max_q, max_k, scale, causal, window);
+  const at::Tensor q = as_heads(q_TNH), out = at::empty(q.sizes(), q.options()),
+                   table = block_table.to(at::kInt).contiguous();
+  require(k_cache.is_contiguous() && v_cache.is_contiguous(), Fault::Bug,
+          "paged_attention: the cache must be contiguous");
+  by_type(q, [&](auto e) {
+    using E = decltype(e);
+    const int64_t page = k_cache.size(1), kv_heads = k_cache.size(2), h = q.size(2);
+    attend_all<E>(q, out, nullptr, cu_q, cu_k, kv_heads, scale, {causal, window}, [&](int64_t s, int64_t g) {
+      const int32_t* pages = data<int32_t>(table) + s * table.size(1);
+      return std::pair(Rows<E>{data<E>(k_cache) + g * h, kv_heads * h, pages, page},
+                       Rows<E>{data<E>(v_cache) + g * h, kv_heads * h, pages, page});
+    });
+  });
+  return out;
+}
+
+}  // namespace
+}  // namespace apus::cpu
+
+TORCH_LIBRARY_IMPL(apus, CPU, m) {
+  m.impl("attention", apus::cpu::attention);
+  m.impl("paged_attention", apus::cpu::paged_attention);
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starts the ranks of a run on this machine and stands by until the last has ended: shows the first one, keeps the
+// others' output in files, passes Ctrl-C on, tells the first failure once, leaves no process behind. No tensor library.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "dist/launch/environment.h"
+
+namespace apus {
+
+struct Launch {
+  LaunchPlan plan;
+  std::vector<std::string> argv;  // of every rank: this same program is run again
+  std::filesystem::path log_dir;  // rank N's output: <log_dir>/rankN.log, but for the first rank of this machine
+  double grace_s = 3;             // after a first failure: for the others to tell theirs
+};
+
+// The exit code: 0, that of the first failure, or 128 + signal after a signal to the launcher.
+int launch(const Launch& launch);
+
+// In a rank: leaves the reason of its end with the launcher. False when nobody launched this process.
+bool tell_launcher(Fault fault, const std::string& text);
+
+// The share of `cores` (numbers of processors) for one rank of several; all of them when there are too few.
+std::vector<int> share_of_cores(const std::vector<int>& cores, int local_rank, int local_world);
+
+}  // namespace apus

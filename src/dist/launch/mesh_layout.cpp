@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/launch/mesh_layout.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace apus {
+
+namespace {
+
+using Sizes = std::array<int, kAxes>;
+constexpr auto kFill = static_cast<size_t>(Axis::DpReplicate);
+
+int product(const Sizes& sizes, size_t but = kAxes) {
+  int64_t all = 1;
+  for (size_t a = 0; a < kAxes; ++a) {
+    if (a != but) all *= sizes[a];
+    require(all <= 1 << 20, Fault::Usage, "a mesh of more than a million ranks");
+  }
+  return static_cast<int>(all);
+}
+
+std::string named(const Sizes& sizes) {
+  std::string text;
+  for (size_t a = 0; a < kAxes; ++a)
+    if (sizes[a] != 1) text += str(text.empty() ? "" : " x ", axis_name(static_cast<Axis>(a)), " ", sizes[a]);
+  return text.empty() ? "1" : text;
+}
+
+// The sizes of one axis that would make the mesh fit: one when all are given, else the divisors next to what was asked.
+std::vector<int> fitting(const Sizes& sizes, size_t axis, int world, bool filled) {
+  const int others = product(sizes, axis);
+  if (world % others != 0) return {};
+  const int room = world / others;
+  if (!filled) return {room};
+  std::vector<int> out;
+  for (int below = std::min(sizes[axis], room); below > 0 && out.empty(); --below)
+    if (room % below == 0) out.push_back(below);
+  for (int above = sizes[axis]; above <= room && out.size() < 2; ++above)
+    if (room % above == 0) out.push_back(above);
+  return out;
+}
+
+[[noreturn]] void refuse(const Sizes& sizes, int world, bool filled) {
+  std::string would;
+  for (size_t a = 0; a < kAxes; ++a) {
+    if (filled ? a == kFill || sizes[a] == 1 : sizes[a] == 1 && a != kFill) continue;
+    for (const int n : fitting(sizes, a, world, filled))
+      would += str(would.empty() ? "" : ", ", axis_name(static_cast<Axis>(a)), " ", n);
+  }
+  const int places = product(sizes), below = world / places * places;
+  const std::string ranks = !filled ? str(places) : below > 0 ? str(below, " or ", below + places) : str(places);
+  fail(Fault::Usage, "a mesh of ", named(sizes), " has ", places, places == 1 ? " place" : " places",
+       filled ? " for each copy of the model" : "", ", but ", world,
+       world == 1 ? " rank runs: " : " ranks run: ", would.empty() ? "" : str(would, " would fit; or "), "start ",
+       ranks, " ranks");
+}
+
+}  // namespace
+
+const char* axis_name(Axis axis) {
+  static constexpr const char* names[kAxes] = {"pp", "dp_replicate", "dp_shard", "cp", "tp", "ep"};
+  return names[static_cast<size_t>(axis)];
+}
+
+MeshLayout::MeshLayout(const MeshSizes& s, int world, int rank)
+    : size_{s.pp, s.dp_replicate, s.dp_shard, s.cp, s.tp, s.ep}, world_(world), rank_(rank) {
+  require(world > 0 && rank >= 0 && rank < world, Fault::Bug, "rank ", rank, " of ", world);
+  const bool filled = s.dp_replicate == 0;
+  if (filled) size_[kFill] = 1;
+  for (size_t a = 0; a < kAxes; ++a)
+    require(size_[a] > 0, Fault::Usage, "the size of the mesh axis ", axis_name(static_cast<Axis>(a)),
+            " must be above 0, it is ", size_[a]);
+  const int places = product(size_);
+  if (filled ? world % places != 0 : world != places) refuse(size_, world, filled);
+  if (filled) size_[kFill] = world / places;
+}
+
+int MeshLayout::stride(size_t axis) const {
+  int n = 1;
+  for (size_t a = axis + 1; a < kAxes; ++a) n *= size_[a];
+  return n;
+}
+
+int MeshLayout::size(AxisSet axes) const {
+  int n = 1;
+  for (size_t a = 0; a < kAxes; ++a)
+    if (axes.has(static_cast<Axis>(a))) n *= size_[a];
+  return n;
+}
+
+int MeshLayout::rank(AxisSet axes) const {
+  int n = 0;
+  for (size_t a = 0; a < kAxes; ++a)
+    if (axes.has(static_cast<Axis>(a))) n = n * size_[a] + place(a, rank_);
+  return n;
+}
+
+std::vector<int> MeshLayout::ranks(AxisSet axes) const {
+  std::vector<int> out;
+  for (int r = 0; r < world_; ++r) {
+    bool alike = true;
+    for (size_t a = 0; a < kAxes; ++a)
+      alike = alike && (axes.has(static_cast<Axis>(a)) || place(a, r) == place(a, rank_));
+    if (alike) out.push_back(r);
+  }
+  return out;
+}
+
+AxisSet MeshLayout::real(AxisSet axes) const {
+  AxisSet out{};
+  for (size_t a = 0; a < kAxes; ++a)
+    if (axes.has(static_cast<Axis>(a)) && size_[a] > 1) out = out | static_cast<Axis>(a);
+  return out;
+}
+
+std::string MeshLayout::text() const { return named(size_); }
+
+Range part_of(int64_t size, int rank, int ranks) {
+  const int64_t least = size / ranks, more = size % ranks;
+  return {rank * least + std::min<int64_t>(rank, more), least + (rank < more)};
+}
+
+std::vector<Range> local_part(const std::vector<int64_t>& full, const std::vector<Cut>& cuts, const MeshLayout& mesh) {
+  std::vector<Range> part;
+  for (const int64_t size : full) part.push_back({0, size});
+  for (const Cut& cut : cuts) {
+    require(cut.dim >= 0 && cut.dim < static_cast<int64_t>(full.size()), Fault::Bug, "a cut of dimension ", cut.dim,
+            " of ", full.size());
+    Range& whole = part[static_cast<size_t>(cut.dim)];
+    const Range mine = part_of(whole.size, mesh.rank(cut.axis), mesh.size(cut.axis));
+    whole = {whole.begin + mine.begin, mine.size};
+  }
+  return part;
+}
+
+}  // namespace apus

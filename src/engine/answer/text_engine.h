@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine as its users (server, batch inference, rollout) see it. No tensor library here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "guide/constraint.h"
+
+namespace apus {
+
+struct Sampling {
+  double temperature = 1, top_p = 1, min_p = 0;  // temperature 0: greedy
+  int64_t top_k = 0;                             // 0: all
+  double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
+  int64_t no_repeat_ngram_size = 0;  // n: no n tokens in a row occur twice; 0: they may
+  uint64_t seed = 0;
+  int64_t max_new_tokens = 512, min_new_tokens = 0;
+  std::vector<int32_t> stop_ids;  // end-of-sequence tokens; not part of the text
+  bool ignore_eos = false;
+  std::vector<std::pair<int32_t, float>> logit_bias;
+  int64_t top_logprobs = -1;  // -1: no log-probs; 0: the sampled token's; n: and the n best
+  int64_t prompt_logprobs = -1;
+};
+
+enum class Finish { None, Stop, Length, Cancelled, Failed };
+
+struct TokenOut {
+  int32_t id = -1;
+  float logprob = 0;                           // under the distribution before temperature and filters
+  std::vector<std::pair<int32_t, float>> top;  // best first
+};
+
+struct EngineEvent {
+  int64_t request = 0;
+  std::vector<TokenOut> tokens;  // new tokens of this event; the stop token itself is included
+  Finish finish = Finish::None;
+  std::string error;             // Finish::Failed: why
+  std::vector<TokenOut> prompt;  // once, when prompt_logprobs was asked: the prompt's tokens (first has none)
+  int64_t cached_tokens = 0;     // prompt tokens found in the prefix cache (first event)
+};
+
+struct EngineRequest {
+  std::vector<int32_t> prompt;
+  Sampling sampling;
+  int priority = 0;     // higher goes first
+  std::string adapter;  // a loaded LoRA adapter; empty: none
+  std::shared_ptr<Constraint> constraint;
+  bool embedding = false;                        // no tokens: the final hidden state of the last position is wanted
+  std::function<void(const EngineEvent&)> sink;  // called on the engine's thread; must not block
+  std::function<void(const std::vector<float>&)> embedding_sink;
+};
+
+struct EngineStats {
+  int64_t running = 0, waiting = 0, blocks_total = 0, blocks_used = 0, blocks_cached = 0;
+  int64_t prompt_tokens = 0, generated_tokens = 0, cached_tokens = 0, preemptions = 0, steps = 0, failed_steps = 0;
+};
+
+class TextEngine {
+ public:
+  virtual ~TextEngine() = default;
+  virtual int64_t submit(EngineRequest request) = 0;  // thread-safe; Fault::Usage when the prompt cannot fit
+  virtual void cancel(int64_t request) = 0;           // thread-safe; its blocks are free before the next step
+  virtual EngineStats stats() const = 0;              // thread-safe
+  virtual int64_t max_model_len() const = 0;
+  virtual int64_t vocab() const = 0;
+  virtual std::vector<std::string> adapters() const = 0;
+  virtual void load_adapter(const std::string& name, const std::string& dir) = 0;
+  virtual void unload_adapter(const std::string& name) = 0;
+  // Gives memory back: level 1 the cache, level 2 the weights too. Requests wait until wake(), which reads the weights
+  // again.
+  virtual void sleep(int level = 1) = 0;
+  virtual void wake() = 0;
+};
+
+}  // namespace apus

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace apus {
+
+Scheduler::Scheduler(Spec spec) : spec_(spec), pool_(spec.pool) {
+  require(spec.max_sequences > 0 && spec.max_step_tokens > 0, Fault::Usage,
+          "max_num_seqs and max_batched_tokens must be above 0");
+  // Every running sequence can then move on at every step: no decode waits for a prompt, no prompt for decodes.
+  spec_.max_step_tokens = std::max(spec.max_step_tokens, spec.max_sequences);
+}
+
+void Scheduler::add(SequenceSpec wanted) {
+  require(!wanted.prompt.empty(), Fault::Usage, "the prompt is empty");
+  require(wanted.max_new_tokens >= 0, Fault::Usage, "max_new_tokens ", wanted.max_new_tokens, " is below 0");
+  require(!sequences_.count(wanted.id), Fault::Bug, "sequence ", wanted.id, " is here already");
+  auto s = std::make_unique<Sequence>();
+  s->id = wanted.id;
+  s->prompt = static_cast<int64_t>(wanted.prompt.size());
+  s->limit = s->prompt + wanted.max_new_tokens;
+  // The last token is never put into the cache: nothing comes after it.
+  const int64_t need = blocks_for(std::max(s->prompt, s->limit - 1));
+  require(need <= pool_.spec().blocks, Fault::Usage, "the prompt's ", s->prompt, " tokens and ", wanted.max_new_tokens,
+          " new ones need ", need, " cache blocks of ", spec_.pool.block_size, " tokens, but there are ",
+          pool_.spec().blocks, "; shorten the prompt, ask for fewer tokens, or give the cache more memory");
+  s->tokens = std::move(wanted.prompt);
+  s->tokens.reserve(static_cast<size_t>(std::min<int64_t>(s->limit, s->prompt + 4096)));
+  s->priority_ = wanted.priority;
+  s->salt_ = wanted.salt;
+  s->every_row_ = wanted.every_row;
+  s->arrival_ = arrivals_++;
+  waiting_.insert(s.get());
+  sequences_.emplace(s->id, std::move(s));
+}
+
+StepPlan Scheduler::next() {
+  StepPlan plan;
+  make_room_for_priority();
+  plan_decodes(plan);
+  plan_prompts(plan);
+  admit(plan);
+  return plan;
+}
+
+// A few blocks stay free for those that generate, or they would throw a newcomer out again at once.
+int64_t Scheduler::reserve() const {
+  return running_.empty() ? 0 : std::min<int64_t>(running(), pool_.spec().blocks / 50);
+}
+
+// A waiting sequence of higher priority takes the seat or the blocks of running ones of lower priority, when that helps
+// it.
+void Scheduler::make_room_for_priority() {
+  if (waiting_.empty()) return;
+  const Sequence& first = **waiting_.begin();
+  int64_t seats = spec_.max_sequences - running(), blocks = pool_.available();
+  const int64_t need = blocks_for(static_cast<int64_t>(first.tokens.size())) + reserve();
+  size_t victims = 0;
+  for (auto it = running_.rbegin(); it != running_.rend() && (seats < 1 || blocks < need); ++it, ++victims) {
+    if ((*it)->priority_ >= first.priority_) break;
+    ++seats;
+    for (const int32_t b : (*it)->blocks) blocks += pool_.references(b) == 1;
+  }
+  if (seats < 1 || blocks < need) return;
+  while (victims-- > 0) preempt(**running_.rbegin());
+}
+
+// One token for everyone who generates, before any prompt: long prompts must not stop the others' output.
+void Scheduler::plan_decodes(StepPlan& plan) {
+  for (auto it = running_.begin(); it != running_.end();) {
+    Sequence& s = **it;
+    if (s.computed + 1 != static_cast<int64_t>(s.tokens.size())) {
+      ++it;
+      continue;
+    }
+    if (!room_for_next_token(s)) return;  // it was the last in order, and has gone back to wait
+    plan_tokens(plan, s);
+    ++it;
+  }
+}
+
+// False: no block could be had, and the sequence itself was preempted.
+bool Scheduler::room_for_next_token(Sequence& s) {
+  if (static_cast<int64_t>(s.blocks.size()) >= blocks_for(static_cast<int64_t>(s.tokens.size()))) return true;
+  for (;;) {
+    const int32_t block = pool_.take();
+    if (block >= 0) {
+      s.blocks.push_back(block);
+      return true;
+    }
+    Sequence& last = **running_.rbegin();
+    preempt(last);
+    if (&last == &s) return false;
+  }
+}
+
+void Scheduler::plan_prompts(StepPlan& plan) {
+  for (const Sequence* s : running_) {
+    if (plan.tokens >= spec_.max_step_tokens) return;
+    if (s->computed + 1 != static_cast<int64_t>(s->tokens.size())) plan_tokens(plan, *s);
+  }
+}
+
+void Scheduler::plan_tokens(StepPlan& plan, const Sequence& s) const {
+  const int64_t left = static_cast<int64_t>(s.tokens.size()) - s.computed;
+  const int64_t count = std::min(left, spec_.max_step_tokens - plan.tokens);
+  if (count <= 0) return;
+  plan.items.push_back({&s, s.computed, count, count == left});
+  plan.tokens += count;
+}
+
+void Scheduler::admit(StepPlan& plan) {
+  for (auto it = waiting_.begin();
+       it != waiting_.end() && plan.tokens < spec_.max_step_tokens && running() < spec_.max_sequences;) {
+    Sequence& s = **it;
+    const Entry entry = try_admit(s);
+    if (entry == Entry::Full) return;  // nobody overtakes: a long prompt gets its turn
+    ++it;
+    if (entry == Entry::Later) continue;
+    waiting_.erase(&s);
+    running_.insert(&s);
+    s.running_ = true;
+    plan_tokens(plan, s);
+  }
+}
+
+// Takes all blocks of the known tokens, so that a prompt under way never lacks one. Later: another sequence is just
+// computing a block that this one can share.
+Scheduler::Entry Scheduler::try_admit(Sequence& s) {
+  if (promised_.count(s.awaited_)) return Entry::Later;
+  const auto tokens = static_cast<int64_t>(s.tokens.size());
+  const int64_t block_size = spec_.pool.block_size;
+  // The last token is always computed: its output is what the next one is chosen from.
+  const size_t sharable = s.every_row_ || !spec_.pool.caching ? 0 : static_cast<size_t>((tokens - 1) / block_size);
+  hash_up_to(s, sharable);
+  while (s.blocks.size() < sharable) {
+    const int32_t block = pool_.share(s.hashes_[s.blocks.size()]);
+    if (block < 0) break;
+    s.blocks.push_back(block);
+  }
+  const auto shared = s.blocks.size();
+  if (shared < sharable && promised_.count(s.hashes_[shared])) {
+    s.awaited_ = s.hashes_[shared];
+    drop_blocks(s);
+    return Entry::Later;
+  }
+  const int64_t need = blocks_for(tokens) - static_cast<int64_t>(shared);
+  if (pool_.available() < need + reserve()) {
+    drop_blocks(s);
+    return Entry::Full;
+  }
+  for (int64_t i = 0; i < need; ++i) s.blocks.push_back(pool_.take());
+  s.published_ = shared;
+  s.computed = static_cast<int64_t>(shared) * block_size;
+  if (!std::exchange(s.ran_, true)) {
+    s.cached = s.computed;
+    cached_tokens_ += s.computed;
+  }
+  promise(s);
+  return Entry::In;
+}
+
+void Scheduler::advance(const StepPlan& plan) {
+  for (const auto& item : plan.items) {
+    const auto it = sequences_.find(item.sequence->id);
+    require(it != sequences_.end() && it->second.get() == item.sequence && item.sequence->computed == item.begin,
+            Fault::Bug, "the plan is not of this moment");
+    it->second->computed += item.count;
+    publish_full(*it->second);
+  }
+}
+
+void Scheduler::append(int64_t id, int32_t token) {
+  const auto it = sequences_.find(id);
+  require(it != sequences_.end() && it->second->running_, Fault::Bug, "a token for sequence ", id,
+          " that does not run");
+  Sequence& s = *it->second;
+  require(static_cast<int64_t>(s.tokens.size()) < s.limit && s.computed == static_cast<int64_t>(s.tokens.size()),
+          Fault::Bug, "sequence ", id, " cannot take a token now");
+  s.tokens.push_back(token);
+}
+
+bool Scheduler::remove(int64_t id) {
+  const auto it = sequences_.find(id);
+  if (it == sequences_.end()) return false;
+  Sequence& s = *it->second;
+  drop_blocks(s);
+  (s.running_ ? running_ : waiting_).erase(&s);
+  sequences_.erase(it);
+  return true;
+}
+
+void Scheduler::preempt(Sequence& s) {
+  drop_blocks(s);
+  running_.erase(&s);
+  waiting_.insert(&s);
+  s.running_ = false;
+  ++s.preemptions;
+  ++preemptions_;
+}
+
+void Scheduler::suspend() {
+  while (!running_.empty()) preempt(**running_.begin());
+  pool_.forget_content();
+}
+
+void Scheduler::drop_blocks(Sequence& s) {
+  unpromise(s);
+  for (size_t i = s.blocks.size(); i-- > 0;)
+    pool_.release(s.blocks[i]);  // ends first: beginnings stay findable longest
+  s.blocks.clear();
+  s.computed = 0;
+  s.published_ = 0;
+}
+
+void Scheduler::hash_up_to(Sequence& s, size_t blocks) {
+  const auto size = static_cast<size_t>(spec_.pool.block_size);
+  while (s.hashes_.size() < blocks) {
+    const BlockHash before = s.hashes_.empty() ? pool_.root(s.salt_) : s.hashes_.back();
+    s.hashes_.push_back(pool_.chain(before, std::span(s.tokens).subspan(s.hashes_.size() * size, size)));
+  }
+}
+
+void Scheduler::promise(Sequence& s) {
+  if (!spec_.pool.caching) return;
+  const size_t full = s.tokens.size() / static_cast<size_t>(spec_.pool.block_size);
+  hash_up_to(s, full);
+  s.promised_ = full - std::min(full, s.published_);
+  for (size_t i = s.published_; i < full; ++i) ++promised_[s.hashes_[i]];
+}
+
+void Scheduler::unpromise(Sequence& s) {
+  for (size_t i = 0; i < s.promised_; ++i) {
+    const auto it = promised_.find(s.hashes_[s.published_ + i]);
+    if (--it->second == 0) promised_.erase(it);
+  }
+  s.promised_ = 0;
+}
+
+void Scheduler::publish_full(Sequence& s) {
+  if (!spec_.pool.caching) return;
+  const size_t full = static_cast<size_t>(s.computed / spec_.pool.block_size);
+  if (full <= s.published_) return;
+  hash_up_to(s, full);
+  for (; s.published_ < full; ++s.published_) {
+    const BlockHash& content = s.hashes_[s.published_];
+    pool_.publish(s.blocks[s.published_], content);
+    if (s.promised_ == 0) continue;
+    --s.promised_;
+    const auto it = promised_.find(content);
+    if (--it->second == 0) promised_.erase(it);
+  }
+}
+
+const Sequence* Scheduler::find(int64_t id) const {
+  const auto it = sequences_.find(id);
+  return it == sequences_.end() ? nullptr : it->second.get();
+}
+
+}  // namespace apus

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which tokens of which sequences go through the model next. Prompts in chunks and decodes share one budget of tokens
+// per step; sequences join and leave at every step; when the blocks run out, the last sequence in order gives its
+// blocks back and is computed again later. Order: higher priority first, then first come first served. No tensor
+// library, one thread.
+//
+// No deadlock: a sequence is accepted only if the pool can hold it alone at its full length, and the first sequence in
+// order can take blocks from every other one, so at every step at least that one moves on.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/schedule/block_pool.h"
+
+namespace apus {
+
+struct SequenceSpec {
+  int64_t id = 0;
+  std::vector<int32_t> prompt;
+  int64_t max_new_tokens = 1;  // 0: the prompt only (an embedding)
+  int priority = 0;
+  uint64_t salt = 0;  // sequences of different salts share no blocks
+  bool every_row =
+      false;  // all of the prompt must be computed (its log-probs are wanted): nothing is taken from the cache
+};
+
+struct Sequence {
+  int64_t id = 0;
+  std::vector<int32_t> tokens;  // prompt, then what was generated
+  int64_t prompt = 0;           // tokens of the prompt
+  int64_t limit = 0;            // tokens it may grow to
+  int64_t computed = 0;         // tokens whose keys and values are in its blocks
+  int64_t cached = 0;           // prompt tokens that the cache had when it first ran
+  int64_t preemptions = 0;
+  std::vector<int32_t> blocks;
+
+ private:
+  friend class Scheduler;
+  int priority_ = 0;
+  int64_t arrival_ = 0;
+  uint64_t salt_ = 0;
+  bool every_row_ = false, running_ = false, ran_ = false;
+  std::vector<BlockHash> hashes_;  // of its full blocks, as far as they were needed
+  size_t published_ = 0;           // blocks that the pool knows by content
+  size_t promised_ = 0;            // blocks, after the published ones, that it will publish: others wait for them
+  BlockHash awaited_;              // the promise of another sequence that this one waits for
+};
+
+struct StepPlan {
+  struct Item {
+    const Sequence* sequence;
+    int64_t begin, count;  // tokens [begin, begin + count) go through the model
+    bool last;             // they reach the end of what is known: the next token can be chosen
+  };
+  std::vector<Item> items;
+  int64_t tokens = 0;
+};
+
+class Scheduler {
+ public:
+  struct Spec {
+    BlockPool::Spec pool;
+    int64_t max_sequences = 256, max_step_tokens = 2048;
+  };
+  explicit Scheduler(Spec spec);
+
+  void add(SequenceSpec sequence);  // Fault::Usage when it could never run
+  StepPlan next();                      // empty: nothing to do
+  void advance(const StepPlan& plan);   // the plan's tokens are in the cache now
+  void append(int64_t id, int32_t token);
+  bool remove(int64_t id);  // finished, failed or cancelled; its blocks are free at once. False: not known
+  void suspend();           // every running sequence waits again, nothing is kept: the cache's memory goes away
+
+  const Sequence* find(int64_t id) const;
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+  int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  int64_t preemptions() const { return preemptions_; }
+  int64_t cached_tokens() const { return cached_tokens_; }
+  const BlockPool& pool() const { return pool_; }
+  const Spec& spec() const { return spec_; }
+  int64_t blocks_for(int64_t tokens) const { return (tokens + spec_.pool.block_size - 1) / spec_.pool.block_size; }
+
+ private:
+  struct Before {
+    bool operator()(const Sequence* a, const Sequence* b) const {
+      return a->priority_ != b->priority_ ? a->priority_ > b->priority_ : a->arrival_ < b->arrival_;
+    }
+  };
+  using Ordered = std::set<Sequence*, Before>;
+
+  int64_t reserve() const;
+  void make_room_for_priority();
+  bool room_for_next_token(Sequence& s);
+  void plan_decodes(StepPlan& plan);
+  void plan_prompts(StepPlan& plan);
+  void admit(StepPlan& plan);
+  enum class Entry { In, Later, Full };
+  Entry try_admit(Sequence& s);
+  void plan_tokens(StepPlan& plan, const Sequence& s) const;
+  void preempt(Sequence& s);
+  void drop_blocks(Sequence& s);
+  void hash_up_to(Sequence& s, size_t blocks);
+  void promise(Sequence& s);
+  void unpromise(Sequence& s);
+  void publish_full(Sequence& s);
+
+  Spec spec_;
+  BlockPool pool_;
+  std::unordered_map<int64_t, std::unique_ptr<Sequence>> sequences_;
+  Ordered running_, waiting_;
+  std::unordered_map<BlockHash, int32_t, BlockHashOf> promised_;  // content being computed, by how many sequences
+  int64_t arrivals_ = 0, preemptions_ = 0, cached_tokens_ = 0;
+};
+
+}  // namespace apus

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Strings and numbers of JSON schemas.
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "guide/json_schema.h"
+#include "guide/multiples.h"
+#include "guide/number_range.h"
+#include "guide/string_formats.h"
+#include "guide/texts.h"
+
+namespace apus::guide {
+
+namespace {
+
+constexpr int64_t kLargestInteger = 999'999'999'999'999'999;  // 18 digits: numbers must not go on for ever
+// A number that stays one: within a double's range, and of bounded length.
+constexpr const char* kNumber = "-?(?:0|[1-9][0-9]{0,14})(?:\\.[0-9]{1,16})?(?:[eE][+-]?[0-9]{1,2})?";
+constexpr uint32_t kIndent = 40;  // blanks after a line break
+
+bool matches_integer(const Json& v) {
+  return v.is_number_integer() || (v.is_number_float() && v.get<double>() == std::floor(v.get<double>()));
+}
+
+}  // namespace
+
+int64_t count_of(const Json& schema, const char* keyword, int64_t otherwise, const std::string& path) {
+  const auto it = schema.find(keyword);
+  if (it == schema.end()) return otherwise;
+  const bool whole = it->is_number_integer() || (it->is_number_float() && *it >= 0 && *it < 1e15 &&
+                                                 *it == static_cast<double>(it->get<int64_t>()));
+  require(whole && *it >= 0, Fault::Usage, below(path, keyword), ": must be a count, 0 or more");
+  return std::min<int64_t>(it->get<int64_t>(), kUnlimited - 1);
+}
+
+Node SchemaGrammar::pattern(const std::string& regex, Node next) {
+  return add_expr(g_, parse_regex(regex, "schema"), Spelling::Plain, next);
+}
+
+// Nothing, a blank, or a line break and an indentation.
+Node SchemaGrammar::space(Node next) {
+  const Node blank = g_.either(g_.literal(" ", Grammar::kReturn), g_.literal("\t", Grammar::kReturn));
+  return g_.either({next, g_.literal(" ", next), g_.literal("\n", g_.call(blank, 0, kIndent, next))});
+}
+
+Node SchemaGrammar::text(Node next, uint32_t min, uint32_t max) {
+  const auto hex = [&](std::string_view set, Node then) {
+    CharSet digits;
+    for (const char c : set) digits.push_back({static_cast<char32_t>(c), static_cast<char32_t>(c)});
+    return g_.chars(normal(std::move(digits)), then);
+  };
+  static constexpr std::string_view kAny = "0123456789abcdefABCDEF";
+  const Node end = Grammar::kReturn;
+  const Node one = hex(kAny, end), two = hex(kAny, one), three = hex(kAny, two);
+  const Node low_half = g_.literal("\\u", hex("dD", hex("cdefCDEF", two)));
+  const Node code = g_.either({hex("0123456789abcefABCEF", three), hex("dD", hex("01234567", two)),
+                               hex("dD", hex("89abAB", hex(kAny, hex(kAny, low_half))))});
+  const Node escape = g_.literal("\\", g_.either(hex("\"\\/bfnrt", end), g_.literal("u", code)));
+  static const CharSet bare = normal({{0x20, '!'}, {'#', '['}, {']', 0x10FFFF}});
+  return g_.call(g_.either(g_.chars(bare, end), escape), min, max, next);
+}
+
+// What pattern and format say, each as an expression.
+std::vector<Expr> shapes_of(const Json& schema, const std::string& path) {
+  std::vector<Expr> shapes;
+  if (const auto it = schema.find("pattern"); it != schema.end()) {
+    require(it->is_string(), Fault::Usage, below(path, "pattern"), ": must be a text");
+    shapes.push_back(parse_search(it->get<std::string>(), below(path, "pattern")));
+  }
+  if (const auto f = schema.find("format"); f != schema.end()) {
+    require(f->is_string(), Fault::Usage, below(path, "format"), ": must be a text");
+    const auto known = format_pattern(f->get<std::string>());
+    require(known.has_value(), Fault::Usage, below(path, "format"), ": ", json_text(*f),
+            " is not supported; known are ", known_formats());
+    shapes.push_back(parse_regex(*known, below(path, "format")));
+  }
+  return shapes;
+}
+
+Expr of_length(int64_t min, int64_t max) {
+  Expr all{.kind = Expr::Repeat, .min = static_cast<uint32_t>(min), .max = static_cast<uint32_t>(max)};
+  all.parts.push_back({.kind = Expr::Chars, .set = all_chars()});
+  return all;
+}
+
+Node SchemaGrammar::string(const Json& schema, const std::string& path) {
+  const int64_t min = count_of(schema, "minLength", 0, path), max = count_of(schema, "maxLength", kUnlimited, path);
+  const Node close = g_.literal("\"", Grammar::kReturn);
+  std::vector<Expr> shapes = shapes_of(schema, path);
+  std::vector<std::string> excluded;
+  for (const Json& v : excluded_values(schema))
+    if (v.is_string()) excluded.push_back(v);
+  if (shapes.empty() && excluded.empty())
+    return g_.literal("\"", text(close, static_cast<uint32_t>(min), static_cast<uint32_t>(max)));
+  bool fits = true;  // the length needs no care of its own
+  for (const Expr& shape : shapes) {
+    const Lengths l = lengths(shape);
+    fits = l.min >= static_cast<uint64_t>(min) && l.max <= static_cast<uint64_t>(max);
+    if (fits) break;
+  }
+  if (shapes.empty()) fits = false;
+  if (shapes.size() == 1 && fits && excluded.empty())
+    return g_.literal("\"", add_expr(g_, shapes[0], Spelling::JsonString, close));
+  if (!fits) shapes.push_back(of_length(min, max));
+  Texts texts(path);
+  for (const Expr& shape : shapes) texts.add(shape);
+  const size_t no = texts.add(excluded);
+  const Node inside = texts.node(g_, Spelling::JsonString, all_chars(), [&](const Texts::Matches& m) {
+    const bool all = std::find(m.begin(), m.begin() + static_cast<std::ptrdiff_t>(no), false) ==
+                     m.begin() + static_cast<std::ptrdiff_t>(no);
+    return all && !m[no] ? std::optional(close) : std::nullopt;
+  });
+  return g_.literal("\"", inside);
+}
+
+namespace {
+// The tighter of an inclusive and an exclusive bound. Drafts before 6 have the exclusive one as a flag.
+std::optional<Bound> bound(const Json& schema, const char* inclusive, const char* exclusive, int sign,
+                           const std::string& path) {
+  std::optional<Bound> found;
+  const auto consider = [&](const char* word, bool included) {
+    const auto it = schema.find(word);
+    if (it == schema.end() || it->is_boolean()) return;
+    require(it->is_number(), Fault::Usage, below(path, word), ": must be a number");
+    const double value = it->get<double>();
+    if (!found || sign * value > sign * found->value || (value == found->value && !included))
+      found = Bound{value, included};
+  };
+  consider(inclusive, true);
+  consider(exclusive, false);
+  if (const auto flag = schema.find(exclusive); found && flag != schema.end() && *flag == true) found->included = false;
+  return found;
+}
+
+std::optional<Unit> unit(const Json& schema, const std::string& path) {
+  const auto it = schema.find("multipleOf");
+  if (it == schema.end()) return std::nullopt;
+  require(it->is_number(), Fault::Usage, below(path, "multipleOf"), ": must be a number");
+  return unit_of(it->get<double>(), below(path, "multipleOf"));
+}
+
+// The bounds in units of the last decimal, both included.
+struct Whole {
+  int64_t min = -kLargestInteger, max = kLargestInteger;
+};
+Whole whole_bounds(const Json& schema, const std::string& path, int decimals) {
+  const double scale = std::pow(10.0, decimals);
+  Whole out;
+  const auto scaled = [&](const Bound& b) {
+    const double x = b.value * scale, near = std::nearbyint(x);
+    require(std::fabs(x) <= 9e15, Fault::Usage, path, ": bounds of integers beyond 9e15 are not supported");
+    return std::fabs(x - near) <= 1e-12 * std::max(1.0, std::fabs(x)) ? near : x;
+  };
+  if (const auto low = bound(schema, "minimum", "exclusiveMinimum", 1, path)) {
+    const double x = scaled(*low);
+    out.min = static_cast<int64_t>(std::ceil(x)) + (!low->included && x == std::ceil(x));
+  }
+  if (const auto high = bound(schema, "maximum", "exclusiveMaximum", -1, path)) {
+    const double x = scaled(*high);
+    out.max = static_cast<int64_t>(std::floor(x)) - (!high->included && x == std::floor(x));
+  }
+  return out;
+}
+}  // namespace
+
+Node SchemaGrammar::integer(const Json& schema, const std::string& path) {
+  std::optional<Unit> of = unit(schema, path);
+  if (of) {  // an integer is a multiple of 0.25 when it is one of 1, of 0.6 when it is one of 3
+    uint64_t scale = 1;
+    for (int i = 0; i < of->decimals; ++i) scale *= 10;
+    of = Unit{of->digits / std::gcd(of->digits, scale), 0};
+  }
+  const Whole whole = whole_bounds(schema, path, 0);
+  std::set<int64_t> holes;
+  for (const Json& v : excluded_values(schema))
+    if (matches_integer(v) && std::fabs(v.get<double>()) < 9e15) holes.insert(static_cast<int64_t>(v.get<double>()));
+  holes.insert(whole.max + 1);  // the last stretch ends there
+  std::vector<Node> ways;
+  int64_t from = whole.min;
+  for (const int64_t hole : holes) {
+    const int64_t to = std::min(hole - 1, whole.max);
+    if (from <= to)
+      ways.push_back(of && of->digits > 1 ? multiples(g_, from, to, *of, below(path, "multipleOf"))
+                                          : pattern(integer_pattern(from, to), Grammar::kReturn));
+    from = std::max(from, hole + 1);
+  }
+  return g_.either(ways);
+}
+
+Node SchemaGrammar::number(const Json& schema, const std::string& path) {
+  for (const Json& v : excluded_values(schema))
+    require(!v.is_number(), Fault::Usage, below(path, "not"),
+            ": numbers can be excluded where the type is integer; others are too many to tell apart");
+  if (const auto of = unit(schema, path)) {
+    const Whole whole = whole_bounds(schema, path, of->decimals);
+    return multiples(g_, whole.min, whole.max, *of, below(path, "multipleOf"));
+  }
+  const auto low = bound(schema, "minimum", "exclusiveMinimum", 1, path),
+             high = bound(schema, "maximum", "exclusiveMaximum", -1, path);
+  if (!low && !high) return pattern(kNumber, Grammar::kReturn);
+  return pattern(number_pattern(low ? &*low : nullptr, high ? &*high : nullptr, path), Grammar::kReturn);
+}
+
+}  // namespace apus::guide

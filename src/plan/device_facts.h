@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Published figures of devices, from assets/knowledge/devices.json.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "doctor/inventory.h"
+
+namespace apus {
+
+struct DeviceFacts {
+  std::string name;
+  std::vector<std::string> aliases;
+  bool host = false;  // a processor
+  double memory = 0, reserved = 0,
+         context = 0;        // bytes: in all; used while idle; what a process takes before any tensor
+  double comm = 0;           // bytes of one communicator's buffers
+  double bf16 = 0, f32 = 0;  // FLOP/s at the peak
+  double memory_speed = 0, link = 0,
+         network = 0;       // bytes/s: own memory; to another device of the node; to another node
+  int node = 1;             // devices that `link` joins
+  double efficiency = 0.5;  // share of the peak that training's products reach
+  std::string assumed;      // in words, where something else stands for the device; may be empty
+  double flops(double element_size) const { return element_size > 2 ? f32 : bf16; }
+};
+
+// "910B3", "a100-80g", "4090", "NVIDIA H200", ...; "auto" and "this": what this machine computes with; "npu", "cuda"
+// (an index is ignored): its devices of that kind; "cpu": its processor and memory. Fault::Usage naming the nearest.
+DeviceFacts device_facts(const std::string& name);
+DeviceFacts device_facts(const std::string& name, const std::vector<DeviceGroup>& here);  // of another machine
+std::vector<std::string> device_names();
+std::string device_data_date();
+
+}  // namespace apus

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows nn/, ops/ and train/: who keeps what for the backward pass is written there, op by op. A tensor is named here
+// by its width in elements per token: D hidden, Q and K of all query and key heads, F feed-forward.
+#include "plan/train_memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace apus {
+namespace {
+
+constexpr double kMib = 1 << 20;
+constexpr double kKeptGradients = 160 * kMib;  // of logits (devices/cpu/ops/head.cpp)
+constexpr double kBucket = 25 * kMib;          // of gradients that travel together; two are in flight
+
+bool is_8bit(const std::string& kind) {
+  return kind == "adamw_8bit" || kind == "adamw_bnb_8bit" || kind == "paged_adamw_8bit";
+}
+
+double rounded_up(double n, double unit) {
+  return static_cast<double>(static_cast<int64_t>((n + unit - 1) / unit)) * unit;
+}
+
+// f32 temporaries of one update of the largest trained tensor, in its elements (train/<optimizer>.cpp).
+double update_temporaries(const OptimizerFacts& o, bool f32_weights) {
+  const double widened = f32_weights ? 0 : o.master ? 1 : 2;  // the gradient, and the weight without a master copy
+  if (o.kind == "sgd") return 1 + widened;
+  if (o.kind == "adafactor") return 4 + widened;
+  if (o.kind == "muon") return 4 + widened;
+  return 0;
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(const ModelFacts& m, const TuningFacts& t, const TrainSpec& s, const DeviceFacts& d)
+      : m_(m),
+        t_(t),
+        s_(s),
+        d_(d),
+        q_(static_cast<double>(m.heads * m.head_dim)),
+        k_(static_cast<double>(m.kv_heads * m.head_dim)),
+        h_(static_cast<double>(m.hidden)),
+        vocab_(static_cast<double>(m.vocab)) {}
+
+  MemoryUse play() {
+    start();
+    at_.add(Holds::Optimizer, optimizer_state_bytes(t_, s_) / shared(1));
+    for (int update = 1; update <= 2; ++update) {
+      for (int64_t i = 0; i < std::min<int64_t>(2, s_.accumulation); ++i) micro_batch(i > 0);
+      at_.moment(update == 1 ? "the first update of the optimizer" : "the update of the optimizer");
+      if (!s_.update_in_backward) at_.brief(Holds::Optimizer, update_brief(t_.largest_trained));
+      at_.drop(Holds::Gradients, at_.now(Holds::Gradients));
+    }
+    return with_scatter({at_.at_peak(), at_.peak(), at_.when()});
+  }
+
+ private:
+  // Holes of a processor's kept heap that nothing fits into: measured, larger where small states lie among large
+  // tensors.
+  MemoryUse with_scatter(MemoryUse use) const {
+    if (!d_.host) return use;
+    const double holes = (is_8bit(s_.optimizer.kind) ? 0.08 : 0.04) * (use.peak - d_.context);
+    of(use.at_peak, Holds::Runtime) += holes, use.peak += holes;
+    return use;
+  }
+  double shared(int stage) const { return s_.zero >= stage ? s_.devices : 1; }
+  double update_brief(double elements) const { return 4 * elements * update_temporaries(s_.optimizer, s_.element > 2); }
+  double width(double elements) const { return elements * s_.tokens * s_.element; }
+  void hold(double elements) { at_.add(Holds::Activations, width(elements)); }
+  void drop(double elements) { at_.drop(Holds::Activations, width(elements)); }
+  void briefly(double elements) { at_.brief(Holds::Activations, width(elements)); }
+
+  void start() {
+    at_.add(Holds::Runtime, d_.context + d_.reserved);
+    at_.moment("loading");
+    at_.add(Holds::Weights, t_.elements * s_.element / shared(3) + t_.adapter * t_.spec.adapter_bytes / shared(3));
+    at_.add(Holds::Weights, static_cast<double>(s_.frozen_copies) * t_.elements * s_.element / shared(3));
+    at_.add(Holds::Cache, s_.cache_bytes);
+    if (s_.devices == 1) return;
+    at_.add(Holds::Communication,
+            d_.comm + 2 * std::min(kBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes));
+    // A sharded model is whole only where it is computed: this layer and the one that is being fetched, or the head.
+    double largest = 0;
+    for (const LayerUse& layer : t_.layers) largest = std::max(largest, layer.elements);
+    if (s_.zero >= 3) at_.add(Holds::Communication, std::max(2 * largest, vocab_ * h_ + largest) * s_.element);
+  }
+
+  // A gradient tensor appears; with `there` it is added to the one of earlier micro-batches and goes.
+  void gradient(double elements, double element, bool there) {
+    if (elements <= 0) return;
+    const double whole = elements * element;
+    if (s_.update_in_backward)
+      at_.brief(Holds::Gradients, whole + update_brief(elements));
+    else if (there)
+      at_.brief(Holds::Gradients, whole);
+    else if (s_.zero >= 2)
+      at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, whole / s_.devices);
+    else
+      at_.add(Holds::Gradients, whole);
+  }
+
+  void micro_batch(bool there) {
+    at_.moment("the forward pass");
+    const double rotation = 4 * s_.tokens * static_cast<double>(m_.head_dim);  // cosines and sines
+    at_.add(Holds::Activations, rotation);
+    hold(h_);  // the embedding; a layer's input stays, for its backward pass or for running it again
+    for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], keep_of(i));
+    hold(h_);  // the final norm
+    head();
+    drop(h_);
+    at_.moment("the backward pass");
+    if (!m_.tied) finish_head(there);
+    hold(h_), drop(2 * h_);  // through the final norm, whose input goes with the gradient that came
+    for (size_t i = t_.layers.size(); i-- > 0;) {
+      const Keep keep = keep_of(i);
+      if (keep.selective)
+        run_again(t_.layers[i], keep);
+      else if (!keep.all)
+        forward(t_.layers[i], {});
+      backward(t_.layers[i], there);
+      drop(keep.all ? h_ : 2 * h_);  // its input, and the second run's output
+    }
+    const bool into_heads = t_.head_trained && m_.tied;  // the embedding's gradient is added into the head's
+    if (t_.embedding_trained && !into_heads) gradient(vocab_ * h_, s_.element, there);
+    finish_head(there);
+    drop(h_), at_.drop(Holds::Activations, rotation);
+    require(std::abs(at_.now(Holds::Activations)) < 1, Fault::Bug, "the tally of activations ends at ",
+            at_.now(Holds::Activations), " bytes");
+  }
+
+  void finish_head(bool there) {
+    if (pending_head_ <= 0) return;
+    at_.drop(Holds::Gradients, pending_head_), pending_head_ = 0;
+    gradient(vocab_ * h_, s_.element, there);
+  }
+
+  struct Keep {  // of a layer's forward pass
+    bool all = true, selective = false;
+    bool attention = true, feed_forward = true;  // selective: whose results
+  };
+  Keep keep_of(size_t layer) const {
+    const RecomputeFacts& r = s_.recompute;
+    const bool again = static_cast<int64_t>(layer) < r.layers;
+    if (!r.selective) return {.all = !again};
+    return {.all = false,
+            .selective = true,
+            .attention = !(again && r.attention),
+            .feed_forward = !(again && r.feed_forward)};
+  }
+  // Width of the largest copy that dropout makes of an adapted layer's input.
+  double dropped(std::initializer_list<const LinearUse*> layers) const {
+    double widest = 0;
+    for (const LinearUse* l : layers)
+      if (l->rank > 0 && t_.spec.dropout > 0) widest = std::max(widest, static_cast<double>(l->in));
+    return widest;
+  }
+  static double ranks(std::initializer_list<const LinearUse*> layers) {
+    double sum = 0;
+    for (const LinearUse* l : layers) sum += static_cast<double>(l->rank);
+    return sum;
+  }
+  // What factors keep for their gradients: the product with A; DoRA also its scaled input and both products, of which
+  // the lengths' gradient is made.
+  double factors(std::initializer_list<const LinearUse*> layers) const {
+    double sum = ranks(layers);
+    for (const LinearUse* l : layers)
+      if (l->rank > 0 && t_.spec.dora)
+        sum += 2 * static_cast<double>(l->out) + (t_.spec.dropout > 0 ? static_cast<double>(l->in) : 0);
+    return sum;
+  }
+  static double if_needed(double elements, std::initializer_list<const LinearUse*> layers) {
+    for (const LinearUse* l : layers)
+      if (l->needs_input()) return elements;
+    return 0;
+  }
+  double lse() const { return 4 * static_cast<double>(m_.heads) * s_.tokens; }  // bytes
+  double normed_heads() const { return m_.qk_norm ? q_ + k_ : 0; }
+
+  // What a layer keeps of its forward pass, beside its input.
+  double kept_attention(const LayerUse& l) const {
+    return if_needed(h_, {&l.q, &l.k, &l.v}) + 2 * q_ + 2 * k_ + normed_heads() + factors({&l.q, &l.k, &l.v, &l.o});
+  }
+  double kept_norm(const LayerUse& l) const { return l.sparse ? h_ : if_needed(h_, {&l.gate, &l.up}); }
+  double kept_feed_forward(const LayerUse& l) const {
+    const auto f = static_cast<double>(l.gate.out);
+    return h_ + kept_norm(l) + 2 * f + if_needed(f, {&l.down}) + factors({&l.gate, &l.up, &l.down});
+  }
+
+  double kept_attention(const LayerUse& l, Keep keep) const {
+    if (keep.all) return kept_attention(l);
+    return keep.selective ? q_ + 2 * k_ + h_ + (keep.attention ? q_ : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
+  }
+  double kept_feed_forward(const LayerUse& l, Keep keep) const {
+    if (keep.all) return kept_feed_forward(l);
+    const auto f = static_cast<double>(l.gate.out);
+    const double of_shared = l.sparse && f > 0 ? h_ : 0;
+    return keep.selective ? (keep.feed_forward ? 2 * f + ranks({&l.gate, &l.up}) : 0) + ranks({&l.down}) + of_shared
+                          : 0;
+  }
+
+  // The second run of a layer that kept some results: from these to all that its backward pass wants, and the output.
+  void run_again(const LayerUse& l, Keep keep) {
+    const auto f = static_cast<double>(l.gate.out);
+    double now = kept_attention(l, keep) + kept_feed_forward(l, keep);
+    const double wanted = kept_attention(l) + kept_feed_forward(l) + h_;
+    const auto more = [&](double elements) { hold(elements), now += elements; };
+    more(h_ + normed_heads() + q_ + k_), more(normed_heads() > 0 ? 0 : -(q_ + k_));
+    if (!keep.attention) more(q_), at_.add(Holds::Activations, lse());
+    more(2 * h_), more(-h_);
+    if (l.sparse) experts_forward();
+    if (!keep.feed_forward) more(2 * f);
+    more(f + h_);
+    hold(wanted - now);
+  }
+
+  // From a layer's input, which the caller holds, to its output, which it will hold.
+  void forward(const LayerUse& l, Keep keep) {
+    hold(h_ + q_ + 2 * k_), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
+    hold(normed_heads() + q_ + k_), drop(normed_heads());          // turned; the normed ones go
+    hold(q_), at_.add(Holds::Activations, lse());
+    briefly(dropped({&l.o})), hold(h_);  // the projection of what attention gave
+    const double before = keep.selective || (normed_heads() > 0 && keep.all) ? 0 : q_ + k_;
+    drop(before), hold(2 * h_);  // the sum and its norm
+    drop(2 * h_ + 3 * (q_ + k_) - before - kept_attention(l, keep));
+    if (!keep.all && !(keep.selective && keep.attention)) at_.drop(Holds::Activations, lse());
+    if (l.sparse) experts_forward();
+    const auto f = static_cast<double>(l.gate.out);
+    hold(2 * f), briefly(dropped({&l.gate, &l.up}));
+    hold(f), briefly(dropped({&l.down}));
+    hold(h_), drop(3 * f), hold(h_), drop(h_);  // down's result, and its sum with the residual
+    drop(2 * h_ - kept_feed_forward(l, keep));
+  }
+
+  // Tokens of one expert, taken as twice the mean, go through it in their own tensors; results are summed in f32.
+  double expert_rows() const {
+    return std::min(s_.tokens,
+                    2 * s_.tokens * static_cast<double>(m_.per_token) / static_cast<double>(m_.experts) + 64);
+  }
+  void experts_forward() {
+    const double ffn = static_cast<double>(m_.expert_ffn);
+    at_.brief(Holds::Activations, 4 * s_.tokens * h_ + expert_rows() * (2 * h_ + 3 * ffn) * s_.element);
+  }
+
+  // From the gradient of a layer's output, which the caller holds, to that of its input.
+  void backward(const LayerUse& l, bool there) {
+    const auto f = static_cast<double>(l.gate.out);
+    if (f > 0) {
+      hold(f), linear_backward(l.down, there);
+      drop(if_needed(f, {&l.down}));
+      hold(2 * f), drop(3 * f);  // of gate and up, for that of their product and for themselves
+      hold(h_), linear_backward(l.up, there), drop(f);
+      hold(h_), linear_backward(l.gate, there), drop(h_ + f);
+    }
+    if (l.sparse) experts_backward(l, there), hold(f > 0 ? 0 : h_);
+    drop(kept_norm(l) + factors({&l.gate, &l.up, &l.down}));
+    hold(h_), drop(3 * h_);  // through the norm: the gradient of the sum is left, the sum and the two others go
+    hold(q_), linear_backward(l.o, there);
+    const double heads = static_cast<double>(m_.heads) * rounded_up(static_cast<double>(m_.head_dim), 32);
+    const double partial = d_.host ? 2 * 4 * s_.tokens * heads : 0;  // dk, dv of every query head
+    at_.add(Holds::Activations, partial), hold(q_ + 2 * k_);
+    at_.drop(Holds::Activations, partial + lse()), drop(3 * q_ + 2 * k_ + factors({&l.o}));
+    briefly(q_ + k_);  // turned back
+    briefly(normed_heads()), drop(normed_heads());
+    hold(h_), linear_backward(l.v, there), drop(k_);
+    briefly(h_), linear_backward(l.k, there), drop(k_);
+    briefly(h_), linear_backward(l.q, there), drop(q_);
+    drop(if_needed(h_, {&l.q, &l.k, &l.v}) + factors({&l.q, &l.k, &l.v}));
+    briefly(h_), drop(h_);  // through the norm, into the residual's gradient
+    gradient(std::max(0.0, l.trained - matrices(l)), s_.element, there);
+    gradient(l.adapter, t_.spec.adapter_bytes, there);
+  }
+
+  // A linear layer beside the gradient of its input, which the caller holds: that of its weight; or, with factors, a
+  // second gradient or a copy of the input.
+  void linear_backward(const LinearUse& l, bool there) {
+    if (l.trained) gradient(l.weight(), s_.element, there);
+    if (l.rank > 0) briefly(static_cast<double>(l.in));
+  }
+  void experts_backward(const LayerUse& l, bool there) {
+    const auto ffn = static_cast<double>(m_.expert_ffn);
+    const double rows = expert_rows() * ((3 * h_ + 6 * ffn) * s_.element + 4 * ffn);
+    at_.add(Holds::Activations, 4 * s_.tokens * h_ + rows);
+    if (l.experts_trained) gradient(1.5 * l.largest_trained, s_.element, there);  // gate with up; down is half as large
+    at_.drop(Holds::Activations, 4 * s_.tokens * h_ + rows);
+  }
+  static double matrices(const LayerUse& l) {
+    double sum = 0;
+    for (const LinearUse* use : {&l.q, &l.k, &l.v, &l.o, &l.gate, &l.up, &l.down})
+      if (use->trained) sum += use->weight();
+    return sum + (l.experts_trained ? 1.5 * l.largest_trained : 0);
+  }
+
+  // The loss with the head, some tokens at a time; its gradients are made here too (ops/head_loss.cpp).
+  void head() {
+    at_.moment("the loss");
+    const double table = vocab_ * h_;
+    const double kept = s_.tokens * vocab_ * s_.element;  // gradients of all logits, where they are small
+    const bool keeps = d_.host && t_.head_trained && kept <= kKeptGradients;
+    const double chunk = head_chunk_tokens(d_, vocab_, s_.tokens, t_.head_trained, keeps);
+    double space = chunk * vocab_ * (4 + 4 + s_.element), sums = t_.head_trained ? 4 * table : 0;
+    if (d_.host) {
+      space = 4 * rounded_up(vocab_, 1024) * chunk + 4 * (16 + 1) * chunk * h_;
+      sums = !t_.head_trained ? 0 : keeps ? kept : s_.element * rounded_up(vocab_, 32) * h_;
+    }
+    hold(h_);  // the gradient that the backward pass begins with
+    at_.add(Holds::Head, space + sums);
+    at_.drop(Holds::Head, d_.host ? space + sums : 0);  // there sums are the gradient, what is kept goes as it is used
+    if (t_.head_trained) at_.add(Holds::Gradients, pending_head_ = table * s_.element);
+    at_.drop(Holds::Head, d_.host ? 0 : space + sums);
+  }
+
+  const ModelFacts& m_;
+  const TuningFacts& t_;
+  const TrainSpec& s_;
+  const DeviceFacts& d_;
+  double q_, k_, h_, vocab_, pending_head_ = 0;
+  Timeline at_;
+};
+
+}  // namespace
+
+double RecomputeFacts::share(int64_t model_layers) const {
+  const double part = !selective ? 1 : (feed_forward ? 0.55 : 0) + (attention ? 0.1 : 0);
+  return part * static_cast<double>(std::min(layers, model_layers)) / static_cast<double>(model_layers);
+}
+
+double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double tokens, bool head_trained, bool keeps) {
+  const double chunk =
+      device.host
+          ? std::clamp(static_cast<double>(static_cast<int64_t>((keeps ? 20 : 40) * kMib / vocabulary / 32)) * 32, 32.0,
+                       512.0)
+          : std::max(head_trained ? 128.0 : 16.0, 256 * kMib / (4 * vocabulary));
+  return std::min(chunk, tokens);
+}
+
+double optimizer_state_bytes(const TuningFacts& t, const TrainSpec& s) {
+  const OptimizerFacts& o = s.optimizer;
+  double moments = 8, of_matrices = 8;
+  if (o.kind == "muon") of_matrices = 4;
+  if (is_8bit(o.kind)) moments = of_matrices = 2 + 8.0 / 256;
+  if (o.kind == "sgd" || o.kind == "adafactor") moments = of_matrices = o.momentum ? 4 : 0;
+  const double master = o.master && s.element < 4 ? 4 : 0,
+               adapter_master = o.master && t.spec.adapter_bytes < 4 ? 4 : 0;
+  return (t.trained - t.trained_matrices) * moments + t.trained_matrices * of_matrices + t.adapter * of_matrices +
+         t.trained * master + t.adapter * adapter_master;
+}
+
+MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec,
+                       const DeviceFacts& device) {
+  require(spec.tokens > 0 && spec.devices > 0, Fault::Bug, "a plan for ", spec.tokens, " tokens on ", spec.devices,
+          " devices");
+  return TrainingRun(model, tuning, spec, device).play();
+}
+
+}  // namespace apus

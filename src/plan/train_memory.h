@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory of a training run on one device, by playing its first two updates through: what is allocated and freed in
+// the order in which the trainer, autograd and the operators do it.
+#pragma once
+
+#include "plan/device_facts.h"
+#include "plan/timeline.h"
+#include "plan/tuning_facts.h"
+
+namespace apus {
+
+struct OptimizerFacts {
+  std::string kind = "adamw_torch";  // --optim; "muon"
+  bool master = true;                // f32 copies of half-typed weights
+  bool momentum = false;             // sgd with momentum, adafactor with a first moment
+};
+
+struct RecomputeFacts {    // what runs again in the backward pass
+  int64_t layers = 0;      // the first so many: all of each; with `selective` only these parts of each
+  bool selective = false;  // norms, rotations and gates of every layer
+  bool attention = false, feed_forward = false;
+  bool whole(int64_t model_layers) const { return !selective && layers >= model_layers; }
+  double share(int64_t model_layers) const;  // of the forward pass's arithmetic
+};
+
+struct TrainSpec {
+  double tokens = 0;         // of a micro-batch
+  double element = 2;        // bytes of a weight and of an activation
+  double disk_element = 2;   // of a weight in the checkpoint's files
+  int64_t accumulation = 1;  // micro-batches of an update
+  RecomputeFacts recompute;
+  OptimizerFacts optimizer;
+  bool update_in_backward = false;  // a gradient goes as soon as it is complete
+  int devices = 1, zero = 0;        // data-parallel ranks; what they share: 1 optimizer, 2 and gradients, 3 and weights
+  int64_t frozen_copies = 0;        // of the model, beside the trained one: a reference
+  double cache_bytes = 0;           // of keys and values, when the run also generates
+};
+
+struct MemoryUse {
+  Bytes at_peak{};
+  double peak = 0;
+  std::string when;  // the moment of the peak, in words
+};
+
+MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec,
+                       const DeviceFacts& device);
+
+double optimizer_state_bytes(const TuningFacts& tuning, const TrainSpec& spec);  // on all devices together
+
+// Tokens that meet the head at a time, as the fused loss of this device chooses it. keeps: the gradients of all logits.
+double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double tokens, bool head_trained, bool keeps);
+
+}  // namespace apus

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/tuning_facts.h"
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/pattern.h"
+#include "checkpoint/adapter_config.h"
+
+namespace apus {
+namespace {
+
+bool begins_with_any(const std::string& name, const std::vector<std::string>& beginnings) {
+  return std::any_of(beginnings.begin(), beginnings.end(), [&](const std::string& b) { return name.rfind(b, 0) == 0; });
+}
+
+// The rules of --freeze_parameters and its kin, in their order.
+class Freezing {
+ public:
+  Freezing(const TuningSpec& s, double total) : s_(s), limit_(total * s.freeze_ratio) {
+    if (s.freeze_regex) frozen_ = Pattern(*s.freeze_regex, "--freeze_parameters_regex");
+    if (s.train_regex) trained_ = Pattern(*s.train_regex, "--trainable_parameters_regex");
+  }
+  bool trains(const ParamFacts& p) {
+    seen_ += static_cast<double>(p.numel());
+    if (begins_with_any(p.name, s_.train) || (trained_ && trained_->found_in(p.name))) return true;
+    if (begins_with_any(p.name, s_.freeze) || (frozen_ && frozen_->found_in(p.name))) return false;
+    return seen_ > limit_;
+  }
+
+ private:
+  const TuningSpec& s_;
+  double limit_, seen_ = 0;
+  std::optional<Pattern> frozen_, trained_;
+};
+
+LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
+  LoraConfig c;
+  c.r = s.rank, c.target_regex = s.target_regex;
+  c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
+  for (const std::string& word : s.modules_to_save) {
+    if (word == "all-norm")
+      c.modules_to_save.insert(c.modules_to_save.end(),
+                               {"norm", "input_layernorm", "post_attention_layernorm", "q_norm", "k_norm"});
+    else
+      c.modules_to_save.push_back(word == "all-embedding" ? "embed_tokens" : word);
+  }
+  return c;
+}
+
+// Where in its layer a linear layer stands: by the last part of its name.
+LinearUse* place(LayerUse& layer, const std::string& last) {
+  const std::map<std::string, LinearUse*> places = {
+      {"q_proj", &layer.q},       {"k_proj", &layer.k},   {"v_proj", &layer.v},      {"o_proj", &layer.o},
+      {"gate_proj", &layer.gate}, {"up_proj", &layer.up}, {"down_proj", &layer.down}};
+  const auto found = places.find(last);
+  return found == places.end() ? nullptr : found->second;
+}
+
+// Factors on the embedding, and on each expert's matrices, which are stacked in one parameter.
+double other_factors(const ParamFacts& p, const LoraConfig& lora) {
+  const std::string module = p.module();
+  const auto rank = [&](const std::string& name) {
+    return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0);
+  };
+  if (module == "model.embed_tokens") return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
+  if (p.shape.size() != 3) return 0;
+  const bool pair = p.name.ends_with(".gate_up_proj");
+  const std::string expert = p.name.substr(0, p.name.rfind('.')) + ".0.";
+  const double ranks = pair ? rank(expert + "gate_proj") + rank(expert + "up_proj") : rank(expert + "down_proj");
+  return static_cast<double>(p.shape[0]) * ranks * static_cast<double>(p.shape[1] / (pair ? 2 : 1) + p.shape[2]);
+}
+
+int64_t layer_index(const std::string& name) {
+  const std::string prefix = "model.layers.";
+  return name.rfind(prefix, 0) == 0 ? std::stoll(name.substr(prefix.size())) : -1;
+}
+
+}  // namespace
+
+TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
+  TuningFacts t;
+  t.spec = spec;
+  t.layers.resize(static_cast<size_t>(model.layers));
+  for (size_t i = 0; i < t.layers.size(); ++i) t.layers[i].sparse = model.sparse[i];
+  Freezing freezing(spec, static_cast<double>(model.parameters()));
+  const LoraConfig lora = lora_config(model, spec);
+  for (const ParamFacts& p : model.params) {
+    const auto n = static_cast<double>(p.numel());
+    const std::string module = p.module();
+    const bool trained = spec.lora ? lora.saves(module) : freezing.trains(p);
+    const int64_t rank = spec.lora && p.linear && !trained && lora.targets(module) ? lora.rank_of(module) : 0;
+    const double factors = p.linear ? static_cast<double>(rank * (p.shape[0] + p.shape[1])) +
+                                          (spec.dora && rank > 0 ? static_cast<double>(p.shape[0]) : 0)
+                           : spec.lora && !trained ? other_factors(p, lora)
+                                                   : 0;
+    t.elements += n, t.adapter += factors;
+    if (trained) {
+      t.trained += n, t.largest_trained = std::max(t.largest_trained, n);
+      if (p.shape.size() >= 2 && layer_index(p.name) >= 0) t.trained_matrices += n;
+    }
+    t.embedding_trained |= trained && module == "model.embed_tokens";
+    t.head_trained |= trained && (module == "lm_head" || (model.tied && module == "model.embed_tokens"));
+    const int64_t i = layer_index(p.name);
+    if (i < 0) continue;
+    LayerUse& layer = t.layers[static_cast<size_t>(i)];
+    layer.elements += n, layer.adapter += factors;
+    if (trained) layer.trained += n, layer.largest_trained = std::max(layer.largest_trained, n);
+    if (p.shape.size() == 3) layer.experts_trained |= trained;
+    if (!p.linear) continue;
+    if (LinearUse* use = place(layer, module.substr(module.rfind('.') + 1)))
+      *use = {p.shape[1], p.shape[0], trained, rank};
+  }
+  require(t.trained + t.adapter > 0, Fault::Usage,
+          spec.lora ? "--target_modules means no layer of this model; it has "
+                    : "nothing is left to train: every parameter is frozen",
+          spec.lora ? join(all_linear_suffixes(model.linear_modules())) : "");
+  return t;
+}
+
+}  // namespace apus

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What of a model is trained, from the flags of the tuner alone: per layer for the activations, and in sum.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/model_facts.h"
+
+namespace apus {
+
+struct TuningSpec {
+  bool lora = true;
+  int64_t rank = 8;
+  double dropout = 0.05, adapter_bytes = 4;  // of one element of a factor
+  bool dora = false;
+  std::vector<std::string> target_modules = {"all-linear"}, modules_to_save;
+  std::string target_regex;
+  bool owns_targets =
+      false;  // the initialisation changes the base weights (pissa, olora): they get memory of their own
+  // full
+  double freeze_ratio = 0;
+  std::vector<std::string> freeze, train;  // beginnings of names
+  std::optional<std::string> freeze_regex, train_regex;
+};
+
+struct LinearUse {  // one linear layer in training
+  int64_t in = 0, out = 0;
+  bool trained = false;
+  int64_t rank = 0;  // of its LoRA factors, 0: none
+  bool needs_input() const { return trained || rank > 0; }
+  double weight() const { return static_cast<double>(in) * static_cast<double>(out); }
+};
+
+struct LayerUse {
+  LinearUse q, k, v, o, gate, up, down;  // gate, up, down: of the dense block, or of the shared expert; 0 x 0: none
+  bool sparse = false, experts_trained = false;
+  double elements = 0, trained = 0, adapter = 0;  // parameters of the layer; trained ones; of factors
+  double largest_trained = 0;
+};
+
+struct TuningFacts {
+  TuningSpec spec;
+  std::vector<LayerUse> layers;
+  bool embedding_trained = false, head_trained = false;  // tied: the same
+  double elements = 0, trained = 0, adapter = 0;         // base; trained base parameters; factors
+  double trained_matrices = 0,
+         largest_trained = 0;  // of `trained`: in matrices that are no embedding; the largest tensor
+};
+
+TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec);
+
+}  // namespace apus

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/batch.h"
+
+#include <ATen/ops/empty.h>
+
+#include "base/error.h"
+
+namespace apus {
+
+Batch Batch::to(at::Device device) const {
+  Batch out = *this;
+  for (at::Tensor* t : {&out.id_T, &out.label_T, &out.weight_T, &out.step.position, &out.step.cu_q, &out.step.cu_k})
+    if (t->defined()) *t = t->to(device);
+  return out;
+}
+
+Batch collate(const std::vector<Sample>& samples) {
+  int64_t tokens = 0;
+  std::vector<int32_t> lengths;
+  bool channels = false;
+  for (const Sample& sample : samples) {
+    require(sample.length() > 0 && sample.trained.size() == sample.ids.size(), Fault::Bug, "an empty sample");
+    tokens += sample.length();
+    lengths.push_back(static_cast<int32_t>(sample.length()));
+    channels = channels || !sample.channel.empty();
+  }
+  Batch batch;
+  batch.id_T = at::empty({tokens}, at::kLong);
+  batch.label_T = at::empty({tokens}, at::kLong);
+  batch.weight_T = at::empty({tokens}, at::kFloat);
+  auto* id = batch.id_T.data_ptr<int64_t>();
+  auto* label = batch.label_T.data_ptr<int64_t>();
+  auto* weight = batch.weight_T.data_ptr<float>();
+  for (const Sample& sample : samples) {
+    const size_t count = sample.ids.size();
+    for (size_t i = 0; i < count; ++i) {
+      const bool learnt = i + 1 < count && sample.trained[i + 1];
+      *id++ = sample.ids[i];
+      *label++ = learnt ? sample.ids[i + 1] : -100;
+      *weight++ = !learnt ? 0.0f : sample.weights.empty() ? 1.0f : sample.weights[i + 1];
+      batch.trained += learnt;
+    }
+    if (channels) batch.channels.push_back(sample.channel);
+  }
+  batch.step = packed_step(lengths, at::kCPU);
+  return batch;
+}
+
+}  // namespace apus

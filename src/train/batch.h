@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one forward pass of training reads: sequences one after another, without padding.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "data/encode/sample.h"
+#include "nn/step.h"
+
+namespace apus {
+
+struct Batch {
+  at::Tensor id_T;      // int64
+  at::Tensor label_T;   // int64: the token after each token, -100 where nothing is to be learnt
+  at::Tensor weight_T;  // f32: factor on each token's loss
+  Step step;
+  std::vector<std::string> channels;  // per sequence; empty: no channels
+  int64_t trained = 0;                // labels that are not -100
+
+  Batch to(at::Device device) const;
+};
+
+// Samples one behind the other, on the host. The last token of a sample has no label, and the first one is none.
+Batch collate(const std::vector<Sample>& samples);
+
+}  // namespace apus
