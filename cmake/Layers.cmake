@@ -37,7 +37,7 @@ set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/vectors.cpp PROPERTIES
 target_include_directories(apus_host PUBLIC ${CMAKE_SOURCE_DIR}/src)
 # What nearly every file includes is read once, which halves the time of a build.
 set(host_prelude <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <string> <vector>
-    ${CMAKE_SOURCE_DIR}/src/base/json.h)
+    [["base/json.h"]])
 set(heavy_prelude <ATen/core/Tensor.h> <ATen/TensorOperators.h>)
 target_precompile_headers(apus_host PRIVATE ${host_prelude})
 target_compile_definitions(apus_host PRIVATE APUS_VERSION="${PROJECT_VERSION}")
