@@ -92,6 +92,34 @@ TEST(BlockPool, HashesNameTheWholePast) {
   EXPECT_EQ(pool.chain(pool.root(0), a), pool.chain(pool.root(0), tokens(7)));
 }
 
+// Whatever differs in the media of a block, or where a span crosses its border, is another content.
+TEST(BlockPool, HashesNameTheMedia) {
+  const BlockPool pool({.blocks = 1});
+  const auto ids = std::vector<int32_t>(4, 7);
+  std::set<std::pair<uint64_t, uint64_t>> seen;
+  const auto hash = [&](const std::vector<MediaSpan>& media, int64_t begin) {
+    const BlockHash h = pool.chain(pool.root(0), ids, media, begin);
+    return std::pair(h.high, h.low);
+  };
+  const auto add = [&](const std::vector<MediaSpan>& media, int64_t begin = 0) {
+    EXPECT_TRUE(seen.insert(hash(media, begin)).second) << seen.size();
+  };
+  add({});
+  add({{"cat", 0, 4}});
+  add({{"dog", 0, 4}});
+  add({{"cat", 1, 4}});
+  add({{"cat", 0, 5}});
+  add({{"cat", 0, 40}}, 4);
+  add({{"cat", 0, 40}}, 8);
+  add({{"cat", 0, 2}, {"dog", 2, 2}});
+  add({{"dog", 0, 2}, {"cat", 2, 2}});
+  add({{std::string("cat\0", 4), 0, 4}});  // as if the word's padding were text
+  add({{"01234567cat", 0, 4}});
+  add({{"01234567", 0, 4}});
+  EXPECT_EQ(hash({{"cat", 2, 4}}, 0), hash({{"cat", 10, 4}}, 8)) << "what comes before is the chain's business";
+  EXPECT_EQ(pool.chain(pool.root(0), ids), pool.chain(pool.root(0), ids, {}, 8)) << "text has no places";
+}
+
 TEST(BlockPool, ForgetsEverythingWhenTold) {
   BlockPool pool({.blocks = 3});
   const BlockHash h = pool.chain(pool.root(0), tokens(1)), other = pool.chain(pool.root(0), tokens(2));

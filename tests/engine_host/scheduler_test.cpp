@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -26,6 +27,16 @@ std::vector<int32_t> prompt(int32_t length, int32_t first = 1) {
   return out;
 }
 
+using Media = std::vector<MediaSpan>;
+
+// What a model would see in place of the token at `i`: which media, and which part of it. 0: the token itself.
+uint64_t seen_at(const Media& media, int64_t i) {
+  for (const MediaSpan& m : media)
+    if (i >= m.begin && i < m.begin + m.length)
+      return mix(stream_named(m.digest), static_cast<uint64_t>(m.length), static_cast<uint64_t>(i - m.begin));
+  return 0;
+}
+
 // Runs plans as an engine does. The next token of a sequence is a hash of all tokens that its blocks hold.
 class Machine {
  public:
@@ -34,13 +45,21 @@ class Machine {
         budget_(scheduler.spec().max_step_tokens),
         cache_(static_cast<size_t>(s.pool.blocks * s.pool.block_size)) {}
 
-  void add(int64_t id, std::vector<int32_t> tokens, int64_t news, int priority = 0, uint64_t salt = 0) {
+  void add(int64_t id, std::vector<int32_t> tokens, int64_t news, int priority = 0, uint64_t salt = 0,
+           Media media = {}) {
     salt_of[id] = salt;
-    scheduler.add({.id = id, .prompt = std::move(tokens), .max_new_tokens = news, .priority = priority, .salt = salt});
+    media_of[id] = media;
+    scheduler.add({.id = id,
+                   .prompt = std::move(tokens),
+                   .max_new_tokens = news,
+                   .priority = priority,
+                   .salt = salt,
+                   .media = std::move(media)});
   }
-  static int32_t next_token(const std::vector<int32_t>& tokens, uint64_t salt) {
+  static int32_t next_token(const std::vector<int32_t>& tokens, uint64_t salt, const Media& media) {
     uint64_t h = salt;
-    for (const int32_t t : tokens) h = mix(h, 0, static_cast<uint64_t>(t));
+    for (size_t i = 0; i < tokens.size(); ++i)
+      h = mix(h, seen_at(media, static_cast<int64_t>(i)), static_cast<uint64_t>(tokens[i]));
     return static_cast<int32_t>(h % 1000);
   }
   // False: there was nothing to do.
@@ -57,7 +76,7 @@ class Machine {
       if (!item.last) continue;
       read(s);
       if (static_cast<int64_t>(s.tokens.size()) < s.limit) {
-        const int32_t token = next_token(s.tokens, salt_of.at(s.id));
+        const int32_t token = next_token(s.tokens, salt_of.at(s.id), media_of.at(s.id));
         scheduler.append(s.id, token);
         answers[s.id].push_back(token);
       }
@@ -78,6 +97,7 @@ class Machine {
   Scheduler scheduler;
   std::map<int64_t, std::vector<int32_t>> answers;
   std::map<int64_t, uint64_t> salt_of;
+  std::map<int64_t, Media> media_of;
   std::map<int64_t, int64_t> cached;
   std::vector<int64_t> order, finished;
   int64_t steps = 0, computed = 0;
@@ -86,7 +106,7 @@ class Machine {
   struct Cell {
     int32_t token = -1;
     int64_t position = -1;
-    uint64_t salt = 0;
+    uint64_t salt = 0, seen = 0;
   };
   Cell& cell(const Sequence& s, int64_t i) {
     const auto size = static_cast<int64_t>(scheduler.spec().pool.block_size);
@@ -115,7 +135,8 @@ class Machine {
   void write(const StepPlan::Item& item) {
     computed += item.count;
     for (int64_t i = item.begin; i < item.begin + item.count; ++i)
-      cell(*item.sequence, i) = {item.sequence->tokens[static_cast<size_t>(i)], i, salt_of.at(item.sequence->id)};
+      cell(*item.sequence, i) = {item.sequence->tokens[static_cast<size_t>(i)], i, salt_of.at(item.sequence->id),
+                                 seen_at(item.sequence->media, i)};
   }
   void read(const Sequence& s) {
     for (int64_t i = 0; i < static_cast<int64_t>(s.tokens.size()); ++i) {
@@ -123,16 +144,17 @@ class Machine {
       ASSERT_EQ(c.token, s.tokens[static_cast<size_t>(i)]) << "sequence " << s.id << " position " << i;
       ASSERT_EQ(c.position, i);
       ASSERT_EQ(c.salt, salt_of.at(s.id));
+      ASSERT_EQ(c.seen, seen_at(media_of.at(s.id), i)) << "sequence " << s.id << " position " << i << ": other media";
     }
   }
   int64_t budget_;
   std::vector<Cell> cache_;
 };
 
-std::vector<int32_t> expected(std::vector<int32_t> tokens, int64_t news, uint64_t salt = 0) {
+std::vector<int32_t> expected(std::vector<int32_t> tokens, int64_t news, uint64_t salt = 0, const Media& media = {}) {
   std::vector<int32_t> out;
   for (int64_t i = 0; i < news; ++i) {
-    out.push_back(Machine::next_token(tokens, salt));
+    out.push_back(Machine::next_token(tokens, salt, media));
     tokens.push_back(out.back());
   }
   return out;
@@ -168,6 +190,7 @@ TEST(Scheduler, RefusesWhatCanNeverRun) {
   EXPECT_THROW(s.add({.id = 1, .prompt = prompt(10), .max_new_tokens = 8}), Error);
   s.add({.id = 1, .prompt = prompt(10), .max_new_tokens = 7});  // 16 in the cache, the 17th is never put there
   EXPECT_THROW(s.add({.id = 1, .prompt = prompt(2)}), Error);
+  EXPECT_THROW(s.add({.id = 2, .prompt = prompt(2), .media = {{"cat", 1, 2}}}), Error);
   EXPECT_FALSE(s.remove(9));
 }
 
@@ -226,12 +249,48 @@ TEST(Scheduler, PrefixesAreSharedAndNotComputedAgain) {
   EXPECT_EQ(m.answers[4], expected(first, 3, 5));
 }
 
+// The placeholders of an image are the same ids whatever it shows.
+TEST(Scheduler, BlocksAreSharedOnlyWhereTheMediaAreEqual) {
+  Machine m(spec(128, 8, 64));
+  const auto tokens = std::vector<int32_t>(40, 7);
+  const std::vector<std::pair<Media, int64_t>> cases = {
+      {{{"cat", 6, 20}}, 0},                    // blocks are of 4 tokens: the span begins inside the second
+      {{{"cat", 6, 20}}, 36},                   // the same again
+      {{{"dog", 6, 20}}, 4},                    // another image
+      {{{"cat", 7, 20}}, 4},                    // the same, one token later
+      {{{"cat", 6, 21}}, 4},                    // the same, with more tokens
+      {{{"cat", 6, 20}, {"dog", 30, 5}}, 28},   // another image behind it
+      {{{"cat", 6, 10}, {"cat", 16, 10}}, 4},   // the same ids with twice a smaller one
+      {{{"cat", 6, 20}, {"dog", 30, 5}}, 36}};  // the same again, with both
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto& [media, cached] = cases[i];
+    const auto id = static_cast<int64_t>(i);
+    m.add(id, tokens, 3, 0, 0, media);
+    m.run();
+    EXPECT_EQ(m.cached[id], cached) << i;
+    EXPECT_EQ(m.answers[id], expected(tokens, 3, 0, media)) << i;
+  }
+  m.add(100, tokens, 3);
+  m.run();
+  EXPECT_EQ(m.cached[100], 4) << "without media";
+}
+
 TEST(Scheduler, TwinsWaitForTheFirstToComputeWhatTheyShare) {
   Machine m(spec(64, 16, 16));
   for (int64_t id = 0; id < 8; ++id) m.add(id, prompt(41), 4);
   m.run();
   EXPECT_EQ(m.computed, 41 + 7 * 1 + 8 * 3);
   for (int64_t id = 0; id < 8; ++id) EXPECT_EQ(m.answers[id], expected(prompt(41), 4));
+  expect_idle(m.scheduler);
+}
+
+TEST(Scheduler, NobodyWaitsForOtherMedia) {
+  Machine m(spec(64, 16, 64));
+  for (int64_t id = 0; id < 4; ++id) m.add(id, prompt(13), 2, 0, 0, {{id % 2 ? "cat" : "dog", 1, 12}});
+  m.step();
+  EXPECT_EQ(m.scheduler.running(), 2) << "one of each; its twin waits";
+  m.run();
+  EXPECT_EQ(m.computed, 2 * 13 + 2 * 1 + 4 * 1);
   expect_idle(m.scheduler);
 }
 
@@ -309,8 +368,13 @@ TEST(Scheduler, RandomTrafficWithCancels) {
         auto tokens = prompt(static_cast<int32_t>(1 + random.below(24)), static_cast<int32_t>(random.below(2)));
         if (random.below(2)) tokens.back() = static_cast<int32_t>(500 + random.below(50));
         const auto news = static_cast<int64_t>(random.below(20));
+        Media media;  // on placeholders of equal ids, so that only their digests tell them apart
+        if (const auto length = static_cast<int64_t>(tokens.size()); length > 6 && random.below(2)) {
+          media = {{random.below(2) ? "cat" : "dog", 2, length - 4}};
+          std::fill(tokens.begin() + 2, tokens.end() - 2, 3);
+        }
         asked[id] = {tokens, news};
-        m.add(id, tokens, news, static_cast<int>(random.below(3)), random.below(2));
+        m.add(id, tokens, news, static_cast<int>(random.below(3)), random.below(2), media);
       }
       if (random.below(6) == 0) {
         const auto victim = static_cast<int64_t>(random.below(60));
@@ -324,7 +388,7 @@ TEST(Scheduler, RandomTrafficWithCancels) {
     if (::testing::Test::HasFatalFailure()) FAIL() << "seed " << seed;
     for (const auto& [id, wanted] : asked)
       if (!cancelled.count(id)) {
-        ASSERT_EQ(m.answers[id], expected(wanted.first, wanted.second, m.salt_of[id]))
+        ASSERT_EQ(m.answers[id], expected(wanted.first, wanted.second, m.salt_of[id], m.media_of[id]))
             << "seed " << seed << " id " << id;
       }
     EXPECT_EQ(m.finished.size() + cancelled.size(), asked.size());

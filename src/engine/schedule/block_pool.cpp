@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/schedule/block_pool.h"
 
+#include <algorithm>
+#include <cstring>
 #include <random>
 
 #include "base/error.h"
@@ -25,13 +27,25 @@ const BlockPool::Entry& BlockPool::entry(int32_t block) const { return const_cas
 
 BlockHash BlockPool::root(uint64_t salt) const { return {mix(spec_.secret, 0, salt), mix(spec_.secret, 1, salt)}; }
 
-BlockHash BlockPool::chain(const BlockHash& before, std::span<const int32_t> tokens) const {
+BlockHash BlockPool::chain(const BlockHash& before, std::span<const int32_t> tokens, std::span<const MediaSpan> media,
+                           int64_t begin) const {
   BlockHash h = before;
-  for (const int32_t token : tokens) {  // 128 bits of state, each half stirred with the other
-    const auto t = static_cast<uint64_t>(static_cast<uint32_t>(token));
+  const auto stir = [&](uint64_t word) {  // 128 bits of state, each half stirred with the other
     const uint64_t high = h.high;
-    h.high = mix(spec_.secret, h.low, high ^ t);
-    h.low = mix(~spec_.secret, high, h.low + t);
+    h.high = mix(spec_.secret, h.low, high ^ word);
+    h.low = mix(~spec_.secret, high, h.low + word);
+  };
+  for (const int32_t token : tokens) stir(static_cast<uint32_t>(token));
+  for (const MediaSpan& m : media) {
+    // This word is larger than any token and tells how many follow, so no other content is read as the same words.
+    stir((uint64_t{1} << 32) | m.digest.size());
+    for (size_t i = 0; i < m.digest.size(); i += sizeof(uint64_t)) {
+      uint64_t word = 0;
+      std::memcpy(&word, m.digest.data() + i, std::min(sizeof word, m.digest.size() - i));
+      stir(word);
+    }
+    stir(static_cast<uint64_t>(begin - m.begin));
+    stir(static_cast<uint64_t>(m.length));
   }
   return h;
 }

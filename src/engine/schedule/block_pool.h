@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/media_span.h"
+
 namespace apus {
 
 // Names the content of a block and of all blocks before it.
@@ -30,12 +32,15 @@ class BlockPool {
   explicit BlockPool(Spec spec);
 
   BlockHash root(uint64_t salt) const;  // before the first block; texts of different salts (adapters) share nothing
-  BlockHash chain(const BlockHash& before, std::span<const int32_t> tokens) const;
+  // `media`: those that the block touches, by their place in the prompt, where the block's first token is `begin`.
+  // The same ids with other media, or with another part of them, are other content.
+  BlockHash chain(const BlockHash& before, std::span<const int32_t> tokens, std::span<const MediaSpan> media = {},
+                  int64_t begin = 0) const;
 
   int32_t take();                           // a block of the caller's own; -1: every block is in use
   int32_t share(const BlockHash& content);  // one more reference to the block of this content; -1: not here
-  void publish(int32_t block,
-               const BlockHash& content);  // it is full and written: it can be found. The first one stays
+  // The block is full and written: it can be found. Of equal contents the first stays.
+  void publish(int32_t block, const BlockHash& content);
   void release(int32_t block);  // one reference less; at the last one it is evictable, or free when not findable
   void forget_content();        // nothing can be found any more: the weights have changed, or the memory is gone
 

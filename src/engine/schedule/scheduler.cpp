@@ -28,7 +28,9 @@ void Scheduler::add(SequenceSpec wanted) {
   require(need <= pool_.spec().blocks, Fault::Usage, "the prompt's ", s->prompt, " tokens and ", wanted.max_new_tokens,
           " new ones need ", need, " cache blocks of ", spec_.pool.block_size, " tokens, but there are ",
           pool_.spec().blocks, "; shorten the prompt, ask for fewer tokens, or give the cache more memory");
+  check_media(wanted.media, s->prompt);
   s->tokens = std::move(wanted.prompt);
+  s->media = std::move(wanted.media);
   s->tokens.reserve(static_cast<size_t>(std::min<int64_t>(s->limit, s->prompt + 4096)));
   s->priority_ = wanted.priority;
   s->salt_ = wanted.salt;
@@ -52,8 +54,7 @@ int64_t Scheduler::reserve() const {
   return running_.empty() ? 0 : std::min<int64_t>(running(), pool_.spec().blocks / 50);
 }
 
-// A waiting sequence of higher priority takes the seat or the blocks of running ones of lower priority, when that helps
-// it.
+// A waiting sequence takes the seats or the blocks of running ones of lower priority, when that helps it.
 void Scheduler::make_room_for_priority() {
   if (waiting_.empty()) return;
   const Sequence& first = **waiting_.begin();
@@ -210,8 +211,8 @@ void Scheduler::suspend() {
 
 void Scheduler::drop_blocks(Sequence& s) {
   unpromise(s);
-  for (size_t i = s.blocks.size(); i-- > 0;)
-    pool_.release(s.blocks[i]);  // ends first: beginnings stay findable longest
+  // Ends first: beginnings stay findable longest.
+  for (size_t i = s.blocks.size(); i-- > 0;) pool_.release(s.blocks[i]);
   s.blocks.clear();
   s.computed = 0;
   s.published_ = 0;
@@ -221,7 +222,10 @@ void Scheduler::hash_up_to(Sequence& s, size_t blocks) {
   const auto size = static_cast<size_t>(spec_.pool.block_size);
   while (s.hashes_.size() < blocks) {
     const BlockHash before = s.hashes_.empty() ? pool_.root(s.salt_) : s.hashes_.back();
-    s.hashes_.push_back(pool_.chain(before, std::span(s.tokens).subspan(s.hashes_.size() * size, size)));
+    const size_t first = s.hashes_.size() * size;
+    const auto begin = static_cast<int64_t>(first);
+    const auto media = media_touching(s.media, begin, begin + spec_.pool.block_size);
+    s.hashes_.push_back(pool_.chain(before, std::span(s.tokens).subspan(first, size), media, begin));
   }
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "engine/schedule/block_pool.h"
+#include "engine/schedule/prompt_media.h"
 
 namespace apus {
 
@@ -25,18 +26,19 @@ struct SequenceSpec {
   std::vector<int32_t> prompt;
   int64_t max_new_tokens = 1;  // 0: the prompt only (an embedding)
   int priority = 0;
-  uint64_t salt = 0;  // sequences of different salts share no blocks
-  bool every_row =
-      false;  // all of the prompt must be computed (its log-probs are wanted): nothing is taken from the cache
+  uint64_t salt = 0;             // sequences of different salts share no blocks
+  bool every_row = false;        // its log-probs are wanted: nothing of the prompt is taken from the cache
+  std::vector<MediaSpan> media;  // in the prompt's order; sequences share a block only where their media are equal
 };
 
 struct Sequence {
   int64_t id = 0;
-  std::vector<int32_t> tokens;  // prompt, then what was generated
-  int64_t prompt = 0;           // tokens of the prompt
-  int64_t limit = 0;            // tokens it may grow to
-  int64_t computed = 0;         // tokens whose keys and values are in its blocks
-  int64_t cached = 0;           // prompt tokens that the cache had when it first ran
+  std::vector<int32_t> tokens;   // prompt, then what was generated
+  std::vector<MediaSpan> media;  // of the prompt, in its order
+  int64_t prompt = 0;            // tokens of the prompt
+  int64_t limit = 0;             // tokens it may grow to
+  int64_t computed = 0;          // tokens whose keys and values are in its blocks
+  int64_t cached = 0;            // prompt tokens that the cache had when it first ran
   int64_t preemptions = 0;
   std::vector<int32_t> blocks;
 
@@ -70,9 +72,9 @@ class Scheduler {
   };
   explicit Scheduler(Spec spec);
 
-  void add(SequenceSpec sequence);  // Fault::Usage when it could never run
-  StepPlan next();                      // empty: nothing to do
-  void advance(const StepPlan& plan);   // the plan's tokens are in the cache now
+  void add(SequenceSpec sequence);     // Fault::Usage when it could never run
+  StepPlan next();                     // empty: nothing to do
+  void advance(const StepPlan& plan);  // the plan's tokens are in the cache now
   void append(int64_t id, int32_t token);
   bool remove(int64_t id);  // finished, failed or cancelled; its blocks are free at once. False: not known
   void suspend();           // every running sequence waits again, nothing is kept: the cache's memory goes away

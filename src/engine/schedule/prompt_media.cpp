@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/schedule/prompt_media.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace apus {
+
+namespace {
+// A digest is a hash in hex or base64: the longest in use, SHA-512 in hex, has 128 characters.
+constexpr size_t kLongestDigest = 128;
+}  // namespace
+
+void check_media(std::span<const MediaSpan> media, int64_t prompt_tokens) {
+  int64_t free_from = 0;
+  for (size_t i = 0; i < media.size(); ++i) {
+    const MediaSpan& m = media[i];
+    require(!m.digest.empty() && m.digest.size() <= kLongestDigest, Fault::Usage, "media ", i, ": its digest has ",
+            m.digest.size(), " characters; give a hash of its content of 1 to ", kLongestDigest);
+    require(m.begin >= 0 && m.length > 0 && m.begin < prompt_tokens && m.length <= prompt_tokens - m.begin,
+            Fault::Usage, "media ", i, ": its ", m.length, " tokens from token ", m.begin,
+            " on do not lie inside the prompt of ", prompt_tokens, " tokens");
+    require(m.begin >= free_from, Fault::Usage, "media ", i, " begins at token ", m.begin,
+            ", but the one before it ends at ", free_from, "; spans must follow the prompt and not overlap");
+    free_from = m.begin + m.length;
+  }
+}
+
+std::span<const MediaSpan> media_touching(std::span<const MediaSpan> media, int64_t begin, int64_t end) {
+  const auto first =
+      std::partition_point(media.begin(), media.end(), [&](const MediaSpan& m) { return m.begin + m.length <= begin; });
+  const auto last = std::partition_point(first, media.end(), [&](const MediaSpan& m) { return m.begin < end; });
+  return {first, last};
+}
+
+}  // namespace apus

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The media of a prompt: whether their spans can be, and which of them a stretch of tokens touches. No tensor library.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/media_span.h"
+
+namespace apus {
+
+// Fault::Usage unless the spans lie inside a prompt of so many tokens, in its order, without overlap.
+void check_media(std::span<const MediaSpan> media, int64_t prompt_tokens);
+
+// Those of checked spans that have tokens in [begin, end).
+std::span<const MediaSpan> media_touching(std::span<const MediaSpan> media, int64_t begin, int64_t end);
+
+}  // namespace apus
