@@ -48,7 +48,7 @@ inline Slides if_asked(const Config& config, Slides rule) {
 Activation read_activation(const Config& config);  // hidden_act; silu where the file says nothing
 
 // What would make another model of the same tensors, and is not done here, is refused; code of the checkpoint's own is
-// not run, which is said.
-void check_nothing_else(const Config& config);
+// not run, which is said. `scores`: a head that gives numbers instead of words is wanted.
+void check_nothing_else(const Config& config, bool scores = false);
 
 }  // namespace apus

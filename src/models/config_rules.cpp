@@ -134,14 +134,14 @@ Activation read_activation(const Config& config) {
   return found->second;
 }
 
-void check_nothing_else(const Config& config) {
+void check_nothing_else(const Config& config, bool scores) {
   require(config.flag("is_causal", true) && !config.flag("use_bidirectional_attention", false), Fault::Model,
           "config.json: attention that looks at later tokens too (is_causal false, use_bidirectional_attention) makes "
           "embeddings, not text; this program runs causal language models");
   for (const auto& name : config.texts("architectures"))
     for (const char* other : {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
                               "ForRewardModel", "RewardModel"})
-      require(!name.ends_with(other), Fault::Model, "config.json: architectures says ", name,
+      require(scores || !name.ends_with(other), Fault::Model, "config.json: architectures says ", name,
               ", whose head gives labels or scores instead of tokens; this program runs causal language models "
               "(...ForCausalLM)");
   const Json* code = config.find("auto_map");

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "nn/training_step.h"
+
 namespace apus {
 
 DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
@@ -35,7 +37,7 @@ DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
   spec.window.assign(static_cast<size_t>(shape.layers), 0);
   const int64_t hidden = shape.hidden;
   const int64_t ffn = defaults.ffn > 0 ? c.integer("intermediate_size", defaults.ffn) : c.integer("intermediate_size");
-  const Mlp::Spec mlp{.bias = defaults.mlp_bias && c.flag("mlp_bias", false), .only_added = true, .act = spec.act};
+  const Mlp::Spec mlp{.bias = defaults.mlp_bias && c.flag("mlp_bias", false), .act = spec.act};
   spec.feed_forward = [hidden, ffn, mlp](int64_t) { return std::make_unique<Mlp>(hidden, ffn, mlp); };
   return spec;
 }
@@ -53,7 +55,9 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
                                                                .eps = spec.eps,
                                                                .window = spec.window[static_cast<size_t>(index)]})),
       norm2_(child<RmsNorm>("post_attention_layernorm", spec.shape.hidden, spec.eps)),
-      mlp_(adopt("mlp", spec.feed_forward(index))) {}
+      mlp_(adopt("mlp", spec.feed_forward(index))) {
+  mlp_.result_is_only_added();
+}
 
 at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const {
   const auto [sum_TD, normed_TD] = norm2_.add(x_TD, attention_(norm1_(x_TD), s));
@@ -78,22 +82,35 @@ struct Decoder::Backbone : Module {
 
 Decoder::Decoder(DecoderSpec spec)
     : spec_(std::move(spec)),
-      backbone_(child<Backbone>("model", spec_)),
-      lm_head_(child<Linear>("lm_head", Linear::Spec{.in = spec_.shape.hidden, .out = spec_.shape.vocab})) {
-  if (spec_.tied) lm_head_.weight().tied = "model.embed_tokens.weight";
+      backbone_(child<Backbone>(spec_.backbone, spec_)),
+      head_(&child<Linear>("lm_head", Linear::Spec{.in = spec_.shape.hidden, .out = spec_.shape.vocab})) {
+  if (spec_.tied) head_->weight().tied = embed_name() + ".weight";
+}
+
+void Decoder::take_scalar_head(int64_t labels) {
+  drop_child(head_name());
+  head_kind_ = Head::Scalar;
+  head_ = &child<Linear>(head_name(), Linear::Spec{.in = spec_.shape.hidden, .out = labels});
 }
 
 void Decoder::begin(Step& s) const {
   fill_rope(spec_.rope, s);
-  Param& head = lm_head_.weight();  // untied where one of the two is trained or merged for itself
+  Param& head = head_->weight();  // untied where one of the two is trained or merged for itself
   const bool shared = !head.tied.empty() && at::GradMode::is_enabled() && head.data.requires_grad();
-  s.table = shared ? std::make_shared<at::Tensor>() : nullptr;
+  if (!shared && !training_of(s).table) return;
+  TrainingStep training = training_of(s);
+  training.table = shared ? std::make_shared<at::Tensor>() : nullptr;
+  set_training(s, std::move(training));
 }
 
-at::Tensor Decoder::embed(const at::Tensor& id_T, const Step& s) const {
-  if (!s.table) return backbone_.embed(id_T, s);
-  const auto [x_TD, table_VD] = ops::embedding_and_table(id_T, backbone_.embed.weight().data);
-  *s.table = table_VD;
+at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
+  for (const auto& spans : in.media)
+    require(spans.empty(), Fault::Usage, "this model reads text only, and ", spans.size(),
+            " images, videos or sounds came with it; send text, or take a model that reads them");
+  const auto& table = training_of(s).table;
+  if (!table) return backbone_.embed(in.id_T, s);
+  const auto [x_TD, table_VD] = ops::embedding_and_table(in.id_T, backbone_.embed.weight().data);
+  *table = table_VD;
   return x_TD;
 }
 at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const {
@@ -101,10 +118,12 @@ at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const {
 }
 at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm(x_TD); }
 ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
-  if (s.table && s.table->defined()) return Model::head_factors(normed_TD, s);
-  return lm_head_.factors(normed_TD, s);
+  require(head_kind_ == Head::Vocab, Fault::Bug, "a loss over words is asked of a model whose head gives scores");
+  const auto& table = training_of(s).table;
+  if (table && table->defined()) return Model::head_factors(normed_TD, s);
+  return head_->factors(normed_TD, s);
 }
-at::Tensor Decoder::head_weight() const { return lm_head_.weight().data; }
-at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const { return lm_head_(normed_TD, s); }
+at::Tensor Decoder::head_weight() const { return head_->weight().data; }
+at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const { return (*head_)(normed_TD, s); }
 
 }  // namespace apus

@@ -19,6 +19,7 @@ namespace apus {
 struct DecoderSpec {
   ModelShape shape;
   double eps = 1e-6;
+  std::string backbone = "model";  // the name of all that stands before the head
   bool tied = false, qkv_bias = false, out_bias = false, qk_norm = false;
   RopeSpec rope;
   Activation act = Activation::Silu;
@@ -55,18 +56,22 @@ class Decoder : public Model {
   explicit Decoder(DecoderSpec spec);
   const ModelShape& shape() const override { return spec_.shape; }
   void begin(Step& s) const override;
-  at::Tensor embed(const at::Tensor& id_T, const Step& s) const override;
+  at::Tensor embed(const Inputs& in, const Step& s) const override;
   at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const override;
   at::Tensor final_norm(const at::Tensor& x_TD) const override;
   at::Tensor head_weight() const override;
   ops::HeadFactors head_factors(const at::Tensor& normed_TD, const Step& s) const override;
   at::Tensor head(const at::Tensor& normed_TD, const Step& s) const override;
+  void take_scalar_head(int64_t labels) override;
+  Head head_kind() const override { return head_kind_; }
+  std::string backbone_name() const override { return spec_.backbone; }
 
  private:
   struct Backbone;
   DecoderSpec spec_;
   Backbone& backbone_;
-  Linear& lm_head_;
+  Linear* head_;
+  Head head_kind_ = Head::Vocab;
 };
 
 }  // namespace apus

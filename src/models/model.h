@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "nn/inputs.h"
 #include "nn/linear.h"
 #include "nn/module.h"
 #include "nn/step.h"
@@ -23,42 +24,56 @@ struct ModelShape {
   int64_t experts = 0, experts_per_token = 0;
 };
 
+// What stands behind the backbone: a logit for each word, or a few numbers (a reward, a value), HuggingFace's "score".
+enum class Head { Vocab, Scalar };
+
+// Where the parts of a model lie that is spread over several devices.
+struct PartDevices {
+  at::Device embed, norm, head;
+  std::vector<at::Device> layer;
+};
+
 class Model : public Module {
  public:
   virtual const ModelShape& shape() const = 0;
-  virtual void begin(Step& s) const = 0;                                      // rotary tables for these positions
-  virtual at::Tensor embed(const at::Tensor& id_T, const Step& s) const = 0;  // -> x_TD
+  // The position of each token: [T] int64, or [3, T] (time, height, width). Of text: its place in its sequence.
+  virtual at::Tensor positions(const Inputs& in, const Step& s) const;
+  virtual void begin(Step& s) const = 0;  // rotary tables for the step's positions
+  virtual at::Tensor embed(const Inputs& in, const Step& s) const = 0;  // -> x_TD
   virtual at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const = 0;
   virtual at::Tensor final_norm(const at::Tensor& x_TD) const = 0;
   virtual at::Tensor head_weight() const = 0;  // [V, D]
   // As the forward pass of `s` left it: a tied head gives its gradient to the embedding, not to the parameter.
-  at::Tensor trained_head(const Step& s) const { return s.table && s.table->defined() ? *s.table : head_weight(); }
+  at::Tensor trained_head(const Step& s) const;
   // What losses multiply: hidden states and weight, and the head's LoRA factors where it has some.
   virtual ops::HeadFactors head_factors(const at::Tensor& normed_TD, const Step& s) const;
   virtual at::Tensor head(const at::Tensor& normed_TD, const Step& s) const = 0;  // logits [T, V]
+  // Of a model with a scalar head: [T, labels].
+  at::Tensor scores(const at::Tensor& normed_TD, const Step& s) const;
 
-  at::Tensor forward(const at::Tensor& id_T, Step& s) const;  // begin, embed, every layer, final norm -> hidden_TD
+  // begin, embed, every layer, final norm -> hidden_TD. Positions that the step leaves out are the model's own.
+  at::Tensor forward(const Inputs& in, Step& s) const;
+
+  // To be said before loading: a head of so many numbers instead of the vocabulary's.
+  virtual void take_scalar_head(int64_t labels);
+  virtual Head head_kind() const { return Head::Vocab; }
 
   // The modules behind these calls, by name: what lies on one device as a whole. A module that no name covers (a vision
-  // tower) runs inside embed().
-  virtual std::string embed_name() const { return "model.embed_tokens"; }
-  virtual std::string layer_name(int64_t i) const { return "model.layers." + std::to_string(i); }
-  virtual std::string norm_name() const { return "model.norm"; }
-  virtual std::string head_name() const { return "lm_head"; }
+  // tower) runs inside embed(). All but the head are inside the backbone, which some files leave out of their names.
+  virtual std::string backbone_name() const { return "model"; }
+  virtual std::string embed_name() const { return backbone_name() + ".embed_tokens"; }
+  virtual std::string layer_name(int64_t i) const { return backbone_name() + ".layers." + std::to_string(i); }
+  virtual std::string norm_name() const { return backbone_name() + ".norm"; }
+  virtual std::string head_name() const { return head_kind() == Head::Scalar ? "score" : "lm_head"; }
 
   // Where each of them lies, when that is not one device for all. forward() then moves the tokens along, from the
   // embedding's device, where ids and step must be, to the head's, where its result is. To be said before loading.
-  struct Places {
-    at::Device embed, norm, head;
-    std::vector<at::Device> layer;
-  };
-  void spread(Places places) { places_ = std::move(places); }
-  const std::optional<Places>& places() const { return places_; }
-  at::Device place_of(const std::string& name) const;  // of a module or parameter, when it is spread
+  void spread(PartDevices devices) { devices_ = std::move(devices); }
+  const std::optional<PartDevices>& devices() const { return devices_; }
+  at::Device device_of(const std::string& name) const;  // of a module or parameter, when it is spread
 
  private:
-  at::Tensor forward_over_devices(const at::Tensor& id_T, Step& s) const;
-  std::optional<Places> places_;
+  std::optional<PartDevices> devices_;
 };
 
 using MakeModel = std::unique_ptr<Model> (*)(const Json& config);
@@ -68,7 +83,8 @@ struct RegisterModel {
 
 // From a checkpoint's config.json: any of the spellings that transformers has used over the years.
 // Parameters are described but hold no data yet. Unknown model_type: Fault::Model naming the known and the nearest.
-std::unique_ptr<Model> make_model(const Json& config);
+// A scalar head has as many outputs as the file names labels (num_labels, id2label), otherwise one.
+std::unique_ptr<Model> make_model(const Json& config, Head head = Head::Vocab);
 std::vector<std::string> known_models();
 
 }  // namespace apus

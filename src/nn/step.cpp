@@ -43,6 +43,12 @@ int64_t KvCache::bytes_per_block(Spec spec, int64_t element_size) {
   return 2 * spec.layers * spec.block_size * spec.kv_heads * spec.head_dim * element_size;
 }
 
+Step Step::without_adapters() const {
+  Step plain = *this;
+  plain.routed = true, plain.adapters.clear(), plain.training = nullptr;
+  return plain;
+}
+
 Step moved(const Step& step, at::Device device) {
   Step there = step;
   for (at::Tensor* t :

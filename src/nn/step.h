@@ -29,31 +29,34 @@ class KvCache {
   std::vector<at::Tensor> k_, v_;
 };
 
-struct RouterLoss;  // nn/moe.h
-class Kept;         // nn/kept.h
+struct TrainingStep;  // nn/training_step.h
 
 struct Step {
-  at::Tensor position;                      // [T] int64, or [3, T] (time, height, width) for m-rope
-  at::Tensor cu_q, cu_k;                    // [S + 1] int32 cumulative lengths
-  std::vector<int32_t> length_q, length_k;  // on the host; length_k: of the row, or of the prompt as it was asked
+  // [T] int64, or [3, T] (time, height, width) for m-rope. Undefined: a forward asks the model for them.
+  at::Tensor position;
+  at::Tensor cu_q, cu_k;  // [S + 1] int32 cumulative lengths
+  // On the host: how many tokens of each sequence are in this step, and how long its row is, or its prompt as it was
+  // asked.
+  std::vector<int32_t> length_q, length_k;
+  // On the host: the place of each sequence's first token of this step in the sequence. Empty: 0 for all.
+  std::vector<int32_t> begin_q;
   int64_t max_q = 0, max_k = 0;
   KvCache* cache = nullptr;  // null while training
   at::Tensor slot;           // [T] int64: where this forward's keys and values go
   at::Tensor block_table;    // [S, blocks] int32
-  // Which tokens go through which LoRA adapter. Not routed (training, one adapter): every attached adapter sees every
-  // token.
+
+  // Which tokens go through which adapter, when the step is routed. Otherwise every attached adapter sees every token.
   struct AdapterRows {
     std::string name;
     at::Tensor rows;  // int64 token indices
   };
   bool routed = false;
   std::vector<AdapterRows> adapters;
-  uint64_t dropout_seed = 0;  // training: where this forward's dropout masks come from; 0: no dropout
-  std::shared_ptr<at::Tensor>
-      table;                     // training a head tied to the embedding: where embed() leaves the table for the head
-  Kept* kept = nullptr;          // training: results that a layer keeps for its second run
-  RouterLoss* router = nullptr;  // mixture of experts, training: where the balance loss is collected
-  at::Tensor cos, sin;           // [T, R] f32, filled once by Model::begin()
+  // The same tokens through the model as it was before its adapters, and without anything of training. For a reference.
+  Step without_adapters() const;
+
+  std::shared_ptr<const TrainingStep> training;  // null in inference
+  at::Tensor cos, sin;                           // [T, R] f32, filled once by Model::begin()
 };
 
 // The same step with its tensors on `device`; those that are there already are shared. The cache stays where it is.

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one walk through a model, and who may act on the way: a runner runs each of its parts, and may bring something
+// there before it, take something away behind it, run it in another way, or leave it to another process.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "nn/inputs.h"
+#include "nn/step.h"
+
+namespace apus {
+
+class Model;  // models/model.h
+
+struct LayerRange {
+  int64_t begin = 0, end = 0;
+};
+
+// This one runs everything as it is, here. Others override what they do differently; one that adds something to
+// another's way of running a layer holds that other.
+class LayerRunner {
+ public:
+  LayerRunner() = default;
+  virtual ~LayerRunner() = default;
+  LayerRunner(const LayerRunner&) = delete;
+  LayerRunner& operator=(const LayerRunner&) = delete;
+
+  virtual LayerRange layers(const Model& model) const;  // those that are run here
+  virtual at::Tensor embed(const Model& model, const Inputs& in, const Step& s);
+  virtual at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s);
+  virtual at::Tensor final_norm(const Model& model, const at::Tensor& x_TD);
+};
+
+// Positions where the step has none, rotary tables, embedding, layers, final norm -> hidden_TD.
+at::Tensor run_layers(const Model& model, const Inputs& in, Step& s, LayerRunner& runner);
+
+}  // namespace apus

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only a forward pass of training knows of its step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "nn/memo.h"
+#include "nn/step.h"
+
+namespace apus {
+
+struct RouterLoss;  // nn/moe.h
+
+struct TrainingStep {
+  // Where this forward's dropout masks and noise come from; 0: there are none.
+  uint64_t dropout_seed = 0;
+  // Mixture of experts: where the balance loss is collected.
+  std::shared_ptr<RouterLoss> router;
+  // A head tied to the embedding: where embed() leaves the table for the head.
+  std::shared_ptr<at::Tensor> table;
+  // Of a layer that runs again in the backward pass, while it runs.
+  Memo* memo = nullptr;
+};
+
+inline const TrainingStep& training_of(const Step& s) {
+  static const TrainingStep none;
+  return s.training ? *s.training : none;
+}
+
+inline void set_training(Step& s, TrainingStep training) {
+  s.training = std::make_shared<const TrainingStep>(std::move(training));
+}
+
+// Where results of this kind are remembered; null: they are not.
+inline Memo* memo_of(const Step& s, ResultKind kind) {
+  Memo* const memo = training_of(s).memo;
+  return memo && memo->keeps(kind) ? memo : nullptr;
+}
+
+}  // namespace apus
