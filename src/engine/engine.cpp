@@ -35,7 +35,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   {
     const c10::DeviceGuard guard(options.device());
     const c10::InferenceMode inference;
-    alike_up_to_ = alike_up_to(model, model.places() ? model.places()->embed : options.device(), max_model_len_);
+    alike_up_to_ = alike_up_to(model, model.devices() ? model.devices()->embed : options.device(), max_model_len_);
   }
   scheduler_ =
       std::make_unique<Scheduler>(Scheduler::Spec{.pool = {.blocks = static_cast<int32_t>(size.blocks),
@@ -66,6 +66,7 @@ int64_t Engine::submit(EngineRequest request) {
           " tokens; shorten it, or raise --max_model_len if the model allows");
   for (const int32_t t : request.prompt)
     require(t >= 0 && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ", vocab());
+  check_media(request.media, length);
   Sampling& s = request.sampling;
   require(s.temperature >= 0 && s.top_p > 0 && s.repetition_penalty > 0, Fault::Usage,
           "temperature must be 0 or more, top_p and repetition_penalty above 0");
@@ -173,6 +174,15 @@ void Engine::wake() {
     }
     if (!cache_) cache_ = new_cache();
   });
+}
+
+int64_t Engine::weights_changed() {
+  int64_t version = 0;
+  run_on_thread([&] {
+    scheduler_->suspend();
+    version = ++weights_;
+  });
+  return version;
 }
 
 }  // namespace apus

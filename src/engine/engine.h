@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine: one thread that drives a model for whoever asks, on one device or over several (Model::places). The same
+// The engine: one thread that drives a model for whoever asks, on one device or over several (Model::devices). The same
 // object serves batch inference, the server, and the rollouts of reinforcement learning.
 #pragma once
 
@@ -20,8 +20,7 @@
 
 namespace apus {
 
-// What attaching and detaching a LoRA adapter means, and where weights come from, is the model's and the checkpoint's
-// business.
+// What the engine leaves to others: how a LoRA adapter is attached and detached, and where weights come from.
 struct ModelHooks {
   std::string always;  // an attached adapter of those requests that name none; empty: the model itself answers them
   std::function<void(const std::string& name, const std::string& dir)> load;
@@ -49,6 +48,9 @@ class Engine : public TextEngine {
   void unload_adapter(const std::string& name) override;  // waits for the requests that use it
   void sleep(int level = 1) override;
   void wake() override;
+  // Whoever changed the model's weights, while the engine slept or had nothing to do, says so: the cache holds keys of
+  // the old ones and is forgotten. Requests under way go on with the new ones. Gives their version (TokenOut::weights).
+  int64_t weights_changed();
 
  private:
   struct Active {
@@ -95,6 +97,7 @@ class Engine : public TextEngine {
   std::map<int64_t, Active> active_;
   std::vector<Leaving> leaving_;
   EngineStats counted_;
+  int64_t weights_ = 0;  // how often they have changed
 
   mutable std::mutex mutex_;  // of all below
   std::condition_variable wake_up_;

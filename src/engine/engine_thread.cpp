@@ -46,7 +46,7 @@ void Engine::run() {
 std::unique_ptr<KvCache> Engine::new_cache() const {
   try {
     return std::make_unique<KvCache>(cache_spec_, options_,
-                                     model_->places() ? model_->places()->layer : std::vector<at::Device>());
+                                     model_->devices() ? model_->devices()->layer : std::vector<at::Device>());
   } catch (const std::exception& e) {
     throw explained(e, options_.device(), kLessMemory);
   }
@@ -63,7 +63,7 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
   EngineRequest& r = active.request;
   if (has_penalties(r.sampling)) active.counts.add_prompt(r.prompt);
   counted_.prompt_tokens += static_cast<int64_t>(r.prompt.size());
-  if (r.sampling.prompt_logprobs >= 0) active.prompt.push_back({.id = r.prompt.front()});
+  if (r.sampling.prompt_logprobs >= 0) active.prompt.push_back({.id = r.prompt.front(), .weights = weights_});
   if (const auto length = static_cast<uint64_t>(r.prompt.size()); static_cast<int64_t>(length) > alike_up_to_)
     salt |= length << 32;
   try {
@@ -72,7 +72,8 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
                      .max_new_tokens = r.sampling.max_new_tokens,
                      .priority = r.priority,
                      .salt = salt,
-                     .every_row = r.sampling.prompt_logprobs >= 0});
+                     .every_row = r.sampling.prompt_logprobs >= 0,
+                     .media = std::move(r.media)});
   } catch (const std::exception& e) {
     finish(id, Finish::Failed, e.what());
   }
@@ -106,8 +107,8 @@ void Engine::compute(const StepPlan& plan) {
   }
   if (loaded)
     for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
-  auto [id_T, step] = builder_(plan, *cache_, adapter);
-  const at::Tensor hidden_TD = model_->forward(id_T, step);
+  auto [inputs, step] = builder_(plan, *cache_, adapter);
+  const at::Tensor hidden_TD = model_->forward(inputs, step);
   score_prompts(plan, hidden_TD, step);
   scheduler_->advance(plan);
   take_samples(plan, hidden_TD, step);
@@ -128,8 +129,10 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
       const auto rows = static_cast<size_t>(count);
       const Step part = builder_.select(step, std::vector<std::string>(rows, adapter_of(a)));
       const at::Tensor logits = model_->head(hidden_TD.narrow(0, row + i - item.begin, count), part);
-      for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top)))
+      for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top))) {
+        scored.weights = weights_;
         a.prompt.push_back(std::move(scored));
+      }
     }
     row += item.count;
   }
@@ -185,6 +188,7 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
                       ? "no token is possible here: the constraint allows none, or the logits are not numbers"
                       : "no token is possible here: the logits are not numbers (inf or nan)");
   const int32_t token = out.id;
+  out.weights = weights_;
   scheduler_->append(id, token);
   if (has_penalties(s)) a.counts.add(token);
   ++counted_.generated_tokens;

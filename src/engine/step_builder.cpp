@@ -17,44 +17,58 @@ at::Tensor StepBuilder::tensor(std::vector<T>& values, at::ScalarType type) cons
 template at::Tensor StepBuilder::tensor(std::vector<int64_t>&, at::ScalarType) const;
 template at::Tensor StepBuilder::tensor(std::vector<int32_t>&, at::ScalarType) const;
 
-StepBuilder::Built StepBuilder::operator()(const StepPlan& plan, KvCache& cache, const std::vector<std::string>& adapter) {
-  Built built;
-  Step& step = built.step;
-  size_t widest = 0;
-  for (auto* buffer : {&id_, &position_, &slot_}) buffer->clear();
-  cu_q_.assign(1, 0);
-  cu_k_.assign(1, 0);
-  for (const auto& item : plan.items) {
-    const Sequence& s = *item.sequence;
-    const int64_t end = item.begin + item.count;
-    for (int64_t i = item.begin; i < end; ++i) {
-      id_.push_back(s.tokens[static_cast<size_t>(i)]);
-      position_.push_back(i);
-      slot_.push_back(s.blocks[static_cast<size_t>(i / block_size_)] * block_size_ + i % block_size_);
-    }
-    step.length_q.push_back(static_cast<int32_t>(item.count));
-    step.length_k.push_back(static_cast<int32_t>(s.prompt));
-    cu_q_.push_back(cu_q_.back() + static_cast<int32_t>(item.count));
-    cu_k_.push_back(cu_k_.back() + static_cast<int32_t>(end));
-    step.max_q = std::max(step.max_q, item.count);
-    step.max_k = std::max(step.max_k, end);
-    widest = std::max(widest, s.blocks.size());
+namespace {
+// All media of each sequence, also those that the cache holds already: what comes after them is placed by them.
+Inputs::Media media_of(const StepPlan& plan) {
+  const auto has_media = [](const StepPlan::Item& item) { return !item.sequence->media.empty(); };
+  if (std::none_of(plan.items.begin(), plan.items.end(), has_media)) return {};
+  Inputs::Media media;
+  for (const auto& item : plan.items) media.push_back(item.sequence->media);
+  return media;
+}
+}  // namespace
+
+StepBuilder::Built StepBuilder::operator()(const StepPlan& plan, KvCache& cache,
+                                           const std::vector<std::string>& adapter) {
+  Step step;
+  id_.clear(), slot_.clear();
+  cu_q_.assign(1, 0), cu_k_.assign(1, 0);
+  for (const auto& item : plan.items) add_tokens(item, step);
+  step.slot = tensor(slot_, at::kLong);
+  step.cu_q = tensor(cu_q_, at::kInt);
+  step.cu_k = tensor(cu_k_, at::kInt);
+  step.block_table = block_table(plan);
+  step.cache = &cache;
+  if (!adapter.empty()) route(step, plan, adapter);
+  return {{tensor(id_, at::kLong), media_of(plan)}, std::move(step)};
+}
+
+void StepBuilder::add_tokens(const StepPlan::Item& item, Step& step) {
+  const Sequence& s = *item.sequence;
+  const int64_t end = item.begin + item.count;
+  for (int64_t i = item.begin; i < end; ++i) {
+    id_.push_back(s.tokens[static_cast<size_t>(i)]);
+    slot_.push_back(s.blocks[static_cast<size_t>(i / block_size_)] * block_size_ + i % block_size_);
   }
+  step.begin_q.push_back(static_cast<int32_t>(item.begin));
+  step.length_q.push_back(static_cast<int32_t>(item.count));
+  step.length_k.push_back(static_cast<int32_t>(s.prompt));
+  cu_q_.push_back(cu_q_.back() + static_cast<int32_t>(item.count));
+  cu_k_.push_back(cu_k_.back() + static_cast<int32_t>(end));
+  step.max_q = std::max(step.max_q, item.count);
+  step.max_k = std::max(step.max_k, end);
+}
+
+at::Tensor StepBuilder::block_table(const StepPlan& plan) {
+  size_t widest = 0;
+  for (const auto& item : plan.items) widest = std::max(widest, item.sequence->blocks.size());
   const size_t sequences = plan.items.size();
   table_.assign(sequences * widest, 0);
   for (size_t i = 0; i < sequences; ++i) {
     const auto& blocks = plan.items[i].sequence->blocks;
     std::copy(blocks.begin(), blocks.end(), table_.begin() + static_cast<std::ptrdiff_t>(i * widest));
   }
-  built.id_T = tensor(id_, at::kLong);
-  step.position = tensor(position_, at::kLong);
-  step.slot = tensor(slot_, at::kLong);
-  step.cu_q = tensor(cu_q_, at::kInt);
-  step.cu_k = tensor(cu_k_, at::kInt);
-  step.block_table = tensor(table_, at::kInt).view({static_cast<int64_t>(sequences), static_cast<int64_t>(widest)});
-  step.cache = &cache;
-  if (!adapter.empty()) route(step, plan, adapter);
-  return built;
+  return tensor(table_, at::kInt).view({static_cast<int64_t>(sequences), static_cast<int64_t>(widest)});
 }
 
 namespace {

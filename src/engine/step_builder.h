@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the scheduler's plan to what the model takes: ids, positions, cache places. Its buffers are kept between steps.
+// From the scheduler's plan to what the model takes: ids, media, cache places. Positions are left to the model. The
+// buffers are kept between steps.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "engine/schedule/scheduler.h"
+#include "nn/inputs.h"
 #include "nn/step.h"
 
 namespace apus {
@@ -15,7 +17,7 @@ class StepBuilder {
   StepBuilder(at::Device device, int64_t block_size) : device_(device), block_size_(block_size) {}
 
   struct Built {
-    at::Tensor id_T;
+    Inputs inputs;
     Step step;
   };
   // `adapter[i]`: of the plan's i-th item ("" none); empty when no adapters are loaded: then nothing is routed.
@@ -29,11 +31,13 @@ class StepBuilder {
   at::Tensor tensor(std::vector<T>& values, at::ScalarType type) const;  // on the device; on the CPU a view of `values`
 
  private:
+  void add_tokens(const StepPlan::Item& item, Step& step);
+  at::Tensor block_table(const StepPlan& plan);
   void route(Step& step, const StepPlan& plan, const std::vector<std::string>& adapter);
 
   at::Device device_;
   int64_t block_size_;
-  std::vector<int64_t> id_, position_, slot_;
+  std::vector<int64_t> id_, slot_;
   std::vector<int32_t> cu_q_, cu_k_, table_;
 };
 

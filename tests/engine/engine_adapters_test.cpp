@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "engine/engine.h"
 #include "engine/answer/answer_all.h"
+#include "engine/engine.h"
 #include "tests/engine/fake_model.h"
 
 namespace apus {

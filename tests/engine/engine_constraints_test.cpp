@@ -2,8 +2,8 @@
 // The engine under constraints: they hold, survive preemption, and end their own request alone when they give up.
 #include <gtest/gtest.h>
 
-#include "engine/engine.h"
 #include "engine/answer/answer_all.h"
+#include "engine/engine.h"
 #include "tests/engine/fake_model.h"
 
 namespace apus {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model whose next token is a hash of all tokens so far, which it reads back from the cache: a wrong slot, block
-// table, position or length gives another answer. Token kPoison makes the step fail. And what requests to it need.
+// table, position or length, other media, or keys of former weights give another answer. Token kPoison makes the step
+// fail. And what requests to it need.
 #pragma once
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "base/random.h"
@@ -22,24 +24,49 @@ inline int32_t next_token(const std::vector<int32_t>& tokens) {
   return static_cast<int32_t>(h % 90);
 }
 
-inline std::vector<int32_t> answer(std::vector<int32_t> tokens, int64_t count) {
+// `weights`: as of FakeModel.
+inline std::vector<int32_t> answer(std::vector<int32_t> tokens, int64_t count, int32_t weights = 0) {
   std::vector<int32_t> out;
+  for (int32_t& t : tokens) t += weights;
   for (int64_t i = 0; i < count; ++i) {
     out.push_back(next_token(tokens));
-    tokens.push_back(out.back());
+    tokens.push_back(out.back() + weights);
   }
   return out;
 }
 
+using Media = std::vector<MediaSpan>;
+
+// What the model sees in place of a placeholder: which media it is of, and which part. Floats hold it exactly.
+inline int32_t seen(const MediaSpan& m, int64_t part) {
+  return static_cast<int32_t>(
+      1000 + mix(stream_named(m.digest), static_cast<uint64_t>(m.length), static_cast<uint64_t>(part)) % 1'000'000);
+}
+inline std::vector<int32_t> with_media(std::vector<int32_t> tokens, const Media& media) {
+  for (const MediaSpan& m : media)
+    for (int64_t i = 0; i < m.length; ++i) tokens[static_cast<size_t>(m.begin + i)] = seen(m, i);
+  return tokens;
+}
+
 class FakeModel : public Model {
  public:
+  explicit FakeModel(int64_t head_dim = 1) { shape_.head_dim = head_dim; }
   const ModelShape& shape() const override { return shape_; }
   void begin(Step& s) const override {
     if (on_step && s.cache) on_step(s);  // without one, only tables are asked for
   }
-  at::Tensor embed(const at::Tensor& id_T, const Step& s) const override {
-    for (int64_t i = 0; i < id_T.size(0); ++i) require(id_T.data_ptr<int64_t>()[i] != kPoison, Fault::Device, "poison");
-    return id_T.to(at::kFloat).unsqueeze(1);
+  at::Tensor embed(const Inputs& in, const Step& s) const override {
+    const auto* id = in.id_T.data_ptr<int64_t>();
+    for (int64_t i = 0; i < in.id_T.size(0); ++i) require(id[i] != kPoison, Fault::Device, "poison");
+    at::Tensor x_TD = in.id_T.to(at::kFloat).unsqueeze(1);
+    for (size_t i = 0; i < in.media.size(); ++i) {
+      const int64_t begin = s.begin_q[i], end = begin + s.length_q[i];
+      float* row = x_TD.data_ptr<float>() + s.cu_q.data_ptr<int32_t>()[i];
+      for (const MediaSpan& m : in.media[i])
+        for (int64_t t = std::max(begin, m.begin); t < std::min(end, m.begin + m.length); ++t)
+          row[t - begin] = static_cast<float>(seen(m, t - m.begin));
+    }
+    return x_TD.add_(weights);
   }
   at::Tensor layer(int64_t, at::Tensor x_TD, const Step& s) const override {
     at::Tensor cache = s.cache->k(0).view({-1}), out = at::empty_like(x_TD);
@@ -58,7 +85,7 @@ class FakeModel : public Model {
         tokens.push_back(static_cast<int32_t>(
             cell[table[static_cast<int64_t>(i) * s.block_table.size(1) + n / size] * size + n % size]));
       for (int64_t n = 0; n < q; ++n) {
-        require(position[cu_q[i] + n] == k - q + n, Fault::Bug, "position");
+        require(s.position.dim() == 2 || position[cu_q[i] + n] == k - q + n, Fault::Bug, "position");
         out.data_ptr<float>()[cu_q[i] + n] =
             static_cast<float>(next_token({tokens.begin(), tokens.begin() + (k - q + n + 1)}));
       }
@@ -77,6 +104,7 @@ class FakeModel : public Model {
     }
     return logits;
   }
+  int32_t weights = 0;  // added to everything that is embedded
   std::function<void(const Step&)> on_step;
   std::function<void(const at::Tensor&, const Step&)> on_head;
 

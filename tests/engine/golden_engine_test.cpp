@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/adapter.h"
-#include "engine/engine.h"
 #include "engine/answer/answer_all.h"
+#include "engine/engine.h"
 #include "tests/models/golden_batch.h"
 
 namespace apus {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/answer/answer_text.h"
-
 #include <gtest/gtest.h>
 
 #include "base/assets.h"
 #include "base/random.h"
+#include "engine/answer/answer_text.h"
 
 namespace apus {
 namespace {

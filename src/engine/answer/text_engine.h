@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/media_span.h"
 #include "guide/constraint.h"
 
 namespace apus {
@@ -34,6 +35,7 @@ struct TokenOut {
   int32_t id = -1;
   float logprob = 0;                           // under the distribution before temperature and filters
   std::vector<std::pair<int32_t, float>> top;  // best first
+  int64_t weights = 0;                         // version of the weights it came from: how often they had changed
 };
 
 struct EngineEvent {
@@ -47,6 +49,7 @@ struct EngineEvent {
 
 struct EngineRequest {
   std::vector<int32_t> prompt;
+  std::vector<MediaSpan> media;  // which of its tokens stand for images, videos or sounds, in its order
   Sampling sampling;
   int priority = 0;     // higher goes first
   std::string adapter;  // a loaded LoRA adapter; empty: none

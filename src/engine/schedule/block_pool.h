@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who owns which block of the key-value cache. Blocks are counted references, so sequences with a common beginning
-// share them; full blocks can be found again by their content until their place is needed. No tensor library, no
-// threads.
+// Who owns which block of the key-value cache. Sequences with a common beginning share blocks, which count their
+// references; full blocks can be found again by their content until their place is needed. No tensor library.
 #pragma once
 
 #include <cstdint>
