@@ -38,7 +38,7 @@ class Model : public Module {
   virtual const ModelShape& shape() const = 0;
   // The position of each token: [T] int64, or [3, T] (time, height, width). Of text: its place in its sequence.
   virtual at::Tensor positions(const Inputs& in, const Step& s) const;
-  virtual void begin(Step& s) const = 0;  // rotary tables for the step's positions
+  virtual void begin(Step& s) const = 0;                                // rotary tables for the step's positions
   virtual at::Tensor embed(const Inputs& in, const Step& s) const = 0;  // -> x_TD
   virtual at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const = 0;
   virtual at::Tensor final_norm(const at::Tensor& x_TD) const = 0;

@@ -25,8 +25,8 @@ class Lora final : public Delta {
   };
   Lora(Spec spec, const Param* bias);  // bias: of the layer it changes (DoRA leaves it alone), null when there is none
 
-  at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
-                   const Step& s) const override;
+  at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s,
+                   Memo* memo = nullptr) const override;
   bool only_adds() const override { return !spec_.dora && !spec_.looks_up && !spec_.biased; }
   bool looks_at_weight() const override { return magnitude_ && !ratio_.defined(); }
   at::Tensor merged(const at::Tensor& weight) const override;

@@ -28,6 +28,7 @@ class Memo {
   struct Kinds {
     bool product = true, feed_forward = true, attention = true;
   };
+  static constexpr Kinds kNothing{false, false, false};
   explicit Memo(Kinds kinds) : kinds_(kinds) {}
   bool keeps(ResultKind kind) const {
     return kind == ResultKind::Attention     ? kinds_.attention

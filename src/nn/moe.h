@@ -14,7 +14,6 @@ namespace apus {
 // backward pass, when the sums of all layers are known; so it also works when layers are recomputed.
 struct RouterLoss {
   double scale = 0;                     // d(total loss) / d(value()): the coefficient times the trainer's own factor
-  bool recording = true;                // off while a layer is recomputed: its tokens were counted already
   at::Tensor choices_E, probability_E;  // f32 sums, detached
   int64_t rows = 0;                     // tokens * layers
   at::Tensor value() const;             // scalar, detached
