@@ -9,7 +9,7 @@
 #include "base/sizes.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
-#include "models/presets.h"
+#include "models/spec/presets.h"
 
 namespace apus {
 

@@ -5,9 +5,8 @@
 
 #include <deque>
 
-#include "base/nearest.h"
-#include "base/registry.h"
-#include "models/config.h"
+#include "models/decoder.h"
+#include "models/spec/family.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -65,31 +64,10 @@ at::Device Model::place_of(const std::string& name) const {
   return within(norm_name()) ? places_->norm : within(head_name()) ? places_->head : places_->embed;
 }
 
-RegisterModel::RegisterModel(const char* model_type, MakeModel make) {
-  Registry<MakeModel>::of().add(model_type, make);
-}
-
-std::vector<std::string> known_models() {
-  std::vector<std::string> names;
-  for (const auto& [name, make] : Registry<MakeModel>::of().all()) names.push_back(name);
-  return names;
-}
-
 std::unique_ptr<Model> make_model(const Json& config) {
-  require(config.is_object(), Fault::Model, "config.json must hold an object");
-  const auto type = config.find("model_type");
-  require(type != config.end() && type->is_string(), Fault::Model,
-          "config.json: 'model_type' is missing; known: ", join(known_models()));
-  const auto name = type->get<std::string>();
-  const auto* make = Registry<MakeModel>::of().find(name);
-  const auto near = nearest(name, known_models());
-  require(make, Fault::Model, "config.json: model_type '", name, "' is not known",
-          near.empty() ? "" : "; nearest: " + join(near), "; known: ", join(known_models()));
-  if (const auto packed = config.find("quantization_config"); packed != config.end() && packed->is_object())
-    fail(Fault::Model, "config.json: the checkpoint is quantised (", Config(*packed).text("quant_method", "?"),
-         "), which is not read; take the unquantised checkpoint, or write one with the tool that quantised it");
-  check_nothing_else(Config(config));
-  return (*make)(config);
+  DecoderSpec spec = describe_model(config);
+  mention_own_code(Config(config));
+  return std::make_unique<Decoder>(std::move(spec));
 }
 
 }  // namespace apus

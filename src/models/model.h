@@ -11,17 +11,12 @@
 #include <vector>
 
 #include "base/json.h"
+#include "models/spec/decoder_spec.h"
 #include "nn/linear.h"
 #include "nn/module.h"
 #include "nn/step.h"
 
 namespace apus {
-
-struct ModelShape {
-  int64_t layers, hidden, heads, kv_heads, head_dim, vocab;
-  int64_t max_positions = 0;  // the context the checkpoint was made for
-  int64_t experts = 0, experts_per_token = 0;
-};
 
 class Model : public Module {
  public:
@@ -61,14 +56,7 @@ class Model : public Module {
   std::optional<Places> places_;
 };
 
-using MakeModel = std::unique_ptr<Model> (*)(const Json& config);
-struct RegisterModel {
-  RegisterModel(const char* model_type, MakeModel make);
-};
-
-// From a checkpoint's config.json: any of the spellings that transformers has used over the years.
-// Parameters are described but hold no data yet. Unknown model_type: Fault::Model naming the known and the nearest.
+// From a checkpoint's config.json, as describe_model reads it. Parameters are described but hold no data yet.
 std::unique_ptr<Model> make_model(const Json& config);
-std::vector<std::string> known_models();
 
 }  // namespace apus

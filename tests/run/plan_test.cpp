@@ -11,57 +11,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "plan/model_facts.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "models/model.h"
-#include "models/presets.h"
 #include "tests/paths.h"
 
 namespace apus {
 namespace {
 namespace fs = std::filesystem;
-
-void expect_the_models_own(const Json& config, const std::string& name) {
-  const ModelFacts facts = model_facts(config);
-  const auto model = make_model(config);
-  std::vector<std::pair<std::string, std::vector<int64_t>>> real, planned;
-  model->visit([&](const std::string& parameter, Param& p) {
-    if (p.tied.empty()) real.emplace_back(parameter, p.full);
-  });
-  for (const ParamFacts& p : facts.params) planned.emplace_back(p.name, p.shape);
-  EXPECT_EQ(real, planned) << name;
-  EXPECT_EQ(facts.kv_heads, model->shape().kv_heads) << name;
-  EXPECT_EQ(facts.positions, model->shape().max_positions) << name;
-}
-
-TEST(PlanFacts, AreTheModelsOwnParameters) {
-  for (const std::string& name : preset_names()) expect_the_models_own(preset_config(name), name);
-}
-
-// Keys that files leave out, and those that count in some families only.
-TEST(PlanFacts, AreTheModelsOwnWhateverTheFileSays) {
-  for (const char* name : {"tiny", "qwen3-0.6b", "tiny-moe", "qwen1.5-moe-a2.7b", "llama3-8b", "mistral-7b"}) {
-    const Json plain = preset_config(name);
-    for (const char* key : {"num_key_value_heads", "max_position_embeddings", "head_dim", "intermediate_size",
-                            "num_experts_per_tok", "decoder_sparse_step", "mlp_only_layers", "tie_word_embeddings"}) {
-      Json config = plain;
-      config.erase(key);
-      const bool needed = std::string(key) == "intermediate_size" && !plain.contains("num_experts");
-      if (!needed) expect_the_models_own(config, str(name, " without ", key));
-    }
-    const Json said = {{"attention_bias", true},
-                       {"mlp_bias", true},
-                       {"qkv_bias", false},
-                       {"num_experts", 0},
-                       {"num_key_value_heads", nullptr}};
-    for (const auto& [key, value] : said.items()) {
-      Json config = plain;
-      config[key] = value;
-      expect_the_models_own(config, str(name, " with ", key));
-    }
-  }
-}
 
 using Words = std::vector<std::string>;
 
