@@ -13,13 +13,12 @@ endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
 set(APUS_HOST_FOLDERS base text hub guide data serve doctor plan cli
-    dist/launch engine/answer engine/schedule parallel/placement train/record)
+    dist/launch engine/answer engine/schedule models/families models/spec parallel/placement train/record)
 set(APUS_HOST_FILES
     checkpoint/adapter_config.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp
-    models/config.cpp
-    models/presets.cpp
+    nn/rope_spec.cpp
     tensor/disk_type.cpp
     tensor/safetensors_header.cpp
 )

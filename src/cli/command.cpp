@@ -62,7 +62,8 @@ std::string command_help(const Command& command, const std::string& program, int
   out = wrapped(out, 0, 0, columns) + "\n";
   out += str("Usage: ", program, " ", command.info.name, " [FILE.yaml] [--option value ...]\n");
   for (const auto& example : command.info.examples) out += str("  ", program, " ", example, "\n");
-  return out + "\n" + command.make()->table.help(width) + general_options(columns);
+  out += "\n" + command.make()->table.help(width) + general_options(columns);
+  return command.info.afterword ? out + "\n" + command.info.afterword() : out;
 }
 
 std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width) {

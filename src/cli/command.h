@@ -31,6 +31,8 @@ struct CommandInfo {
   std::string summary;                // one line
   std::vector<std::string> examples;  // without the program's name: "infer --model DIR"
   std::vector<std::string> aliases = {};
+  // Makes the text that its help ends with.
+  std::string (*afterword)() = nullptr;
 };
 
 struct Command {

@@ -9,7 +9,8 @@
 #include "base/sizes.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
-#include "models/presets.h"
+#include "models/spec/family.h"
+#include "models/spec/presets.h"
 
 namespace apus {
 
@@ -58,7 +59,8 @@ const RegisterCommand<InitOptions> command(
      .group = "Model",
      .summary = "make a checkpoint with random weights from a preset or a config.json",
      .examples = {"init --preset tiny --output_dir DIR",
-                  "init --config config.json --tokenizer DIR --output_dir DIR --seed 1"}},
+                  "init --config config.json --tokenizer DIR --output_dir DIR --seed 1"},
+     .afterword = [] { return "Families, by the model_type of their config.json\n" + family_table(); }},
     run);
 }  // namespace
 

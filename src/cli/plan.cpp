@@ -10,7 +10,7 @@
 #include "base/nearest.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
-#include "models/presets.h"
+#include "models/spec/presets.h"
 
 namespace apus {
 namespace fs = std::filesystem;

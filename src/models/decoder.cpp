@@ -4,43 +4,27 @@
 #include <ATen/TensorOperators.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
-
+#include "nn/moe.h"
+#include "nn/rope.h"
 #include "nn/training_step.h"
 
 namespace apus {
 
-DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
-  DecoderSpec spec;
-  spec.act = read_activation(c);
-  ModelShape& shape = spec.shape;
-  shape.layers = c.integer("num_hidden_layers");
-  shape.hidden = c.integer("hidden_size");
-  shape.heads = c.integer("num_attention_heads");
-  const bool unsaid = !c.json().contains("num_key_value_heads") && defaults.kv_heads > 0;  // null: as many as heads
-  shape.kv_heads = unsaid ? std::min(defaults.kv_heads, shape.heads) : c.integer("num_key_value_heads", shape.heads);
-  require(shape.heads > 0 && shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0, Fault::Model,
-          "config.json: num_attention_heads ", shape.heads, " must be a multiple of num_key_value_heads ",
-          shape.kv_heads);
-  shape.head_dim = c.integer("head_dim", defaults.head_dim > 0 ? defaults.head_dim : shape.hidden / shape.heads);
-  shape.vocab = c.integer("vocab_size");
-  shape.max_positions = c.integer("max_position_embeddings", defaults.positions);
-  require(shape.layers > 0 && shape.layers <= 4096 && shape.hidden > 0 && shape.head_dim > 0 && shape.vocab > 0,
-          Fault::Model, "config.json: layers, hidden_size, head_dim and vocab_size must be above 0");
-  spec.eps = c.number("rms_norm_eps", 1e-6);
-  spec.tied = c.flag("tie_word_embeddings", false);
-  spec.rope = read_rope(c, shape.head_dim, shape.max_positions);
-  // These two reach further than the number in the file, which is the context before scaling in the usual recipes.
-  if (spec.rope.type == "yarn" || spec.rope.type == "dynamic")
-    shape.max_positions = std::max(
-        shape.max_positions, static_cast<int64_t>(std::min(spec.rope.original_positions * spec.rope.factor, 1e9)));
-  spec.window.assign(static_cast<size_t>(shape.layers), 0);
-  const int64_t hidden = shape.hidden;
-  const int64_t ffn = defaults.ffn > 0 ? c.integer("intermediate_size", defaults.ffn) : c.integer("intermediate_size");
-  const Mlp::Spec mlp{.bias = defaults.mlp_bias && c.flag("mlp_bias", false), .act = spec.act};
-  spec.feed_forward = [hidden, ffn, mlp](int64_t) { return std::make_unique<Mlp>(hidden, ffn, mlp); };
-  return spec;
+namespace {
+std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer) {
+  const FeedForwardSpec& wanted = spec.feed_forward[static_cast<size_t>(layer)];
+  if (const auto* dense = std::get_if<DenseSpec>(&wanted))
+    return std::make_unique<Mlp>(spec.shape.hidden, dense->ffn,
+                                 Mlp::Spec{.bias = dense->bias, .act = spec.act});
+  const auto& mixture = std::get<MixtureSpec>(wanted);
+  return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = spec.shape.hidden,
+                                               .ffn = mixture.ffn,
+                                               .experts = mixture.experts,
+                                               .per_token = mixture.per_token,
+                                               .normalise = mixture.normalise,
+                                               .shared_ffn = mixture.shared_ffn});
 }
+}  // namespace
 
 DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
     : norm1_(child<RmsNorm>("input_layernorm", spec.shape.hidden, spec.eps)),
@@ -55,7 +39,7 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
                                                                .eps = spec.eps,
                                                                .window = spec.window[static_cast<size_t>(index)]})),
       norm2_(child<RmsNorm>("post_attention_layernorm", spec.shape.hidden, spec.eps)),
-      mlp_(adopt("mlp", spec.feed_forward(index))) {
+      mlp_(adopt("mlp", make_feed_forward(spec, index))) {
   mlp_.result_is_only_added();
 }
 
@@ -80,22 +64,22 @@ struct Decoder::Backbone : Module {
   RmsNorm& norm;
 };
 
+namespace {
+Linear::Spec head_spec(const DecoderSpec& spec) {
+  return {.in = spec.shape.hidden, .out = spec.head == Head::Scalar ? spec.labels : spec.shape.vocab};
+}
+}  // namespace
+
 Decoder::Decoder(DecoderSpec spec)
     : spec_(std::move(spec)),
       backbone_(child<Backbone>(spec_.backbone, spec_)),
-      head_(&child<Linear>("lm_head", Linear::Spec{.in = spec_.shape.hidden, .out = spec_.shape.vocab})) {
-  if (spec_.tied) head_->weight().tied = embed_name() + ".weight";
-}
-
-void Decoder::take_scalar_head(int64_t labels) {
-  drop_child(head_name());
-  head_kind_ = Head::Scalar;
-  head_ = &child<Linear>(head_name(), Linear::Spec{.in = spec_.shape.hidden, .out = labels});
+      head_(child<Linear>(head_name(), head_spec(spec_))) {
+  if (spec_.tied && spec_.head == Head::Vocab) head_.weight().tied = embed_name() + ".weight";
 }
 
 void Decoder::begin(Step& s) const {
   fill_rope(spec_.rope, s);
-  Param& head = head_->weight();  // untied where one of the two is trained or merged for itself
+  Param& head = head_.weight();  // untied where one of the two is trained or merged for itself
   const bool shared = !head.tied.empty() && at::GradMode::is_enabled() && head.data.requires_grad();
   if (!shared && !training_of(s).table) return;
   TrainingStep training = training_of(s);
@@ -118,12 +102,12 @@ at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const {
 }
 at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm(x_TD); }
 ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
-  require(head_kind_ == Head::Vocab, Fault::Bug, "a loss over words is asked of a model whose head gives scores");
+  require(spec_.head == Head::Vocab, Fault::Bug, "a loss over words is asked of a model whose head gives scores");
   const auto& table = training_of(s).table;
   if (table && table->defined()) return Model::head_factors(normed_TD, s);
-  return head_->factors(normed_TD, s);
+  return head_.factors(normed_TD, s);
 }
-at::Tensor Decoder::head_weight() const { return head_->weight().data; }
-at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const { return (*head_)(normed_TD, s); }
+at::Tensor Decoder::head_weight() const { return head_.weight().data; }
+at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const { return head_(normed_TD, s); }
 
 }  // namespace apus

@@ -3,9 +3,8 @@
 
 #include <ATen/ops/tensor.h>
 
-#include "base/nearest.h"
-#include "base/registry.h"
-#include "models/config.h"
+#include "models/decoder.h"
+#include "models/spec/family.h"
 #include "models/spread_runner.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
@@ -33,8 +32,6 @@ at::Tensor Model::scores(const at::Tensor& normed_TD, const Step& s) const {
   return head(normed_TD, s);
 }
 
-void Model::take_scalar_head(int64_t) { fail(Fault::Model, "this kind of model cannot take a scalar head"); }
-
 at::Tensor Model::forward(const Inputs& in, Step& s) const {
   if (devices_) {
     SpreadRunner spread(*devices_);
@@ -53,42 +50,10 @@ at::Device Model::device_of(const std::string& name) const {
   return within(norm_name()) ? devices_->norm : within(head_name()) ? devices_->head : devices_->embed;
 }
 
-RegisterModel::RegisterModel(const char* model_type, MakeModel make) {
-  Registry<MakeModel>::of().add(model_type, make);
-}
-
-std::vector<std::string> known_models() {
-  std::vector<std::string> names;
-  for (const auto& [name, make] : Registry<MakeModel>::of().all()) names.push_back(name);
-  return names;
-}
-
-namespace {
-int64_t labels_of(const Config& config) {
-  const Json* names = config.find("id2label");
-  const int64_t labels = config.integer("num_labels", names && names->is_object() ? std::ssize(*names) : 1);
-  require(labels > 0, Fault::Model, "config.json: num_labels is ", labels, "; a score head has at least one output");
-  return labels;
-}
-}  // namespace
-
 std::unique_ptr<Model> make_model(const Json& config, Head head) {
-  require(config.is_object(), Fault::Model, "config.json must hold an object");
-  const auto type = config.find("model_type");
-  require(type != config.end() && type->is_string(), Fault::Model,
-          "config.json: 'model_type' is missing; known: ", join(known_models()));
-  const auto name = type->get<std::string>();
-  const auto* make = Registry<MakeModel>::of().find(name);
-  const auto near = nearest(name, known_models());
-  require(make, Fault::Model, "config.json: model_type '", name, "' is not known",
-          near.empty() ? "" : "; nearest: " + join(near), "; known: ", join(known_models()));
-  if (const auto packed = config.find("quantization_config"); packed != config.end() && packed->is_object())
-    fail(Fault::Model, "config.json: the checkpoint is quantised (", Config(*packed).text("quant_method", "?"),
-         "), which is not read; take the unquantised checkpoint, or write one with the tool that quantised it");
-  check_nothing_else(Config(config), /*scores=*/head == Head::Scalar);
-  auto model = (*make)(config);
-  if (head == Head::Scalar) model->take_scalar_head(labels_of(Config(config)));
-  return model;
+  DecoderSpec spec = describe_model(config, head);
+  mention_own_code(Config(config));
+  return std::make_unique<Decoder>(std::move(spec));
 }
 
 }  // namespace apus

@@ -11,21 +11,13 @@
 #include <vector>
 
 #include "base/json.h"
+#include "models/spec/decoder_spec.h"
 #include "nn/inputs.h"
 #include "nn/linear.h"
 #include "nn/module.h"
 #include "nn/step.h"
 
 namespace apus {
-
-struct ModelShape {
-  int64_t layers, hidden, heads, kv_heads, head_dim, vocab;
-  int64_t max_positions = 0;  // the context the checkpoint was made for
-  int64_t experts = 0, experts_per_token = 0;
-};
-
-// What stands behind the backbone: a logit for each word, or a few numbers (a reward, a value), HuggingFace's "score".
-enum class Head { Vocab, Scalar };
 
 // Where the parts of a model lie that is spread over several devices.
 struct PartDevices {
@@ -54,8 +46,6 @@ class Model : public Module {
   // begin, embed, every layer, final norm -> hidden_TD. Positions that the step leaves out are the model's own.
   at::Tensor forward(const Inputs& in, Step& s) const;
 
-  // To be said before loading: a head of so many numbers instead of the vocabulary's.
-  virtual void take_scalar_head(int64_t labels);
   virtual Head head_kind() const { return Head::Vocab; }
 
   // The modules behind these calls, by name: what lies on one device as a whole. A module that no name covers (a vision
@@ -76,15 +66,7 @@ class Model : public Module {
   std::optional<PartDevices> devices_;
 };
 
-using MakeModel = std::unique_ptr<Model> (*)(const Json& config);
-struct RegisterModel {
-  RegisterModel(const char* model_type, MakeModel make);
-};
-
-// From a checkpoint's config.json: any of the spellings that transformers has used over the years.
-// Parameters are described but hold no data yet. Unknown model_type: Fault::Model naming the known and the nearest.
-// A scalar head has as many outputs as the file names labels (num_labels, id2label), otherwise one.
+// From a checkpoint's config.json, as describe_model reads it. Parameters are described but hold no data yet.
 std::unique_ptr<Model> make_model(const Json& config, Head head = Head::Vocab);
-std::vector<std::string> known_models();
 
 }  // namespace apus

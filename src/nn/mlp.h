@@ -2,11 +2,11 @@
 // The gated feed-forward block: down(act(gate x) * up x), where act is nearly always silu.
 #pragma once
 
+#include "nn/activation.h"
 #include "nn/linear.h"
 
 namespace apus {
 
-enum class Activation { Silu, Gelu, GeluTanh, Relu };
 at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up_TF);  // act(gate) * up
 
 class FeedForward : public Module {

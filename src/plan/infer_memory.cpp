@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <map>
 
-#include "plan/plan.h"
 #include "base/error.h"
+#include "plan/plan.h"
 
 namespace apus {
 namespace {
@@ -57,13 +57,14 @@ MemoryUse infer_memory(const PlanSpec& s, Plan& plan) {
   const auto h = static_cast<double>(m.hidden), q = static_cast<double>(m.heads * m.head_dim),
              k = static_cast<double>(m.kv_heads * m.head_dim);
   const double ffn = static_cast<double>(std::max(m.experts > 0 ? m.expert_ffn * m.per_token : m.ffn, m.shared_ffn));
+  const double gated = m.act == Activation::Silu ? 3 : 4;  // gate, up, their product; others than silu are apart
   const auto tokens = static_cast<double>(std::min(infer.step_tokens, infer.sequences * infer.context));
   MemoryUse use;
   const Held held = s.train.devices > 1 ? fullest(m, s.train.devices) : Held{plan.tuning.elements, 1};
   of(use.at_peak, Holds::Weights) =
       held.elements * s.element() + held.layers * plan.tuning.adapter * s.tuning.adapter_bytes;
   of(use.at_peak, Holds::Runtime) = s.device.context + s.device.reserved;
-  of(use.at_peak, Holds::Activations) = tokens * s.element() * (4 * h + std::max(3 * q + 3 * k, 3 * ffn));
+  of(use.at_peak, Holds::Activations) = tokens * s.element() * (4 * h + std::max(3 * q + 3 * k, gated * ffn));
   of(use.at_peak, Holds::Head) =
       static_cast<double>(std::min<int64_t>(infer.sequences, 256)) * static_cast<double>(m.vocab) * 4;
   plan.cache_token_bytes = cache_bytes_per_token(m, s.element());

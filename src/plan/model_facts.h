@@ -7,32 +7,41 @@
 #include <vector>
 
 #include "base/json.h"
+#include "nn/activation.h"
 
 namespace apus {
 
 struct ParamFacts {
   std::string name;
   std::vector<int64_t> shape;
-  bool linear = false;  // the weight of a linear layer, which can have LoRA factors
+  // The weight of a linear layer, which can have LoRA factors.
+  bool linear = false;
   int64_t numel() const;
   std::string module() const { return name.substr(0, name.rfind('.')); }
 };
 
 struct ModelFacts {
-  std::string type, dtype;  // dtype: config.json's, "bfloat16"; may be empty
+  // dtype: config.json's, "bfloat16"; may be empty.
+  std::string type, dtype;
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, positions = 0;
   bool tied = false, qk_norm = false;
-  int64_t experts = 0, per_token = 0, expert_ffn = 0, shared_ffn = 0;  // mixture of experts
-  std::vector<bool> sparse;                                            // per layer
-  std::vector<ParamFacts> params;                                      // in the model's own order, tied ones once
+  Activation act = Activation::Silu;
+  // Of the layers that are mixtures.
+  int64_t experts = 0, per_token = 0, expert_ffn = 0, shared_ffn = 0;
+  // Per layer: a mixture.
+  std::vector<bool> sparse;
+  // In the model's own order, tied ones once.
+  std::vector<ParamFacts> params;
 
   int64_t parameters() const;
-  int64_t active_parameters() const;  // those that one token meets
-  int64_t matrix_elements() const;    // of all products that one token meets, the head included
+  // Those that one token meets.
+  int64_t active_parameters() const;
+  // Of all products that one token meets, the head included.
+  int64_t matrix_elements() const;
   std::vector<std::string> linear_modules() const;
 };
 
-// Fault::Model for a family that is not known, naming those that are.
+// From the same description as the model's modules; Fault::Model for all that describe_model refuses.
 ModelFacts model_facts(const Json& config);
 
 }  // namespace apus

@@ -178,6 +178,11 @@ class TrainingRun {
   double lse() const { return 4 * static_cast<double>(m_.heads) * s_.tokens; }  // bytes
   double normed_heads() const { return m_.qk_norm ? q_ + k_ : 0; }
 
+  // Silu and the product with up are one operator; another activation gives a tensor of its own, in widths of F.
+  double activated() const { return m_.act == Activation::Silu ? 0 : 1; }
+  // Of gate, up and the activated gate: relu needs its result only, gelu its input too.
+  double kept_gated() const { return m_.act == Activation::Silu || m_.act == Activation::Relu ? 2 : 3; }
+
   // What a layer keeps of its forward pass, beside its input.
   double kept_attention(const LayerUse& l) const {
     return if_needed(h_, {&l.q, &l.k, &l.v}) + 2 * q_ + 2 * k_ + normed_heads() + factors({&l.q, &l.k, &l.v, &l.o});
@@ -185,7 +190,7 @@ class TrainingRun {
   double kept_norm(const LayerUse& l) const { return l.sparse ? h_ : if_needed(h_, {&l.gate, &l.up}); }
   double kept_feed_forward(const LayerUse& l) const {
     const auto f = static_cast<double>(l.gate.out);
-    return h_ + kept_norm(l) + 2 * f + if_needed(f, {&l.down}) + factors({&l.gate, &l.up, &l.down});
+    return h_ + kept_norm(l) + kept_gated() * f + if_needed(f, {&l.down}) + factors({&l.gate, &l.up, &l.down});
   }
 
   double kept_attention(const LayerUse& l, Keep keep) const {
@@ -211,7 +216,7 @@ class TrainingRun {
     more(2 * h_), more(-h_);
     if (l.sparse) experts_forward();
     if (!keep.feed_forward) more(2 * f);
-    more(f + h_);
+    more((1 + activated()) * f + h_);
     hold(wanted - now);
   }
 
@@ -228,8 +233,8 @@ class TrainingRun {
     if (l.sparse) experts_forward();
     const auto f = static_cast<double>(l.gate.out);
     hold(2 * f), briefly(dropped({&l.gate, &l.up}));
-    hold(f), briefly(dropped({&l.down}));
-    hold(h_), drop(3 * f), hold(h_), drop(h_);  // down's result, and its sum with the residual
+    hold((1 + activated()) * f), briefly(dropped({&l.down}));
+    hold(h_), drop((3 + activated()) * f), hold(h_), drop(h_);  // down's result, and its sum with the residual
     drop(2 * h_ - kept_feed_forward(l, keep));
   }
 
@@ -249,7 +254,10 @@ class TrainingRun {
     if (f > 0) {
       hold(f), linear_backward(l.down, there);
       drop(if_needed(f, {&l.down}));
-      hold(2 * f), drop(3 * f);  // of gate and up, for that of their product and for themselves
+      // The gradients of both factors come, that of their product and what is not needed any more go.
+      const bool reads_result = m_.act == Activation::Relu;
+      hold(2 * f), drop(reads_result ? 2 * f : 3 * f);
+      hold(activated() * f), drop(2 * activated() * f);  // through the activation, where it is apart
       hold(h_), linear_backward(l.up, there), drop(f);
       hold(h_), linear_backward(l.gate, there), drop(h_ + f);
     }

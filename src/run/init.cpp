@@ -18,7 +18,7 @@
 #include "base/vectors.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
-#include "models/presets.h"
+#include "models/spec/presets.h"
 #include "run/runner.h"
 #include "text/builtin_templates.h"
 #include "text/tokenizer.h"

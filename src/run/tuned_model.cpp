@@ -8,7 +8,7 @@
 #include "base/nearest.h"
 #include "checkpoint/side_files.h"
 #include "checkpoint/weights.h"
-#include "models/config.h"
+#include "models/spec/config.h"
 #include "tensor/dtype.h"
 #include "train/trainable.h"
 

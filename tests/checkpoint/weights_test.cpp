@@ -9,7 +9,7 @@
 
 #include <fstream>
 
-#include "models/presets.h"
+#include "models/spec/presets.h"
 #include "tests/folder.h"
 #include "tests/golden.h"
 #include "tests/refusal.h"

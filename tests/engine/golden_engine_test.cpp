@@ -11,7 +11,7 @@
 namespace apus {
 namespace {
 
-class GoldenEngine : public ::testing::TestWithParam<const char*> {
+class GoldenEngine : public ::testing::TestWithParam<std::string> {
  protected:
   GoldenEngine() : c(GetParam()), device(golden::device()) {
     model = load_model(c.dir / "checkpoint",
@@ -156,11 +156,8 @@ TEST(ManyAdapters, OneBatchEqualsEachAlone) {
   EXPECT_EQ(ask({""}), base);
 }
 
-INSTANTIATE_TEST_SUITE_P(Text, GoldenEngine,
-                         ::testing::Values("qwen2", "qwen2_untied_sharded", "qwen2_sliding", "qwen3", "qwen3_yarn",
-                                           "qwen3_moe_norm", "qwen3_moe_nonorm", "qwen2_moe", "llama3", "mistral",
-                                           "llama_dynamic", "llama_longrope"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(Text, GoldenEngine, ::testing::ValuesIn(golden::text_models()),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace apus

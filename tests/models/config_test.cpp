@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // config.json with one thing changed at random: a model or a clear error, never a crash, a hang or endless memory.
-#include "models/config.h"
+#include "models/spec/config.h"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -9,7 +9,7 @@
 
 #include "base/random.h"
 #include "checkpoint/weights.h"
-#include "models/presets.h"
+#include "models/spec/presets.h"
 #include "nn/mlp.h"
 #include "tests/models/golden_batch.h"
 

@@ -4,6 +4,7 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "nn/step.h"
@@ -53,6 +54,20 @@ inline Packed unpad(const Case& c, const std::string& which) {
     add_row(places);
   }
   return p;
+}
+
+// Every folder that holds forward passes, gradients and answers of a text model, in the order of their names.
+inline std::vector<std::string> text_models() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(models())) {
+    const auto numbers = entry.path() / "golden.json";
+    if (!std::filesystem::exists(numbers)) continue;
+    const Json json = Json::parse(read_file(numbers));
+    if (json.contains("cases") && json.contains("grad") && json.contains("gen"))
+      names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 inline at::Tensor ids_tensor(const std::vector<int64_t>& ids, at::Device device) {

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "models/config.h"
+#include "models/spec/config.h"
 
 namespace apus {
 namespace {

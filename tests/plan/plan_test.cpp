@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "models/presets.h"
+#include "models/spec/presets.h"
 
 namespace apus {
 namespace {

@@ -11,57 +11,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "plan/model_facts.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "models/model.h"
-#include "models/presets.h"
 #include "tests/paths.h"
 
 namespace apus {
 namespace {
 namespace fs = std::filesystem;
-
-void expect_the_models_own(const Json& config, const std::string& name) {
-  const ModelFacts facts = model_facts(config);
-  const auto model = make_model(config);
-  std::vector<std::pair<std::string, std::vector<int64_t>>> real, planned;
-  model->visit([&](const std::string& parameter, Param& p) {
-    if (p.tied.empty()) real.emplace_back(parameter, p.full);
-  });
-  for (const ParamFacts& p : facts.params) planned.emplace_back(p.name, p.shape);
-  EXPECT_EQ(real, planned) << name;
-  EXPECT_EQ(facts.kv_heads, model->shape().kv_heads) << name;
-  EXPECT_EQ(facts.positions, model->shape().max_positions) << name;
-}
-
-TEST(PlanFacts, AreTheModelsOwnParameters) {
-  for (const std::string& name : preset_names()) expect_the_models_own(preset_config(name), name);
-}
-
-// Keys that files leave out, and those that count in some families only.
-TEST(PlanFacts, AreTheModelsOwnWhateverTheFileSays) {
-  for (const char* name : {"tiny", "qwen3-0.6b", "tiny-moe", "qwen1.5-moe-a2.7b", "llama3-8b", "mistral-7b"}) {
-    const Json plain = preset_config(name);
-    for (const char* key : {"num_key_value_heads", "max_position_embeddings", "head_dim", "intermediate_size",
-                            "num_experts_per_tok", "decoder_sparse_step", "mlp_only_layers", "tie_word_embeddings"}) {
-      Json config = plain;
-      config.erase(key);
-      const bool needed = std::string(key) == "intermediate_size" && !plain.contains("num_experts");
-      if (!needed) expect_the_models_own(config, str(name, " without ", key));
-    }
-    const Json said = {{"attention_bias", true},
-                       {"mlp_bias", true},
-                       {"qkv_bias", false},
-                       {"num_experts", 0},
-                       {"num_key_value_heads", nullptr}};
-    for (const auto& [key, value] : said.items()) {
-      Json config = plain;
-      config[key] = value;
-      expect_the_models_own(config, str(name, " with ", key));
-    }
-  }
-}
 
 using Words = std::vector<std::string>;
 
@@ -103,6 +59,7 @@ Ran run_program(Words words, const fs::path& output) {
 struct Case {
   const char *name, *dtype;
   Words flags;
+  const char* act = "silu";
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
@@ -111,17 +68,6 @@ class PlannedMemory : public ::testing::TestWithParam<Case> {
   static void SetUpTestSuite() {
     dir() = fs::temp_directory_path() / str("apus-plan-", ::getpid());
     fs::create_directories(dir());
-    write_file_atomic(dir() / "config.json", Json{{"model_type", "qwen2"},
-                                                  {"architectures", {"Qwen2ForCausalLM"}},
-                                                  {"hidden_size", 512},
-                                                  {"num_hidden_layers", 6},
-                                                  {"num_attention_heads", 8},
-                                                  {"num_key_value_heads", 4},
-                                                  {"intermediate_size", 1408},
-                                                  {"vocab_size", 8192},
-                                                  {"tie_word_embeddings", true},
-                                                  {"max_position_embeddings", 2048}}
-                                                 .dump());
     std::ofstream rows(dir() / "rows.jsonl");
     std::string answer;
     for (int i = 0; i < 500; ++i) answer += str("river ", i, " ");
@@ -135,11 +81,25 @@ class PlannedMemory : public ::testing::TestWithParam<Case> {
     static fs::path path;
     return path;
   }
-  static std::string model(const std::string& dtype) {
-    const fs::path path = dir() / dtype;
+  static Json config(const std::string& act) {
+    return {{"model_type", "qwen2"},
+            {"architectures", {"Qwen2ForCausalLM"}},
+            {"hidden_size", 512},
+            {"num_hidden_layers", 6},
+            {"num_attention_heads", 8},
+            {"num_key_value_heads", 4},
+            {"intermediate_size", 1408},
+            {"vocab_size", 8192},
+            {"hidden_act", act},
+            {"tie_word_embeddings", true},
+            {"max_position_embeddings", 2048}};
+  }
+  static std::string model(const std::string& dtype, const std::string& act) {
+    const fs::path path = dir() / (dtype + "-" + act), file = dir() / (act + ".json");
     if (!fs::exists(path / "config.json")) {
+      write_file_atomic(file, config(act).dump());
       const Ran made =
-          run_program({"init", "--config", dir().string(), "--torch_dtype", dtype, "--output_dir", path.string()},
+          run_program({"init", "--config", file.string(), "--torch_dtype", dtype, "--output_dir", path.string()},
                       dir() / "init.log");
       require(made.exit == 0, Fault::Bug, read_file(dir() / "init.log"));
     }
@@ -148,7 +108,8 @@ class PlannedMemory : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(PlannedMemory, IsWhatTheRunTakes) {
-  Words flags = {"--model", model(GetParam().dtype), "--device", "cpu", "--truncation_strategy", "right"};
+  Words flags = {"--model", model(GetParam().dtype, GetParam().act), "--device", "cpu", "--truncation_strategy",
+                 "right"};
   flags.insert(flags.end(), GetParam().flags.begin(), GetParam().flags.end());
   const auto with = [&](Words front, const Words& back) {
     front.insert(front.end(), flags.begin(), flags.end());
@@ -218,6 +179,25 @@ INSTANTIATE_TEST_SUITE_P(
              "float32",
              {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1",
               "--recompute_granularity", "selective"}},
+        Case{"full_f32_gelu",
+             "float32",
+             {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1",
+              "--gradient_checkpointing", "false", "--optim", "sgd"},
+             "gelu"},
+        Case{"full_f32_gelu_recompute",
+             "float32",
+             {"--tuner_type", "full", "--max_length", "2048", "--gradient_accumulation_steps", "1", "--optim", "sgd"},
+             "gelu_new"},
+        Case{"full_f32_relu",
+             "float32",
+             {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1",
+              "--gradient_checkpointing", "false", "--optim", "sgd"},
+             "relu"},
+        Case{"full_f32_gelu_selective",
+             "float32",
+             {"--tuner_type", "full", "--max_length", "1024", "--gradient_accumulation_steps", "1", "--optim", "sgd",
+              "--recompute_granularity", "selective"},
+             "gelu"},
         Case{"lora_f32_two_rows",
              "float32",
              {"--tuner_type", "lora", "--lora_rank", "32", "--max_length", "512", "--per_device_train_batch_size", "2",

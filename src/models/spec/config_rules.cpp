@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What config.json says about positions, windows and activations.
+// What config.json says about positions, windows and activations, and what it may not say.
 #include <map>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/nearest.h"
-#include "models/config.h"
-#include "nn/mlp.h"
-#include "nn/rope.h"
+#include "models/spec/config.h"
 
 namespace apus {
 
@@ -134,16 +132,23 @@ Activation read_activation(const Config& config) {
   return found->second;
 }
 
-void check_nothing_else(const Config& config, bool scores) {
+void refuse_other_models(const Config& config, Head head) {
+  if (const auto* packed = config.find("quantization_config"))
+    fail(Fault::Model, "config.json: the checkpoint is quantised (",
+         packed->is_object() ? Config(*packed).text("quant_method", "?") : "?",
+         "), which is not read; take the unquantised checkpoint, or write one with the tool that quantised it");
   require(config.flag("is_causal", true) && !config.flag("use_bidirectional_attention", false), Fault::Model,
           "config.json: attention that looks at later tokens too (is_causal false, use_bidirectional_attention) makes "
           "embeddings, not text; this program runs causal language models");
   for (const auto& name : config.texts("architectures"))
     for (const char* other : {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
                               "ForRewardModel", "RewardModel"})
-      require(scores || !name.ends_with(other), Fault::Model, "config.json: architectures says ", name,
+      require(head == Head::Scalar || !name.ends_with(other), Fault::Model, "config.json: architectures says ", name,
               ", whose head gives labels or scores instead of tokens; this program runs causal language models "
               "(...ForCausalLM)");
+}
+
+void mention_own_code(const Config& config) {
   const Json* code = config.find("auto_map");
   if (!code || !code->is_object()) return;
   for (const char* key : {"AutoModelForCausalLM", "AutoModel"})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shapes of well-known models as config.json objects, for `init` and `plan`. No tensor library here.
+// The shapes of well-known models (models/families) as config.json objects, for `init` and `plan`.
 #pragma once
 
 #include <string>

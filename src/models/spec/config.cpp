@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/config.h"
+#include "models/spec/config.h"
 
 #include "base/error.h"
 

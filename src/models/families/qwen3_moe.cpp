@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen3-MoE: Qwen3 with experts, no shared expert.
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .ffn = 6144});
+  spec.qk_norm = true;
+  spec.qkv_bias = spec.out_bias = c.flag("attention_bias", false);
+  spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Always));
+  use_experts(c, spec,
+              {.experts = c.find("num_experts") ? c.integer("num_experts") : c.integer("num_local_experts"),
+               .per_token = c.integer("num_experts_per_tok", 8),
+               .ffn = c.integer("moe_intermediate_size"),
+               .normalise = c.flag("norm_topk_prob", false)});
+  return spec;
+}
+
+constexpr MixtureSpec mixture(int64_t experts, int64_t per_token, int64_t ffn) {
+  return {.experts = experts, .per_token = per_token, .ffn = ffn, .normalise = true};
+}
+
+// name           hidden layers heads kv dim ffn vocab positions theta tied mixture
+const std::vector<Preset> presets = {
+    {"tiny-moe", 128, 3, 4, 2, 32, 384, 2048, 2048, 1e4, true, mixture(8, 2, 96)},
+    {"qwen3-30b-a3b", 2048, 48, 32, 4, 128, 6144, 151936, 40960, 1e6, false, mixture(128, 8, 768)},
+    {"qwen3-235b-a22b", 4096, 94, 64, 4, 128, 12288, 151936, 40960, 1e6, false, mixture(128, 8, 1536)},
+};
+
+const RegisterFamily qwen3_moe("qwen3_moe", {.title = "Qwen3-MoE",
+                                             .architecture = "Qwen3MoeForCausalLM",
+                                             .read = read,
+                                             .says = {{"use_sliding_window", false}},
+                                             .presets = presets});
+}  // namespace
+
+}  // namespace apus

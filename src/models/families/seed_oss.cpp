@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Seed-OSS: Llama with biases on q, k, v, and one switch each for those of the output projection and the feed-forward.
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  const int64_t head_dim = c.json().contains("head_dim") ? 0 : 128;  // null: hidden / heads
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 8, .positions = 524288, .head_dim = head_dim, .mlp_bias = true});
+  spec.qkv_bias = c.flag("attention_bias", true);
+  spec.out_bias = c.flag("attention_out_bias", false);
+  return spec;
+}
+
+// name        hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"seed-oss-36b", 5120, 64, 80, 8, 128, 27648, 155136, 524288, 1e7, false},
+};
+
+const RegisterFamily seed_oss("seed_oss", {.title = "Seed-OSS",
+                                           .architecture = "SeedOssForCausalLM",
+                                           .read = read,
+                                           .says = {{"attention_bias", true}, {"attention_out_bias", false}},
+                                           .presets = presets});
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/spec/family.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "base/registry.h"
+#include "models/spec/presets.h"
+
+namespace apus {
+
+namespace {
+const Family& family_of(const Json& config) {
+  require(config.is_object(), Fault::Model, "config.json must hold an object");
+  const auto type = config.find("model_type");
+  require(type != config.end() && type->is_string(), Fault::Model,
+          "config.json: 'model_type' is missing; known: ", join(known_models()));
+  const auto name = type->get<std::string>();
+  const Family* family = Registry<Family>::of().find(name);
+  const auto near = nearest(name, known_models());
+  require(family, Fault::Model, "config.json: model_type '", name, "' is not known",
+          near.empty() ? "" : "; nearest: " + join(near), "; known: ", join(known_models()));
+  return *family;
+}
+
+void check_widths(const DecoderSpec& spec) {
+  for (const FeedForwardSpec& each : spec.feed_forward) {
+    const auto* dense = std::get_if<DenseSpec>(&each);
+    const auto* mixture = std::get_if<MixtureSpec>(&each);
+    require(!dense || dense->ffn > 0, Fault::Model, "config.json: intermediate_size must be above 0");
+    require(!mixture || mixture->ffn > 0, Fault::Model, "config.json: the width of an expert must be above 0");
+  }
+}
+
+int64_t labels_of(const Config& config) {
+  const Json* names = config.find("id2label");
+  const int64_t labels = config.integer("num_labels", names && names->is_object() ? std::ssize(*names) : 1);
+  require(labels > 0, Fault::Model, "config.json: num_labels is ", labels, "; a score head has at least one output");
+  return labels;
+}
+
+std::string markdown(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string out;
+  for (const auto& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) out += "| " + row[i] + std::string(widths[i] - row[i].size() + 1, ' ');
+    out += "|\n";
+    if (&row != &rows.front()) continue;
+    for (const size_t width : widths) out += "|" + std::string(width + 2, '-');
+    out += "|\n";
+  }
+  return out;
+}
+}  // namespace
+
+RegisterFamily::RegisterFamily(const char* model_type, Family family) {
+  Registry<Family>::of().add(model_type, std::move(family));
+}
+
+std::vector<std::string> known_models() {
+  std::vector<std::string> names;
+  for (const auto& [name, family] : Registry<Family>::of().all()) names.push_back(name);
+  return names;
+}
+
+DecoderSpec describe_model(const Json& config, Head head) {
+  const Family& family = family_of(config);
+  const Config c(config);
+  refuse_other_models(c, head);
+  DecoderSpec spec = family.read(c);
+  spec.head = head;
+  spec.labels = head == Head::Scalar ? labels_of(c) : 0;
+  check_widths(spec);
+  return spec;
+}
+
+std::string family_table() {
+  std::vector<std::vector<std::string>> rows = {{"family", "what it is", "train", "LoRA", "serve"}};
+  for (const auto& [name, family] : Registry<Family>::of().all()) {
+    const bool experts = std::any_of(family.presets.begin(), family.presets.end(),
+                                     [](const Preset& preset) { return preset.mixture.experts > 0; });
+    rows.push_back({name, family.title, "yes", experts ? "linear layers, experts" : "linear layers", "yes"});
+  }
+  return markdown(rows);
+}
+
+}  // namespace apus

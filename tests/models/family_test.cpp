@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// A family is described once: what the plan makes of a description is what the modules make of it, and what the table
+// of families promises holds.
+#include "models/spec/family.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/randn.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "base/random.h"
+#include "models/spec/presets.h"
+#include "plan/model_facts.h"
+#include "tests/models/golden_batch.h"
+
+namespace apus {
+namespace {
+
+void expect_the_models_own(const Json& config, const std::string& name) {
+  const ModelFacts facts = model_facts(config);
+  const auto model = make_model(config);
+  std::set<std::string> linear;  // an expert's matrix is a part of a stacked parameter, and not among the names below
+  model->visit_modules([&](const std::string& module, Module& m) {
+    if (dynamic_cast<Linear*>(&m)) linear.insert(module + ".weight");
+  });
+  std::vector<std::tuple<std::string, std::vector<int64_t>, bool>> real, planned;
+  model->visit([&](const std::string& parameter, Param& p) {
+    if (p.tied.empty()) real.emplace_back(parameter, p.full, linear.count(parameter) > 0);
+  });
+  for (const ParamFacts& p : facts.params) planned.emplace_back(p.name, p.shape, p.linear);
+  EXPECT_EQ(real, planned) << name;
+  EXPECT_EQ(facts.kv_heads, model->shape().kv_heads) << name;
+  EXPECT_EQ(facts.positions, model->shape().max_positions) << name;
+}
+
+TEST(PlanFacts, AreTheModelsOwnParameters) {
+  for (const std::string& name : preset_names()) expect_the_models_own(preset_config(name), name);
+}
+
+// Keys that files leave out, and those that count in some families only.
+TEST(PlanFacts, AreTheModelsOwnWhateverTheFileSays) {
+  for (const char* name : {"tiny", "qwen3-0.6b", "tiny-moe", "qwen1.5-moe-a2.7b", "llama3-8b", "mistral-7b"}) {
+    const Json plain = preset_config(name);
+    for (const char* key : {"num_key_value_heads", "max_position_embeddings", "head_dim", "intermediate_size",
+                            "num_experts_per_tok", "decoder_sparse_step", "mlp_only_layers", "tie_word_embeddings"}) {
+      Json config = plain;
+      config.erase(key);
+      const bool needed = std::string(key) == "intermediate_size" && !plain.contains("num_experts");
+      if (!needed) expect_the_models_own(config, str(name, " without ", key));
+    }
+    const Json said = {{"attention_bias", true},
+                       {"mlp_bias", true},
+                       {"qkv_bias", false},
+                       {"num_experts", 0},
+                       {"num_key_value_heads", nullptr}};
+    for (const auto& [key, value] : said.items()) {
+      Json config = plain;
+      config[key] = value;
+      expect_the_models_own(config, str(name, " with ", key));
+    }
+  }
+}
+
+// One small shape of each family.
+std::vector<Json> small_configs() {
+  std::set<std::string> seen;
+  std::vector<Json> all;
+  const Json small = {{"hidden_size", 16},
+                      {"num_hidden_layers", 3},
+                      {"num_attention_heads", 4},
+                      {"num_key_value_heads", 2},
+                      {"intermediate_size", 24},
+                      {"vocab_size", 40},
+                      {"head_dim", 8},
+                      {"max_position_embeddings", 64},
+                      {"num_experts", 8},
+                      {"num_experts_per_tok", 3},
+                      {"moe_intermediate_size", 6},
+                      {"shared_expert_intermediate_size", 10},
+                      {"tie_word_embeddings", false}};
+  for (const std::string& name : preset_names()) {
+    Json config = preset_config(name);
+    if (!seen.insert(config["model_type"]).second) continue;
+    for (const auto& [key, value] : small.items())
+      if (config.contains(key)) config[key] = value;
+    all.push_back(std::move(config));
+  }
+  return all;
+}
+
+// What files of any family may say, and may leave out (discarded).
+const std::map<std::string, std::vector<Json>>& said() {
+  const Json left_out = Json(Json::value_t::discarded);
+  static const std::map<std::string, std::vector<Json>> all = {
+      {"num_key_value_heads", {left_out, nullptr, 1, 4}},
+      {"head_dim", {left_out, 4, 10}},
+      {"max_position_embeddings", {left_out, 512}},
+      {"tie_word_embeddings", {left_out, true}},
+      {"attention_bias", {true, false}},
+      {"attention_out_bias", {true, false}},
+      {"mlp_bias", {true, false}},
+      {"qkv_bias", {true, false}},
+      {"use_bias", {true, false}},
+      {"num_experts", {0, 5}},
+      {"num_experts_per_tok", {left_out, 1}},
+      {"decoder_sparse_step", {left_out, 2}},
+      {"mlp_only_layers", {left_out, {0}, {1, 2}}},
+      {"use_sliding_window", {true}},
+      {"sliding_window", {left_out, nullptr, 8}},
+      {"hidden_act", {left_out, "gelu", "relu"}},
+      {"rope_scaling", {nullptr, {{"rope_type", "yarn"}, {"factor", 4}}, {{"type", "linear"}, {"factor", 2}}}},
+  };
+  return all;
+}
+
+TEST(Families, ThePlanIsTheModelsOwnForRandomConfigs) {
+  const auto plain = small_configs();
+  ASSERT_EQ(plain.size(), known_models().size());
+  Random random(11);
+  int models = 0, errors = 0;
+  for (const Json& family : plain)
+    for (int round = 0; round < 40; ++round) {
+      Json config = family;
+      for (const auto& [key, values] : said()) {
+        if (random.below(3) > 0) continue;
+        const Json& value = values[random.below(values.size())];
+        if (value.is_discarded())
+          config.erase(key);
+        else
+          config[key] = value;
+      }
+      try {
+        expect_the_models_own(config, config.dump());
+        ++models;
+      } catch (const Error& e) {
+        EXPECT_EQ(e.at.fault, Fault::Model) << e.what();
+        EXPECT_THROW(make_model(config), Error) << config.dump();
+        EXPECT_THROW(model_facts(config), Error) << config.dump();
+        ++errors;
+      }
+    }
+  EXPECT_GT(models, 4 * errors);
+}
+
+// Every parameter of every family gets a gradient.
+TEST(Families, EachCanBeTrained) {
+  const at::Device device = golden::device();
+  for (const Json& config : small_configs()) {
+    const auto model = make_model(config);
+    model->visit(
+        [&](const std::string&, Param& p) { p.data = (at::randn(p.full) * 0.1).to(device).set_requires_grad(true); });
+    Step step = packed_step({7, 5}, device);
+    const at::Tensor ids = golden::ids_tensor({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, device);
+    model->head(model->forward(ids, step), step).pow(2).mean().backward();
+    model->visit([&](const std::string& name, Param& p) {
+      ASSERT_TRUE(p.data.grad().defined()) << config["model_type"] << " " << name;
+      EXPECT_TRUE(at::isfinite(p.data.grad()).all().item<bool>()) << config["model_type"] << " " << name;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of families without the tensor library: the table, the presets, and what a config.json may not say.
+#include "models/spec/family.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/files.h"
+#include "models/spec/presets.h"
+#include "plan/model_facts.h"
+#include "tests/paths.h"
+#include "tests/refusal.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+// Nothing else knows their names: adding one is one file.
+TEST(Families, EachIsOneFile) {
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(test::source_dir() / "src/models/families"))
+    files.insert(entry.path().filename().string());
+  std::set<std::string> expected;
+  for (const std::string& name : known_models()) expected.insert(name + ".cpp");
+  EXPECT_EQ(files, expected);
+}
+
+TEST(Families, StandInOneTable) {
+  const std::string table = family_table();
+  std::istringstream lines(table);
+  size_t rows = 0, width = 0;
+  for (std::string line; std::getline(lines, line); ++rows) {
+    EXPECT_TRUE(width == 0 || line.size() == width) << line;
+    width = line.size();
+  }
+  EXPECT_EQ(rows, known_models().size() + 2);
+  for (const std::string& name : known_models()) EXPECT_NE(table.find("\n| " + name + " "), std::string::npos) << name;
+  EXPECT_LE(width, 120u);
+}
+
+TEST(Families, EachHasAShapeToStartFrom) {
+  std::set<std::string> types, names;
+  for (const std::string& name : preset_names()) {
+    EXPECT_TRUE(names.insert(name).second) << name;
+    const Json config = preset_config(name);
+    types.insert(config.at("model_type").get<std::string>());
+    EXPECT_EQ(describe_model(config).shape.layers, config.at("num_hidden_layers").get<int64_t>()) << name;
+  }
+  const auto known = known_models();
+  EXPECT_EQ(types, std::set<std::string>(known.begin(), known.end()));
+}
+
+// A dry run and a plan look no further than this.
+TEST(Families, APlanRefusesWhatTheModelWould) {
+  const Json plain = preset_config("tiny");
+  const std::vector<std::pair<const char*, Json>> strange = {
+      {"hidden_act", "relu6"},
+      {"is_causal", false},
+      {"layer_types", {"linear_attention"}},
+      {"architectures", {"Qwen2ForSequenceClassification"}},
+      {"rope_scaling", {{"rope_type", "spiral"}}},
+      {"quantization_config", {{"quant_method", "awq"}}},
+      {"num_attention_heads", 7},
+      {"intermediate_size", 0},
+      {"rms_norm_eps", "small"},
+  };
+  for (const auto& [key, value] : strange) {
+    Json config = plain;
+    config[key] = value;
+    config["use_sliding_window"] = true;
+    const std::string said = test::refusal(Fault::Model, [&] { model_facts(config); });
+    EXPECT_NE(said.find("config.json"), std::string::npos) << key << ": " << said;
+  }
+}
+
+TEST(Families, ADescriptionIsPlainData) {
+  Json config = preset_config("tiny-moe");
+  config["mlp_only_layers"] = {1};
+  const DecoderSpec spec = describe_model(config);
+  ASSERT_EQ(spec.feed_forward.size(), 3u);
+  EXPECT_EQ(std::get<MixtureSpec>(spec.feed_forward[0]).per_token, 2);
+  EXPECT_EQ(std::get<DenseSpec>(spec.feed_forward[1]).ffn, 384);
+  EXPECT_TRUE(spec.qk_norm);
+  EXPECT_EQ(spec.shape.experts, 8);
+  EXPECT_EQ(spec.backbone, "model");
+}
+
+// Rotary scalings that reach beyond the number in the file lengthen the plan's context, as they do the model's.
+TEST(Families, ThePlansContextIsTheScaledOne) {
+  Json config = preset_config("tiny");
+  config["rope_scaling"] = {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 2048}};
+  EXPECT_EQ(model_facts(config).positions, 8192);
+}
+
+}  // namespace
+}  // namespace apus
