@@ -13,7 +13,7 @@ endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
 set(APUS_HOST_FOLDERS base text hub guide data serve doctor plan cli
-    dist/launch engine/answer engine/schedule parallel/placement train/record)
+    dist/launch engine/answer engine/schedule parallel/placement train/record train/options algos/options)
 set(APUS_HOST_FILES
     checkpoint/adapter_config.cpp
     devices/cpu/host.cpp
