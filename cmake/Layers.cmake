@@ -13,7 +13,8 @@ endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
 set(APUS_HOST_FOLDERS base text hub guide data serve doctor plan cli
-    dist/launch engine/answer engine/schedule models/families models/spec parallel/placement train/record)
+    algos/options dist/launch engine/answer engine/schedule models/families models/spec parallel/placement
+    train/options train/record)
 set(APUS_HOST_FILES
     checkpoint/adapter_config.cpp
     devices/cpu/host.cpp

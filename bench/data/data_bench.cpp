@@ -60,13 +60,15 @@ int run(int argc, char** argv) {
   const Datasets loaded = load_datasets(datasets, rejects);
   const double reading = watch.seconds();
   watch = Stopwatch();
-  const SampleStore samples = encode_rows(*loaded.rows, loaded.train, encoder, rejects, 1, "encoding");
+  const SampleStore samples = encode_rows(
+      *loaded.rows, loaded.train, [&](const Row& row) { return encoder.encode(row); }, rejects, 1, "encoding");
   const double encoding = watch.seconds();
   double tokens = 0;
   for (const int64_t length : samples.lengths()) tokens += static_cast<double>(length);
   watch = Stopwatch();
-  auto source = make_indexed_source(samples.size(), samples.lengths(), [&](int64_t i) { return samples.get(i); },
-                                    {.packing = true, .packing_length = 4096});
+  auto source =
+      make_indexed_source(samples.size(), samples.lengths(), [&](int64_t i) { return Samples{samples.get(i)}; },
+                          {.packing = true, .packing_length = 4096});
   int64_t packs = 0;
   while (source->next()) ++packs;
   const double packing = watch.seconds();

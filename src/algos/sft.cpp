@@ -3,6 +3,8 @@
 
 #include <ATen/ops/scalar_tensor.h>
 
+#include "ops/ops.h"
+
 namespace apus {
 namespace {
 
@@ -37,15 +39,19 @@ Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const ops::HeadLoss head =
       ops::head_loss(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, batch.weight_T,
-                     {.label_smoothing = spec_.label_smoothing, .dft = spec_.dft});
+                     {.label_smoothing = o_.label_smoothing_factor, .dft = o_.enable_dft_loss});
   const at::Tensor trained_T = batch.label_T.ge(0);
   Loss out{.sum = head.loss_sum, .metrics = {}};
-  if (spec_.sequence_accuracy)
+  if (o_.acc_strategy == "seq")
     out.metrics["seq_acc"] = whole_sequences(batch, head.correct_T, trained_T);
   else
     out.metrics["token_acc"] = {head.correct_T.logical_and(trained_T).sum(), trained_T.sum()};
-  if (spec_.channel_loss) add_channels(out, batch, head.nll_T, trained_T);
+  if (o_.enable_channel_loss) add_channels(out, batch, head.nll_T, trained_T);
   return out;
 }
+
+namespace {
+const RegisterAlgorithm<Sft> sft("sft"), pt("pt");
+}  // namespace
 
 }  // namespace apus

@@ -37,6 +37,9 @@ Option& Option::idle(std::string value) { return idle_value = std::move(value), 
 Option& Option::forgives_unknown() { return is_forgiving = true, *this; }
 Option& Option::hidden() { return is_hidden = true, *this; }
 Option& Option::shown_default(std::string text) { return default_text = std::move(text), *this; }
+Option& Option::must_match() { return is_exact = true, *this; }
+Option& Option::noted() { return is_noted = true, *this; }
+Option& Option::restored(std::string kind) { return restored_kind = std::move(kind), *this; }
 
 Option& OptionTable::add(std::string name, OptionTarget target, std::string help) {
   options_.push_back(std::make_unique<Option>(std::move(name), target, std::move(help), group_));
@@ -205,6 +208,20 @@ void OptionTable::set(const std::string& name, const Json& value) {
 bool OptionTable::given(const std::string& name) const {
   const Option* option = find(name);
   return option && option->given;
+}
+
+std::vector<const Option*> OptionTable::with(bool Option::*property) const {
+  std::vector<const Option*> found;
+  for (const auto& option : options_)
+    if ((*option).*property) found.push_back(option.get());
+  return found;
+}
+
+std::vector<const Option*> OptionTable::with(std::string Option::*property, const std::string& value) const {
+  std::vector<const Option*> found;
+  for (const auto& option : options_)
+    if ((*option).*property == value) found.push_back(option.get());
+  return found;
 }
 
 Json OptionTable::json() const {

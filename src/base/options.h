@@ -49,6 +49,9 @@ class Option {
   Option& forgives_unknown();               // on a bool: when true, unknown flags are notes instead of errors
   Option& hidden();                         // works, but is left out of --help
   Option& shown_default(std::string text);  // help shows this where the default is decided at run time
+  Option& must_match();                     // a resumed run refuses another value than it began with
+  Option& noted();                          // a resumed run warns of another value
+  Option& restored(std::string kind);       // --load_args takes it from a saved args.json; kind: "model" or "data"
 
   std::string name;
   OptionTarget target;
@@ -59,6 +62,8 @@ class Option {
   std::optional<double> above_limit, least, most;
   std::string refusal, idle_value, default_text;
   std::string no_effect;  // accepted for the sake of existing scripts; the note that says why it changes nothing
+  bool is_exact = false, is_noted = false;  // of must_match() and noted()
+  std::string restored_kind;                // of restored(); empty: never taken from args.json
 };
 
 // The visitor handed to fields(). Duplicate names are a bug and are reported as such.
@@ -69,6 +74,11 @@ class OptionTable {
     return add(name, OptionTarget(&member), help);
   }
   void group(std::string title) { group_ = std::move(title); }
+  // The options of a struct that the described one holds: `v.include(generation)`.
+  template <class Options>
+  void include(Options& member) {
+    member.fields(*this);
+  }
   // Flags of other programs without a member here. Several names may share one reason.
   // Any use is an error that says why, but for false, none and the `idle` value: a script may spell a default out.
   void refuse(const std::vector<std::string>& names, const std::string& why, const std::string& idle = "");
@@ -91,6 +101,9 @@ class OptionTable {
   Json json() const;                                     // every option and its value, in order
   std::string help(int width) const;                     // grouped
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
+  // Those with a property: with(&Option::is_exact), with(&Option::restored_kind, "model").
+  std::vector<const Option*> with(bool Option::*property) const;
+  std::vector<const Option*> with(std::string Option::*property, const std::string& value) const;
   std::vector<std::string> notes;  // about aliases used, to be shown once
   std::string config_file;         // the first argument when it was one, else empty
 

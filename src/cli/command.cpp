@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <map>
 
 #include "base/log.h"
 #include "base/wrap.h"
 #include "cli/rehearsal.h"
+#include "cli/train.h"
 #include "dist/launch/launcher.h"
 
 namespace apus {
@@ -32,6 +34,13 @@ std::string general_options(size_t width) {
          two_columns("--help", "this text", 36, width);
 }
 
+// Those of the files that register one, and one for each training algorithm.
+const std::map<std::string, Command>& known_commands() {
+  static const bool trains = (register_training_commands(), true);
+  static_cast<void>(trains);
+  return Registry<Command>::of().all();
+}
+
 }  // namespace
 
 void register_command(Command command) {
@@ -41,8 +50,9 @@ void register_command(Command command) {
 
 const Command* find_command(std::string name) {
   std::replace(name.begin(), name.end(), '_', '-');
-  if (const Command* command = Registry<Command>::of().find(name)) return command;
-  for (const auto& [key, command] : Registry<Command>::of().all()) {
+  const auto& commands = known_commands();
+  if (const auto found = commands.find(name); found != commands.end()) return &found->second;
+  for (const auto& [key, command] : commands) {
     const auto& aliases = command.info.aliases;
     if (std::find(aliases.begin(), aliases.end(), name) != aliases.end()) return &command;
   }
@@ -51,7 +61,7 @@ const Command* find_command(std::string name) {
 
 std::vector<const Command*> all_commands() {
   std::vector<const Command*> commands;
-  for (const auto& [name, command] : Registry<Command>::of().all()) commands.push_back(&command);
+  for (const auto& [name, command] : known_commands()) commands.push_back(&command);
   std::stable_sort(commands.begin(), commands.end(), [](auto* a, auto* b) { return group_rank(*a) < group_rank(*b); });
   return commands;
 }

@@ -52,34 +52,36 @@ struct Command {
 
 void register_command(Command command);
 
+// Options, and what a command does with them; members that the options lack are left out.
+template <class Options>
+std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> options, int (*run)(const Options&)) {
+  auto instance = std::make_unique<Command::Instance>();
+  instance->table = OptionTable::of(*options);
+  instance->resolve = [options](OptionTable& table) {
+    if constexpr (requires { options->resolve(table); }) options->resolve(table);
+  };
+  instance->check = [options] {
+    if constexpr (requires { options->check(); }) options->check();
+  };
+  instance->fetch = [options] {
+    if constexpr (requires { options->fetch(); }) options->fetch();
+  };
+  if constexpr (requires { options->ranks_dir(); }) instance->ranks_dir = [options] { return options->ranks_dir(); };
+  instance->run = [options, run] { return run(*options); };
+  instance->is_dry = [options] {
+    if constexpr (requires { options->dry_run; }) return options->dry_run;
+    return false;
+  };
+  instance->rehearse = [options](Rehearsal& r) {
+    if constexpr (requires { options->rehearse(r); }) options->rehearse(r);
+  };
+  return instance;
+}
+
 template <class Options>
 struct RegisterCommand {
   RegisterCommand(CommandInfo info, int (*run)(const Options&)) {
-    register_command({std::move(info), [run] {
-                        auto options = std::make_shared<Options>();
-                        auto instance = std::make_unique<Command::Instance>();
-                        instance->table = OptionTable::of(*options);
-                        instance->resolve = [options](OptionTable& table) {
-                          if constexpr (requires { options->resolve(table); }) options->resolve(table);
-                        };
-                        instance->check = [options] {
-                          if constexpr (requires { options->check(); }) options->check();
-                        };
-                        instance->fetch = [options] {
-                          if constexpr (requires { options->fetch(); }) options->fetch();
-                        };
-                        if constexpr (requires { options->ranks_dir(); })
-                          instance->ranks_dir = [options] { return options->ranks_dir(); };
-                        instance->run = [options, run] { return run(*options); };
-                        instance->is_dry = [options] {
-                          if constexpr (requires { options->dry_run; }) return options->dry_run;
-                          return false;
-                        };
-                        instance->rehearse = [options](Rehearsal& r) {
-                          if constexpr (requires { options->rehearse(r); }) options->rehearse(r);
-                        };
-                        return instance;
-                      }});
+    register_command({std::move(info), [run] { return command_instance(std::make_shared<Options>(), run); }});
   }
 };
 

@@ -28,9 +28,11 @@ bool is_file(const std::string& path) {
 }  // namespace
 
 void HubFlags::fields(OptionTable& v) {
-  v("use_hf", use_hf, "hub ids mean HuggingFace rather than ModelScope; USE_HF=1 does the same");
+  v("use_hf", use_hf, "hub ids mean HuggingFace rather than ModelScope; USE_HF=1 does the same").restored("model");
   v("hub_token", hub_token, "for private repositories").shown_default("the environment's");
-  v("model_revision", model_revision, "branch, tag or commit of a hub's model").shown_default("the main branch");
+  v("model_revision", model_revision, "branch, tag or commit of a hub's model")
+      .shown_default("the main branch")
+      .restored("model");
 }
 
 void HubFlags::resolve() {
@@ -56,15 +58,20 @@ void ModelOptions::fields(OptionTable& v) {
   v.group("Model");
   v("model", model, "folder of the checkpoint (config.json, *.safetensors, tokenizer), or a hub's id: owner/name")
       .alias("ckpt_dir", "its old name")
-      .alias("model_id_or_path", "its old name");
-  v("model_type", model_type, "architecture, when config.json does not say it").shown_default("from config.json");
+      .alias("model_id_or_path", "its old name")
+      .restored("model");
+  v("model_type", model_type, "architecture, when config.json does not say it")
+      .shown_default("from config.json")
+      .restored("model");
   v("torch_dtype", torch_dtype, "number format of the weights and of the arithmetic")
       .choices({"float32", "bfloat16", "float16"})
-      .shown_default("from config.json");
+      .shown_default("from config.json")
+      .restored("model");
   v("max_model_len", max_model_len, "longest context in tokens")
       .at_least(1)
       .alias("vllm_max_model_len")
-      .shown_default("from config.json");
+      .shown_default("from config.json")
+      .restored("model");
   v("device", device,
     "where to run: auto, cpu, cuda, npu, or one of several: npu:1. auto takes npu, cuda, cpu in this order");
   v.no_effect({"attn_impl"}, "attention is always the fused kind over packed tokens");

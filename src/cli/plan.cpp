@@ -52,7 +52,7 @@ double element_of(const std::optional<std::string>& wanted, const ModelFacts& mo
   return dtype == "float32" ? 4 : 2;
 }
 
-TuningSpec tuning_of(const SftOptions& o) {
+TuningSpec tuning_of(const TrainCommandOptions& o) {
   TuningSpec t;
   t.lora = o.lora(), t.rank = o.lora_rank, t.dropout = o.lora_dropout, t.dora = o.use_dora;
   t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
@@ -63,7 +63,7 @@ TuningSpec tuning_of(const SftOptions& o) {
   return t;
 }
 
-RecomputeFacts recompute_of(const SftOptions& o, const ModelFacts& model) {
+RecomputeFacts recompute_of(const TrainCommandOptions& o, const ModelFacts& model) {
   const auto again = o.recompute(model.layers);
   return {.layers = again.layers,
           .selective = again.selective,
@@ -71,7 +71,7 @@ RecomputeFacts recompute_of(const SftOptions& o, const ModelFacts& model) {
           .feed_forward = again.feed_forward};
 }
 
-void row_tokens(const SftOptions& o, PlanSpec& spec) {
+void row_tokens(const TrainCommandOptions& o, PlanSpec& spec) {
   spec.packed = o.packing;
   const auto length = o.packing && o.packing_length ? o.packing_length : o.max_length;
   spec.row_tokens = length.value_or(o.packing ? spec.model.positions : std::min(kRowTokens, spec.model.positions));
@@ -96,9 +96,9 @@ void add_alignment(const PlanOptions& o, PlanSpec& spec) {
 
 }  // namespace
 
-PlanSpec training_spec(const SftOptions& o, const Json& config, const DeviceFacts& device, int64_t devices) {
+PlanSpec training_spec(const TrainCommandOptions& o, const Json& config, const DeviceFacts& device, int64_t devices) {
   PlanSpec spec;
-  spec.title = o.model, spec.command = o.command, spec.device = device;
+  spec.title = o.model, spec.command = o.algorithm, spec.device = device;
   if (!device.assumed.empty()) spec.assumptions.push_back(device.assumed);
   spec.model = model_facts(config), spec.tuning = tuning_of(o);
   spec.train.element = element_of(o.torch_dtype, spec.model, device, spec);
@@ -171,7 +171,7 @@ void PlanOptions::fields(OptionTable& v) {
   v("rlhf_type", rlhf_type, "with --command rlhf").choices({"grpo", "dpo", "kto", "orpo", "simpo", "cpo", "rm"});
   v("num_generations", num_generations, "grpo: answers to a prompt").at_least(1);
   v("max_completion_length", max_completion_length, "grpo: longest answer in tokens").at_least(1);
-  SftOptions::fields(v);
+  TrainCommandOptions::fields(v);
   EngineOptions::fields(v);
   for (const char* name : {"device_map", "max_memory"})
     v.at(name).refusal = "a plan is of one device; --dry_run true of infer, score and deploy says what lies where";

@@ -3,15 +3,15 @@
 // their --dry_run.
 #pragma once
 
-#include "plan/plan.h"
 #include "cli/infer.h"
-#include "cli/sft.h"
+#include "cli/train.h"
+#include "plan/plan.h"
 
 namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
-struct PlanOptions : SftOptions, EngineOptions {
+struct PlanOptions : TrainCommandOptions, EngineOptions {
   std::string of = "sft";  // the command that is planned
   std::string preset;
   int64_t devices = 1;
@@ -28,7 +28,8 @@ struct PlanOptions : SftOptions, EngineOptions {
 };
 
 // `config`: the model's config.json. What the flags leave open is assumed, and said in the spec.
-PlanSpec training_spec(const SftOptions& options, const Json& config, const DeviceFacts& device, int64_t devices);
+PlanSpec training_spec(const TrainCommandOptions& options, const Json& config, const DeviceFacts& device,
+                       int64_t devices);
 PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config,
                         const DeviceFacts& device);
 PlanSpec scoring_spec(const ModelOptions& model, int64_t step_tokens, const Json& config, const DeviceFacts& device);

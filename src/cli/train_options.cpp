@@ -17,37 +17,46 @@ void DataOptions::fields(OptionTable& v) {
   v.group("Data");
   v("dataset", dataset,
     "training rows: files (.jsonl .json .csv .txt .parquet .arrow, also .gz .zst), folders, globs, or hub ids; #N "
-    "takes N rows");
-  v("val_dataset", val_dataset, "rows for evaluation, in the same words");
+    "takes N rows")
+      .restored("data");
+  v("val_dataset", val_dataset, "rows for evaluation, in the same words").restored("data");
   v("split_dataset_ratio", split_dataset_ratio,
     "share of the training rows kept for evaluation when there is no --val_dataset")
       .at_least(0)
-      .at_most(0.999);
-  v("cached_dataset", cached_dataset, "folders made by apus export --to_cached_dataset true");
-  v("cached_val_dataset", cached_val_dataset, "the same, for evaluation");
-  v("columns", columns, "rename columns: '{\"their\": \"ours\"}'");
+      .at_most(0.999)
+      .restored("data");
+  v("cached_dataset", cached_dataset, "folders made by apus export --to_cached_dataset true").restored("data");
+  v("cached_val_dataset", cached_val_dataset, "the same, for evaluation").restored("data");
+  v("columns", columns, "rename columns: '{\"their\": \"ours\"}'").restored("data");
   v("model_name", model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
   v("model_author", model_author, "the same for {{AUTHOR}}");
   v("custom_dataset_info", custom_dataset_info,
     "dataset_info.json files that give datasets names: dataset_path or hub id, subsets, columns");
   v("disable_auto_column_mapping", disable_auto_column_mapping, "only --columns renames");
-  v("strict", strict, "stop at the first bad row instead of leaving it out");
-  v("data_seed", data_seed, "of shuffling and sampling rows");
-  v("dataset_shuffle", dataset_shuffle, "shuffle the rows after reading");
-  v("val_dataset_shuffle", val_dataset_shuffle, "the same, for evaluation");
-  v("train_dataloader_shuffle", train_dataloader_shuffle, "a new order in every epoch");
+  v("strict", strict, "stop at the first bad row instead of leaving it out").restored("data");
+  v("data_seed", data_seed, "of shuffling and sampling rows").must_match().restored("data");
+  v("dataset_shuffle", dataset_shuffle, "shuffle the rows after reading").restored("data");
+  v("val_dataset_shuffle", val_dataset_shuffle, "the same, for evaluation").restored("data");
+  v("train_dataloader_shuffle", train_dataloader_shuffle, "a new order in every epoch").must_match();
   v("streaming", streaming,
-    "read rows as they are needed, for data larger than memory; needs --max_steps or --max_epochs");
-  v("shuffle_buffer_size", shuffle_buffer_size, "rows among which a stream is shuffled").at_least(1);
-  v("interleave_prob", interleave_prob, "mix several datasets with these probabilities instead of one after the other");
+    "read rows as they are needed, for data larger than memory; needs --max_steps or --max_epochs")
+      .must_match()
+      .restored("data");
+  v("shuffle_buffer_size", shuffle_buffer_size, "rows among which a stream is shuffled").at_least(1).restored("data");
+  v("interleave_prob", interleave_prob, "mix several datasets with these probabilities instead of one after the other")
+      .restored("data");
   v("stopping_strategy", stopping_strategy, "the mix ends with the first dataset that is used up, or when all are")
-      .choices({"first_exhausted", "all_exhausted"});
-  v("packing", packing, "fill sequences up to --packing_length with whole rows");
-  v("packing_length", packing_length, "tokens of a pack").at_least(1).shown_default("--max_length");
-  v("packing_strategy", packing_strategy, "binpack: best fit; sequential: in order").choices({"binpack", "sequential"});
+      .choices({"first_exhausted", "all_exhausted"})
+      .restored("data");
+  v("packing", packing, "fill sequences up to --packing_length with whole rows").must_match().restored("data");
+  v("packing_length", packing_length, "tokens of a pack").at_least(1).shown_default("--max_length").restored("data");
+  v("packing_strategy", packing_strategy, "binpack: best fit; sequential: in order")
+      .choices({"binpack", "sequential"})
+      .restored("data");
   v("loss_scale", loss_scale,
     "which tokens are learnt: default (answers), last_round, all; with +name of a table of weights: "
-    "ignore_empty_think, ignore_think_prefix, hermes, react, qwen, agentflan, alpha_umi, or a JSON file");
+    "ignore_empty_think, ignore_think_prefix, hermes, react, qwen, agentflan, alpha_umi, or a JSON file")
+      .restored("data");
   v("add_non_thinking_prefix", add_non_thinking_prefix,
     "models that can think get the empty thought before answers without one");
   v("disable_ignore_empty_think", disable_ignore_empty_think, "learn the empty thought too");
@@ -84,6 +93,9 @@ void training_template_fields(OptionTable& v, TemplateOptions& prompt, DataOptio
   v.at("preserve_thinking").help = "keep the thoughts of earlier turns";
   v.at("truncation_strategy").choices({"delete", "left", "right", "split"});
   v.at("max_length").help = "longest row in tokens";
+  v.at("max_length").restored("data");
+  for (const char* name : {"response_prefix", "chat_template_kwargs", "truncation_strategy"})
+    v.at(name).restored("model");
   v.at("truncation_strategy").help =
       "for longer rows: leave them out, cut them, or (plain text) split them into several";
 }
@@ -93,25 +105,33 @@ void TunerOptions::fields(OptionTable& v) {
   v("tuner_type", tuner_type, "train low-rank factors beside the weights, or the weights themselves")
       .choices({"lora", "full"})
       .alias("train_type", "its old name")
-      .alias("sft_type", "its old name");
+      .alias("sft_type", "its old name")
+      .must_match()
+      .restored("model");
   v("adapters", adapters, "an adapter to train on from").alias("lora");
   v("target_modules", target_modules,
-    "layers with factors: last parts of their names, or all-linear (experts included), all-embedding, all-router");
-  v("target_regex", target_regex, "instead: an expression that whole names must match");
-  v("modules_to_save", modules_to_save, "modules trained whole beside the factors: embed_tokens, lm_head, norm, ...");
-  v("lora_rank", lora_rank, "rank of the factors").at_least(1);
-  v("lora_alpha", lora_alpha, "their scale is alpha / rank").above(0);
+    "layers with factors: last parts of their names, or all-linear (experts included), all-embedding, all-router")
+      .must_match();
+  v("target_regex", target_regex, "instead: an expression that whole names must match").must_match();
+  v("modules_to_save", modules_to_save, "modules trained whole beside the factors: embed_tokens, lm_head, norm, ...")
+      .must_match();
+  v("lora_rank", lora_rank, "rank of the factors").at_least(1).must_match();
+  v("lora_alpha", lora_alpha, "their scale is alpha / rank").above(0).must_match();
   v("lora_dropout", lora_dropout, "share of inputs dropped before the factors")
       .at_least(0)
       .at_most(0.99)
-      .alias("lora_dropout_p", "its old name");
+      .alias("lora_dropout_p", "its old name")
+      .noted();
   v("lora_bias", lora_bias, "train the layers' biases too").choices({"none", "all"});
   v("lora_dtype", lora_dtype, "number format of the factors").choices({"float32", "bfloat16"}).shown_default("float32");
   v("init_weights", init_weights, "first values: true, false, gaussian, pissa, pissa_niter_N, olora")
-      .alias("init_lora_weights");
-  v("use_rslora", use_rslora, "scale by alpha / sqrt(rank)");
-  v("use_dora", use_dora, "train the lengths of the weight's rows too (DoRA)");
-  v("lorap_lr_ratio", lorap_lr_ratio, "LoRA+: B factors learn this many times faster; 10 to 16 is usual").above(0);
+      .alias("init_lora_weights")
+      .must_match();
+  v("use_rslora", use_rslora, "scale by alpha / sqrt(rank)").must_match();
+  v("use_dora", use_dora, "train the lengths of the weight's rows too (DoRA)").must_match();
+  v("lorap_lr_ratio", lorap_lr_ratio, "LoRA+: B factors learn this many times faster; 10 to 16 is usual")
+      .above(0)
+      .noted();
   v("freeze_parameters", freeze_parameters, "full: parameters whose names begin so stay as they are");
   v("freeze_parameters_regex", freeze_parameters_regex, "full: the same, by an expression found in the name");
   v("freeze_parameters_ratio", freeze_parameters_ratio,
@@ -181,39 +201,27 @@ void TrainOptions::fields(OptionTable& v) {
   v.group("Training");
   v("output_dir", output_dir, "folder of the runs").shown_default("output/<model>");
   v("add_version", add_version, "each run gets its own folder vN-<time> in it");
-  v("num_train_epochs", num_train_epochs, "passes over the data").above(0);
-  v("max_steps", max_steps, "updates; above 0 it wins over epochs").at_least(-1);
-  v("max_epochs", max_epochs, "ends the run after so many passes; a stream without --max_steps is counted first")
-      .above(0);
-  v("per_device_train_batch_size", per_device_train_batch_size, "rows (packs, with --packing) of a micro-batch")
-      .at_least(1)
-      .alias("batch_size", "its old name");
+  LoopOptions::fields(v);
   v("per_device_eval_batch_size", per_device_eval_batch_size, "the same, for evaluation")
       .at_least(1)
       .alias("eval_batch_size", "its old name");
-  v("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches of an update")
-      .at_least(1)
-      .shown_default("so that an update sees 16 rows");
   v("learning_rate", learning_rate, "the highest").at_least(0).shown_default("1e-5 for full, 1e-4 for lora");
-  v("lr_scheduler_type", lr_scheduler_type, "how it changes over the run").choices(schedule_names());
-  v("lr_scheduler_kwargs", lr_scheduler_kwargs, "further settings of the schedule, e.g. '{\"min_lr_rate\": 0.1}'");
-  v("warmup_ratio", warmup_ratio, "share of the run in which it rises from 0").at_least(0).at_most(0.999);
-  v("warmup_steps", warmup_steps, "the same in updates").at_least(0);
+  v("lr_scheduler_type", lr_scheduler_type, "how it changes over the run").choices(schedule_names()).noted();
+  v("lr_scheduler_kwargs", lr_scheduler_kwargs, "further settings of the schedule, e.g. '{\"min_lr_rate\": 0.1}'")
+      .noted();
+  v("warmup_ratio", warmup_ratio, "share of the run in which it rises from 0").at_least(0).at_most(0.999).noted();
+  v("warmup_steps", warmup_steps, "the same in updates").at_least(0).noted();
   v("optim", optim, "adamw_torch, adamw_8bit (moments in 8 bits), adafactor, sgd").choices(optimizer_names());
-  v("optim_args", optim_args, "its further settings: key=value,key=value");
+  v("optim_args", optim_args, "its further settings: key=value,key=value").noted();
   v("optimizer", optimizer, "muon: matrices by Muon, the rest by AdamW; lorap: LoRA+")
       .choices({"default", "muon", "lorap"});
-  v("weight_decay", weight_decay, "of all but biases and norms").at_least(0);
-  v("adam_beta1", adam_beta1, "decay of the first moment").at_least(0).at_most(0.9999999);
-  v("adam_beta2", adam_beta2, "decay of the second moment").at_least(0).at_most(0.9999999);
-  v("adam_epsilon", adam_epsilon, "added to its root").above(0);
-  v("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0: not at all").at_least(0);
+  v("weight_decay", weight_decay, "of all but biases and norms").at_least(0).noted();
+  v("adam_beta1", adam_beta1, "decay of the first moment").at_least(0).at_most(0.9999999).noted();
+  v("adam_beta2", adam_beta2, "decay of the second moment").at_least(0).at_most(0.9999999).noted();
+  v("adam_epsilon", adam_epsilon, "added to its root").above(0).noted();
   v("master_weights", master_weights,
     "full bfloat16: keep a float32 copy of the weights; or round stochastically (4 bytes a weight less); or none")
       .choices({"float32", "stochastic", "none"});
-  v("update_in_backward", update_in_backward,
-    "update each weight in the backward pass as soon as its gradient is complete: gradients never exist all together. "
-    "One process, --max_grad_norm 0, --gradient_accumulation_steps 1");
   v("gradient_checkpointing", gradient_checkpointing,
     "recompute layers in the backward pass instead of keeping their activations");
   v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs, "{\"layers\": N}: only the first N layers");
@@ -228,44 +236,13 @@ void TrainOptions::fields(OptionTable& v) {
       .at_least(0);
   v("recompute_method", recompute_method, "block: --recompute_num_layers counts layers; uniform: all of them")
       .choices({"block", "uniform"});
-  v("neftune_noise_alpha", neftune_noise_alpha, "noise on the embeddings").at_least(0);
-  v("label_smoothing_factor", label_smoothing_factor, "share of each target spread over the vocabulary")
-      .at_least(0)
-      .at_most(0.999);
-  v("enable_dft_loss", enable_dft_loss, "weigh each token by its own probability");
-  v("enable_channel_loss", enable_channel_loss, "log the loss of each row's channel");
-  v("router_aux_loss_coef", router_aux_loss_coef,
-    "mixture of experts: weight of the loss that keeps experts busy alike")
-      .at_least(0);
-  v("acc_strategy", acc_strategy, "accuracy of tokens, or of whole sequences").choices({"token", "seq"});
-  v("max_bad_steps", max_bad_steps, "updates in a row without finite gradients that end the run").at_least(1);
+  v("neftune_noise_alpha", neftune_noise_alpha, "noise on the embeddings").at_least(0).noted();
 
   v.group("Saving, evaluation, log");
-  v("save_strategy", save_strategy, "when to save").choices({"no", "steps", "epoch"});
-  v("save_steps", save_steps, "updates between; below 1: a share of the run").above(0);
-  v("save_total_limit", save_total_limit, "how many checkpoints stay; the best one always does").at_least(1);
-  v("save_only_model", save_only_model, "without the optimizer's state: smaller, cannot be resumed");
+  saving_fields(v);
   v("max_shard_size", max_shard_size, "largest weight file");
-  v("create_checkpoint_symlink", create_checkpoint_symlink, "links best and last in the run's folder");
-  v("eval_strategy", eval_strategy, "when to evaluate")
-      .choices({"no", "steps", "epoch"})
-      .shown_default("as saving, when there are rows for it");
-  v("eval_steps", eval_steps, "updates between; below 1: a share of the run").above(0).shown_default("--save_steps");
-  v("eval_on_start", eval_on_start, "evaluate before the first update");
-  v("metric_for_best_model", metric_for_best_model, "the value that decides")
-      .shown_default("loss; with --predict_with_generate its --eval_metric");
-  v("greater_is_better", greater_is_better, "of that value").shown_default("by its name");
-  v("predict_with_generate", predict_with_generate,
-    "evaluation also answers the rows: rouge, bleu and share of equal answers; see --max_new_tokens, --temperature");
-  v("eval_metric", eval_metric,
-    "what --predict_with_generate judges by: nlg is rouge-l, acc the share of equal answers")
-      .choices({"nlg", "acc"});
-  v("early_stop_interval", early_stop_interval, "evaluations without a better value that end the run").at_least(1);
-  v("logging_steps", logging_steps, "updates between log lines").at_least(1);
-  v("logging_first_step", logging_first_step, "a line after the first update too");
   v("logging_dir", logging_dir, "TensorBoard's files").shown_default("<run>/runs");
   v("report_to", report_to, "tensorboard, none");
-  v("callbacks", callbacks, "early_stop, graceful_exit");
   v("resume_from_checkpoint", resume_from_checkpoint, "checkpoint folder to go on from");
   v("resume_only_model", resume_only_model, "take its weights, not the optimizer's state");
   v("ignore_data_skip", ignore_data_skip,
@@ -283,12 +260,10 @@ void TrainOptions::fields(OptionTable& v) {
 void TrainOptions::resolve(OptionTable&) { max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size"); }
 
 void TrainOptions::check() const {
+  LoopOptions::check();
   for (const std::string& to : report_to)
     require(to == "tensorboard" || to == "none" || to == "all", Fault::Usage, "--report_to ", to,
             " is not available; possible: tensorboard, none. logging.jsonl is always written");
-  for (const std::string& name : callbacks)
-    require(name == "early_stop" || name == "graceful_exit", Fault::Usage, "--callbacks ", name,
-            " is not available; possible: early_stop, graceful_exit (which is always on)");
   require(warmup_ratio == 0 || warmup_steps == 0, Fault::Usage, "give --warmup_ratio or --warmup_steps, not both");
   require(!ignore_data_skip || !resume_from_checkpoint.empty(), Fault::Usage,
           "--ignore_data_skip belongs to --resume_from_checkpoint");
@@ -297,9 +272,6 @@ void TrainOptions::check() const {
   std::error_code code;
   require(resume_from_checkpoint.empty() || std::filesystem::is_directory(resume_from_checkpoint, code), Fault::Usage,
           "--resume_from_checkpoint ", resume_from_checkpoint, " is not a folder here");
-  for (const double steps : {save_steps, eval_steps.value_or(1)})
-    require(steps < 1 || steps == static_cast<double>(static_cast<int64_t>(steps)), Fault::Usage,
-            "--save_steps and --eval_steps are whole numbers, or shares of the run below 1; ", steps, " is neither");
   if (gradient_checkpointing_kwargs.is_object())
     for (const auto& [key, value] : gradient_checkpointing_kwargs.items())
       require(key == "use_reentrant" || (key == "layers" && value.is_number_integer()), Fault::Usage,

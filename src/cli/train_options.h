@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "cli/option_groups.h"
+#include "train/options/loop_options.h"
 
 namespace apus {
 
@@ -58,54 +59,36 @@ struct TunerOptions {
   void check() const;
 };
 
-struct TrainOptions {
+struct TrainOptions : LoopOptions {
   std::optional<std::string> output_dir;
   bool add_version = true;
-  int64_t per_device_train_batch_size = 1, per_device_eval_batch_size = 1;
-  std::optional<int64_t> gradient_accumulation_steps;
-  double num_train_epochs = 3;
-  int64_t max_steps = -1;
-  std::optional<double> max_epochs, learning_rate;
+  int64_t per_device_eval_batch_size = 1;
+  std::optional<double> learning_rate;
   std::string lr_scheduler_type = "cosine";
   Json lr_scheduler_kwargs;
   double warmup_ratio = 0;
   int64_t warmup_steps = 0;
-  double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_epsilon = 1e-8, max_grad_norm = 1;
+  double weight_decay = 0.1, adam_beta1 = 0.9, adam_beta2 = 0.95, adam_epsilon = 1e-8;
   std::string optim = "adamw_torch";
   std::optional<std::string> optim_args, optimizer;
   std::string master_weights = "float32";  // float32, stochastic, none
-  bool update_in_backward = false;
   bool gradient_checkpointing = true;
   Json gradient_checkpointing_kwargs;  // "layers": only the first n
   std::string recompute_granularity = "full";
   std::optional<std::string> recompute_method;
   std::optional<int64_t> recompute_num_layers;
   std::vector<std::string> recompute_modules;
-  std::string save_strategy = "steps";
-  std::optional<std::string> eval_strategy;
-  double save_steps = 500;
-  std::optional<double> eval_steps;
-  std::optional<int64_t> save_total_limit, early_stop_interval;
-  bool save_only_model = false, create_checkpoint_symlink = false, eval_on_start = false;
-  int64_t logging_steps = 5;
-  bool logging_first_step = true;
   std::vector<std::string> report_to = {"tensorboard"};
-  std::optional<std::string> logging_dir, metric_for_best_model;
-  std::optional<bool> greater_is_better;
-  bool predict_with_generate = false;
-  std::string eval_metric = "nlg";  // of predict_with_generate: which figure decides
+  std::optional<std::string> logging_dir;
   std::string resume_from_checkpoint;
   bool resume_only_model = false, ignore_data_skip = false;
-  double neftune_noise_alpha = 0, router_aux_loss_coef = 0, label_smoothing_factor = 0;
-  bool enable_dft_loss = false, enable_channel_loss = false;
-  std::string acc_strategy = "token";
-  std::vector<std::string> callbacks;
+  double neftune_noise_alpha = 0;
   std::string max_shard_size = "5GB";
   int64_t max_shard_bytes = 0;  // from max_shard_size
-  int64_t max_bad_steps = 10;
   bool load_args = false, load_data_args = false;
   double ddp_timeout = 1800;  // seconds
   int64_t ddp_bucket_cap_mb = 25;
+
   // What runs again in the backward pass of a model of so many layers.
   struct Recompute {
     int64_t layers = 0;      // the first so many: all of each; with `selective` only these parts of each

@@ -8,30 +8,26 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "data/results/text_metrics.h"
-#include "engine/engine.h"
-#include "engine/answer/answer_all.h"
 
 namespace apus {
 
-std::pair<std::vector<int32_t>, std::vector<int32_t>> last_answer(const int64_t* ids, const int64_t* labels,
-                                                                  int64_t count) {
-  int64_t end = count - 1;  // labels[i] learns token i + 1
-  while (end > 0 && labels[end - 1] < 0) --end;
+std::pair<std::vector<int32_t>, std::vector<int32_t>> last_answer(const Sample& sample) {
+  const auto learnt = [&](int64_t token) { return sample.trained[static_cast<size_t>(token)] != 0; };
+  int64_t end = sample.length();
+  while (end > 1 && !learnt(end - 1)) --end;
   int64_t begin = end;
-  while (begin > 0 && labels[begin - 1] >= 0) --begin;
-  if (begin == end || begin + 1 > count) return {};
-  std::vector<int32_t> prompt(ids, ids + begin + 1), answer(ids + begin + 1, ids + end + 1);
-  return {std::move(prompt), std::move(answer)};
+  while (begin > 1 && learnt(begin - 1)) --begin;
+  if (begin == end) return {};
+  const auto ids = sample.ids.begin();
+  return {{ids, ids + begin}, {ids + begin, ids + end}};
 }
 
 std::vector<Prediction::Question> Prediction::questions() const {
   std::vector<Question> out;
   p_.rows.start(0);
-  for (auto batch = p_.rows.next(); batch; batch = p_.rows.next()) {
-    const int64_t *ids = batch->id_T.data_ptr<int64_t>(), *labels = batch->label_T.data_ptr<int64_t>();
-    for (const int32_t length : batch->step.length_q) {
-      auto [prompt, reference] = last_answer(ids, labels, length);
-      ids += length, labels += length;
+  for (auto samples = p_.rows.next(); samples; samples = p_.rows.next())
+    for (const Sample& sample : *samples) {
+      auto [prompt, reference] = last_answer(sample);
       if (prompt.empty()) continue;
       const auto stop = std::find_if(reference.begin(), reference.end(), [&](int32_t id) {
         return std::find(p_.sampling.stop_ids.begin(), p_.sampling.stop_ids.end(), id) != p_.sampling.stop_ids.end();
@@ -39,24 +35,14 @@ std::vector<Prediction::Question> Prediction::questions() const {
       reference.erase(stop, reference.end());
       out.push_back({std::move(prompt), std::move(reference)});
     }
-  }
   return out;
 }
 
 Json Prediction::operator()() const {
   const std::vector<Question> asked = questions();
   std::vector<std::vector<int32_t>> prompts;
-  size_t longest = 1;
-  for (const Question& q : asked) prompts.push_back(q.prompt), longest = std::max(longest, q.prompt.size());
-  std::vector<FinishedAnswer> answers;
-  if (!asked.empty()) {
-    EngineSpec spec;
-    spec.max_sequences = 16;
-    spec.max_model_len =
-        std::min<int64_t>(p_.model.shape().max_positions, static_cast<int64_t>(longest) + p_.sampling.max_new_tokens);
-    Engine engine(p_.model, p_.options, spec);
-    answers = generate(engine, prompts, p_.sampling);
-  }
+  for (const Question& q : asked) prompts.push_back(q.prompt);
+  const std::vector<FinishedAnswer> answers = p_.rollout.answers(prompts, p_.sampling);
   TextMetrics metrics;
   double equal = 0;
   std::string lines;

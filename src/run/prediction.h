@@ -6,20 +6,19 @@
 #include <memory>
 #include <vector>
 
+#include "data/source/sample_source.h"
 #include "device/comm.h"
 #include "engine/answer/text_engine.h"
-#include "models/model.h"
 #include "text/tokenizer.h"
-#include "train/source.h"
+#include "train/rollout.h"
 
 namespace apus {
 
 class Prediction {
  public:
   struct Parts {
-    const Model& model;         // its cache exists only while it answers
-    at::TensorOptions options;  // of the cache
-    BatchSource& rows;
+    Rollout& rollout;
+    SampleSource& rows;
     Comm& data_ranks;  // figures are of the rows of all ranks
     std::shared_ptr<const Tokenizer> tokenizer;
     Sampling sampling;           // with the tokens that end an answer
@@ -39,9 +38,8 @@ class Prediction {
   Parts p_;
 };
 
-// The last stretch of learnt tokens of a sequence is its answer; what stands before it is the prompt. `labels[i]` is
-// the token behind ids[i], or -100. Both are empty when nothing stands before the answer.
-std::pair<std::vector<int32_t>, std::vector<int32_t>> last_answer(const int64_t* ids, const int64_t* labels,
-                                                                  int64_t count);
+// The last stretch of learnt tokens of a sequence is its answer; what stands before it is the prompt. Both are empty
+// when nothing stands before the answer.
+std::pair<std::vector<int32_t>, std::vector<int32_t>> last_answer(const Sample& sample);
 
 }  // namespace apus

@@ -17,25 +17,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Samples as the trainer's batches; `keep` holds what the source refers to.
-class CollatedSource final : public BatchSource {
- public:
-  CollatedSource(std::unique_ptr<SampleSource> samples, std::shared_ptr<void> keep)
-      : keep_(std::move(keep)), samples_(std::move(samples)) {}
-  void start(int64_t epoch) override { samples_->start(epoch); }
-  std::optional<Batch> next() override {
-    const auto samples = samples_->next();
-    return samples ? std::optional(collate(*samples)) : std::nullopt;
-  }
-  int64_t size() const override { return samples_->size(); }
-  Json position() const override { return samples_->position(); }
-  void restore(const Json& position) override { samples_->restore(position); }
-
- private:
-  std::shared_ptr<void> keep_;
-  std::unique_ptr<SampleSource> samples_;  // goes before what it refers to
-};
-
 // --max_length, else what the model can read. 0: its configuration does not say.
 int64_t longest_row(const TemplateOptions& t, const fs::path& model_dir) {
   if (t.max_length) return *t.max_length;
@@ -84,7 +65,7 @@ DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
   return d;
 }
 
-TrainingDataOptions data_options(const SftOptions& o, DataShare share, int64_t max_length) {
+TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, int64_t max_length) {
   TrainingDataOptions d;
   d.datasets = dataset_options(o, o);
   d.cached = o.cached_dataset, d.cached_validation = o.cached_val_dataset;
@@ -148,7 +129,8 @@ Json identities(const std::vector<std::string>& refs) {
 
 }  // namespace
 
-TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
+TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorithm, const fs::path& model_dir,
+                          const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0;  // all ranks read the same rows; one speaks of them
   TemplateOptions prompt = o;
   if (!prompt.max_length) prompt.max_length = o.max_model_len;
@@ -157,7 +139,10 @@ TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const 
                                   .strict = o.strict,
                                   .shown = first ? 20 : 0});
   const TrainingDataOptions options = data_options(o, share, keep->encoder.options().max_length);
-  TrainingData data = prepare_training_data(options, keep->encoder, keep->rejects);
+  const EncodeRow encode = [&algorithm, &encoder = keep->encoder](const Row& row) {
+    return algorithm.encode(row, encoder);
+  };
+  TrainingData data = prepare_training_data(options, keep->encoder, keep->rejects, encode);
 
   if (data.first) log_info(sample_dump(*data.first, keep->encoder.tokenizer()));
   TrainData out;
@@ -173,14 +158,9 @@ TrainData open_train_data(const SftOptions& o, const fs::path& model_dir, const 
   out.exact = {{"dataset", identities(o.dataset)},
                {"cached_dataset", identities(o.cached_dataset)},
                {"samples", data.report ? data.report->rows : -1},
-               {"data_seed", o.data_seed},
-               {"streaming", o.streaming},
-               {"packing", o.packing},
-               {"packing_length", o.packing ? options.batches.packing_length : 0},
-               {"train_dataloader_shuffle", o.train_dataloader_shuffle}};
+               {"packing_length", o.packing ? options.batches.packing_length : 0}};
   out.exact.update(keep->encoder.made_with());
-  out.train = std::make_unique<CollatedSource>(std::move(data.train), keep);
-  if (data.validation) out.eval = std::make_unique<CollatedSource>(std::move(data.validation), keep);
+  out.keep = keep, out.train = std::move(data.train), out.eval = std::move(data.validation);
   return out;
 }
 
@@ -191,8 +171,9 @@ void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, co
   const Datasets sets = load_datasets(dataset_options(data, hub), keep->rejects);
   const auto write = [&](const std::vector<int64_t>& rows, const char* part, const char* title) {
     if (rows.empty()) return;
-    const SampleStore samples =
-        encode_rows(*sets.rows, rows, keep->encoder, keep->rejects, data.dataset_num_proc, title);
+    const SampleStore samples = encode_rows(
+        *sets.rows, rows, [&](const Row& row) { return keep->encoder.encode(row); }, keep->rejects,
+        data.dataset_num_proc, title);
     require(samples.size() > 0, Fault::Data, "no row is left for ", part, ": all were left out for the reasons above");
     samples.save(folder / part, keep->encoder.made_with());
     log_info(report_text(length_report(samples, keep->rejects.count())));

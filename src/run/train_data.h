@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data of a training run as micro-batches, from the options of apus sft and apus pt.
+// The data of a training run as micro-batches of samples, from the options of its command.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <string>
 
-#include "cli/sft.h"
-#include "train/source.h"
+#include "cli/train.h"
+#include "data/source/sample_source.h"
+#include "train/algorithm.h"
 
 namespace apus {
 
 struct TrainData {
-  std::unique_ptr<BatchSource> train, eval;  // eval: null when there are no rows for it
-  Json exact;                                // what a resumed run must find unchanged
-  std::string train_text, eval_text;         // "Dataset Token Length: ...", for the log and its last object
-  int64_t longest = 0;                       // tokens of the longest training row; 0: not known beforehand
+  std::shared_ptr<void> keep;                 // what the sources refer to
+  std::unique_ptr<SampleSource> train, eval;  // eval: null when there are no rows for it
+  Json exact;                                 // what a resumed run must find unchanged
+  std::string train_text, eval_text;          // "Dataset Token Length: ...", for the log and its last object
+  int64_t longest = 0;                        // tokens of the longest training row; 0: not known beforehand
 };
 
 struct DataShare {  // micro-batch k belongs to rank k % ranks
@@ -24,8 +26,10 @@ struct DataShare {  // micro-batch k belongs to rank k % ranks
 
 // `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`,
 // from the first rank only.
-TrainData open_train_data(const SftOptions& options, const std::filesystem::path& model_dir,
-                          const std::filesystem::path& run_dir, DataShare share = {});
+// Rows become samples as `algorithm` wants; it must outlive the data.
+TrainData open_train_data(const TrainCommandOptions& options, const Algorithm& algorithm,
+                          const std::filesystem::path& model_dir, const std::filesystem::path& run_dir,
+                          DataShare share = {});
 
 // Encodes the rows once for many runs: <folder>/train, and <folder>/val where there are rows for validation.
 void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-LoraConfig lora_config(const SftOptions& o, Module& model) {
+LoraConfig lora_config(const TrainCommandOptions& o, Module& model) {
   LoraConfig c;
   c.base_model = fs::absolute(o.model).lexically_normal();
   c.r = o.lora_rank, c.alpha = o.lora_alpha, c.dropout = o.lora_dropout, c.rslora = o.use_rslora, c.dora = o.use_dora;
@@ -38,7 +38,7 @@ LoraConfig lora_config(const SftOptions& o, Module& model) {
   return c;
 }
 
-void attach_adapter(TunedModel& out, const SftOptions& o) {
+void attach_adapter(TunedModel& out, const TrainCommandOptions& o) {
   const at::ScalarType wide = o.lora_dtype ? *parse_float_type(*o.lora_dtype) : at::kFloat;
   if (!o.adapters.empty()) {  // its shape is the adapter's, whatever the flags say
     const bool resumed = !o.resume_from_checkpoint.empty();
@@ -56,7 +56,7 @@ void attach_adapter(TunedModel& out, const SftOptions& o) {
 
 }  // namespace
 
-TunedModel load_tuned_model(const SftOptions& o, const Mesh& mesh) {
+TunedModel load_tuned_model(const TrainCommandOptions& o, const Mesh& mesh) {
   const c10::Device device = mesh.device();
   check_lora_init(o.init_weights);  // before gigabytes are read
   TunedModel out;
@@ -97,7 +97,12 @@ TunedModel load_tuned_model(const SftOptions& o, const Mesh& mesh) {
   return out;
 }
 
-void TunedModel::save(const fs::path& dir, const SftOptions& o) const {
+std::optional<Reference> TunedModel::reference() const {
+  if (!adapter || !adapter->saved_params.empty() || !adapter->taken_out.empty()) return std::nullopt;
+  return Reference::without_adapters(*model);
+}
+
+void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
   write_file_atomic(dir / "args.json", o.all.dump(2) + "\n");
   if (adapter) {
     const Json additional = {{"lora_dtype", o.lora_dtype ? Json(*o.lora_dtype) : Json()},

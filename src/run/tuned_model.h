@@ -8,8 +8,9 @@
 #include <string>
 
 #include "checkpoint/adapter.h"
-#include "cli/sft.h"
+#include "cli/train.h"
 #include "dist/mesh.h"
+#include "train/actors.h"
 
 namespace apus {
 
@@ -19,9 +20,12 @@ struct TunedModel {
   at::ScalarType dtype = at::kFloat;
   std::filesystem::path base;  // the folder of the weights and side files
 
-  void save(const std::filesystem::path& dir, const SftOptions& options) const;
+  // The base model, where it is there still: what a LoRA run began from. Absent when weights of the base are changed
+  // (full, modules_to_save, biases, PiSSA).
+  std::optional<Reference> reference() const;
+  void save(const std::filesystem::path& dir, const TrainCommandOptions& options) const;
 };
 
-TunedModel load_tuned_model(const SftOptions& options, const Mesh& mesh);
+TunedModel load_tuned_model(const TrainCommandOptions& options, const Mesh& mesh);
 
 }  // namespace apus

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// What makes one training algorithm different from another: what it collects and its loss. The trainer owns the rest.
+// What makes one training algorithm different from another: the samples it makes of a row, what it collects, and its
+// loss. The trainer owns the rest. Its options are registered apart, without the tensor library
+// (train/options/algorithm_options.h).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "data/encode/encoder.h"
+#include "train/actors.h"
 #include "train/batch.h"
-#include "models/model.h"
 #include "train/forward.h"
+#include "train/options/algorithm_options.h"
 
 namespace apus {
 
-class TextEngine;  // engine/answer/text_engine.h
-
+// Two scalars, detached. What is shown is the quotient of their sums over everything since the last line.
 struct Ratio {
-  at::Tensor sum,
-      count;  // scalars, detached; what is shown is the quotient of the sums over everything since the last line
+  at::Tensor sum, count;
 };
 
 // Never a mean: the trainer divides the sum by the count of all micro-batches and ranks of the step.
@@ -27,23 +31,44 @@ struct Loss {
   std::map<std::string, Ratio> metrics;
 };
 
-struct Actors {
-  Model& policy;
-  Model* reference = nullptr;
-  Model* value = nullptr;
-  Model* reward = nullptr;
-  TextEngine* engine = nullptr;
-};
+// The micro-batches of one step of the optimizer.
+using Update = std::vector<Batch>;
 
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
-  // On-policy algorithms roll out and score here; the result is what loss() will see.
-  virtual std::vector<Batch> collect(Actors&, std::vector<Batch> batches) { return batches; }
+  // The samples of a row: one, a pair, a group (Sample::grouped), a prompt. Thread-safe.
+  virtual std::vector<Sample> encode(const Row& row, const Encoder& encoder) const { return encoder.encode(row); }
+
+  // A collection is what --gradient_accumulation_steps micro-batches of samples become: the updates made of them, one
+  // after the other. Minibatches and passes over one collection are further updates; answers are rolled out and scored
+  // here. With gradients off it is an evaluation that collects.
+  virtual std::vector<Update> collect(Actors& actors, std::vector<Samples> micro_batches);
+  // How many updates every collection gives, also the last one of an epoch, which may have fewer samples or none on
+  // some rank: the schedule must know it beforehand.
+  virtual int64_t updates_per_collection() const { return 1; }
+  // True: what is collected depends on the weights as they stand, and cannot be collected again later. Such a run is
+  // saved between collections only. Otherwise a resumed run collects again from the same samples and goes on with the
+  // update at which it stopped.
+  virtual bool collects_by_policy() const { return false; }
+
   // What this batch adds to the divisor of the step's loss, known before any forward pass.
   virtual double count(const Batch& batch) const = 0;
   // `batch` must outlive the backward pass. With gradients off this is the evaluation's loss.
   virtual Loss loss(Actors& actors, Batch& batch, const Forward& forward) = 0;
 };
+
+// A constant in the algorithm's file makes it known: `const RegisterAlgorithm<Dpo> dpo("dpo");`. Algorithm::Options is
+// the struct of its options.
+using MakeAlgorithm = std::function<std::unique_ptr<Algorithm>(const AlgorithmOptions&)>;
+template <class A>
+struct RegisterAlgorithm {
+  explicit RegisterAlgorithm(const char* name) {
+    Registry<MakeAlgorithm>::of().add(name, [](const AlgorithmOptions& options) -> std::unique_ptr<Algorithm> {
+      return std::make_unique<A>(options.as<typename A::Options>());
+    });
+  }
+};
+std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const AlgorithmOptions& options);
 
 }  // namespace apus

@@ -2,6 +2,10 @@
 #include "train/batch.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -11,8 +15,36 @@ Batch Batch::to(at::Device device) const {
   Batch out = *this;
   for (at::Tensor* t : {&out.id_T, &out.label_T, &out.weight_T, &out.step.position, &out.step.cu_q, &out.step.cu_k})
     if (t->defined()) *t = t->to(device);
+  for (auto* columns : {&out.token_columns, &out.sequence_columns})
+    for (auto& [name, values] : *columns) values = values.to(device);
   return out;
 }
+
+namespace {
+
+void add_columns(Batch& batch, const std::vector<Sample>& samples, int64_t tokens) {
+  const auto missing = [](int64_t count) { return at::full({count}, NAN, at::kFloat); };
+  const auto sequences = static_cast<int64_t>(samples.size());
+  int64_t first = 0;  // token of the sample
+  for (int64_t s = 0; s < sequences; ++s) {
+    const Sample& sample = samples[static_cast<size_t>(s)];
+    for (const auto& [name, value] : sample.columns) {
+      at::Tensor& column_S = batch.sequence_columns[name];
+      if (!column_S.defined()) column_S = missing(sequences);
+      column_S.data_ptr<float>()[s] = value;
+    }
+    for (const auto& [name, values] : sample.token_columns) {
+      require(values.size() == sample.ids.size(), Fault::Bug, "the column ", name, " has ", values.size(),
+              " values for ", sample.ids.size(), " tokens");
+      at::Tensor& column_T = batch.token_columns[name];
+      if (!column_T.defined()) column_T = missing(tokens);
+      std::copy(values.begin(), values.end(), column_T.data_ptr<float>() + first);
+    }
+    first += sample.length();
+  }
+}
+
+}  // namespace
 
 Batch collate(const std::vector<Sample>& samples) {
   int64_t tokens = 0;
@@ -41,7 +73,10 @@ Batch collate(const std::vector<Sample>& samples) {
       batch.trained += learnt;
     }
     if (channels) batch.channels.push_back(sample.channel);
+    const bool joins = sample.grouped && !batch.groups.empty();
+    batch.groups.push_back(batch.groups.empty() ? 0 : batch.groups.back() + !joins);
   }
+  add_columns(batch, samples, tokens);
   batch.step = packed_step(lengths, at::kCPU);
   return batch;
 }

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,11 @@ struct Batch {
   at::Tensor weight_T;  // f32: factor on each token's loss
   Step step;
   std::vector<std::string> channels;  // per sequence; empty: no channels
-  int64_t trained = 0;                // labels that are not -100
+  std::vector<int64_t> groups;        // per sequence: the number of its group in this batch, ascending from 0
+  // What the algorithm needs besides, by name: f32 [T], and f32 [S]. A sample without a column that others of the batch
+  // have holds nan there.
+  std::map<std::string, at::Tensor> token_columns, sequence_columns;
+  int64_t trained = 0;  // labels that are not -100
 
   Batch to(at::Device device) const;
 };

@@ -49,13 +49,15 @@ void Trainer::evaluate() {
   double loss = 0, count = 0, sequences = 0, batches = 0;
   Metrics metrics;
   p_.eval->start(0);
-  for (auto batch = p_.eval->next(); batch; batch = p_.eval->next(), ++batches) {
-    Batch here = batch->to(p_.device);
-    const Loss part = p_.algorithm.loss(p_.actors, here, Forward{});
-    loss += part.sum.item<double>(), count += p_.algorithm.count(here),
-        sequences += static_cast<double>(here.step.length_q.size());
-    metrics.add(part.metrics);
-  }
+  for (auto samples = p_.eval->next(); samples; samples = p_.eval->next(), ++batches)
+    for (const Update& update : p_.algorithm.collect(p_.actors, {std::move(*samples)}))
+      for (const Batch& batch : update) {
+        Batch here = batch.to(p_.device);
+        const Loss part = p_.algorithm.loss(p_.actors, here, Forward{});
+        loss += part.sum.item<double>(), count += p_.algorithm.count(here),
+            sequences += static_cast<double>(here.step.length_q.size());
+        metrics.add(part.metrics);
+      }
   loss = summed(loss), count = summed(count), sequences = summed(sequences);
   Json line = {{"eval_loss", count > 0 ? loss / count : NAN}};
   line.update(metrics.take(p_.data_ranks, "eval_"));
@@ -66,12 +68,17 @@ void Trainer::evaluate() {
   last_evaluated_ = step_;
   report(line);
 
-  require(line.contains(o_.metric_for_best_model), Fault::Usage, "--metric_for_best_model ", o_.metric_for_best_model,
+  judge(line);
+}
+
+void Trainer::judge(const Json& line) {
+  const std::string name = o_.loop.best_metric();
+  require(line.contains(name), Fault::Usage, "--metric_for_best_model ", name,
           " is not among the values of the evaluation: ", line.dump());
-  const double value = line[o_.metric_for_best_model].get<double>();
-  const bool better =
-      std::isfinite(value) &&
-      (!result_.best_metric || (o_.greater_is_better ? value > *result_.best_metric : value < *result_.best_metric));
+  const double value = line[name].get<double>();
+  const bool better = std::isfinite(value) &&
+                      (!result_.best_metric ||
+                       (o_.loop.greater_metric_wins() ? value > *result_.best_metric : value < *result_.best_metric));
   evaluations_without_gain_ = better ? 0 : evaluations_without_gain_ + 1;
   if (!better) return;
   result_.best_metric = value, result_.best_step = step_;
@@ -80,17 +87,22 @@ void Trainer::evaluate() {
 
 RunState Trainer::state() const {
   RunState s;
-  s.step = step_, s.epoch = epoch_, s.data = p_.train.position(), s.exact = o_.exact, s.noted = o_.noted;
-  s.exact["gradient_accumulation_steps"] = o_.gradient_accumulation_steps;
+  const bool within = collection_.open() && !p_.algorithm.collects_by_policy();
+  s.step = step_, s.epoch = epoch_, s.exact = o_.exact, s.noted = o_.noted;
+  s.data = within ? collection_.position : p_.train.position();
+  s.exact["gradient_accumulation_steps"] = accumulation_;
   s.exact["seed"] = o_.seed;
   s.exact["data_parallel_ranks"] = p_.data_ranks.size();
-  s.noted["learning_rate"] = p_.base_lr, s.noted["max_steps"] = max_steps_, s.noted["max_grad_norm"] = o_.max_grad_norm;
+  s.noted["learning_rate"] = p_.base_lr, s.noted["max_steps"] = max_steps_,
+  s.noted["max_grad_norm"] = o_.loop.max_grad_norm;
   s.optimizer = p_.optimizer.kind();
   s.trainer = trainer_json();
   s.progress = {{"optimizer_steps", p_.optimizer.steps()},
                 {"optimizer_steps_of", p_.optimizer.steps_of()},
                 {"evaluations_without_gain", evaluations_without_gain_},
-                {"micro_batches_in_epoch", micro_in_epoch_}};
+                {"micro_batches_in_epoch", within ? collection_.micro_batches : micro_in_epoch_},
+                {"rows", within ? collection_.rows : result_.rows}};
+  if (within) s.progress["updates_of_collection"] = collection_.done;
   return s;
 }
 
@@ -100,20 +112,20 @@ Json Trainer::trainer_json() const {
           {"best_metric", result_.best_metric ? Json(*result_.best_metric) : Json()},
           {"best_model_checkpoint", path(result_.best_checkpoint)},
           {"epoch", epoch_now()},
-          {"eval_steps", o_.eval_steps},
+          {"eval_steps", eval_steps_},
           {"global_step", step_},
           {"is_hyper_param_search", false},
           {"is_local_process_zero", true},
           {"is_world_process_zero", true},
           {"log_history", result_.log_history},
-          {"logging_steps", o_.logging_steps},
+          {"logging_steps", o_.loop.logging_steps},
           {"max_steps", max_steps_},
           {"num_input_tokens_seen", tokens_seen_},
-          {"num_train_epochs", o_.num_train_epochs},
-          {"save_steps", o_.save_steps},
+          {"num_train_epochs", o_.loop.epochs()},
+          {"save_steps", save_steps_},
           {"stateful_callbacks", Json::object()},
           {"total_flos", 0.0},
-          {"train_batch_size", o_.batch_size},
+          {"train_batch_size", o_.loop.per_device_train_batch_size},
           {"trial_name", nullptr},
           {"trial_params", nullptr}};
 }
@@ -146,8 +158,8 @@ void Trainer::after_save(const fs::path& target) {
   result_.last_checkpoint = target;
   std::vector<fs::path> keep = {target};
   if (result_.best_checkpoint) keep.push_back(*result_.best_checkpoint);
-  rotate_checkpoints(o_.output_dir, o_.save_total_limit, keep);
-  if (!o_.create_checkpoint_symlink) return;
+  rotate_checkpoints(o_.output_dir, o_.loop.save_total_limit.value_or(0), keep);
+  if (!o_.loop.create_checkpoint_symlink) return;
   point_link(o_.output_dir, "last", target);
   if (result_.best_checkpoint && fs::exists(*result_.best_checkpoint))
     point_link(o_.output_dir, "best", *result_.best_checkpoint);
@@ -155,8 +167,8 @@ void Trainer::after_save(const fs::path& target) {
 
 void Trainer::write_progress(const fs::path& dir) const {
   RunState s = state();
-  if (!o_.save_only_model) s.optimizer_state = p_.optimizer.state();
-  write_state(dir, s, !o_.save_only_model);
+  if (!o_.loop.save_only_model) s.optimizer_state = p_.optimizer.state();
+  write_state(dir, s, !o_.loop.save_only_model);
 }
 
 }  // namespace apus

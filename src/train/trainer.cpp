@@ -10,30 +10,57 @@
 
 namespace apus {
 
-Trainer::Trainer(TrainerParts parts, TrainerOptions options) : p_(std::move(parts)), o_(std::move(options)) {
-  require(o_.gradient_accumulation_steps > 0, Fault::Usage, "--gradient_accumulation_steps must be above 0");
-  if (o_.update_in_backward) {
-    require(o_.gradient_accumulation_steps == 1 && o_.max_grad_norm == 0 && p_.data_ranks.size() == 1, Fault::Usage,
+namespace {
+
+When when(const std::string& strategy) {
+  return strategy == "steps" ? When::Steps : strategy == "epoch" ? When::Epoch : When::Never;
+}
+
+// Below 1 a share of the run.
+int64_t interval(double steps, int64_t total) {
+  return steps >= 1 ? static_cast<int64_t>(steps)
+                    : std::max<int64_t>(1, static_cast<int64_t>(std::ceil(steps * static_cast<double>(total))));
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerParts parts, TrainerOptions options)
+    : p_(std::move(parts)), o_(std::move(options)), accumulation_(o_.loop.accumulation(p_.data_ranks.size())) {
+  require(accumulation_ > 0, Fault::Usage, "--gradient_accumulation_steps must be above 0");
+  if (o_.loop.update_in_backward) {
+    require(accumulation_ == 1 && o_.loop.max_grad_norm == 0 && p_.data_ranks.size() == 1, Fault::Usage,
             "updates inside the backward pass are for one process, without accumulation and without clipping");
     in_backward_ = std::make_unique<UpdateInBackward>(p_.optimizer);
   }
-  if (o_.max_steps > 0) {
-    max_steps_ = o_.max_steps;
-  } else {
-    require(p_.train.size() >= 0, Fault::Usage, "the length of a streamed dataset is not known: give --max_steps");
-    require(p_.train.size() > 0, Fault::Data,
-            "the training dataset is empty: every row was rejected, or there was none");
-    max_steps_ = static_cast<int64_t>(std::ceil(o_.num_train_epochs * static_cast<double>(steps_per_epoch())));
-  }
-  require(max_steps_ > 0, Fault::Usage, "--num_train_epochs ", o_.num_train_epochs, " and --max_steps ", o_.max_steps,
+  max_steps_ = planned_steps();
+  require(max_steps_ > 0, Fault::Usage, "--num_train_epochs ", o_.loop.epochs(), " and --max_steps ", o_.loop.max_steps,
           " leave nothing to train");
+  save_ = when(o_.loop.save_strategy), save_steps_ = interval(o_.loop.save_steps, max_steps_);
+  if (p_.eval) eval_ = when(o_.loop.eval_strategy.value_or(o_.loop.save_strategy));
+  eval_steps_ = interval(o_.loop.eval_steps.value_or(o_.loop.save_steps), max_steps_);
   schedule_ = p_.schedule(max_steps_);
 }
 
+// Of a pass over so many micro-batches.
+int64_t Trainer::steps_of(double micro_batches) const {
+  const auto collections = static_cast<int64_t>(std::ceil(micro_batches / static_cast<double>(accumulation_)));
+  return collections * p_.algorithm.updates_per_collection();
+}
+
 // The rank with the most micro-batches decides: others may have one less.
-int64_t Trainer::steps_per_epoch() const {
-  const auto most = static_cast<int64_t>(largest_of(p_.data_ranks, static_cast<double>(p_.train.size())));
-  return (most + o_.gradient_accumulation_steps - 1) / o_.gradient_accumulation_steps;
+int64_t Trainer::planned_steps() {
+  if (o_.loop.max_steps > 0) return o_.loop.max_steps;
+  auto size = static_cast<double>(p_.train.size());
+  if (size < 0) {
+    require(o_.loop.max_epochs.has_value(), Fault::Usage,
+            "the length of a streamed dataset is not known: give --max_steps");
+    log_info("without --max_steps the batches of the stream are counted first");
+    size = 0;
+    for (p_.train.start(0); p_.train.next();) ++size;
+  }
+  const double most = largest_of(p_.data_ranks, size);
+  require(most > 0, Fault::Data, "the training dataset is empty: every row was rejected, or there was none");
+  return static_cast<int64_t>(std::ceil(o_.loop.epochs() * static_cast<double>(steps_of(most))));
 }
 
 void Trainer::resume(const RunState& saved, Resume what) {
@@ -61,51 +88,82 @@ void Trainer::resume(const RunState& saved, Resume what) {
   if (!what.data) return;
   epoch_ = saved.epoch;
   micro_in_epoch_ = saved.progress.value("micro_batches_in_epoch", int64_t{0});
+  result_.rows = saved.progress.value("rows", int64_t{0});
   p_.train.start(epoch_);
   p_.train.restore(saved.data);
+  // The run stopped within a collection: it is made again, and its first updates are not.
+  if (const auto done = saved.progress.value("updates_of_collection", size_t{0}); done > 0) {
+    require(collect() && done < collection_.updates.size(), Fault::Data, "the checkpoint was made after update ", done,
+            " of a collection, and the data here give none with so many; give the same datasets and options, or "
+            "--ignore_data_skip true");
+    collection_.done = done;
+  }
 }
 
 // Of a stream, whose length is not known, the run as planned counts as one pass.
 double Trainer::epoch_now() const {
-  const int64_t known = p_.train.size(), size = known > 0 ? known : max_steps_ * o_.gradient_accumulation_steps;
+  const int64_t known = p_.train.size(), size = known > 0 ? known : max_steps_ * accumulation_;
   return static_cast<double>(epoch_) + static_cast<double>(micro_in_epoch_) / static_cast<double>(size);
 }
 
-// False at the epoch's end, on all ranks together; a rank that runs out a little earlier than others goes on with none.
-bool Trainer::next_batches(std::vector<Batch>& batches) {
-  batches.clear();
-  while (static_cast<int64_t>(batches.size()) < o_.gradient_accumulation_steps) {
-    auto batch = p_.train.next();
-    if (!batch) break;
-    batches.push_back(std::move(*batch));
+std::vector<Samples> Trainer::next_rows() {
+  std::vector<Samples> rows;
+  while (static_cast<int64_t>(rows.size()) < accumulation_) {
+    auto samples = p_.train.next();
+    if (!samples) break;
+    rows.push_back(std::move(*samples));
   }
-  micro_in_epoch_ += static_cast<int64_t>(batches.size());
-  return summed(static_cast<double>(batches.size())) > 0;
+  return rows;
+}
+
+// False at the epoch's end, on all ranks together; a rank that runs out a little earlier than others goes on with none.
+bool Trainer::collect() {
+  collection_ = {.micro_batches = micro_in_epoch_, .rows = result_.rows};
+  if (p_.algorithm.updates_per_collection() > 1) collection_.position = p_.train.position();
+  std::vector<Samples> rows = next_rows();
+  double groups = 0;
+  for (const Samples& samples : rows)
+    groups += static_cast<double>(
+        std::count_if(samples.begin(), samples.end(), [](const Sample& sample) { return !sample.grouped; }));
+  micro_in_epoch_ += static_cast<int64_t>(rows.size());
+  const double all = summed(groups);
+  if (all == 0) return false;
+  result_.rows += static_cast<int64_t>(all);
+  explained_memory([&] { collection_.updates = p_.algorithm.collect(p_.actors, std::move(rows)); });
+  require(static_cast<int64_t>(collection_.updates.size()) == p_.algorithm.updates_per_collection(), Fault::Bug,
+          "the algorithm collected ", collection_.updates.size(), " updates instead of ",
+          p_.algorithm.updates_per_collection());
+  return true;
 }
 
 TrainResult Trainer::run() {
   if (step_ == first_step_ && micro_in_epoch_ == 0 && epoch_ == 0) p_.train.start(0);
   watch_.restart();
   make_optimizer_state();
-  if (o_.eval_on_start && step_ == 0 && p_.eval) evaluate();
+  if (o_.loop.eval_on_start && step_ == 0 && p_.eval) evaluate();
   progress_ = std::make_unique<Progress>("Train", max_steps_, Progress::Spec{.unit = "step", .skipped = step_});
   progress_->set(step_);
-  std::vector<Batch> batches;
   bool ended = false, fresh_epoch = false;
   while (!ended && step_ < max_steps_) {
-    if (next_batches(batches)) {
-      ended = after_step(step(std::move(batches)), false);
+    if (collection_.open() || collect()) {
+      const StepResult result = step(std::move(collection_.updates[collection_.done++]));
+      ended = after_step(result, false);
       fresh_epoch = false;
       continue;
     }
     require(!fresh_epoch, Fault::Data, "the training dataset gives no batch: every row was rejected");
     ended = after_step({}, true);
     ++epoch_, micro_in_epoch_ = 0, fresh_epoch = true;
-    ended = ended || (o_.max_epochs > 0 && static_cast<double>(epoch_) >= o_.max_epochs);
+    ended = ended || (o_.loop.max_epochs && static_cast<double>(epoch_) >= *o_.loop.max_epochs);
     p_.train.start(epoch_);
   }
-  if (o_.eval != When::Never && p_.eval && last_evaluated_ != step_ && !result_.interrupted) evaluate();
-  if ((o_.save != When::Never || result_.interrupted) && last_saved_ != step_) save(true);
+  finish_run();
+  return result_;
+}
+
+void Trainer::finish_run() {
+  if (eval_ != When::Never && last_evaluated_ != step_ && !result_.interrupted) evaluate();
+  if ((save_ != When::Never || result_.interrupted) && last_saved_ != step_) save(true);
   if (result_.best_checkpoint && !std::filesystem::exists(*result_.best_checkpoint))
     result_.best_checkpoint.reset();  // evaluated, never saved
   progress_->finish();
@@ -116,7 +174,6 @@ TrainResult Trainer::run() {
     p_.log->plots();
   }
   result_.step = step_;
-  return result_;
 }
 
 // True when the run is to end before its last step.
@@ -125,21 +182,29 @@ bool Trainer::after_step(const StepResult& r, bool epoch_ended) {
     ++step_;
     progress_->set(step_);
     if (r.updated) loss_since_log_ += r.loss, ++logged_steps_, last_norm_ = r.grad_norm;
-    if ((step_ == 1 && o_.logging_first_step) || step_ % o_.logging_steps == 0 || step_ == max_steps_) log_training();
+    if ((step_ == 1 && o_.loop.logging_first_step) || step_ % o_.loop.logging_steps == 0 || step_ == max_steps_)
+      log_training();
   }
   const auto due = [&](When when, int64_t every) {
     return when == When::Epoch ? epoch_ended : when == When::Steps && !epoch_ended && step_ % every == 0;
   };
-  if (p_.eval && due(o_.eval, o_.eval_steps) && last_evaluated_ != step_) evaluate();
-  save_due_ = save_due_ || due(o_.save, o_.save_steps);
+  if (p_.eval && due(eval_, eval_steps_) && last_evaluated_ != step_) evaluate();
+  save_due_ = save_due_ || due(save_, save_steps_);
+  // What cannot be collected again is trained to its end before the run is saved, or stops.
+  if (collection_.open() && p_.algorithm.collects_by_policy()) return false;
   // While nothing but nan comes out, checkpoints would only push the good ones out.
   if (save_due_ && bad_in_a_row_ == 0 && last_saved_ != step_) save(false);
+  return asked_to_stop();
+}
+
+bool Trainer::asked_to_stop() {
   if (p_.stop && summed(p_.stop->raised() ? 1 : 0) > 0) {
     log_warning("stopping after step ", step_, " as asked; the run can be resumed from its last checkpoint");
     return result_.interrupted = true;
   }
-  if (o_.early_stop_interval > 0 && evaluations_without_gain_ >= o_.early_stop_interval) {
-    log_info(o_.metric_for_best_model, " did not improve in ", evaluations_without_gain_,
+  const int64_t patience = o_.loop.patience();
+  if (patience > 0 && evaluations_without_gain_ >= patience) {
+    log_info(o_.loop.best_metric(), " did not improve in ", evaluations_without_gain_,
              " evaluations: stopping early after step ", step_);
     return result_.stopped_early = true;
   }

@@ -13,13 +13,14 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "checkpoint/state.h"
+#include "data/source/sample_source.h"
 #include "device/comm.h"
 #include "train/algorithm.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/options/loop_options.h"
 #include "train/record/run_log.h"
 #include "train/record/schedule.h"
-#include "train/source.h"
 #include "train/update_in_backward.h"
 
 namespace apus {
@@ -29,25 +30,7 @@ class GradientSum;  // parallel/data_parallel.h
 enum class When { Never, Steps, Epoch };
 
 struct TrainerOptions {
-  int64_t max_steps = -1;  // > 0 wins over epochs
-  double num_train_epochs = 3;
-  double max_epochs = 0;   // > 0: the end after so many passes, whatever max_steps says
-  int64_t batch_size = 1;  // rows of a micro-batch, as the source makes them; for trainer_state.json
-  int64_t gradient_accumulation_steps = 1;
-  double max_grad_norm = 1;         // 0: no clipping
-  bool update_in_backward = false;  // see train/update_in_backward.h; one rank, no clipping, no accumulation
-  int64_t logging_steps = 5;
-  bool logging_first_step = true;
-  When save = When::Steps, eval = When::Never;
-  int64_t save_steps = 500, eval_steps = 500;
-  bool eval_on_start = false;
-  int64_t save_total_limit = 0;  // 0: all
-  bool save_only_model = false, create_checkpoint_symlink = false;
-  std::string metric_for_best_model = "eval_loss";
-  bool greater_is_better = false;
-  int64_t early_stop_interval = 0;  // > 0: evaluations without improvement that end the run
-  int64_t max_bad_steps = 10;       // updates in a row without finite gradients that end the run
-  double router_aux_loss_coef = 0;
+  LoopOptions loop;  // as the command's flags say it
   uint64_t seed = 42;
   Forward forward;
   std::filesystem::path output_dir;
@@ -61,8 +44,8 @@ struct TrainerParts {
   Optimizer& optimizer;
   std::function<Schedule(int64_t steps)> schedule;  // made when the number of steps is known
   double base_lr;
-  BatchSource& train;
-  BatchSource* eval = nullptr;
+  SampleSource& train;
+  SampleSource* eval = nullptr;
   Comm& data_ranks;                  // of host tensors: counts, decisions
   GradientSum* gradients = nullptr;  // null with one rank
   RunLog* log = nullptr;             // on the first rank
@@ -73,7 +56,8 @@ struct TrainerParts {
 };
 
 struct TrainResult {
-  int64_t step = 0;
+  int64_t step = 0;  // updates
+  int64_t rows = 0;  // groups of samples that were collected, over all ranks
   bool stopped_early = false, interrupted = false;
   std::optional<std::filesystem::path> last_checkpoint, best_checkpoint;
   std::optional<double> best_metric;
@@ -100,24 +84,39 @@ class Trainer {
     double loss = 0, grad_norm = 0;
     bool updated = false;
   };
+  // What the updates at hand were collected from, and how many of them are done.
+  struct Collection {
+    std::vector<Update> updates;
+    size_t done = 0;
+    // Where the source stood and what was counted at its beginning; kept when it has several updates.
+    Json position;
+    int64_t micro_batches = 0, rows = 0;
+    bool open() const { return done < updates.size(); }
+  };
   // trainer.cpp: the loop
-  int64_t steps_per_epoch() const;
-  bool next_batches(std::vector<Batch>& batches);
+  int64_t planned_steps();
+  int64_t steps_of(double micro_batches) const;
+  bool collect();
+  std::vector<Samples> next_rows();
   bool after_step(const StepResult& r, bool epoch_ended);
+  bool asked_to_stop();
   double epoch_now() const;
+  void finish_run();
   // update.cpp: one step
   void make_optimizer_state();
-  StepResult step(std::vector<Batch> batches);  // compute, its errors explained
-  StepResult compute(std::vector<Batch> batches);
-  double backward(std::vector<Batch>& batches, double total);
+  StepResult step(Update batches);  // compute, its errors explained
+  void explained_memory(const std::function<void()>& work) const;
+  StepResult compute(Update& batches);
+  double backward(Update& batches, double total);
   void left_out(const std::string& what);
   void prepare(Batch& batch, uint64_t micro, const std::shared_ptr<RouterLoss>& router, double share) const;
   double summed(double value) const;
-  std::string find_not_finite(std::vector<Batch>& batches);
+  std::string find_not_finite(Update& batches);
   std::string first_known(const std::string& mine) const;
   // report.cpp: logging, evaluation, saving
   void log_training();
   void evaluate();
+  void judge(const Json& line);  // is it the best so far?
   void save(bool must);
   void after_save(const std::filesystem::path& target);
   void write_progress(const std::filesystem::path& dir) const;
@@ -129,6 +128,10 @@ class Trainer {
   TrainerOptions o_;
   std::unique_ptr<UpdateInBackward> in_backward_;
   Schedule schedule_;
+  Collection collection_;
+  const int64_t accumulation_;
+  When save_ = When::Never, eval_ = When::Never;
+  int64_t save_steps_ = 0, eval_steps_ = 0;
   int64_t max_steps_ = 0, step_ = 0, first_step_ = 0, epoch_ = 0, micro_in_epoch_ = 0, bad_in_a_row_ = 0;
   int64_t evaluations_without_gain_ = 0, last_saved_ = -1, last_evaluated_ = -1;
   bool save_due_ = false;

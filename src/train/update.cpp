@@ -36,14 +36,14 @@ void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<Router
       micro * static_cast<uint64_t>(p_.data_ranks.size()) + static_cast<uint64_t>(p_.data_ranks.rank());
   TrainingStep training;
   training.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, static_cast<uint64_t>(step_), place));
-  if (o_.router_aux_loss_coef > 0 && p_.actors.policy.shape().experts > 0) {
-    router->scale = o_.router_aux_loss_coef * share;
+  if (o_.loop.router_aux_loss_coef > 0 && p_.actors.policy.shape().experts > 0) {
+    router->scale = o_.loop.router_aux_loss_coef * share;
     training.router = router;
   }
   set_training(batch.step, std::move(training));
 }
 
-double Trainer::backward(std::vector<Batch>& batches, double total) {
+double Trainer::backward(Update& batches, double total) {
   double loss = 0;
   for (size_t i = 0; i < batches.size(); ++i) {
     Batch& batch = batches[i] = batches[i].to(p_.device);
@@ -81,9 +81,10 @@ void Trainer::make_optimizer_state() {
   }
 }
 
-Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
+// What the tensor library says when memory is exhausted, in our words.
+void Trainer::explained_memory(const std::function<void()>& work) const {
   try {
-    return compute(std::move(batches));
+    work();
   } catch (const c10::Error& error) {
     throw explained(
         error, p_.device,
@@ -92,8 +93,13 @@ Trainer::StepResult Trainer::step(std::vector<Batch> batches) {
   }
 }
 
-Trainer::StepResult Trainer::compute(std::vector<Batch> batches) {
-  batches = p_.algorithm.collect(p_.actors, std::move(batches));
+Trainer::StepResult Trainer::step(Update batches) {
+  StepResult result;
+  explained_memory([&] { result = compute(batches); });
+  return result;
+}
+
+Trainer::StepResult Trainer::compute(Update& batches) {
   double count = 0;
   for (const Batch& b : batches) count += p_.algorithm.count(b), tokens_seen_ += b.id_T.numel();
   const double total = summed(count);
@@ -110,7 +116,7 @@ Trainer::StepResult Trainer::compute(std::vector<Batch> batches) {
   out.grad_norm = in_backward_ ? done.norm : std::sqrt(ops::sum_of_squares(p_.optimizer.gradients()));
   out.updated = std::isfinite(out.loss) && std::isfinite(out.grad_norm);
   if (out.updated) {
-    const double scale = o_.max_grad_norm > 0 ? std::min(1.0, o_.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
+    const double scale = o_.loop.max_grad_norm > 0 ? std::min(1.0, o_.loop.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
     if (!in_backward_) p_.optimizer.step(schedule_(step_), scale);
     bad_in_a_row_ = 0;
   } else if (done.not_finite.empty()) {
@@ -125,15 +131,16 @@ Trainer::StepResult Trainer::compute(std::vector<Batch> batches) {
 
 void Trainer::left_out(const std::string& what) {
   ++bad_in_a_row_, ++result_.bad_steps;
-  log_warning("step ", step_ + 1, ": ", what, " (", bad_in_a_row_, " in a row, ", o_.max_bad_steps, " end the run)");
-  require(bad_in_a_row_ < o_.max_bad_steps, Fault::Model, "training diverged: ", bad_in_a_row_,
+  log_warning("step ", step_ + 1, ": ", what, " (", bad_in_a_row_, " in a row, ", o_.loop.max_bad_steps,
+              " end the run)");
+  require(bad_in_a_row_ < o_.loop.max_bad_steps, Fault::Model, "training diverged: ", bad_in_a_row_,
           " updates in a row had no finite gradient; ", what,
           ". Last good checkpoint: ", result_.last_checkpoint ? result_.last_checkpoint->string() : "none",
           ". Lower --learning_rate, add --warmup_ratio, or train in float32");
 }
 
 // The first place, in the order of computation, whose values are not finite.
-std::string Trainer::find_not_finite(std::vector<Batch>& batches) {
+std::string Trainer::find_not_finite(Update& batches) {
   std::string bad_weight, bad_gradient;
   p_.actors.policy.visit([&](const std::string& name, Param& p) {
     if (bad_weight.empty() && p.data.defined() && !all_finite(p.data)) bad_weight = name;

@@ -274,6 +274,48 @@ TEST(Options, HelpIsCompleteGroupedAndWrapped) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
+// A struct that holds another one, and options that say of themselves what a resumed or continued run does with them.
+struct Inner {
+  int64_t rank = 8;
+  double dropout = 0;
+  void fields(OptionTable& v) {
+    v("rank", rank, "of the factors").must_match().restored("model");
+    v("dropout", dropout, "share of zeros").noted();
+  }
+};
+struct Outer {
+  Inner inner;
+  std::vector<std::string> rows;
+  void fields(OptionTable& v) {
+    v.group("Adapter");
+    v.include(inner);
+    v("rows", rows, "files").restored("data").must_match();
+  }
+};
+
+std::vector<std::string> names(const std::vector<const Option*>& options) {
+  std::vector<std::string> out;
+  for (const Option* option : options) out.push_back(option->name);
+  return out;
+}
+
+TEST(Options, AHeldStructIsDescribedByItself) {
+  Outer outer;
+  OptionTable table = OptionTable::of(outer);
+  table.parse({"--rank", "4", "--rows", "a", "b"});
+  EXPECT_EQ(outer.inner.rank, 4);
+  EXPECT_EQ(table.json().dump(), R"({"rank":4,"dropout":0.0,"rows":["a","b"]})");
+}
+
+TEST(Options, PropertiesFindTheirOptions) {
+  Outer outer;
+  const OptionTable table = OptionTable::of(outer);
+  EXPECT_EQ(names(table.with(&Option::is_exact)), (std::vector<std::string>{"rank", "rows"}));
+  EXPECT_EQ(names(table.with(&Option::is_noted)), (std::vector<std::string>{"dropout"}));
+  EXPECT_EQ(names(table.with(&Option::restored_kind, "model")), (std::vector<std::string>{"rank"}));
+  EXPECT_EQ(names(table.with(&Option::restored_kind, "data")), (std::vector<std::string>{"rows"}));
+}
+
 TEST(Options, ANameDescribedTwiceIsADefect) {
   struct Twice {
     bool a = false, b = false;

@@ -59,14 +59,25 @@ Sample sample_of(int64_t number, int64_t length) {
   s.trained[0] = 0;
   if (number % 3 == 0) s.weights.assign(static_cast<size_t>(length), 0.5f);
   if (number % 5 == 0) s.channel = "c" + std::to_string(number);
-  if (number % 7 == 0) s.extra = "{\"label\":1}";
+  if (number % 7 == 0) s.columns = {{"label", 1.0f}, {"margin", -0.5f}};
+  if (number % 8 == 0) s.token_columns["reference"].assign(static_cast<size_t>(length), -1.5f);
+  s.grouped = number % 4 == 3;
   return s;
 }
+Sample alone(int64_t number, int64_t length) {
+  Sample s = sample_of(number, length);
+  s.grouped = false;
+  return s;
+}
+
 void expect_same(const Sample& a, const Sample& b) {
   EXPECT_EQ(a.ids, b.ids);
   EXPECT_EQ(a.trained, b.trained);
   EXPECT_EQ(a.weights, b.weights);
-  EXPECT_EQ(a.channel + "|" + a.extra, b.channel + "|" + b.extra);
+  EXPECT_EQ(a.channel, b.channel);
+  EXPECT_EQ(a.grouped, b.grouped);
+  EXPECT_EQ(a.columns, b.columns);
+  EXPECT_EQ(a.token_columns, b.token_columns);
 }
 
 TEST(SampleStores, KeepSamplesInMemoryAndInACache) {
@@ -160,8 +171,8 @@ MakeSource indexed(BatchOptions options, size_t count = 60) {
   return [=] {
     const auto lengths = random_lengths(count, 40);
     return make_indexed_source(
-        static_cast<int64_t>(count), lengths, [=](int64_t i) { return sample_of(i, lengths[static_cast<size_t>(i)]); },
-        options);
+        static_cast<int64_t>(count), lengths,
+        [=](int64_t i) { return Samples{alone(i, lengths[static_cast<size_t>(i)])}; }, options);
   };
 }
 
@@ -209,15 +220,15 @@ TEST(IndexedSources, RanksShareTheMicroBatches) {
 
 TEST(IndexedSources, RefusedSamplesAreReplaced) {
   auto source = make_indexed_source(20, {},
-                                    [](int64_t i) -> Sample {
+                                    [](int64_t i) -> Samples {
                                       if (i % 4 == 0) throw RowError({}, "", "bad");
-                                      return sample_of(i, 3);
+                                      return {alone(i, 3)};
                                     },
                                     {.batch_size = 5});
   const auto batches = rest(*source);
   EXPECT_EQ(batches.size(), 4u);
   for (const auto& batch : batches) EXPECT_EQ(std::count(batch.begin(), batch.end(), 'x'), 5);
-  auto hopeless = make_indexed_source(3, {}, [](int64_t) -> Sample { throw RowError({}, "", "bad"); }, {});
+  auto hopeless = make_indexed_source(3, {}, [](int64_t) -> Samples { throw RowError({}, "", "bad"); }, {});
   EXPECT_NE(error_of([&] { hopeless->next(); }).find("100 rows in a row"), std::string::npos);
 }
 
@@ -230,7 +241,7 @@ class CountingStream : public SampleStream {
     samples.clear();
     if (at_ >= count_) return false;
     for (int copies = at_ % 9 == 0 ? 0 : at_ % 10 == 0 ? 2 : 1; copies > 0; --copies)
-      samples.push_back(sample_of(at_, lengths_[static_cast<size_t>(at_)]));
+      samples.push_back(alone(at_, lengths_[static_cast<size_t>(at_)]));
     ++at_;
     return true;
   }
@@ -252,6 +263,69 @@ TEST(StreamedSources, GoOnFromAnyPlace) {
       return make_run_ahead_source(make_streamed_source(std::make_unique<CountingStream>(100), 16, options), 3);
     });
   }
+}
+
+// Pairs of samples as rows of a stream, and as groups known by number: no pack and no micro-batch divides them.
+Samples pair_of(int64_t number) {
+  Samples pair = {alone(number, 5 + number % 7), alone(number, 9 + number % 5)};
+  pair[1].grouped = true;
+  return pair;
+}
+
+class PairStream : public SampleStream {
+ public:
+  void rewind() override { at_ = 0; }
+  bool next(Samples& samples) override {
+    if (at_ >= 50) return false;
+    samples = pair_of(at_++);
+    return true;
+  }
+  Json position() const override { return {{"at", at_}}; }
+  void restore(const Json& position) override { at_ = position["at"].get<int64_t>(); }
+
+ private:
+  int64_t at_ = 0;
+};
+
+std::unique_ptr<SampleSource> indexed_pairs(const BatchOptions& options) {
+  std::vector<int64_t> lengths;
+  for (int64_t i = 0; i < 50; ++i) lengths.push_back(tokens_of(pair_of(i)));
+  return make_indexed_source(50, lengths, pair_of, options);
+}
+
+TEST(Groups, AreNeverDivided) {
+  for (const BatchOptions& options :
+       {BatchOptions{.batch_size = 3}, BatchOptions{.batch_size = 2, .packing = true, .packing_length = 64},
+        BatchOptions{.packing = true, .packing_length = 40, .strategy = PackingStrategy::Sequential}}) {
+    const auto streamed = [=] { return make_streamed_source(std::make_unique<PairStream>(), 16, options); };
+    const auto indexed = [=] { return indexed_pairs(options); };
+    for (const MakeSource& make : {MakeSource(streamed), MakeSource(indexed)}) {
+      std::multiset<int32_t> seen;
+      const auto source = make();
+      for (auto batch = source->next(); batch; batch = source->next()) {
+        if (options.packing) EXPECT_LE(tokens_of(*batch), options.batch_size * options.packing_length);
+        for (const Samples& group : groups_of(std::move(*batch))) {
+          ASSERT_EQ(group.size(), 2u);
+          EXPECT_EQ(group[0].ids[0], group[1].ids[0]);
+          seen.insert(group[0].ids[0]);
+        }
+      }
+      EXPECT_EQ(seen.size(), 50u);
+      expect_resumable(make);
+    }
+  }
+}
+
+TEST(Groups, AreKeptByStores) {
+  TemporaryFolder dir;
+  SampleStore store;
+  for (const Samples& samples : {pair_of(0), Samples{alone(1, 4)}, pair_of(2)})
+    for (const Sample& sample : samples) store.add(sample);
+  EXPECT_EQ(store.groups(), (std::vector<int64_t>{0, 2, 3, 5}));
+  store.save(dir.path(), nullptr);
+  EXPECT_EQ(SampleStore::open(dir.path(), nullptr).groups(), store.groups());
+  write_file_atomic(dir.path() / "info.json", "{\"version\": 1}");
+  EXPECT_NE(error_of([&] { SampleStore::open(dir.path(), nullptr); }).find("make the cache anew"), std::string::npos);
 }
 
 TEST(StreamedSources, GiveEverySampleOnce) {
@@ -324,7 +398,9 @@ TEST_F(Pipeline, GoesOnFromAnyPlaceInEveryWay) {
 TEST_F(Pipeline, ACacheGivesTheSameMicroBatches) {
   const auto direct = rest(*making()());
   Datasets rows = load_datasets(options.datasets, rejects);
-  encode_rows(*rows.rows, rows.train, encoder, rejects, 1, "test").save(dir.path() / "cache", encoder.made_with());
+  encode_rows(
+      *rows.rows, rows.train, [&](const Row& row) { return encoder.encode(row); }, rejects, 1, "test")
+      .save(dir.path() / "cache", encoder.made_with());
   options.datasets.train.clear();
   options.cached = {(dir.path() / "cache").string()};
   EXPECT_EQ(rest(*making()()), direct);

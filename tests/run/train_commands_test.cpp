@@ -14,7 +14,7 @@
 #include "cli/export.h"
 #include "cli/infer.h"
 #include "cli/init.h"
-#include "cli/sft.h"
+#include "cli/train.h"
 #include "hub/repo.h"
 #include "run/prediction.h"
 #include "run/runner.h"
@@ -77,8 +77,8 @@ class TrainCommands : public ::testing::Test {
     return words;
   }
   static void sft(const std::string& out, const std::vector<std::string>& more) {
-    const auto options = parsed<SftOptions>(sft_words(out, more));
-    ASSERT_EQ(apus_run_command("sft", &options), 0);
+    const auto options = parsed<TrainCommandOptions>(sft_words(out, more));
+    ASSERT_EQ(apus_run_command("train", &options), 0);
   }
   static std::vector<Json> lines(const fs::path& path) {
     std::vector<Json> out;
@@ -89,14 +89,12 @@ class TrainCommands : public ::testing::Test {
 };
 
 TEST(LastAnswer, IsTheLastLearntStretch) {
-  //                                   0   1   2   3   4   5   6   7
-  const std::vector<int64_t> ids = {10, 11, 12, 13, 14, 15, 16, 17};
-  const std::vector<int64_t> labels = {-100, 12, -100, -100, 15, 16, -100, -100};  // learns 12, then 15 16
-  const auto [prompt, answer] = last_answer(ids.data(), labels.data(), 8);
+  Sample sample{.ids = {10, 11, 12, 13, 14, 15, 16, 17}, .trained = {0, 0, 1, 0, 0, 1, 1, 0}};
+  const auto [prompt, answer] = last_answer(sample);
   EXPECT_EQ(prompt, (std::vector<int32_t>{10, 11, 12, 13, 14}));
   EXPECT_EQ(answer, (std::vector<int32_t>{15, 16}));
-  const std::vector<int64_t> none(8, -100);
-  EXPECT_TRUE(last_answer(ids.data(), none.data(), 8).first.empty());
+  sample.trained.assign(8, 0);
+  EXPECT_TRUE(last_answer(sample).first.empty());
 }
 
 TEST_F(TrainCommands, PredictionAnswersAsInferDoes) {
@@ -150,10 +148,10 @@ TEST_F(TrainCommands, CachedDatasetTrainsAsItsRows) {
   const auto a = lines(dir() / "cached/logging.jsonl"), b = lines(dir() / "uncached/logging.jsonl");
   EXPECT_EQ(a.front()["loss"], b.front()["loss"]);
   EXPECT_EQ(a.back()["val_dataset"], b.back()["val_dataset"]);
-  const auto other = parsed<SftOptions>(
+  const auto other = parsed<TrainCommandOptions>(
       sft_words("refused", {"--cached_dataset", (dir() / "cache/train").string(), "--max_length", "32"}));
   try {
-    apus_run_command("sft", &other);
+    apus_run_command("train", &other);
     FAIL() << "a cache that was encoded another way is used";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("max_length: "), std::string::npos) << error.what();
@@ -274,11 +272,11 @@ TEST_F(TrainCommands, AResumedRunCountsItsEvaluationsOn) {
 TEST_F(TrainCommands, AResumedRunSaysWhatWasChanged) {
   const std::string rows = (island() / "heldout.jsonl").string();
   sft("changed", {"--dataset", rows, "--save_steps", "1"});
-  const auto options = parsed<SftOptions>(
+  const auto options = parsed<TrainCommandOptions>(
       sft_words("changed_on", {"--dataset", rows, "--lora_alpha", "64", "--use_rslora", "true",
                                "--resume_from_checkpoint", (dir() / "changed/checkpoint-1").string()}));
   try {
-    apus_run_command("sft", &options);
+    apus_run_command("train", &options);
     FAIL() << "the factors would count twice as much";
   } catch (const Error& error) {
     const std::string what = error.what();
@@ -349,7 +347,7 @@ TEST_F(TrainCommands, UpdatesInBackwardGiveTheSameCheckpoint) {
         << file;
   const auto refused = [&](std::vector<std::string> more, const char* why) {
     try {
-      parsed<SftOptions>(sft_words("refused", with(std::move(more))));
+      parsed<TrainCommandOptions>(sft_words("refused", with(std::move(more))));
       ADD_FAILURE() << "must be refused: " << why;
     } catch (const Error& e) {
       EXPECT_EQ(e.at.fault, Fault::Usage);
@@ -389,9 +387,9 @@ TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   std::vector<std::string> words =
       sft_words("hub", {"--dataset", "island/questions#9", "--use_hf", "true", "--hub_token", "secret"});
   words[1] = "island/tiny";
-  const auto options = parsed<SftOptions>(words);
+  const auto options = parsed<TrainCommandOptions>(words);
   EXPECT_EQ(fs::path(options.model), dir() / "hub_cache/models--island--tiny/snapshots" / kCommit);
-  ASSERT_EQ(apus_run_command("sft", &options), 0);
+  ASSERT_EQ(apus_run_command("train", &options), 0);
   EXPECT_NE(lines(dir() / "hub/logging.jsonl").back()["train_dataset"].get<std::string>().find("size=9"),
             std::string::npos);
   const std::string args = read_file(dir() / "hub/args.json", 1 << 20);
@@ -405,7 +403,7 @@ TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   EXPECT_TRUE(with_token);
 
   words[1] = "island/none";
-  EXPECT_THROW(parsed<SftOptions>(words), Error);
+  EXPECT_THROW(parsed<TrainCommandOptions>(words), Error);
   ::unsetenv("HF_ENDPOINT"), ::unsetenv("HF_HUB_CACHE");
 }
 

@@ -2,6 +2,7 @@
 // Samples one behind the other: labels are the next tokens, never across two samples.
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "train/batch.h"
 
 namespace apus {
@@ -24,6 +25,25 @@ TEST(Collate, ShiftsLabelsWithinSamples) {
   EXPECT_EQ(batch.step.length_q, (std::vector<int32_t>{3, 2, 3}));
   EXPECT_EQ(batch.trained, 4);  // a weight of 0 still counts as a label
   EXPECT_EQ(batch.channels, (std::vector<std::string>{"x", "", ""}));
+}
+
+TEST(Collate, KeepsGroupsAndColumns) {
+  Sample chosen{.ids = {1, 2, 3}, .trained = {0, 1, 1}, .columns = {{"margin", 0.5f}}};
+  Sample rejected{.ids = {1, 4}, .trained = {0, 1}, .grouped = true};
+  Sample alone{.ids = {7, 8}, .trained = {0, 1}, .columns = {{"label", 1.0f}}, .token_columns = {{"old", {-1, -2}}}};
+  const Batch batch = collate({chosen, rejected, alone}).to(at::kCPU);
+  EXPECT_EQ(batch.groups, (std::vector<int64_t>{0, 0, 1}));
+  const auto shown = [](const at::Tensor& t) {
+    std::string out;
+    for (int64_t i = 0; i < t.numel(); ++i) out += str(t.data_ptr<float>()[i], " ");
+    return out;
+  };
+  ASSERT_EQ(batch.sequence_columns.size(), 2u);
+  EXPECT_EQ(shown(batch.sequence_columns.at("margin")), "0.5 nan nan ");
+  EXPECT_EQ(shown(batch.sequence_columns.at("label")), "nan nan 1 ");
+  EXPECT_EQ(shown(batch.token_columns.at("old")), "nan nan nan nan nan -1 -2 ");
+  alone.token_columns["old"].pop_back();
+  EXPECT_THROW(collate({alone}), Error);
 }
 
 TEST(Collate, WithoutChannels) { EXPECT_TRUE(collate({Sample{.ids = {1, 2}, .trained = {0, 1}}}).channels.empty()); }

@@ -145,7 +145,7 @@ TEST(Invariance, RouterLossWithRecompute) {
                   {"max_grad_norm", 1.0}, {"no_decay", "none"}, {"schedule", "constant"}, {"total_steps", 1},
                   {"warmup_steps", 0},    {"weight_decay", 0.0}};
     TrainerOptions options;
-    options.router_aux_loss_coef = numbers.at("router_aux_loss_coef");
+    options.loop.router_aux_loss_coef = numbers.at("router_aux_loss_coef");
     options.forward.recomputed_layers = layers;
     golden::TestRun run(golden::owned_model(c.dir / "checkpoint"), hyper, {golden::unpad(c, "right")}, options);
     const TrainResult result = run.trainer->run();

@@ -53,7 +53,7 @@ Started start(const Variant& v, const fs::path& out, const fs::path& from = {}, 
                              3);
     if (!from.empty()) restore_adapter(*model, s.adapter, from);
   }
-  options.save = When::Steps, options.save_steps = save_steps, options.output_dir = out;
+  options.loop.save_steps = static_cast<double>(save_steps), options.output_dir = out;
   options.forward = {
       .recomputed_layers = 1, .selective = Forward::Selective{.feed_forward = true}, .neftune_alpha = 5, .watch = {}};
   options.exact = {{"rows", 10}};
@@ -204,7 +204,7 @@ TEST(Checkpoints, AFailedSaveAtTheEndFailsTheRun) {
 
 TEST(Epochs, MaxEpochsEndsTheRunBeforeMaxSteps) {
   Folder out;
-  Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, 3, 0, {.max_steps = 25, .max_epochs = 2});
+  Started s = start({"f32", at::kFloat, {}, false}, out.path, {}, 3, 0, {.loop = {.max_steps = 25, .max_epochs = 2}});
   EXPECT_EQ(s.run->trainer->run().step, 20);  // ten batches a pass
 }
 

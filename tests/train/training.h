@@ -43,12 +43,27 @@ inline Packed rows_of(const Packed& p, size_t first, size_t count) {
   return out;
 }
 
-class FixedSource final : public BatchSource {
+// Rows of a packed batch as samples; what is learnt is always the next token.
+inline Samples samples_of(const Packed& p) {
+  Samples out;
+  size_t at = 0;
+  for (const int32_t length : p.lengths) {
+    Sample& sample = out.emplace_back();
+    for (int32_t i = 0; i < length; ++i) {
+      sample.ids.push_back(static_cast<int32_t>(p.flat[at + static_cast<size_t>(i)]));
+      sample.trained.push_back(i > 0 && p.labels[at + static_cast<size_t>(i) - 1] >= 0);
+    }
+    at += static_cast<size_t>(length);
+  }
+  return out;
+}
+
+class FixedSource final : public SampleSource {
  public:
   explicit FixedSource(std::vector<Packed> batches) : batches_(std::move(batches)) {}
   void start(int64_t) override { at_ = 0; }
-  std::optional<Batch> next() override {
-    return at_ < batches_.size() ? std::optional(batch_of(batches_[at_++])) : std::nullopt;
+  std::optional<Samples> next() override {
+    return at_ < batches_.size() ? std::optional(samples_of(batches_[at_++])) : std::nullopt;
   }
   int64_t size() const override { return static_cast<int64_t>(batches_.size()); }
   Json position() const override { return at_; }
@@ -84,7 +99,7 @@ using test::Folder;
 // A run as golden.json's "hyper" describes it; besides, there may be "schedule_kwargs" and "lorap_lr_ratio".
 struct TestRun {
   TestRun(std::unique_ptr<Model> m, const Json& hyper, std::vector<Packed> batches, TrainerOptions options = {},
-          OptimizerSpec spec = {}, SftSpec sft = {})
+          OptimizerSpec spec = {}, SftOptions sft = {}, Algorithm* other = nullptr)
       : model(std::move(m)), source(std::move(batches)), algorithm(sft) {
     spec.beta1 = hyper["betas"][0], spec.beta2 = hyper["betas"][1], spec.eps = hyper["eps"];
     const double lr = hyper["lr"];
@@ -94,18 +109,19 @@ struct TestRun {
                                                              .weight_decay = hyper["weight_decay"],
                                                              .decay_all = all,
                                                              .lorap_lr_ratio = hyper.value("lorap_lr_ratio", 0.0)}));
-    options.gradient_accumulation_steps = hyper["grad_accum"];
-    options.max_grad_norm = hyper["max_grad_norm"];
-    if (options.max_steps < 0) options.max_steps = hyper["total_steps"];
-    options.logging_steps = 1;
-    if (options.output_dir.empty()) options.save = When::Never, options.output_dir = folder.path;
+    LoopOptions& loop = options.loop;
+    loop.gradient_accumulation_steps = hyper["grad_accum"].get<int64_t>();
+    loop.max_grad_norm = hyper["max_grad_norm"];
+    if (loop.max_steps < 0) loop.max_steps = hyper["total_steps"];
+    loop.logging_steps = 1;
+    if (options.output_dir.empty()) loop.save_strategy = "no", options.output_dir = folder.path;
     const int64_t total = hyper["total_steps"], warmup = hyper["warmup_steps"];
     const std::string schedule = hyper["schedule"];
     const Json kwargs = hyper.value("schedule_kwargs", Json());
     log = std::make_unique<RunLog>(RunLog::Options{.dir = folder.path, .events_dir = {}, .quiet = true});
     comm = lone_comm();
     trainer = std::make_unique<Trainer>(
-        TrainerParts{.algorithm = algorithm,
+        TrainerParts{.algorithm = other ? *other : algorithm,
                      .actors = {.policy = *model},
                      .optimizer = *optimizer,
                      .schedule =

@@ -84,7 +84,8 @@ TEST_P(OtherTraining, FollowsF64) {
   const OptimizerSpec spec{.kind = optim == "muon" ? "adamw_torch" : optim,
                            .muon = optim == "muon",
                            .arguments = hyper.value("arguments", std::map<std::string, std::string>())};
-  const SftSpec sft{.label_smoothing = hyper.value("label_smoothing", 0.0), .dft = hyper.value("dft", false)};
+  const SftOptions sft{.label_smoothing_factor = hyper.value("label_smoothing", 0.0),
+                       .enable_dft_loss = hyper.value("dft", false)};
   TestRun run(std::move(model), hyper, golden::train_batches(c, lora ? "train/" : ""), {}, spec, sft);
   expect_steps(golden["steps"], run.trainer->run().log_history);
 }

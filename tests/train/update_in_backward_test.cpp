@@ -40,8 +40,9 @@ std::unique_ptr<TestRun> start(const Variant& v, bool in_backward, const fs::pat
                                TrainerOptions options = {}) {
   const Case c(v.model);
   auto model = golden::owned_model(from.empty() ? c.dir / "checkpoint" : from, v.type);
-  options.update_in_backward = in_backward, options.forward = v.forward, options.router_aux_loss_coef = 0.01;
-  if (!out.empty()) options.save = When::Steps, options.save_steps = 3, options.output_dir = out;
+  options.loop.update_in_backward = in_backward, options.loop.router_aux_loss_coef = 0.01;
+  options.forward = v.forward;
+  if (!out.empty()) options.loop.save_steps = 3, options.output_dir = out;
   auto run = std::make_unique<TestRun>(std::move(model), hyper(), batches_of(c), options, v.spec);
   golden::save_whole_models(*run, c.dir / "checkpoint", v.type);
   if (!from.empty()) run->trainer->resume(read_state(from), {});
@@ -104,7 +105,7 @@ at::Tensor parameter(Model& model, const std::string& name) {
 }
 
 TEST(UpdateInBackward, StopsAtTheFirstGradientThatIsNotFinite) {
-  const auto run = start(kPlain, true, {}, {}, {.max_steps = 2});
+  const auto run = start(kPlain, true, {}, {}, {.loop = {.max_steps = 2}});
   const auto before = weights(*run->model);
   parameter(*run->model, kBad).register_hook([](const at::Tensor& g) { return at::full_like(g, NAN); });
   const TrainResult result = run->trainer->run();
@@ -122,7 +123,7 @@ TEST(UpdateInBackward, StopsAtTheFirstGradientThatIsNotFinite) {
 
 TEST(UpdateInBackward, EndsTheRunAfterBadStepsInARow) {
   Folder out;
-  const auto run = start(kPlain, true, out.path, {}, {.max_bad_steps = 2});
+  const auto run = start(kPlain, true, out.path, {}, {.loop = {.max_bad_steps = 2}});
   int calls = 0;
   parameter(*run->model, kBad).register_hook([&](const at::Tensor& g) {
     return ++calls > 4 ? at::full_like(g, INFINITY) : g;
@@ -139,7 +140,7 @@ TEST(UpdateInBackward, EndsTheRunAfterBadStepsInARow) {
 }
 
 TEST(UpdateInBackward, ALossThatIsNotFiniteChangesNothing) {
-  const auto run = start(kPlain, true, {}, {}, {.max_bad_steps = 1});
+  const auto run = start(kPlain, true, {}, {}, {.loop = {.max_bad_steps = 1}});
   {
     c10::AutoGradMode no_grad(false);
     parameter(*run->model, "model.layers.1.mlp.down_proj.weight").fill_(3e38);
@@ -160,7 +161,7 @@ TEST(UpdateInBackward, RefusesWhatNeedsAllGradients) {
     Json changed = hyper();
     changed[key] = value;
     TrainerOptions options;
-    options.update_in_backward = true;
+    options.loop.update_in_backward = true;
     const Case c("train_qwen2");
     EXPECT_THROW(TestRun(golden::owned_model(c.dir / "checkpoint"), changed, batches_of(c), options), Error) << key;
   }

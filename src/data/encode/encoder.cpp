@@ -67,6 +67,8 @@ void check_calls_shown(const Json& messages, const std::string& text, const Orig
   }
 }
 
+float number_of(const Json& value) { return value.is_boolean() ? value.get<bool>() : value.get<float>(); }
+
 std::string turns_text(const Json& messages) {
   std::string out;
   for (const auto& message : messages) out += message["content"].get_ref<const std::string&>();
@@ -125,16 +127,14 @@ Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
 
 void Encoder::add_extras(Sample& sample, const Row& row) const {
   if (row.value.contains("channel")) sample.channel = row.value["channel"].get<std::string>();
-  Json extra = Json::object();
   for (const char* name : {"label", "margin"})
-    if (row.value.contains(name)) extra[name] = row.value[name];
+    if (row.value.contains(name)) sample.columns[name] = number_of(row.value[name]);
   bool with_media = false;
   for (const MediaKind& kind : kMediaKinds) with_media = with_media || row.value.contains(kind.column);
   if (with_media) {
     check_media_readable(row.value, options_.media_root, row.origin);
     media_(sample, row);
   }
-  if (sample.extra.empty() && !extra.empty()) sample.extra = json_text(extra);
 }
 
 // The text as it is, an end token behind; everything is learnt.
@@ -290,10 +290,11 @@ std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
       out.ids.push_back(sample.ids[at]);
       out.trained.push_back(sample.trained[at]);
       if (!sample.weights.empty()) out.weights.push_back(sample.weights[at]);
+      for (const auto& [name, values] : sample.token_columns) out.token_columns[name].push_back(values[at]);
     }
     out.trained[0] = 0;
     out.channel = sample.channel;
-    out.extra = sample.extra;
+    out.columns = sample.columns;
     return out;
   };
   std::vector<Sample> parts;

@@ -10,14 +10,17 @@
 #include <vector>
 
 #include "base/json.h"
-#include "data/rows/dialogue.h"
 #include "data/encode/loss_scale.h"
-#include "data/rows/row.h"
 #include "data/encode/sample.h"
+#include "data/rows/dialogue.h"
+#include "data/rows/row.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace apus {
+
+// What samples a row gives: one, a pair, a group, a prompt. An algorithm decides.
+using EncodeRow = std::function<Samples(const Row& row)>;
 
 enum class Truncation { Delete, Left, Right, Split };
 Truncation truncation_named(const std::string& name);  // Fault::Usage

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// One encoded row: what a model reads and which of it is learnt.
+// One encoded sequence: what a model reads, which of it is learnt, and what an algorithm needs beside it.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace apus {
@@ -13,7 +15,13 @@ struct Sample {
   std::vector<uint8_t> trained;  // per token: 1 where it is a label. The first is never one.
   std::vector<float> weights;    // per token: the factor on its loss; empty: all 1
   std::string channel;
-  std::string extra;  // JSON text of the row's other columns that a loss or a media tower needs; may be empty
+  // In one group with the sample before it: a pair, the answers to one prompt. Groups are never divided, neither by
+  // packing nor between micro-batches.
+  bool grouped = false;
+  // Numbers that a loss needs, by name: one for the sequence (label, margin), or one for each token.
+  std::map<std::string, float> columns;
+  std::map<std::string, std::vector<float>> token_columns;
+
   int64_t length() const { return static_cast<int64_t>(ids.size()); }
   int64_t trained_tokens() const {
     int64_t count = 0;
@@ -21,5 +29,23 @@ struct Sample {
     return count;
   }
 };
+
+using Samples = std::vector<Sample>;
+
+inline int64_t tokens_of(const Samples& samples) {
+  int64_t tokens = 0;
+  for (const Sample& sample : samples) tokens += sample.length();
+  return tokens;
+}
+
+// The same samples group by group; one that belongs to no other is a group of its own.
+inline std::vector<Samples> groups_of(Samples samples) {
+  std::vector<Samples> groups;
+  for (Sample& sample : samples) {
+    if (!sample.grouped || groups.empty()) groups.emplace_back();
+    groups.back().push_back(std::move(sample));
+  }
+  return groups;
+}
 
 }  // namespace apus

@@ -15,7 +15,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kMagic = "APUSDAT1";
+constexpr int kVersion = 2;
+constexpr std::string_view kMagic = "APUSDAT2";
 
 uint32_t checksum(std::string_view bytes) {
   return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
@@ -78,6 +79,36 @@ class Unpacker {
   std::string_view bytes_;
 };
 
+// What only some algorithms have; empty for a sample that is alone and has no columns.
+std::string packed_columns(const Sample& sample) {
+  std::string out;
+  if (!sample.grouped && sample.columns.empty() && sample.token_columns.empty()) return out;
+  put<uint8_t>(out, sample.grouped);
+  put<uint32_t>(out, static_cast<uint32_t>(sample.columns.size()));
+  for (const auto& [name, value] : sample.columns) put_text(out, name), put(out, value);
+  put<uint32_t>(out, static_cast<uint32_t>(sample.token_columns.size()));
+  for (const auto& [name, values] : sample.token_columns) {
+    require(values.size() == sample.ids.size(), Fault::Bug, "the column ", name, " has not one value for each token");
+    put_text(out, name), put_runs(out, values);
+  }
+  return out;
+}
+
+void unpack_columns(std::string_view bytes, Sample& sample) {
+  Unpacker in(bytes);
+  const auto grouped = in.value<uint8_t>();
+  require(grouped <= 1, Fault::Data, "a sample whose columns another version wrote");
+  sample.grouped = grouped == 1;
+  for (auto left = in.value<uint32_t>(); left > 0; --left) {
+    const std::string name = in.text();
+    sample.columns[name] = in.value<float>();
+  }
+  for (auto left = in.value<uint32_t>(); left > 0; --left) {
+    const std::string name = in.text();
+    sample.token_columns[name] = in.runs<float>(sample.ids.size());
+  }
+}
+
 }  // namespace
 
 std::string pack_sample(const Sample& sample) {
@@ -87,7 +118,7 @@ std::string pack_sample(const Sample& sample) {
   put_runs(out, sample.trained);
   put_runs(out, sample.weights);
   put_text(out, sample.channel);
-  put_text(out, sample.extra);
+  put_text(out, packed_columns(sample));
   put(out, checksum(out));
   return out;
 }
@@ -106,7 +137,7 @@ Sample unpack_sample(std::string_view bytes) {
   sample.trained = in.runs<uint8_t>(count);
   sample.weights = in.runs<float>(count);
   sample.channel = in.text();
-  sample.extra = in.text();
+  if (const std::string columns = in.text(); !columns.empty()) unpack_columns(columns, sample);
   return sample;
 }
 
@@ -115,7 +146,8 @@ void SampleStore::add(const Sample& sample) {
   const std::string bytes = pack_sample(sample);
   require(bytes.size() < size_t{1} << 31, Fault::Data, "a sample of more than 2 GiB");
   entries_.push_back({scratch_->append(bytes), static_cast<int32_t>(bytes.size()),
-                      static_cast<int32_t>(sample.length()), static_cast<int32_t>(sample.trained_tokens())});
+                      static_cast<int32_t>(sample.length()), static_cast<int32_t>(sample.trained_tokens()),
+                      sample.grouped});
 }
 
 std::string SampleStore::record(int64_t number) const {
@@ -138,6 +170,14 @@ std::vector<int64_t> SampleStore::lengths() const {
   out.reserve(entries_.size());
   for (const Entry& e : entries_) out.push_back(e.tokens);
   return out;
+}
+
+std::vector<int64_t> SampleStore::groups() const {
+  std::vector<int64_t> first;
+  for (int64_t i = 0; i < size(); ++i)
+    if (first.empty() || !entries_[static_cast<size_t>(i)].grouped) first.push_back(i);
+  first.push_back(size());
+  return first;
 }
 
 void SampleStore::append(const SampleStore& other) {
@@ -167,14 +207,15 @@ void SampleStore::save(const fs::path& folder, const Json& made_with) const {
     put(index, e.bytes);
     put(index, e.tokens);
     put(index, e.trained);
+    put(index, e.grouped);
   }
   const uint32_t sum = checksum(index);
   put(index, sum);
   put<uint64_t>(index, static_cast<uint64_t>(size()));
   file.write(index);
   file.commit();
-  const Json info = {{"format", "apus samples"},  {"version", 1},          {"samples", size()}, {"tokens", tokens},
-                     {"trained_tokens", trained}, {"made_with", made_with}};
+  const Json info = {{"format", "apus samples"}, {"version", kVersion},       {"samples", size()},
+                     {"tokens", tokens},         {"trained_tokens", trained}, {"made_with", made_with}};
   write_file_atomic(folder / "info.json", json_text(info, 2) + "\n");
 }
 
@@ -184,8 +225,9 @@ SampleStore SampleStore::open(const fs::path& folder, const Json& made_with) {
           ": no samples.bin and info.json in it; give the folder that apus export --to_cached_dataset wrote (its train "
           "or val)");
   const Json info = parse_json(read_file(folder / "info.json", 1 << 20), (folder / "info.json").string());
-  require(info.value("version", 0) == 1, Fault::Usage, folder.string(), ": a cache of version ",
-          info.value("version", 0), ", this program reads 1");
+  require(info.value("version", 0) == kVersion, Fault::Usage, folder.string(), ": a cache of version ",
+          info.value("version", 0), ", this program reads ", kVersion,
+          "; make the cache anew (apus export --to_cached_dataset true)");
   if (!made_with.is_null()) {
     const auto wrong = differences(info.value("made_with", Json()), made_with);
     require(wrong.empty(), Fault::Usage, "--cached_dataset ", folder.string(),
@@ -197,7 +239,7 @@ SampleStore SampleStore::open(const fs::path& folder, const Json& made_with) {
   const std::string_view bytes(reinterpret_cast<const char*>(store.mapped_->data()),
                                static_cast<size_t>(store.mapped_->size()));
   const std::string where = (folder / "samples.bin").string();
-  constexpr size_t kEntry = 20, kTail = 12;
+  constexpr size_t kEntry = 21, kTail = 12;
   require(bytes.size() >= kMagic.size() + kTail && bytes.starts_with(kMagic), Fault::Data, where,
           ": not a cache of samples, or cut short");
   const auto count = Unpacker(bytes.substr(bytes.size() - 8)).value<uint64_t>();
@@ -214,6 +256,7 @@ SampleStore SampleStore::open(const fs::path& folder, const Json& made_with) {
     e.bytes = in.value<int32_t>();
     e.tokens = in.value<int32_t>();
     e.trained = in.value<int32_t>();
+    e.grouped = in.value<uint8_t>();
     require(e.offset >= 0 && e.bytes >= 0 && static_cast<size_t>(e.offset) <= index_at &&
                 static_cast<size_t>(e.bytes) <= index_at - static_cast<size_t>(e.offset),
             Fault::Data, where, ": damaged (sample ", i, " lies outside)");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Encoded samples by number, out of memory: in a scratch file while a run lasts, or in a cache folder for the next
-// ones. A cache knows by what it was made (tokenizer, template, options) and notices damage record by record.
+// Encoded samples by number, out of memory: in a scratch file while a run lasts, or in a cache folder for later
+// runs. A cache knows by what it was made (tokenizer, template, options) and notices damage record by record.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "data/rows/row_store.h"
 #include "data/encode/sample.h"
+#include "data/rows/row_store.h"
 
 namespace apus {
 
@@ -26,6 +26,8 @@ class SampleStore {
   int64_t trained(int64_t number) const { return entries_[static_cast<size_t>(number)].trained; }
   Sample get(int64_t number) const;
   std::vector<int64_t> lengths() const;
+  // The number of the first sample of each group, and behind them the number of all samples.
+  std::vector<int64_t> groups() const;
 
   // The folder holds samples.bin and info.json. Written whole or not at all.
   void save(const std::filesystem::path& folder, const Json& made_with) const;
@@ -37,6 +39,7 @@ class SampleStore {
   struct Entry {
     int64_t offset;
     int32_t bytes, tokens, trained;
+    uint8_t grouped;
   };
   std::string record(int64_t number) const;
   std::shared_ptr<ScratchFile> scratch_ = std::make_shared<ScratchFile>();

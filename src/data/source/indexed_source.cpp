@@ -12,7 +12,7 @@ namespace {
 
 class IndexedSource : public SampleSource {
  public:
-  IndexedSource(int64_t count, std::vector<int64_t> lengths, FetchSample fetch, const BatchOptions& options)
+  IndexedSource(int64_t count, std::vector<int64_t> lengths, FetchGroup fetch, const BatchOptions& options)
       : count_(count), lengths_(std::move(lengths)), fetch_(std::move(fetch)), options_(options) {
     options_.check();
     require(count > 0, Fault::Data, "no sample is left to train on");
@@ -31,7 +31,8 @@ class IndexedSource : public SampleSource {
     const size_t total = batches_.size(), at = static_cast<size_t>(next_ * options_.ranks + options_.rank);
     ++next_;
     Samples out;
-    for (const int64_t number : batches_[at % total]) out.push_back(fetched(number));
+    for (const int64_t number : batches_[at % total])
+      for (Sample& sample : fetched(number)) out.push_back(std::move(sample));
     return out;
   }
   int64_t size() const override {
@@ -51,7 +52,7 @@ class IndexedSource : public SampleSource {
   }
 
  private:
-  Sample fetched(int64_t number) const {
+  Samples fetched(int64_t number) const {
     for (uint64_t attempt = 0;; ++attempt) {
       try {
         return fetch_(number);
@@ -101,7 +102,7 @@ class IndexedSource : public SampleSource {
 
   int64_t count_;
   std::vector<int64_t> lengths_;
-  FetchSample fetch_;
+  FetchGroup fetch_;
   BatchOptions options_;
   std::vector<std::vector<int64_t>> batches_;
   int64_t epoch_ = 0, next_ = 0;
@@ -115,7 +116,7 @@ void BatchOptions::check() const {
   require(rank >= 0 && rank < ranks, Fault::Bug, "rank ", rank, " of ", ranks);
 }
 
-std::unique_ptr<SampleSource> make_indexed_source(int64_t count, std::vector<int64_t> lengths, FetchSample fetch,
+std::unique_ptr<SampleSource> make_indexed_source(int64_t count, std::vector<int64_t> lengths, FetchGroup fetch,
                                                   const BatchOptions& options) {
   return std::make_unique<IndexedSource>(count, std::move(lengths), std::move(fetch), options);
 }

@@ -16,8 +16,6 @@
 
 namespace apus {
 
-using Samples = std::vector<Sample>;
-
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
@@ -29,7 +27,7 @@ class SampleSource {
 };
 
 struct BatchOptions {
-  int64_t batch_size = 1;  // samples of a micro-batch; with packing: packs
+  int64_t batch_size = 1;  // groups of a micro-batch (a sample alone is one); with packing: packs
   bool packing = false;
   int64_t packing_length = 0;
   PackingStrategy strategy = PackingStrategy::BestFit;
@@ -41,9 +39,10 @@ struct BatchOptions {
   void check() const;
 };
 
-// Samples known by number. `fetch` may refuse one (RowError, already recorded): another one takes its place.
-using FetchSample = std::function<Sample(int64_t number)>;
-std::unique_ptr<SampleSource> make_indexed_source(int64_t count, std::vector<int64_t> lengths, FetchSample fetch,
+// Groups of samples known by number, and the tokens of each (needed for packing and for grouping by length). `fetch`
+// may refuse one (RowError, already recorded): another one takes its place.
+using FetchGroup = std::function<Samples(int64_t number)>;
+std::unique_ptr<SampleSource> make_indexed_source(int64_t count, std::vector<int64_t> lengths, FetchGroup fetch,
                                                   const BatchOptions& options);
 
 // Samples of rows that come one after the other.

@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "base/random.h"
+#include "data/encode/sample_store.h"
 #include "data/read/cell.h"
 #include "data/source/sample_source.h"
-#include "data/encode/sample_store.h"
 
 namespace apus {
 
@@ -92,25 +92,26 @@ class StreamedSource : public SampleSource {
       for (auto& sample : row) samples.push_back(std::move(sample));
     batches_.clear();
     used_ = 0;
-    options_.packing ? make_packs(samples) : make_batches(samples);
+    std::vector<Samples> groups = groups_of(std::move(samples));
+    options_.packing ? make_packs(groups) : make_batches(groups);
     drop_uneven();
   }
-  void make_batches(Samples& samples) {
+  static void move_into(Samples& to, Samples& group) { std::move(group.begin(), group.end(), std::back_inserter(to)); }
+  void make_batches(std::vector<Samples>& groups) {
     const auto per = static_cast<size_t>(options_.batch_size);
-    for (size_t begin = 0; begin < samples.size(); begin += per) {
-      const auto first = samples.begin() + static_cast<long>(begin);
-      const size_t count = std::min(per, samples.size() - begin);
+    for (size_t begin = 0; begin < groups.size(); begin += per) {
+      const size_t count = std::min(per, groups.size() - begin);
       const bool whole = count == per || ended_;
       auto& to = whole ? batches_.emplace_back() : carried_;
-      std::move(first, first + static_cast<long>(count), std::back_inserter(to));
+      for (size_t i = begin; i < begin + count; ++i) move_into(to, groups[i]);
     }
   }
-  void make_packs(Samples& samples) {
+  void make_packs(std::vector<Samples>& groups) {
     std::vector<int64_t> lengths;
-    for (const Sample& sample : samples) lengths.push_back(sample.length());
+    for (const Samples& group : groups) lengths.push_back(tokens_of(group));
     std::vector<Bin> bins = pack(lengths, options_.packing_length, options_.strategy);
     const auto carry = [&](const Bin& bin) {
-      for (const size_t i : bin) carried_.push_back(std::move(samples[i]));
+      for (const size_t i : bin) move_into(carried_, groups[i]);
     };
     if (!ended_ && !bins.empty()) {
       const size_t open = options_.strategy == PackingStrategy::Sequential ? bins.size() - 1 : emptiest(bins, lengths);
@@ -126,7 +127,7 @@ class StreamedSource : public SampleSource {
       }
       Samples& batch = batches_.emplace_back();
       for (size_t b = begin; b < end; ++b)
-        for (const size_t i : bins[b]) batch.push_back(std::move(samples[i]));
+        for (const size_t i : bins[b]) move_into(batch, groups[i]);
     }
   }
   // Every rank gets the same number of micro-batches; what is over goes on to the next block, or is left at the end.

@@ -14,14 +14,14 @@ namespace {
 // Streamed rows as samples.
 class EncodedStream : public SampleStream {
  public:
-  EncodedStream(std::function<MixedStream()> open, const Encoder& encoder, RejectLog& rejects)
-      : open_(std::move(open)), encoder_(encoder), rejects_(rejects), rows_(open_()) {}
+  EncodedStream(std::function<MixedStream()> open, EncodeRow encode, RejectLog& rejects)
+      : open_(std::move(open)), encode_(std::move(encode)), rejects_(rejects), rows_(open_()) {}
   void rewind() override { rows_ = open_(); }
   bool next(Samples& samples) override {
     Row row;
     if (!rows_.next(row)) return false;
     try {
-      samples = encoder_.encode(row);
+      samples = encode_(row);
     } catch (const RowError& error) {
       rejects_.add(error, &row.value);
       samples.clear();
@@ -36,7 +36,7 @@ class EncodedStream : public SampleStream {
 
  private:
   std::function<MixedStream()> open_;
-  const Encoder& encoder_;
+  EncodeRow encode_;
   RejectLog& rejects_;
   MixedStream rows_;
 };
@@ -52,18 +52,27 @@ std::shared_ptr<SampleStore> open_caches(const std::vector<std::string>& folders
 }
 
 std::unique_ptr<SampleSource> source_of(std::shared_ptr<const SampleStore> samples, const BatchOptions& options) {
-  return make_indexed_source(
-      samples->size(), samples->lengths(), [samples](int64_t number) { return samples->get(number); }, options);
+  std::vector<int64_t> first = samples->groups(), lengths(first.size() - 1, 0);
+  for (size_t g = 0; g < lengths.size(); ++g)
+    for (int64_t i = first[g]; i < first[g + 1]; ++i) lengths[g] += samples->length(i);
+  const auto count = static_cast<int64_t>(lengths.size());
+  FetchGroup fetch = [samples, first = std::move(first)](int64_t number) {
+    Samples group;
+    for (int64_t i = first[static_cast<size_t>(number)]; i < first[static_cast<size_t>(number) + 1]; ++i)
+      group.push_back(samples->get(i));
+    return group;
+  };
+  return make_indexed_source(count, std::move(lengths), std::move(fetch), options);
 }
 
 // Samples encoded when they are needed.
 std::unique_ptr<SampleSource> lazy_source(std::shared_ptr<RowStore> rows, std::vector<int64_t> numbers,
-                                          const Encoder& encoder, RejectLog& rejects, const BatchOptions& options) {
+                                          EncodeRow encode, RejectLog& rejects, const BatchOptions& options) {
   const auto count = static_cast<int64_t>(numbers.size());
-  FetchSample fetch = [rows, numbers = std::move(numbers), &encoder, &rejects](int64_t number) {
+  FetchGroup fetch = [rows, numbers = std::move(numbers), encode = std::move(encode), &rejects](int64_t number) {
     const Row row = rows->row(numbers[static_cast<size_t>(number)]);
     try {
-      return encoder.encode(row).front();
+      return encode(row);
     } catch (const RowError& error) {
       rejects.add(error, &row.value);
       throw;
@@ -81,21 +90,21 @@ BatchOptions validation_batches(const TrainingDataOptions& options) {
 }
 
 void add_validation(TrainingData& data, const TrainingDataOptions& options, const Encoder& encoder,
-                    RejectLog& rejects) {
+                    const EncodeRow& encode, RejectLog& rejects) {
   auto samples = std::make_shared<SampleStore>();
   if (!options.cached_validation.empty())
     samples = open_caches(options.cached_validation, encoder.made_with());
   else if (!data.validation_rows.empty())
     *samples =
-        encode_rows(*data.rows, data.validation_rows, encoder, rejects, options.threads, "Encoding validation rows");
+        encode_rows(*data.rows, data.validation_rows, encode, rejects, options.threads, "Encoding validation rows");
   if (samples->size() == 0) return;
   data.validation_report = length_report(*samples);
   data.validation = source_of(samples, validation_batches(options));
 }
 
-void add_streamed(TrainingData& data, const TrainingDataOptions& options, const Encoder& encoder, RejectLog& rejects) {
+void add_streamed(TrainingData& data, const TrainingDataOptions& options, const EncodeRow& encode, RejectLog& rejects) {
   auto open = [&rejects, datasets = options.datasets] { return stream_datasets(datasets.train, datasets, rejects); };
-  data.train = make_streamed_source(std::make_unique<EncodedStream>(open, encoder, rejects), options.shuffle_buffer,
+  data.train = make_streamed_source(std::make_unique<EncodedStream>(open, encode, rejects), options.shuffle_buffer,
                                     options.batches);
   if (options.datasets.validation.empty()) return;
   DatasetOptions validation = options.datasets;
@@ -121,7 +130,7 @@ void TrainingDataOptions::check() const {
   require(ahead > 0, Fault::Usage, "at least one micro-batch must be made in advance");
 }
 
-SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const Encoder& encoder,
+SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const EncodeRow& encode,
                         RejectLog& rejects, int64_t threads, const std::string& title, std::vector<int64_t>* row_of) {
   SampleStore out;
   Progress progress(title, static_cast<int64_t>(numbers.size()));
@@ -136,7 +145,7 @@ SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& number
         for (size_t i = first; i < end; ++i, progress.advance()) {
           const Row row = rows.row(numbers[i]);
           try {
-            for (auto& sample : encoder.encode(row)) made[t].emplace_back(numbers[i], std::move(sample));
+            for (auto& sample : encode(row)) made[t].emplace_back(numbers[i], std::move(sample));
           } catch (const RowError& error) {
             rejects.add(error, &row.value);
           }
@@ -160,11 +169,13 @@ SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& number
   return out;
 }
 
-TrainingData prepare_training_data(const TrainingDataOptions& options, const Encoder& encoder, RejectLog& rejects) {
+TrainingData prepare_training_data(const TrainingDataOptions& options, const Encoder& encoder, RejectLog& rejects,
+                                   EncodeRow encode) {
   options.check();
+  if (!encode) encode = [&encoder](const Row& row) { return encoder.encode(row); };
   TrainingData data;
   if (options.streaming) {
-    add_streamed(data, options, encoder, rejects);
+    add_streamed(data, options, encode, rejects);
   } else if (!options.cached.empty()) {
     const auto samples = open_caches(options.cached, encoder.made_with());
     require(samples->size() > 0, Fault::Data, "the cached dataset is empty");
@@ -181,11 +192,11 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
     if (options.lazy) {
       require(encoder.options().truncation != Truncation::Split, Fault::Usage,
               "--truncation_strategy split needs all rows encoded beforehand: --lazy_tokenize false");
-      data.train = lazy_source(data.rows, data.train_rows, encoder, rejects, options.batches);
+      data.train = lazy_source(data.rows, data.train_rows, encode, rejects, options.batches);
     } else {
       std::vector<int64_t> row_of;
       const auto samples = std::make_shared<SampleStore>(
-          encode_rows(*data.rows, data.train_rows, encoder, rejects, options.threads, "Encoding rows", &row_of));
+          encode_rows(*data.rows, data.train_rows, encode, rejects, options.threads, "Encoding rows", &row_of));
       rejects.summarize();
       require(samples->size() > 0, Fault::Data, "no row is left to train on: all were left out for the reasons above");
       data.report = length_report(*samples, rejects.count());
@@ -195,7 +206,7 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
       data.train = source_of(samples, options.batches);
     }
   }
-  add_validation(data, options, encoder, rejects);
+  add_validation(data, options, encoder, encode, rejects);
   data.train = make_run_ahead_source(std::move(data.train), static_cast<size_t>(options.ahead));
   return data;
 }

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "data/source/datasets.h"
 #include "data/encode/encoder.h"
 #include "data/encode/report.h"
-#include "data/source/sample_source.h"
 #include "data/encode/sample_store.h"
+#include "data/source/datasets.h"
+#include "data/source/sample_source.h"
 
 namespace apus {
 
@@ -33,16 +33,18 @@ struct TrainingData {
   std::unique_ptr<SampleSource> train, validation;        // validation may be absent
   std::optional<LengthReport> report, validation_report;  // absent where lengths are not known beforehand
   std::optional<Sample> first;                            // for the log
-  std::shared_ptr<RowStore> rows;                         // of which...
-  std::vector<int64_t> train_rows,
-      validation_rows;  // ...these are trained on and kept back; empty when streamed or cached
+  std::shared_ptr<RowStore> rows;
+  // Which of the rows are trained on and which are kept back; empty when streamed or cached.
+  std::vector<int64_t> train_rows, validation_rows;
 };
 
-// `encoder` and `rejects` must outlive what comes out. Throws when nothing is left to train on.
-TrainingData prepare_training_data(const TrainingDataOptions& options, const Encoder& encoder, RejectLog& rejects);
+// `encoder` and `rejects` must outlive what comes out. Rows become samples by `encode`; null: as the encoder does it.
+// Throws when nothing is left to train on.
+TrainingData prepare_training_data(const TrainingDataOptions& options, const Encoder& encoder, RejectLog& rejects,
+                                   EncodeRow encode = nullptr);
 
 // The samples of rows, in order; rows that give none are recorded. `row_of`: the row of each sample.
-SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const Encoder& encoder,
+SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const EncodeRow& encode,
                         RejectLog& rejects, int64_t threads, const std::string& title,
                         std::vector<int64_t>* row_of = nullptr);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/sft.h"
+#include "cli/train.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -19,26 +19,23 @@
 namespace apus {
 namespace fs = std::filesystem;
 
-SftOptions::SftOptions() {
+TrainCommandOptions::TrainCommandOptions(std::string name)
+    : algorithm(std::move(name)), own(algorithm_info(algorithm).options()) {
   max_new_tokens = 64;
   temperature = 0;
 }
 
-int64_t SftOptions::accumulation(int64_t ranks) const {
-  const int64_t rows = per_device_train_batch_size * ranks;
-  return gradient_accumulation_steps.value_or(std::max<int64_t>(1, (16 + rows - 1) / rows));
-}
-
-fs::path SftOptions::output_root() const {
-  const fs::path dir = fs::path(model_name).lexically_normal();
+fs::path TrainCommandOptions::output_root() const {
+  const fs::path dir = fs::path(model_as_given).lexically_normal();
   const fs::path name = dir.filename().empty() ? dir.parent_path().filename() : dir.filename();
   return fs::absolute(output_dir ? fs::path(*output_dir) : "output" / name).lexically_normal();
 }
 
-fs::path SftOptions::ranks_dir() const { return output_root() / "logs" / local_time("%Y%m%d-%H%M%S"); }
+fs::path TrainCommandOptions::ranks_dir() const { return output_root() / "logs" / local_time("%Y%m%d-%H%M%S"); }
 
-void SftOptions::fields(OptionTable& v) {
+void TrainCommandOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  v.at("task_type").restored("model");
   v.refuse({"device_map", "max_memory"},
            "training keeps the whole model on each device: --device chooses one, NPROC_PER_NODE=8 trains on eight at "
            "once, each with its share of the rows. "
@@ -47,54 +44,34 @@ void SftOptions::fields(OptionTable& v) {
   DataOptions::fields(v);
   training_template_fields(v, *this, *this);
   TrainOptions::fields(v);
+  own.fields(v);
   GenerationOptions::fields(v);
   v.at("max_new_tokens").help = "--predict_with_generate: longest answer in tokens";
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
   RunOptions::fields(v);
+  for (const auto& [name, value] : algorithm_info(algorithm).defaults.items()) v.set(name, value);
 }
 
 namespace {
 
 // Settings of the checkpoint that is gone on from, where the user gave none (--load_args).
-void take_saved_args(SftOptions& o, OptionTable& v) {
+void take_saved_args(TrainCommandOptions& o, OptionTable& v) {
   const fs::path from = !o.resume_from_checkpoint.empty() ? fs::path(o.resume_from_checkpoint)
                         : !o.adapters.empty()             ? fs::path(o.adapters[0])
                                                           : fs::path(o.model);
   const fs::path file = from / "args.json";
   require(fs::exists(file), Fault::Usage, "--load_args true: ", file.string(), " does not exist");
   const Json saved = parse_json(read_file(file, 64 << 20), file.string());
-  const std::vector<std::string> model_flags = {
-      "tuner_type",      "task_type", "model",          "model_type",         "torch_dtype",     "max_model_len",
-      "chat_template",   "template",  "system",         "use_chat_template",  "response_prefix", "chat_template_kwargs",
-      "enable_thinking", "use_hf",    "model_revision", "truncation_strategy"};
-  const std::vector<std::string> data_flags = {"dataset",
-                                               "val_dataset",
-                                               "cached_dataset",
-                                               "cached_val_dataset",
-                                               "split_dataset_ratio",
-                                               "data_seed",
-                                               "dataset_shuffle",
-                                               "val_dataset_shuffle",
-                                               "streaming",
-                                               "columns",
-                                               "interleave_prob",
-                                               "stopping_strategy",
-                                               "shuffle_buffer_size",
-                                               "packing",
-                                               "packing_length",
-                                               "packing_strategy",
-                                               "max_length",
-                                               "loss_scale",
-                                               "strict"};
-  const auto take = [&](const std::vector<std::string>& names) {
-    for (const std::string& name : names)
-      if (saved.contains(name) && !saved[name].is_null() && !v.given(name) && fits_here(saved, name, v))
+  const auto take = [&](const char* kind) {
+    for (const Option* option : v.with(&Option::restored_kind, kind))
+      if (const std::string& name = option->name;
+          saved.contains(name) && !saved[name].is_null() && !v.given(name) && fits_here(saved, name, v))
         v.set(name, saved[name]);
   };
-  take(model_flags);
-  if (o.load_data_args) take(data_flags);
+  take("model");
+  if (o.load_data_args) take("data");
   log_info("Successfully loaded ", file.string());
 }
 
@@ -131,9 +108,9 @@ std::string newest_checkpoint(const fs::path& run) {
 
 }  // namespace
 
-void SftOptions::resolve(OptionTable& v) {
+void TrainCommandOptions::resolve(OptionTable& v) {
   if (load_args || load_data_args) take_saved_args(*this, v);
-  model_name = model;
+  model_as_given = model;
   HubFlags::resolve();
   TemplateOptions::resolve(v);
   TrainOptions::resolve(v);
@@ -149,9 +126,18 @@ void SftOptions::resolve(OptionTable& v) {
   all["eval_strategy"] = eval_strategy.value_or(save_strategy), all["eval_steps"] = eval_steps.value_or(save_steps);
   all["hub_token"] = nullptr;  // no secrets in args.json
   config_file = v.config_file;
+  remember_settings(v);
 }
 
-void SftOptions::check() const {
+// The tuner's settings are those of LoRA; a full run has none to compare.
+void TrainCommandOptions::remember_settings(const OptionTable& v) {
+  exact = noted = Json::object();
+  for (const Option* option : v.with(&Option::is_exact))
+    if (lora() || option->group != "Tuner" || option->name == "tuner_type") exact[option->name] = all[option->name];
+  for (const Option* option : v.with(&Option::is_noted)) noted[option->name] = all[option->name];
+}
+
+void TrainCommandOptions::check() const {
   ModelOptions::check();
   DataOptions::check();
   TunerOptions::check();
@@ -167,7 +153,7 @@ void SftOptions::check() const {
                    : " holds an adapter; was it trained with --tuner_type lora?");
   require(!streaming || max_steps > 0 || max_epochs, Fault::Usage,
           "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
-  require(truncation_strategy != "split" || command == "pt", Fault::Usage,
+  require(truncation_strategy != "split" || algorithm_info(algorithm).splits_rows, Fault::Usage,
           "--truncation_strategy split cuts plain text and belongs to apus pt; use delete, left or right");
   require(!predict_with_generate || loss_scale.rfind("all", 0) != 0, Fault::Usage,
           "--predict_with_generate needs rows with questions and answers; with --loss_scale ", loss_scale,
@@ -178,7 +164,7 @@ void SftOptions::check() const {
   check_update_in_backward(launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world);
 }
 
-void SftOptions::check_update_in_backward(int64_t ranks) const {
+void TrainCommandOptions::check_update_in_backward(int64_t ranks) const {
   if (!update_in_backward) return;
   require(max_grad_norm == 0, Fault::Usage,
           "--update_in_backward true updates a weight before the gradients of others are known, so they cannot be "
@@ -192,23 +178,15 @@ void SftOptions::check_update_in_backward(int64_t ranks) const {
           "); --per_device_train_batch_size and --packing true let an update see more rows");
 }
 
-PtOptions::PtOptions() {
-  command = "pt";
-  use_chat_template = false;
-  loss_scale = "all";
-}
-
-void PtOptions::fields(OptionTable& v) { SftOptions::fields(v); }
-
-void SftOptions::rehearse(Rehearsal& r) const {
+void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const Json config = r.model(!resume_from_checkpoint.empty() && !lora() ? resume_from_checkpoint : model);
   r.adapters(adapters);
   r.tokenizer(model);
   if (use_chat_template) r.chat_template(chat_template, model);
   std::string rows;
   int64_t longest = 0;
-  const SftRehearsal asked{*this, rows, longest};
-  run_heavy("sft rehearsal", &asked);
+  const TrainRehearsal asked{*this, rows, longest};
+  run_heavy("train rehearsal", &asked);
   r.right("rows", rows);
   const ModelFacts facts = model_facts(config);
   r.output(output_dir.value_or("output"), lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
@@ -221,24 +199,14 @@ void SftOptions::rehearse(Rehearsal& r) const {
   r.plan(spec);
 }
 
-namespace {
-int run_sft(const SftOptions& options) { return run_heavy("sft", &options); }
-int run_pt(const PtOptions& options) { return run_heavy("sft", static_cast<const SftOptions*>(&options)); }
-const RegisterCommand<SftOptions> sft(
-    {.name = "sft",
-     .group = "Train",
-     .summary = "fine-tune a model on conversations: LoRA or all weights",
-     .examples = {"sft --model DIR --dataset rows.jsonl --output_dir out",
-                  "sft --model DIR --dataset rows.jsonl --tuner_type full --learning_rate 1e-5 --num_train_epochs 1",
-                  "sft --model DIR --dataset rows.jsonl --resume_from_checkpoint out/v0-.../checkpoint-500"}},
-    run_sft);
-const RegisterCommand<PtOptions> pt(
-    {.name = "pt",
-     .group = "Train",
-     .summary = "go on pre-training a model on plain text",
-     .examples =
-         {"pt --model DIR --dataset texts.jsonl --packing true --max_length 2048 --tuner_type full --output_dir out"}},
-    run_pt);
-}  // namespace
+void register_training_commands() {
+  for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all())
+    register_command({.info = {.name = name, .group = "Train", .summary = info.summary, .examples = info.examples},
+                      .make = [name = name] {
+                        return command_instance<TrainCommandOptions>(
+                            std::make_shared<TrainCommandOptions>(name),
+                            [](const TrainCommandOptions& options) { return run_heavy("train", &options); });
+                      }});
+}
 
 }  // namespace apus

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/options/sft_options.h"
+
+#include "train/options/algorithm_options.h"
+
+namespace apus {
+
+void SftOptions::fields(OptionTable& v) {
+  v.group("Loss");
+  v("label_smoothing_factor", label_smoothing_factor, "share of each target spread over the vocabulary")
+      .at_least(0)
+      .at_most(0.999)
+      .noted();
+  v("enable_dft_loss", enable_dft_loss, "weigh each token by its own probability").noted();
+  v("enable_channel_loss", enable_channel_loss, "log the loss of each row's channel");
+  v("acc_strategy", acc_strategy, "accuracy of tokens, or of whole sequences").choices({"token", "seq"});
+}
+
+namespace {
+
+const RegisterAlgorithmOptions<SftOptions> sft(
+    "sft",
+    {.summary = "fine-tune a model on conversations: LoRA or all weights",
+     .examples = {"sft --model DIR --dataset rows.jsonl --output_dir out",
+                  "sft --model DIR --dataset rows.jsonl --tuner_type full --learning_rate 1e-5 --num_train_epochs 1",
+                  "sft --model DIR --dataset rows.jsonl --resume_from_checkpoint out/v0-.../checkpoint-500"}});
+
+// Plain text, of which every token is learnt.
+const RegisterAlgorithmOptions<SftOptions> pt(
+    "pt", {.summary = "go on pre-training a model on plain text",
+           .examples = {"pt --model DIR --dataset texts.jsonl --packing true --max_length 2048 --tuner_type full "
+                        "--output_dir out"},
+           .defaults = {{"use_chat_template", false}, {"loss_scale", "all"}},
+           .splits_rows = true});
+
+}  // namespace
+}  // namespace apus

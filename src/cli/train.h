@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of the commands that train, one command for each algorithm (`apus sft`, `apus pt`); their body is
+// run/train.cpp.
+#pragma once
+
+#include <filesystem>
+
+#include "cli/option_groups.h"
+#include "cli/train_options.h"
+#include "train/options/algorithm_options.h"
+
+namespace apus {
+
+class Rehearsal;  // cli/rehearsal.h
+
+struct TrainCommandOptions : ModelOptions,
+                             TemplateOptions,
+                             DataOptions,
+                             TunerOptions,
+                             TrainOptions,
+                             GenerationOptions,  // of --predict_with_generate
+                             RunOptions {
+  explicit TrainCommandOptions(std::string algorithm = "sft");
+  std::string algorithm;       // under which it is registered: also the command's name
+  AlgorithmOptions own;        // its own options
+  std::string model_as_given;  // --model before a hub's id became a folder: the run's folder is named after it
+  Json all;                    // every option and its value, for args.json
+  Json exact, noted;           // those that a resumed run must find unchanged, and those whose change it says
+  std::string config_file;     // copied beside args.json
+
+  double lr() const { return learning_rate.value_or(lora() ? 1e-4 : 1e-5); }
+  void check_update_in_backward(int64_t ranks) const;
+  std::filesystem::path output_root() const;  // under which run folders are made
+  std::filesystem::path ranks_dir() const;
+  void fields(OptionTable& v);
+  void resolve(OptionTable& v);
+  void check() const;
+  void rehearse(Rehearsal& r) const;
+
+ private:
+  void remember_settings(const OptionTable& v);
+};
+
+// What --dry_run true asks of libapus.so: the rows read and encoded as the run would, into a folder that goes again.
+struct TrainRehearsal {
+  const TrainCommandOptions& options;
+  std::string& text;  // answered: about the rows
+  int64_t& longest;   // tokens of the longest; 0: not known beforehand
+};
+
+// A command for each algorithm that is registered.
+void register_training_commands();
+
+}  // namespace apus

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/options/loop_options.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace apus {
+
+void LoopOptions::fields(OptionTable& v) {
+  v("num_train_epochs", num_train_epochs, "passes over the data").above(0);
+  v("max_steps", max_steps, "updates; above 0 it wins over epochs").at_least(-1);
+  v("max_epochs", max_epochs, "ends the run after so many passes; a stream without --max_steps is counted first")
+      .above(0);
+  v("per_device_train_batch_size", per_device_train_batch_size, "rows (packs, with --packing) of a micro-batch")
+      .at_least(1)
+      .alias("batch_size", "its old name")
+      .must_match();
+  v("gradient_accumulation_steps", gradient_accumulation_steps, "micro-batches of an update")
+      .at_least(1)
+      .shown_default("so that an update sees 16 rows");
+  v("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0: not at all").at_least(0);
+  v("update_in_backward", update_in_backward,
+    "update each weight in the backward pass as soon as its gradient is complete: gradients never exist all together. "
+    "One process, --max_grad_norm 0, --gradient_accumulation_steps 1");
+  v("router_aux_loss_coef", router_aux_loss_coef,
+    "mixture of experts: weight of the loss that keeps experts busy alike")
+      .at_least(0)
+      .noted();
+  v("max_bad_steps", max_bad_steps, "updates in a row without finite gradients that end the run").at_least(1);
+}
+
+void LoopOptions::saving_fields(OptionTable& v) {
+  v("save_strategy", save_strategy, "when to save").choices({"no", "steps", "epoch"});
+  v("save_steps", save_steps, "updates between; below 1: a share of the run").above(0);
+  v("save_total_limit", save_total_limit, "how many checkpoints stay; the best one always does").at_least(1);
+  v("save_only_model", save_only_model, "without the optimizer's state: smaller, cannot be resumed");
+  v("create_checkpoint_symlink", create_checkpoint_symlink, "links best and last in the run's folder");
+  v("eval_strategy", eval_strategy, "when to evaluate")
+      .choices({"no", "steps", "epoch"})
+      .shown_default("as saving, when there are rows for it");
+  v("eval_steps", eval_steps, "updates between; below 1: a share of the run").above(0).shown_default("--save_steps");
+  v("eval_on_start", eval_on_start, "evaluate before the first update");
+  v("metric_for_best_model", metric_for_best_model, "the value that decides")
+      .shown_default("loss; with --predict_with_generate its --eval_metric");
+  v("greater_is_better", greater_is_better, "of that value").shown_default("by its name");
+  v("predict_with_generate", predict_with_generate,
+    "evaluation also answers the rows: rouge, bleu and share of equal answers; see --max_new_tokens, --temperature");
+  v("eval_metric", eval_metric,
+    "what --predict_with_generate judges by: nlg is rouge-l, acc the share of equal answers")
+      .choices({"nlg", "acc"});
+  v("early_stop_interval", early_stop_interval, "evaluations without a better value that end the run").at_least(1);
+  v("callbacks", callbacks, "early_stop, graceful_exit");
+  v("logging_steps", logging_steps, "updates between log lines").at_least(1);
+  v("logging_first_step", logging_first_step, "a line after the first update too");
+}
+
+void LoopOptions::check() const {
+  for (const std::string& name : callbacks)
+    require(name == "early_stop" || name == "graceful_exit", Fault::Usage, "--callbacks ", name,
+            " is not available; possible: early_stop, graceful_exit (which is always on)");
+  for (const double steps : {save_steps, eval_steps.value_or(1)})
+    require(steps < 1 || steps == static_cast<double>(static_cast<int64_t>(steps)), Fault::Usage,
+            "--save_steps and --eval_steps are whole numbers, or shares of the run below 1; ", steps, " is neither");
+}
+
+int64_t LoopOptions::accumulation(int64_t ranks) const {
+  const int64_t rows = per_device_train_batch_size * ranks;
+  return gradient_accumulation_steps.value_or(std::max<int64_t>(1, (16 + rows - 1) / rows));
+}
+
+std::string LoopOptions::best_metric() const {
+  const char* const otherwise = !predict_with_generate ? "loss" : eval_metric == "acc" ? "acc" : "rouge-l";
+  const std::string name = metric_for_best_model.value_or(otherwise);
+  return name.rfind("eval_", 0) == 0 ? name : "eval_" + name;
+}
+
+bool LoopOptions::greater_metric_wins() const {
+  return greater_is_better.value_or(best_metric().find("loss") == std::string::npos);
+}
+
+int64_t LoopOptions::patience() const {
+  const bool asked = std::find(callbacks.begin(), callbacks.end(), "early_stop") != callbacks.end();
+  return early_stop_interval.value_or(asked ? 3 : 0);
+}
+
+}  // namespace apus
