@@ -144,13 +144,7 @@ Json Sender::body_of(const Job& job) const {
     if (value) body[name] = *value;
   };
   give("max_tokens", o_.max_new_tokens);
-  give("temperature", o_.temperature);
-  give("top_p", o_.top_p);
-  give("top_k", o_.top_k);
-  give("min_p", o_.min_p);
-  give("repetition_penalty", o_.repetition_penalty);
-  give("presence_penalty", o_.presence_penalty);
-  give("frequency_penalty", o_.frequency_penalty);
+  each_sampling_field([&](const auto& field) { give(field.in_requests(), o_.*field.wish); });
   if (!o_.stop_words.empty()) body["stop"] = o_.stop_words;
   if (o_.logprobs) body["logprobs"] = true;
   if (o_.logprobs && o_.top_logprobs) body["top_logprobs"] = *o_.top_logprobs;

@@ -167,9 +167,9 @@ std::function<Json()> prediction(const SftOptions& o, const TrainData& data, con
     return {};
   }
   const auto tokenizer = Tokenizer::load(o.model);
-  Sampling sampling = resolve(sampling_wishes(o), {});
+  Sampling sampling = resolve(o, {});
   sampling.seed = static_cast<uint64_t>(o.seed);
-  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, chat_spec(o)));
+  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, o));
   const auto answer = std::make_shared<Prediction>(
       Prediction::Parts{.model = *tuned.model,
                         .options = at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),

@@ -58,7 +58,7 @@ TEST_F(ChatTest, SystemPrefixAndKwargs) {
 }
 
 TEST_F(ChatTest, WithoutATemplate) {
-  const Chat plain = chat({.use_template = false});
+  const Chat plain = chat({.use_chat_template = false});
   const Json m =
       messages(R"([{"role":"user","content":"one "},{"role":"user","content":[{"type":"text","text":"two"}]}])");
   EXPECT_EQ(plain.text({.messages = &m}), "one two");
@@ -68,13 +68,14 @@ TEST_F(ChatTest, WithoutATemplate) {
 
 TEST_F(ChatTest, LongPrompts) {
   const Json m = messages(R"([{"role":"user","content":"one two three four five six seven"}])");
-  const auto all = chat({.use_template = false}).prompt({.messages = &m});
+  const auto all = chat({.use_chat_template = false}).prompt({.messages = &m});
   ASSERT_GT(all.size(), 4u);
-  EXPECT_THROW(chat({.use_template = false, .max_length = 4}).prompt({.messages = &m}), Error);
-  EXPECT_EQ(chat({.use_template = false, .max_length = 4, .truncation = "left"}).prompt({.messages = &m}),
+  EXPECT_THROW(chat({.use_chat_template = false, .max_length = 4}).prompt({.messages = &m}), Error);
+  EXPECT_EQ(chat({.use_chat_template = false, .max_length = 4, .truncation_strategy = "left"}).prompt({.messages = &m}),
             std::vector<int32_t>(all.end() - 4, all.end()));
-  EXPECT_EQ(chat({.use_template = false, .max_length = 4, .truncation = "right"}).prompt({.messages = &m}),
-            std::vector<int32_t>(all.begin(), all.begin() + 4));
+  EXPECT_EQ(
+      chat({.use_chat_template = false, .max_length = 4, .truncation_strategy = "right"}).prompt({.messages = &m}),
+      std::vector<int32_t>(all.begin(), all.begin() + 4));
 }
 
 TEST_F(ChatTest, BadMessages) {
