@@ -13,8 +13,8 @@ namespace apus {
 
 // How one answer is sampled. The initial values change nothing: they are what holds when nobody wishes otherwise.
 struct Sampling {
-  double temperature = 1, top_p = 1, min_p = 0;  // temperature 0: greedy
-  int64_t top_k = 0;                             // 0: all
+  double temperature = 1, top_p = 1, min_p = 0, epsilon_cutoff = 0;  // temperature 0: greedy
+  int64_t top_k = 0;                                                 // 0: all
   double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
   int64_t no_repeat_ngram_size = 0;  // n: no n tokens in a row occur twice; 0: they may
   uint64_t seed = 0;
@@ -29,7 +29,8 @@ struct Sampling {
 // What a request, a command line or a checkpoint says about it. Absent: not stated.
 struct SamplingWishes {
   std::optional<bool> do_sample;  // of checkpoints only: draw, or take the likeliest
-  std::optional<double> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
+  std::optional<double> temperature, top_p, min_p, epsilon_cutoff, repetition_penalty, presence_penalty,
+      frequency_penalty;
   // max_new_tokens is no field below: each API has rules of its own for how long an answer may be.
   std::optional<int64_t> top_k, max_new_tokens, min_new_tokens, no_repeat_ngram_size;
 };
@@ -77,6 +78,12 @@ void each_sampling_field(const Visit& visit) {
                .least = 0,
                .most = 1,
                .help = "leave out tokens below this share of the likeliest one's probability"});
+  visit(Number{.name = "epsilon_cutoff",
+               .wish = &Wishes::epsilon_cutoff,
+               .value = &Sampling::epsilon_cutoff,
+               .least = 0,
+               .most = 1,
+               .help = "leave out tokens below this probability, once the other filters have chosen; 0: none"});
   visit(Number{.name = "repetition_penalty",
                .wish = &Wishes::repetition_penalty,
                .value = &Sampling::repetition_penalty,
@@ -124,7 +131,6 @@ inline constexpr UnfollowedKey kUnfollowedKeys[] = {{"num_beams", "1"},
                                                     {"length_penalty", "1"},
                                                     {"diversity_penalty", "0"},
                                                     {"typical_p", "1"},
-                                                    {"epsilon_cutoff", "0"},
                                                     {"eta_cutoff", "0"},
                                                     {"top_h", "null"},
                                                     {"encoder_repetition_penalty", "1"},
