@@ -101,9 +101,8 @@ HttpReply Sender::send(HttpRequest request, uint64_t stream) {
     if (!passing(reply.status) || tries >= o_.max_retries || over()) return reply;
     double seconds =
         std::min(kLongestPause, kFirstPause * static_cast<double>(int64_t{1} << std::min<int64_t>(tries, 10)));
-    seconds *=
-        0.5 +
-        Random(stream, stream_named("retry"), static_cast<uint64_t>(tries)).uniform();  // not all at the same time
+    // Not all at the same time.
+    seconds *= 0.5 + Random(stream, stream_named("retry"), static_cast<uint64_t>(tries)).uniform();
     if (const auto asked = reply.headers.find("retry-after"); asked != reply.headers.end())
       seconds = std::clamp(std::strtod(asked->second.c_str(), nullptr), 0.0, 300.0);
     log_debug(complaint(reply), "; once more in ", seconds, " s");

@@ -45,8 +45,8 @@ int zero_stage(const PlanOptions& o) {
   fail(Fault::Usage, "--deepspeed ", *o.deepspeed, " cannot be planned; possible: zero0, zero1, zero2, zero3");
 }
 
-// What alignment adds: a second answer a row, a frozen reference (an adapter is switched off instead), a cache to
-// generate with.
+// What alignment adds: a second answer to a row, a frozen reference (where there is no adapter that could be switched
+// off), a cache to generate with.
 void add_alignment(const PlanOptions& o, PlanSpec& spec) {
   const std::string& type = o.rlhf_type;
   const bool pairs = type == "dpo" || type == "simpo" || type == "orpo" || type == "cpo" || type == "rm";

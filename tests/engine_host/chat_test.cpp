@@ -121,6 +121,29 @@ TEST_F(GenerationConfigTest, WhatItSays) {
   EXPECT_EQ(own.top_p, 0.8);
 }
 
+TEST_F(GenerationConfigTest, EveryFieldThatACheckpointMaySayIsRead) {
+  each_sampling_field([&](const auto& field) {
+    const std::string text = Json{{field.name, field.least}}.dump();
+    const auto wish = read(text.c_str(), "{}").wishes.*field.wish;
+    const bool off = std::string(field.name) == "top_p";  // 0 is written by some for "off"
+    EXPECT_EQ(wish.has_value(), field.of_checkpoints && !off) << field.name;
+    const std::string beyond = Json{{field.name, static_cast<double>(field.least) - 1}}.dump();
+    if (field.of_checkpoints) EXPECT_THROW(read(beyond.c_str(), "{}"), Error) << field.name;
+  });
+}
+
+TEST(SamplingWishes, WhatIsLeftOpenComesFromTheNext) {
+  const SamplingWishes both = with_fallback({.temperature = 0.5, .top_k = 3}, {.temperature = 1, .min_p = 0.1});
+  EXPECT_EQ(both.temperature, 0.5);
+  EXPECT_EQ(both.top_k, 3);
+  EXPECT_EQ(both.min_p, 0.1);
+  EXPECT_EQ(both.top_p, std::nullopt);
+  EXPECT_EQ(resolve({}, {.max_new_tokens = 5}).max_new_tokens, INT32_MAX) << "a checkpoint does not limit answers";
+  const Sampling likeliest = resolve({.temperature = 0.5, .top_p = 0}, {});
+  EXPECT_EQ(likeliest.temperature, 0) << "nothing but the likeliest";
+  EXPECT_EQ(likeliest.top_p, 1);
+}
+
 TEST_F(GenerationConfigTest, GreedyUnlessSomeoneSaysOtherwise) {
   const auto g = read(nullptr, R"({"text_config": {"eos_token_id": 9}})");
   EXPECT_EQ(g.eos, std::vector<int32_t>{9});
