@@ -37,6 +37,11 @@ Option& Option::idle(std::string value) { return idle_value = std::move(value), 
 Option& Option::forgives_unknown() { return is_forgiving = true, *this; }
 Option& Option::hidden() { return is_hidden = true, *this; }
 Option& Option::shown_default(std::string text) { return default_text = std::move(text), *this; }
+Option& Option::honoured(OptionTarget member, std::string explanation) {
+  target = member, help = std::move(explanation);
+  refusal.clear(), no_effect.clear();
+  return *this;
+}
 Option& Option::must_match() { return is_exact = true, *this; }
 Option& Option::noted() { return is_noted = true, *this; }
 Option& Option::restored(std::string kind) { return restored_kind = std::move(kind), *this; }

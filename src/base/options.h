@@ -45,9 +45,11 @@ class Option {
   Option& at_most(double limit);
   Option& alias(std::string other, std::string note = "");  // another spelling, accepted with a note
   Option& refused(std::string why);                         // known, but any use is an error that says what is possible
-  Option& idle(std::string value);          // of a refused one: the value with which it asks for nothing, beside false
-  Option& forgives_unknown();               // on a bool: when true, unknown flags are notes instead of errors
-  Option& hidden();                         // works, but is left out of --help
+  Option& idle(std::string value);  // of a refused one: the value with which it asks for nothing, beside false
+  Option& forgives_unknown();       // on a bool: when true, unknown flags are notes instead of errors
+  Option& hidden();                 // works, but is left out of --help
+  // What a group of options refuses or cannot do, and this command does after all.
+  Option& honoured(OptionTarget member, std::string explanation);
   Option& shown_default(std::string text);  // help shows this where the default is decided at run time
   Option& must_match();                     // a resumed run refuses another value than it began with
   Option& noted();                          // a resumed run warns of another value

@@ -20,6 +20,7 @@
 
 #include "base/options.h"
 #include "base/registry.h"
+#include "cli/heavy.h"
 
 namespace apus {
 
@@ -94,8 +95,5 @@ int run_command(const Command& command, const std::vector<std::string>& argument
                 const std::string& program);
 std::string command_help(const Command& command, const std::string& program, int width);
 std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width);
-
-// Runs the body of a command in libapus.so (src/run/<command>.cpp), which is loaded at the first call.
-int run_heavy(const char* command, const void* options);
 
 }  // namespace apus

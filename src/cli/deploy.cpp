@@ -9,7 +9,7 @@
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
 #include "cli/deploy_upstream.h"
-#include "cli/plan.h"
+#include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "serve/child_server.h"
 #include "text/tool_calls.h"
@@ -69,17 +69,14 @@ void DeployOptions::fields(OptionTable& v) {
   GenerationOptions::fields(v);
   for (const char* name : {"stream", "logprobs", "top_logprobs"}) v.at(name).refused("each request says it for itself");
   EngineOptions::fields(v);
-  const auto honoured = [&v](const char* name, std::optional<int64_t>& member, const char* help) {
-    Option& option = v.at(name).at_least(1);
-    option.target = &member;
-    option.refusal.clear();
-    option.help = help;
-  };
-  honoured("vllm_tensor_parallel_size", vllm_tensor_parallel_size, "with vllm: devices that share each layer");
-  honoured("vllm_pipeline_parallel_size", vllm_pipeline_parallel_size,
-           "with vllm: devices that hold layers one after the other");
-  honoured("vllm_data_parallel_size", vllm_data_parallel_size, "with vllm: copies of the model");
-  honoured("sglang_tp_size", sglang_tp_size, "with sglang: devices that share each layer");
+  v.at("vllm_tensor_parallel_size")
+      .honoured(&vllm_tensor_parallel_size, "with vllm: devices that share each layer")
+      .at_least(1);
+  v.at("vllm_pipeline_parallel_size")
+      .honoured(&vllm_pipeline_parallel_size, "with vllm: devices that hold layers one after the other")
+      .at_least(1);
+  v.at("vllm_data_parallel_size").honoured(&vllm_data_parallel_size, "with vllm: copies of the model").at_least(1);
+  v.at("sglang_tp_size").honoured(&sglang_tp_size, "with sglang: devices that share each layer").at_least(1);
   untrained_fields(v);
   RunOptions::fields(v);
 }

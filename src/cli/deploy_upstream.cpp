@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -35,18 +36,19 @@ void add_arguments(const Json& kwargs, std::vector<std::string>& words) {
   }
 }
 
+// The wishes that vLLM's server takes from a generation_config.json, beside max_new_tokens.
+bool is_taken(const std::string& name) {
+  static const std::set<std::string> taken = {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"};
+  return taken.count(name) > 0;
+}
+
 // What requests leave open, as generation_config.json says it.
 Json generation_config(const GenerationOptions& o) {
   Json out = Json::object();
-  const auto give = [&](const char* name, const auto& value) {
-    if (value) out[name] = *value;
-  };
-  give("max_new_tokens", o.max_new_tokens);
-  give("temperature", o.temperature);
-  give("top_k", o.top_k);
-  give("top_p", o.top_p);
-  give("min_p", o.min_p);
-  give("repetition_penalty", o.repetition_penalty);
+  if (o.max_new_tokens) out["max_new_tokens"] = *o.max_new_tokens;
+  each_sampling_field([&](const auto& field) {
+    if (is_taken(field.name) && o.*field.wish) out[field.name] = *(o.*field.wish);
+  });
   return out;
 }
 
@@ -72,17 +74,19 @@ std::string without_v1(std::string url) {
 }  // namespace
 
 void note_idle_flags(const DeployOptions& o, OptionTable& v) {
-  const auto idle = [&v](const char* names, const std::string& why) {
+  const auto idle = [&v](const std::string& names, const std::string& why) {
     std::istringstream words(names);
     for (std::string name; words >> name;)
       if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with ", why));
   };
-  const char* const sampling = "max_new_tokens temperature top_k top_p min_p repetition_penalty";
+  std::string taken = "max_new_tokens", untaken;
+  each_sampling_field([&](const auto& field) { (is_taken(field.name) ? taken : untaken) += str(" ", field.name); });
   idle(
       "model_type device kv_cache_gb max_batched_tokens enable_prefix_caching system chat_template_kwargs "
-      "use_chat_template enable_thinking response_prefix max_length truncation_strategy presence_penalty "
-      "frequency_penalty stop_words max_logprobs max_waiting tool_call_parser reasoning_parser owned_by log_interval "
-      "request_log result_path",
+      "use_chat_template enable_thinking response_prefix max_length truncation_strategy "
+      "stop_words max_logprobs max_waiting tool_call_parser reasoning_parser owned_by log_interval "
+      "request_log result_path" +
+          untaken,
       str("--infer_backend ", o.infer_backend, ", whose own flags --", o.infer_backend, "_engine_kwargs takes"));
   if (!o.vllm_server_base_url.empty()) {
     const char* const why = "--vllm_server_base_url: that server runs already";
@@ -91,9 +95,9 @@ void note_idle_flags(const DeployOptions& o, OptionTable& v) {
         "served_model_name vllm_tensor_parallel_size vllm_pipeline_parallel_size vllm_data_parallel_size "
         "sglang_tp_size vllm_engine_kwargs sglang_engine_kwargs",
         why);
-    idle(sampling, why);
+    idle(taken, why);
   } else if (o.infer_backend == "sglang") {
-    idle(sampling, "--infer_backend sglang: requests say it for themselves");
+    idle(taken, "--infer_backend sglang: requests say it for themselves");
   }
 }
 
@@ -107,8 +111,8 @@ std::vector<std::string> upstream_command(const DeployOptions& o, const std::str
   add("--served-model-name", o.served_model_name.value_or(o.model));
   if (o.torch_dtype) add("--dtype", *o.torch_dtype);
   if (o.max_model_len) add(vllm ? "--max-model-len" : "--context-length", std::to_string(*o.max_model_len));
-  add(vllm ? "--max-num-seqs" : "--max-running-requests", std::to_string(o.max_num_seqs));
-  add(vllm ? "--gpu-memory-utilization" : "--mem-fraction-static", str(o.memory_utilization));
+  add(vllm ? "--max-num-seqs" : "--max-running-requests", std::to_string(o.engine.max_sequences));
+  add(vllm ? "--gpu-memory-utilization" : "--mem-fraction-static", str(o.engine.memory_fraction));
   add(vllm ? "--seed" : "--random-seed", std::to_string(o.seed));
   if (const Json wishes = generation_config(o); vllm && !wishes.empty())
     add("--override-generation-config", json_text(wishes));

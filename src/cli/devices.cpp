@@ -4,9 +4,9 @@
 
 #include <cstdio>
 
+#include "cli/command.h"
 #include "doctor/inventory.h"
 #include "doctor/tables.h"
-#include "cli/command.h"
 
 namespace apus {
 

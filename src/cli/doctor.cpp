@@ -10,17 +10,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "doctor/checks.h"
-#include "doctor/comm_checks.h"
-#include "doctor/explain_report.h"
-#include "doctor/inventory.h"
-#include "doctor/isolated.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
 #include "dist/launch/launcher.h"
+#include "doctor/checks.h"
+#include "doctor/comm_checks.h"
+#include "doctor/explain_report.h"
+#include "doctor/inventory.h"
+#include "doctor/isolated.h"
 
 namespace apus {
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Opens libapus.so, which holds everything on the tensor library, when a command needs it.
+#include "cli/heavy.h"
+
 #include <dlfcn.h>
 
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/nearest.h"
-#include "cli/command.h"
 
 namespace apus {
 namespace fs = std::filesystem;

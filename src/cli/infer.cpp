@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "cli/command.h"
 #include "cli/infer_client.h"
-#include "cli/plan.h"
+#include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_info.h"
@@ -55,16 +55,14 @@ void InferOptions::fields(OptionTable& v) {
   v.no_effect({"vllm_reasoning_parser"}, "answers of rows are kept whole, thoughts included");
   v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
   plain_rows_fields(v);
-  const auto honoured = [&v](const char* name, OptionTarget target, const char* help) {
-    Option& option = v.at(name);
-    option.target = target, option.refusal.clear(), option.help = help;
-  };
-  honoured("columns", &columns, "rename columns: '{\"their\": \"ours\"}'");
-  honoured("disable_auto_column_mapping", &disable_auto_column_mapping, "only --columns renames");
-  honoured("custom_dataset_info", &custom_dataset_info,
-           "dataset_info.json files that give datasets names: dataset_path or hub id, subsets, columns");
-  honoured("model_name", &model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
-  honoured("model_author", &model_author, "the same for {{AUTHOR}}");
+  v.at("columns").honoured(&columns, "rename columns: '{\"their\": \"ours\"}'");
+  v.at("disable_auto_column_mapping").honoured(&disable_auto_column_mapping, "only --columns renames");
+  v.at("custom_dataset_info")
+      .honoured(&custom_dataset_info,
+                "dataset_info.json files that give datasets names: dataset_path or hub id, subsets, columns");
+  v.at("model_name")
+      .honoured(&model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
+  v.at("model_author").honoured(&model_author, "the same for {{AUTHOR}}");
   TemplateOptions::fields(v);
   GenerationOptions::fields(v);
   EngineOptions::fields(v);

@@ -101,9 +101,8 @@ HttpReply Sender::send(HttpRequest request, uint64_t stream) {
     if (!passing(reply.status) || tries >= o_.max_retries || over()) return reply;
     double seconds =
         std::min(kLongestPause, kFirstPause * static_cast<double>(int64_t{1} << std::min<int64_t>(tries, 10)));
-    seconds *=
-        0.5 +
-        Random(stream, stream_named("retry"), static_cast<uint64_t>(tries)).uniform();  // not all at the same time
+    // Not all at the same time.
+    seconds *= 0.5 + Random(stream, stream_named("retry"), static_cast<uint64_t>(tries)).uniform();
     if (const auto asked = reply.headers.find("retry-after"); asked != reply.headers.end())
       seconds = std::clamp(std::strtod(asked->second.c_str(), nullptr), 0.0, 300.0);
     log_debug(complaint(reply), "; once more in ", seconds, " s");
@@ -144,13 +143,7 @@ Json Sender::body_of(const Job& job) const {
     if (value) body[name] = *value;
   };
   give("max_tokens", o_.max_new_tokens);
-  give("temperature", o_.temperature);
-  give("top_p", o_.top_p);
-  give("top_k", o_.top_k);
-  give("min_p", o_.min_p);
-  give("repetition_penalty", o_.repetition_penalty);
-  give("presence_penalty", o_.presence_penalty);
-  give("frequency_penalty", o_.frequency_penalty);
+  each_sampling_field([&](const auto& field) { give(field.in_requests(), o_.*field.wish); });
   if (!o_.stop_words.empty()) body["stop"] = o_.stop_words;
   if (o_.logprobs) body["logprobs"] = true;
   if (o_.logprobs && o_.top_logprobs) body["top_logprobs"] = *o_.top_logprobs;

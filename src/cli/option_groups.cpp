@@ -163,13 +163,12 @@ void AdapterOptions::resolve(OptionTable& v, ModelOptions& model) {
     const Json args = Json::parse(text_of_file(made_by.string()), nullptr, /*allow_exceptions=*/false);
     require(args.is_object(), Fault::Usage, made_by.string(),
             " holds no JSON object; --load_args false does without it");
-    for (const char* key : {"model", "model_type", "torch_dtype", "max_model_len", "chat_template", "template",
-                            "system", "use_chat_template", "enable_thinking", "use_hf", "model_revision"}) {
-      const std::string name = key;
+    for (const Option* option : v.with(&Option::restored_kind, "model")) {
+      const std::string& name = option->name;
       const bool of_base = name == "model" || name == "torch_dtype" || name == "use_hf" || name == "model_revision";
-      if (args.contains(key) && !args[key].is_null() && !v.given(key) && !(of_base && adapters.empty()) &&
-          fits_here(args, key, v))
-        v.set(key, args[key]);
+      if (args.contains(name) && !args[name].is_null() && !v.given(name) && !(of_base && adapters.empty()) &&
+          fits_here(args, name, v))
+        v.set(name, args[name]);
     }
   }
   if (model.model.empty() && !adapters.empty()) model.model = read_adapter_config(adapters.front()).base_model;
@@ -188,20 +187,12 @@ void RunOptions::fields(OptionTable& v) {
 
 void TemplateOptions::fields(OptionTable& v) {
   v.group("Prompt");
-  v("chat_template", chat_template, "Jinja chat template: a file, or its text").shown_default("the checkpoint's");
+  ChatSpec::fields(v);
   v("template", builtin,
     str("one of the program's own chat templates in place of the checkpoint's: ", join(builtin_template_names()),
         "; any other: --chat_template FILE.jinja"))
-      .shown_default("the checkpoint's");
-  v("chat_template_kwargs", chat_template_kwargs, "further variables for the chat template");
-  v("system", system, "system prompt: text, or a .txt file; \\n means a new line").shown_default("the template's");
-  v("use_chat_template", use_chat_template, "false: the messages' text as it is, without a template");
-  v("enable_thinking", enable_thinking, "for templates that can switch thinking on and off")
-      .shown_default("the template's");
-  v("response_prefix", response_prefix, "text that every answer begins with");
-  v("max_length", max_length, "longest prompt in tokens").at_least(1).shown_default("the model's context");
-  v("truncation_strategy", truncation_strategy, "for longer prompts: leave the row out, or cut it on one side")
-      .choices({"delete", "left", "right"});
+      .shown_default("the checkpoint's")
+      .restored("model");
   v.no_effect({"template_backend"}, "templates are always the checkpoint's Jinja");
   v.no_effect({"padding_side", "padding_free"}, "tokens are packed, there is no padding");
   v.refuse({"agent_template"},
@@ -220,30 +211,17 @@ void TemplateOptions::resolve(OptionTable&) {
 }
 
 void GenerationOptions::fields(OptionTable& v) {
-  const char* const from_model = "from generation_config.json";
-  v.group("AnswerStream");
+  v.group("Answers");
   v("max_new_tokens", max_new_tokens, "longest answer in tokens")
       .at_least(1)
       .alias("max_tokens")
       .shown_default("what the context leaves");
-  v("temperature", temperature, "0 is greedy; higher is more varied").at_least(0).shown_default(from_model);
-  v("top_k", top_k, "choose among the k likeliest tokens; -1 or 0: all").at_least(-1).shown_default(from_model);
-  v("top_p", top_p, "choose among the likeliest tokens that hold this share of probability")
-      .above(0)
-      .at_most(1)
-      .shown_default(from_model);
-  v("min_p", min_p, "leave out tokens below this share of the likeliest one's probability")
-      .at_least(0)
-      .at_most(1)
-      .shown_default("0");
-  v("repetition_penalty", repetition_penalty, "above 1 makes tokens that occurred less likely")
-      .above(0)
-      .shown_default(from_model);
-  v("presence_penalty", presence_penalty, "taken off the logit of tokens that were generated before")
-      .at_least(-2)
-      .at_most(2)
-      .shown_default("0");
-  v("frequency_penalty", frequency_penalty, "the same, times how often").at_least(-2).at_most(2).shown_default("0");
+  each_sampling_field([&](const auto& field) {
+    v(field.name, this->*field.wish, field.help)
+        .at_least(static_cast<double>(field.least))
+        .at_most(static_cast<double>(field.most))
+        .shown_default(field.of_checkpoints ? "from generation_config.json" : str(Sampling().*field.value));
+  });
   v("stop_words", stop_words, "texts that end an answer");
   v("stream", stream, "show the answer while it is made").shown_default("true in a chat, false for rows");
   v("logprobs", logprobs, "keep the log-probability of every token of the answer");
@@ -254,20 +232,10 @@ void GenerationOptions::fields(OptionTable& v) {
 
 void EngineOptions::fields(OptionTable& v) {
   v.group("Engine");
-  v("max_num_seqs", max_num_seqs, "most sequences in flight").at_least(1).alias("vllm_max_num_seqs");
-  v("max_batched_tokens", max_batched_tokens, "most tokens of one forward, prompts in chunks and answers together")
-      .at_least(1);
-  v("memory_utilization", memory_utilization, "share of the device's memory for weights and cache")
-      .above(0)
-      .at_most(1)
-      .alias("gpu_memory_utilization")
-      .alias("vllm_gpu_memory_utilization")
-      .alias("sglang_mem_fraction_static");
+  v.include(engine);
   v("kv_cache_gb", kv_cache_gb, "memory of the key-value cache in GiB")
       .above(0)
       .shown_default("from --memory_utilization");
-  v("enable_prefix_caching", enable_prefix_caching, "prompts that begin alike share the work")
-      .alias("vllm_enable_prefix_caching");
   v.no_effect({"vllm_enforce_eager", "vllm_disable_custom_all_reduce", "vllm_disable_cascade_attn",
                "vllm_use_async_engine", "sglang_disable_cuda_graph", "sglang_disable_custom_all_reduce",
                "vllm_mm_processor_cache_gb", "vllm_limit_mm_per_prompt", "lmdeploy_vision_batch_size"},

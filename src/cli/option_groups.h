@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "base/options.h"
+#include "engine/answer/chat_spec.h"
+#include "engine/answer/engine_spec.h"
+#include "engine/answer/sampling_fields.h"
 
 namespace apus {
 
@@ -66,24 +69,14 @@ struct RunOptions {  // what every command has
   void fields(OptionTable& v);
 };
 
-struct TemplateOptions {
-  std::string chat_template;  // a Jinja file, or the template itself; empty: the checkpoint's
-  std::string builtin;        // --template: the name of one of the program's own
-  std::optional<std::string> system;
-  std::optional<int64_t> max_length;  // of a prompt, in tokens; absent: no limit but the model's
-  std::string truncation_strategy = "delete";
-  bool use_chat_template = true;
-  std::optional<bool> enable_thinking;
-  std::string response_prefix;
-  Json chat_template_kwargs;  // an object, or null
+struct TemplateOptions : ChatSpec {
+  std::string builtin;  // --template: the name of one of the program's own
   void fields(OptionTable& v);
   void resolve(OptionTable& v);  // reads the files that --system and --chat_template name
 };
 
-struct GenerationOptions {  // absent: the checkpoint's generation_config.json decides, then the sampler's neutral value
-  std::optional<int64_t> max_new_tokens;  // absent: what the context leaves
-  std::optional<double> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
-  std::optional<int64_t> top_k;
+// What the wishes leave open, the checkpoint's generation_config.json decides, then the sampler's neutral value.
+struct GenerationOptions : SamplingWishes {
   int64_t num_beams = 1;
   std::optional<bool> stream;
   std::vector<std::string> stop_words;
@@ -93,11 +86,8 @@ struct GenerationOptions {  // absent: the checkpoint's generation_config.json d
 };
 
 struct EngineOptions {
-  int64_t max_num_seqs = 256;         // sequences in flight
-  int64_t max_batched_tokens = 2048;  // tokens of one forward: prefill chunks and decodes together
-  double memory_utilization = 0.9;    // of the device's memory, weights and cache together
-  std::optional<double> kv_cache_gb;  // absent: from memory_utilization, and what the context needs
-  bool enable_prefix_caching = true;
+  EngineSpec engine;
+  std::optional<double> kv_cache_gb;  // the cache's size in GiB; absent: from the memory, and what the context needs
   void fields(OptionTable& v);
 };
 

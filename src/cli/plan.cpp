@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/nearest.h"
 #include "cli/command.h"
+#include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "models/spec/presets.h"
 
@@ -17,8 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int64_t kRowTokens = 2048;  // assumed when nothing says how long rows are
-constexpr int kDoesNotFit = 5;        // as Fault::Device: the device is too small
+constexpr int kDoesNotFit = 5;  // as Fault::Device: the device is too small
 
 // The config of a folder, a config.json, or a known shape's name, which may carry its maker: Qwen/Qwen2.5-7B-Instruct.
 Json config_of(const std::string& model) {
@@ -45,42 +45,8 @@ int zero_stage(const PlanOptions& o) {
   fail(Fault::Usage, "--deepspeed ", *o.deepspeed, " cannot be planned; possible: zero0, zero1, zero2, zero3");
 }
 
-double element_of(const std::optional<std::string>& wanted, const ModelFacts& model, const DeviceFacts& device,
-                  PlanSpec& spec) {
-  const std::string dtype = wanted.value_or(model.dtype.empty() ? "float32" : model.dtype);
-  if (dtype == "float16" && device.host) spec.assumptions.push_back("float16 is held as bfloat16 on a processor");
-  return dtype == "float32" ? 4 : 2;
-}
-
-TuningSpec tuning_of(const TrainCommandOptions& o) {
-  TuningSpec t;
-  t.lora = o.lora(), t.rank = o.lora_rank, t.dropout = o.lora_dropout, t.dora = o.use_dora;
-  t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
-  t.target_modules = o.target_modules, t.modules_to_save = o.modules_to_save,
-  t.target_regex = o.target_regex.value_or("");
-  t.freeze_ratio = o.freeze_parameters_ratio, t.freeze = o.freeze_parameters, t.train = o.trainable_parameters;
-  t.freeze_regex = o.freeze_parameters_regex, t.train_regex = o.trainable_parameters_regex;
-  return t;
-}
-
-RecomputeFacts recompute_of(const TrainCommandOptions& o, const ModelFacts& model) {
-  const auto again = o.recompute(model.layers);
-  return {.layers = again.layers,
-          .selective = again.selective,
-          .attention = again.attention,
-          .feed_forward = again.feed_forward};
-}
-
-void row_tokens(const TrainCommandOptions& o, PlanSpec& spec) {
-  spec.packed = o.packing;
-  const auto length = o.packing && o.packing_length ? o.packing_length : o.max_length;
-  spec.row_tokens = length.value_or(o.packing ? spec.model.positions : std::min(kRowTokens, spec.model.positions));
-  if (!length && !o.packing)
-    spec.assumptions.push_back(str("the longest row has ", spec.row_tokens, " tokens; --max_length says otherwise"));
-}
-
-// What alignment adds: a second answer a row, a frozen reference (an adapter is switched off instead), a cache to
-// generate with.
+// What alignment adds: a second answer to a row, a frozen reference (where there is no adapter that could be switched
+// off), a cache to generate with.
 void add_alignment(const PlanOptions& o, PlanSpec& spec) {
   const std::string& type = o.rlhf_type;
   const bool pairs = type == "dpo" || type == "simpo" || type == "orpo" || type == "cpo" || type == "rm";
@@ -96,58 +62,18 @@ void add_alignment(const PlanOptions& o, PlanSpec& spec) {
 
 }  // namespace
 
-PlanSpec training_spec(const TrainCommandOptions& o, const Json& config, const DeviceFacts& device, int64_t devices) {
-  PlanSpec spec;
-  spec.title = o.model, spec.command = o.algorithm, spec.device = device;
-  if (!device.assumed.empty()) spec.assumptions.push_back(device.assumed);
-  spec.model = model_facts(config), spec.tuning = tuning_of(o);
-  spec.train.element = element_of(o.torch_dtype, spec.model, device, spec);
-  spec.train.devices = static_cast<int>(devices), spec.train.accumulation = o.accumulation(devices);
-  spec.train.recompute = recompute_of(o, spec.model);
-  spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
-  spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
-  spec.train.update_in_backward = o.update_in_backward;
-  const std::string arguments = o.optim_args.value_or("");
-  spec.train.optimizer.momentum =
-      arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
-  spec.rows = o.per_device_train_batch_size;
-  row_tokens(o, spec);
-  spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);
-  return spec;
-}
-
-PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Json& config, const DeviceFacts& device) {
-  PlanSpec spec;
-  spec.title = m.model, spec.command = "infer", spec.device = device, spec.inference = true;
-  if (!device.assumed.empty()) spec.assumptions.push_back(device.assumed);
-  spec.model = model_facts(config);
-  spec.train.element = element_of(m.torch_dtype, spec.model, device, spec);
-  spec.infer = {.context = m.max_model_len.value_or(spec.model.positions),
-                .sequences = e.max_num_seqs,
-                .step_tokens = e.max_batched_tokens,
-                .memory_share = e.memory_utilization,
-                .cache_bytes = e.kv_cache_gb.value_or(0) * 1024 * 1024 * 1024};
-  return spec;
-}
-
-PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& config, const DeviceFacts& device) {
-  PlanSpec spec = inference_spec(m, EngineOptions(), config, device);
-  spec.command = "score";
-  spec.infer = {.context = step_tokens, .sequences = 1, .step_tokens = step_tokens, .cached = false};
-  return spec;
-}
-
 PlanSpec plan_spec(const PlanOptions& o) {
   const DeviceFacts device = device_facts(o.device);
   const Json config = config_of(o.preset.empty() ? o.model : o.preset);
-  PlanSpec spec = o.of == "score"                       ? scoring_spec(o, o.max_batched_tokens, config, device)
+  PlanSpec spec = o.of == "score"                       ? scoring_spec(o, o.engine.max_step_tokens, config, device)
                   : o.of == "infer" || o.of == "deploy" ? inference_spec(o, o, config, device)
-                                                        : training_spec(o, config, device, o.devices);
+                                                        : training_spec({o, o, o, o, o}, config, device, o.devices);
   spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
   if (spec.inference) {
     spec.train.devices = static_cast<int>(o.devices);
     return spec;
   }
+  spec.train.accumulation = o.accumulation(o.devices);
   spec.train.zero = zero_stage(o);
   if (spec.train.zero > 0 && o.stack == "apus")
     spec.assumptions.push_back(
@@ -175,11 +101,10 @@ void PlanOptions::fields(OptionTable& v) {
   EngineOptions::fields(v);
   for (const char* name : {"device_map", "max_memory"})
     v.at(name).refusal = "a plan is of one device; --dry_run true of infer, score and deploy says what lies where";
-  for (const char* name : {"deepspeed", "fsdp"}) v.at(name).no_effect.clear(), v.at(name).refusal.clear();
-  v.at("deepspeed").target = &deepspeed;
-  v.at("deepspeed").help =
-      "what the devices share: zero1 the optimizer's state, zero2 gradients too, zero3 weights too";
-  v.at("fsdp").target = &fsdp, v.at("fsdp").help = "counts as zero3";
+  v.at("deepspeed")
+      .honoured(&deepspeed,
+                "what the devices share: zero1 the optimizer's state, zero2 gradients too, zero3 weights too");
+  v.at("fsdp").honoured(&fsdp, "counts as zero3");
   v.at("model").help = "folder with a config.json, the file itself, or the name of a known shape (qwen2.5-7b)";
   v.at("device").help =
       "910B3, A100-80G, H200, ... (see docs/plan.md); auto, npu, cuda: what this machine has; cpu: its processor";

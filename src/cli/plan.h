@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `apus plan`: memory and speed of a run, from its flags. Also how the options of the other commands become a plan, for
-// their --dry_run.
+// `apus plan`: memory and speed of a run, from the flags of the command that it is of.
 #pragma once
 
-#include "cli/infer.h"
 #include "cli/train.h"
 #include "plan/plan.h"
 
@@ -27,12 +25,6 @@ struct PlanOptions : TrainCommandOptions, EngineOptions {
   void rehearse(Rehearsal& r) const;
 };
 
-// `config`: the model's config.json. What the flags leave open is assumed, and said in the spec.
-PlanSpec training_spec(const TrainCommandOptions& options, const Json& config, const DeviceFacts& device,
-                       int64_t devices);
-PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config,
-                        const DeviceFacts& device);
-PlanSpec scoring_spec(const ModelOptions& model, int64_t step_tokens, const Json& config, const DeviceFacts& device);
 PlanSpec plan_spec(const PlanOptions& options);
 
 }  // namespace apus

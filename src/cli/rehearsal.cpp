@@ -14,7 +14,7 @@
 #include "base/lines.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter_config.h"
-#include "cli/command.h"
+#include "cli/heavy.h"
 #include "tensor/safetensors_header.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"

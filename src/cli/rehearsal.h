@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan.h"
 #include "cli/placement_rehearsal.h"
 #include "data/rows/infer_row.h"
+#include "plan/plan.h"
 
 namespace apus {
 
@@ -29,7 +29,7 @@ class Rehearsal {
   void output(const std::filesystem::path& path, int64_t bytes = 0);     // can be written, and has room for so much
   void plan(const PlanSpec& spec);
   void placement(PlacementRehearsal asked);  // in place of the plan, which is of one device
-  int finish();                          // the exit code: 0, or 5 when the plan does not fit
+  int finish();                              // the exit code: 0, or 5 when the plan does not fit
 
  private:
   std::string command_;

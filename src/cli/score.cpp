@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/nearby.h"
 #include "cli/command.h"
-#include "cli/plan.h"
+#include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 
 namespace apus {

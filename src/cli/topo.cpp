@@ -2,10 +2,10 @@
 // `apus topo`: how the devices of this machine are linked, and which cores are near them.
 #include <cstdio>
 
-#include "doctor/inventory.h"
-#include "doctor/tables.h"
 #include "cli/command.h"
 #include "cli/option_groups.h"
+#include "doctor/inventory.h"
+#include "doctor/tables.h"
 
 namespace apus {
 

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
-#include "cli/plan.h"
+#include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "data/source/dataset_ref.h"
 #include "dist/launch/environment.h"
@@ -191,7 +191,9 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const ModelFacts facts = model_facts(config);
   r.output(output_dir.value_or("output"), lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
   const auto launched = read_launch(process_environment());
-  PlanSpec spec = training_spec(*this, config, device_facts(device), launched ? launched->ranks * launched->nodes : 1);
+  const int64_t ranks = launched ? launched->ranks * launched->nodes : 1;
+  PlanSpec spec = training_spec({*this, *this, *this, *this, *this}, config, device_facts(device), ranks);
+  spec.command = algorithm, spec.train.accumulation = accumulation(ranks);
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
     spec.row_tokens = longest, spec.assumptions.clear();
     spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "engine/answer/text_engine.h"
-#include "engine/engine_spec.h"
+#include "engine/cache_size.h"
 #include "engine/sampler.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/step_builder.h"

@@ -58,9 +58,9 @@ void drain(const DeployOptions& o, Api& api, HttpServer& server) {
 }
 
 int run_deploy(const DeployOptions& o) {
-  EngineOptions engine = o;
-  if (o.infer_backend == "pt") engine.max_num_seqs = 1;
-  Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, engine);
+  EngineOptions limits = o;
+  if (o.infer_backend == "pt") limits.engine.max_sequences = 1;
+  Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits);
   for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
   const StopFlag stop;
   const auto workers =
@@ -95,7 +95,7 @@ ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   s.chat = in.chat.get();
   s.tokenizer = in.tokenizer;
   s.stop_ids = in.stop_ids;
-  s.flags = sampling_wishes(o);
+  s.flags = o;
   s.checkpoint = in.generation.wishes;
   s.stops = o.stop_words;
   s.seed = static_cast<uint64_t>(o.seed);

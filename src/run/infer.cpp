@@ -13,7 +13,7 @@ namespace apus {
 namespace fs = std::filesystem;
 
 Sampling infer_sampling(const InferOptions& o, const Inference& in) {
-  Sampling s = resolve(sampling_wishes(o), in.generation.wishes);
+  Sampling s = resolve(o, in.generation.wishes);
   s.stop_ids = in.stop_ids;
   s.seed = static_cast<uint64_t>(o.seed);
   if (o.logprobs) s.top_logprobs = o.top_logprobs.value_or(0);
@@ -31,9 +31,10 @@ int run_infer(const InferOptions& o) {
   const bool named = !result_path.empty() && result_path != "-";
   if (named && fs::path(result_path).has_parent_path() && !fs::exists(result_path))
     make_writable_dir(fs::path(result_path).parent_path());  // said before the model is loaded
-  EngineOptions engine = o;
-  if (o.infer_backend == "pt" && o.max_batch_size.value_or(1) > 0) engine.max_num_seqs = o.max_batch_size.value_or(1);
-  Inference inference = open_inference(o, o, o.adapter(), o, engine);
+  EngineOptions limits = o;
+  if (o.infer_backend == "pt" && o.max_batch_size.value_or(1) > 0)
+    limits.engine.max_sequences = o.max_batch_size.value_or(1);
+  Inference inference = open_inference(o, o, o.adapter(), o, limits);
   return o.interactive() ? infer_chat(o, inference, result_path) : infer_rows(o, inference, result_path);
 }
 

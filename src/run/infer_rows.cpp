@@ -59,7 +59,7 @@ class RowRun {
 
 size_t RowRun::window() const {
   if (shows_) return 1;
-  if (o_.infer_backend != "pt") return static_cast<size_t>(2 * o_.max_num_seqs);
+  if (o_.infer_backend != "pt") return static_cast<size_t>(2 * o_.engine.max_sequences);
   const int64_t batch = o_.max_batch_size.value_or(1);
   return batch > 0 ? static_cast<size_t>(batch) : SIZE_MAX;
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <future>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -47,7 +46,7 @@ Spread place_model(Model& model, const ModelOptions& o, const std::string& adapt
                   .limits = parse_max_memory(placement.max_memory),
                   .device = o.device,
                   .dtype = dtype,
-                  .share = engine ? engine->memory_utilization : kShare};
+                  .share = engine ? engine->engine.memory_fraction : kShare};
   if (!adapter.empty()) wish.adapter_bytes = TensorFolder(adapter, "adapter_model").bytes();
   if (engine) {
     const EngineSpec spec = engine_spec(*engine, o);
@@ -129,42 +128,12 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
   return loaded;
 }
 
-EngineSpec engine_spec(const EngineOptions& e, const ModelOptions& m) {
-  EngineSpec spec;
-  spec.max_step_tokens = e.max_batched_tokens;
-  spec.max_sequences = e.max_num_seqs;
-  spec.max_model_len = m.max_model_len.value_or(0);
-  spec.memory_fraction = e.memory_utilization;
-  if (e.kv_cache_gb) spec.cache_bytes = static_cast<int64_t>(*e.kv_cache_gb * static_cast<double>(int64_t{1} << 30));
-  spec.prefix_caching = e.enable_prefix_caching;
+EngineSpec engine_spec(const EngineOptions& options, const ModelOptions& model) {
+  EngineSpec spec = options.engine;
+  spec.max_model_len = model.max_model_len.value_or(0);
+  if (options.kv_cache_gb)
+    spec.cache_bytes = static_cast<int64_t>(*options.kv_cache_gb * static_cast<double>(int64_t{1} << 30));
   return spec;
-}
-
-ChatSpec chat_spec(const TemplateOptions& t) {
-  ChatSpec spec;
-  spec.chat_template = t.chat_template;
-  spec.use_template = t.use_chat_template;
-  spec.system = t.system;
-  spec.enable_thinking = t.enable_thinking;
-  spec.response_prefix = t.response_prefix;
-  if (t.chat_template_kwargs.is_object()) spec.kwargs = std::make_shared<Json>(t.chat_template_kwargs);
-  spec.max_length = t.max_length;
-  spec.truncation = t.truncation_strategy;
-  return spec;
-}
-
-SamplingWishes sampling_wishes(const GenerationOptions& g) {
-  SamplingWishes w;
-  w.temperature = g.temperature;
-  w.top_p = g.top_p;
-  w.min_p = g.min_p;
-  w.top_k = g.top_k;
-  w.repetition_penalty = g.repetition_penalty;
-  w.presence_penalty = g.presence_penalty;
-  w.frequency_penalty = g.frequency_penalty;
-  w.max_new_tokens =
-      g.max_new_tokens.value_or(std::numeric_limits<int32_t>::max());  // the engine cuts it to the context
-  return w;
 }
 
 std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& chat) {
@@ -223,7 +192,7 @@ ModelHooks model_hooks(const std::shared_ptr<Source>& from) {
 void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptions& prompt) {
   in.tokenizer = Tokenizer::load(model.model);
   in.generation = read_generation_config(model.model);
-  in.chat = std::make_unique<Chat>(model.model, in.tokenizer, chat_spec(prompt));
+  in.chat = std::make_unique<Chat>(model.model, in.tokenizer, prompt);
   in.stop_ids = stop_ids(in.generation, *in.chat);
 }
 }  // namespace

@@ -10,8 +10,8 @@
 #include "cli/option_groups.h"
 #include "device/device.h"
 #include "engine/answer/chat.h"
-#include "engine/engine.h"
 #include "engine/answer/generation_config.h"
+#include "engine/engine.h"
 #include "models/model.h"
 #include "parallel/spread.h"
 
@@ -30,8 +30,6 @@ LoadedModel load_for_inference(const ModelOptions& options, const std::string& a
                                const PlacementOptions& placement = {}, const EngineOptions* engine = nullptr);
 
 EngineSpec engine_spec(const EngineOptions& engine, const ModelOptions& model);
-ChatSpec chat_spec(const TemplateOptions& options);
-SamplingWishes sampling_wishes(const GenerationOptions& options);
 // What ends an answer: the checkpoint's eos, the tokenizer's, and what ends a turn of the chat.
 std::vector<int32_t> stop_ids(const GenerationConfig& generation, const Chat& chat);
 

@@ -51,7 +51,7 @@ class RowEncoder {
       out.ids = id_list(*ids, "input_ids");
     } else if (const Json* text = part("text")) {
       require(text->is_string(), Fault::Data, "'text' must be a text");
-      out.ids = limited(tokenizer().encode(text->get_ref<const std::string&>(), true), chat_spec(o_));
+      out.ids = limited(tokenizer().encode(text->get_ref<const std::string&>(), true), o_);
     } else {
       require(part("messages"), Fault::Data, "a row needs 'input_ids', 'text' or 'messages'");
       out.ids = chat().prompt({.messages = part("messages"),
@@ -98,7 +98,7 @@ class RowEncoder {
   }
   const Chat& chat() {
     tokenizer();
-    if (!chat_) chat_ = std::make_unique<Chat>(o_.model, tokenizer_, chat_spec(o_));
+    if (!chat_) chat_ = std::make_unique<Chat>(o_.model, tokenizer_, o_);
     return *chat_;
   }
   const ScoreOptions& o_;

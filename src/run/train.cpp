@@ -112,9 +112,9 @@ std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& 
     return {};
   }
   const auto tokenizer = Tokenizer::load(o.model);
-  Sampling sampling = resolve(sampling_wishes(o), {});
+  Sampling sampling = resolve(o, {});
   sampling.seed = static_cast<uint64_t>(o.seed);
-  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, chat_spec(o)));
+  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, o));
   const auto answer = std::make_shared<Prediction>(
       Prediction::Parts{.rollout = rollout,
                         .rows = *data.eval,

@@ -162,11 +162,8 @@ ChatCall read_messages_request(const Json& body, bool counting) {
   call.model = f.text("model").value_or("");
   const auto most = f.whole("max_tokens", 1, INT32_MAX);
   if (!most && !counting) refuse("max_tokens", "'max_tokens' is missing");
+  call.wishes = f.sampling();
   call.wishes.max_new_tokens = most.value_or(1);
-  call.wishes.temperature = f.number("temperature", 0, 100);
-  call.wishes.top_p = f.number("top_p", 0, 1);
-  if (call.wishes.top_p && *call.wishes.top_p == 0) call.wishes.top_p.reset(), call.wishes.temperature = 0;
-  call.wishes.top_k = f.whole("top_k", -1, INT32_MAX);
   call.stops = f.texts("stop_sequences", 64);
   std::erase(call.stops, "");
   call.stream = f.boolean("stream").value_or(false);

@@ -2,6 +2,7 @@
 #include "serve/fields.h"
 
 #include <cmath>
+#include <type_traits>
 
 #include "serve/api_error.h"
 
@@ -75,6 +76,17 @@ std::vector<std::string> Fields::texts(const char* key, size_t most) const {
     out.push_back(entry.get<std::string>());
   }
   return out;
+}
+
+SamplingWishes Fields::sampling() const {
+  SamplingWishes wishes;
+  each_sampling_field([&](const auto& field) {
+    if constexpr (std::is_same_v<decltype(field.least), double>)
+      wishes.*field.wish = number(field.in_requests(), field.least, field.most);
+    else
+      wishes.*field.wish = whole(field.in_requests(), field.least, field.most);
+  });
+  return wishes;
 }
 
 const Json* Fields::object(const char* key) const {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "engine/answer/sampling_fields.h"
 
 namespace apus {
 
@@ -25,6 +26,7 @@ class Fields {
   std::optional<std::string> text(const char* key) const;
   std::string needed_text(const char* key) const;
   std::vector<std::string> texts(const char* key, size_t most) const;  // a text or a list of them
+  SamplingWishes sampling() const;                                     // but for the answer's length
   const Json* object(const char* key) const;
   const Json* list(const char* key) const;
   std::vector<int32_t> ids(const char* key, size_t most) const;  // a list of token ids

@@ -32,22 +32,6 @@ void read_logit_bias(const Fields& f, AnswerCall& call) {
   }
 }
 
-void read_sampling(const Fields& f, AnswerCall& call) {
-  SamplingWishes& w = call.wishes;
-  w.temperature = f.number("temperature", 0, 100);
-  w.top_p = f.number("top_p", 0, 1);
-  if (w.top_p && *w.top_p == 0) w.top_p.reset(), w.temperature = 0;  // nothing but the likeliest
-  w.min_p = f.number("min_p", 0, 1);
-  w.top_k = f.whole("top_k", -1, INT32_MAX);
-  w.presence_penalty = f.number("presence_penalty", -2, 2);
-  w.frequency_penalty = f.number("frequency_penalty", -2, 2);
-  w.repetition_penalty = f.number("repetition_penalty", 1e-3, 1e3);
-  w.no_repeat_ngram_size = f.whole("no_repeat_ngram_size", 0, 1024);
-  w.min_new_tokens = f.whole("min_tokens", 0, kMostTokens);
-  if (const auto seed = f.whole("seed", INT64_MIN, INT64_MAX)) call.seed = static_cast<uint64_t>(*seed);
-  read_logit_bias(f, call);
-}
-
 // The names of one thing in the order in which they count.
 const Json* first_of(const Fields& f, std::initializer_list<const char*> keys, const char*& key) {
   for (const char* k : keys)
@@ -126,7 +110,9 @@ void read_stream(const Fields& f, AnswerCall& call) {
 
 void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call) {
   call.model = f.text("model").value_or("");
-  read_sampling(f, call);
+  call.wishes = f.sampling();
+  if (const auto seed = f.whole("seed", INT64_MIN, INT64_MAX)) call.seed = static_cast<uint64_t>(*seed);
+  read_logit_bias(f, call);
   call.n = f.whole("n", 1, kMostAnswers).value_or(1);
   call.stops = f.texts("stop", kMostStops);
   std::erase(call.stops, "");

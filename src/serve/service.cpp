@@ -12,27 +12,11 @@ namespace {
 
 constexpr size_t kMostRequests = 4096;  // of one call: answers times prompts
 
-template <class T>
-void fill_in(std::optional<T>& wish, const std::optional<T>& fallback) {
-  if (!wish) wish = fallback;
-}
-
-// What the request says, else what the server was started with.
-SamplingWishes over(SamplingWishes request, const SamplingWishes& flags, int64_t usual_tokens) {
-  fill_in(request.do_sample, flags.do_sample);
-  fill_in(request.temperature, flags.temperature);
-  fill_in(request.top_p, flags.top_p);
-  fill_in(request.min_p, flags.min_p);
-  fill_in(request.repetition_penalty, flags.repetition_penalty);
-  fill_in(request.presence_penalty, flags.presence_penalty);
-  fill_in(request.frequency_penalty, flags.frequency_penalty);
-  fill_in(request.top_k, flags.top_k);
-  fill_in(request.min_new_tokens, flags.min_new_tokens);
-  fill_in(request.no_repeat_ngram_size, flags.no_repeat_ngram_size);
-  if (request.max_new_tokens.value_or(INT32_MAX) == INT32_MAX)
-    request.max_new_tokens = flags.max_new_tokens.value_or(INT32_MAX);
-  if (request.max_new_tokens == INT32_MAX) request.max_new_tokens = usual_tokens;
-  return request;
+// How long an answer may be: as the request says, else the server's flag, else what is usual. INT32_MAX asks for all
+// that the context leaves.
+int64_t longest_answer(const SamplingWishes& request, const SamplingWishes& flags, int64_t usual_tokens) {
+  if (const int64_t most = request.max_new_tokens.value_or(INT32_MAX); most != INT32_MAX) return most;
+  return flags.max_new_tokens.value_or(usual_tokens);
 }
 
 [[noreturn]] void too_long(const std::string& param, const std::string& what, int64_t most) {
@@ -116,7 +100,9 @@ void Service::check_ids(const std::vector<int32_t>& ids, const char* param) cons
 Sampling Service::sampling(const AnswerCall& call) const {
   check_ids(call.stop_ids, "stop_token_ids");
   for (const auto& [id, bias] : call.logit_bias) check_ids({id}, "logit_bias");
-  Sampling s = resolve(over(call.wishes, spec_.flags, call.usual_tokens), spec_.checkpoint);
+  SamplingWishes wishes = with_fallback(call.wishes, spec_.flags);
+  wishes.max_new_tokens = longest_answer(call.wishes, spec_.flags, call.usual_tokens);
+  Sampling s = resolve(wishes, spec_.checkpoint);
   s.stop_ids = spec_.stop_ids;
   s.stop_ids.insert(s.stop_ids.end(), call.stop_ids.begin(), call.stop_ids.end());
   s.ignore_eos = call.ignore_eos;

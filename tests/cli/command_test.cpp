@@ -178,6 +178,16 @@ TEST(Commands, BaseFlagsOfOtherProgramsAreLegalOrRefusedNeverUnknown) {
   }
 }
 
+TEST(Commands, EverySamplingFieldIsAFlag) {
+  InferOptions options;
+  OptionTable table = OptionTable::of(options);
+  each_sampling_field([&](const auto& field) {
+    table.parse({str("--", field.name), str(field.most)});
+    EXPECT_EQ(options.*field.wish, field.most) << field.name;
+    EXPECT_THROW(table.parse({str("--", field.name), str(field.least - 1)}), Error) << field.name;
+  });
+}
+
 TEST(Commands, ChecksAcrossOptions) {
   const std::string model = testing::TempDir() + "apus-model";
   fs::create_directories(model);

@@ -155,6 +155,21 @@ TEST_F(InferClient, PatientAndInOrder) {
   EXPECT_GT(server.most, 1);
 }
 
+TEST_F(InferClient, SendsEveryWishAboutSampling) {
+  Server server([&](const std::string& path, const std::string&, const Json& body) -> Answer {
+    if (path == "/v1/models") return kModels;
+    each_sampling_field(
+        [&](const auto& field) { EXPECT_EQ(body.value(field.in_requests(), Json()), Json(field.most)) << field.name; });
+    return completion("a " + question(body));
+  });
+  InferOptions o = options(server);
+  each_sampling_field([&](const auto& field) { o.*field.wish = field.most; });
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(infer_client(o), 0);
+  testing::internal::GetCapturedStdout();
+  EXPECT_EQ(answers().size(), 30u);
+}
+
 TEST_F(InferClient, SaysWhyNothingMoves) {
   std::atomic<int> asked{0};
   Server server([&](const std::string& path, const std::string&, const Json&) -> Answer {

@@ -58,7 +58,7 @@ TEST_F(ChatTest, SystemPrefixAndKwargs) {
 }
 
 TEST_F(ChatTest, WithoutATemplate) {
-  const Chat plain = chat({.use_template = false});
+  const Chat plain = chat({.use_chat_template = false});
   const Json m =
       messages(R"([{"role":"user","content":"one "},{"role":"user","content":[{"type":"text","text":"two"}]}])");
   EXPECT_EQ(plain.text({.messages = &m}), "one two");
@@ -68,13 +68,14 @@ TEST_F(ChatTest, WithoutATemplate) {
 
 TEST_F(ChatTest, LongPrompts) {
   const Json m = messages(R"([{"role":"user","content":"one two three four five six seven"}])");
-  const auto all = chat({.use_template = false}).prompt({.messages = &m});
+  const auto all = chat({.use_chat_template = false}).prompt({.messages = &m});
   ASSERT_GT(all.size(), 4u);
-  EXPECT_THROW(chat({.use_template = false, .max_length = 4}).prompt({.messages = &m}), Error);
-  EXPECT_EQ(chat({.use_template = false, .max_length = 4, .truncation = "left"}).prompt({.messages = &m}),
+  EXPECT_THROW(chat({.use_chat_template = false, .max_length = 4}).prompt({.messages = &m}), Error);
+  EXPECT_EQ(chat({.use_chat_template = false, .max_length = 4, .truncation_strategy = "left"}).prompt({.messages = &m}),
             std::vector<int32_t>(all.end() - 4, all.end()));
-  EXPECT_EQ(chat({.use_template = false, .max_length = 4, .truncation = "right"}).prompt({.messages = &m}),
-            std::vector<int32_t>(all.begin(), all.begin() + 4));
+  EXPECT_EQ(
+      chat({.use_chat_template = false, .max_length = 4, .truncation_strategy = "right"}).prompt({.messages = &m}),
+      std::vector<int32_t>(all.begin(), all.begin() + 4));
 }
 
 TEST_F(ChatTest, BadMessages) {
@@ -118,6 +119,29 @@ TEST_F(GenerationConfigTest, WhatItSays) {
   EXPECT_EQ(own.temperature, 0);
   EXPECT_EQ(own.top_k, 0);
   EXPECT_EQ(own.top_p, 0.8);
+}
+
+TEST_F(GenerationConfigTest, EveryFieldThatACheckpointMaySayIsRead) {
+  each_sampling_field([&](const auto& field) {
+    const std::string text = Json{{field.name, field.least}}.dump();
+    const auto wish = read(text.c_str(), "{}").wishes.*field.wish;
+    const bool off = std::string(field.name) == "top_p";  // 0 is written by some for "off"
+    EXPECT_EQ(wish.has_value(), field.of_checkpoints && !off) << field.name;
+    const std::string beyond = Json{{field.name, static_cast<double>(field.least) - 1}}.dump();
+    if (field.of_checkpoints) EXPECT_THROW(read(beyond.c_str(), "{}"), Error) << field.name;
+  });
+}
+
+TEST(SamplingWishes, WhatIsLeftOpenComesFromTheNext) {
+  const SamplingWishes both = with_fallback({.temperature = 0.5, .top_k = 3}, {.temperature = 1, .min_p = 0.1});
+  EXPECT_EQ(both.temperature, 0.5);
+  EXPECT_EQ(both.top_k, 3);
+  EXPECT_EQ(both.min_p, 0.1);
+  EXPECT_EQ(both.top_p, std::nullopt);
+  EXPECT_EQ(resolve({}, {.max_new_tokens = 5}).max_new_tokens, INT32_MAX) << "a checkpoint does not limit answers";
+  const Sampling likeliest = resolve({.temperature = 0.5, .top_p = 0}, {});
+  EXPECT_EQ(likeliest.temperature, 0) << "nothing but the likeliest";
+  EXPECT_EQ(likeliest.top_p, 1);
 }
 
 TEST_F(GenerationConfigTest, GreedyUnlessSomeoneSaysOtherwise) {

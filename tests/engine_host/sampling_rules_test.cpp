@@ -161,10 +161,31 @@ TEST(SamplingRules, CandidatesAgreeWithTheDefinition) {
   }
 }
 
+// Of the probabilities among the tokens that the other filters left, as transformers' EpsilonLogitsWarper has it.
+TEST(SamplingRules, EpsilonCutoffLeavesOutTheImprobable) {
+  const auto ids = [](const Sampling& s) {
+    std::vector<int32_t> out;
+    // Probabilities 0.5, 0.25, 0.125, 0.0625, 0.0625, in another order.
+    const std::vector<float> row = {std::log(0.125f), std::log(0.0625f), std::log(0.5f), std::log(0.25f),
+                                    std::log(0.0625f)};
+    for (const auto& c : candidates(row, s)) out.push_back(c.token);
+    return out;
+  };
+  EXPECT_EQ(ids({.epsilon_cutoff = 0.05}).size(), 5u);
+  EXPECT_EQ(ids({.epsilon_cutoff = 0.1}), (std::vector<int32_t>{2, 3, 0}));
+  EXPECT_EQ(ids({.epsilon_cutoff = 0.3}), std::vector<int32_t>{2});
+  EXPECT_EQ(ids({.epsilon_cutoff = 0.9}), std::vector<int32_t>{2}) << "the likeliest stays";
+  EXPECT_EQ(ids({.epsilon_cutoff = 0.3, .top_k = 2}), (std::vector<int32_t>{2, 3})) << "two thirds and one third";
+  EXPECT_EQ(ids({.min_p = 0.4, .epsilon_cutoff = 0.34}), std::vector<int32_t>{2});
+  const std::vector<float> equals = {1, 1, 0};
+  EXPECT_EQ(candidates(equals, {.epsilon_cutoff = 0.9}).size(), 2u) << "and so do its equals";
+}
+
 TEST(SamplingRules, DrawsFollowTheProbabilities) {
   const auto row = random_row(3, 12, 1);
   for (const Sampling& s : {Sampling{.temperature = 0.8}, Sampling{.temperature = 0.8, .top_k = 5},
-                            Sampling{.temperature = 0.8, .top_p = 0.7}, Sampling{.temperature = 1.3, .min_p = 0.2}}) {
+                            Sampling{.temperature = 0.8, .top_p = 0.7}, Sampling{.temperature = 1.3, .min_p = 0.2},
+                            Sampling{.temperature = 0.9, .epsilon_cutoff = 0.05}}) {
     std::vector<double> count(row.size());
     constexpr int kDraws = 40000;
     for (int i = 0; i < kDraws; ++i) ++count[static_cast<size_t>(choose(row, s, i))];

@@ -33,7 +33,7 @@ class DeployLoad : public ::testing::Test {
     options.model = (dir / "model").string();
     options.served_model_name = "tiny";
     options.device = "cpu";
-    options.max_num_seqs = 8;
+    options.engine.max_sequences = 8;
     options.kv_cache_gb = 0.004;  // so little that sequences give their blocks back
     in.emplace(open_inference(options, options, "", options, options));
     api = std::make_shared<Api>(ApiSpec{.access = {.api_key = "k"}, .verbose = false}, service_spec(options, *in),

@@ -80,9 +80,9 @@ TEST_F(Infer, RecordsInOrderAndTheSameInAnyBatch) {
   o.infer_backend = "pt";
   EXPECT_EQ(run(o), all);
   o = options("few.jsonl");
-  o.max_num_seqs = 3;
-  o.max_batched_tokens = 7;
-  o.enable_prefix_caching = false;
+  o.engine.max_sequences = 3;
+  o.engine.max_step_tokens = 7;
+  o.engine.prefix_caching = false;
   EXPECT_EQ(run(o), all);
   o = options("other.jsonl");
   o.seed = 43;

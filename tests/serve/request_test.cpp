@@ -59,6 +59,16 @@ TEST(OpenAiRequest, EveryFieldArrives) {
       << "null is absent";
 }
 
+TEST(OpenAiRequest, EverySamplingFieldIsRead) {
+  each_sampling_field([](const auto& field) {
+    const std::string name = field.in_requests();
+    EXPECT_EQ(read(Json{{name, field.least}}.dump().c_str()).wishes.*field.wish, field.least) << name;
+    EXPECT_EQ(param_of([&] { read(Json{{name, "much"}}.dump().c_str()); }), name);
+    EXPECT_EQ(param_of([&] { read(Json{{name, static_cast<double>(field.least) - 1}}.dump().c_str()); }), name);
+  });
+  EXPECT_EQ(read("{}").wishes.top_k, std::nullopt);
+}
+
 TEST(OpenAiRequest, MistakesNameTheField) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {R"({"messages": []})", "messages"},

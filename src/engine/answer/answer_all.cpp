@@ -51,7 +51,7 @@ std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineReque
 }
 
 std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
-                                const Sampling& sampling) {
+                                     const Sampling& sampling) {
   std::vector<EngineRequest> requests;
   for (size_t i = 0; i < prompts.size(); ++i) {
     requests.push_back({.prompt = prompts[i], .sampling = sampling});

@@ -18,6 +18,6 @@ struct FinishedAnswer {
 std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests);
 // The i-th prompt with seed + i, so that equal prompts get different answers.
 std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
-                                const Sampling& sampling);
+                                     const Sampling& sampling);
 
 }  // namespace apus

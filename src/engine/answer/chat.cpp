@@ -13,7 +13,7 @@ namespace {
 
 std::optional<ChatTemplate> choose_template(const std::filesystem::path& folder, const Tokenizer& tokenizer,
                                             const ChatSpec& spec) {
-  if (!spec.use_template) return std::nullopt;
+  if (!spec.use_chat_template) return std::nullopt;
   if (!spec.chat_template.empty()) return ChatTemplate::from_text(spec.chat_template, "--chat_template", folder);
   if (auto found = ChatTemplate::find(folder)) return found;
   // Base models of the Qwen kind know ChatML's marks without bringing a template.
@@ -52,7 +52,7 @@ std::string Chat::plain_text(const Json& messages) const {
 }
 
 std::string Chat::render(const ChatRequest& request, const Json& messages, bool generation_prompt) const {
-  Json kwargs = spec_.kwargs && spec_.kwargs->is_object() ? *spec_.kwargs : Json::object();
+  Json kwargs = spec_.chat_template_kwargs.is_object() ? spec_.chat_template_kwargs : Json::object();
   if (spec_.enable_thinking) kwargs["enable_thinking"] = *spec_.enable_thinking;
   if (request.kwargs && !request.kwargs->is_null()) {
     require(request.kwargs->is_object(), Fault::Data, "'chat_template_kwargs' must be an object");
@@ -99,9 +99,9 @@ std::string Chat::template_text(bool with_tools) const {
 std::vector<int32_t> limited(std::vector<int32_t> ids, const ChatSpec& spec) {
   const auto length = static_cast<int64_t>(ids.size());
   if (!spec.max_length || length <= *spec.max_length) return ids;
-  require(spec.truncation != "delete", Fault::Data, length, " tokens are more than --max_length ", *spec.max_length,
-          "; --truncation_strategy left or right cuts them");
-  if (spec.truncation == "left")
+  require(spec.truncation_strategy != "delete", Fault::Data, length, " tokens are more than --max_length ",
+          *spec.max_length, "; --truncation_strategy left or right cuts them");
+  if (spec.truncation_strategy == "left")
     ids.erase(ids.begin(), ids.end() - *spec.max_length);
   else
     ids.resize(static_cast<size_t>(*spec.max_length));

@@ -9,21 +9,11 @@
 #include <vector>
 
 #include "base/json.h"
+#include "engine/answer/chat_spec.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
 namespace apus {
-
-struct ChatSpec {
-  std::string chat_template;          // Jinja text; empty: the checkpoint's
-  bool use_template = true;           // false: the messages' text as it is
-  std::optional<std::string> system;  // for messages that bring none
-  std::optional<bool> enable_thinking;
-  std::string response_prefix;         // every answer begins with it
-  std::shared_ptr<const Json> kwargs;  // for the template; may be null
-  std::optional<int64_t> max_length;   // of a prompt in tokens
-  std::string truncation = "delete";   // left, right, or delete: a longer prompt is an error
-};
 
 struct ChatRequest {
   const Json* messages = nullptr;
@@ -34,7 +24,7 @@ struct ChatRequest {
   bool whole = false;                   // the conversation as it is: no answer is asked for
 };
 
-// Cut to max_length as `truncation` says; Fault::Data when that is "delete".
+// Cut to max_length as `truncation_strategy` says; Fault::Data when that is "delete".
 std::vector<int32_t> limited(std::vector<int32_t> ids, const ChatSpec& spec);
 
 class Chat {

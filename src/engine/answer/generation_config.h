@@ -3,20 +3,12 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "engine/answer/text_engine.h"
+#include "engine/answer/sampling_fields.h"
 
 namespace apus {
-
-// Absent: not stated.
-struct SamplingWishes {
-  std::optional<bool> do_sample;
-  std::optional<double> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
-  std::optional<int64_t> top_k, max_new_tokens, min_new_tokens, no_repeat_ngram_size;
-};
 
 struct GenerationConfig {
   SamplingWishes wishes;
@@ -26,9 +18,5 @@ struct GenerationConfig {
 
 // A missing generation_config.json states nothing; what stands in it is checked (Fault::Model names the key).
 GenerationConfig read_generation_config(const std::filesystem::path& folder);
-
-// What the request says, else what the checkpoint says, else neutral. Without a temperature from the request the
-// checkpoint's do_sample decides between drawing and greedy; without any statement it is greedy, as in transformers.
-Sampling resolve(const SamplingWishes& request, const SamplingWishes& checkpoint);
 
 }  // namespace apus

@@ -91,6 +91,21 @@ std::vector<int32_t> nucleus(std::span<const float> logits, double temperature, 
   }
 }
 
+bool limits_k(const Sampling& s, size_t vocab) { return s.top_k > 0 && static_cast<size_t>(s.top_k) < vocab; }
+
+double sum_of(const std::vector<Candidate>& list) {
+  double sum = 0;
+  for (const auto& c : list) sum += c.probability;
+  return sum;
+}
+
+// Those whose probability is at least `bar`, best first, and the likeliest in any case.
+void keep_at_least(std::vector<Candidate>& list, double bar) {
+  size_t keep = 1;
+  while (keep < list.size() && list[keep].probability >= bar) ++keep;
+  list.resize(keep);
+}
+
 // 1 / temperature; no larger than lets a difference of 0 stay 0.
 float inverse(double temperature) { return static_cast<float>(std::min(1 / temperature, 1e30)); }
 
@@ -160,15 +175,20 @@ std::vector<Candidate> candidates(std::span<const float> logits, const Sampling&
   const double high = largest / s.temperature;
   if (!std::isfinite(high)) return {};
   std::vector<int32_t> list;
-  double total = 0;  // of what top_p is a share of
-  if (s.top_k > 0 && static_cast<size_t>(s.top_k) < logits.size()) {
+  double total = 0;  // of what top_p and epsilon_cutoff are shares of
+  if (limits_k(s, logits.size())) {
     list = best_and_equals(logits, static_cast<size_t>(s.top_k));
   } else if (s.top_p < 1) {
     total = vectors::sum_of_exps(logits, largest, inverse(s.temperature));
     list = nucleus(logits, s.temperature, s.top_p, high, total);
   } else {
-    // A little lower than min_p's bar, which is decided below, so that rounding leaves nobody out.
-    list = above(logits, s.min_p > 0 ? static_cast<float>((high + std::log(s.min_p) - 1e-3) * s.temperature) : kNever);
+    double bar = s.min_p;  // a share of the likeliest one's probability
+    if (bar <= 0 && s.epsilon_cutoff > 0) {
+      total = vectors::sum_of_exps(logits, largest, inverse(s.temperature));
+      bar = std::min(s.epsilon_cutoff * total, 1.0);
+    }
+    // A little lower than the bar, which decides below, so that rounding leaves nobody out.
+    list = above(logits, bar > 0 ? static_cast<float>((high + std::log(bar) - 1e-3) * s.temperature) : kNever);
   }
   std::vector<Candidate> out;
   double listed = 0;
@@ -184,13 +204,12 @@ std::vector<Candidate> candidates(std::span<const float> logits, const Sampling&
     while (keep < out.size() && sum < s.top_p * total) sum += out[keep++].probability;
     out.resize(std::max<size_t>(keep, 1));
   }
-  if (s.min_p > 0) {
-    size_t keep = 1;
-    while (keep < out.size() && out[keep].probability >= s.min_p * out[0].probability) ++keep;
-    out.resize(keep);
+  if (s.min_p > 0) keep_at_least(out, s.min_p * out[0].probability);
+  if (s.epsilon_cutoff > 0) {  // a share of what the filters above left; nothing was left out where there are none
+    const double left = s.min_p > 0 || s.top_p < 1 || limits_k(s, logits.size()) ? sum_of(out) : total;
+    keep_at_least(out, std::min(s.epsilon_cutoff * left, out[0].probability));
   }
-  listed = 0;
-  for (const auto& c : out) listed += c.probability;
+  listed = sum_of(out);
   for (auto& c : out) c.probability /= listed;
   return out;
 }
@@ -240,7 +259,7 @@ int32_t choose(std::span<const float> logits, const Sampling& s, int64_t positio
     return std::isfinite(high) ? first_of(logits, high) : -1;
   }
   const double number = draw_number(s.seed, position);
-  const bool all = (s.top_k <= 0 || static_cast<size_t>(s.top_k) >= logits.size()) && s.top_p >= 1 && s.min_p <= 0;
+  const bool all = !limits_k(s, logits.size()) && s.top_p >= 1 && s.min_p <= 0 && s.epsilon_cutoff <= 0;
   if (all) return choose_among_all(logits, s.temperature, number);
   const auto list = candidates(logits, s);
   double sum = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // From one row of logits to the next token: pure functions, the same on every machine and in every batch. Order: bias,
-// minimum length, repeated n-grams, constraint, penalties (these change logits); then temperature, top_k, top_p, min_p
-// (these choose who may be drawn), as HuggingFace's generate() does it.
+// minimum length, repeated n-grams, constraint, penalties (these change logits); then temperature and the filters of
+// candidates() (these choose who may be drawn), as HuggingFace's generate() does it.
 #pragma once
 
 #include <cstdint>

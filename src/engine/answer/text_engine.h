@@ -11,23 +11,10 @@
 #include <vector>
 
 #include "base/media_span.h"
+#include "engine/answer/sampling_fields.h"
 #include "guide/constraint.h"
 
 namespace apus {
-
-struct Sampling {
-  double temperature = 1, top_p = 1, min_p = 0;  // temperature 0: greedy
-  int64_t top_k = 0;                             // 0: all
-  double repetition_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
-  int64_t no_repeat_ngram_size = 0;  // n: no n tokens in a row occur twice; 0: they may
-  uint64_t seed = 0;
-  int64_t max_new_tokens = 512, min_new_tokens = 0;
-  std::vector<int32_t> stop_ids;  // end-of-sequence tokens; not part of the text
-  bool ignore_eos = false;
-  std::vector<std::pair<int32_t, float>> logit_bias;
-  int64_t top_logprobs = -1;  // -1: no log-probs; 0: the sampled token's; n: and the n best
-  int64_t prompt_logprobs = -1;
-};
 
 enum class Finish { None, Stop, Length, Cancelled, Failed };
 

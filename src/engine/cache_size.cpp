@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/engine_spec.h"
+#include "engine/cache_size.h"
 
 #include <ATen/ops/zeros.h>
 

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan_spec.h"
+
+#include <algorithm>
+
+#include "base/nearest.h"
+
+namespace apus {
+
+namespace {
+
+constexpr int64_t kRowTokens = 2048;  // assumed when nothing says how long rows are
+
+double element_of(const std::optional<std::string>& wanted, const ModelFacts& model, const DeviceFacts& device,
+                  PlanSpec& spec) {
+  const std::string dtype = wanted.value_or(model.dtype.empty() ? "float32" : model.dtype);
+  if (dtype == "float16" && device.host) spec.assumptions.push_back("float16 is held as bfloat16 on a processor");
+  return dtype == "float32" ? 4 : 2;
+}
+
+TuningSpec tuning_of(const TunerOptions& o) {
+  TuningSpec t;
+  t.lora = o.lora(), t.rank = o.lora_rank, t.dropout = o.lora_dropout, t.dora = o.use_dora;
+  t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
+  t.target_modules = o.target_modules, t.modules_to_save = o.modules_to_save,
+  t.target_regex = o.target_regex.value_or("");
+  t.freeze_ratio = o.freeze_parameters_ratio, t.freeze = o.freeze_parameters, t.train = o.trainable_parameters;
+  t.freeze_regex = o.freeze_parameters_regex, t.train_regex = o.trainable_parameters_regex;
+  return t;
+}
+
+RecomputeFacts recompute_of(const TrainOptions& o, const ModelFacts& model) {
+  const auto again = o.recompute(model.layers);
+  return {.layers = again.layers,
+          .selective = again.selective,
+          .attention = again.attention,
+          .feed_forward = again.feed_forward};
+}
+
+void row_tokens(const TemplateOptions& prompt, const DataOptions& data, PlanSpec& spec) {
+  spec.packed = data.packing;
+  const auto length = data.packing && data.packing_length ? data.packing_length : prompt.max_length;
+  spec.row_tokens = length.value_or(data.packing ? spec.model.positions : std::min(kRowTokens, spec.model.positions));
+  if (!length && !data.packing)
+    spec.assumptions.push_back(str("the longest row has ", spec.row_tokens, " tokens; --max_length says otherwise"));
+}
+
+}  // namespace
+
+PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const DeviceFacts& device, int64_t devices) {
+  const TrainOptions& o = flags.train;
+  PlanSpec spec;
+  spec.title = flags.model.model, spec.device = device;
+  if (!device.assumed.empty()) spec.assumptions.push_back(device.assumed);
+  spec.model = model_facts(config), spec.tuning = tuning_of(flags.tuner);
+  spec.train.element = element_of(flags.model.torch_dtype, spec.model, device, spec);
+  spec.train.devices = static_cast<int>(devices);
+  spec.train.recompute = recompute_of(o, spec.model);
+  spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
+  spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
+  spec.train.update_in_backward = o.update_in_backward;
+  const std::string arguments = o.optim_args.value_or("");
+  spec.train.optimizer.momentum =
+      arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
+  spec.rows = o.per_device_train_batch_size;
+  row_tokens(flags.prompt, flags.data, spec);
+  spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);
+  return spec;
+}
+
+PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Json& config, const DeviceFacts& device) {
+  PlanSpec spec;
+  spec.title = m.model, spec.command = "infer", spec.device = device, spec.inference = true;
+  if (!device.assumed.empty()) spec.assumptions.push_back(device.assumed);
+  spec.model = model_facts(config);
+  spec.train.element = element_of(m.torch_dtype, spec.model, device, spec);
+  spec.infer = {.context = m.max_model_len.value_or(spec.model.positions),
+                .sequences = e.engine.max_sequences,
+                .step_tokens = e.engine.max_step_tokens,
+                .memory_share = e.engine.memory_fraction,
+                .cache_bytes = e.kv_cache_gb.value_or(0) * 1024 * 1024 * 1024};
+  return spec;
+}
+
+PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& config, const DeviceFacts& device) {
+  PlanSpec spec = inference_spec(m, EngineOptions(), config, device);
+  spec.command = "score";
+  spec.infer = {.context = step_tokens, .sequences = 1, .step_tokens = step_tokens, .cached = false};
+  return spec;
+}
+
+}  // namespace apus

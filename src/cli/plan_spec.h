@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the options of a command become a plan: for `apus plan`, and for --dry_run of the commands themselves. Knows
+// groups of options, no command.
+#pragma once
+
+#include "cli/option_groups.h"
+#include "cli/train_options.h"
+#include "plan/plan.h"
+
+namespace apus {
+
+struct TrainingFlags {
+  const ModelOptions& model;
+  const TemplateOptions& prompt;
+  const DataOptions& data;
+  const TunerOptions& tuner;
+  const TrainOptions& train;
+};
+
+// `config`: the model's config.json. What the flags leave open is assumed, and said in the spec. The caller says which
+// command it is, and how many micro-batches make an update.
+PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const DeviceFacts& device, int64_t devices);
+PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config,
+                        const DeviceFacts& device);
+PlanSpec scoring_spec(const ModelOptions& model, int64_t step_tokens, const Json& config, const DeviceFacts& device);
+
+}  // namespace apus
