@@ -35,7 +35,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   {
     const c10::DeviceGuard guard(options.device());
     const c10::InferenceMode inference;
-    alike_up_to_ = alike_up_to(model, model.places() ? model.places()->embed : options.device(), max_model_len_);
+    alike_up_to_ = alike_up_to(model, model.devices() ? model.devices()->embed : options.device(), max_model_len_);
   }
   scheduler_ =
       std::make_unique<Scheduler>(Scheduler::Spec{.pool = {.blocks = static_cast<int32_t>(size.blocks),

@@ -15,8 +15,8 @@ constexpr int64_t kHostCache = int64_t{2} << 30;  // on the host memory is every
 // The devices that hold caches, each with the number of its layers.
 std::vector<std::pair<at::Device, int64_t>> cache_devices(const Model& model, at::Device only) {
   std::vector<std::pair<at::Device, int64_t>> out;
-  if (!model.places()) return {{only, model.shape().layers}};
-  for (const at::Device device : model.places()->layer) {
+  if (!model.devices()) return {{only, model.shape().layers}};
+  for (const at::Device device : model.devices()->layer) {
     const auto known = std::find_if(out.begin(), out.end(), [&](const auto& entry) { return entry.first == device; });
     known == out.end() ? out.emplace_back(device, 1).second : ++known->second;
   }

@@ -46,7 +46,7 @@ void Engine::run() {
 std::unique_ptr<KvCache> Engine::new_cache() const {
   try {
     return std::make_unique<KvCache>(cache_spec_, options_,
-                                     model_->places() ? model_->places()->layer : std::vector<at::Device>());
+                                     model_->devices() ? model_->devices()->layer : std::vector<at::Device>());
   } catch (const std::exception& e) {
     throw explained(e, options_.device(), kLessMemory);
   }

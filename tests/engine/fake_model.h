@@ -37,7 +37,8 @@ class FakeModel : public Model {
   void begin(Step& s) const override {
     if (on_step && s.cache) on_step(s);  // without one, only tables are asked for
   }
-  at::Tensor embed(const at::Tensor& id_T, const Step& s) const override {
+  at::Tensor embed(const Inputs& in, const Step& s) const override {
+    const at::Tensor& id_T = in.id_T;
     for (int64_t i = 0; i < id_T.size(0); ++i) require(id_T.data_ptr<int64_t>()[i] != kPoison, Fault::Device, "poison");
     return id_T.to(at::kFloat).unsqueeze(1);
   }
