@@ -41,7 +41,8 @@ class Adaptable : public Module {
  public:
   struct Sides {
     int64_t in, out;
-    bool looks_up = false;  // an embedding: its weight is [in, out], x are row numbers
+    // An embedding: its weight is [in, out], x are row numbers.
+    bool looks_up = false;
   };
   virtual Sides sides() const = 0;
   virtual Param& weight() = 0;
@@ -49,7 +50,8 @@ class Adaptable : public Module {
   // Of its own: writable, no longer a mapped file's.
   virtual void put_weight(const at::Tensor& value);
 
-  void attach(const std::string& adapter, std::unique_ptr<Delta> delta);  // appended; "default" is the usual name
+  // Appended; "default" is the usual name.
+  void attach(const std::string& adapter, std::unique_ptr<Delta> delta);
   void detach(const std::string& adapter);
   const std::map<std::string, Delta*>& adapters() const { return adapters_; }
 
@@ -68,7 +70,8 @@ class Linear : public Adaptable {
     Split split = Split::None;
   };
   explicit Linear(Spec spec);
-  Linear(Spec spec, Param& stacked, int64_t piece);  // its weight is the piece-th [out, in] of a stacked parameter
+  // Its weight is the piece-th [out, in] of a stacked parameter.
+  Linear(Spec spec, Param& stacked, int64_t piece);
 
   at::Tensor operator()(const at::Tensor& x_TI, const Step& s) const;
   // What its result is to the module around it, which decides whether a second run wants it remembered.

@@ -55,7 +55,9 @@ struct LayerAgain : torch::autograd::Function<LayerAgain> {
     const at::Tensor x_TD = ctx->get_saved_variables()[0].detach().requires_grad_(wants_dx);
     at::AutoGradMode grad(true);
     const at::Tensor y_TD = layer.run(x_TD, memo);
-    if (!y_TD.requires_grad()) return variable_list(3);  // nothing trained in it or below it
+    // In the layer or below it.
+    const bool nothing_trained = !y_TD.requires_grad();
+    if (nothing_trained) return variable_list(3);
     torch::autograd::backward({y_TD}, {grads[0]});
     return {wants_dx ? x_TD.grad() : at::Tensor(), at::Tensor(), at::Tensor()};
   }

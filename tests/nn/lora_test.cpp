@@ -203,7 +203,7 @@ TEST(LoraOfTheHead, FactorsFollowTheStepsRoutes) {
   single.routed = true, single.adapters = {{"two", rows({0, 1, 2, 3, 4})}};
   const Step none = all.without_adapters();
   at::NoGradGuard no_grad;
-  for (const Step* s : {&all, &routed, &single, &none}) EXPECT_LT(max_abs(logits(*s), head(x, *s)), 1e-4);
+  for (const Step& s : {all, routed, single, none}) EXPECT_LT(max_abs(logits(s), head(x, s)), 1e-4);
   EXPECT_TRUE(logits(none).equal(at::linear(x, head.weight().data)));
   EXPECT_FALSE(head.factors(x, none).low_TR.defined());
   EXPECT_GT(max_abs(logits(none), logits(all)), 1e-2);
@@ -213,7 +213,7 @@ TEST(LoraOfTheHead, FactorsFollowTheStepsRoutes) {
 // The reference of an aligned run: the trained model without its adapters and without what training adds.
 TEST(LoraOfTheHead, AReferencePassIsTheModelBelow) {
   const Case c("lora_qwen2");
-  const Packed p = golden::unpad(c, "right");
+  const golden::Packed p = golden::unpad(c, "right");
   const auto load = [&] { return load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()}); };
   const auto below = load(), model = load();
   make_adapter(*model, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "down_proj", "lm_head"}, .init = "false"}, 5);
