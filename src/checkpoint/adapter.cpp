@@ -219,7 +219,7 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   std::map<std::string, Param*> tables;  // the base's own, which PEFT saves beside factors on them
   const at::Device one = device_of(model);
   each_lora(model, name, [&](const std::string& module, Adaptable&, Lora& lora) {
-    const auto wide = at::TensorOptions().dtype(at::kFloat).device(model.places() ? model.place_of(module) : one);
+    const auto wide = at::TensorOptions().dtype(at::kFloat).device(model.devices() ? model.device_of(module) : one);
     lora.visit([&](const std::string& n, Param& p) { expected[n] = {&p, wide}; }, kPrefix + module);
   });
   model.visit([&](const std::string& n, Param& p) {

@@ -38,7 +38,8 @@ class Model : public Module {
   virtual const ModelShape& shape() const = 0;
   // The position of each token: [T] int64, or [3, T] (time, height, width). Of text: its place in its sequence.
   virtual at::Tensor positions(const Inputs& in, const Step& s) const;
-  virtual void begin(Step& s) const = 0;  // rotary tables for the step's positions
+  // Makes the rotary tables for the step's positions.
+  virtual void begin(Step& s) const = 0;
   virtual at::Tensor embed(const Inputs& in, const Step& s) const = 0;  // -> x_TD
   virtual at::Tensor layer(int64_t i, at::Tensor x_TD, const Step& s) const = 0;
   virtual at::Tensor final_norm(const at::Tensor& x_TD) const = 0;
@@ -70,7 +71,8 @@ class Model : public Module {
   // embedding's device, where ids and step must be, to the head's, where its result is. To be said before loading.
   void spread(PartDevices devices) { devices_ = std::move(devices); }
   const std::optional<PartDevices>& devices() const { return devices_; }
-  at::Device device_of(const std::string& name) const;  // of a module or parameter, when it is spread
+  // Of a module or parameter, when the model is spread.
+  at::Device device_of(const std::string& name) const;
 
  private:
   std::optional<PartDevices> devices_;

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "nn/kept.h"
+#include "nn/training_step.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -43,12 +43,15 @@ at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
     ops::store_kv(k, v, k_cache, v_cache, s.slot);
     y = ops::paged_attention(q, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, scale, mask);
   } else {
-    const Kept::Only part(s, &KeptParts::attention);
-    Kept* const kept = Kept::of(s);
+    Memo* const memo = memo_of(s, ResultKind::Attention);
+    const bool again = memo && memo->again();
     ops::Attended result;
-    if (kept && kept->again()) result.out_TNH = kept->take(), result.lse_NT = kept->take();
-    y = ops::attention(q, k, v, s.cu_q, s.cu_k, s.max_q, s.max_k, scale, mask, kept ? &result : nullptr);
-    if (kept && !kept->again()) kept->add(result.out_TNH), kept->add(result.lse_NT);
+    if (again) {
+      auto known = memo->recall(*this);
+      result = {std::move(known[0]), std::move(known[1])};
+    }
+    y = ops::attention(q, k, v, s.cu_q, s.cu_k, s.max_q, s.max_k, scale, mask, memo ? &result : nullptr);
+    if (memo && !again) memo->remember(*this, {result.out_TNH, result.lse_NT});
   }
   return o_(y.reshape({tokens, spec_.heads * h}), s);
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/random.h"
-#include "nn/step.h"
+#include "nn/training_step.h"
 #include "tensor/noise.h"
 
 namespace apus {
@@ -12,7 +12,8 @@ struct Dropout {
   double p = 0;
   uint64_t seed = 0;
   static Dropout of(double p, uint64_t id, const Step& s) {
-    return s.dropout_seed == 0 || p == 0 ? Dropout{} : Dropout{p, mix(s.dropout_seed, id, 0)};
+    const uint64_t seed = training_of(s).dropout_seed;
+    return seed == 0 || p == 0 ? Dropout{} : Dropout{p, mix(seed, id, 0)};
   }
   at::Tensor operator()(const at::Tensor& x) const { return p > 0 ? dropped(x, p, seed) : x; }  // not scaled
   double factor() const { return 1 / (1 - p); }

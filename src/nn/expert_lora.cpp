@@ -3,7 +3,6 @@
 #include "nn/expert_lora.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/ivalue.h>
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/isin.h>
@@ -12,6 +11,7 @@
 
 #include <algorithm>
 
+#include "nn/capsule.h"
 #include "nn/dropout.h"
 #include "nn/lora.h"
 
@@ -27,7 +27,7 @@ struct Part {
   double scale;
   Dropout drop;
 };
-struct Parts : torch::CustomClassHolder {
+struct Parts {
   std::vector<Part> list;
   std::vector<int64_t> count;  // rows of each expert
 };
@@ -42,13 +42,13 @@ std::vector<at::Tensor> typed(at::TensorList factors, at::ScalarType type) {
 // expert without rows gives its factors no gradient, as if it had not run.
 struct LowRankRuns : torch::autograd::Function<LowRankRuns> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_MO, const at::Tensor& x_MI,
-                            const at::Tensor& ends, at::TensorList factors, const c10::intrusive_ptr<Parts>& parts) {
+                            const at::Tensor& ends, at::TensorList factors, const Parts& parts) {
     const auto type = x_MI.scalar_type();
-    const size_t experts = parts->count.size();
+    const size_t experts = parts.count.size();
     variable_list kept{x_MI, ends};
     at::Tensor y = y_MO;
-    for (size_t i = 0; i < parts->list.size(); ++i) {
-      const Part& p = parts->list[i];
+    for (size_t i = 0; i < parts.list.size(); ++i) {
+      const Part& p = parts.list[i];
       const at::TensorList a = factors.slice(2 * i * experts, experts),
                            b = factors.slice((2 * i + 1) * experts, experts);
       const at::Tensor h_MR = ops::grouped_linear(p.drop(x_MI), typed(a, type), ends).mul_(p.scale * p.drop.factor());
@@ -57,27 +57,27 @@ struct LowRankRuns : torch::autograd::Function<LowRankRuns> {
     }
     kept.insert(kept.end(), factors.begin(), factors.end());
     ctx->save_for_backward(kept);
-    ctx->saved_data["parts"] = c10::IValue::make_capsule(parts);
+    ctx->saved_data["parts"] = encapsulated(parts);
     ctx->mark_dirty({y});
     return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto kept = ctx->get_saved_variables();
-    const auto parts = c10::static_intrusive_pointer_cast<Parts>(ctx->saved_data["parts"].toCapsule());
+    const auto& parts = held<Parts>(ctx->saved_data["parts"]);
     const at::Tensor &x_MI = kept[0], &ends = kept[1], &dy_MO = grads[0];
     const auto type = x_MI.scalar_type();
-    const size_t experts = parts->count.size(), count = parts->list.size();
+    const size_t experts = parts.count.size(), count = parts.list.size();
     const at::TensorList factors = at::TensorList(kept).slice(2 + count);
     variable_list out(3 + factors.size() + 1);
     const auto give = [&](const at::Tensor& stack, size_t first) {  // the factors' gradients
       const at::Tensor wide = stack.to(factors[first].scalar_type());
       for (size_t e = 0; e < experts; ++e)
-        if (parts->count[e] > 0) out[3 + first + e] = wide[static_cast<int64_t>(e)];
+        if (parts.count[e] > 0) out[3 + first + e] = wide[static_cast<int64_t>(e)];
     };
     out[0] = dy_MO;
     for (size_t i = 0; i < count; ++i) {
-      const Part& p = parts->list[i];
+      const Part& p = parts.list[i];
       const size_t a = 2 * i * experts, b = a + experts;
       const bool need_a = ctx->needs_input_grad(3 + a), need_b = ctx->needs_input_grad(3 + b),
                  need_x = ctx->needs_input_grad(1);
@@ -154,21 +154,20 @@ at::Tensor ExpertLora::operator()(at::Tensor y_MO, const at::Tensor& x_MI,
 
 at::Tensor ExpertLora::change(at::Tensor y_MO, const at::Tensor& x_MI, const std::vector<const ExpertMatrices*>& sides,
                               const std::string& adapter, const ops::ExpertPairs& pairs) const {
-  auto parts = c10::make_intrusive<Parts>();
-  parts->count = pairs.count;
+  Parts parts{.list = {}, .count = pairs.count};
   std::vector<at::Tensor> factors;
   int64_t column = 0;
   for (const ExpertMatrices* side : sides) {
     const int64_t out = side->front()->spec().out;
     if (side->front()->adapters().count(adapter)) {
       const Lora::Spec& spec = lora_of(*side->front(), adapter).spec();
-      parts->list.push_back({column, out, spec.scale(), Dropout::of(spec.dropout, spec.id, step_)});
+      parts.list.push_back({column, out, spec.scale(), Dropout::of(spec.dropout, spec.id, step_)});
       for (const Linear* expert : *side) factors.push_back(lora_of(*expert, adapter).a().data);
       for (const Linear* expert : *side) factors.push_back(lora_of(*expert, adapter).b().data);
     }
     column += out;
   }
-  return parts->list.empty() ? y_MO : LowRankRuns::apply(y_MO, x_MI, pairs.ends, at::TensorList(factors), parts);
+  return parts.list.empty() ? y_MO : LowRankRuns::apply(y_MO, x_MI, pairs.ends, at::TensorList(factors), parts);
 }
 
 }  // namespace apus

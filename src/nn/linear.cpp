@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "base/files.h"
-#include "nn/kept.h"
+#include "nn/training_step.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -33,19 +33,19 @@ void Adaptable::detach(const std::string& adapter) {
 
 void Adaptable::put_weight(const at::Tensor& value) { weight().data = value, weight().mapped = false; }
 
-at::Tensor Adaptable::with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight,
-                                    const Step& s) const {
+at::Tensor Adaptable::with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight, const Step& s,
+                                    Memo* memo) const {
   if (adapters_.empty()) return y_TO;
   if (!s.routed) {
-    for (const auto& [name, delta] : adapters_) y_TO = delta->apply(x, y_TO, weight, s);
+    for (const auto& [name, delta] : adapters_) y_TO = delta->apply(x, y_TO, weight, s, memo);
     return y_TO;
   }
   for (const auto& group : s.adapters) {
     const auto it = adapters_.find(group.name);
     if (it == adapters_.end()) continue;
-    if (group.rows.size(0) == x.size(0)) return it->second->apply(x, y_TO, weight, s);  // all of them
+    if (group.rows.size(0) == x.size(0)) return it->second->apply(x, y_TO, weight, s, memo);  // all of them
     const at::Tensor y =
-        it->second->apply(at::index_select(x, 0, group.rows), at::index_select(y_TO, 0, group.rows), weight, s);
+        it->second->apply(at::index_select(x, 0, group.rows), at::index_select(y_TO, 0, group.rows), weight, s, memo);
     y_TO = at::index_copy(y_TO, 0, group.rows, y);
   }
   return y_TO;
@@ -77,30 +77,33 @@ void Linear::put_weight(const at::Tensor& value) {
   matrix().copy_(value);
 }
 
-// Kept is y with its adapters where these only add to it, otherwise y before them.
-at::Tensor Linear::keeping(const at::Tensor& x_TI, const Step& s, Kept& kept, bool unread) const {
-  const bool whole =
+namespace {
+// A tensor to ask for its shape and type, without values.
+at::Tensor shape_alone(const at::Tensor& like) { return at::zeros({1}, like.options()).expand(like.sizes()); }
+}  // namespace
+
+// Adapters that only add have changed y itself, which is remembered with them. Others look at y as it was before them:
+// that is remembered, and they run again.
+at::Tensor Linear::remembering(const at::Tensor& x_TI, const Step& s, Memo& memo) const {
+  const bool only_add =
       std::all_of(adapters_.begin(), adapters_.end(), [](const auto& a) { return a.second->only_adds(); });
-  Step plain;
-  if (!whole) plain = s, plain.kept = nullptr;
-  const Step& inner = whole ? s : plain;
+  Memo* const inner = only_add ? &memo : nullptr;
   const at::Tensor bias = bias_ ? bias_->data : at::Tensor();
-  unread = unread && whole;
-  if (kept.again()) {
-    at::Tensor y_TO = kept.take();
-    if (unread) y_TO = at::zeros({1}, x_TI.options()).expand({x_TI.size(0), spec_.out});
-    return with_adapters(x_TI, ops::linear(x_TI, matrix(), bias, y_TO), weight_.data, inner);
+  if (memo.again()) {
+    const at::Tensor known_TO = std::move(memo.recall(*this).front());
+    return with_adapters(x_TI, ops::linear(x_TI, matrix(), bias, known_TO), weight_.data, s, inner);
   }
-  const size_t place = kept.reserve();
   const at::Tensor y_TO = ops::linear(x_TI, matrix(), bias);
-  if (!whole) kept.put(place, adapters_.size() > 1 ? y_TO.clone() : y_TO);  // one of them may add to y in place
-  const at::Tensor changed = with_adapters(x_TI, y_TO, weight_.data, inner);
-  if (whole && !unread) kept.put(place, changed);
-  return changed;
+  // One of several adapters may add to y in place before another looks at it.
+  const at::Tensor before_TO = only_add ? at::Tensor() : adapters_.size() > 1 ? y_TO.clone() : y_TO;
+  const at::Tensor changed_TO = with_adapters(x_TI, y_TO, weight_.data, s, inner);
+  const bool values = !only_add || result_ != ResultKind::OnlyAdded;
+  memo.remember(*this, {!only_add ? before_TO : values ? changed_TO : shape_alone(changed_TO)});
+  return changed_TO;
 }
 
-at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s, bool unread) const {
-  if (Kept* kept = Kept::of(s)) return keeping(x_TI, s, *kept, unread);
+at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
+  if (Memo* memo = memo_of(s, result_)) return remembering(x_TI, s, *memo);
   const at::Tensor bias = bias_ ? bias_->data : at::Tensor();
   const at::Tensor y_TO =
       packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, spec_.out) : ops::linear(x_TI, matrix(), bias);
@@ -109,9 +112,21 @@ at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s, bool unread
 
 ops::HeadFactors Linear::factors(const at::Tensor& x_TI, const Step& s) const {
   std::vector<at::Tensor> x, w;
-  for (const auto& [name, delta] : adapters_) {
-    auto [x_more, w_more] = delta->columns(x_TI, s);
-    x.push_back(std::move(x_more)), w.push_back(std::move(w_more));
+  const auto add = [&](std::pair<at::Tensor, at::Tensor> more) {
+    x.push_back(std::move(more.first)), w.push_back(std::move(more.second));
+  };
+  if (!s.routed)
+    for (const auto& [name, delta] : adapters_) add(delta->columns(x_TI, s));
+  for (const auto& group : s.adapters) {
+    const auto it = adapters_.find(group.name);
+    if (!s.routed || it == adapters_.end() || group.rows.size(0) == 0) continue;
+    if (group.rows.size(0) == x_TI.size(0)) {
+      add(it->second->columns(x_TI, s));
+      continue;
+    }
+    // The adapter's columns are zero in the rows of others.
+    auto [some, weight] = it->second->columns(at::index_select(x_TI, 0, group.rows), s);
+    add({at::zeros({x_TI.size(0), some.size(1)}, some.options()).index_copy(0, group.rows, some), weight});
   }
   if (x.empty()) return {x_TI, matrix()};
   return {x_TI, matrix(), x.size() == 1 ? x[0] : at::cat(x, 1), w.size() == 1 ? w[0] : at::cat(w, 1)};

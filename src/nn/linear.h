@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "nn/memo.h"
 #include "nn/module.h"
 #include "nn/step.h"
 
@@ -21,13 +22,16 @@ enum class Split { None, Out, In };  // the side tensor parallelism cuts
 // A change of a weight matrix: LoRA, DoRA, ... Its parameters carry PEFT's names (lora_A.weight, ...).
 class Delta : public Module {
  public:
-  virtual at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
-                           const Step& s) const = 0;  // -> new y
-  virtual bool only_adds() const {
-    return false;
-  }  // whether the new y is y with something added, where nobody needs the old one
-  virtual bool looks_at_weight() const { return true; }           // in apply(), when nothing is dropped
-  virtual at::Tensor merged(const at::Tensor& weight) const = 0;  // the weight with the change, f32
+  // -> new y. With a memo the new y is remembered by who asks for it, and what else is dear here goes into the memo;
+  // the second time y is the new one already.
+  virtual at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s,
+                           Memo* memo = nullptr) const = 0;
+  // Whether the new y is y with something added in place, so that nobody needs the old one. Only then there is a memo.
+  virtual bool only_adds() const { return false; }
+  // In apply(), when nothing is dropped.
+  virtual bool looks_at_weight() const { return true; }
+  // The weight with the change, f32.
+  virtual at::Tensor merged(const at::Tensor& weight) const = 0;
   // The change as one more product of low rank: y + x_more w_more'. For products that are never made whole.
   virtual std::pair<at::Tensor, at::Tensor> columns(const at::Tensor& x_TI, const Step& s) const = 0;
 };
@@ -37,19 +41,23 @@ class Adaptable : public Module {
  public:
   struct Sides {
     int64_t in, out;
-    bool looks_up = false;  // an embedding: its weight is [in, out], x are row numbers
+    // An embedding: its weight is [in, out], x are row numbers.
+    bool looks_up = false;
   };
   virtual Sides sides() const = 0;
   virtual Param& weight() = 0;
   virtual Param* bias() { return nullptr; }
-  virtual void put_weight(const at::Tensor& value);  // of its own: writable, no longer a mapped file's
+  // Of its own: writable, no longer a mapped file's.
+  virtual void put_weight(const at::Tensor& value);
 
-  void attach(const std::string& adapter, std::unique_ptr<Delta> delta);  // appended; "default" is the usual name
+  // Appended; "default" is the usual name.
+  void attach(const std::string& adapter, std::unique_ptr<Delta> delta);
   void detach(const std::string& adapter);
   const std::map<std::string, Delta*>& adapters() const { return adapters_; }
 
  protected:
-  at::Tensor with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight, const Step& s) const;
+  at::Tensor with_adapters(const at::Tensor& x, at::Tensor y_TO, const at::Tensor& weight, const Step& s,
+                           Memo* memo = nullptr) const;
   std::map<std::string, Delta*> adapters_;
 };
 
@@ -62,11 +70,13 @@ class Linear : public Adaptable {
     Split split = Split::None;
   };
   explicit Linear(Spec spec);
-  Linear(Spec spec, Param& stacked, int64_t piece);  // its weight is the piece-th [out, in] of a stacked parameter
+  // Its weight is the piece-th [out, in] of a stacked parameter.
+  Linear(Spec spec, Param& stacked, int64_t piece);
 
-  // unread: nothing looks at the result's values when this runs a second time.
-  at::Tensor operator()(const at::Tensor& x_TI, const Step& s, bool unread = false) const;
-  // What y is a product of, adapters included, for losses that make it in parts.
+  at::Tensor operator()(const at::Tensor& x_TI, const Step& s) const;
+  // What its result is to the module around it, which decides whether a second run wants it remembered.
+  void result_is(ResultKind kind) { result_ = kind; }
+  // What y is a product of, for losses that make it in parts: with the adapters of each row, as the step routes them.
   ops::HeadFactors factors(const at::Tensor& x_TI, const Step& s) const;
   const Spec& spec() const { return spec_; }
   Sides sides() const override { return {spec_.in, spec_.out}; }
@@ -80,10 +90,11 @@ class Linear : public Adaptable {
  private:
   friend class LinearGroup;
   const at::Tensor& matrix() const;
-  at::Tensor keeping(const at::Tensor& x_TI, const Step& s, Kept& kept, bool unread) const;
+  at::Tensor remembering(const at::Tensor& x_TI, const Step& s, Memo& memo) const;
   void release_plain();
 
   Spec spec_;
+  ResultKind result_ = ResultKind::Product;
   Param* stacked_ = nullptr;  // of which piece_ is the weight
   int64_t piece_ = 0;
   std::unique_ptr<Param> view_;  // then the weight as a view

@@ -13,7 +13,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "nn/dropout.h"
-#include "nn/kept.h"
 #include "ops/low_rank.h"
 #include "ops/ops.h"
 
@@ -74,23 +73,26 @@ Lora::Lora(Spec spec, const Param* bias)
   if (spec.biased) shift_ = &param("lora_B.bias", {spec.out});
 }
 
-at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s) const {
+at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s,
+                       Memo* memo) const {
   if (spec_.dora) return apply_dora(x_TI, y_TO, weight, s);
   if (spec_.looks_up) {
     const at::Tensor a_TR = at::index_select(a_.data, 1, x_TI).t().to(y_TO.scalar_type());
     return at::addmm(y_TO, a_TR, b_.data.to(y_TO.scalar_type()).t(), 1, spec_.scale());
   }
   const Dropout drop = dropout_of(spec_, s);
-  Kept* const kept = Kept::of(s);
   const auto shifted = [&](const at::Tensor& y) {
     return shift_ ? y + (shift_->data * spec_.scale()).to(y.scalar_type()) : y;
   };
-  if (at::GradMode::is_enabled())
-    return shifted(LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed),
-                                  Known{kept && kept->again() ? kept->take() : at::Tensor()}));
+  if (at::GradMode::is_enabled()) {
+    Known known;
+    if (memo && memo->again()) known.h_TR = std::move(memo->recall(*this).front());
+    return shifted(
+        LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed), known));
+  }
   at::Tensor y = y_TO;
   const at::Tensor h_TR = ops::add_low_rank(y, drop(x_TI), a_.data, b_.data, spec_.scale() * drop.factor());
-  if (kept) kept->add(h_TR);
+  if (memo) memo->remember(*this, {h_TR});
   return shifted(y);
 }
 

@@ -17,16 +17,19 @@ class Lora final : public Delta {
     int64_t in, out, rank;
     double alpha = 1, dropout = 0;
     bool rank_stabilised = false, dora = false, biased = false;
-    uint64_t id = 0;        // keeps the dropout masks of layers apart
-    bool looks_up = false;  // of an embedding: x are row numbers, `in` rows of size `out`; no dropout, no DoRA
+    // Keeps the dropout masks of layers apart.
+    uint64_t id = 0;
+    // Of an embedding: x are row numbers, `in` rows of size `out`; no dropout, no DoRA.
+    bool looks_up = false;
     double scale() const {
       return alpha / (rank_stabilised ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
     }
   };
-  Lora(Spec spec, const Param* bias);  // bias: of the layer it changes (DoRA leaves it alone), null when there is none
+  // bias: of the layer it changes (DoRA leaves it alone), null when there is none.
+  Lora(Spec spec, const Param* bias);
 
-  at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
-                   const Step& s) const override;
+  at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight, const Step& s,
+                   Memo* memo = nullptr) const override;
   bool only_adds() const override { return !spec_.dora && !spec_.looks_up && !spec_.biased; }
   bool looks_at_weight() const override { return magnitude_ && !ratio_.defined(); }
   at::Tensor merged(const at::Tensor& weight) const override;

@@ -18,8 +18,9 @@ class Module;  // nn/module.h
 
 enum class ResultKind {
   Product,      // of a linear layer
-  FeedForward,  // the same, in the wide part of a feed-forward
-  OnlyAdded,    // the same, added to something and read by nobody else: its values do not matter the second time
+  FeedForward,  // of a linear layer in the wide part of a feed-forward
+  // Of a linear layer, then added to something and read by nobody else: its values do not matter the second time.
+  OnlyAdded,
   Attention,
 };
 
@@ -28,6 +29,7 @@ class Memo {
   struct Kinds {
     bool product = true, feed_forward = true, attention = true;
   };
+  static constexpr Kinds kNothing{false, false, false};
   explicit Memo(Kinds kinds) : kinds_(kinds) {}
   bool keeps(ResultKind kind) const {
     return kind == ResultKind::Attention     ? kinds_.attention

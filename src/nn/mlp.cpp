@@ -5,7 +5,6 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
 
-#include "nn/kept.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -31,14 +30,13 @@ Mlp::Mlp(int64_t hidden, int64_t ffn, Spec s)
       up_(child<Linear>("up_proj", Linear::Spec{.in = hidden, .out = ffn, .bias = s.bias, .split = Split::Out})),
       down_(child<Linear>("down_proj", Linear::Spec{.in = ffn, .out = hidden, .bias = s.bias, .split = Split::In})),
       gate_up_({&gate_, &up_}),
-      spec_(s) {}
+      spec_(s) {
+  gate_.result_is(ResultKind::FeedForward), up_.result_is(ResultKind::FeedForward);
+}
 
 at::Tensor Mlp::operator()(const at::Tensor& x_TD, const Step& s) const {
-  const auto gate_up = [&] {
-    const Kept::Only part(s, &KeptParts::feed_forward);
-    return gate_up_(x_TD, s);
-  }();
-  return down_(gated(spec_.act, gate_up[0], gate_up[1]), s, spec_.only_added);
+  const auto gate_up = gate_up_(x_TD, s);
+  return down_(gated(spec_.act, gate_up[0], gate_up[1]), s);
 }
 
 }  // namespace apus

@@ -16,6 +16,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "nn/capsule.h"
+#include "nn/training_step.h"
 #include "ops/expert_pairs.h"
 #include "ops/ops.h"
 
@@ -31,14 +33,15 @@ namespace {
 
 // Identity on the logits; the backward pass adds the balance loss's gradient.
 struct AttachBalance : torch::autograd::Function<AttachBalance> {
-  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& logits_TE, int64_t loss) {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& logits_TE,
+                            const std::shared_ptr<RouterLoss>& loss) {
     ctx->save_for_backward({logits_TE});
-    ctx->saved_data["loss"] = loss;
+    ctx->saved_data["loss"] = encapsulated(loss);
     return logits_TE.view_as(logits_TE);
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
                                                  torch::autograd::variable_list grad) {
-    const auto& loss = *reinterpret_cast<const RouterLoss*>(ctx->saved_data["loss"].toInt());
+    const auto& loss = *held<std::shared_ptr<RouterLoss>>(ctx->saved_data["loss"]);
     const at::Tensor logits = ctx->get_saved_variables()[0];
     const at::Tensor p = at::softmax(logits.to(at::kFloat), -1);
     const double n = static_cast<double>(loss.rows);
@@ -113,7 +116,8 @@ namespace {
 // The step as an expert sees it that gets these tokens: which of its rows go through which adapter.
 Step step_of_rows(const at::Tensor& token_n, const Step& s) {
   Step part;
-  part.routed = s.routed, part.dropout_seed = s.dropout_seed;
+  part.routed = s.routed;
+  if (s.training) set_training(part, {.dropout_seed = s.training->dropout_seed, .router = {}, .table = {}});
   for (const auto& group : s.adapters) {
     const at::Tensor rows = at::isin(token_n, group.rows).nonzero().squeeze(1);
     if (rows.size(0) > 0) part.adapters.push_back({group.name, rows});
@@ -149,10 +153,13 @@ MoeMlp::MoeMlp(Spec s)
 }
 
 at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
+  const TrainingStep& training = training_of(s);
   at::Tensor logits = gate_(x_TD, s);
-  if (s.router && logits.requires_grad()) logits = AttachBalance::apply(logits, reinterpret_cast<int64_t>(s.router));
+  if (training.router && logits.requires_grad()) logits = AttachBalance::apply(logits, training.router);
   const ops::Routing routing = ops::route_topk(logits, spec_.per_token, spec_.normalise);
-  if (s.router && s.router->recording) record(*s.router, logits, routing.expert_Tk);
+  // The second run of a layer brings tokens that were counted already.
+  const bool counted = training.memo && training.memo->again();
+  if (training.router && !counted) record(*training.router, logits, routing.expert_Tk);
   at::Tensor y_TD = experts_(x_TD, routing.weight_Tk, routing.expert_Tk, s);
   if (shared_) y_TD = y_TD + at::sigmoid((*shared_gate_)(x_TD, s)) * (*shared_)(x_TD, s);
   return y_TD;

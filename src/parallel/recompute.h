@@ -1,18 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// A layer whose activations are not kept: the backward pass runs it again from its input, and from what it did keep
-// (nn/kept.h). Randomness inside comes from Step::dropout_seed, so the second run is the first one.
+// Layers whose activations are not kept: the backward pass runs them again from their inputs, and from the results that
+// were remembered (nn/memo.h). Randomness inside comes from the step's seed, so the second run is the first one.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <optional>
 
-#include "models/model.h"
-#include "nn/kept.h"
+#include "models/layer_runner.h"
+#include "nn/memo.h"
 
 namespace apus {
 
-// model.layer(i, x_TD, s), keeping only x_TD and these parts. Gradients of the layer's parameters are added to them
-// directly. `s` and the model must outlive the backward pass.
-at::Tensor recomputed_layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s,
-                            const std::optional<KeptParts>& parts);
+class RecomputeRunner final : public LayerRunner {
+ public:
+  // Which results of a layer are remembered; nullopt: the layer keeps its activations and does not run again.
+  using Remembered = std::function<std::optional<Memo::Kinds>(int64_t layer)>;
+  // Both runs of a layer are `inner`'s.
+  RecomputeRunner(Remembered remembered, std::shared_ptr<LayerRunner> inner)
+      : remembered_(std::move(remembered)), inner_(std::move(inner)) {}
+
+  LayerRange layers(const Model& model) const override { return inner_->layers(model); }
+  at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override { return inner_->embed(model, in, s); }
+  // The backward pass adds the gradients of the layer's parameters to them directly. The model must outlive it.
+  at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override;
+  at::Tensor final_norm(const Model& model, const at::Tensor& x_TD) override { return inner_->final_norm(model, x_TD); }
+
+ private:
+  Remembered remembered_;
+  std::shared_ptr<LayerRunner> inner_;
+};
 
 }  // namespace apus

@@ -19,8 +19,8 @@ int64_t numel(const Param& p) { return std::accumulate(p.full.begin(), p.full.en
 bool within(const std::string& name, const std::string& module) { return name.starts_with(module + "."); }
 
 // "visual.blocks.0.norm.weight" -> "visual", "model.visual.merger.weight" -> "model.visual": towers go whole.
-std::string tower_of(const std::string& parameter) {
-  const size_t from = parameter.starts_with("model.") ? 6 : 0;
+std::string tower_of(const std::string& parameter, const std::string& backbone) {
+  const size_t from = within(parameter, backbone) ? backbone.size() + 1 : 0;
   return parameter.substr(0, parameter.find('.', from));
 }
 
@@ -32,7 +32,7 @@ std::vector<Part> empty_parts(Model& model) {
   model.visit([&](const std::string& name, Param&) {
     const auto covers = [&](const std::string& module) { return within(name, module); };
     if (covers(parts[0].name) || std::any_of(named.begin(), named.end(), covers)) return;
-    const std::string tower = tower_of(name);
+    const std::string tower = tower_of(name, model.backbone_name());
     if (std::none_of(parts.begin(), parts.end(), [&](const Part& p) { return p.name == tower; }))
       parts.push_back({.name = tower, .follows = 0});
   });
@@ -116,14 +116,14 @@ void find_rooms(PlacementRequest& ask, DeviceKind& kind, const SpreadWish& wish)
 
 const DeviceChoice& Spread::home() const { return devices[static_cast<size_t>(placement.room[0])]; }
 
-Model::Places Spread::places(const Model& model) const {
+PartDevices Spread::part_devices(const Model& model) const {
   const auto at = [&](const std::string& name) {
     const auto part = std::find_if(ask.parts.begin(), ask.parts.end(), [&](const Part& p) { return p.name == name; });
     return devices[static_cast<size_t>(placement.room[static_cast<size_t>(part - ask.parts.begin())])].device;
   };
-  Model::Places places{at(model.embed_name()), at(model.norm_name()), at(model.head_name()), {}};
-  for (int64_t i = 0; i < model.shape().layers; ++i) places.layer.push_back(at(model.layer_name(i)));
-  return places;
+  PartDevices on{at(model.embed_name()), at(model.norm_name()), at(model.head_name()), {}};
+  for (int64_t i = 0; i < model.shape().layers; ++i) on.layer.push_back(at(model.layer_name(i)));
+  return on;
 }
 
 std::map<std::string, int64_t> Spread::cache_limits() const {
@@ -168,7 +168,7 @@ Spread spread_model(Model& model, const SpreadWish& wish) {
   for (size_t r = 0; r < ask.rooms.size(); ++r)
     spread.devices.push_back(
         std::count(used.begin(), used.end(), static_cast<int>(r)) ? open_device(ask.rooms[r].device) : DeviceChoice());
-  if (spread.several()) model.spread(spread.places(model));
+  if (spread.several()) model.spread(spread.part_devices(model));
   return spread;
 }
 

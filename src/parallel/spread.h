@@ -34,7 +34,7 @@ struct Spread {
 
   const DeviceChoice& home() const;  // the embedding's device
   bool several() const { return placement.used().size() > 1; }
-  Model::Places places(const Model& model) const;
+  PartDevices part_devices(const Model& model) const;
   // Bytes that the cache may take, by device, where --max_memory says so.
   std::map<std::string, int64_t> cache_limits() const;
   // A line for each device: modules, weights, cache for so many tokens, what is free now.

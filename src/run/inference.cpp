@@ -60,7 +60,7 @@ Spread place_model(Model& model, const ModelOptions& o, const std::string& adapt
 
 // Weights and adapter into a model that is described, on the places it was told.
 void fill(Model& model, const TensorFolder& source, LoadOptions how, const std::string& adapter) {
-  if (model.places()) how.place = [&](const std::string& name) { return model.place_of(name); };
+  if (model.devices()) how.place = [&](const std::string& name) { return model.device_of(name); };
   load_weights(model, source, how);
   if (!adapter.empty()) settle_adapter(model, load_adapter(model, adapter, kGiven).name, how.dtype);
   model.visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
@@ -185,7 +185,7 @@ struct Source {
   LoadOptions how;
   std::string folder, adapter;
   std::map<std::string, std::string> beside;  // adapters of requests: name to folder
-  std::optional<Model::Places> places;
+  std::optional<PartDevices> devices;
 
   void load(const std::string& name, const std::string& dir) {
     require(name != kGiven, Fault::Usage, "an adapter cannot be named '", kGiven, "'; choose another name");
@@ -198,7 +198,7 @@ struct Source {
   }
   const Model* read() {
     auto again = make_model(config);
-    if (places) again->spread(*places);
+    if (devices) again->spread(*devices);
     fill(*again, TensorFolder(folder), how, adapter);
     for (const auto& [name, dir] : beside) attach(*again, name, dir);
     model = std::move(again);
@@ -245,7 +245,7 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
   const LoadOptions how{.dtype = in.loaded.dtype, .device = in.loaded.device.device};
   const auto from = std::make_shared<Source>(
       Source{std::move(in.loaded.model), model_config(model), how, model.model, adapter, {}, {}});
-  from->places = from->model->places();
+  from->devices = from->model->devices();
   in.engine = std::make_unique<Engine>(*from->model, in.loaded.options(), spec, model_hooks(from));
   if (in.loaded.spread) report(*in.loaded.spread, in.engine->cache_tokens());
   return in;

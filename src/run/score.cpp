@@ -189,7 +189,9 @@ void Scorer::forward(const std::vector<ScoreRow>& rows, const std::vector<size_t
   }
   const at::Device device = loaded_.device.device;
   Step step = packed_step(lengths, device);
-  const at::Tensor hidden_TD = loaded_.model->forward(at::tensor(ids, at::kLong).to(device), step);
+  const Inputs inputs = at::tensor(ids, at::kLong).to(device);
+  step.position = loaded_.model->positions(inputs, step);
+  const at::Tensor hidden_TD = loaded_.model->forward(inputs, step);
   int64_t begin = 0;
   for (size_t b = 0; b < batch.size(); ++b) {
     const at::Tensor own_TD = hidden_TD.narrow(0, begin, lengths[b]);

@@ -3,11 +3,11 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
-#include <c10/core/GradMode.h>
 
 #include <cmath>
 
 #include "base/random.h"
+#include "nn/training_step.h"
 #include "parallel/recompute.h"
 #include "tensor/noise.h"
 
@@ -17,7 +17,7 @@ namespace {
 // The magnitude depends on the length of the sequence that a token belongs to.
 at::Tensor neftune_noise(const at::Tensor& x_TD, const Step& s, double alpha) {
   const at::Tensor noise =
-      uniform_noise(x_TD.sizes(), -1, 1, mix(s.dropout_seed, stream_named("neftune"), 0), x_TD.device());
+      uniform_noise(x_TD.sizes(), -1, 1, mix(training_of(s).dropout_seed, stream_named("neftune"), 0), x_TD.device());
   at::Tensor size = at::empty({x_TD.size(0), 1}, at::TensorOptions().dtype(at::kFloat));
   float* p = size.data_ptr<float>();
   for (const int32_t length : s.length_q)
@@ -26,29 +26,48 @@ at::Tensor neftune_noise(const at::Tensor& x_TD, const Step& s, double alpha) {
   return (noise * size.to(x_TD.device())).to(x_TD.scalar_type());
 }
 
+// Shows each part's output to who watches, and adds noise to the embeddings.
+class WatchedRunner final : public LayerRunner {
+ public:
+  WatchedRunner(const Forward& forward, LayerRunner& inner) : forward_(forward), inner_(inner) {}
+  LayerRange layers(const Model& model) const override { return inner_.layers(model); }
+  at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override {
+    const at::Tensor x_TD = seen("the embedding", inner_.embed(model, in, s));
+    const bool noise = forward_.neftune_alpha > 0 && training_of(s).dropout_seed != 0;
+    return noise ? x_TD + neftune_noise(x_TD, s, forward_.neftune_alpha) : x_TD;
+  }
+  at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override {
+    const at::Tensor y_TD = inner_.layer(model, i, x_TD, s);
+    return forward_.watch ? seen(str("layer ", i), y_TD) : y_TD;
+  }
+  at::Tensor final_norm(const Model& model, const at::Tensor& x_TD) override {
+    return seen("the final norm", inner_.final_norm(model, x_TD));
+  }
+
+ private:
+  at::Tensor seen(const std::string& part, const at::Tensor& x) const {
+    if (forward_.watch) forward_.watch(part, x);
+    return x;
+  }
+  const Forward& forward_;
+  LayerRunner& inner_;
+};
+
 }  // namespace
 
-at::Tensor Forward::hidden(const Model& model, Batch& batch) const {
-  Step& s = batch.step;
-  const auto seen = [&](const std::string& part, const at::Tensor& x) {
-    if (watch) watch(part, x);
-  };
-  model.begin(s);
-  at::Tensor x_TD = model.embed(batch.id_T, s);
-  seen("the embedding", x_TD);
-  if (neftune_alpha > 0 && s.dropout_seed != 0) x_TD = x_TD + neftune_noise(x_TD, s, neftune_alpha);
-  for (int64_t i = 0; i < model.shape().layers; ++i) {
-    const bool again = i < recomputed_layers;
-    std::optional<KeptParts> parts;
-    if (selective)
-      parts = {.attention = !(again && selective->attention), .feed_forward = !(again && selective->feed_forward)};
-    x_TD = at::GradMode::is_enabled() && (again || parts) ? recomputed_layer(model, i, x_TD, s, parts)
-                                                          : model.layer(i, x_TD, s);
-    seen(str("layer ", i), x_TD);
-  }
-  x_TD = model.final_norm(x_TD);
-  seen("the final norm", x_TD);
-  return x_TD;
+std::optional<Memo::Kinds> Forward::remembered(int64_t layer) const {
+  const bool again = layer < recomputed_layers;
+  if (!selective) return again ? std::optional(Memo::kNothing) : std::nullopt;
+  return Memo::Kinds{.product = true,
+                     .feed_forward = !(again && selective->feed_forward),
+                     .attention = !(again && selective->attention)};
+}
+
+at::Tensor Forward::hidden(const Model& model, const Inputs& in, Step& s) const {
+  s.position = model.positions(in, s);
+  RecomputeRunner recompute([this](int64_t layer) { return remembered(layer); }, std::make_shared<LayerRunner>());
+  WatchedRunner watched(*this, recompute);
+  return run_layers(model, in, s, watched);
 }
 
 }  // namespace apus

@@ -6,8 +6,9 @@
 #include <optional>
 #include <string>
 
-#include "train/batch.h"
 #include "models/model.h"
+#include "nn/memo.h"
+#include "train/batch.h"
 
 namespace apus {
 
@@ -24,7 +25,12 @@ struct Forward {
   // finite.
   std::function<void(const std::string& part, const at::Tensor& output)> watch;
 
-  at::Tensor hidden(const Model& model, Batch& batch) const;  // [T, D], after the final norm
+  // [T, D], after the final norm.
+  at::Tensor hidden(const Model& model, const Inputs& in, Step& s) const;
+  at::Tensor hidden(const Model& model, Batch& batch) const { return hidden(model, batch.id_T, batch.step); }
+
+ private:
+  std::optional<Memo::Kinds> remembered(int64_t layer) const;
 };
 
 }  // namespace apus

@@ -111,7 +111,7 @@ class Trainer {
   StepResult compute(std::vector<Batch> batches);
   double backward(std::vector<Batch>& batches, double total);
   void left_out(const std::string& what);
-  void prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const;
+  void prepare(Batch& batch, uint64_t micro, const std::shared_ptr<RouterLoss>& router, double share) const;
   double summed(double value) const;
   std::string find_not_finite(std::vector<Batch>& batches);
   std::string first_known(const std::string& mine) const;

@@ -15,6 +15,7 @@
 #include "device/agree.h"
 #include "device/failure.h"
 #include "nn/moe.h"
+#include "nn/training_step.h"
 #include "ops/ops.h"
 #include "parallel/data_parallel.h"
 #include "train/trainer.h"
@@ -30,14 +31,16 @@ double Trainer::summed(double value) const { return sum_over(p_.data_ranks, valu
 
 // Seeds are a function of (seed, step, micro-batch of the step over all ranks): a resumed run draws the same masks
 // without any saved generator, and several ranks draw those of one.
-void Trainer::prepare(Batch& batch, uint64_t micro, RouterLoss* router, double share) const {
+void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<RouterLoss>& router, double share) const {
   const uint64_t place =
       micro * static_cast<uint64_t>(p_.data_ranks.size()) + static_cast<uint64_t>(p_.data_ranks.rank());
-  batch.step.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, static_cast<uint64_t>(step_), place));
+  TrainingStep training;
+  training.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, static_cast<uint64_t>(step_), place));
   if (o_.router_aux_loss_coef > 0 && p_.actors.policy.shape().experts > 0) {
     router->scale = o_.router_aux_loss_coef * share;
-    batch.step.router = router;
+    training.router = router;
   }
+  set_training(batch.step, std::move(training));
 }
 
 double Trainer::backward(std::vector<Batch>& batches, double total) {
@@ -45,8 +48,8 @@ double Trainer::backward(std::vector<Batch>& batches, double total) {
   for (size_t i = 0; i < batches.size(); ++i) {
     Batch& batch = batches[i] = batches[i].to(p_.device);
     const double share = p_.algorithm.count(batch) / total;
-    RouterLoss router;
-    prepare(batch, i, &router, share);
+    const auto router = std::make_shared<RouterLoss>();
+    prepare(batch, i, router, share);
     Loss part = p_.algorithm.loss(p_.actors, batch, o_.forward);
     if (p_.gradients && i + 1 == batches.size()) p_.gradients->begin();
     const double sum = part.sum.item<double>();
@@ -55,11 +58,10 @@ double Trainer::backward(std::vector<Batch>& batches, double total) {
     if (part.sum.requires_grad() && (!in_backward_ || std::isfinite(sum)))
       part.sum.backward(at::full_like(part.sum, 1 / total));
     loss += sum / total;
-    if (batch.step.router) {
-      const at::Tensor value = router.value();
-      loss += router.scale * value.item<double>();
+    if (training_of(batch.step).router) {
+      const at::Tensor value = router->value();
+      loss += router->scale * value.item<double>();
       part.metrics["aux_loss"] = {value * share, at::tensor(share)};
-      batch.step.router = nullptr;
     }
     metrics_.add(part.metrics);
     batch.step.cos = batch.step.sin = at::Tensor();

@@ -11,6 +11,7 @@
 #include <map>
 
 #include "nn/moe.h"
+#include "nn/training_step.h"
 #include "ops/ops.h"
 #include "tests/models/golden_batch.h"
 
@@ -69,17 +70,17 @@ TEST_P(GoldenModel, LossAndGradients) {
       if (param.tied.empty()) param.data.mutable_grad() = at::Tensor(), param.data.set_requires_grad(true);
     });
     Step step = packed_step(p.lengths, device);
-    RouterLoss router;
-    if (numbers.contains("router_aux_loss_coef"))
-      step.router = &router, router.scale = numbers.at("router_aux_loss_coef").get<double>();
+    const auto router = numbers.contains("router_aux_loss_coef") ? std::make_shared<RouterLoss>() : nullptr;
+    if (router) router->scale = numbers.at("router_aux_loss_coef").get<double>();
+    set_training(step, {.router = router});
     const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, device), step);
     const auto loss = ops::head_loss({hidden, model->head_weight()}, golden::ids_tensor(p.labels, device),
                                      at::ones({hidden.size(0)}, at::TensorOptions().device(device)), {});
     const double count = numbers.at("n_label_tokens").get<double>();
     EXPECT_NEAR(loss.loss_sum.item<double>() / count, numbers.at("loss").get<double>(), 2e-5) << which;
     EXPECT_NEAR(loss.loss_sum.item<double>() / 100, numbers.at("loss_sum_over_100_items").get<double>(), 2e-5) << which;
-    if (step.router) {
-      EXPECT_NEAR(router.value().item<double>(), numbers.at("aux_loss").get<double>(), 2e-5) << which;
+    if (router) {
+      EXPECT_NEAR(router->value().item<double>(), numbers.at("aux_loss").get<double>(), 2e-5) << which;
     }
     loss.loss_sum.backward(at::ones_like(loss.loss_sum).div_(count));
 

@@ -7,6 +7,7 @@
 
 #include "nn/lora.h"
 #include "nn/moe.h"
+#include "nn/training_step.h"
 #include "tensor/noise.h"
 #include "tests/ops/devices.h"
 
@@ -136,11 +137,11 @@ TEST(ExpertLoraDropout, SameSeedSameMaskAndTheGradientUsesIt) {
   Layer layer({.dropout = 0.4}, false, at::kFloat, at::kFloat);
   const Inputs in(at::kFloat);
   Step s;
-  s.dropout_seed = 11;
+  set_training(s, {.dropout_seed = 11});
   const Tensors a = run(layer, in, s), b = run(layer, in, s);
   expect_alike(a, b, 0);
   Step other = s;
-  other.dropout_seed = 12;
+  set_training(other, {.dropout_seed = 12});
   EXPECT_GT(ops::test::error(run(layer, in, other)[0], a[0]), 1e-2);
   // A step along the gradient of each factor changes the result by the square of its length.
   const at::Tensor into = placed(normal({kTokens, kHidden}, 103), at::kFloat);

@@ -9,9 +9,11 @@
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 
 #include "base/random.h"
 #include "checkpoint/adapter.h"
+#include "nn/training_step.h"
 #include "ops/ops.h"
 #include "tensor/noise.h"
 #include "tests/folder.h"
@@ -155,18 +157,18 @@ TEST(LoraDropout, SameSeedSameMaskAndTheGradientUsesIt) {
   lora.b().data = normal_noise({8, 4}, 0, 1, 2).requires_grad_();
   const at::Tensor x = normal_noise({5, 32}, 0, 1, 3).requires_grad_(), weight = normal_noise({8, 32}, 0, 1, 4);
   Step s;
-  s.dropout_seed = 11;
+  set_training(s, {.dropout_seed = 11});
   const auto run = [&] { return lora.apply(x, at::Tensor(at::linear(x, weight)), weight, s); };
   const at::Tensor y = run();
   EXPECT_EQ(max_abs(y.detach(), run().detach()), 0);
-  s.dropout_seed = 12;
+  set_training(s, {.dropout_seed = 12});
   EXPECT_GT(max_abs(y.detach(), run().detach()), 1e-3);
-  s.dropout_seed = 0;
+  set_training(s, {.dropout_seed = 0});
   const at::Tensor plain = at::linear(x, weight) + at::linear(at::linear(x, lora.a().data), lora.b().data);
   EXPECT_LT(max_abs(run().detach(), plain.detach()), 1e-4);
 
   // Gradients against the same sum composed of plain operators, with the mask made visible.
-  s.dropout_seed = 11;
+  set_training(s, {.dropout_seed = 11});
   const at::Tensor g = normal_noise({5, 8}, 0, 1, 5);
   (run() * g).sum().backward();
   const at::Tensor dx = x.grad().clone(), da = lora.a().data.grad().clone(), db = lora.b().data.grad().clone();
@@ -176,6 +178,57 @@ TEST(LoraDropout, SameSeedSameMaskAndTheGradientUsesIt) {
   EXPECT_LT(max_abs(dx, x.grad()), 1e-4);
   EXPECT_LT(max_abs(da, lora.a().data.grad()), 1e-4);
   EXPECT_LT(max_abs(db, lora.b().data.grad()), 1e-4);
+}
+
+// The head's factors for losses: of the adapters that the step gives each row, as the layer itself multiplies them.
+TEST(LoraOfTheHead, FactorsFollowTheStepsRoutes) {
+  Linear head({.in = 12, .out = 20});
+  head.weight().data = normal_noise({20, 12}, 0, 1, 1);
+  for (const char* name : {"one", "two"}) {
+    auto lora = std::make_unique<Lora>(Lora::Spec{.in = 12, .out = 20, .rank = 3, .alpha = 6}, nullptr);
+    lora->a().data = normal_noise({3, 12}, 0, 1, name[0]), lora->b().data = normal_noise({20, 3}, 0, 1, name[1]);
+    head.attach(name, std::move(lora));
+  }
+  const at::Tensor x = normal_noise({5, 12}, 0, 1, 2);
+  const auto logits = [&](const Step& s) {
+    const ops::HeadFactors f = head.factors(x, s);
+    const at::Tensor plain = at::linear(f.hidden_TD, f.weight_VD);
+    return f.low_TR.defined() ? plain + at::linear(f.low_TR, f.low_VR) : plain;
+  };
+  const auto rows = [](std::vector<int64_t> list) { return at::tensor(list, at::kLong); };
+  Step all, routed;
+  routed.routed = true;
+  routed.adapters = {{"one", rows({0, 3})}, {"two", rows({4})}, {"another", rows({1})}, {"one", rows({})}};
+  Step single;
+  single.routed = true, single.adapters = {{"two", rows({0, 1, 2, 3, 4})}};
+  const Step none = all.without_adapters();
+  at::NoGradGuard no_grad;
+  for (const Step* s : {&all, &routed, &single, &none}) EXPECT_LT(max_abs(logits(*s), head(x, *s)), 1e-4);
+  EXPECT_TRUE(logits(none).equal(at::linear(x, head.weight().data)));
+  EXPECT_FALSE(head.factors(x, none).low_TR.defined());
+  EXPECT_GT(max_abs(logits(none), logits(all)), 1e-2);
+  EXPECT_EQ(max_abs(logits(routed).narrow(0, 1, 2), logits(none).narrow(0, 1, 2)), 0);
+}
+
+// The reference of an aligned run: the trained model without its adapters and without what training adds.
+TEST(LoraOfTheHead, AReferencePassIsTheModelBelow) {
+  const Case c("lora_qwen2");
+  const Packed p = golden::unpad(c, "right");
+  const auto load = [&] { return load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()}); };
+  const auto below = load(), model = load();
+  make_adapter(*model, {.r = 4, .alpha = 8, .target_modules = {"q_proj", "down_proj", "lm_head"}, .init = "false"}, 5);
+  at::NoGradGuard no_grad;
+  const auto ids = golden::ids_tensor(p.flat, golden::device());
+  const auto logits = [&](const Model& m, Step s) {
+    const ops::HeadFactors f = m.head_factors(m.forward(ids, s), s);
+    return f.low_TR.defined() ? at::linear(f.hidden_TD, f.weight_VD) + at::linear(f.low_TR, f.low_VR)
+                              : at::linear(f.hidden_TD, f.weight_VD);
+  };
+  Step step = packed_step(p.lengths, golden::device());
+  set_training(step, {.dropout_seed = 7});
+  EXPECT_EQ(step.without_adapters().training, nullptr);
+  EXPECT_TRUE(logits(*model, step.without_adapters()).equal(logits(*below, step)));
+  EXPECT_GT(max_abs(logits(*model, step), logits(*below, step)), 1e-3);
 }
 
 TEST(Noise, DropsTheShareAskedForInEveryType) {

@@ -8,6 +8,7 @@
 
 #include "checkpoint/adapter.h"
 #include "nn/moe.h"
+#include "nn/training_step.h"
 #include "tests/train/training.h"
 
 namespace apus {
@@ -32,7 +33,7 @@ Gradients gradients(Model& model, const std::vector<Packed>& parts, const Forwar
     batches.push_back(golden::batch_of(p).to(golden::device())), total += sft.count(batches.back());
   Gradients out;
   for (Batch& b : batches) {
-    b.step.dropout_seed = seed;
+    set_training(b.step, {.dropout_seed = seed});
     const Loss loss = sft.loss(actors, b, forward);
     loss.sum.backward(at::full_like(loss.sum, 1 / total));
     out.loss += loss.sum.item<double>() / total;
