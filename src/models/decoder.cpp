@@ -79,7 +79,7 @@ struct Decoder::Backbone : Module {
 Decoder::Decoder(DecoderSpec spec)
     : spec_(std::move(spec)),
       backbone_(child<Backbone>("model", spec_)),
-      lm_head_(child<Linear>("lm_head", Linear::Spec{.in = spec_.shape.hidden, .out = spec_.shape.vocab})) {
+      lm_head_(child<Linear>("lm_head", Linear::Spec{.in = spec_.shape.hidden, .out = spec_.shape.vocab, .split = Split::Out})) {
   if (spec_.tied) lm_head_.weight().tied = "model.embed_tokens.weight";
 }
 

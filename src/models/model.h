@@ -41,6 +41,8 @@ class Model : public Module {
 
   // The modules behind these calls, by name: what lies on one device as a whole. A module that no name covers (a vision
   // tower) runs inside embed().
+  // The module that holds all but the heads; files of it alone leave its name out.
+  virtual std::string backbone_name() const { return "model"; }
   virtual std::string embed_name() const { return "model.embed_tokens"; }
   virtual std::string layer_name(int64_t i) const { return "model.layers." + std::to_string(i); }
   virtual std::string norm_name() const { return "model.norm"; }

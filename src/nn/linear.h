@@ -60,6 +60,7 @@ class Linear : public Adaptable {
     int64_t in, out;
     bool bias = false;
     Split split = Split::None;
+    Cut cut = {Axis::Tp, 0};  // of the split side: its groups; the dimension follows from `split`
   };
   explicit Linear(Spec spec);
   Linear(Spec spec, Param& stacked, int64_t piece);  // its weight is the piece-th [out, in] of a stacked parameter

@@ -22,6 +22,8 @@ struct TunedModel {
   void save(const std::filesystem::path& dir, const SftOptions& options) const;
 };
 
-TunedModel load_tuned_model(const SftOptions& options, const Mesh& mesh);
+TunedModel  // `mesh` must outlive the model.
+    TunedModel
+    load_tuned_model(const SftOptions& options, Mesh& mesh);
 
 }  // namespace apus
