@@ -22,6 +22,7 @@ set(APUS_HOST_FILES
     nn/rope_spec.cpp
     tensor/disk_type.cpp
     tensor/safetensors_header.cpp
+    tensor/weight_files.cpp
 )
 set(APUS_HEAVY_FOLDERS tensor device ops devices dist nn models checkpoint parallel engine train algos run)
 

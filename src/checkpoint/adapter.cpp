@@ -14,16 +14,21 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter_card.h"
+#include "checkpoint/file_names.h"
+#include "checkpoint/names.h"
 #include "checkpoint/tables.h"
+#include "dist/mesh.h"
+#include "nn/parts.h"
 #include "tensor/safetensors.h"
+#include "tensor/weight_files.h"
 
 namespace apus {
 namespace fs = std::filesystem;
 
 namespace {
 
+const std::string kWeights = single_file(kAdapterWeights);
 constexpr const char* kPrefix = "base_model.model.";
-constexpr const char* kWeights = "adapter_model.safetensors";
 
 void each_adaptable(Module& model, const std::function<void(const std::string&, Adaptable&)>& f) {
   model.visit_modules([&](const std::string& name, Module& module) {
@@ -43,7 +48,19 @@ void each_lora(Module& model, const std::string& adapter,
   });
 }
 
-std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
+// Factors are cut as the weight that they change: A [r, in] along its inputs, everything else along its outputs.
+void cut_like(Lora& lora, Adaptable& layer) {
+  for (const Cut& of_weight : layer.weight().cuts) {
+    if (of_weight.axis == Axis::DpShard) continue;  // every parameter has that cut of its own
+    const bool outputs = (of_weight.dim == 0) != layer.sides().looks_up;
+    Cut cut = of_weight;
+    cut.dim = outputs ? 0 : 1;
+    const std::vector<Param*> factors =
+        outputs ? std::vector<Param*>{&lora.b(), lora.magnitude(), lora.shift()} : std::vector<Param*>{&lora.a()};
+    for (Param* p : factors)
+      if (p) p->cuts.insert(p->cuts.end() - 1, cut);
+  }
+}
 
 // Attaches empty factors wherever the config says. The identity of a layer for dropout is its place in the order.
 std::vector<std::string> attach(Model& model, const LoraConfig& config, const std::string& name) {
@@ -59,17 +76,19 @@ std::vector<std::string> attach(Model& model, const LoraConfig& config, const st
         "whole with --modules_to_save");
     require(!config.lora_bias || !sides.looks_up, Fault::Model, "lora_bias on the embedding ", module,
             " is not available");
-    layer.attach(name, std::make_unique<Lora>(Lora::Spec{.in = sides.in,
-                                                         .out = sides.out,
-                                                         .rank = config.rank_of(module),
-                                                         .alpha = config.alpha_of(module),
-                                                         .dropout = config.dropout,
-                                                         .rank_stabilised = config.rslora,
-                                                         .dora = config.dora,
-                                                         .biased = config.lora_bias,
-                                                         .id = sides.looks_up ? 0 : id,
-                                                         .looks_up = sides.looks_up},
-                                              layer.bias()));
+    auto lora = std::make_unique<Lora>(Lora::Spec{.in = sides.in,
+                                                  .out = sides.out,
+                                                  .rank = config.rank_of(module),
+                                                  .alpha = config.alpha_of(module),
+                                                  .dropout = config.dropout,
+                                                  .rank_stabilised = config.rslora,
+                                                  .dora = config.dora,
+                                                  .biased = config.lora_bias,
+                                                  .id = sides.looks_up ? 0 : id,
+                                                  .looks_up = sides.looks_up},
+                                       layer.bias());
+    cut_like(*lora, layer);
+    layer.attach(name, std::move(lora));
     attached.push_back(module);
   });
   return attached;
@@ -89,8 +108,7 @@ void note_tied(Model& model, const std::vector<std::string>& attached) {
   });
 }
 
-// Base parameters that the adapter trains whole, or that its file holds, get their own memory; tied ones are untied by
-// it.
+// Base parameters that the adapter trains whole, or that its file holds, get their own memory, which unties tied ones.
 std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config,
                                           const std::set<std::string>& in_file = {}) {
   std::vector<std::string> names;
@@ -194,8 +212,14 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
   note_tied(model, attached);
   each_lora(model, name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
     const bool taken = changes && !lora.spec().looks_up;
+    require(!is_cut(layer.weight(), model.mesh()) || !(taken || lora.magnitude()), Fault::Usage, "the weight of ",
+            module, " is shared out over several ranks, but ", taken ? "--init_weights " + adapter.config.init : "DoRA",
+            " needs all of it; use --init_weights true without DoRA, or ranks that each hold the whole model");
     if (taken) layer.put_weight(layer.weight().data.clone());
     init_lora(lora, layer, adapter.config.init, seed, options_like(layer, wide));
+    lora.visit([&](const std::string&, Param& p) {  // alike on all ranks, which keep their parts
+      if (is_cut(p, model.mesh())) p.data = own_part(p.data, p).clone();
+    });
     if (taken) adapter.taken_out[module] = {lora.a().data.clone(), lora.b().data.clone()};
   });
   adapter.saved_params = own_saved_params(model, adapter.config);
@@ -254,7 +278,7 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     expected.erase(n);
   }
   for (const auto& [n, place] : token_rows) put_rows(model, place, n, file->tensor(n));
-  for (auto& [n, want] : expected) want.first->data = file->tensor(n).to(want.second).clone();
+  for (auto& [n, want] : expected) want.first->data = own_part(file->tensor(n), *want.first).to(want.second).clone();
   return adapter;
 }
 
@@ -303,7 +327,7 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
     if (!adapter.taken_out.empty() && name.ends_with("lora_B.weight")) saved = saved.narrow(1, 0, p.full[1]);
     require(saved.sizes() == at::IntArrayRef(p.full), Fault::Usage, dir.string(), ": ", name,
             " has another shape than this run's; was --lora_rank changed?");
-    p.data = saved.to(p.data.options()).clone();
+    p.data = own_part(saved, p).to(p.data.options()).clone();
   };
   each_lora(model, adapter.name,
             [&](const std::string& module, Adaptable&, Lora& lora) { lora.visit(put, kPrefix + module); });
@@ -321,7 +345,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
     const auto taken = adapter.taken_out.find(module);
     lora.visit(
         [&](const std::string& n, Param& p) {
-          at::Tensor value = p.data.detach();
+          at::Tensor value = gathered(p, model.mesh());
           // W - s B0 A0 + s B A = W + s [B, B0] [A; -A0]
           if (taken != adapter.taken_out.end() && n.ends_with("lora_A.weight"))
             value = at::cat({value, taken->second.first.neg()}, 0);
@@ -339,13 +363,14 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
   }
   model.visit([&](const std::string& n, Param& p) {
     if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
-      tensors.emplace_back(saved_name(model, adapter, n), p.data.detach());
+      tensors.emplace_back(saved_name(model, adapter, n), gathered(p, model.mesh()));
   });
+  if (model.mesh() && !model.mesh()->layout().first()) return;
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   write_safetensors(dir / kWeights, tensors);
-  write_file_atomic(dir / "adapter_config.json", adapter_config_json(config).dump(2));
+  write_file_atomic(dir / kAdapterConfigFile, adapter_config_json(config).dump(2));
   write_file_atomic(dir / "README.md", adapter_card(adapter_config_json(config)));
-  if (additional.is_object()) write_file_atomic(dir / "additional_config.json", additional.dump(2));
+  if (additional.is_object()) write_file_atomic(dir / kAdapterExtrasFile, additional.dump(2));
 }
 
 void merge_attached(Model& model, const Adapter& adapter) {

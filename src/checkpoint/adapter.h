@@ -21,8 +21,8 @@ struct Adapter {
   std::string name = "default";
   LoraConfig config;
   std::vector<std::string> saved_params;  // full names of base parameters trained whole
-  // PiSSA and OLoRA change the base: the factors that were taken out of it, so that the saved adapter fits the plain
-  // base.
+  // PiSSA and OLoRA change the base: the factors that were taken out of it. With them the saved adapter fits the plain
+  // base again.
   std::map<std::string, std::pair<at::Tensor, at::Tensor>> taken_out;  // module -> (A, B) at the start
 };
 
@@ -48,7 +48,8 @@ void detach_adapter(Model& model, const std::string& name);
 // Puts the values of a folder that save_adapter() wrote for this very adapter back (resume; PiSSA included).
 void restore_adapter(Model& model, Adapter& adapter, const std::filesystem::path& dir);
 
-// adapter_config.json, adapter_model.safetensors, additional_config.json.
+// adapter_config.json, adapter_model.safetensors, additional_config.json. Where ranks share out parameters, all of them
+// call this together and the first writes.
 void save_adapter(Model& model, const Adapter& adapter, const std::filesystem::path& dir, const Json& additional);
 
 // Why an adapter with lora_bias cannot be merged: behind the layer's name.

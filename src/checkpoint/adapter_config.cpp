@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearest.h"
+#include "checkpoint/file_names.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -120,8 +121,7 @@ bool LoraConfig::targets(const std::string& module) const {
                                                   layer_of(module, layers_pattern)) != layers_to_transform.end();
 }
 
-// PEFT compares ends of names, not parts ("norm" means every ...layernorm too), and saves a module with all it
-// contains.
+// PEFT compares ends of names, not parts ("norm" means every ...layernorm too), and saves a module with its children.
 bool LoraConfig::saves(const std::string& module) const {
   for (size_t end = module.size(); end != std::string::npos && end > 0; end = module.rfind('.', end - 1)) {
     const std::string outer = module.substr(0, end);
@@ -145,12 +145,12 @@ std::string without_base_layer(const std::string& parameter) {
   return at == std::string::npos ? parameter : parameter.substr(0, at + 1) + parameter.substr(at + part.size());
 }
 
-bool is_adapter_dir(const fs::path& dir) { return fs::exists(dir / "adapter_config.json"); }
+bool is_adapter_dir(const fs::path& dir) { return fs::exists(dir / kAdapterConfigFile); }
 
 LoraConfig read_adapter_config(const fs::path& dir) {
-  const fs::path path = dir / "adapter_config.json";
+  const fs::path path = dir / kAdapterConfigFile;
   require(fs::exists(path), Fault::Usage, dir.string(), " is no adapter: it holds no adapter_config.json",
-          fs::exists(dir / "config.json") ? ". It is a whole model: give it with --model" : "");
+          fs::exists(dir / kModelConfigFile) ? ". It is a whole model: give it with --model" : "");
   const Json json = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
   require(json.is_object(), Fault::Model, path.string(), " must hold an object");
   const Reader in{json, path.string()};

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 #include <memory>
 #include <set>
@@ -17,9 +16,13 @@
 #include "base/files.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter.h"
+#include "checkpoint/file_names.h"
+#include "checkpoint/names.h"
+#include "checkpoint/shards.h"
 #include "checkpoint/side_files.h"
 #include "checkpoint/state.h"
 #include "tensor/safetensors.h"
+#include "tensor/weight_files.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -33,8 +36,8 @@ class Changes {
  public:
   Changes(const MergePart& part, const TensorFolder& base)
       : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)) {
-    const fs::path path = part.adapter / "adapter_model.safetensors";
-    require(fs::exists(path), Fault::Model, part.adapter.string(), " holds no adapter_model.safetensors");
+    const fs::path path = part.adapter / single_file(kAdapterWeights);
+    require(fs::exists(path), Fault::Model, part.adapter.string(), " holds no ", path.filename().string());
     file_ = SafetensorsFile::open(path);
     std::vector<std::string> strangers;
     for (const auto& [name, entry] : file_->entries()) {
@@ -69,7 +72,6 @@ class Changes {
   }
 
  private:
-  static std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
   double scale_of(const std::string& module) const {
     const auto& parts = parts_.at(module + ".weight");
     const std::string& a = parts.at(parts.count("embedding_A") ? "embedding_A" : "A");
@@ -125,9 +127,8 @@ class Changes {
     if (plain != rest && plain.ends_with(".weight")) what = "table";  // the layer's own, below its factors
     rest = plain;
     if (base.find(rest) || rest == kHead) return {rest, what};
-    const std::string bare = "model.";
-    if (rest.rfind(bare, 0) == 0 && base.find(rest.substr(bare.size()))) return {rest.substr(bare.size()), what};
-    return {"", what};
+    const std::string bare = bare_name(rest, rest.substr(0, rest.find('.')));
+    return {base.find(bare) ? bare : "", what};
   }
 
   void check(const std::string& target, const std::map<std::string, std::string>& parts,
@@ -168,18 +169,13 @@ class Changes {
 };
 
 struct Planned {
-  std::string name, source;  // source: the base's tensor it is made from
-  at::ScalarType type;
-  std::vector<int64_t> shape;
-  int64_t bytes() const {
-    int64_t n = static_cast<int64_t>(c10::elementSize(type));
-    for (const int64_t d : shape) n *= d;
-    return n;
-  }
+  SafetensorsWriter::Spec tensor;
+  std::string source;  // the base's tensor it is made from
 };
 
 // Rows are merged a few at a time, so that f32 copies stay small beside the tensor itself.
-at::Tensor merged_tensor(const Planned& t, const at::Tensor& source, const std::vector<Changes>& changes) {
+at::Tensor merged_tensor(const SafetensorsWriter::Spec& t, const at::Tensor& source,
+                         const std::vector<Changes>& changes) {
   at::Tensor out = at::empty(t.shape, at::TensorOptions().dtype(t.type));
   const int64_t width = t.shape.size() < 2 ? 1 : source.numel() / std::max<int64_t>(1, t.shape[0]);
   const int64_t step = std::max<int64_t>(1, (int64_t{1} << 22) / std::max<int64_t>(1, width));
@@ -196,18 +192,25 @@ at::Tensor merged_tensor(const Planned& t, const at::Tensor& source, const std::
 
 bool is_float(at::ScalarType t) { return t == at::kFloat || t == at::kBFloat16 || t == at::kHalf || t == at::kDouble; }
 
+// The embedding of the tokens, whatever the backbone is called; empty: there is none.
+std::string table_of(const TensorFolder& base) {
+  const std::string table = "embed_tokens.weight";
+  for (const std::string& name : base.names())
+    if (name == table || bare_name(name, name.substr(0, name.find('.'))) == table) return name;
+  return "";
+}
+
 std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& changes, const MergeSpec& spec,
                           bool& untied) {
   std::vector<Planned> all;
   const auto add = [&](const std::string& name, const std::string& source) {
     const TensorEntry& entry = *base.find(source);
     const at::ScalarType type = torch_type(entry.type);
-    all.push_back({name, source, spec.dtype && is_float(type) ? *spec.dtype : type, entry.shape});
+    all.push_back({{name, spec.dtype && is_float(type) ? *spec.dtype : type, entry.shape}, source});
   };
   for (const std::string& name : base.names()) add(name, name);
   // A tied model has no head on disk. Once the head or the embedding is replaced alone, they are two tensors.
-  const std::string embedding =
-      base.find("model.embed_tokens.weight") ? "model.embed_tokens.weight" : "embed_tokens.weight";
+  const std::string embedding = table_of(base);
   const bool apart = std::any_of(changes.begin(), changes.end(), [&](const Changes& c) {
     return c.parts_from_twin(kHead) || c.parts_from_twin(embedding);
   });
@@ -228,45 +231,30 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   const auto tensors = plan(base, changes, spec, untied);
 
   FolderWriter folder(spec.output);
-  std::vector<std::vector<const Planned*>> shards(1);
-  MergeReport report;
-  int64_t in_shard = 0;
-  for (const Planned& t : tensors) {
-    if (in_shard > 0 && in_shard + t.bytes() > spec.max_shard) shards.emplace_back(), in_shard = 0;
-    shards.back().push_back(&t);
-    in_shard += t.bytes(), report.bytes += t.bytes();
+  std::vector<SafetensorsWriter::Spec> written;
+  for (const Planned& t : tensors) written.push_back(t.tensor);
+  ShardsWriter writer(folder.dir(), written, spec.max_shard);
+  MergeReport report{.shards = writer.shards(), .bytes = writer.bytes()};
+  for (const auto& [tensor, from] : tensors) {
+    const at::Tensor source = base.tensor(from);
+    const bool changed =
+        std::any_of(changes.begin(), changes.end(), [&, &name = tensor.name](const Changes& c) { return c.has(name); });
+    writer.add(tensor.name, changed ? merged_tensor(tensor, source, changes) : source);
+    base.forget(from);
+    report.changed += changed;
+    spec.progress(++report.tensors, static_cast<int64_t>(tensors.size()));
   }
-  Json index = {{"metadata", {{"total_size", report.bytes}}}, {"weight_map", Json::object()}};
-  for (size_t i = 0; i < shards.size(); ++i) {
-    char name[64] = "model.safetensors";
-    if (shards.size() > 1) std::snprintf(name, sizeof name, "model-%05zu-of-%05zu.safetensors", i + 1, shards.size());
-    std::vector<SafetensorsWriter::Spec> specs;
-    for (const Planned* t : shards[i])
-      specs.push_back({t->name, t->type, t->shape}), index["weight_map"][t->name] = name;
-    SafetensorsWriter writer(folder.dir() / name, specs);
-    for (const Planned* t : shards[i]) {
-      const at::Tensor source = base.tensor(t->source);
-      const bool changed =
-          std::any_of(changes.begin(), changes.end(), [&](const Changes& c) { return c.has(t->name); });
-      writer.add(t->name, changed ? merged_tensor(*t, source, changes) : source.to(t->type));
-      base.forget(t->source);
-      report.changed += changed;
-      spec.progress(++report.tensors, static_cast<int64_t>(tensors.size()));
-    }
-    writer.commit();
-  }
-  report.shards = static_cast<int64_t>(shards.size());
-  if (shards.size() > 1) write_file_atomic(folder.dir() / "model.safetensors.index.json", index.dump(2) + "\n");
-  Json config =
-      parse_json(read_file(spec.base / "config.json", 16 << 20), (spec.base / "config.json").string(), Fault::Model);
+  writer.commit();
+  Json config = parse_json(read_file(spec.base / kModelConfigFile, 16 << 20), (spec.base / kModelConfigFile).string(),
+                           Fault::Model);
   if (untied) config["tie_word_embeddings"] = false;
   if (spec.dtype)
     config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
         float_type_name(*spec.dtype);
-  write_file_atomic(folder.dir() / "config.json", config.dump(2) + "\n");
+  write_file_atomic(folder.dir() / kModelConfigFile, config.dump(2) + "\n");
   copy_side_files(spec.base, folder.dir());
-  const fs::path run = spec.parts[0].adapter / "args.json";  // system prompt and template go with the model
-  if (fs::exists(run)) write_file_atomic(folder.dir() / "args.json", read_file(run, 16 << 20));
+  const fs::path run = spec.parts[0].adapter / kArgumentsFile;  // system prompt and template go with the model
+  if (fs::exists(run)) write_file_atomic(folder.dir() / kArgumentsFile, read_file(run, 16 << 20));
   folder.commit();
   return report;
 }

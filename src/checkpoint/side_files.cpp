@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "checkpoint/file_names.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -13,8 +14,8 @@ namespace {
 
 bool is_side_file(const fs::path& path) {
   static const std::set<std::string> endings = {".json", ".txt", ".model", ".jinja", ".py", ".tiktoken"};
-  static const std::set<std::string> others = {"config.json",       "trainer_state.json",  "apus_state.json",
-                                               "args.json",         "adapter_config.json", "additional_config.json",
+  static const std::set<std::string> others = {kModelConfigFile,    kTrainerStateFile,  kRunStateFile,
+                                               kArgumentsFile,      kAdapterConfigFile, kAdapterExtrasFile,
                                                "training_args.json"};
   const std::string name = path.filename();
   if (name.empty() || name[0] == '.' || others.count(name) || name.ends_with(".index.json")) return false;

@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearest.h"
+#include "checkpoint/file_names.h"
+#include "nn/parts.h"
 #include "tensor/safetensors.h"
 
 namespace apus {
@@ -12,9 +14,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kTrainer = "trainer_state.json";
-constexpr const char* kState = "apus_state.json";
-constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr int64_t kFormat = 1;
 constexpr const char* kWeightsAlone =
     "--resume_only_model true --ignore_data_skip true trains on from its weights alone";
@@ -36,27 +35,52 @@ std::vector<std::string> keys_only_in(const Json& a, const Json& b) {
   return out;
 }
 
+// Of every tensor of an optimizer's state whose parameter ranks share out.
+void each_shared_state(Module& model, std::map<std::string, at::Tensor>& state,
+                       const std::function<void(const Param&, at::Tensor&)>& f) {
+  model.visit([&](const std::string& name, Param& p) {
+    if (!is_cut(p, model.mesh())) return;
+    const std::string prefix = name + "/";
+    for (auto it = state.lower_bound(prefix); it != state.end() && it->first.starts_with(prefix); ++it) {
+      const bool fits = it->second.dim() == static_cast<int64_t>(p.full.size());
+      require(fits, Fault::Usage, "this optimizer's ", it->first, " is no value for each element of ", name,
+              ", which several ranks share out: use an optimizer with such state (adamw_torch, sgd, muon)");
+      f(p, it->second);
+    }
+  });
+}
+
 }  // namespace
 
+std::map<std::string, at::Tensor> gathered_state(Module& model, std::map<std::string, at::Tensor> parts) {
+  each_shared_state(model, parts, [&](const Param& p, at::Tensor& t) { t = gathered(t, p, model.mesh()); });
+  return parts;
+}
+
+std::map<std::string, at::Tensor> own_state(Module& model, std::map<std::string, at::Tensor> whole) {
+  each_shared_state(model, whole, [](const Param& p, at::Tensor& t) { t = own_part(t, p); });
+  return whole;
+}
+
 void write_state(const fs::path& dir, const RunState& state, bool with_optimizer) {
-  write_file_atomic(dir / kTrainer, state.trainer.dump(2) + "\n");
+  write_file_atomic(dir / kTrainerStateFile, state.trainer.dump(2) + "\n");
   const Json own = {
       {"format", kFormat},    {"step", state.step},   {"epoch", state.epoch},         {"data", state.data},
       {"exact", state.exact}, {"noted", state.noted}, {"optimizer", state.optimizer}, {"progress", state.progress}};
-  write_file_atomic(dir / kState, own.dump(2) + "\n");
+  write_file_atomic(dir / kRunStateFile, own.dump(2) + "\n");
   if (!with_optimizer) return;
   std::vector<std::pair<std::string, at::Tensor>> tensors(state.optimizer_state.begin(), state.optimizer_state.end());
-  write_safetensors(dir / kOptimizer, tensors, {{"format", "pt"}, {"optimizer", state.optimizer}});
+  write_safetensors(dir / kOptimizerFile, tensors, {{"format", "pt"}, {"optimizer", state.optimizer}});
 }
 
 RunState read_state(const fs::path& dir, bool with_optimizer) {
-  for (const char* name : {kTrainer, kState})
+  for (const char* name : {kTrainerStateFile, kRunStateFile})
     require(fs::exists(dir / name), Fault::Usage, dir.string(), " holds no ", name,
             ": it is no checkpoint of this program's training. ", kWeightsAlone);
-  require(!with_optimizer || fs::exists(dir / kOptimizer), Fault::Usage, dir.string(), " holds no ", kOptimizer,
+  require(!with_optimizer || fs::exists(dir / kOptimizerFile), Fault::Usage, dir.string(), " holds no ", kOptimizerFile,
           ": it was saved with --save_only_model true. ", "--resume_only_model true goes on from its weights");
-  const Json own = parsed(dir / kState);
-  const std::string path = (dir / kState).string();
+  const Json own = parsed(dir / kRunStateFile);
+  const std::string path = (dir / kRunStateFile).string();
   const int64_t format = own.is_object() ? own.value("format", int64_t{0}) : 0;
   require(format == kFormat, Fault::Usage, path, " is of format ", format, "; this program goes on from format ",
           kFormat, ". Resume with the version that wrote it (apus_version in its args.json); or ", kWeightsAlone);
@@ -67,10 +91,10 @@ RunState read_state(const fs::path& dir, bool with_optimizer) {
   state.step = own.at("step"), state.epoch = own.at("epoch"), state.data = own.at("data"),
   state.exact = own.at("exact"), state.noted = own.at("noted");
   state.optimizer = own.at("optimizer");
-  state.trainer = parsed(dir / kTrainer);
+  state.trainer = parsed(dir / kTrainerStateFile);
   state.progress = own.value("progress", state.trainer);  // older builds wrote it there
   if (!with_optimizer) return state;
-  const auto file = SafetensorsFile::open(dir / kOptimizer);
+  const auto file = SafetensorsFile::open(dir / kOptimizerFile);
   for (const auto& [name, entry] : file->entries()) state.optimizer_state[name] = file->tensor(name);
   return state;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "nn/module.h"
 
 namespace apus {
 
@@ -52,6 +53,11 @@ struct RunState {
   std::string optimizer;  // its kind
   std::map<std::string, at::Tensor> optimizer_state;
 };
+
+// An optimizer's state ("<parameter>/<what>") whole, as files hold it, and this rank's part of it again. Where ranks
+// share out parameters, all of them call the first together.
+std::map<std::string, at::Tensor> gathered_state(Module& model, std::map<std::string, at::Tensor> parts);
+std::map<std::string, at::Tensor> own_state(Module& model, std::map<std::string, at::Tensor> whole);
 
 // trainer_state.json, apus_state.json and, unless it is left out, optimizer.safetensors.
 void write_state(const std::filesystem::path& dir, const RunState& state, bool with_optimizer);

@@ -8,14 +8,19 @@
 #include <set>
 
 #include "base/nearest.h"
+#include "checkpoint/file_names.h"
+#include "checkpoint/names.h"
+#include "checkpoint/shards.h"
 #include "device/device.h"
+#include "dist/mesh.h"
+#include "nn/parts.h"
 
 namespace apus {
 namespace fs = std::filesystem;
 
 Json read_model_config(const fs::path& dir) {
   require(fs::is_directory(dir), Fault::Model, "the model folder ", dir.string(), " does not exist");
-  const fs::path path = dir / "config.json";
+  const fs::path path = dir / kModelConfigFile;
   require(fs::exists(path), Fault::Model, dir.string(), " holds no config.json: it is no HuggingFace checkpoint");
   try {
     Json config = Json::parse(read_file(path, 16 << 20));
@@ -44,32 +49,30 @@ at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::
 
 namespace {
 
-std::string parent_of(const std::string& name) { return name.substr(0, name.rfind('.') + 1); }
-
-// Checkpoints of the bare backbone carry no "model." in front; some hold a shared weight under the other of its names.
-std::string found_name(const std::string& name, const std::string& other, const TensorFolder& source) {
-  const std::string prefix = "model.";
-  if (source.find(name)) return name;
-  if (name.starts_with(prefix) && source.find(name.substr(prefix.size()))) return name.substr(prefix.size());
-  return !other.empty() && source.find(other) ? other : name;
-}
-
-std::vector<int64_t> piece_shape(const Param& p) {
-  const auto pieces = static_cast<int64_t>(p.pieces.size());
-  return {p.full[0] * p.full[1] / pieces, p.full[2]};  // [E, 2F, D] in 2E pieces: [F, D]
-}
+// The name that a tensor has in this checkpoint: the model's own; without that of the backbone; or, of a weight that
+// two layers share, the other of its names.
+struct FoundName {
+  const TensorFolder& source;
+  const std::string backbone;
+  std::string operator()(const std::string& name, const std::string& other) const {
+    if (source.find(name)) return name;
+    if (const std::string bare = bare_name(name, backbone); source.find(bare)) return bare;
+    return !other.empty() && source.find(other) ? other : name;
+  }
+};
 
 // Where a parameter stands on disk: in pieces, or as one tensor, as newer files may hold a stack too.
 struct OnDisk {
-  OnDisk(std::string name, Param& param, const TensorFolder& source) : name(std::move(name)), param(param) {
-    whole = param.pieces.empty() || source.find(found_name(this->name, "", source));
-    if (whole) names.push_back(this->name);
-    if (!whole)
-      for (const auto& piece : param.pieces) names.push_back(parent_of(this->name) + piece);
+  OnDisk(std::string name, Param& param, const FoundName& found) : name(std::move(name)), param(param) {
+    whole = param.pieces.empty() || found.source.find(found(this->name, ""));
+    if (whole)
+      tensors.push_back({this->name, param.full});
+    else
+      tensors = disk_shapes(this->name, param);
   }
   std::string name;
   Param& param;
-  std::vector<std::string> names;
+  std::vector<DiskShape> tensors;
   bool whole = true;
 };
 
@@ -112,13 +115,6 @@ c10::Device device_of(const std::string& name, const LoadOptions& options) {
   return options.place ? options.place(name) : options.device;
 }
 
-at::Tensor narrowed(at::Tensor t, const std::vector<Range>& part) {
-  for (size_t d = 0; d < part.size(); ++d)
-    if (part[d].size != t.size(static_cast<int64_t>(d)))
-      t = t.narrow(static_cast<int64_t>(d), part[d].begin, part[d].size);
-  return t.contiguous();
-}
-
 at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dtype, bool own) {
   at::Tensor t = disk;
   if (t.scalar_type() != dtype) t = t.to(dtype);
@@ -127,24 +123,23 @@ at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dt
 }
 
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
-  const auto& [name, p, names, whole] = from;
-  const std::vector<Range> part = local_part(p.full, p.cuts, options.mesh);
+  const auto& [name, p, tensors, whole] = from;
   if (whole) {
-    const at::Tensor disk = source.tensor(names[0]), mine = narrowed(disk, part);
+    const at::Tensor disk = source.tensor(tensors[0].name), mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), options.dtype, options.own(name));
     p.mapped = p.data.is_alias_of(disk);
-    if (!p.mapped) source.forget(names[0]);
+    if (!p.mapped) source.forget(tensors[0].name);
     return;
   }
-  const auto shape = piece_shape(p);
-  const int64_t each = static_cast<int64_t>(names.size()) / p.full[0];  // pieces of an expert
-  require(part[1].size == p.full[1] && part[2].size == p.full[2], Fault::Bug, name,
+  const auto& shape = tensors[0].shape;
+  const int64_t each = static_cast<int64_t>(tensors.size()) / p.full[0];  // pieces of an expert
+  const Range experts = p.part[0];
+  require(p.part[1].size == p.full[1] && p.part[2].size == p.full[2], Fault::Bug, name,
           ": a stack of pieces is cut between pieces only");
-  p.data = at::empty({part[0].size, p.full[1], p.full[2]},
-                     at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
-  at::Tensor rows = p.data.view({part[0].size * each, shape[0], shape[1]});
+  p.data = at::empty(p.local_shape(), at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
+  at::Tensor rows = p.data.view({experts.size * each, shape[0], shape[1]});
   for (int64_t i = 0; i < rows.size(0); ++i) {
-    const std::string& disk = names[static_cast<size_t>(part[0].begin * each + i)];
+    const std::string& disk = tensors[static_cast<size_t>(experts.begin * each + i)].name;
     rows[i].copy_(source.tensor(disk));
     source.forget(disk);
   }
@@ -152,20 +147,20 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
 
 }  // namespace
 
-void load_weights(Module& model, const TensorFolder& source, const LoadOptions& options) {
+void load_weights(Model& model, const TensorFolder& source, const LoadOptions& options) {
   Problems problems;
   std::set<std::string> used;
   std::vector<OnDisk> plan;
+  const FoundName found_name{source, model.backbone_name()};
   std::map<std::string, std::string> other_name;
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) other_name[p.tied] = name;
   });
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) return;
-    OnDisk& at = plan.emplace_back(name, p, source);
-    const auto wanted = at.whole ? p.full : piece_shape(p);
-    for (auto& disk : at.names) {
-      disk = found_name(disk, at.whole ? other_name[name] : "", source);
+    OnDisk& at = plan.emplace_back(name, p, found_name);
+    for (auto& [disk, wanted] : at.tensors) {
+      disk = found_name(disk, at.whole ? other_name[name] : "");
       const TensorEntry* entry = source.find(disk);
       if (!entry) {
         problems.missing.push_back(disk);
@@ -205,14 +200,17 @@ std::unique_ptr<Model> load_model(const fs::path& dir, const LoadOptions& option
   return model;
 }
 
-void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f) {
-  model.visit([&](const std::string& name, Param& p) {
-    if (!p.tied.empty()) return;
-    if (p.pieces.empty()) return f({name, p.data});
-    const auto shape = piece_shape(p);
-    const at::Tensor rows = p.data.view({static_cast<int64_t>(p.pieces.size()), shape[0], shape[1]});
-    for (size_t i = 0; i < p.pieces.size(); ++i) f({parent_of(name) + p.pieces[i], rows[static_cast<int64_t>(i)]});
+void save_weights(Model& model, const fs::path& dir, int64_t max_shard, at::ScalarType dtype) {
+  std::unique_ptr<ShardsWriter> writer;  // of the first rank; the others give their parts
+  if (!model.mesh() || model.mesh()->layout().first()) {
+    std::vector<SafetensorsWriter::Spec> tensors;
+    for (const DiskShape& t : disk_shapes(model)) tensors.push_back({t.name, dtype, t.shape});
+    writer = std::make_unique<ShardsWriter>(dir, tensors, max_shard);
+  }
+  each_disk_tensor(model, [&](const DiskTensor& t) {
+    if (writer) writer->add(t.name, t.data);
   });
+  if (writer) writer->commit();
 }
 
 }  // namespace apus

@@ -14,8 +14,10 @@
 #include "base/lines.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter_config.h"
+#include "checkpoint/names.h"
 #include "cli/heavy.h"
 #include "tensor/safetensors_header.h"
+#include "tensor/weight_files.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -25,24 +27,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kRowsRead = 100;  // of each file
-
-std::vector<fs::path> weight_files(const fs::path& dir) {
-  const fs::path index = dir / "model.safetensors.index.json";
-  std::set<fs::path> files;
-  if (fs::exists(dir / "model.safetensors")) return {dir / "model.safetensors"};  // as it is loaded
-  if (fs::exists(index)) {
-    const Json all = parse_json(read_file(index, 256 << 20), index.string(), Fault::Model);
-    require(all.contains("weight_map") && all["weight_map"].is_object(), Fault::Model, index.string(),
-            " holds no weight_map");
-    for (const auto& [name, file] : all["weight_map"].items())
-      if (file.is_string()) files.insert(dir / file.get<std::string>());
-  } else {
-    for (const auto& entry : fs::directory_iterator(dir))
-      if (entry.path().extension() == ".safetensors") files.insert(entry.path());
-  }
-  require(!files.empty(), Fault::Model, dir.string(), " holds no *.safetensors");
-  return {files.begin(), files.end()};
-}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::vector<std::string> parts;
@@ -57,8 +41,7 @@ void compare(const ModelFacts& model, const std::map<std::string, std::vector<in
   for (const ParamFacts& p : model.params) {
     if (p.shape.size() == 3) continue;
     auto found = on_disk.find(p.name);
-    if (found == on_disk.end() && p.name.starts_with("model."))
-      found = on_disk.find(p.name.substr(6));  // a bare backbone
+    if (found == on_disk.end()) found = on_disk.find(bare_name(p.name, "model"));
     if (found == on_disk.end())
       wrong.push_back(p.name + " is missing");
     else if (found->second != p.shape)
@@ -90,10 +73,10 @@ Json Rehearsal::model(const std::string& dir) {
   const ModelFacts facts = model_facts(config);
   std::map<std::string, std::vector<int64_t>> on_disk;
   int64_t bytes = 0;
-  const auto files = weight_files(dir);
-  for (const fs::path& file : files) {
-    const MappedFile mapped(file);
-    const auto header = parse_safetensors_header(mapped.data(), mapped.size(), file.string());
+  const auto files = weight_files(dir, "model");
+  for (const WeightFile& file : files) {
+    const MappedFile mapped(file.path);
+    const auto header = parse_safetensors_header(mapped.data(), mapped.size(), file.path.string());
     for (const auto& [name, entry] : header.tensors) on_disk[name] = entry.shape;
     bytes += mapped.size();
   }
@@ -106,9 +89,9 @@ Json Rehearsal::model(const std::string& dir) {
 void Rehearsal::adapters(const std::vector<std::string>& dirs) {
   for (const std::string& dir : dirs) {
     const LoraConfig config = read_adapter_config(dir);
-    for (const fs::path& file : weight_files(dir)) {
-      const MappedFile mapped(file);
-      parse_safetensors_header(mapped.data(), mapped.size(), file.string());
+    for (const WeightFile& file : weight_files(dir, "adapter_model")) {
+      const MappedFile mapped(file.path);
+      parse_safetensors_header(mapped.data(), mapped.size(), file.path.string());
     }
     right("adapter", str(dir, ": rank ", config.r, " on ", join(config.target_modules)));
   }

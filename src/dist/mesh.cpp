@@ -5,14 +5,15 @@
 
 namespace apus {
 
-Mesh::Mesh(World& world, const MeshSizes& sizes) : world_(world), layout_(sizes, world.size(), world.rank()) {}
+Mesh::Mesh(World& world, const MeshSizes& sizes)
+    : MeshView(MeshLayout(sizes, world.size(), world.rank())), world_(world) {}
 
 Comm& Mesh::among(AxisSet axes, bool on_host) {
-  const AxisSet real = layout_.real(axes);  // sets that mean the same ranks share a communicator
-  if (layout_.size(real) == layout_.world()) return on_host ? world_.host() : world_.devices();
+  const AxisSet real = layout().real(axes);  // sets that mean the same ranks share a communicator
+  if (layout().size(real) == layout().world()) return on_host ? world_.host() : world_.devices();
   auto& comm = made_[{real.bits(), on_host}];
   if (comm) return *comm;
-  const std::vector<int> ranks = layout_.ranks(real);
+  const std::vector<int> ranks = layout().ranks(real);
   if (ranks.size() == 1) return *(comm = lone_comm());
   // Every line of the mesh along these axes has a name of its own.
   return *(comm = world_.connect(str("mesh ", real.bits(), on_host ? " host " : " device ", ranks[0]), ranks, on_host));

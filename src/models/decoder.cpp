@@ -66,7 +66,8 @@ struct Decoder::Backbone : Module {
 
 namespace {
 Linear::Spec head_spec(const DecoderSpec& spec) {
-  return {.in = spec.shape.hidden, .out = spec.head == Head::Scalar ? spec.labels : spec.shape.vocab};
+  if (spec.head == Head::Scalar) return {.in = spec.shape.hidden, .out = spec.labels};
+  return {.in = spec.shape.hidden, .out = spec.shape.vocab, .split = Split::Out};
 }
 }  // namespace
 

@@ -10,17 +10,30 @@
 namespace apus {
 
 namespace {
-Linear::Spec projection(int64_t in, int64_t out, bool bias, Split split) {
-  return {.in = in, .out = out, .bias = bias, .split = split};
+// Ranks take key-value heads with the query heads that look at them. Where ranks outnumber key-value heads, those that
+// share one hold it each, and share out its query heads.
+Linear::Spec queries(const Attention::Spec& s, Linear::Spec linear) {
+  linear.cut = {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .units = s.heads / s.kv_heads};
+  return linear;
+}
+Linear::Spec keys(const Attention::Spec& s) {
+  return {.in = s.hidden,
+          .out = s.kv_heads * s.head_dim,
+          .bias = s.qkv_bias,
+          .split = Split::Out,
+          .cut = {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .shared = true}};
 }
 }  // namespace
 
 Attention::Attention(Spec s)
     : spec_(s),
-      q_(child<Linear>("q_proj", projection(s.hidden, s.heads * s.head_dim, s.qkv_bias, Split::Out))),
-      k_(child<Linear>("k_proj", projection(s.hidden, s.kv_heads * s.head_dim, s.qkv_bias, Split::Out))),
-      v_(child<Linear>("v_proj", projection(s.hidden, s.kv_heads * s.head_dim, s.qkv_bias, Split::Out))),
-      o_(child<Linear>("o_proj", projection(s.heads * s.head_dim, s.hidden, s.out_bias, Split::In))),
+      q_(child<Linear>(
+          "q_proj",
+          queries(s, {.in = s.hidden, .out = s.heads * s.head_dim, .bias = s.qkv_bias, .split = Split::Out}))),
+      k_(child<Linear>("k_proj", keys(s))),
+      v_(child<Linear>("v_proj", keys(s))),
+      o_(child<Linear>(
+          "o_proj", queries(s, {.in = s.heads * s.head_dim, .out = s.hidden, .bias = s.out_bias, .split = Split::In}))),
       qkv_({&q_, &k_, &v_}) {
   if (!s.qk_norm) return;
   q_norm_ = &child<RmsNorm>("q_norm", s.head_dim, s.eps);
@@ -30,8 +43,9 @@ Attention::Attention(Spec s)
 at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
   const int64_t tokens = x_TD.size(0), h = spec_.head_dim;
   const auto qkv = qkv_(x_TD, s);
-  at::Tensor q = qkv[0].view({tokens, spec_.heads, h}), k = qkv[1].view({tokens, spec_.kv_heads, h});
-  const at::Tensor v = qkv[2].view({tokens, spec_.kv_heads, h});
+  const int64_t heads = qkv[0].size(1) / h, kv_heads = qkv[1].size(1) / h;  // this rank's
+  at::Tensor q = qkv[0].view({tokens, heads, h}), k = qkv[1].view({tokens, kv_heads, h});
+  const at::Tensor v = qkv[2].view({tokens, kv_heads, h});
   if (q_norm_) q = (*q_norm_)(q), k = (*k_norm_)(k);
   std::tie(q, k) = ops::rope(q, k, s.cos, s.sin);
 
@@ -53,7 +67,7 @@ at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
     y = ops::attention(q, k, v, s.cu_q, s.cu_k, s.max_q, s.max_k, scale, mask, memo ? &result : nullptr);
     if (memo && !again) memo->remember(*this, {result.out_TNH, result.lse_NT});
   }
-  return o_(y.reshape({tokens, spec_.heads * h}), s);
+  return o_(y.reshape({tokens, heads * h}), s);
 }
 
 }  // namespace apus

@@ -15,10 +15,11 @@
 namespace apus {
 
 namespace {
-std::vector<Cut> weight_cuts(Split split) {
-  if (split == Split::Out) return {{Axis::Tp, 0}};
-  if (split == Split::In) return {{Axis::Tp, 1}};
-  return {};
+std::vector<Cut> weight_cuts(const Linear::Spec& spec) {
+  if (spec.split == Split::None) return {};
+  Cut cut = spec.cut;
+  cut.dim = spec.split == Split::Out ? 0 : 1;
+  return {cut};
 }
 }  // namespace
 
@@ -51,9 +52,8 @@ at::Tensor Adaptable::with_adapters(const at::Tensor& x, at::Tensor y_TO, const 
   return y_TO;
 }
 
-Linear::Linear(Spec spec) : spec_(spec), weight_(param("weight", {spec.out, spec.in}, weight_cuts(spec.split))) {
-  if (spec.bias)
-    bias_ = &param("bias", {spec.out}, spec.split == Split::Out ? std::vector<Cut>{{Axis::Tp, 0}} : std::vector<Cut>{});
+Linear::Linear(Spec spec) : spec_(spec), weight_(param("weight", {spec.out, spec.in}, weight_cuts(spec))) {
+  if (spec.bias) bias_ = &param("bias", {spec.out}, spec.split == Split::Out ? weight_cuts(spec) : std::vector<Cut>{});
 }
 
 Linear::Linear(Spec spec, Param& stacked, int64_t piece)

@@ -68,6 +68,7 @@ class Linear : public Adaptable {
     int64_t in, out;
     bool bias = false;
     Split split = Split::None;
+    Cut cut = {Axis::Tp, 0};  // of the split side: its groups; the dimension follows from `split`
   };
   explicit Linear(Spec spec);
   // Its weight is the piece-th [out, in] of a stacked parameter.

@@ -27,15 +27,15 @@ void LinearGroup::prepare_inference() {
   outs_.clear(), out_ = 0;
   for (Linear* member : members_) {
     weights.push_back(member->weight_.data);
-    outs_.push_back(member->spec_.out);
-    out_ += member->spec_.out;
+    outs_.push_back(weights.back().size(0));  // this rank's
+    out_ += outs_.back();
     any_bias |= member->bias_ != nullptr;
     mapped = mapped && member->weight_.mapped;
   }
   packed_ = ops::pack_linear(weights, mapped);
   if (!packed_.defined()) return;
   for (Linear* member : members_) {
-    biases.push_back(member->bias_ ? member->bias_->data : at::zeros({member->spec_.out}, weights[0].options()));
+    biases.push_back(member->bias_ ? member->bias_->data : at::zeros({outs_[biases.size()]}, weights[0].options()));
     member->grouped_ = true;
     member->release_plain();
   }

@@ -17,10 +17,16 @@
 
 namespace apus {
 
+class MeshView;  // dist/mesh.h
+
 struct Param {
-  at::Tensor data;            // this rank's slice; undefined until loaded or placed
+  at::Tensor data;            // this rank's part; undefined until loaded
   std::vector<int64_t> full;  // the whole tensor's shape
-  std::vector<Cut> cuts;      // empty: every rank holds all of it
+  // How the ranks share it out, each cutting what those before it left. The last is along dimension 0, between the
+  // ranks that shard the parameters.
+  std::vector<Cut> cuts;
+  std::vector<Range> part;  // what of each dimension this rank holds: all of it until Module::place()
+  std::vector<int64_t> local_shape() const;
   bool trainable = true;
   // Stacked weights: on disk they are `pieces.size()` tensors, relative names, equal parts of `data` in memory order
   // ([E, 2F, D] read as 2E pieces of [F, D]). Empty: one tensor under the parameter's own name.
@@ -41,10 +47,16 @@ class Module {
   using VisitModule = std::function<void(const std::string& name, Module&)>;
   void visit_modules(const VisitModule& f, const std::string& prefix = "");  // this one and all below, parents first
 
+  // Gives every parameter of the tree its part on this rank of the mesh, before weights are loaded; modules that are
+  // added later (adapters) are placed likewise. The mesh must outlive the tree.
+  void place(MeshView& mesh);
+  MeshView* mesh() const { return mesh_; }  // null: not placed, one rank holds everything
+
   // Called once after the weights are in: fuse, pack, build tables. Inference only; training keeps plain weights.
   virtual void prepare_inference() {}
 
  protected:
+  // `cuts`: those of its own. To these comes the one of the ranks that shard all parameters.
   Param& param(std::string name, std::vector<int64_t> full, std::vector<Cut> cuts = {});
   template <class M, class... A>
   M& child(std::string name, A&&... args) {
@@ -53,6 +65,7 @@ class Module {
   template <class M>
   M& adopt(std::string name, std::unique_ptr<M> module) {
     M& ref = *module;
+    if (mesh_) ref.place(*mesh_);
     children_.emplace_back(std::move(name), std::move(module));
     return ref;
   }
@@ -61,6 +74,7 @@ class Module {
  private:
   std::vector<std::pair<std::string, std::unique_ptr<Param>>> params_;
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
+  MeshView* mesh_ = nullptr;
 };
 
 }  // namespace apus

@@ -16,6 +16,7 @@
 #include "base/progress.h"
 #include "base/random.h"
 #include "base/vectors.h"
+#include "checkpoint/shards.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
 #include "models/spec/presets.h"
@@ -115,11 +116,14 @@ int run_init(const InitOptions& o) {
   }
   const double deviation = config.value("initializer_range", 0.02);
   Progress progress("writing weights", static_cast<int64_t>(shapes.size()), {.unit = "tensor"});
-  write_shards(dir, shapes, *dtype, o.max_shard_bytes, [&](const DiskShape& t) {
-    at::Tensor data = initial(t, static_cast<uint64_t>(o.seed), deviation);
+  std::vector<SafetensorsWriter::Spec> tensors;
+  for (const auto& t : shapes) tensors.push_back({t.name, *dtype, t.shape});
+  ShardsWriter writer(dir, tensors, o.max_shard_bytes);
+  for (const auto& t : shapes) {
+    writer.add(t.name, initial(t, static_cast<uint64_t>(o.seed), deviation));
     progress.advance();
-    return data;
-  });
+  }
+  writer.commit();
   progress.finish();
   std::printf("%s: %s, %.1f million parameters in %s\n", dir.string().c_str(),
               config["model_type"].get<std::string>().c_str(), static_cast<double>(parameters) / 1e6,

@@ -56,7 +56,7 @@ void attach_adapter(TunedModel& out, const TrainCommandOptions& o) {
 
 }  // namespace
 
-TunedModel load_tuned_model(const TrainCommandOptions& o, const Mesh& mesh) {
+TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh) {
   const c10::Device device = mesh.device();
   check_lora_init(o.init_weights);  // before gigabytes are read
   TunedModel out;
@@ -75,6 +75,7 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, const Mesh& mesh) {
     log_warning("float16 weights are trained as ", float_type_name(out.dtype));
   }
   out.model = make_model(config);
+  out.model->place(mesh);
   if (const double share = Config(config).number("attention_dropout", 0); share > 0)
     log_warning("config.json: attention_dropout ", share,
                 " is not applied: attention drops nothing while it is trained");
@@ -89,10 +90,9 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, const Mesh& mesh) {
     out.model->visit([&](const std::string& name, Param& p) {
       if (p.trainable) trained.insert(name);
     });
-  load_weights(*out.model, TensorFolder(out.base),
-               {.dtype = out.dtype, .device = device, .mesh = mesh.layout(), .own = [&](const std::string& name) {
-                  return trained.count(name) > 0;
-                }});
+  load_weights(
+      *out.model, TensorFolder(out.base),
+      {.dtype = out.dtype, .device = device, .own = [&](const std::string& name) { return trained.count(name) > 0; }});
   if (o.lora()) attach_adapter(out, o);
   return out;
 }

@@ -26,6 +26,7 @@ struct TunedModel {
   void save(const std::filesystem::path& dir, const TrainCommandOptions& options) const;
 };
 
-TunedModel load_tuned_model(const TrainCommandOptions& options, const Mesh& mesh);
+// `mesh` must outlive the model.
+TunedModel load_tuned_model(const TrainCommandOptions& options, Mesh& mesh);
 
 }  // namespace apus

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/nearest.h"
+#include "tensor/weight_files.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -77,78 +77,17 @@ void SafetensorsFile::forget(const std::string& name) const {
     file_.forget(it->second.begin, it->second.end - it->second.begin);
 }
 
-namespace {
-
-// file name -> the tensors the index expects in it
-std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
-  nlohmann::json index;
-  try {
-    index = nlohmann::json::parse(read_file(path, 200'000'000));
-  } catch (const nlohmann::json::exception& e) {
-    fail(Fault::Model, path.string(), ": no valid JSON: ", e.what());
-  }
-  require(index.is_object() && index.contains("weight_map") && index["weight_map"].is_object(), Fault::Model,
-          path.string(), ": 'weight_map' {tensor name: file} is missing");
-  std::map<std::string, std::vector<std::string>> files;
-  for (const auto& [name, file] : index["weight_map"].items()) {
-    require(file.is_string(), Fault::Model, path.string(), ": weight_map['", name, "'] is no file name");
-    const auto text = file.get<std::string>();
-    require(!text.empty() && text.find('/') == std::string::npos && text != "..", Fault::Model, path.string(),
-            ": weight_map['", name, "'] = '", text, "' must be a plain file name in the same folder");
-    files[text].push_back(name);
-  }
-  return files;
-}
-
-// Weights that lie there in a format that is not read, and what to do about it.
-std::string weights_of_another_format(const fs::path& dir) {
-  for (const auto& entry : fs::directory_iterator(dir)) {
-    const std::string name = entry.path().filename(), extension = entry.path().extension();
-    if (name.starts_with("pytorch_model") && extension == ".bin")
-      return name +
-             ", which is not read (pickles can run code): convert it to safetensors where transformers is, with "
-             "AutoModelForCausalLM.from_pretrained(OLD).save_pretrained(NEW), or take a release that has them";
-    if (extension == ".gguf" || name.starts_with("consolidated."))
-      return name + ", another format, which is not read: take the release in HuggingFace's format";
-  }
-  return "";
-}
-
-}  // namespace
-
 TensorFolder::TensorFolder(const fs::path& dir, const std::string& stem) {
-  const fs::path single = dir / (stem + ".safetensors"), index = dir / (stem + ".safetensors.index.json");
-  if (fs::exists(index) && !fs::exists(single)) {  // of both, transformers too takes the single file
-    std::vector<std::string> missing;
-    const auto files = read_index(index);
-    for (const auto& [file, names] : files)
-      if (!fs::exists(dir / file)) missing.push_back(file);
-    require(missing.empty(), Fault::Model, dir.string(), ": ", missing.size(), " of ", files.size(),
-            " shards named by ", index.filename().string(), " are missing: ", join(missing), "; download them again");
-    for (const auto& [file, names] : files) {
-      const auto shard = SafetensorsFile::open(dir / file);
-      for (const auto& name : names) {
-        require(shard->entries().count(name), Fault::Model, (dir / file).string(), ": the index promises tensor '",
-                name, "' here, but it is not in the file");
-        file_of_[name] = shard;
-      }
+  for (const auto& [path, promised] : weight_files(dir, stem)) {
+    const auto file = SafetensorsFile::open(path);
+    for (const auto& name : promised) {
+      require(file->entries().count(name), Fault::Model, path.string(), ": the index promises tensor '", name,
+              "' here, but it is not in the file");
+      file_of_[name] = file;
     }
-    return;
+    if (!promised.empty()) continue;
+    for (const auto& [name, entry] : file->entries()) file_of_[name] = file;
   }
-  if (!fs::exists(single)) {
-    const auto shards =
-        std::count_if(fs::directory_iterator(dir), fs::directory_iterator(), [&](const fs::directory_entry& e) {
-          const std::string name = e.path().filename();
-          return name.starts_with(stem + "-") && name.ends_with(".safetensors");
-        });
-    require(shards == 0, Fault::Model, dir.string(), ": ", shards, shards == 1 ? " shard lies" : " shards lie",
-            " here, but not ", index.filename().string(), ", which says what belongs together; download it again");
-    const std::string other = weights_of_another_format(dir);
-    fail(Fault::Model, dir.string(), ": no ", single.filename().string(), " and no ", index.filename().string(),
-         other.empty() ? "" : "; it holds " + other);
-  }
-  const auto file = SafetensorsFile::open(single);
-  for (const auto& [name, entry] : file->entries()) file_of_[name] = file;
 }
 
 const TensorEntry* TensorFolder::find(const std::string& name) const {

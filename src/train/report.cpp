@@ -167,7 +167,7 @@ void Trainer::after_save(const fs::path& target) {
 
 void Trainer::write_progress(const fs::path& dir) const {
   RunState s = state();
-  if (!o_.loop.save_only_model) s.optimizer_state = p_.optimizer.state();
+  if (!o_.loop.save_only_model) s.optimizer_state = gathered_state(p_.actors.policy, p_.optimizer.state());
   write_state(dir, s, !o_.loop.save_only_model);
 }
 

@@ -95,6 +95,29 @@ TEST(LocalPart, TheFirstPartsHaveOneMore) {
   EXPECT_EQ(part_of(0, 1, 3), (Range{0, 0}));
 }
 
+// 3 groups of 4 units of 2: the parts of 2, 3, 4, 5 ranks.
+TEST(LocalPart, GroupsStayTogetherWhileThereAreEnough) {
+  const auto parts = [](const Cut& cut, int ranks) {
+    std::vector<std::pair<int64_t, int64_t>> all;
+    for (int r = 0; r < ranks; ++r) {
+      const Range part = part_of(24, cut, r, ranks);
+      all.emplace_back(part.begin, part.size);
+    }
+    return all;
+  };
+  using Parts = std::vector<std::pair<int64_t, int64_t>>;
+  const Cut divided{.axis = Axis::Tp, .dim = 0, .groups = 3, .units = 4};
+  EXPECT_EQ(parts(divided, 2), (Parts{{0, 16}, {16, 8}}));
+  EXPECT_EQ(parts(divided, 3), (Parts{{0, 8}, {8, 8}, {16, 8}}));
+  EXPECT_EQ(parts(divided, 4), (Parts{{0, 4}, {4, 4}, {8, 8}, {16, 8}}));
+  EXPECT_EQ(parts(divided, 5), (Parts{{0, 4}, {4, 4}, {8, 4}, {12, 4}, {16, 8}}));
+  const Cut shared{.axis = Axis::Tp, .dim = 0, .groups = 3, .shared = true};
+  EXPECT_EQ(parts(shared, 2), parts(divided, 2));
+  EXPECT_EQ(parts(shared, 5), (Parts{{0, 8}, {0, 8}, {8, 8}, {8, 8}, {16, 8}}));
+  EXPECT_EQ(parts({.axis = Axis::Tp, .dim = 0}, 5), (Parts{{0, 5}, {5, 5}, {10, 5}, {15, 5}, {20, 4}}));
+  EXPECT_THROW(part_of(25, divided, 0, 2), Error);
+}
+
 TEST(LocalPart, PartsOfAllRanksMakeTheWholeOnce) {
   const MeshSizes sizes{.dp_shard = 3, .tp = 2, .ep = 2};
   const std::vector<int64_t> full{7, 5};

@@ -122,6 +122,26 @@ Range part_of(int64_t size, int rank, int ranks) {
   return {rank * least + std::min<int64_t>(rank, more), least + (rank < more)};
 }
 
+Range part_of(int64_t size, const Cut& cut, int rank, int ranks) {
+  require(cut.groups > 0 && size % cut.groups == 0, Fault::Bug, "a dimension of ", size, " cut into ", cut.groups,
+          " groups");
+  const int64_t group_size = size / cut.groups;
+  if (ranks <= cut.groups) {
+    const Range groups = part_of(cut.groups, rank, ranks);
+    return {groups.begin * group_size, groups.size * group_size};
+  }
+  int64_t group = 0;
+  Range sharers = part_of(ranks, 0, static_cast<int>(cut.groups));  // the ranks of that group
+  while (rank >= sharers.begin + sharers.size)
+    sharers = part_of(ranks, static_cast<int>(++group), static_cast<int>(cut.groups));
+  if (cut.shared) return {group * group_size, group_size};
+  const int64_t units = cut.units > 0 ? cut.units : group_size;
+  require(group_size % units == 0, Fault::Bug, "a group of ", group_size, " cut into ", units, " units");
+  const Range mine = part_of(units, rank - static_cast<int>(sharers.begin), static_cast<int>(sharers.size));
+  const int64_t unit_size = group_size / units;
+  return {group * group_size + mine.begin * unit_size, mine.size * unit_size};
+}
+
 std::vector<Range> local_part(const std::vector<int64_t>& full, const std::vector<Cut>& cuts, const MeshLayout& mesh) {
   std::vector<Range> part;
   for (const int64_t size : full) part.push_back({0, size});
@@ -129,7 +149,7 @@ std::vector<Range> local_part(const std::vector<int64_t>& full, const std::vecto
     require(cut.dim >= 0 && cut.dim < static_cast<int64_t>(full.size()), Fault::Bug, "a cut of dimension ", cut.dim,
             " of ", full.size());
     Range& whole = part[static_cast<size_t>(cut.dim)];
-    const Range mine = part_of(whole.size, mesh.rank(cut.axis), mesh.size(cut.axis));
+    const Range mine = part_of(whole.size, cut, mesh.rank(cut.axis), mesh.size(cut.axis));
     whole = {whole.begin + mine.begin, mine.size};
   }
   return part;

@@ -48,11 +48,14 @@ class MeshLayout {
   MeshLayout(const MeshSizes& sizes, int world, int rank);
 
   int world() const { return world_; }
-  int size(AxisSet axes) const;                // of the product of these axes
-  int rank(AxisSet axes) const;                // this rank's place among those that differ from it in these axes alone
-  std::vector<int> ranks(AxisSet axes) const;  // those, by their numbers in the world, rising; this one included
-  AxisSet real(AxisSet axes) const;            // without axes of size 1
-  std::string text() const;                    // "dp_replicate 2 x tp 4", "1"
+  bool first() const { return rank_ == 0; }  // of the world: the one rank that writes files
+  int size(AxisSet axes) const;              // of the product of these axes
+  // This rank's place among those that differ from it in these axes alone.
+  int rank(AxisSet axes) const;
+  // Those, by their numbers in the world, rising; this one included.
+  std::vector<int> ranks(AxisSet axes) const;
+  AxisSet real(AxisSet axes) const;  // without axes of size 1
+  std::string text() const;          // "dp_replicate 2 x tp 4", "1"
 
  private:
   int stride(size_t axis) const;
@@ -61,10 +64,14 @@ class MeshLayout {
   int world_ = 1, rank_ = 0;
 };
 
-// A parameter's dimension that an axis slices.
+// A parameter's dimension that the ranks of an axis share out. It is `groups` equal groups (key-value heads with their
+// query heads) of `units` equal units (0: of single elements). While there are no more ranks than groups, each takes
+// whole groups; beyond that a group has several ranks, which share out its units, or, if it is `shared`, all hold it.
 struct Cut {
   Axis axis;
   int64_t dim;
+  int64_t groups = 1, units = 0;
+  bool shared = false;
 };
 
 struct Range {
@@ -72,12 +79,12 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// The rank-th of `ranks` parts. Sizes differ by at most one: the first size % ranks parts have one more; parts may be
-// empty.
+// The rank-th of `ranks` parts. The first size % ranks parts have one more than the rest; parts may be empty.
 Range part_of(int64_t size, int rank, int ranks);
+// The rank-th part of a dimension of this size by the cut.
+Range part_of(int64_t size, const Cut& cut, int rank, int ranks);
 
-// What of each dimension this rank holds. Cuts of the same dimension follow one another: the second cuts the first's
-// part.
+// What of each dimension this rank holds. Of two cuts of a dimension, the second cuts what the first left.
 std::vector<Range> local_part(const std::vector<int64_t>& full, const std::vector<Cut>& cuts, const MeshLayout& mesh);
 
 }  // namespace apus

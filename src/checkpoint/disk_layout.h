@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a model's parameters are on disk: a stack of experts is a tensor for each of its pieces, tied parameters are not
+// there, and what ranks share out is whole.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace apus {
+
+struct DiskShape {
+  std::string name;
+  std::vector<int64_t> shape;
+};
+// Of one parameter, and of all of a model in visiting order. Nothing need be loaded.
+std::vector<DiskShape> disk_shapes(const std::string& name, const Param& param);
+std::vector<DiskShape> disk_shapes(Module& model);
+
+// The tensors themselves in the same order. Where ranks share out parameters, all of them call this together, and
+// memory holds the whole of one parameter at a time.
+struct DiskTensor {
+  std::string name;
+  at::Tensor data;
+};
+void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f);
+
+}  // namespace apus
