@@ -11,7 +11,7 @@
 
 #include "checkpoint/adapter.h"
 #include "checkpoint/state.h"
-#include "models/presets.h"
+#include "models/spec/presets.h"
 #include "tests/fake_mesh.h"
 #include "tests/folder.h"
 #include "tests/golden.h"
