@@ -9,9 +9,10 @@ namespace apus {
 
 struct SftSpec {
   double label_smoothing = 0;
-  bool dft = false;                // each token's loss times its own probability
-  bool channel_loss = false;       // loss_<channel> beside the loss
-  bool sequence_accuracy = false;  // seq_acc, the share of sequences with every token right, instead of token_acc
+  bool dft = false;           // each token's loss times its own probability
+  bool channel_loss = false;  // loss_<channel> beside the loss
+  // seq_acc, the share of sequences with every token right, instead of token_acc.
+  bool sequence_accuracy = false;
 };
 
 class Sft final : public Algorithm {

@@ -39,8 +39,8 @@ class MappedFile {
   int64_t size_ = 0;
 };
 
-// Gives the whole pages inside [data, data + bytes) back. Only for memory mapped from a file: it is read again when
-// touched.
+// Gives the whole pages inside [data, data + bytes) back.
+// Only for memory mapped from a file: it is read again when touched.
 void forget_mapped(const void* data, int64_t bytes);
 // Brings [data, data + bytes) in, so that using it later finds all pages there. A wish.
 void populate_mapped(const void* data, int64_t bytes);

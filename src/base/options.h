@@ -45,8 +45,10 @@ class Option {
   Option& at_most(double limit);
   Option& alias(std::string other, std::string note = "");  // another spelling, accepted with a note
   Option& refused(std::string why);                         // known, but any use is an error that says what is possible
-  Option& idle(std::string value);          // of a refused one: the value with which it asks for nothing, beside false
-  Option& forgives_unknown();               // on a bool: when true, unknown flags are notes instead of errors
+  // Of a refused one: the value with which it asks for nothing, beside false.
+  Option& idle(std::string value);
+  // On a bool: when true, unknown flags are notes instead of errors.
+  Option& forgives_unknown();
   Option& hidden();                         // works, but is left out of --help
   Option& shown_default(std::string text);  // help shows this where the default is decided at run time
 
@@ -58,7 +60,8 @@ class Option {
   std::vector<std::pair<std::string, std::string>> aliases;  // spelling, note
   std::optional<double> above_limit, least, most;
   std::string refusal, idle_value, default_text;
-  std::string no_effect;  // accepted for the sake of existing scripts; the note that says why it changes nothing
+  // Accepted for the sake of existing scripts; the note that says why it changes nothing.
+  std::string no_effect;
 };
 
 // The visitor handed to fields(). Duplicate names are a bug and are reported as such.
@@ -72,9 +75,10 @@ class OptionTable {
   // Flags of other programs without a member here. Several names may share one reason.
   // Any use is an error that says why, but for false, none and the `idle` value: a script may spell a default out.
   void refuse(const std::vector<std::string>& names, const std::string& why, const std::string& idle = "");
-  void no_effect(const std::vector<std::string>& names,
-                 const std::string& why);  // accepted with a note: nothing to do here
-  Option& at(const std::string& name);  // one described before, to be refined: a command refuses what it cannot honour
+  // Accepted with a note: nothing to do here.
+  void no_effect(const std::vector<std::string>& names, const std::string& why);
+  // One described before, to be refined: a command refuses what it cannot honour.
+  Option& at(const std::string& name);
 
   template <class Options>
   static OptionTable of(Options& options) {
@@ -97,8 +101,8 @@ class OptionTable {
  private:
   Option& add(std::string name, OptionTarget target, std::string help);
   Option* find(const std::string& name) const;  // exact, also by alias
-  Option* look_up(const std::string& typed,
-                  std::vector<std::string>& errors);  // also by prefix; null: unknown or ambiguous
+  // Also by prefix; null: unknown or ambiguous.
+  Option* look_up(const std::string& typed, std::vector<std::string>& errors);
   void read_config(const std::string& path, std::vector<std::string>& errors);
   void read_flags(const std::vector<std::string>& arguments, size_t first, std::vector<std::string>& errors);
   void assign(Option& option, const std::vector<std::string>& words, std::vector<std::string>& errors);

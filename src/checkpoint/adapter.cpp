@@ -89,8 +89,8 @@ void note_tied(Model& model, const std::vector<std::string>& attached) {
   });
 }
 
-// Base parameters that the adapter trains whole, or that its file holds, get their own memory; tied ones are untied by
-// it.
+// Base parameters that the adapter trains whole, or that its file holds, get their own memory;
+// tied ones are untied by it.
 std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config,
                                           const std::set<std::string>& in_file = {}) {
   std::vector<std::string> names;

@@ -17,9 +17,10 @@ namespace apus {
 struct LoadOptions {
   at::ScalarType dtype = at::kFloat;  // of the weights in memory
   c10::Device device = c10::Device(c10::kCPU);
-  std::function<c10::Device(const std::string& name)> place =
-      {};                // of each parameter, when they lie on several devices
-  MeshLayout mesh = {};  // of each parameter this rank's part by its cuts is read; one rank: all of it
+  // Of each parameter, when they lie on several devices.
+  std::function<c10::Device(const std::string& name)> place = {};
+  // Of each parameter this rank's part by its cuts is read; one rank: all of it.
+  MeshLayout mesh = {};
   // Parameters that will be written to (trained): they get memory of their own instead of the mapped file's.
   std::function<bool(const std::string& name)> own = [](const std::string&) { return false; };
 };
@@ -51,8 +52,8 @@ struct DiskShape {
 std::vector<DiskShape> disk_shapes(Module& model);
 
 // Writes tensors as HuggingFace shards of at most `max_shard` bytes, with an index when there are several. `make` is
-// asked for one tensor at a time, in order, so memory holds one tensor; it may return any float type, `dtype` is
-// written.
+// asked for one tensor at a time, in order, so memory holds one tensor;
+// it may return any float type, `dtype` is written.
 void write_shards(const std::filesystem::path& dir, const std::vector<DiskShape>& shapes, at::ScalarType dtype,
                   int64_t max_shard, const std::function<at::Tensor(const DiskShape&)>& make);
 

@@ -14,7 +14,8 @@ namespace apus {
 
 // Where models and datasets that are not on this machine come from.
 struct HubFlags {
-  bool use_hf = false;  // hub ids mean HuggingFace; else ModelScope. USE_HF=1 in the environment does the same
+  // Hub ids mean HuggingFace; else ModelScope. USE_HF=1 in the environment does the same.
+  bool use_hf = false;
   std::optional<std::string> hub_token;       // else the environment's
   std::optional<std::string> model_revision;  // branch, tag or commit
   void fields(OptionTable& v);
@@ -38,7 +39,8 @@ struct ModelOptions : HubFlags {
 
 // Over which devices a model lies. Of the commands that run one; training keeps it whole on each device.
 struct PlacementOptions {
-  std::string device_map;  // parallel/placement/device_map.h; empty: one device, which --device names
+  // parallel/placement/device_map.h; empty: one device, which --device names.
+  std::string device_map;
   std::string max_memory;
   void fields(OptionTable& v);
   void check(const ModelOptions& model) const;
@@ -67,8 +69,9 @@ struct RunOptions {  // what every command has
 };
 
 struct TemplateOptions {
-  std::string chat_template;  // a Jinja file, or the template itself; empty: the checkpoint's
-  std::string builtin;        // --template: the name of one of the program's own
+  // a Jinja file, or the template itself; empty: the checkpoint's.
+  std::string chat_template;
+  std::string builtin;  // --template: the name of one of the program's own
   std::optional<std::string> system;
   std::optional<int64_t> max_length;  // of a prompt, in tokens; absent: no limit but the model's
   std::string truncation_strategy = "delete";
@@ -80,7 +83,8 @@ struct TemplateOptions {
   void resolve(OptionTable& v);  // reads the files that --system and --chat_template name
 };
 
-struct GenerationOptions {  // absent: the checkpoint's generation_config.json decides, then the sampler's neutral value
+// Absent: the checkpoint's generation_config.json decides, then the sampler's neutral value.
+struct GenerationOptions {
   std::optional<int64_t> max_new_tokens;  // absent: what the context leaves
   std::optional<double> temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<int64_t> top_k;

@@ -79,8 +79,8 @@ void row_tokens(const SftOptions& o, PlanSpec& spec) {
     spec.assumptions.push_back(str("the longest row has ", spec.row_tokens, " tokens; --max_length says otherwise"));
 }
 
-// What alignment adds: a second answer a row, a frozen reference (an adapter is switched off instead), a cache to
-// generate with.
+// What alignment adds: a second answer a row, a frozen reference (an adapter is switched off instead),
+// a cache to generate with.
 void add_alignment(const PlanOptions& o, PlanSpec& spec) {
   const std::string& type = o.rlhf_type;
   const bool pairs = type == "dpo" || type == "simpo" || type == "orpo" || type == "cpo" || type == "rm";

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// `apus plan`: memory and speed of a run, from its flags. Also how the options of the other commands become a plan, for
-// their --dry_run.
+// `apus plan`: memory and speed of a run, from its flags.
+// Also how the options of the other commands become a plan, for their --dry_run.
 #pragma once
 
-#include "plan/plan.h"
 #include "cli/infer.h"
 #include "cli/sft.h"
+#include "plan/plan.h"
 
 namespace apus {
 
@@ -23,7 +23,8 @@ struct PlanOptions : SftOptions, EngineOptions {
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
-  void fetch() {}  // nothing is downloaded: the name of a known shape stands for itself
+  // Nothing is downloaded: the name of a known shape stands for itself.
+  void fetch() {}
   void rehearse(Rehearsal& r) const;
 };
 

@@ -57,8 +57,8 @@ void compare(const ModelFacts& model, const std::map<std::string, std::vector<in
   for (const ParamFacts& p : model.params) {
     if (p.shape.size() == 3) continue;
     auto found = on_disk.find(p.name);
-    if (found == on_disk.end() && p.name.starts_with("model."))
-      found = on_disk.find(p.name.substr(6));  // a bare backbone
+    // A bare backbone.
+    if (found == on_disk.end() && p.name.starts_with("model.")) found = on_disk.find(p.name.substr(6));
     if (found == on_disk.end())
       wrong.push_back(p.name + " is missing");
     else if (found->second != p.shape)

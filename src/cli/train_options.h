@@ -108,7 +108,8 @@ struct TrainOptions {
   int64_t ddp_bucket_cap_mb = 25;
   // What runs again in the backward pass of a model of so many layers.
   struct Recompute {
-    int64_t layers = 0;      // the first so many: all of each; with `selective` only these parts of each
+    // The first so many: all of each; with `selective` only these parts of each.
+    int64_t layers = 0;
     bool selective = false;  // norms, rotations and gates of every layer
     bool attention = false, feed_forward = false;
   };

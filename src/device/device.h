@@ -48,8 +48,8 @@ class DeviceKind {
   virtual void seed(uint64_t seed) = 0;                    // the device's default generator
   virtual bool supports(c10::ScalarType dtype) const = 0;  // for compute
   virtual int64_t cache_block() const { return 16; }       // positions in a block of the cache of keys and values
-  virtual int64_t out_of_memory(
-      const std::string& what) const;  // bytes asked by the error that says so (0: not said); -1: another error
+  // Bytes asked by the error that says so (0: not said); -1: another error.
+  virtual int64_t out_of_memory(const std::string& what) const;
   virtual std::string native_op(const std::string&) const {
     return "";
   }                                                 // what runs this op of ours, where it is not the reference

@@ -14,7 +14,8 @@ class Lane {
  public:
   // `failure`: what another rank left when it failed, "" while none did; who waits looks at it now and then.
   explicit Lane(std::function<std::string()> failure = {});
-  ~Lane();  // waits for the operation under way, unless abandon() was called
+  // Waits for the operation under way, unless abandon() was called.
+  ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 

@@ -9,9 +9,10 @@
 namespace apus {
 
 struct Topology {
-  std::vector<std::string> names;              // one per device
-  std::vector<std::vector<std::string>> link;  // [i][j]: "X" on the diagonal, "HCCS", "NV18", "PXB", "SYS", ...
-  std::vector<std::string> cpu_affinity;       // "0-23", may be empty
+  std::vector<std::string> names;  // one per device
+  // [i][j]: "X" on the diagonal, "HCCS", "NV18", "PXB", "SYS", ...
+  std::vector<std::vector<std::string>> link;
+  std::vector<std::string> cpu_affinity;  // "0-23", may be empty
   std::vector<std::pair<std::string, std::string>> legend;
 };
 

@@ -138,8 +138,8 @@ class Checker {
     const at::Tensor in = numbers(count, rank()), t = room(count);
     return {[=, this] { return t.copy_(in), comm_.broadcast(t, root)->wait(), t; }, numbers(count, root)};
   }
-  Plan ring(int64_t count)
-      const {  // to the next, from the one before; even ranks send first, for devices that do one at a time
+  // To the next, from the one before; even ranks send first, for devices that do one at a time.
+  Plan ring(int64_t count) const {
     const int n = comm_.size(), me = comm_.rank(), next = (me + 1) % n, before = (me + n - 1) % n;
     const at::Tensor in = numbers(count, rank()), out = room(count);
     return {[=, this] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The world as a mesh: communicators along its axes, made when they are first asked for, which all their ranks do
-// together.
+// The world as a mesh: communicators along its axes, made when they are first asked for,
+// which all their ranks do together.
 #pragma once
 
 #include <map>

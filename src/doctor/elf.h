@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shared library says of itself, read from its bytes: nothing of it is loaded or run. ELF of 64 bits, little
-// endian.
+// What a shared library says of itself, read from its bytes: nothing of it is loaded or run.
+// ELF of 64 bits, little endian.
 #pragma once
 
 #include <cstdint>

@@ -16,9 +16,10 @@ namespace apus {
 struct Failure {
   std::string id, title, cause;
   std::vector<std::string> remedy;
-  int weight = 0;                     // how specific: 9 names one cause, 1 is a symptom of many
-  std::vector<Pattern> match;         // over one line, any of them
-  std::vector<std::string> literals;  // of each expression: text, in lower case, that every line it matches contains
+  int weight = 0;              // how specific: 9 names one cause, 1 is a symptom of many
+  std::vector<Pattern> match;  // over one line, any of them
+  // Of each expression: text, in lower case, that every line it matches contains.
+  std::vector<std::string> literals;
 };
 const std::vector<Failure>& known_failures();
 

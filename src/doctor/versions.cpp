@@ -74,8 +74,8 @@ std::optional<Version> Version::parse(std::string_view text) {
     }  // others ("b030", "git...") number builds
   }
   if (!staged) version.key_.push_back(kFinal);
-  version.key_.push_back(
-      kFinal);  // so that what has a further stage (alpha of a release candidate) comes before, and post after
+  // So that what has a further stage (alpha of a release candidate) comes before, and post after.
+  version.key_.push_back(kFinal);
   return version;
 }
 

@@ -21,7 +21,8 @@ class Version {
   std::string family() const;                    // "25.3"
 
  private:
-  std::vector<int> key_;  // numbers, stage, number of the stage, ...: compares as it stands
+  // Numbers, stage, number of the stage, ...: compares as it stands.
+  std::vector<int> key_;
 };
 std::optional<std::strong_ordering> compare_versions(const std::string& a, const std::string& b);
 bool older(const std::string& a, const std::string& b);  // false when either is no version

@@ -20,10 +20,11 @@
 
 namespace apus {
 
-// What attaching and detaching a LoRA adapter means, and where weights come from, is the model's and the checkpoint's
-// business.
+// What attaching and detaching a LoRA adapter means, and where weights come from,
+// is the model's and the checkpoint's business.
 struct ModelHooks {
-  std::string always;  // an attached adapter of those requests that name none; empty: the model itself answers them
+  // An attached adapter of those requests that name none; empty: the model itself answers them.
+  std::string always;
   std::function<void(const std::string& name, const std::string& dir)> load;
   std::function<void(const std::string& name)> unload;
   // For sleep and wake, both or none: the model goes away, and comes again, the same.
@@ -103,7 +104,8 @@ class Engine : public TextEngine {
   std::map<std::string, int64_t> entering_;       // requests in the inbox, by their adapter
   EngineStats stats_;
   int64_t next_id_ = 1, starting_ = 0;
-  uint64_t next_salt_ = 1;  // below 2^32: the other half is for the lengths of prompts beyond alike_up_to_
+  // Below 2^32: the other half is for the lengths of prompts beyond alike_up_to_
+  uint64_t next_salt_ = 1;
   int64_t alike_up_to_ = 0;
   bool stopping_ = false;
 

@@ -17,12 +17,14 @@ namespace apus {
 struct EngineSpec {
   int64_t block_size = 0;  // 0: what suits the device
   int64_t max_step_tokens = 2048, max_sequences = 256;
-  int64_t max_model_len = 0;     // 0: what the checkpoint was made for
-  int64_t max_waiting = 0;       // requests that may wait; 0: any number
-  double memory_fraction = 0.9;  // of the device's memory, weights and cache and everything else together
-  int64_t cache_bytes = 0;       // above 0: the cache's size, whatever the fraction
+  int64_t max_model_len = 0;  // 0: what the checkpoint was made for
+  int64_t max_waiting = 0;    // requests that may wait; 0: any number
+  // Of the device's memory, weights and cache and everything else together.
+  double memory_fraction = 0.9;
+  int64_t cache_bytes = 0;  // above 0: the cache's size, whatever the fraction
   bool prefix_caching = true;
-  std::map<std::string, int64_t> cache_limits;  // bytes, by device ("npu:1"), where there is a limit beside the memory
+  // Bytes, by device ("npu:1"), where there is a limit beside the memory.
+  std::map<std::string, int64_t> cache_limits;
 };
 
 // How many cache blocks a device has memory for, and how long a text may be then. Pure.

@@ -19,7 +19,8 @@ constexpr uint32_t kUnlimited = std::numeric_limits<uint32_t>::max();
 struct NodeData {
   enum Kind : uint8_t { Bytes, Token, Fork, Call, Return } kind = Return;
   uint8_t low = 0, high = 0;  // Bytes: the range of one byte; low > high: none
-  Node next = 0, other = 0;   // Fork: both are tried. Call: `other` is what is called, `next` follows it
+  // Fork: both are tried. Call: `other` is what is called, `next` follows it.
+  Node next = 0, other = 0;
   uint32_t min = 0, max = 0;  // Call: how often it is repeated. Token: min is its id
   bool operator==(const NodeData&) const = default;
 };

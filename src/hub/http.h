@@ -13,10 +13,12 @@
 namespace apus {
 
 struct HttpReply {
-  int status = 0;                              // 0: no answer came
-  std::string error;                           // why none came
-  std::map<std::string, std::string> headers;  // of all answers on the way, names in lower case, the last one wins...
-  std::map<std::string, std::string> first;    // ...and those of the first answer alone (hubs describe a file there)
+  int status = 0;     // 0: no answer came
+  std::string error;  // why none came
+  // Of all answers on the way, names in lower case, the last one wins...
+  std::map<std::string, std::string> headers;
+  // ...and those of the first answer alone (hubs describe a file there).
+  std::map<std::string, std::string> first;
   std::string body;
 };
 

@@ -23,9 +23,8 @@ class Delta : public Module {
  public:
   virtual at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
                            const Step& s) const = 0;  // -> new y
-  virtual bool only_adds() const {
-    return false;
-  }  // whether the new y is y with something added, where nobody needs the old one
+  // Whether the new y is y with something added, where nobody needs the old one.
+  virtual bool only_adds() const { return false; }
   virtual bool looks_at_weight() const { return true; }           // in apply(), when nothing is dropped
   virtual at::Tensor merged(const at::Tensor& weight) const = 0;  // the weight with the change, f32
   // The change as one more product of low rank: y + x_more w_more'. For products that are never made whole.

@@ -17,13 +17,15 @@ class Lora final : public Delta {
     int64_t in, out, rank;
     double alpha = 1, dropout = 0;
     bool rank_stabilised = false, dora = false, biased = false;
-    uint64_t id = 0;        // keeps the dropout masks of layers apart
-    bool looks_up = false;  // of an embedding: x are row numbers, `in` rows of size `out`; no dropout, no DoRA
+    uint64_t id = 0;  // keeps the dropout masks of layers apart
+    // Of an embedding: x are row numbers, `in` rows of size `out`; no dropout, no DoRA.
+    bool looks_up = false;
     double scale() const {
       return alpha / (rank_stabilised ? std::sqrt(static_cast<double>(rank)) : static_cast<double>(rank));
     }
   };
-  Lora(Spec spec, const Param* bias);  // bias: of the layer it changes (DoRA leaves it alone), null when there is none
+  // `bias`: of the layer it changes (DoRA leaves it alone), null when there is none.
+  Lora(Spec spec, const Param* bias);
 
   at::Tensor apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
                    const Step& s) const override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixture of experts: a router, stacked experts, optionally a shared expert; and the loss that keeps experts busy
-// alike.
+// Mixture of experts: a router, stacked experts, optionally a shared expert;
+// and the loss that keeps experts busy alike.
 #pragma once
 
 #include "nn/expert_lora.h"
@@ -13,8 +13,10 @@ namespace apus {
 // routing probability, both over tokens and layers together. Its gradient enters each layer's router logits during the
 // backward pass, when the sums of all layers are known; so it also works when layers are recomputed.
 struct RouterLoss {
-  double scale = 0;                     // d(total loss) / d(value()): the coefficient times the trainer's own factor
-  bool recording = true;                // off while a layer is recomputed: its tokens were counted already
+  // d(total loss) / d(value()): the coefficient times the trainer's own factor.
+  double scale = 0;
+  // Off while a layer is recomputed: its tokens were counted already.
+  bool recording = true;
   at::Tensor choices_E, probability_E;  // f32 sums, detached
   int64_t rows = 0;                     // tokens * layers
   at::Tensor value() const;             // scalar, detached
@@ -33,7 +35,8 @@ class Experts : public Module {
   at::Tensor one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
                         const Step& s) const;
   Param &gate_up_, &down_;
-  ExpertMatrices gate_of_, up_of_, down_of_;  // of each expert: views, for adapters under the names PEFT sees
+  // Of each expert: views, for adapters under the names PEFT sees.
+  ExpertMatrices gate_of_, up_of_, down_of_;
 };
 
 class MoeMlp : public FeedForward {

@@ -22,14 +22,18 @@ struct RopeSpec {
   double attention_factor = 0;                       // yarn, longrope; 0: from the factor
   double mscale = 0, mscale_all_dim = 0;
   bool truncate = true;
-  std::vector<double> short_factor, long_factor;  // longrope: of each frequency, within and beyond the original context
-  std::vector<int64_t> sections;                  // m-rope: how many of the R frequencies follow time, height, width
-  bool interleaved_sections = false;              // frequencies take turns t, h, w, t, h, w instead of three runs
+  // Longrope: of each frequency, within and beyond the original context.
+  std::vector<double> short_factor, long_factor;
+  // m-rope: how many of the R frequencies follow time, height, width.
+  std::vector<int64_t> sections;
+  // Frequencies take turns t, h, w, t, h, w instead of three runs.
+  bool interleaved_sections = false;
 };
 
 struct RopeFrequencies {
-  std::vector<float> inverse;  // R values, rounded to f32 as the original implementations hold them
-  double scale = 1;            // cos and sin are multiplied by it (yarn, longrope)
+  // R values, rounded to f32 as the original implementations hold them.
+  std::vector<float> inverse;
+  double scale = 1;  // cos and sin are multiplied by it (yarn, longrope)
 };
 
 // length: of the text, for those that follow it; the others ignore it.

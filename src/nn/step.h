@@ -33,27 +33,30 @@ struct RouterLoss;  // nn/moe.h
 class Kept;         // nn/kept.h
 
 struct Step {
-  at::Tensor position;                      // [T] int64, or [3, T] (time, height, width) for m-rope
-  at::Tensor cu_q, cu_k;                    // [S + 1] int32 cumulative lengths
-  std::vector<int32_t> length_q, length_k;  // on the host; length_k: of the row, or of the prompt as it was asked
+  at::Tensor position;    // [T] int64, or [3, T] (time, height, width) for m-rope
+  at::Tensor cu_q, cu_k;  // [S + 1] int32 cumulative lengths
+  // On the host; length_k: of the row, or of the prompt as it was asked.
+  std::vector<int32_t> length_q, length_k;
   int64_t max_q = 0, max_k = 0;
   KvCache* cache = nullptr;  // null while training
   at::Tensor slot;           // [T] int64: where this forward's keys and values go
   at::Tensor block_table;    // [S, blocks] int32
-  // Which tokens go through which LoRA adapter. Not routed (training, one adapter): every attached adapter sees every
-  // token.
+  // Which tokens go through which LoRA adapter.
+  // Not routed (training, one adapter): every attached adapter sees every token.
   struct AdapterRows {
     std::string name;
     at::Tensor rows;  // int64 token indices
   };
   bool routed = false;
   std::vector<AdapterRows> adapters;
-  uint64_t dropout_seed = 0;  // training: where this forward's dropout masks come from; 0: no dropout
-  std::shared_ptr<at::Tensor>
-      table;                     // training a head tied to the embedding: where embed() leaves the table for the head
-  Kept* kept = nullptr;          // training: results that a layer keeps for its second run
-  RouterLoss* router = nullptr;  // mixture of experts, training: where the balance loss is collected
-  at::Tensor cos, sin;           // [T, R] f32, filled once by Model::begin()
+  // Training: where this forward's dropout masks come from; 0: no dropout.
+  uint64_t dropout_seed = 0;
+  // Training a head tied to the embedding: where embed() leaves the table for the head.
+  std::shared_ptr<at::Tensor> table;
+  Kept* kept = nullptr;  // training: results that a layer keeps for its second run
+  // Mixture of experts, training: where the balance loss is collected.
+  RouterLoss* router = nullptr;
+  at::Tensor cos, sin;  // [T, R] f32, filled once by Model::begin()
 };
 
 // The same step with its tensors on `device`; those that are there already are shared. The cache stays where it is.

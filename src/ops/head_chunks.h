@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What head_loss and head_logprob share: only tokens with a label meet the head, some at a time, so that [T, V] never
-// exists.
+// What head_loss and head_logprob share: only tokens with a label meet the head, some at a time,
+// so that [T, V] never exists.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -48,7 +48,8 @@ class HeadProducts {
   bool needed() const;
   bool head_gradient() const { return sides_[0].weight_sum.defined(); }
   void add(int64_t begin, const at::Tensor& dlogits_nV);
-  at::Tensor d_rows(size_t side) const;  // [T, D]; undefined when not needed. Side 0: hidden and head, 1: the low pair
+  // [T, D]; undefined when not needed. Side 0: hidden and head, 1: the low pair.
+  at::Tensor d_rows(size_t side) const;
   at::Tensor d_weight(size_t side) const;  // [V, D]
 
  private:

@@ -21,8 +21,8 @@ at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double e
 std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x_TD, const at::Tensor& delta_TD,
                                                 const at::Tensor& weight_D, double eps);
 
-// Rotary embedding, halves convention: the first 2R of the H elements of each head turn, the rest pass. cos, sin are
-// f32.
+// Rotary embedding, halves convention: the first 2R of the H elements of each head turn,
+// the rest pass. cos, sin are f32.
 std::tuple<at::Tensor, at::Tensor> rope(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& cos_TR,
                                         const at::Tensor& sin_TR);
 
@@ -32,7 +32,8 @@ at::Tensor swiglu(const at::Tensor& gate_TF, const at::Tensor& up_TF);
 // What an attention call may look at. Query i of a sequence with q queries and k keys stands at position k - q + i.
 struct Mask {
   bool causal = true;
-  int64_t window = 0;  // > 0: sees keys j with position - window < j (with causal: j <= position)
+  // > 0: sees keys j with position - window < j (with causal: j <= position).
+  int64_t window = 0;
 };
 
 // What attention gives, and per query the log of the sum of exp(scores).
@@ -65,8 +66,8 @@ std::tuple<at::Tensor, at::Tensor> embedding_and_table(const at::Tensor& id_T, c
 
 // x W' + b. The weight may be packed once for a device (an opaque tensor that only packed_linear understands): an
 // undefined result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row
-// do not depend on how many other rows there are. known: the result, which then goes on the tape without being computed
-// again.
+// do not depend on how many other rows there are.
+// known: the result, which then goes on the tape without being computed again.
 at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O,
                   const at::Tensor& known = {});
 // Several weights of one input are packed as one. `mapped`: they lie in a mapped file. The device may take one as it
@@ -88,8 +89,9 @@ struct HeadLossOptions {
   bool dft = false;  // each token's loss times its own detached probability
 };
 struct HeadLoss {
-  at::Tensor loss_sum;   // f32 scalar
-  at::Tensor nll_T;      // f32, detached, plain negative log-likelihood; 0 where ignored
+  at::Tensor loss_sum;  // f32 scalar
+  // f32, detached, plain negative log-likelihood; 0 where ignored.
+  at::Tensor nll_T;
   at::Tensor correct_T;  // bool: the arg-max is the label
 };
 HeadLoss head_loss(const HeadFactors& factors, const at::Tensor& label_T, const at::Tensor& weight_T,
@@ -117,16 +119,17 @@ at::Tensor moe_ffn(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at
 // One AdamW step in one pass, in place. param may be f32, or bf16 with an f32 master (undefined: none).
 struct AdamwStep {
   double lr, beta1, beta2, eps, weight_decay;
-  int64_t step;             // from 1
-  double grad_scale = 1;    // clipping: gradients are multiplied by it
-  int64_t dither = 0;       // where this tensor's rounding thresholds begin (tensor/dither.h)
+  int64_t step;           // from 1
+  double grad_scale = 1;  // clipping: gradients are multiplied by it
+  // Where this tensor's rounding thresholds begin (tensor/dither.h).
+  int64_t dither = 0;
   bool stochastic = false;  // round a bf16 parameter by them, instead of to the nearest
 };
 void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& v, at::Tensor& master,
            const AdamwStep& s);
 
-// The same with moments of a byte each; always rounded by thresholds. The three roundings of an element are a third
-// apart.
+// The same with moments of a byte each; always rounded by thresholds.
+// The three roundings of an element are a third apart.
 constexpr int64_t kMomentBlock = 256, kMeanDither = 0x55555555, kSquareDither = 0xaaaaaaaa;
 struct Moments8 {
   at::Tensor mean, mean_scale;      // int8 [n], f32 [ceil(n / kMomentBlock)]

@@ -29,8 +29,8 @@ class Replaying {
 };
 
 struct LayerAgain : torch::autograd::Function<LayerAgain> {
-  // `anchor` only needs a gradient: it puts the layer on the tape when x does not (frozen embeddings below trained
-  // layers).
+  // `anchor` only needs a gradient: it puts the layer on the tape when x does not
+  // (frozen embeddings below trained layers).
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& anchor, int64_t model,
                             int64_t layer, int64_t step, const std::optional<KeptParts>& parts) {
     ctx->save_for_backward({x_TD});

@@ -13,15 +13,16 @@ struct DeviceFacts {
   std::string name;
   std::vector<std::string> aliases;
   bool host = false;  // a processor
-  double memory = 0, reserved = 0,
-         context = 0;        // bytes: in all; used while idle; what a process takes before any tensor
+  // Bytes: in all; used while idle; what a process takes before any tensor.
+  double memory = 0, reserved = 0, context = 0;
   double comm = 0;           // bytes of one communicator's buffers
   double bf16 = 0, f32 = 0;  // FLOP/s at the peak
-  double memory_speed = 0, link = 0,
-         network = 0;       // bytes/s: own memory; to another device of the node; to another node
+  // bytes/s: own memory; to another device of the node; to another node.
+  double memory_speed = 0, link = 0, network = 0;
   int node = 1;             // devices that `link` joins
   double efficiency = 0.5;  // share of the peak that training's products reach
-  std::string assumed;      // in words, where something else stands for the device; may be empty
+  // In words, where something else stands for the device; may be empty.
+  std::string assumed;
   double flops(double element_size) const { return element_size > 2 ? f32 : bf16; }
 };
 

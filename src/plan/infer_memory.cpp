@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <map>
 
-#include "plan/plan.h"
 #include "base/error.h"
+#include "plan/plan.h"
 
 namespace apus {
 namespace {
-constexpr double kHostCache =
-    2048.0 * 1024 * 1024;  // on a processor the cache is no larger unasked, but for one context
+// On a processor the cache is no larger unasked, but for one context.
+constexpr double kHostCache = 2048.0 * 1024 * 1024;
 
 struct Held {
   double elements = 0, layers = 0;  // weights, and what share of all layers

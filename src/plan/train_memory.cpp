@@ -57,8 +57,8 @@ class TrainingRun {
   }
 
  private:
-  // Holes of a processor's kept heap that nothing fits into: measured, larger where small states lie among large
-  // tensors.
+  // Holes of a processor's kept heap that nothing fits into:
+  // measured, larger where small states lie among large tensors.
   MemoryUse with_scatter(MemoryUse use) const {
     if (!d_.host) return use;
     const double holes = (is_8bit(s_.optimizer.kind) ? 0.08 : 0.04) * (use.peak - d_.context);
@@ -105,14 +105,16 @@ class TrainingRun {
     at_.moment("the forward pass");
     const double rotation = 4 * s_.tokens * static_cast<double>(m_.head_dim);  // cosines and sines
     at_.add(Holds::Activations, rotation);
-    hold(h_);  // the embedding; a layer's input stays, for its backward pass or for running it again
+    // The embedding; a layer's input stays, for its backward pass or for running it again.
+    hold(h_);
     for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], keep_of(i));
     hold(h_);  // the final norm
     head();
     drop(h_);
     at_.moment("the backward pass");
     if (!m_.tied) finish_head(there);
-    hold(h_), drop(2 * h_);  // through the final norm, whose input goes with the gradient that came
+    // Through the final norm, whose input goes with the gradient that came.
+    hold(h_), drop(2 * h_);
     for (size_t i = t_.layers.size(); i-- > 0;) {
       const Keep keep = keep_of(i);
       if (keep.selective)
@@ -255,7 +257,8 @@ class TrainingRun {
     }
     if (l.sparse) experts_backward(l, there), hold(f > 0 ? 0 : h_);
     drop(kept_norm(l) + factors({&l.gate, &l.up, &l.down}));
-    hold(h_), drop(3 * h_);  // through the norm: the gradient of the sum is left, the sum and the two others go
+    // Through the norm: the gradient of the sum is left, the sum and the two others go.
+    hold(h_), drop(3 * h_);
     hold(q_), linear_backward(l.o, there);
     const double heads = static_cast<double>(m_.heads) * rounded_up(static_cast<double>(m_.head_dim), 32);
     const double partial = d_.host ? 2 * 4 * s_.tokens * heads : 0;  // dk, dv of every query head

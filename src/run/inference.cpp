@@ -162,8 +162,8 @@ SamplingWishes sampling_wishes(const GenerationOptions& g) {
   w.repetition_penalty = g.repetition_penalty;
   w.presence_penalty = g.presence_penalty;
   w.frequency_penalty = g.frequency_penalty;
-  w.max_new_tokens =
-      g.max_new_tokens.value_or(std::numeric_limits<int32_t>::max());  // the engine cuts it to the context
+  // The engine cuts it to the context.
+  w.max_new_tokens = g.max_new_tokens.value_or(std::numeric_limits<int32_t>::max());
   return w;
 }
 

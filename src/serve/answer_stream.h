@@ -73,10 +73,12 @@ struct AnswerStreamSpec {
 class AnswerStream : public std::enable_shared_from_this<AnswerStream> {
  public:
   AnswerStream(AnswerStreamSpec spec, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Serial> serial,
-             std::shared_ptr<AnswerNotes> notes, AnswerMeter* meter);
+               std::shared_ptr<AnswerNotes> notes, AnswerMeter* meter);
 
-  void start();                       // on `serial`; throws when the engine refuses, nothing is written then
-  void cancel();                      // the client has left: what the engine still does for it ends. Any thread
+  // On `serial`; throws when the engine refuses, nothing is written then.
+  void start();
+  // The client has left: what the engine still does for it ends. Any thread.
+  void cancel();
   void stop(const std::string& why);  // the server goes: the client is told (503). Any thread
 
  private:

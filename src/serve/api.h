@@ -35,8 +35,9 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) override;
   HttpAnswer broken(const HttpCall& call, int status, const std::string& why) override;
 
-  void drain() { draining_ = true; }          // new requests are refused with 503
-  void stop();                                // waits for what administrators asked for; the engine may go then
+  void drain() { draining_ = true; }  // new requests are refused with 503
+  // Waits for what administrators asked for; the engine may go then.
+  void stop();
   int64_t active() const { return active_; }  // requests without a complete answer
   void stop_all();                            // tells the clients of what still runs
   Json statistics() { return metrics_.statistics(service_.spec().engine->stats()); }

@@ -189,7 +189,8 @@ void Api::infer(const Exchange& e) {
     std::shared_ptr<const Json> request;
     Service::Prepared prepared;
   };
-  std::vector<Ready> ready;  // all of them before the first begins: the queue is judged by what others brought
+  // All of them before the first begins: the queue is judged by what others brought.
+  std::vector<Ready> ready;
   for (size_t i = 0; i < rows->size(); ++i) {
     try {
       const Fields row((*rows)[i], str("infer_requests[", i, "]."));

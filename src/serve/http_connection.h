@@ -81,7 +81,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
  private:
   static constexpr bool kTls = !std::is_same_v<Stream, beast::tcp_stream>;
   static constexpr int kLingerSeconds = 2;
-  static constexpr size_t kAhead = 64 << 10;  // bytes of following requests that are read while one is answered
+  // Bytes of following requests that are read while one is answered.
+  static constexpr size_t kAhead = 64 << 10;
   // What waits to be parsed: two heads at most. A body is taken out as it comes, but not the extensions of its chunks
   // and the headers behind the last.
   static constexpr size_t kUnparsed = 256 << 10;
@@ -340,8 +341,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     read_header(shared_->spec.idle_seconds);
   }
 
-  // A socket that is closed while the client still sends would take the answer away from it: what comes is read for a
-  // while.
+  // A socket that is closed while the client still sends would take the answer away from it:
+  // what comes is read for a while.
   void close_gently() {
     if (closed_) return;
     expires(kLingerSeconds);
@@ -373,8 +374,10 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   beast::flat_buffer buffer_{kUnparsed};
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<HttpCall> call_;
-  std::shared_ptr<Connection> busy_;  // itself while an answer is made: there may be no read or write that keeps it
-  uint64_t turn_ = 0;                 // of requests on this connection; replies to earlier ones are out of date
+  // Itself while an answer is made: there may be no read or write that keeps it.
+  std::shared_ptr<Connection> busy_;
+  // Of requests on this connection; replies to earlier ones are out of date.
+  uint64_t turn_ = 0;
   std::string out_, flying_;
   std::vector<std::function<void()>> gone_;
   bool answering_ = false, ended_ = false, chunked_ = false, http1_0_ = false, keep_alive_ = true, mid_request_ = false;

@@ -14,7 +14,8 @@
 namespace apus {
 
 struct AnswerHead {
-  std::string id, model, fingerprint;  // fingerprint: what made the answer; with a seed it tells whether it may differ
+  // fingerprint: what made the answer; with a seed it tells whether it may differ.
+  std::string id, model, fingerprint;
   int64_t created = 0;
 };
 

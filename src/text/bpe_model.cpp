@@ -51,15 +51,17 @@ class Bpe final : public TokenModel {
   int32_t unknown_ = -1;
   std::string prefix_, suffix_;  // of symbols that continue, or end, a word
   Vocabulary vocabulary_;        // as bytes if bytes_
-  Vocabulary verbatim_;          // if bytes_: tokens not spelt in the byte alphabet, which no text gives
+  // If bytes_: tokens not spelt in the byte alphabet, which no text gives.
+  Vocabulary verbatim_;
   MergeTable merges_;
   std::array<int32_t, 256> single_;    // ids of one-byte symbols; -1 for none
   std::array<int32_t, 256> fallback_;  // ids of <0x00> ... <0xFF>
   WholeCharacters characters_;         // if simple_
   bool simple_ = false;                // bytes_, every byte has its symbol
-  bool words_apart_ = true;            // no merge reaches over the front of a ▁ that follows something else
-  // Whether the merges lead from a token's own text to that token. Found out when first asked; all threads find the
-  // same.
+  // No merge reaches over the front of a ▁ that follows something else.
+  bool words_apart_ = true;
+  // Whether the merges lead from a token's own text to that token. Found out when first asked;
+  // all threads find the same.
   enum : uint8_t { kUnasked, kWhole, kSplit };
   std::unique_ptr<std::atomic<uint8_t>[]> whole_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows JSON character by character, as a model writes it: is what has come so far valid, where do members begin and
-// end?
+// Follows JSON character by character, as a model writes it:
+// is what has come so far valid, where do members begin and end?
 #pragma once
 
 #include <string>
@@ -18,7 +18,8 @@ class JsonScanner {
   size_t depth() const { return open_.size(); }
   const std::string& member() const { return member_; }  // the key of the outermost object's current member
   bool value_begins() const { return value_begins_; }    // the last character began the value of that member
-  bool value_ended() const { return value_ended_; }  // the last character ended it (or, of a number, stood behind it)
+  // The last character ended it (or, of a number, stood behind it).
+  bool value_ended() const { return value_ended_; }
 
  private:
   enum class State { Value, FirstItem, Key, FirstKey, Colon, After, Text, Escape, Hex, Plain };

@@ -21,8 +21,8 @@ class Normalizer {
 
 std::unique_ptr<const Normalizer> make_normalizer(const JsonPart& part);
 
-// A pattern that backtracks over much of the text at every place is refused in the end, though each match stays in its
-// bounds.
+// A pattern that backtracks over much of the text at every place is refused in the end,
+// though each match stays in its bounds.
 class PatternTime {
  public:
   PatternTime(size_t bytes, const std::string& where)

@@ -21,10 +21,11 @@ struct Span {
 
 struct TokenText {
   std::string text;
-  std::vector<Span> origin;  // of each byte of `text`, whole characters of the input; empty unless tracked
+  // Of each byte of `text`, whole characters of the input; empty unless tracked.
+  std::vector<Span> origin;
   bool tracked = false;
-  // How long rewriting may make it: a compatibility form makes 11 times as much, a chain of replacements could go on
-  // for ever.
+  // How long rewriting may make it: a compatibility form makes 11 times as much,
+  // a chain of replacements could go on for ever.
   size_t limit = 0;
 
   static size_t limit_of(size_t bytes) { return (size_t{16} << 20) + 32 * bytes; }

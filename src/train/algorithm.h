@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "train/batch.h"
 #include "models/model.h"
+#include "train/batch.h"
 #include "train/forward.h"
 
 namespace apus {
@@ -17,8 +17,8 @@ namespace apus {
 class TextEngine;  // engine/answer/text_engine.h
 
 struct Ratio {
-  at::Tensor sum,
-      count;  // scalars, detached; what is shown is the quotient of the sums over everything since the last line
+  // Scalars, detached; what is shown is the quotient of the sums over everything since the last line.
+  at::Tensor sum, count;
 };
 
 // Never a mean: the trainer divides the sum by the count of all micro-batches and ranks of the step.

@@ -106,8 +106,8 @@ TrainResult Trainer::run() {
   }
   if (o_.eval != When::Never && p_.eval && last_evaluated_ != step_ && !result_.interrupted) evaluate();
   if ((o_.save != When::Never || result_.interrupted) && last_saved_ != step_) save(true);
-  if (result_.best_checkpoint && !std::filesystem::exists(*result_.best_checkpoint))
-    result_.best_checkpoint.reset();  // evaluated, never saved
+  // Evaluated, never saved.
+  if (result_.best_checkpoint && !std::filesystem::exists(*result_.best_checkpoint)) result_.best_checkpoint.reset();
   progress_->finish();
   if (p_.log) {
     const double seconds = watch_.seconds(), done = static_cast<double>(step_ - first_step_);

@@ -31,11 +31,13 @@ enum class When { Never, Steps, Epoch };
 struct TrainerOptions {
   int64_t max_steps = -1;  // > 0 wins over epochs
   double num_train_epochs = 3;
-  double max_epochs = 0;   // > 0: the end after so many passes, whatever max_steps says
-  int64_t batch_size = 1;  // rows of a micro-batch, as the source makes them; for trainer_state.json
+  double max_epochs = 0;  // > 0: the end after so many passes, whatever max_steps says
+  // Rows of a micro-batch, as the source makes them; for trainer_state.json.
+  int64_t batch_size = 1;
   int64_t gradient_accumulation_steps = 1;
-  double max_grad_norm = 1;         // 0: no clipping
-  bool update_in_backward = false;  // see train/update_in_backward.h; one rank, no clipping, no accumulation
+  double max_grad_norm = 1;  // 0: no clipping
+  // See train/update_in_backward.h; one rank, no clipping, no accumulation.
+  bool update_in_backward = false;
   int64_t logging_steps = 5;
   bool logging_first_step = true;
   When save = When::Steps, eval = When::Never;

@@ -72,8 +72,8 @@ TEST(ToolCalls, Hermes) {
   expect_pieces("<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>", options,
                 "C[] R[] f({\"a\": 1})");
   expect_pieces("<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>done", options, "C[done] R[] f({})");
-  expect_pieces("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}", options,
-                "C[] R[] f({\"a\": 1})");  // the end is missing
+  // The end is missing.
+  expect_pieces("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}", options, "C[] R[] f({\"a\": 1})");
   expect_pieces(
       "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n<tool_call>{\"name\": \"g\", \"arguments\": "
       "{}}</tool_call>\n\nbye\n",

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "data/rows/dialogue.h"
 #include "data/encode/loss_scale.h"
-#include "data/rows/row.h"
 #include "data/encode/sample.h"
+#include "data/rows/dialogue.h"
+#include "data/rows/row.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -28,7 +28,8 @@ struct EncodeOptions {
   int64_t max_length = 0;             // 0: no limit
   Truncation truncation = Truncation::Delete;
   std::string loss_scale = "default";
-  std::optional<bool> binary_loss_scale;  // weights 0 and 1 as labels alone; absent: when there are no others
+  // Weights 0 and 1 as labels alone; absent: when there are no others.
+  std::optional<bool> binary_loss_scale;
   bool add_non_thinking_prefix = true;
   bool ignore_empty_think = true;  // of templates that can think or not
   std::optional<bool> preserve_thinking;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as a stream of bytes, uncompressed on the way when it is gzip or zstd (known by its first bytes, not its
-// name).
+// A file as a stream of bytes, uncompressed on the way when it is gzip or zstd
+// (known by its first bytes, not its name).
 #pragma once
 
 #include <cstddef>

@@ -168,7 +168,8 @@ class Csv : public TextReader {
   Csv(const fs::path& path, char delimiter) : TextReader(path), delimiter_(delimiter) {
     require(take_record(), Fault::Data, path.string(), ": empty; a CSV file begins with the names of its columns");
     columns_ = fields_;
-    for (const char other : {';', '\t', '|'}) {  // as spreadsheets write it where the comma is the decimal point
+    // As spreadsheets write it where the comma is the decimal point.
+    for (const char other : {';', '\t', '|'}) {
       if (columns_.size() > 1) break;
       if (columns_[0].find(other) == std::string::npos) continue;
       try_delimiter(other, path);

@@ -23,16 +23,18 @@ class ResultFile {  // path "-": standard output, and nothing to go on with
   struct Spec {
     std::string path;
     bool resume = true;
-    int64_t write_every = 1000;  // rows that may be held back from the file; below 1: all of them, until the end
-    double seconds = 2;          // and for how long
+    // Rows that may be held back from the file; below 1: all of them, until the end.
+    int64_t write_every = 1000;
+    double seconds = 2;  // and for how long
   };
   explicit ResultFile(Spec spec);
 
-  // First every row is offered, in order, with the key that its record will have. What an earlier run answered, if it
-  // did.
+  // First every row is offered, in order, with the key that its record will have.
+  // What an earlier run answered, if it did.
   std::optional<std::string> finished_before(int64_t row, const std::string& key);
   bool anything_before() const { return before_ || !journaled_.empty(); }
-  void begin();  // then the new records can come. Fault::Usage when the file holds records of other rows
+  // Then the new records can come. Fault::Usage when the file holds records of other rows.
+  void begin();
 
   void add(int64_t row, const Json& record);
   void leave_out(int64_t row);  // there will be no record of it

@@ -31,9 +31,9 @@ struct Dialogue {
 };
 
 struct DialogueOptions {
-  bool add_non_thinking_prefix =
-      true;                        // templates that can think or not: an answer without thought follows an empty one
-  bool learn_empty_think = false;  // ... which is then part of the turn
+  // Templates that can think or not: an answer without thought follows an empty one.
+  bool add_non_thinking_prefix = true;
+  bool learn_empty_think = false;                   // ... which is then part of the turn
   std::optional<bool> preserve_thinking;            // of earlier turns; absent: where they are learnt
   Json kwargs;                                      // chat_template_kwargs
   std::string eos;                                  // put behind turns that the template leaves open

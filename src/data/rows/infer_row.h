@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/rows/normalize.h"
 #include "data/read/reader.h"
+#include "data/rows/normalize.h"
 #include "data/rows/row.h"
 
 namespace apus {
@@ -31,7 +31,8 @@ Question make_question(const Row& row, const NormalizeOptions& options = {});
 // One dataset of questions; the file "-" is standard input, JSON lines.
 struct QuestionSet {
   std::vector<std::string> files;
-  std::optional<int64_t> count;  // the first so many rows; more than there are: from the first one again
+  // The first so many rows; more than there are: from the first one again.
+  std::optional<int64_t> count;
   NormalizeOptions normalize;
 };
 
@@ -44,9 +45,10 @@ class Questions {
   Questions& operator=(const Questions&) = delete;
 
   std::optional<Question> next();
-  int64_t index() const { return index_; }  // of the row that next() gave last, or failed at: bad ones count too
-  void rewind();                            // from the first row on
-  int64_t count();                          // all rows, by reading them; then from the first row on
+  // Of the row that next() gave last, or failed at: bad ones count too.
+  int64_t index() const { return index_; }
+  void rewind();    // from the first row on
+  int64_t count();  // all rows, by reading them; then from the first row on
 
  private:
   bool read(Row& row);

@@ -21,7 +21,8 @@ using Samples = std::vector<Sample>;
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  virtual void start(int64_t epoch) = 0;      // to the epoch's beginning; its order depends on seed and epoch alone
+  // To the epoch's beginning; its order depends on seed and epoch alone.
+  virtual void start(int64_t epoch) = 0;
   virtual std::optional<Samples> next() = 0;  // a micro-batch of this rank; nothing at the epoch's end
   virtual int64_t size() const = 0;           // micro-batches of an epoch (of this rank); -1: not known
   virtual Json position() const = 0;          // from which restore() gives the same next() again
@@ -37,7 +38,8 @@ struct BatchOptions {
   bool shuffle = true;
   uint64_t seed = 42;
   int64_t rank = 0, ranks = 1;  // micro-batch k belongs to rank k % ranks
-  bool even = true;             // every rank the same number: the first micro-batches again where some lack one
+  // Every rank the same number: the first micro-batches again where some lack one.
+  bool even = true;
   void check() const;
 };
 
@@ -50,7 +52,8 @@ std::unique_ptr<SampleSource> make_indexed_source(int64_t count, std::vector<int
 struct SampleStream {
   virtual ~SampleStream() = default;
   virtual void rewind() = 0;
-  virtual bool next(Samples& samples) = 0;  // of the next row: none, one or (split) several; false at the end
+  // Of the next row: none, one or (split) several; false at the end.
+  virtual bool next(Samples& samples) = 0;
   virtual Json position() const = 0;
   virtual void restore(const Json& position) = 0;
 };

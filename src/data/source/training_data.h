@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "data/source/datasets.h"
 #include "data/encode/encoder.h"
 #include "data/encode/report.h"
-#include "data/source/sample_source.h"
 #include "data/encode/sample_store.h"
+#include "data/source/datasets.h"
+#include "data/source/sample_source.h"
 
 namespace apus {
 
@@ -34,8 +34,8 @@ struct TrainingData {
   std::optional<LengthReport> report, validation_report;  // absent where lengths are not known beforehand
   std::optional<Sample> first;                            // for the log
   std::shared_ptr<RowStore> rows;                         // of which...
-  std::vector<int64_t> train_rows,
-      validation_rows;  // ...these are trained on and kept back; empty when streamed or cached
+  // ...these are trained on and kept back; empty when streamed or cached.
+  std::vector<int64_t> train_rows, validation_rows;
 };
 
 // `encoder` and `rejects` must outlive what comes out. Throws when nothing is left to train on.

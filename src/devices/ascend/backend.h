@@ -34,8 +34,8 @@ struct Backend {
   const void* (*generator)(int8_t device) = nullptr;  // const at::Generator&, the default one
 };
 
-// Opens it once for the process, `index` being the first device it touches. Throws Fault::Device with all that was
-// tried.
+// Opens it once for the process, `index` being the first device it touches.
+// Throws Fault::Device with all that was tried.
 const Backend& open_backend(int index);
 
 }  // namespace apus::ascend

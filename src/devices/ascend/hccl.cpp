@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HCCL behind Comm. Every operation runs on a stream of our own, started by a thread that first waits for the work the
-// tensors come from, and ends when that stream has: a handle that was waited for means finished, and every wait has a
-// limit.
+// tensors come from, and ends when that stream has:
+// a handle that was waited for means finished, and every wait has a limit.
 #include "devices/ascend/hccl.h"
 
 #include <ATen/TensorOperators.h>
@@ -83,7 +83,8 @@ class NpuComm final : public Comm {
     lane_->add([this, &rv] { open(rv); })->wait();
   }
   ~NpuComm() override {
-    if (lane_->abandon()) {  // the library waits for a lost rank and cannot be called back: process and device end soon
+    // The library waits for a lost rank and cannot be called back: process and device end soon.
+    if (lane_->abandon()) {
       lane_.release();
       return;
     }

@@ -17,8 +17,8 @@ struct HeapUse {
 HeapUse heap_use();
 void release_kept();  // gives the free parts back to the system
 
-// An uninitialised one-dimensional tensor for weights that stay: its own mapping, beginning on a huge page when it is
-// large.
+// An uninitialised one-dimensional tensor for weights that stay:
+// its own mapping, beginning on a huge page when it is large.
 at::Tensor empty_huge(int64_t count, at::ScalarType dtype);
 
 }  // namespace apus::cpu

@@ -15,8 +15,9 @@ namespace apus {
 struct Launch {
   LaunchPlan plan;
   std::vector<std::string> argv;  // of every rank: this same program is run again
-  std::filesystem::path log_dir;  // rank N's output: <log_dir>/rankN.log, but for the first rank of this machine
-  double grace_s = 3;             // after a first failure: for the others to tell theirs
+  // Rank N's output: <log_dir>/rankN.log, but for the first rank of this machine.
+  std::filesystem::path log_dir;
+  double grace_s = 3;  // after a first failure: for the others to tell theirs
 };
 
 // The exit code: 0, that of the first failure, or 128 + signal after a signal to the launcher.

@@ -48,11 +48,13 @@ class MeshLayout {
   MeshLayout(const MeshSizes& sizes, int world, int rank);
 
   int world() const { return world_; }
-  int size(AxisSet axes) const;                // of the product of these axes
-  int rank(AxisSet axes) const;                // this rank's place among those that differ from it in these axes alone
-  std::vector<int> ranks(AxisSet axes) const;  // those, by their numbers in the world, rising; this one included
-  AxisSet real(AxisSet axes) const;            // without axes of size 1
-  std::string text() const;                    // "dp_replicate 2 x tp 4", "1"
+  int size(AxisSet axes) const;  // of the product of these axes
+  // This rank's place among those that differ from it in these axes alone.
+  int rank(AxisSet axes) const;
+  // Those, by their numbers in the world, rising; this one included.
+  std::vector<int> ranks(AxisSet axes) const;
+  AxisSet real(AxisSet axes) const;  // without axes of size 1
+  std::string text() const;          // "dp_replicate 2 x tp 4", "1"
 
  private:
   int stride(size_t axis) const;
@@ -72,12 +74,12 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// The rank-th of `ranks` parts. Sizes differ by at most one: the first size % ranks parts have one more; parts may be
-// empty.
+// The rank-th of `ranks` parts. Sizes differ by at most one:
+// the first size % ranks parts have one more; parts may be empty.
 Range part_of(int64_t size, int rank, int ranks);
 
-// What of each dimension this rank holds. Cuts of the same dimension follow one another: the second cuts the first's
-// part.
+// What of each dimension this rank holds. Cuts of the same dimension follow one another:
+// the second cuts the first's part.
 std::vector<Range> local_part(const std::vector<int64_t>& full, const std::vector<Cut>& cuts, const MeshLayout& mesh);
 
 }  // namespace apus

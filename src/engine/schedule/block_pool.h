@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who owns which block of the key-value cache. Blocks are counted references, so sequences with a common beginning
-// share them; full blocks can be found again by their content until their place is needed. No tensor library, no
-// threads.
+// share them; full blocks can be found again by their content until their place is needed.
+// No tensor library, no threads.
 #pragma once
 
 #include <cstdint>
@@ -25,19 +25,24 @@ class BlockPool {
   struct Spec {
     int32_t blocks = 0, block_size = 16;
     bool caching = true;  // released full blocks can be found again
-    uint64_t secret = 0;  // keys the hashes, so that no client can make two texts collide; 0: drawn at random
+    // Keys the hashes, so that no client can make two texts collide; 0: drawn at random.
+    uint64_t secret = 0;
   };
   explicit BlockPool(Spec spec);
 
-  BlockHash root(uint64_t salt) const;  // before the first block; texts of different salts (adapters) share nothing
+  // Before the first block; texts of different salts (adapters) share nothing.
+  BlockHash root(uint64_t salt) const;
   BlockHash chain(const BlockHash& before, std::span<const int32_t> tokens) const;
 
-  int32_t take();                           // a block of the caller's own; -1: every block is in use
-  int32_t share(const BlockHash& content);  // one more reference to the block of this content; -1: not here
-  void publish(int32_t block,
-               const BlockHash& content);  // it is full and written: it can be found. The first one stays
-  void release(int32_t block);  // one reference less; at the last one it is evictable, or free when not findable
-  void forget_content();        // nothing can be found any more: the weights have changed, or the memory is gone
+  int32_t take();  // a block of the caller's own; -1: every block is in use
+  // One more reference to the block of this content; -1: not here.
+  int32_t share(const BlockHash& content);
+  // It is full and written: it can be found. The first one stays.
+  void publish(int32_t block, const BlockHash& content);
+  // One reference less; at the last one it is evictable, or free when not findable.
+  void release(int32_t block);
+  // Nothing can be found any more: the weights have changed, or the memory is gone.
+  void forget_content();
 
   int32_t available() const { return static_cast<int32_t>(free_.size()) + evictable_; }  // what take() can give
   int32_t in_use() const { return spec_.blocks - available(); }                          // referenced

@@ -52,8 +52,8 @@ int64_t Scheduler::reserve() const {
   return running_.empty() ? 0 : std::min<int64_t>(running(), pool_.spec().blocks / 50);
 }
 
-// A waiting sequence of higher priority takes the seat or the blocks of running ones of lower priority, when that helps
-// it.
+// A waiting sequence of higher priority takes the seat or the blocks of running ones of
+// lower priority, when that helps it.
 void Scheduler::make_room_for_priority() {
   if (waiting_.empty()) return;
   const Sequence& first = **waiting_.begin();
@@ -210,8 +210,8 @@ void Scheduler::suspend() {
 
 void Scheduler::drop_blocks(Sequence& s) {
   unpromise(s);
-  for (size_t i = s.blocks.size(); i-- > 0;)
-    pool_.release(s.blocks[i]);  // ends first: beginnings stay findable longest
+  // Ends first: beginnings stay findable longest.
+  for (size_t i = s.blocks.size(); i-- > 0;) pool_.release(s.blocks[i]);
   s.blocks.clear();
   s.computed = 0;
   s.published_ = 0;

@@ -71,7 +71,7 @@ struct Stmt {
     Macro,        // name, symbol, parameters; bodies[0]
     CallBlock,    // exprs[0] is the call; parameters; bodies[0]
     FilterBlock,  // exprs[0] is the filter chain; bodies[0]
-    AnswerStream,   // bodies[0]
+    Generation,   // bodies[0]
     Block,        // name; bodies[0]
     Autoescape,   // exprs[0]; bodies[0]
     Break,

@@ -89,7 +89,7 @@ Interpreter::Flow Interpreter::run_stmt(const Stmt& stmt) {
     case Stmt::Kind::CallBlock:
       run_call_block(stmt);
       break;
-    case Stmt::Kind::AnswerStream:
+    case Stmt::Kind::Generation:
       run_generation(stmt);
       break;
     case Stmt::Kind::Block:

@@ -20,8 +20,10 @@ namespace apus::cpu {
 
 namespace {
 
-constexpr size_t kSmall = 32 << 10;  // bytes up to which everybody sends everything to all: one round instead of two
-constexpr size_t kSlab = 1 << 20;    // bytes of one rank's share that are moved and summed at a time
+// Bytes up to which everybody sends everything to all: one round instead of two.
+constexpr size_t kSmall = 32 << 10;
+// Bytes of one rank's share that are moved and summed at a time.
+constexpr size_t kSlab = 1 << 20;
 
 char* bytes_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
 

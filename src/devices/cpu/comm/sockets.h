@@ -30,7 +30,8 @@ class Peers {
   struct Spec {
     int rank = 0, size = 1;
     double timeout_s = 600;
-    std::string master;      // whose direction decides which of this machine's addresses is told to others
+    // Whose direction decides which of this machine's addresses is told to others.
+    std::string master;
     std::vector<int> names;  // the members' ranks in the whole run, for messages
     std::function<void(const std::string& key, const std::string& value)> publish;
     std::function<std::string(const std::string& key, const std::string& what)> look_up;  // waits, within the limit

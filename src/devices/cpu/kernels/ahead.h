@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asking memory for what a product of bf16 panels will read soon. A product goes over its panel once per tile of rows
 // ("pass"). With one pass, memory is the limit: lines are asked for a fixed distance ahead. With several, the first
-// pass over a panel would wait for memory and the others not: each of them asks for its share of the next panel
-// instead.
+// pass over a panel would wait for memory and the others not:
+// each of them asks for its share of the next panel instead.
 #pragma once
 
 #include <immintrin.h>

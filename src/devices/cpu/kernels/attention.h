@@ -117,7 +117,8 @@ class Attend {
     kWideProbs,
     kWideQueries
   };
-  static constexpr int64_t kRepays = 64;  // rows of queries, of which on keys and values are widened once for all
+  // Rows of queries, of which on keys and values are widened once for all.
+  static constexpr int64_t kRepays = 64;
 
   // One query: its heads become the rows of one product.
   static Queries<E> decode_form(Queries<E> x) {
@@ -245,8 +246,8 @@ class Attend {
   bool wide_;  // products of bf16 are computed in f32, and rows are many
 };
 
-// Queries of a head that one piece of work takes: some hundred rows over all heads of the group, so that packing keys
-// pays.
+// Queries of a head that one piece of work takes:
+// some hundred rows over all heads of the group, so that packing keys pays.
 inline int64_t queries_at_once(int64_t group) { return std::clamp<int64_t>(256 / group, 32, 256) / 32 * 32; }
 
 }  // namespace apus::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The logits of some tokens over the whole vocabulary, and what a gradient of them does to hidden states and head. The
-// head is read in blocks of 1024 rows, each packed while it is in the cache. Sums go in an order that does not depend
-// on threads.
+// head is read in blocks of 1024 rows, each packed while it is in the cache.
+// Sums go in an order that does not depend on threads.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,8 @@ struct HiddenRows {
 template <class E>
 struct HeadSums {
   float* hidden;  // [n, width], written
-  E* head;  // [panel][width][32], written for the first tokens, then added to in f32 and rounded; turn_head() ends them
+  // [panel][width][32], written for the first tokens, then added to in f32 and rounded; turn_head() ends them.
+  E* head;
 };
 // Gradients of logits that are kept until all tokens have been seen: part p holds `columns` of the vocabulary, from
 // p * columns on, its rows as far apart.
@@ -185,8 +186,8 @@ class Logits {
       std::fill(row + n, row + kVocabularyBlock, E(0));
       const int64_t at = label[i] - block * kVocabularyBlock;
       if (at < 0 || at >= n) continue;
-      const LogitGradient& g =
-          gradient[i];  // again in f32, so that the large and the small part are rounded once, together
+      // Again in f32, so that the large and the small part are rounded once, together.
+      const LogitGradient& g = gradient[i];
       const float log_p = x[at] * g.scale - g.lse,
                   value = std::exp(log_p) * (g.by_p + g.by_log_p * log_p) + g.constant + at_label[i];
       row_kernels<E>().narrow(1, &value, 1.0f, row + at);

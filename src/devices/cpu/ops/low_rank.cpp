@@ -10,8 +10,8 @@
 #include <array>
 
 #include "devices/cpu/kernels/kernels.h"
-#include "devices/cpu/parallel.h"
 #include "devices/cpu/ops/tensors.h"
+#include "devices/cpu/parallel.h"
 
 namespace apus::cpu {
 namespace {
@@ -66,7 +66,8 @@ at::Tensor add_to(const at::Tensor& y, const at::Tensor& x, const at::Tensor& a,
 // Sums [of, columns of x] of h [tokens, of]' x; `of` is a multiple of 4.
 template <class E>
 at::Tensor summed(const at::Tensor& h, const at::Tensor& x) {
-  constexpr int64_t kAtOnce = 256, kTokens = 64;  // columns of a thread; tokens whose x stays in the nearest cache
+  // Columns of a thread; tokens whose x stays in the nearest cache.
+  constexpr int64_t kAtOnce = 256, kTokens = 64;
   const int64_t tokens = x.size(0), n = x.size(1), of = h.size(1);
   const at::Tensor sums = at::zeros({of, n}, at::kFloat);
   share((n + kAtOnce - 1) / kAtOnce, 1, [&](int64_t begin, int64_t end) {
