@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-// Made once, in json.cpp; every file that uses JSON would make it again.
+// Compiled once, in json.cpp, instead of in every file that uses JSON.
 extern template class nlohmann::basic_json<nlohmann::ordered_map>;
 
 namespace apus {

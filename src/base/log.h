@@ -25,7 +25,7 @@ class Log {
     bool terminal = false;  // colours, and a status line that is redrawn
   };
   explicit Log(Spec spec) : spec_(spec) {}
-  // The process's own, from LOG_LEVEL, LOCAL_RANK and what standard error is.
+  // The one log of this process, set up by LOG_LEVEL, LOCAL_RANK and whether standard error is a terminal.
   static Log& of();
   static Spec spec_from_environment();
 

@@ -15,7 +15,7 @@ namespace apus {
 struct ProgressView {
   std::string title, unit, note;
   int64_t done = 0, total = 0;  // total 0: unknown
-  // Of `done`, finished before the start (a resumed run): no part of the rate.
+  // How many of `done` an earlier run had finished (a resumed run): they do not count for the rate.
   int64_t skipped = 0;
   double seconds = 0;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain data about devices: how they are linked, how they feel, whether the stack below is sound. No tensor library.
+// Plain data about devices: their links, their health, whether the software below is sound. No tensor library.
 #pragma once
 
 #include <cstdint>

@@ -26,7 +26,7 @@ class Elf {
   const char* machine() const;                             // "x86-64", "aarch64", "other"
   bool defines(std::string_view symbol) const;             // offers it to others
   bool defines_one_with(std::string_view part) const;      // a symbol whose name contains this
-  bool mentions_one_with(std::string_view part) const;     // the same, of those it wants from others too
+  bool mentions_one_with(std::string_view part) const;     // the same, its undefined symbols included
 
  private:
   std::string_view text_at(uint64_t offset) const;  // in the string table, bounded

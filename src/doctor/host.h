@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything outside that the advice looks at, as one value: a test presents another machine by another value.
+// The machine as the doctor sees it, as one value: a test describes another machine by another value.
 // Paths are those of that machine ("/usr/local/..."), wherever its files lie.
 #pragma once
 
@@ -32,7 +32,7 @@ struct Host {
   int usable_cores = 1;                       // physical, within affinity and quota
   int64_t open_files = 0;                     // limit of this process
   int64_t now = 0;                            // seconds since 1970
-  // A real path.
+  // `program` is a real path.
   std::function<Ran(const Path& program, const std::vector<std::string>& arguments, double limit_s)> run_file;
   std::function<std::optional<Space>(const Path&)> space_of;  // of a real path
   std::function<bool(int port)> port_is_free;

@@ -17,7 +17,7 @@
 
 namespace apus {
 
-// The bytes of every token, once per model, and what was compiled for it lately.
+// The bytes of every token, one for each model, and the automata that were compiled for it lately.
 // `stop_ids` may follow a complete answer.
 class GuideVocabulary;
 std::shared_ptr<const GuideVocabulary> make_guide_vocabulary(const Tokenizer& tokenizer,
@@ -46,12 +46,12 @@ struct GuideTools {
 };
 std::unique_ptr<Constraint> guide_tool_calls(const GuideWords& words, const GuideTools& tools);
 
-// Any text, until the model begins a call: from there on to its end it is one of the tools', in the form it was taught.
-// `reasoning`: text/chat_parser splits thoughts off, in which nothing is a call; `in_reasoning`: it begins in them.
+// Any text, until the model begins a call, which must then be a call of one of the tools in the form it was taught.
+// `reasoning`: the answer may hold thoughts, in which nothing is a call; `in_reasoning`: it begins inside them.
 std::unique_ptr<Constraint> guide_talk(const GuideWords& words, const GuideTools& tools, bool reasoning,
                                        bool in_reasoning);
 
-// What the one or the other allows.
+// Allows what `a` or `b` allows.
 std::unique_ptr<Constraint> guide_either(std::unique_ptr<Constraint> a, std::unique_ptr<Constraint> b);
 
 // Anything up to and including `marker` ("</think>"), an empty line or none, then what `rest` allows;

@@ -15,9 +15,9 @@ namespace apus {
 struct HttpReply {
   int status = 0;     // 0: no answer came
   std::string error;  // why none came
-  // Of all answers on the way, names in lower case, the last one wins...
+  // Headers of all answers, redirects included: names in lower case, the last answer that has one counts...
   std::map<std::string, std::string> headers;
-  // ...and those of the first answer alone (hubs describe a file there).
+  // ...and headers of the first answer alone, in which hubs describe a file.
   std::map<std::string, std::string> first;
   std::string body;
 };

@@ -39,8 +39,8 @@ class LabelledTokens {
   at::Tensor row_;  // undefined: all tokens
 };
 
-// The chunks' logits, and the gradients of hidden states and weights, gathered from those of the logits chunk by chunk.
-// That of a half-typed weight is summed in f32.
+// The logits of each chunk, and the gradients of hidden states and weights, summed up chunk by chunk from those of the
+// logits. The gradient of a bf16 or f16 weight is summed in f32.
 class HeadProducts {
  public:
   HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR, HeadNeeds need);

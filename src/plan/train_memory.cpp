@@ -107,7 +107,7 @@ class TrainingRun {
     at_.add(Holds::Activations, rotation);
     // The embedding; a layer's input stays, for its backward pass or for running it again.
     hold(h_);
-    for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], keep_of(i));
+    for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], kept_of(i));
     hold(h_);  // the final norm
     head();
     drop(h_);
@@ -116,13 +116,13 @@ class TrainingRun {
     // Through the final norm, whose input goes with the gradient that came.
     hold(h_), drop(2 * h_);
     for (size_t i = t_.layers.size(); i-- > 0;) {
-      const Keep keep = keep_of(i);
-      if (keep.selective)
-        run_again(t_.layers[i], keep);
-      else if (!keep.all)
+      const KeptResults kept = kept_of(i);
+      if (kept.selective)
+        run_again(t_.layers[i], kept);
+      else if (!kept.all)
         forward(t_.layers[i], {});
       backward(t_.layers[i], there);
-      drop(keep.all ? h_ : 2 * h_);  // its input, and the second run's output
+      drop(kept.all ? h_ : 2 * h_);  // its input, and the second run's output
     }
     const bool into_heads = t_.head_trained && m_.tied;  // the embedding's gradient is added into the head's
     if (t_.embedding_trained && !into_heads) gradient(vocab_ * h_, s_.element, there);
@@ -138,11 +138,12 @@ class TrainingRun {
     gradient(vocab_ * h_, s_.element, there);
   }
 
-  struct Keep {  // of a layer's forward pass
+  // What stays of a layer's forward pass until its backward pass; the rest is computed again.
+  struct KeptResults {
     bool all = true, selective = false;
     bool attention = true, feed_forward = true;  // selective: whose results
   };
-  Keep keep_of(size_t layer) const {
+  KeptResults kept_of(size_t layer) const {
     const RecomputeFacts& r = s_.recompute;
     const bool again = static_cast<int64_t>(layer) < r.layers;
     if (!r.selective) return {.all = !again};
@@ -190,49 +191,49 @@ class TrainingRun {
     return h_ + kept_norm(l) + 2 * f + if_needed(f, {&l.down}) + factors({&l.gate, &l.up, &l.down});
   }
 
-  double kept_attention(const LayerUse& l, Keep keep) const {
-    if (keep.all) return kept_attention(l);
-    return keep.selective ? q_ + 2 * k_ + h_ + (keep.attention ? q_ : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
+  double kept_attention(const LayerUse& l, KeptResults kept) const {
+    if (kept.all) return kept_attention(l);
+    return kept.selective ? q_ + 2 * k_ + h_ + (kept.attention ? q_ : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
   }
-  double kept_feed_forward(const LayerUse& l, Keep keep) const {
-    if (keep.all) return kept_feed_forward(l);
+  double kept_feed_forward(const LayerUse& l, KeptResults kept) const {
+    if (kept.all) return kept_feed_forward(l);
     const auto f = static_cast<double>(l.gate.out);
     const double of_shared = l.sparse && f > 0 ? h_ : 0;
-    return keep.selective ? (keep.feed_forward ? 2 * f + ranks({&l.gate, &l.up}) : 0) + ranks({&l.down}) + of_shared
+    return kept.selective ? (kept.feed_forward ? 2 * f + ranks({&l.gate, &l.up}) : 0) + ranks({&l.down}) + of_shared
                           : 0;
   }
 
   // The second run of a layer that kept some results: from these to all that its backward pass wants, and the output.
-  void run_again(const LayerUse& l, Keep keep) {
+  void run_again(const LayerUse& l, KeptResults kept) {
     const auto f = static_cast<double>(l.gate.out);
-    double now = kept_attention(l, keep) + kept_feed_forward(l, keep);
+    double now = kept_attention(l, kept) + kept_feed_forward(l, kept);
     const double wanted = kept_attention(l) + kept_feed_forward(l) + h_;
     const auto more = [&](double elements) { hold(elements), now += elements; };
     more(h_ + normed_heads() + q_ + k_), more(normed_heads() > 0 ? 0 : -(q_ + k_));
-    if (!keep.attention) more(q_), at_.add(Holds::Activations, lse());
+    if (!kept.attention) more(q_), at_.add(Holds::Activations, lse());
     more(2 * h_), more(-h_);
     if (l.sparse) experts_forward();
-    if (!keep.feed_forward) more(2 * f);
+    if (!kept.feed_forward) more(2 * f);
     more(f + h_);
     hold(wanted - now);
   }
 
   // From a layer's input, which the caller holds, to its output, which it will hold.
-  void forward(const LayerUse& l, Keep keep) {
+  void forward(const LayerUse& l, KeptResults kept) {
     hold(h_ + q_ + 2 * k_), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
     hold(normed_heads() + q_ + k_), drop(normed_heads());          // turned; the normed ones go
     hold(q_), at_.add(Holds::Activations, lse());
     briefly(dropped({&l.o})), hold(h_);  // the projection of what attention gave
-    const double before = keep.selective || (normed_heads() > 0 && keep.all) ? 0 : q_ + k_;
+    const double before = kept.selective || (normed_heads() > 0 && kept.all) ? 0 : q_ + k_;
     drop(before), hold(2 * h_);  // the sum and its norm
-    drop(2 * h_ + 3 * (q_ + k_) - before - kept_attention(l, keep));
-    if (!keep.all && !(keep.selective && keep.attention)) at_.drop(Holds::Activations, lse());
+    drop(2 * h_ + 3 * (q_ + k_) - before - kept_attention(l, kept));
+    if (!kept.all && !(kept.selective && kept.attention)) at_.drop(Holds::Activations, lse());
     if (l.sparse) experts_forward();
     const auto f = static_cast<double>(l.gate.out);
     hold(2 * f), briefly(dropped({&l.gate, &l.up}));
     hold(f), briefly(dropped({&l.down}));
     hold(h_), drop(3 * f), hold(h_), drop(h_);  // down's result, and its sum with the residual
-    drop(2 * h_ - kept_feed_forward(l, keep));
+    drop(2 * h_ - kept_feed_forward(l, kept));
   }
 
   // Tokens of one expert, taken as twice the mean, go through it in their own tensors; results are summed in f32.

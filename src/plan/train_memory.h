@@ -32,7 +32,7 @@ struct TrainSpec {
   RecomputeFacts recompute;
   OptimizerFacts optimizer;
   bool update_in_backward = false;  // a gradient goes as soon as it is complete
-  // data-parallel ranks; what they share: 1 optimizer, 2 and gradients, 3 and weights.
+  // Data-parallel ranks; what they share out: 1 the optimizer's state, 2 also gradients, 3 also weights.
   int devices = 1, zero = 0;
   int64_t frozen_copies = 0;  // of the model, beside the trained one: a reference
   double cache_bytes = 0;     // of keys and values, when the run also generates

@@ -45,7 +45,7 @@ struct TuningFacts {
   std::vector<LayerUse> layers;
   bool embedding_trained = false, head_trained = false;  // tied: the same
   double elements = 0, trained = 0, adapter = 0;         // base; trained base parameters; factors
-  // Of `trained`: in matrices that are no embedding; the largest tensor.
+  // How many of `trained` are in matrices other than embeddings; elements of the largest trained tensor.
   double trained_matrices = 0, largest_trained = 0;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients ask for, whichever API they speak: the result of reading a request's JSON, nothing resolved yet.
+// What clients ask for, whichever API they speak: a request's JSON as values, before any name in it is looked up.
 #pragma once
 
 #include <nlohmann/json.hpp>

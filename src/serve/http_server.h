@@ -36,7 +36,7 @@ class HttpServer {
 
   int port() const;
   int64_t connections() const;
-  // Connections that are there stay, each until its answer is complete.
+  // No new connections; those that are there stay until their answers are complete.
   void stop_accepting();
   void stop();  // closes all and ends the thread
 

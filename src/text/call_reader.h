@@ -25,9 +25,9 @@ class CallReader {
   enum class Status {
     More,
     Closed,  // the section of calls ended with this character
-    // It ended before: what has come since the last complete call is no part of it.
+    // The section ended earlier: what came after the last complete call is not part of it.
     Outside,
-    Bad,  // what has come since the last complete call is none
+    Bad,  // what came after the last complete call is not a call
   };
   virtual ~CallReader() = default;
   virtual Status put(char c, CallSink& sink) = 0;

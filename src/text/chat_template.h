@@ -26,7 +26,7 @@ struct ChatInput {
   // The text ends inside the last message, for the model to go on.
   bool continue_final_message = false;
   std::optional<LocalTime> now;  // the clock of strftime_now
-  // Of several named templates; empty: tool_use with tools, else default.
+  // Which of several named templates; empty: tool_use with tools, else default.
   std::string variant;
 };
 

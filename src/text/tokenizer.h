@@ -96,7 +96,7 @@ class StreamDecoder {
   bool skip_special_;
   std::string held_;             // byte-level: the bytes of an unfinished character
   std::vector<int32_t> window_;  // otherwise: the last tokens, of which...
-  size_t shown_ = 0;             // ...so many have been shown
+  size_t shown_ = 0;             // ...this many have been shown
 };
 
 }  // namespace apus

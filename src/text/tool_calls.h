@@ -47,6 +47,7 @@ struct ChatDelta {
 struct ChatPieces {
   std::string content, reasoning;
   std::vector<ToolCall> calls;
+  void add(const ChatDelta& delta);
 };
 
 struct ChatParserOptions {
@@ -67,7 +68,7 @@ class ChatParser {
   ~ChatParser();
   ChatParser(ChatParser&&) noexcept;
   std::vector<ChatDelta> feed(std::string_view text);
-  std::vector<ChatDelta> finish();  // the end of the generation: what was held back comes out
+  std::vector<ChatDelta> finish();  // the end of the answer: what was held back comes out
   bool reasoning() const;           // is what comes next part of the reasoning?
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encoded samples by number, out of memory: in a scratch file while a run lasts, or in a cache folder for the next
-// ones. A cache knows by what it was made (tokenizer, template, options) and notices damage record by record.
+// ones. A cache records what it was made with (tokenizer, template, options); each record is checked for damage.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "data/rows/row_store.h"
 #include "data/encode/sample.h"
+#include "data/rows/row_store.h"
 
 namespace apus {
 

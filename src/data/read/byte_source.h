@@ -21,7 +21,7 @@ class ByteSource {
 
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path);
 
-// The same with a buffer: characters and lines, with the position of the next one.
+// The same with a buffer: gives characters and lines, and tells the position of the next one.
 class TextStream {
  public:
   static constexpr int kEnd = -1;

@@ -20,7 +20,7 @@ class RowBook {
   struct Spec {
     std::vector<QuestionSet> rows;
     std::optional<int64_t> sample;  // only the first n rows
-    bool strict = false;            // the first bad row is thrown on
+    bool strict = false;            // the first bad row ends the run
     bool resume = true;
     int64_t write_every = 1000;
     std::string path;                   // of the answers; "-" is standard output
@@ -30,7 +30,8 @@ class RowBook {
 
   // Reads the rows once: how many there are, and which an earlier run has answered.
   void begin();
-  std::optional<Question> next();                     // that is left; bad rows are counted and passed over
+  // The next one without an answer; bad rows are counted and passed over.
+  std::optional<Question> next();
   int64_t row() const { return questions_.index(); }  // the number of what next() gave
 
   struct Reply {

@@ -46,7 +46,7 @@ MixedStream stream_datasets(const std::vector<std::string>& refs, const DatasetO
 std::vector<int64_t> sampled(const std::vector<int64_t>& rows, int64_t count, bool shuffle, uint64_t seed,
                              const std::string& purpose);
 
-// JSON lines.
+// Writes these rows as JSON lines.
 void save_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const std::filesystem::path& file);
 
 }  // namespace apus

@@ -34,7 +34,7 @@ struct TrainingData {
   std::optional<LengthReport> report, validation_report;  // absent where lengths are not known beforehand
   std::optional<Sample> first;                            // for the log
   std::shared_ptr<RowStore> rows;                         // of which...
-  // ...these are trained on and kept back; empty when streamed or cached.
+  // ...these are trained on, and those are for validation; empty when streamed or cached.
   std::vector<int64_t> train_rows, validation_rows;
 };
 

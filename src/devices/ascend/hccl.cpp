@@ -54,9 +54,8 @@ int type_number(c10::ScalarType type) {
   }
 }
 
-int op_number(Reduce op) {
-  return op == Reduce::Max ? 2 : op == Reduce::Min ? 3 : 0;
-}  // the average: a sum, divided here
+// The average: a sum, divided here.
+int op_number(Reduce op) { return op == Reduce::Max ? 2 : op == Reduce::Min ? 3 : 0; }
 
 double seconds_of(const char* variable, double otherwise) {
   const char* text = std::getenv(variable);

@@ -54,7 +54,7 @@ struct HcclApi {
 // Opened once. Throws Fault::Comm naming the library, the file it came from and the symbols it lacks.
 const HcclApi& hccl_api();
 
-// What stands for "as the library or the environment decides" in `config`.
+// A configuration in which the library, or the environment, decides everything but the communicator's name.
 CommConfig make_comm_config(const HcclApi& api, const std::string& name);
 
 }  // namespace apus::ascend

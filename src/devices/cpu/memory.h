@@ -12,7 +12,7 @@ namespace apus::cpu {
 bool keep_large_tensors();
 
 struct HeapUse {
-  int64_t used = 0, kept = 0;  // bytes: in tensors; free, but still with us
+  int64_t used = 0, kept = 0;  // bytes in tensors; bytes that are free but not given back
 };
 HeapUse heap_use();
 void release_kept();  // gives the free parts back to the system

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the ranks of a run on this machine and stands by until the last has ended: shows the first one, keeps the
-// others' output in files, passes Ctrl-C on, tells the first failure once, leaves no process behind. No tensor library.
+// Starts the ranks of a run on this machine and waits until the last has ended: shows the output of the first, keeps
+// the others' output in files, passes Ctrl-C on, tells the first failure once,
+// leaves no process behind. No tensor library.
 #pragma once
 
 #include <filesystem>

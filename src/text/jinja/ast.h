@@ -92,7 +92,7 @@ struct Stmt {
   std::vector<Body> bodies;
 };
 
-// The text inside a block that a filter works on stands in its chain as this name, which no template can write.
+// In the chain of a filter block this name stands for the text of the block; no template can write it.
 inline constexpr const char* kBlockText = "<block>";
 
 struct Program {

@@ -25,7 +25,7 @@ struct Token {
     End
   };
   Type type;
-  // Of data, names and operators as written; of strings and numbers the value's spelling.
+  // Data, names and operators as written; for strings and numbers the spelling of the value.
   std::string text;
   int line;
 

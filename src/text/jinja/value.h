@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The values of a template: Python's, as far as templates can tell. Strings are shared; everything with an identity or
-// with members is an Object owned by the Heap of one rendering, so cycles and deep nests cost nothing to give up.
+// with members is an Object owned by the Heap of one rendering, so cycles and deep nests are freed at no cost.
 #pragma once
 
 #include <chrono>
@@ -53,7 +53,7 @@ enum class Kind : uint8_t {
   Joiner
 };
 
-// What one rendering may still use. Strings give their bytes back; objects live until the end.
+// What one rendering may still use up. Strings return their bytes when they go; objects live until the end.
 class Budget {
  public:
   explicit Budget(const RenderLimits& limits);

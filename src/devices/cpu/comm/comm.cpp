@@ -35,9 +35,8 @@ class SocketComm final : public Comm {
         main_(collective.failure),
         sends_(collective.failure),
         receives_(collective.failure) {}
-  ~SocketComm() override {
-    peers_.hang_up(), direct_.hang_up();
-  }  // nobody waits any more for what may still be under way
+  // Operations under way fail: nobody waits for them any more.
+  ~SocketComm() override { peers_.hang_up(), direct_.hang_up(); }
 
   int rank() const override { return peers_.rank(); }
   int size() const override { return peers_.size(); }

@@ -34,10 +34,10 @@ class Ahead {
   int lines_ = 0;
 };
 
-// The same for weights that are multiplied where they lie, 32 rows at a time; asked for in the order in which they lie.
+// The same for weights that are multiplied where they lie, 32 rows at a time, in the order of their addresses.
 class AheadRows {
  public:
-  // k: of the product, as long as the parts of the rows that it will read next.
+  // k: elements that the product reads of each row; as many of the next rows are asked for.
   AheadRows(const NextRows& next, int64_t k)
       : lines_((next.rows + next.passes - 1) / next.passes),
         left_(next.rows - next.pass * lines_),

@@ -33,7 +33,7 @@ inline void add_lanes(const Floats* sum, float* out) {
 #endif
 }
 
-// Ways to multiply. kStep: elements of k taken at once; x as `step` reads it, kFloats floats (of memory) a step.
+// Ways to multiply. kStep: elements of k taken at once. `step` reads x in a form of kFloats floats of memory a step.
 struct F32 {
   using E = float;
   static constexpr int64_t kStep = kWidth, kFloats = kWidth;
@@ -116,8 +116,8 @@ inline void dot_rest(int64_t k, const float* x, int64_t ldx, const typename Way:
   Way::template step<R, C>(x, ldx, filled[0], Way::kStep, sum);
 }
 
-// c [R, C] (+)= x . w over k <= kDotStretch; of the C rows that come kDotAhead later,
-// those from `ask` to `until` are asked for.
+// c [R, C] (+)= x . w over k <= kDotStretch. Meanwhile memory is asked for the rows from `ask` to `until` of those C
+// that come kDotAhead later.
 template <class Way, int R, int C>
 void dot_tile(int64_t k, const float* x, int64_t ldx, const typename Way::E* w, int64_t ldw, float* c, int64_t ldc,
               bool add, int ask, int until) {

@@ -15,10 +15,10 @@ enum class Isa {
 };
 
 Isa machine_isa();  // the best this machine and its kernel allow
-// The one in use: machine_isa(), not above the environment's APUS_CPU_ISA or cap_isa().
+// The one in use: machine_isa(), or less where APUS_CPU_ISA in the environment or cap_isa() says so.
 Isa isa();
-// Tests of AMX on machines without it, which execute its instructions themselves:
-// machine_isa() is not below this from now on.
+// For tests that carry out AMX instructions in software on machines without AMX:
+// from now on machine_isa() gives at least this.
 void assume_isa(Isa isa);
 
 // Whether AMX tiles multiply as they should, by one small product; the processor must know their instructions. Asked

@@ -42,14 +42,13 @@ class Left {
   }
 
  private:
-  // Of k: a widened panel of 16 KB, in the first-level cache beside some rows.
+  // Elements of k at a time: a widened panel is then 16 KB, which the first-level cache holds beside some rows.
   static constexpr int64_t kStretch = 128;
   static constexpr int64_t kRepays = 24;  // rows
   static constexpr int64_t kAhead = 4;    // rows
   static bool widens(int64_t m) { return m >= kRepays && row_kernels<E>().widen_panel; }
-  static int64_t stride(int64_t k) {
-    return padded_depth<E>(k) + 16;
-  }  // so that rows fall into different sets of the cache
+  // More than the depth, so that rows fall into different sets of the cache.
+  static int64_t stride(int64_t k) { return padded_depth<E>(k) + 16; }
 
   const E* a_;
   int64_t lda_, m_, k_;

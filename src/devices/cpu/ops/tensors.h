@@ -83,7 +83,7 @@ class Lines {
   int64_t inner_, outer_stride_, inner_stride_;
 };
 
-// How many lines of `width` a thread takes at a time: enough that taking costs nothing.
+// How many lines of `width` a thread takes at a time: so many that sharing them out costs next to nothing.
 inline int64_t lines_at_once(int64_t width) { return width >= 16384 ? 1 : 16384 / (width > 0 ? width : 1); }
 
 }  // namespace apus::cpu

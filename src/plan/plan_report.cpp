@@ -3,8 +3,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "plan/plan.h"
 #include "base/error.h"
+#include "plan/plan.h"
 
 namespace apus {
 namespace {
