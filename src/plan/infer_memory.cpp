@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights, cache and one forward of the engine (engine/engine.cpp decides the cache's size in the same way). With
-// several devices the layers lie one after the other on them (--device_map); the fullest device counts.
+// The memory of inference: weights, cache and one forward pass of the engine (engine/engine.cpp decides the cache's
+// size in the same way). With several devices the layers lie one after the other on them (--device_map); the fullest
+// device counts.
 #include <algorithm>
 #include <map>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // --search: micro-batches, recompute and sharding tried together; those that fit, fastest first.
-// The rows of an update stay.
+// The number of rows in an update stays the same.
 #include <algorithm>
 #include <cmath>
 

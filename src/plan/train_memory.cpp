@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows nn/, ops/ and train/: who keeps what for the backward pass is written there, op by op. A tensor is named here
-// by its width in elements per token: D hidden, Q and K of all query and key heads, F feed-forward.
+// Follows nn/, ops/ and train/, whose operators decide what is kept for the backward pass. A tensor is named here by
+// its width in elements per token: D hidden, Q and K of all query and key heads, F feed-forward.
 #include "plan/train_memory.h"
 
 #include <algorithm>

@@ -203,7 +203,7 @@ TEST(Layers, TheSourcesKeepTheRules) {
 
 // Two classes of one name in one namespace: the linker takes the functions of one of them for both, and tells nobody.
 std::vector<std::string> names_taken_twice(const Sources& sources) {
-  static const std::regex pattern(R"re((^|\n)(namespace [^\n{]*|(struct|class|enum class) (\w+)[^\n;]*)\{)re");
+  static const std::regex pattern(R"re((^|\n)(namespace [^\n{]*|(struct|class|enum class) ([\w:]+)[^\n;]*)\{)re");
   std::map<std::string, std::string> taken;
   std::vector<std::string> found;
   for (const auto& [path, text] : sources) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statements.
+// The interpreter's statements.
 #include "text/jinja/interpreter.h"
 
 #include <algorithm>
