@@ -7,7 +7,15 @@ build_packages=(g++ cmake ninja-build ccache lld binutils nlohmann-json3-dev lib
 torch_packages=(libtorch-dev libopenblas0-pthread libdnnl-dev)  # unless another libtorch is at hand
 check_packages=(clang libclang-rt-dev)                          # the fuzz targets
 
-say() { printf '\n== %s\n' "$*"; }
+# A script that sets stages=N numbers its headings, and tells the time since its start: "== 2/7 Building build (0:03)".
+say() {
+  local number='' time=''
+  if [ -n "${stages:-}" ]; then
+    stage=$((${stage:-0} + 1)) number="$stage/$stages "
+    time=$(printf ' (%d:%02d)' $((SECONDS / 60)) $((SECONDS % 60)))
+  fi
+  printf '\n== %s%s%s\n' "$number" "$*" "$time"
+}
 die() { printf '%s\n' "$*" >&2; exit 1; }
 
 # Whether a libtorch is there that needs no Debian package: cmake/FindLibtorch.cmake looks at the same two places. Debian's own
@@ -29,7 +37,7 @@ install_missing() {
   local missing=() package
   for package in "$@"; do is_installed "$package" || missing+=("$package"); done
   if [ ${#missing[@]} -eq 0 ]; then return 0; fi
-  say "Installing the missing Debian packages: ${missing[*]}"
+  echo "Installing the missing Debian packages: ${missing[*]}"
   local as_root=()
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || die "These packages are missing and neither root nor sudo is at hand: ask for  apt-get install ${missing[*]}"
@@ -57,6 +65,6 @@ configure_and_build() {
   say "Building $folder"
   cmake --preset "$preset" "${extra[@]}" >"$folder.log" 2>&1 || { cat "$folder.log" >&2; die "cmake failed"; }
   rm -f "$folder.log"
-  cmake --build "$folder" -j "$(nproc)" ${1:+--target "$@"} || die "the build of $folder failed"
+  NINJA_STATUS='[%f of %t, %e s] ' cmake --build "$folder" -j "$(nproc)" ${1:+--target "$@"} || die "the build of $folder failed"
   echo "$folder is built ($((SECONDS - start)) s)"
 }

@@ -21,7 +21,8 @@ struct Shape {
 
 struct Figures {
   double tokens_per_second = 0, first_p50 = 0, first_p99 = 0, gap_p50 = 0, gap_p99 = 0;
-  double serving_share = -1;  // of the time, spent by the server's threads for HTTP, JSON and text; -1: not known
+  // Of the time, spent by the server's threads for HTTP, JSON and text; -1: not known.
+  double serving_share = -1;
   int requests = 0, failed = 0;
   std::string error;  // the first one
 };

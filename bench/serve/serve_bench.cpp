@@ -101,8 +101,8 @@ std::unique_ptr<ServerProcess> start_apus(const Options& o) {
   const std::string port = std::to_string(some_port());
   std::vector<std::string> command = {o.apus,   "deploy", "--model",        o.model, "--host",    "127.0.0.1",
                                       "--port", port,     "--log_interval", "-1",    "--verbose", "false"};
-  // A cache that is soon used everywhere: memory counts from the first touch on, and a soak asks whether it grows for
-  // ever.
+  // A cache that is soon used everywhere: memory counts from the first touch on,
+  // and a soak asks whether it grows for ever.
   if (o.soak > 0) command.insert(command.end(), {"--kv_cache_gb", "0.1", "--max_model_len", "1024"});
   return std::make_unique<ServerProcess>(command, "http://127.0.0.1:" + port, "serve_bench_apus.log");
 }
@@ -167,7 +167,8 @@ int compare(const Options& o, const std::vector<Target>& targets) {
 
 int run(const Options& o) {
   rlimit files{};
-  ::getrlimit(RLIMIT_NOFILE, &files);  // a connection is an open file, here and in servers started here
+  // A connection is an open file, here and in servers started here.
+  ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &files);
   if (o.threads > 0) ::setenv("OMP_NUM_THREADS", std::to_string(o.threads).c_str(), 1);

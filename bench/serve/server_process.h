@@ -25,7 +25,7 @@ class ServerProcess {
 };
 
 double resident_mib(pid_t pid);
-double serving_seconds(
-    pid_t pid);  // processor time of its threads for HTTP, JSON and text; -1: not known  // 0: not known
+// Processor time of its threads for HTTP, JSON and text; -1: not known.
+double serving_seconds(pid_t pid);
 
 }  // namespace apus::bench

@@ -27,8 +27,9 @@ struct Reply {
 struct Timed {
   bool ok = false;
   std::string error;
-  double first = 0;          // seconds to the first token
-  std::vector<double> gaps;  // between tokens, or between the pieces of text of a server that does not count them
+  double first = 0;  // seconds to the first token
+  // Between tokens, or between the pieces of text of a server that does not count them.
+  std::vector<double> gaps;
   int64_t prompt_tokens = 0, new_tokens = 0;
 };
 
@@ -52,8 +53,9 @@ class Connection {  // of one thread; opened when it is needed, kept alive
   bool read_head(Reply& reply);
   bool read_piece(std::string& out);  // of a body: a chunk, or what has come; empty at its end
   bool read_body(Reply& reply);
+  // The data of every event until f says false or [DONE]; false: cut off.
   template <class F>
-  bool each_event(const F& f);  // the data of every event until f says false or [DONE]; false: cut off
+  bool each_event(const F& f);
 
   const Address address_;
   const double timeout_;

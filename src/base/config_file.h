@@ -13,12 +13,14 @@ namespace apus {
 
 struct ConfigEntry {
   std::string key;
-  Json value;                      // with types
-  std::vector<std::string> words;  // as it was written: one per item of a list, else one ("1.10" stays "1.10")
+  Json value;  // with types
+  // As it was written: one per item of a list, else one ("1.10" stays "1.10").
+  std::vector<std::string> words;
 };
 
 struct ConfigFile {
-  std::vector<ConfigEntry> entries;  // in the file's order; nulls are left out: they mean "not given"
+  // In the file's order; nulls are left out: they mean "not given"
+  std::vector<ConfigEntry> entries;
   std::vector<std::pair<std::string, std::string>> environment;
 };
 

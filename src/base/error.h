@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one exception type. Its kind decides the exit code and the HTTP status; its text says what, where, why, what to
-// do.
+// The one exception type. Its kind decides the exit code and the HTTP status;
+// its text says what, where, why, what to do.
 #pragma once
 
 #include <sstream>

@@ -110,8 +110,8 @@ void MappedFile::will_need(int64_t offset, int64_t bytes) const { advise(data_, 
 void MappedFile::forget(int64_t offset, int64_t bytes) const { advise(data_, offset, bytes, MADV_DONTNEED, true); }
 
 void populate_mapped(const void* data, int64_t bytes) {
-  constexpr int kPopulateRead =
-      22;  // MADV_POPULATE_READ, Linux 5.14; older headers lack its name, older kernels refuse it
+  // MADV_POPULATE_READ, Linux 5.14; older headers lack its name, older kernels refuse it.
+  constexpr int kPopulateRead = 22;
   advise(static_cast<const std::byte*>(data), 0, bytes, kPopulateRead, false);
 }
 void forget_mapped(const void* data, int64_t bytes) {

@@ -31,7 +31,7 @@ class MappedFile {
   int64_t size() const { return size_; }
   const std::filesystem::path& path() const { return path_; }
   void will_need(int64_t offset, int64_t bytes) const;  // read ahead
-  void forget(int64_t offset, int64_t bytes) const;     // give the pages back; they can be read again from the file
+  void forget(int64_t offset, int64_t bytes) const;     // gives the memory back; later use reads the file again
 
  private:
   std::filesystem::path path_;
@@ -39,10 +39,10 @@ class MappedFile {
   int64_t size_ = 0;
 };
 
-// Gives the whole pages inside [data, data + bytes) back. Only for memory mapped from a file: it is read again when
-// touched.
+// Gives the memory of the whole pages inside [data, data + bytes) back to the system.
+// Only for memory mapped from a file: it is read from there again when it is next used.
 void forget_mapped(const void* data, int64_t bytes);
-// Brings [data, data + bytes) in, so that using it later finds all pages there. A wish.
+// Asks the system to read [data, data + bytes) now, so that later use need not wait. It may decline.
 void populate_mapped(const void* data, int64_t bytes);
 
 // A file written beside its target: visible under its real name only after commit().

@@ -8,14 +8,14 @@
 
 #include "base/error.h"
 
-// Made once, in json.cpp; every file that uses JSON would make it again.
+// Compiled once, in json.cpp, instead of in every file that uses JSON.
 extern template class nlohmann::basic_json<nlohmann::ordered_map>;
 
 namespace apus {
 using Json = nlohmann::ordered_json;
 
-// Nesting is limited, so that nothing that walks the result can run out of stack. `where` begins the message of an
-// error.
+// Nesting is limited, so that nothing that walks the result can run out of stack.
+// `where` begins the message of an error.
 Json parse_json(std::string_view text, std::string_view where, Fault fault = Fault::Data, int max_depth = 256);
 
 // What people type for JSON: single quotes, unquoted keys, trailing commas, Python's True, False and None.

@@ -242,7 +242,8 @@ std::optional<std::string> LineEditor::edit(const std::string& prompt) {
       typed_.assign(bytes, static_cast<size_t>(count));
     }
     auto result = EditBuffer::Result::Going;
-    size_t used = 0;  // what was pasted behind the end of this line belongs to the next
+    // What was pasted behind the end of this line belongs to the next.
+    size_t used = 0;
     while (used < typed_.size() && result == EditBuffer::Result::Going) result = buffer.feed({&typed_[used++], 1});
     typed_.erase(0, used);
     draw();

@@ -49,7 +49,7 @@ int text_columns(std::string_view utf8);  // that a terminal needs for it
 class LineEditor {
  public:
   LineEditor();
-  // Nothing: the input has ended, or Ctrl-C was pressed. The line is without its end.
+  // The next line without its line end; nothing when the input has ended or Ctrl-C was pressed.
   std::optional<std::string> read(const std::string& prompt);
   void remember(const std::string& line);  // for the arrow keys
   bool terminal() const { return terminal_; }

@@ -77,7 +77,8 @@ LineWriter::LineWriter(const std::string& path, Mode mode)
     descriptor_ = ::dup(1);
   } else {
     const auto folder = std::filesystem::path(path).parent_path();
-    std::error_code code;  // of what is there only the file counts: /dev/stdout, a pipe, another's folder
+    // Of what is there only the file counts: /dev/stdout, a pipe, another's folder.
+    std::error_code code;
     if (!folder.empty() && !std::filesystem::exists(path, code)) make_writable_dir(folder);
     descriptor_ =
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::Append ? O_APPEND : O_TRUNC), 0666);

@@ -15,7 +15,8 @@ class LineReader {  // "-" is standard input
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  bool next(std::string& line);  // without its end (\n or \r\n) and without a byte order mark; false at the end
+  // The next line without its end (\n or \r\n) and without a byte order mark; false at the end.
+  bool next(std::string& line);
   int64_t number() const { return number_; }  // of the line just read, from 1
   const std::string& path() const { return path_; }
 
@@ -36,7 +37,8 @@ class LineWriter {  // "" and "-" are standard output
   LineWriter& operator=(const LineWriter&) = delete;
 
   void write(std::string_view line);  // an end of line is added
-  void flush();                       // to the system: a killed process loses nothing that was flushed
+  // Hands all lines to the system: a process that is killed afterwards loses none of them.
+  void flush();
   void close();
 
  private:

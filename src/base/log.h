@@ -20,16 +20,19 @@ class Log {
   struct Spec {
     int descriptor = 2;
     Level level = Level::Info;
-    int rank = 0;           // within the node: ranks above 0 say only what is a warning or worse, with their number
+    // Within the node: ranks above 0 say only what is a warning or worse, with their number.
+    int rank = 0;
     bool terminal = false;  // colours, and a status line that is redrawn
   };
   explicit Log(Spec spec) : spec_(spec) {}
-  static Log& of();  // the process's own, from LOG_LEVEL, LOCAL_RANK and what standard error is
+  // The one log of this process, set up by LOG_LEVEL, LOCAL_RANK and whether standard error is a terminal.
+  static Log& of();
   static Spec spec_from_environment();
 
   bool says(Level level) const;
   void line(Level level, std::string_view text);
-  void status(std::string_view text);  // replaces the status line; "" removes it; nothing where there is no terminal
+  // Replaces the status line; "" removes it; nothing where there is no terminal.
+  void status(std::string_view text);
   bool terminal() const { return spec_.terminal; }
   bool main_rank() const { return spec_.rank <= 0; }
   int width() const;  // columns of the terminal, 80 when unknown

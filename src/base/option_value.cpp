@@ -196,7 +196,8 @@ std::string assign_words(Option& option, const std::vector<std::string>& words) 
 }
 
 std::string assign_json(Option& option, const Json& value) {
-  if (value == value_json(option)) return "";  // a default stands outside of its own limits: "", none of the choices
+  // A default stands outside of its own limits: "", none of the choices.
+  if (value == value_json(option)) return "";
   if (auto* const* json = std::get_if<Json*>(&option.target); json && !value.is_string()) {
     **json = value;
     return "";

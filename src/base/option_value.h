@@ -9,7 +9,8 @@
 
 namespace apus {
 
-enum class Arity { One, Flag, Many, Any };  // Flag: a bool, its value may be left out. Any: no member, whatever follows
+// Flag: a bool, its value may be left out. Any: no member, whatever follows.
+enum class Arity { One, Flag, Many, Any };
 Arity arity(const Option& option);
 
 // Empty: done. Else what is wrong, to stand behind "--name: ".

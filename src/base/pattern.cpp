@@ -14,7 +14,8 @@ struct Pattern::Code {
     PCRE2_SIZE at = 0;
     code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(), 0, &error, &at, nullptr);
     if (code) {
-      pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);  // where the system forbids it, the interpreter does the same slower
+      // Where the system forbids it, the interpreter does the same slower.
+      pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
       return;
     }
     PCRE2_UCHAR text[256];

@@ -15,7 +15,8 @@ namespace apus {
 struct ProgressView {
   std::string title, unit, note;
   int64_t done = 0, total = 0;  // total 0: unknown
-  int64_t skipped = 0;          // of `done`, finished before the start (a resumed run): no part of the rate
+  // How many of `done` an earlier run had finished (a resumed run): they do not count for the rate.
+  int64_t skipped = 0;
   double seconds = 0;
 };
 std::string render(const ProgressView& view, int width);  // bar when width allows; never wider than width
@@ -29,7 +30,8 @@ class Progress {
   };
   Progress(std::string title, int64_t total, Spec spec, Log& log = Log::of());
   Progress(std::string title, int64_t total) : Progress(std::move(title), total, Spec{}) {}
-  ~Progress();  // removes the bar; leaves the last line in the log when anything was done
+  // Removes the bar; leaves the last line in the log when anything was done.
+  ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 

@@ -7,8 +7,8 @@
 namespace apus {
 
 namespace {
-// Two 64-bit words, ten rounds of multiply-and-swap with a key that walks by a Weyl sequence (the shape of Philox
-// 2x64).
+// Two 64-bit words, ten rounds of multiply-and-swap with a key that walks by a Weyl
+// sequence (the shape of Philox 2x64).
 constexpr uint64_t kMultiplier = 0xD2B74407B1CE6E93ull, kWeyl = 0x9E3779B97F4A7C15ull;
 constexpr int kRounds = 10;
 

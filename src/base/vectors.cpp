@@ -18,7 +18,8 @@
 namespace apus::vectors {
 namespace {
 
-constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
+// 1.5 * 2^23: adding it leaves the nearest integer in the low bits.
+constexpr float kRound = 12582912.0f;
 
 // exp of -87 <= x <= 0: 2^n * e^r with |r| <= ln 2 / 2.
 inline float exp_of(float x) {

@@ -17,7 +17,7 @@ void exps(std::span<const float> x, float shift, float scale, float* out);
 // Their sum: blocks of kBlock, each added up pairwise, in order.
 double sum_of_exps(std::span<const float> x, float shift, float scale);
 
-// Normal values (mean 0, variance 1) that are a function of the key, the length and their place alone.
+// Normally distributed values (mean 0, variance 1): the same key and length always give the same values.
 void normals(uint64_t key, std::span<float> out);
 
 }  // namespace apus::vectors

@@ -41,8 +41,8 @@ Adapter load_adapter(Model& model, const std::filesystem::path& dir, const std::
 using ReadWeight = std::function<at::Tensor(const std::string& name)>;
 void load_adapter_beside(Model& model, const std::filesystem::path& dir, const std::string& name, at::ScalarType type,
                          const ReadWeight& read);
-void settle_adapter(Model& model, const std::string& name, at::ScalarType type,
-                    const ReadWeight& read = {});  // Lora::settle
+// Lora::settle.
+void settle_adapter(Model& model, const std::string& name, at::ScalarType type, const ReadWeight& read = {});
 void detach_adapter(Model& model, const std::string& name);
 
 // Puts the values of a folder that save_adapter() wrote for this very adapter back (resume; PiSSA included).

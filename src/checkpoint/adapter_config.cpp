@@ -114,8 +114,8 @@ bool LoraConfig::targets(const std::string& module) const {
   if (!exclude_regex.empty() && Pattern(exclude_regex, "exclude_modules").matches(module)) return false;
   if (any_suffix(module, exclude_modules)) return false;
   if (!target_regex.empty()) return Pattern(target_regex, "target_modules").matches(module);
-  if (std::find(target_modules.begin(), target_modules.end(), module) != target_modules.end())
-    return true;  // named whole
+  // Named whole.
+  if (std::find(target_modules.begin(), target_modules.end(), module) != target_modules.end()) return true;
   if (!any_suffix(module, target_modules)) return false;
   return layers_to_transform.empty() || std::find(layers_to_transform.begin(), layers_to_transform.end(),
                                                   layer_of(module, layers_pattern)) != layers_to_transform.end();

@@ -31,7 +31,8 @@ void copy_side_files(const fs::path& from, const fs::path& to) {
     // Hub caches hold links: the target's bytes are copied.
     const fs::path copy = to / entry.path().filename();
     fs::copy_file(entry.path(), copy, fs::copy_options::overwrite_existing, code);
-    std::error_code ignored;  // a cache's files may be read-only; their copies belong to the user
+    // A cache's files may be read-only; their copies belong to the user.
+    std::error_code ignored;
     fs::permissions(copy, fs::perms::owner_write, fs::perm_options::add, ignored);
     require(!code, Fault::Io, "cannot copy ", entry.path().string(), " to ", to.string(), ": ", code.message());
   }

@@ -43,12 +43,13 @@ void rotate_checkpoints(const std::filesystem::path& run_dir, int64_t limit,
 void point_link(const std::filesystem::path& run_dir, const std::string& name, const std::filesystem::path& target);
 
 struct RunState {
-  int64_t step = 0;       // optimizer steps done
-  int64_t epoch = 0;      // the one the next batch belongs to
-  Json data;              // the source's position
-  Json trainer;           // trainer_state.json, with HuggingFace's keys and no others
-  Json progress;          // what the trainer counts besides
-  Json exact;             // settings that must be the same for the run to go on as it would have
+  int64_t step = 0;   // optimizer steps done
+  int64_t epoch = 0;  // the one the next batch belongs to
+  Json data;          // the source's position
+  Json trainer;       // trainer_state.json, with HuggingFace's keys and no others
+  Json progress;      // what the trainer counts besides
+  // Settings that must be the same for the run to go on as it would have.
+  Json exact;
   Json noted;             // settings that may change; a change is said
   std::string optimizer;  // its kind
   std::map<std::string, at::Tensor> optimizer_state;

@@ -27,8 +27,9 @@ namespace apus {
 class Rehearsal;
 
 struct CommandInfo {
-  std::string name;                   // "merge-lora"; underscores typed by the user are hyphens
-  std::string group;                  // heading in `apus --help`: Train, Run, Model, Machine; empty: not shown
+  std::string name;  // "merge-lora"; underscores typed by the user are hyphens
+  // Heading in `apus --help`: Train, Run, Model, Machine; empty: not shown.
+  std::string group;
   std::string summary;                // one line
   std::vector<std::string> examples;  // without the program's name: "infer --model DIR"
   std::vector<std::string> aliases = {};

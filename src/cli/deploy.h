@@ -18,15 +18,17 @@ struct DeployOptions : ModelOptions,
                        RunOptions {
   std::string host = "0.0.0.0";
   int64_t port = 8000;
-  std::optional<std::string> api_key;  // absent: APUS_API_KEY of the environment, else everybody may ask
+  // Absent: APUS_API_KEY of the environment, else everybody may ask.
+  std::optional<std::string> api_key;
   std::string ssl_keyfile, ssl_certfile;
   std::optional<std::string> served_model_name;  // absent: the name of the model's folder
   std::string owned_by = "apus";
   bool verbose = true;
   int64_t log_interval = 20;  // seconds between lines of statistics; -1: none
   int64_t max_logprobs = 20;
-  std::string infer_backend = "engine";  // "engine": continuous batching; "pt": one request at a time; "vllm", "sglang"
-  std::string vllm_server_base_url;      // of a server that runs already; empty: one is started
+  // "engine": continuous batching; "pt": one request at a time; "vllm", "sglang"
+  std::string infer_backend = "engine";
+  std::string vllm_server_base_url;  // of a server that runs already; empty: one is started
   std::optional<int64_t> vllm_tensor_parallel_size, vllm_pipeline_parallel_size, vllm_data_parallel_size,
       sglang_tp_size;
   Json vllm_engine_kwargs, sglang_engine_kwargs;  // further flags of that server

@@ -14,13 +14,15 @@ namespace apus {
 class Rehearsal;  // cli/rehearsal.h
 
 struct DoctorOptions : RunOptions {
-  std::string explain;  // a log to explain instead of looking at the machine; "-": standard input
+  // A log to explain instead of looking at the machine; "-": standard input.
+  std::string explain;
   bool json = false;
   bool comm = false;            // measure the collectives between all devices
   std::string device = "auto";  // whose, for comm: a kind
   int64_t comm_ranks = 0;       // processes for comm; 0: one a device, two on the cpu
   double comm_timeout = 60;     // seconds without a sign of a rank
-  std::optional<bool> trial;    // compute on each device; absent: unless another machine is looked at
+  // Compute on each device; absent: unless another machine is looked at.
+  std::optional<bool> trial;
   int64_t trial_timeout = 300;  // seconds
   std::string root = "/";       // look at the machine whose files are here
   std::string output_dir = "output";

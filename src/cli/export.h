@@ -10,7 +10,8 @@ namespace apus {
 class Rehearsal;  // cli/rehearsal.h
 
 struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
-  std::string model;  // empty: the adapter's base_model_name_or_path; a hub's id until fetch()
+  // Empty: the adapter's base_model_name_or_path; a hub's id until fetch().
+  std::string model;
   std::vector<std::string> adapters;
   std::vector<double> adapter_weights;  // empty: 1 each
   std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset

@@ -25,8 +25,9 @@ struct InferOptions : ModelOptions,
   bool strict = false;                        // stop at the first bad row
   std::string result_path;                    // empty: chosen by the run and said
   bool resume = true;
-  int64_t write_batch_size = 1000;        // rows between flushes; -1: at the end
-  std::string infer_backend = "engine";   // "engine": continuous batching; "pt": one batch after the other
+  int64_t write_batch_size = 1000;  // rows between flushes; -1: at the end
+  // "engine": continuous batching; "pt": one batch after the other.
+  std::string infer_backend = "engine";
   std::optional<int64_t> max_batch_size;  // with "pt" (1 when absent); <= 0: all
   std::optional<std::string> metric;      // "acc" or "rouge"
   std::string base_url;                   // with "client": where the server is
@@ -49,8 +50,8 @@ struct InferOptions : ModelOptions,
 };
 
 RowBook::Spec row_book_spec(const InferOptions& options, const std::string& result_path);
-// Beside the model, or here when it is a server's; named after the time. An unfinished one is gone on with by naming
-// it.
+// Beside the model, or here when it is a server's; named after the time.
+// An unfinished one is gone on with by naming it.
 std::string default_result_path(const InferOptions& options);
 
 }  // namespace apus

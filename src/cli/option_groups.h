@@ -17,7 +17,8 @@ namespace apus {
 
 // Where models and datasets that are not on this machine come from.
 struct HubFlags {
-  bool use_hf = false;  // hub ids mean HuggingFace; else ModelScope. USE_HF=1 in the environment does the same
+  // Hub ids mean HuggingFace; else ModelScope. USE_HF=1 in the environment does the same.
+  bool use_hf = false;
   std::optional<std::string> hub_token;       // else the environment's
   std::optional<std::string> model_revision;  // branch, tag or commit
   void fields(OptionTable& v);
@@ -41,7 +42,8 @@ struct ModelOptions : HubFlags {
 
 // Over which devices a model lies. Of the commands that run one; training keeps it whole on each device.
 struct PlacementOptions {
-  std::string device_map;  // parallel/placement/device_map.h; empty: one device, which --device names
+  // parallel/placement/device_map.h; empty: one device, which --device names.
+  std::string device_map;
   std::string max_memory;
   void fields(OptionTable& v);
   void check(const ModelOptions& model) const;

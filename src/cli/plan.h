@@ -21,7 +21,8 @@ struct PlanOptions : TrainCommandOptions, EngineOptions {
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
-  void fetch() {}  // nothing is downloaded: the name of a known shape stands for itself
+  // Nothing is downloaded: the name of a known shape stands for itself.
+  void fetch() {}
   void rehearse(Rehearsal& r) const;
 };
 

@@ -9,7 +9,8 @@ namespace apus {
 class Rehearsal;  // cli/rehearsal.h
 
 struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RunOptions {
-  std::vector<std::string> dataset;   // rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input
+  // Rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input.
+  std::vector<std::string> dataset;
   std::string result_path;            // empty or "-": standard output
   std::string dump_logits;            // safetensors file; empty: none
   bool packed = true;                 // many rows in one forward, or one by one

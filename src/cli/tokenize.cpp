@@ -189,7 +189,8 @@ int run(const TokenizeOptions& options) {
   int64_t rows = 0;
   std::string line;
   for (const auto& path : options.dataset) {
-    const bool typed = path == "-";  // answered line by line, and a read from there would outlast Ctrl-C
+    // Answered line by line, and a read from there would outlast Ctrl-C.
+    const bool typed = path == "-";
     stop.reset();
     if (!typed) stop.emplace();
     LineReader in(path);

@@ -16,9 +16,11 @@ namespace apus {
 class Rehearsal;  // cli/rehearsal.h
 
 struct TokenizeOptions : HubFlags, RunOptions {
-  std::string tokenizer;      // folder of a checkpoint, or a tokenizer.json; a hub's id until fetch()
-  std::string chat_template;  // a Jinja file, or the template itself; empty: the checkpoint's
-  std::string builtin;        // --template: the name of one of the program's own
+  // Folder of a checkpoint, or a tokenizer.json; a hub's id until fetch().
+  std::string tokenizer;
+  // a Jinja file, or the template itself; empty: the checkpoint's.
+  std::string chat_template;
+  std::string builtin;  // --template: the name of one of the program's own
   std::vector<std::string> dataset;
   std::string result_path;
   bool add_special_tokens = false, skip_special_tokens = false, render_only = false;

@@ -91,7 +91,8 @@ struct TrainOptions : LoopOptions {
 
   // What runs again in the backward pass of a model of so many layers.
   struct Recompute {
-    int64_t layers = 0;      // the first so many: all of each; with `selective` only these parts of each
+    // The first so many: all of each; with `selective` only these parts of each.
+    int64_t layers = 0;
     bool selective = false;  // norms, rotations and gates of every layer
     bool attention = false, feed_forward = false;
   };

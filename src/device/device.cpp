@@ -70,8 +70,8 @@ std::vector<DeviceKind*> device_kinds() {
 
 DeviceKind& kind_of(c10::Device device) {
   DeviceKind* found = nullptr;
-  for (DeviceKind* kind :
-       device_kinds()) {  // two kinds may share c10's one private type: the usable one owns the tensors
+  // Two kinds may share c10's one private type: the usable one owns the tensors.
+  for (DeviceKind* kind : device_kinds()) {
     if (kind->type() != device.type()) continue;
     if (usable(*kind)) return *kind;
     if (!found) found = kind;

@@ -48,11 +48,10 @@ class DeviceKind {
   virtual void seed(uint64_t seed) = 0;                    // the device's default generator
   virtual bool supports(c10::ScalarType dtype) const = 0;  // for compute
   virtual int64_t cache_block() const { return 16; }       // positions in a block of the cache of keys and values
-  virtual int64_t out_of_memory(
-      const std::string& what) const;  // bytes asked by the error that says so (0: not said); -1: another error
-  virtual std::string native_op(const std::string&) const {
-    return "";
-  }                                                 // what runs this op of ours, where it is not the reference
+  // What an error text says about exhausted memory: the bytes asked for, 0 if not told, -1 if it is another error.
+  virtual int64_t out_of_memory(const std::string& what) const;
+  // What runs this op of ours, where it is not the reference.
+  virtual std::string native_op(const std::string&) const { return ""; }
   virtual std::string library_version() const = 0;  // vendor library, for --version
   virtual std::string visibility_env() const { return ""; }
   virtual std::unique_ptr<Comm> connect(const Rendezvous&, std::vector<int> ranks) const = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an exception of the tensor library means to a user.
+// Exceptions of the tensor library, put into words for users.
 #pragma once
 
 #include <c10/core/Device.h>

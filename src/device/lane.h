@@ -12,15 +12,16 @@ namespace apus {
 
 class Lane {
  public:
-  // `failure`: what another rank left when it failed, "" while none did; who waits looks at it now and then.
+  // `failure` gives the message of a rank that failed, "" while none has; a thread that waits asks it again and again.
   explicit Lane(std::function<std::string()> failure = {});
-  ~Lane();  // waits for the operation under way, unless abandon() was called
+  // Waits for the operation under way, unless abandon() was called.
+  ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   // After a failure nothing more is run: the ranks are no longer in step, and every later wait throws the same.
   WorkPtr add(std::function<void()> run);
-  // When an operation under way cannot be stopped: true, and its thread is left to itself. False: nothing is under way.
+  // For an operation that cannot be stopped: leaves its thread to itself. False: no operation was under way.
   bool abandon();
 
  private:

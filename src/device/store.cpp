@@ -21,8 +21,8 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-// Late 2.x prefers a server on libuv, which not every build of libtorch has (Debian's does not): the plain one is
-// everywhere.
+// Late 2.x prefers a server on libuv, which not every build of libtorch has (Debian's does not):
+// the plain one is everywhere.
 template <class Options>
 void without_libuv(Options& options) {
   if constexpr (requires { options.useLibUV; }) options.useLibUV = false;
@@ -96,7 +96,8 @@ c10::intrusive_ptr<::c10d::Store> Store::c10d() const { return table_->store; }
 void Store::report_failure(int rank, const std::string& text) noexcept {
   try {
     if (add("failures", 1) == 1) set("failure", apus::str("rank ", rank, " failed: ", text));
-  } catch (...) {  // the table is gone with its keeper; the failure itself is on its way up
+  } catch (...) {
+    // The table is gone with its keeper; the failure itself is on its way up.
   }
 }
 

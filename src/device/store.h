@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of texts that all ranks of a run share: how they find each other, and where one that fails leaves its
-// reason.
+// The table of texts that all ranks of a run share:
+// how they find each other, and where one that fails leaves its reason.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>

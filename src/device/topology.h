@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plain data about devices: how they are linked, how they feel, whether the stack below is sound. No tensor library.
+// Plain data about devices: their links, their health, whether the software below is sound. No tensor library.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 namespace apus {
 
 struct Topology {
-  std::vector<std::string> names;              // one per device
-  std::vector<std::vector<std::string>> link;  // [i][j]: "X" on the diagonal, "HCCS", "NV18", "PXB", "SYS", ...
-  std::vector<std::string> cpu_affinity;       // "0-23", may be empty
+  std::vector<std::string> names;  // one per device
+  // [i][j]: "X" on the diagonal, "HCCS", "NV18", "PXB", "SYS", ...
+  std::vector<std::vector<std::string>> link;
+  std::vector<std::string> cpu_affinity;  // "0-23", may be empty
   std::vector<std::pair<std::string, std::string>> legend;
 };
 

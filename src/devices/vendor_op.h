@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An operator of a vendor's library (or of libtorch itself, where signatures change), called by name through the
-// dispatcher. Argument lists differ between versions: what is not given here takes the default of the schema that is
-// registered.
+// dispatcher. Argument lists differ between versions:
+// what is not given here takes the default of the schema that is registered.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,7 +18,8 @@ class VendorOp {
  public:
   using Named = std::vector<std::pair<std::string, c10::IValue>>;
 
-  explicit VendorOp(const std::string& name);   // "npu::npu_rms_norm", or with an overload "npu::npu_apply_adam_w.out"
+  // "npu::npu_rms_norm", or with an overload "npu::npu_apply_adam_w.out"
+  explicit VendorOp(const std::string& name);
   bool present(c10::DispatchKey device) const;  // registered, and with a kernel for this device
   bool takes(const std::string& argument) const;
   std::vector<c10::IValue> operator()(std::vector<c10::IValue> first, const Named& named = {}) const;

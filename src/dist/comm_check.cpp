@@ -53,8 +53,8 @@ class Checker {
   }
 
  private:
-  using Round = std::function<at::Tensor()>;  // one operation; what it gave, compared with expected_
-  struct Plan {
+  using Round = std::function<at::Tensor()>;  // carries the operation out once and gives its result
+  struct Operation {
     Round round;
     at::Tensor expected;
   };
@@ -80,10 +80,10 @@ class Checker {
     return largest_of(host_, watch.seconds() / repeats);
   }
 
-  void add(CommReport& report, const std::string& name, double bytes, const std::function<Plan(int64_t)>& make,
+  void add(CommReport& report, const std::string& name, double bytes, const std::function<Operation(int64_t)>& make,
            int64_t count) {
     CollectiveReport c{.name = name, .wrong = "", .latency_us = 0, .gb_s = 0};
-    const Plan large = make(count), small = make(comm_.size());
+    const Operation large = make(count), small = make(comm_.size());
     c.wrong = differences(large);
     if (c.wrong.empty()) c.wrong = differences(small);
     c.latency_us = time(small.round, spec_.repeats * 10) * 1e6;
@@ -91,8 +91,9 @@ class Checker {
     report.collectives.push_back(std::move(c));
   }
 
-  std::string differences(const Plan& plan) {
-    const at::Tensor got = plan.round().to(at::kCPU).reshape({-1}), want = plan.expected.to(at::kCPU).reshape({-1});
+  std::string differences(const Operation& operation) {
+    const at::Tensor got = operation.round().to(at::kCPU).reshape({-1}),
+                     want = operation.expected.to(at::kCPU).reshape({-1});
     std::string mine;
     const float *g = got.data_ptr<float>(), *w = want.data_ptr<float>();
     for (int64_t i = 0; i < want.numel() && mine.empty(); ++i)
@@ -102,29 +103,29 @@ class Checker {
     return "";
   }
 
-  Plan all_reduce(int64_t count) const {
+  Operation all_reduce(int64_t count) const {
     const double n = comm_.size();
     const at::Tensor in = numbers(count, rank()), t = room(count);
     return {[=, this] { return t.copy_(in), comm_.all_reduce(t)->wait(), t; },
             numbers(count, 0).mul(n).add(n * (n - 1) / 2)};
   }
-  Plan all_gather(int64_t count) const {
+  Operation all_gather(int64_t count) const {
     const at::Tensor in = numbers(count, rank()), out = room(count * comm_.size());
     return {[=, this] { return comm_.all_gather(out, in)->wait(), out; }, everybodys(count, 0)};
   }
-  Plan all_gather_uneven(int64_t count) const {  // rank r gives r elements more
+  Operation all_gather_uneven(int64_t count) const {  // rank r gives r elements more
     std::vector<at::Tensor> out;
     for (int r = 0; r < comm_.size(); ++r) out.push_back(room(count + r));
     const at::Tensor in = numbers(count + comm_.rank(), rank());
     return {[=, this] { return comm_.all_gather_uneven(out, in)->wait(), joined(out); }, everybodys(count, 1)};
   }
-  Plan reduce_scatter(int64_t count) const {
+  Operation reduce_scatter(int64_t count) const {
     const double n = comm_.size();
     const at::Tensor in = numbers(count * comm_.size(), rank()), out = room(count);
     return {[=, this] { return comm_.reduce_scatter(out, in)->wait(), out; },
             numbers(count * comm_.size(), 0).mul(n).add(n * (n - 1) / 2).narrow(0, count * comm_.rank(), count)};
   }
-  Plan all_to_all(int64_t count) const {  // from rank s to rank d: count + s + d elements
+  Operation all_to_all(int64_t count) const {  // from rank s to rank d: count + s + d elements
     std::vector<at::Tensor> out, in, expected;
     for (int r = 0; r < comm_.size(); ++r) {
       const int64_t c = count + r + comm_.rank();
@@ -133,13 +134,13 @@ class Checker {
     }
     return {[=, this] { return comm_.all_to_all(out, in)->wait(), joined(out); }, joined(expected)};
   }
-  Plan broadcast(int64_t count) const {
+  Operation broadcast(int64_t count) const {
     const int root = comm_.size() - 1;
     const at::Tensor in = numbers(count, rank()), t = room(count);
     return {[=, this] { return t.copy_(in), comm_.broadcast(t, root)->wait(), t; }, numbers(count, root)};
   }
-  Plan ring(int64_t count)
-      const {  // to the next, from the one before; even ranks send first, for devices that do one at a time
+  // To the next, from the one before; even ranks send first, for devices that do one at a time.
+  Operation ring(int64_t count) const {
     const int n = comm_.size(), me = comm_.rank(), next = (me + 1) % n, before = (me + n - 1) % n;
     const at::Tensor in = numbers(count, rank()), out = room(count);
     return {[=, this] {
@@ -151,7 +152,7 @@ class Checker {
             },
             numbers(count, before)};
   }
-  Plan barrier() const {
+  Operation barrier() const {
     const at::Tensor none = room(0);
     return {[=, this] { return comm_.barrier(), none; }, none};
   }

@@ -20,9 +20,11 @@ struct CommCheckSpec {
 };
 
 struct CollectiveReport {
-  std::string name, wrong;  // wrong: "" or the first rank, element and values that are
-  double latency_us = 0;    // of 8 bytes
-  double gb_s = 0;          // what each rank sends and receives through its link, in 1e9 bytes a second
+  // Wrong: the first rank, element and values that are not as they should be; "" if there are none.
+  std::string name, wrong;
+  double latency_us = 0;  // of 8 bytes
+  // What each rank sends and receives through its link, in 1e9 bytes a second.
+  double gb_s = 0;
 };
 
 struct CommReport {

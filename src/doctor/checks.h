@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "doctor/host.h"
-#include "doctor/paint.h"
 #include "base/json.h"
 #include "device/topology.h"
+#include "doctor/host.h"
+#include "doctor/paint.h"
 
 namespace apus {
 
@@ -20,8 +20,9 @@ struct Section {
 
 // The Python on PATH and what it would import, asked without importing it.
 struct PythonFacts {
-  std::string python, version;                  // program, "3.11.2"; empty: no Python
-  std::string torch, torch_folder, torch_cuda;  // version, folder of the package, CUDA it was built with ("" for none)
+  std::string python, version;  // program, "3.11.2"; empty: no Python
+  // Version, folder of the package, CUDA it was built with ("" for none).
+  std::string torch, torch_folder, torch_cuda;
   std::string torch_npu, torch_npu_folder;
 };
 PythonFacts python_facts(const Host& host);

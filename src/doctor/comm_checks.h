@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a measurement of all collectives (apus comm-check) means.
+// Checks made from a measurement of all collectives (apus comm-check).
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a shared library says of itself, read from its bytes: nothing of it is loaded or run. ELF of 64 bits, little
-// endian.
+// What a shared library says of itself, read from its bytes: nothing of it is loaded or run.
+// ELF of 64 bits, little endian.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class Elf {
   const char* machine() const;                             // "x86-64", "aarch64", "other"
   bool defines(std::string_view symbol) const;             // offers it to others
   bool defines_one_with(std::string_view part) const;      // a symbol whose name contains this
-  bool mentions_one_with(std::string_view part) const;     // the same, of those it wants from others too
+  bool mentions_one_with(std::string_view part) const;     // the same, its undefined symbols included
 
  private:
   std::string_view text_at(uint64_t offset) const;  // in the string table, bounded

@@ -22,7 +22,8 @@ constexpr size_t kErrorLines = 5;
 constexpr size_t kPiece = 4096, kOverlap = 256;    // longer lines are looked at piece by piece
 constexpr size_t kShortest = 40, kRemember = 240;  // of lines that may be broken ones; of such a message
 constexpr size_t kGram = 4;                        // characters
-constexpr size_t kTelling = 10;                    // characters of a literal that may be half a message; not "loss"
+// Characters of a literal that may be half a message; not "loss"
+constexpr size_t kTelling = 10;
 
 std::string lower_case(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -231,7 +232,8 @@ class Reader {
   }
 
   LogMatcher matcher_;
-  std::string line_, tail_;  // what has not ended; the end of what is more than is looked at
+  // What has not ended; the end of what is more than is looked at.
+  std::string line_, tail_;
   size_t taken_ = 0;
   int64_t number_ = 1, lines_ = 0;
   bool skipped_ = false;

@@ -16,9 +16,10 @@ namespace apus {
 struct Failure {
   std::string id, title, cause;
   std::vector<std::string> remedy;
-  int weight = 0;                     // how specific: 9 names one cause, 1 is a symptom of many
-  std::vector<Pattern> match;         // over one line, any of them
-  std::vector<std::string> literals;  // of each expression: text, in lower case, that every line it matches contains
+  int weight = 0;              // how specific: 9 names one cause, 1 is a symptom of many
+  std::vector<Pattern> match;  // over one line, any of them
+  // For each expression a text in lower case that stands in every line it matches: a fast first test.
+  std::vector<std::string> literals;
 };
 const std::vector<Failure>& known_failures();
 
@@ -47,7 +48,7 @@ class LogMatcher {
   void note(size_t failure, const std::string& text, int64_t number, double bonus);
 
   std::vector<Finding> findings_;
-  std::vector<double> bonus_;  // of each finding: lines that say "Error:" outweigh talk
+  std::vector<double> bonus_;  // of each finding: lines that say "Error:" count for more
   std::vector<std::string> errors_;
   // The end of a message that a terminal, or a logger, may have broken over several lines: put together without and
   // with a blank at the breaks; what was found in it; where it begins, and how long its last line is.

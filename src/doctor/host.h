@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything outside that the advice looks at, as one value: a test presents another machine by another value.
+// The machine as the doctor sees it, as one value: a test describes another machine by another value.
 // Paths are those of that machine ("/usr/local/..."), wherever its files lie.
 #pragma once
 
@@ -14,8 +14,9 @@
 namespace apus {
 
 struct Ran {
-  int code = 0;        // exit code; 128 + signal; 124 when it did not end in time
-  std::string output;  // standard output and standard error together, the first megabyte
+  int code = 0;  // exit code; 128 + signal; 124 when it did not end in time
+  // Standard output and standard error together, the first megabyte.
+  std::string output;
 };
 
 struct Space {
@@ -31,8 +32,8 @@ struct Host {
   int usable_cores = 1;                       // physical, within affinity and quota
   int64_t open_files = 0;                     // limit of this process
   int64_t now = 0;                            // seconds since 1970
-  std::function<Ran(const Path& program, const std::vector<std::string>& arguments, double limit_s)>
-      run_file;                                               // a real path
+  // `program` is a real path.
+  std::function<Ran(const Path& program, const std::vector<std::string>& arguments, double limit_s)> run_file;
   std::function<std::optional<Space>(const Path&)> space_of;  // of a real path
   std::function<bool(int port)> port_is_free;
 

@@ -6,11 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "doctor/nvml_answers.h"
-#include "doctor/smi.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "devices/cpu/host.h"
+#include "doctor/nvml_answers.h"
+#include "doctor/smi.h"
 
 namespace apus {
 
@@ -64,8 +64,8 @@ DeviceGroup gpus(const Host& host) {
   DeviceGroup group{"cuda", "nvidia-smi", {}, ""};
   const std::vector<std::string> query{str("--query-gpu=", kNvidiaQuery), "--format=csv,noheader,nounits"};
   group.devices = parse_nvidia_csv(answer(host, "nvidia-smi", query, group.note));
-  if (group.devices.empty() &&
-      group.note.find("in time") == std::string::npos) {  // a driver that knows other questions
+  // A driver that knows other questions.
+  if (group.devices.empty() && group.note.find("in time") == std::string::npos) {
     std::string note;
     group.devices = parse_nvidia_table(answer(host, "nvidia-smi", {}, note));
     if (!group.devices.empty()) group.note.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work in a process of its own: what crashes or hangs there is a result, not our end. Vendors' libraries do both.
+// Work in a process of its own: a crash or a hang there is a result and does not end us. Vendors' libraries do both.
 #pragma once
 
 #include <functional>

@@ -25,8 +25,8 @@ double measure(std::string_view text);  // "76.21", "76.21 W", "51C"; -1 for "-"
 struct Usage {
   int64_t used = -1, total = -1;  // megabytes; -1: not told
 };
-// The last "used / total" of a field whose total is not 0, or else the last: "26838/ 32768", "38MiB / 40960MiB",
-// "NA/ 44280".
+// The last "used / total" of a field whose total is not 0, or else the last:
+// "26838/ 32768", "38MiB / 40960MiB", "NA/ 44280".
 std::optional<Usage> last_usage(std::string_view field);
 
 }  // namespace apus::smi

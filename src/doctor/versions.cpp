@@ -74,8 +74,8 @@ std::optional<Version> Version::parse(std::string_view text) {
     }  // others ("b030", "git...") number builds
   }
   if (!staged) version.key_.push_back(kFinal);
-  version.key_.push_back(
-      kFinal);  // so that what has a further stage (alpha of a release candidate) comes before, and post after
+  // So that what has a further stage (alpha of a release candidate) comes before, and post after.
+  version.key_.push_back(kFinal);
   return version;
 }
 
@@ -120,12 +120,12 @@ std::vector<std::string> cann_compatible_with(const std::string& train) {
   return {};
 }
 
-std::optional<Range> python_for_torch(const std::string& torch) {
+std::optional<VersionRange> python_for_torch(const std::string& torch) {
   const auto version = Version::parse(torch);
   if (!version) return std::nullopt;
   for (const Json& row : data().at("python"))
     for (const Json& each : row.at("torch"))
-      if (each == version->family()) return Range{row.at("least"), row.at("most")};
+      if (each == version->family()) return VersionRange{row.at("least"), row.at("most")};
   return std::nullopt;
 }
 

@@ -21,7 +21,8 @@ class Version {
   std::string family() const;                    // "25.3"
 
  private:
-  std::vector<int> key_;  // numbers, stage, number of the stage, ...: compares as it stands
+  // The numbers, then the stage and its number, and so on: versions are ordered as these lists are.
+  std::vector<int> key_;
 };
 std::optional<std::strong_ordering> compare_versions(const std::string& a, const std::string& b);
 bool older(const std::string& a, const std::string& b);  // false when either is no version
@@ -34,10 +35,10 @@ std::optional<PackageRow> row_of_torch_npu(const std::string& package);
 std::vector<std::string> packages_for_cann(const std::string& cann);  // "torch_npu 2.7.1 with torch 2.7.1", ...
 std::vector<std::string> cann_compatible_with(const std::string& train);
 
-struct Range {
+struct VersionRange {
   std::string least, most;
 };
-std::optional<Range> python_for_torch(const std::string& torch);
+std::optional<VersionRange> python_for_torch(const std::string& torch);
 
 struct DriverRow {
   std::string cann, matched;

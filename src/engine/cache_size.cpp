@@ -10,7 +10,8 @@
 namespace apus {
 
 namespace {
-constexpr int64_t kHostCache = int64_t{2} << 30;  // on the host memory is everyone's: the cache is no larger unasked
+// On the host memory is everyone's: the cache is no larger unasked.
+constexpr int64_t kHostCache = int64_t{2} << 30;
 
 // The devices that hold caches, each with the number of its layers.
 std::vector<std::pair<at::Device, int64_t>> cache_devices(const Model& model, at::Device only) {

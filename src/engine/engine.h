@@ -22,7 +22,8 @@ namespace apus {
 
 // What the engine leaves to others: how a LoRA adapter is attached and detached, and where weights come from.
 struct ModelHooks {
-  std::string always;  // an attached adapter of those requests that name none; empty: the model itself answers them
+  // An attached adapter of those requests that name none; empty: the model itself answers them.
+  std::string always;
   std::function<void(const std::string& name, const std::string& dir)> load;
   std::function<void(const std::string& name)> unload;
   // For sleep and wake, both or none: the model goes away, and comes again, the same.
@@ -106,7 +107,8 @@ class Engine : public TextEngine {
   std::map<std::string, int64_t> entering_;       // requests in the inbox, by their adapter
   EngineStats stats_;
   int64_t next_id_ = 1, starting_ = 0;
-  uint64_t next_salt_ = 1;  // below 2^32: the other half is for the lengths of prompts beyond alike_up_to_
+  // Below 2^32: the other half is for the lengths of prompts beyond alike_up_to_
+  uint64_t next_salt_ = 1;
   int64_t alike_up_to_ = 0;
   bool stopping_ = false;
 

@@ -42,8 +42,8 @@ Node bare_text(Grammar& g, const Json& schema, const std::string& path, Node aft
   const auto listed = listed_texts(schema);
   std::vector<Expr> shapes = shapes_of(schema, path);
   const bool counted = min > 0 || max < kUnlimited;
-  if (!listed && shapes.empty() && !counted)
-    return text_until(g, {.mark = kTag, .after = after})[0];  // that a break stands before the tag is the model's habit
+  // That a break stands before the tag is the model's habit.
+  if (!listed && shapes.empty() && !counted) return text_until(g, {.mark = kTag, .after = after})[0];
   if (listed && shapes.empty() && !counted) return g.one_of(*listed, closed);
   if (!listed && shapes.empty() && std::max(min, max < kUnlimited ? max : 0) > kLongestFollowed)
     return g.call(g.chars(inverse({{'<', '<'}}), Grammar::kReturn), static_cast<uint32_t>(min),

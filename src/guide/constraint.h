@@ -15,7 +15,7 @@ class Constraint {
   // Bit t of mask (64 tokens a word) is set when token t may come next.
   virtual void allowed(std::vector<uint64_t>& mask) = 0;
   virtual void accept(int32_t token) = 0;
-  virtual bool finished() const = 0;  // nothing but end-of-sequence may follow
+  virtual bool finished() const = 0;  // only the end of the answer may follow
   virtual std::unique_ptr<Constraint> clone() const = 0;
 };
 

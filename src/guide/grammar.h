@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What may be said, as a nondeterministic automaton over bytes whose nodes may call others: enough for regular
-// expressions (calls that repeat count) and for JSON (calls that nest). Built from the end: every function takes the
-// node that follows.
+// The texts that are allowed, as a nondeterministic automaton over bytes whose nodes may call others: enough for
+// regular expressions (a call can be repeated a number of times) and for JSON (calls nest). It is built from the end:
+// every function takes the node that follows.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ constexpr uint32_t kUnlimited = std::numeric_limits<uint32_t>::max();
 struct NodeData {
   enum Kind : uint8_t { Bytes, Token, Fork, Call, Return } kind = Return;
   uint8_t low = 0, high = 0;  // Bytes: the range of one byte; low > high: none
-  Node next = 0, other = 0;   // Fork: both are tried. Call: `other` is what is called, `next` follows it
+  // Fork: both are tried. Call: `other` is what is called, `next` follows it.
+  Node next = 0, other = 0;
   uint32_t min = 0, max = 0;  // Call: how often it is repeated. Token: min is its id
   bool operator==(const NodeData&) const = default;
 };
@@ -34,7 +35,7 @@ const CharSet& all_chars();
 
 class Grammar {
  public:
-  static constexpr Node kReturn = 0;  // the end of what was called, or of everything
+  static constexpr Node kReturn = 0;  // the end of a call, or of the whole text
   static constexpr size_t kMaxNodes = 300'000;
   static constexpr int kMaxDepth = 250;  // calls within calls, while running
 
@@ -51,8 +52,9 @@ class Grammar {
   Node reserve();                                          // a node to be defined later: recursion
   void define(Node reserved, Node meaning);
 
-  // After the last change: how deep calls must nest from each node to the end of what it belongs to, with the bytes
-  // that exist in the vocabulary. kUnlimited: no end can be reached. Fault::Usage when that holds for the start.
+  // To be called after the last change. Finds how deep calls must nest from each node to the end of its own call, given
+  // the bytes that exist in the vocabulary. kUnlimited: no end can be reached.
+  // Fault::Usage when that holds for the start.
   void finish(Node start, const std::vector<bool>& byte_exists, std::string_view what);
 
   Node start() const { return start_; }
@@ -65,7 +67,7 @@ class Grammar {
     size_t operator()(const NodeData& n) const;
   };
   Node add(const NodeData& data);
-  Node make(const NodeData& data);  // the same node for the same data
+  Node make(const NodeData& data);  // gives the same node for the same data
   uint32_t computed_need(const NodeData& n, const std::vector<bool>& byte_exists) const;
 
   std::vector<NodeData> nodes_;

@@ -17,8 +17,8 @@
 
 namespace apus {
 
-// The bytes of every token, once per model, and what was compiled for it lately. `stop_ids` may follow a complete
-// answer.
+// The bytes of every token, one for each model, and the automata that were compiled for it lately.
+// `stop_ids` may follow a complete answer.
 class GuideVocabulary;
 std::shared_ptr<const GuideVocabulary> make_guide_vocabulary(const Tokenizer& tokenizer,
                                                              std::span<const int32_t> stop_ids);
@@ -30,30 +30,32 @@ using GuideWords = std::shared_ptr<const GuideVocabulary>;
 // `properties`; other keys only when additionalProperties says so (or there are no `properties`); all of prefixItems.
 std::unique_ptr<Constraint> guide_json_schema(const GuideWords& words, const Json& schema);
 std::unique_ptr<Constraint> guide_json_object(const GuideWords& words);  // any JSON object
-std::unique_ptr<Constraint> guide_regex(const GuideWords& words,
-                                        const std::string& pattern);  // the whole answer matches
+// The whole answer matches.
+std::unique_ptr<Constraint> guide_regex(const GuideWords& words, const std::string& pattern);
 std::unique_ptr<Constraint> guide_choice(const GuideWords& words, const std::vector<std::string>& choices);
 
 // One or more calls of the given tools in the form that the model was taught, and nothing else.
 struct GuideTools {
   ToolFormat format = ToolFormat::Hermes;
-  const Json* tools = nullptr;  // OpenAI's list: [{"type": "function", "function": {"name", "parameters"}}]
-  std::string only;             // the name of the one that must be called; empty: any of them
-  bool parallel = true;         // several calls may follow each other
-  bool strict_only = false;     // only tools that say "strict": true hold to their schemas; the others take any object
+  // OpenAI's list: [{"type": "function", "function": {"name", "parameters"}}]
+  const Json* tools = nullptr;
+  std::string only;      // the name of the one that must be called; empty: any of them
+  bool parallel = true;  // several calls may follow each other
+  // Only tools that say "strict": true hold to their schemas; the others take any object.
+  bool strict_only = false;
 };
 std::unique_ptr<Constraint> guide_tool_calls(const GuideWords& words, const GuideTools& tools);
 
-// Any text, until the model begins a call: from there on to its end it is one of the tools', in the form it was taught.
-// `reasoning`: text/chat_parser splits thoughts off, in which nothing is a call; `in_reasoning`: it begins in them.
+// Any text, until the model begins a call, which must then be a call of one of the tools in the form it was taught.
+// `reasoning`: the answer may hold thoughts, in which nothing is a call; `in_reasoning`: it begins inside them.
 std::unique_ptr<Constraint> guide_talk(const GuideWords& words, const GuideTools& tools, bool reasoning,
                                        bool in_reasoning);
 
-// What the one or the other allows.
+// Allows what `a` or `b` allows.
 std::unique_ptr<Constraint> guide_either(std::unique_ptr<Constraint> a, std::unique_ptr<Constraint> b);
 
-// Anything up to and including `marker` ("</think>"), an empty line or none, then what `rest` allows; the answer cannot
-// end before.
+// Anything up to and including `marker` ("</think>"), an empty line or none, then what `rest` allows;
+// the answer cannot end before.
 std::unique_ptr<Constraint> guide_after(const GuideWords& words, const std::string& marker,
                                         std::unique_ptr<Constraint> rest);
 

@@ -11,8 +11,9 @@ namespace apus::guide {
 
 namespace {
 
-constexpr size_t kMostUnique = 8;     // different values in any order: one state for each set of those that were used
-constexpr size_t kMostInOrder = 250;  // in the order of the schema
+// Different values in any order: one state for each set of those that were used.
+constexpr size_t kMostUnique = 8;
+constexpr size_t kMostInOrder = 250;      // in the order of the schema
 constexpr int64_t kMostOrdered = 20'000;  // states of those: values times numbers of items
 constexpr int64_t kMostCounted = 500;     // states of arrays that must contain something
 

@@ -114,8 +114,8 @@ class KeyPatterns {
     return more.is_null() ? schema : Json{{"allOf", Json::array({schema, more})}};
   }
 
-  // `after` gives what follows a key whose value has this schema; others: that of keys that match no pattern, null:
-  // none.
+  // `after` gives what follows a key whose value has this schema;
+  // others: that of keys that match no pattern, null: none.
   Node keys(Grammar& g, const std::vector<std::string>& known, const Json& others,
             const std::function<Node(const Json&)>& after) {
     const size_t declared = texts_.add(known);
@@ -163,7 +163,8 @@ class KeyPatterns {
 
   const std::string path_;
   Texts texts_;
-  size_t names_ = 0, count_ = 0;  // the first expressions are of propertyNames, then one for each pattern
+  // The first expressions are of propertyNames, then one for each pattern.
+  size_t names_ = 0, count_ = 0;
   std::vector<Json> values_;
 };
 

@@ -146,8 +146,8 @@ Node SchemaGrammar::body(const Json& schema, const std::string& path) {
   if (schema.contains("allOf")) {
     const Json& parts = schema["allOf"];
     require(parts.is_array() && !parts.empty(), Fault::Usage, below(path, "allOf"), ": must be a list of schemas");
-    // The same part twice says nothing more: without this, references that each name the next twice would double
-    // forever.
+    // The same part twice says nothing more: without this,
+    // references that each name the next twice would double forever.
     std::set<std::string> seen;
     Json all = without(schema, {"allOf", "$defs", "definitions"});
     for (const Json& part : parts) {

@@ -17,8 +17,8 @@ namespace apus::guide {
 // Where a part of a schema stands, for messages: "#/properties/name".
 inline std::string below(const std::string& path, const std::string& name) { return path + "/" + name; }
 
-// One schema that means both: what allOf asks for. `path` is for messages. Fault::Usage where that cannot be said in
-// one.
+// One schema that means both: what allOf asks for. `path` is for messages.
+// Fault::Usage where that cannot be said in one.
 Json merged_schemas(const Json& a, const Json& b, const std::string& path);
 // What unevaluatedProperties and unevaluatedItems say of a schema that names everything itself, by additionalProperties
 // and additionalItems. Fault::Usage where parts of it (allOf and the like) are not merged yet.
@@ -42,8 +42,8 @@ class SchemaGrammar {
   Node value(const Json& schema, const std::string& path, Node next);  // a value of the schema, then `next`
   Node any_value(Node next);
   Node any_object(Node next);
-  const Json& resolved(const Json& schema,
-                       const std::string& path) const;  // follows $ref while nothing stands beside it
+  // Follows $ref while nothing stands beside it.
+  const Json& resolved(const Json& schema, const std::string& path) const;
 
  private:
   struct Kinds;

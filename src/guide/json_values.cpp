@@ -167,7 +167,8 @@ Whole whole_bounds(const Json& schema, const std::string& path, int decimals) {
 
 Node SchemaGrammar::integer(const Json& schema, const std::string& path) {
   std::optional<Unit> of = unit(schema, path);
-  if (of) {  // an integer is a multiple of 0.25 when it is one of 1, of 0.6 when it is one of 3
+  // An integer is a multiple of 0.25 when it is one of 1, of 0.6 when it is one of 3.
+  if (of) {
     uint64_t scale = 1;
     for (int i = 0; i < of->decimals; ++i) scale *= 10;
     of = Unit{of->digits / std::gcd(of->digits, scale), 0};

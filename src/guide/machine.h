@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a grammar: a state is the set of places where the text so far may stand, each with the calls it is inside of.
+// Runs a grammar: a state is the set of nodes at which the text so far may stand, each with the calls it is inside of.
 // States, the way from one to the next, and the tokens they allow are found when they are first needed, and kept for
 // every answer that follows the same grammar. Thread-safe.
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace apus::guide {
 
-// What was found so far. Forgotten as a whole when it has grown too large; who still uses it holds it.
+// What was found so far. When it has grown too large, all of it is replaced; those who still use the old one keep it.
 class Tables {
  public:
   static constexpr size_t kMaxThreads = 2000;     // of one state: more means a pattern too ambiguous to follow
@@ -33,7 +33,7 @@ class Tables {
   bool complete(uint32_t state);                               // the text may end here
   static bool dead(uint32_t state) { return state == kDead; }  // nothing leads here that is allowed
   bool full();
-  uint32_t take_over(Tables& old, uint32_t state);  // a state of another's
+  uint32_t take_over(Tables& old, uint32_t state);  // a state of the old tables in these
 
  private:
   static constexpr uint32_t kUnknown = ~0u, kDead = 0;
@@ -74,7 +74,7 @@ class Tables {
   std::array<uint16_t, 256> class_of_{};
   std::vector<uint8_t> byte_of_class_;
 
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards all below
   std::vector<State> states_;
   std::vector<uint32_t> next_;  // [state][class of bytes]
   std::unordered_multimap<uint64_t, uint32_t> state_by_hash_;

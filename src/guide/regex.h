@@ -27,7 +27,8 @@ struct Lengths {
 };
 Lengths lengths(const Expr& e);
 
-enum class Spelling { Plain, JsonString };  // JsonString: between the quotes, with what JSON must escape escaped
+// JsonString: between the quotes, with what JSON must escape escaped.
+enum class Spelling { Plain, JsonString };
 Node add_expr(Grammar& g, const Expr& e, Spelling spelling, Node next);
 Node add_chars(Grammar& g, const CharSet& set, Spelling spelling, Node next);
 

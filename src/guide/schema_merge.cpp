@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two schemas in one. What both say about a member or an item is left as an allOf there, to be merged when it is
-// reached.
+// Two schemas in one. What both say about a member or an item is left as an allOf there,
+// to be merged when it is reached.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What JSON schema says by conditions, dependencies and negations, said by anyOf and allOf: an automaton only knows
-// ways.
+// What JSON schema says by conditions, dependencies and negations, said by anyOf and allOf:
+// an automaton can only follow alternatives and sequences.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

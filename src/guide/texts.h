@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several patterns followed at once by one deterministic automaton over characters: for what forks cannot say, that a
-// text matches this one and not that one.
+// Several patterns followed at once by one deterministic automaton over characters. It can say what forks cannot: that
+// a text matches one pattern and does not match another.
 #pragma once
 
 #include <functional>
@@ -22,8 +22,8 @@ class Texts {
   using Matches = std::vector<bool>;  // by number
   Matches matches(std::string_view text) const;
 
-  // Texts of `allowed` characters that go along at least one of the patterns. `follow` gives what comes after a text
-  // with these matches; nothing: no text may end so.
+  // Texts of `allowed` characters that are the beginning of a match of at least one pattern. `follow` gives the node
+  // after a text with these matches; nothing: no text may end with them.
   using Follow = std::function<std::optional<Node>(const Matches&)>;
   Node node(Grammar& g, Spelling spelling, const CharSet& allowed, const Follow& follow) const;
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "guide/guide.h"
 #include "guide/grammar.h"
+#include "guide/guide.h"
 #include "guide/vocabulary.h"
 
 namespace apus::guide {
@@ -29,14 +29,14 @@ Node tool_calls(Grammar& g, const Vocabulary& words, const GuideTools& tools);
 // Text in which special tokens stand for themselves.
 Node wrapper(Grammar& g, const Vocabulary& words, std::string_view text, Node next);
 
-// Any text up to a mark, whose first character stands nowhere else in it.
+// Any text up to a mark. The mark's first character must not stand in the mark again.
 struct TextUntil {
   std::string mark;
   Node after = 0;                                // what follows it
   std::vector<std::pair<int32_t, Node>> tokens;  // special tokens that may come too, and what follows them
   bool may_end = false;                          // the answer may end without it
 };
-// The nodes at which so many characters of the mark have come.
+// The nodes at which 0, 1, 2, ... characters of the mark have come.
 std::vector<Node> text_until(Grammar& g, const TextUntil& text);
 
 // tool_choice auto: any text, in which a call, once begun, is one of the tools' (see guide_talk).

@@ -104,7 +104,8 @@ bool attempt(const RemoteFile& file, Partial& partial, const Advance& advance, s
     advance(static_cast<int64_t>(count));
   };
   const HttpReply reply = http_request(request);
-  if (reply.status == 416) {  // nothing lies behind what we have: either all of it is there, or it is something else
+  // Nothing lies behind what we have: either all of it is there, or it is something else.
+  if (reply.status == 416) {
     if (file.size < 0) return true;
     advance(-have);
     partial.clear();

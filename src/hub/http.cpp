@@ -108,8 +108,8 @@ HttpReply http_request(const HttpRequest& request) {
     set(CURLOPT_XFERINFOFUNCTION, on_progress);
     set(CURLOPT_XFERINFODATA, &t);
   }
-  const std::string range =
-      std::to_string(request.from) + "-";  // CURLOPT_RESUME_FROM would give up where ranges are ignored
+  // CURLOPT_RESUME_FROM would give up where ranges are ignored.
+  const std::string range = std::to_string(request.from) + "-";
   if (request.from > 0) set(CURLOPT_RANGE, range.c_str());
   set(CURLOPT_HEADERFUNCTION, on_header);
   set(CURLOPT_HEADERDATA, &t);

@@ -13,10 +13,12 @@
 namespace apus {
 
 struct HttpReply {
-  int status = 0;                              // 0: no answer came
-  std::string error;                           // why none came
-  std::map<std::string, std::string> headers;  // of all answers on the way, names in lower case, the last one wins...
-  std::map<std::string, std::string> first;    // ...and those of the first answer alone (hubs describe a file there)
+  int status = 0;     // 0: no answer came
+  std::string error;  // why none came
+  // Headers of all answers, redirects included: names in lower case, the last answer that has one counts...
+  std::map<std::string, std::string> headers;
+  // ...and headers of the first answer alone, in which hubs describe a file.
+  std::map<std::string, std::string> first;
   std::string body;
 };
 

@@ -36,7 +36,7 @@ bool is_repo_id(const std::string& text);  // "owner/name"
 std::filesystem::path model_folder(const std::string& model, const HubOptions& options,
                                    const std::string& flag = "--model");
 
-// Weights in formats this program does not read, next to those it does.
+// Patterns of weight files in formats that this program does not read, which many repositories hold as well.
 std::vector<std::string> unread_weights();
 
 }  // namespace apus

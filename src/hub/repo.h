@@ -19,13 +19,13 @@ struct RepoFile {
   std::string blob;  // HuggingFace: the name of its content (etag)
 };
 
-// A name from a server that stays inside the folder it is put into.
+// Whether a file name from a server stays inside the folder that it is put into.
 bool safe_path(const std::string& path);
 bool wanted(const std::string& path, const HubOptions& options);
 
 std::vector<std::string> authorization(const HubOptions& options);  // headers of a request
 
-// A reply's JSON. Anything but a good answer is Fault::Io with words for the usual reasons.
+// The JSON text of a reply. Any other answer is Fault::Io, which explains the usual reasons.
 std::string good_body(const HttpReply& reply, const std::string& what, const HubOptions& options);
 
 std::filesystem::path fetch_huggingface(const std::string& id, RepoKind repo, const HubOptions& options);

@@ -31,8 +31,9 @@ struct Param {
   // Stacked weights: on disk they are `pieces.size()` tensors, relative names, equal parts of `data` in memory order
   // ([E, 2F, D] read as 2E pieces of [F, D]). Empty: one tensor under the parameter's own name.
   std::vector<std::string> pieces;
-  std::string tied;     // not on disk: the same tensor as this parameter (full name)
-  bool mapped = false;  // `data` is a read-only view of a mapped file: its pages can be given back
+  std::string tied;  // not on disk: the same tensor as this parameter (full name)
+  // `data` is a read-only view of a mapped file: its pages can be given back.
+  bool mapped = false;
 };
 
 class Module {

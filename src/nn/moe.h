@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mixture of experts: a router, stacked experts, optionally a shared expert; and the loss that keeps experts busy
-// alike.
+// Mixture of experts: a router, stacked experts, optionally a shared expert;
+// and the loss that keeps experts busy alike.
 #pragma once
 
 #include "nn/expert_lora.h"

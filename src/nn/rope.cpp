@@ -66,7 +66,8 @@ void fill_rope(const RopeSpec& spec, Step& step) {
   float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
 
   Frequencies frequencies(spec, step);
-  int64_t same_as = -1;  // neighbours at the same position (decoding a batch) share a row
+  // Neighbours at the same position (decoding a batch) share a row.
+  int64_t same_as = -1;
   for (int64_t t = 0; t < tokens; ++t) {
     if (frequencies.move_to(t, p[t])) same_as = -1;
     const RopeFrequencies& f = frequencies.now();

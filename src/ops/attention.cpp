@@ -43,7 +43,8 @@ struct Lengths {
 // Queries [begin, begin + count) of a sequence and the keys [low, low + keys) that any of them sees.
 struct Chunk {
   int64_t begin, count, low, keys;
-  at::Tensor hidden;  // [count, keys], true where the query must not look; undefined: it sees all of them
+  // [count, keys], true where the query must not look; undefined: it sees all of them.
+  at::Tensor hidden;
 };
 
 struct Sequence {
@@ -290,8 +291,8 @@ at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, c
 }  // namespace apus::ops
 
 TORCH_LIBRARY_FRAGMENT(apus, m) {
-  // -> out [T, N, H], lse [N, T] f32: natural log of the sum of exp(scale q.k), -inf where a query sees nothing (out 0
-  // there).
+  // -> out [T, N, H], lse [N, T] f32: natural log of the sum of exp(scale q.k),
+  // -inf where a query sees nothing (out 0 there).
   m.def(
       "attention(Tensor q, Tensor k, Tensor v, Tensor cu_q, Tensor cu_k, int max_q, int max_k, float scale, bool "
       "causal, "

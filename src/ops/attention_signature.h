@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ signatures of apus::attention and apus::attention_backward, for devices that leave what they do not take to
-// the reference.
+// The C++ signatures of apus::attention and apus::attention_backward,
+// for devices that leave what they do not take to the reference.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which operators a device does natively, and which by the reference.
+// Which operators a device computes by kernels of its own, and which by the reference.
 #pragma once
 
 #include <string>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of a table. The gradient is one dense tensor; the gradients of a token that occurs often are summed in f32.
-// Where the table is the output head too, its gradient from there is the tensor that the rows' gradients are added to:
-// there is no second one.
+// Where the table is also the output head, the gradients of the rows are added into the gradient that comes from the
+// head, so that no second one exists.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>

@@ -12,7 +12,8 @@
 namespace apus::ops {
 
 struct ExpertPairs {
-  at::Tensor token, pair;      // int64 [T k], on expert_Tk's device: rows of x; places in the flattened [T, k] tensors
+  // int64 [T k], on expert_Tk's device: rows of x; places in the flattened [T, k] tensors.
+  at::Tensor token, pair;
   std::vector<int64_t> count;  // pairs of each expert, one run after the other
   at::Tensor ends;             // int64 [E], on the device: where each run ends
 };

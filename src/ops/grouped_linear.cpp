@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows in runs, each run times a matrix of its own. The reference multiplies once for every run that has rows, by the
-// device's own linear layers; it reads on the host where the runs end.
+// Rows that lie in runs, each run multiplied by a matrix of its own. The reference multiplies once for every run that
+// has rows, by the device's own linear layers; it reads on the host where the runs end.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

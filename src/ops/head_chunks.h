@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What head_loss and head_logprob share: only tokens with a label meet the head, some at a time, so that [T, V] never
-// exists.
+// What head_loss and head_logprob share: only tokens with a label meet the head, some at a time,
+// so that [T, V] never exists.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,8 +39,8 @@ class LabelledTokens {
   at::Tensor row_;  // undefined: all tokens
 };
 
-// The chunks' logits, and the gradients of hidden states and weights, gathered from those of the logits chunk by chunk.
-// That of a half-typed weight is summed in f32.
+// The logits of each chunk, and the gradients of hidden states and weights, summed up chunk by chunk from those of the
+// logits. The gradient of a bf16 or f16 weight is summed in f32.
 class HeadProducts {
  public:
   HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR, HeadNeeds need);
@@ -48,7 +48,8 @@ class HeadProducts {
   bool needed() const;
   bool head_gradient() const { return sides_[0].weight_sum.defined(); }
   void add(int64_t begin, const at::Tensor& dlogits_nV);
-  at::Tensor d_rows(size_t side) const;  // [T, D]; undefined when not needed. Side 0: hidden and head, 1: the low pair
+  // [T, D]; undefined when not needed. Side 0: hidden and head, 1: the low pair.
+  at::Tensor d_rows(size_t side) const;
   at::Tensor d_weight(size_t side) const;  // [V, D]
 
  private:

@@ -38,8 +38,8 @@ Triple forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalT
   return {tokens.spread(logprob), need_entropy ? tokens.spread(entropy) : at::Tensor(), tokens.spread(lse)};
 }
 
-// d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy), both over the
-// temperature.
+// d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy),
+// both over the temperature.
 Quad backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy, const at::Tensor& hidden,
               const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
               const at::Tensor& label, const at::Tensor& lse, const OptionalTensor& entropy, double temperature,

@@ -148,8 +148,8 @@ HeadLoss head_loss(const HeadFactors& f, const at::Tensor& label_T, const at::Te
 TORCH_LIBRARY_FRAGMENT(apus, m) {
   // logits = hidden head' + low_hidden low_head' (both or none). -> loss_sum f32 [], nll f32 [T], correct bool [T],
   // and, when asked, the gradients of loss_sum in the four factors, in their types. weight f32 [T], absent: ones.
-  // chunk: tokens at a time, 0: let the op choose. Above autograd the gradients are never given: they flow through
-  // loss_sum.
+  // chunk: tokens at a time, 0: let the op choose.
+  // Above autograd the gradients are never given: they flow through loss_sum.
   m.def(
       "head_loss(Tensor hidden, Tensor head, Tensor? low_hidden, Tensor? low_head, Tensor label, Tensor? weight, float "
       "label_smoothing, bool dft, bool[4] need, int chunk) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "

@@ -9,7 +9,7 @@
 
 namespace apus::ops {
 
-// y += scale * h b', in place, with the result h = x a' in x's type. No gradient: whoever calls it has one.
+// y += scale * h b', in place; gives h = x a' in x's type. Records no gradient: its callers define their own.
 at::Tensor add_low_rank(at::Tensor& y_TO, const at::Tensor& x_TI, const at::Tensor& a_RI, const at::Tensor& b_OR,
                         double scale);
 

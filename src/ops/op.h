@@ -38,7 +38,7 @@ bool any_requires_grad(const Tensors&... t) {
   return at::GradMode::is_enabled() && (requires_grad(t) || ...);
 }
 
-// Inside it, calls go straight to the device's kernel.
+// While one of these lives, calls go straight to the device's kernel, and no gradient is recorded.
 using BelowAutograd = at::AutoDispatchBelowADInplaceOrView;
 
 // The type arithmetic on t is done in: at least f32.

@@ -21,8 +21,8 @@ at::Tensor rms_norm(const at::Tensor& x_TD, const at::Tensor& weight_D, double e
 std::tuple<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x_TD, const at::Tensor& delta_TD,
                                                 const at::Tensor& weight_D, double eps);
 
-// Rotary embedding, halves convention: the first 2R of the H elements of each head turn, the rest pass. cos, sin are
-// f32.
+// Rotary embedding, halves convention: the first 2R of the H elements of each head turn,
+// the rest pass. cos, sin are f32.
 std::tuple<at::Tensor, at::Tensor> rope(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& cos_TR,
                                         const at::Tensor& sin_TR);
 
@@ -32,7 +32,8 @@ at::Tensor swiglu(const at::Tensor& gate_TF, const at::Tensor& up_TF);
 // What an attention call may look at. Query i of a sequence with q queries and k keys stands at position k - q + i.
 struct Mask {
   bool causal = true;
-  int64_t window = 0;  // > 0: sees keys j with position - window < j (with causal: j <= position)
+  // > 0: sees keys j with position - window < j (with causal: j <= position).
+  int64_t window = 0;
 };
 
 // What attention gives, and per query the log of the sum of exp(scores).
@@ -41,7 +42,7 @@ struct Attended {
 };
 
 // Attention over packed sequences, heads grouped (N a multiple of K), no mask tensor and no [T, T] matrix.
-// kept: filled; or, where it is filled already, what goes on the tape without being computed again.
+// kept: receives the result; if it holds one already, that is recorded for the gradient and nothing is computed.
 // cu_q, cu_k: [S + 1] int32 cumulative lengths on the tensors' device.
 at::Tensor attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
                      const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask,
@@ -59,14 +60,14 @@ void store_kv(const at::Tensor& k_TKH, const at::Tensor& v_TKH, at::Tensor& k_ca
 
 // weight rows of ids; the gradient is added into a dense [V, D] without an intermediate copy.
 at::Tensor embedding(const at::Tensor& id_T, const at::Tensor& weight_VD);
-// The same, and the table again for an output head that is tied to it: the gradient which that head gives the table is
-// taken over, and the rows' gradients are added into it.
+// The same, and the table once more for an output head that is tied to it. The gradient that reaches this second result
+// becomes the table's gradient, and the gradients of the rows are added into it.
 std::tuple<at::Tensor, at::Tensor> embedding_and_table(const at::Tensor& id_T, const at::Tensor& weight_VD);
 
 // x W' + b. The weight may be packed once for a device (an opaque tensor that only packed_linear understands): an
 // undefined result of pack_linear means that this device, or this dtype, gains nothing from packing. Results for a row
-// do not depend on how many other rows there are. known: the result, which then goes on the tape without being computed
-// again.
+// do not depend on how many other rows there are.
+// known: the result, if it is there already: it is recorded for the gradient and nothing is computed.
 at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O,
                   const at::Tensor& known = {});
 // Several weights of one input are packed as one. `mapped`: they lie in a mapped file. The device may take one as it
@@ -74,8 +75,8 @@ at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at:
 at::Tensor pack_linear(at::TensorList weights_OD, bool mapped = false);
 at::Tensor packed_linear(const at::Tensor& x_TD, const at::Tensor& packed, const at::Tensor& bias_O, int64_t out);
 
-// What logits are products of: hidden weight' + low_hidden low_weight'. The second, undefined where there is none, is a
-// change of low rank (LoRA on the head), so that no sum of the two matrices needs to exist.
+// Logits are hidden weight' + low_hidden low_weight'. The second product is a change of low rank (LoRA on the head) and
+// undefined without one; kept apart, the sum of the two matrices never needs to exist.
 struct HeadFactors {
   at::Tensor hidden_TD, weight_VD, low_TR = {}, low_VR = {};
 };
@@ -88,8 +89,9 @@ struct HeadLossOptions {
   bool dft = false;  // each token's loss times its own detached probability
 };
 struct HeadLoss {
-  at::Tensor loss_sum;   // f32 scalar
-  at::Tensor nll_T;      // f32, detached, plain negative log-likelihood; 0 where ignored
+  at::Tensor loss_sum;  // f32 scalar
+  // f32, detached, plain negative log-likelihood; 0 where ignored.
+  at::Tensor nll_T;
   at::Tensor correct_T;  // bool: the arg-max is the label
 };
 HeadLoss head_loss(const HeadFactors& factors, const at::Tensor& label_T, const at::Tensor& weight_T,
@@ -117,16 +119,18 @@ at::Tensor moe_ffn(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at
 // One AdamW step in one pass, in place. param may be f32, or bf16 with an f32 master (undefined: none).
 struct AdamwStep {
   double lr, beta1, beta2, eps, weight_decay;
-  int64_t step;             // from 1
-  double grad_scale = 1;    // clipping: gradients are multiplied by it
-  int64_t dither = 0;       // where this tensor's rounding thresholds begin (tensor/dither.h)
-  bool stochastic = false;  // round a bf16 parameter by them, instead of to the nearest
+  int64_t step;           // from 1
+  double grad_scale = 1;  // clipping: gradients are multiplied by it
+  // Where the thresholds begin by which this tensor is rounded (tensor/dither.h).
+  int64_t dither = 0;
+  // Rounds a bf16 parameter by those thresholds instead of to the nearest.
+  bool stochastic = false;
 };
 void adamw(at::Tensor& param, const at::Tensor& grad, at::Tensor& m, at::Tensor& v, at::Tensor& master,
            const AdamwStep& s);
 
-// The same with moments of a byte each; always rounded by thresholds. The three roundings of an element are a third
-// apart.
+// The same with moments of one byte each, always rounded by thresholds: the parameter and both moments of an element
+// each have a threshold of their own, a third of the range apart.
 constexpr int64_t kMomentBlock = 256, kMeanDither = 0x55555555, kSquareDither = 0xaaaaaaaa;
 struct Moments8 {
   at::Tensor mean, mean_scale;      // int8 [n], f32 [ceil(n / kMomentBlock)]

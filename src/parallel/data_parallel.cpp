@@ -90,7 +90,8 @@ void GradientSum::send(Bucket& b) {
     if (!m.param.grad().defined()) continue;
     view.copy_(m.param.grad());
     used[i] = 1;
-    m.param.mutable_grad() = view;  // the old buffer goes: there are not two copies of all gradients
+    // The old buffer goes: there are not two copies of all gradients.
+    m.param.mutable_grad() = view;
   }
   b.flat.narrow(0, b.elements, static_cast<int64_t>(used.size())).copy_(at::tensor(used));
   b.work = ranks_.all_reduce(b.flat, Reduce::Sum);

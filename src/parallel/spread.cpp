@@ -72,8 +72,8 @@ Room room_of(const DeviceKind& kind, const std::string& name, int index, const S
   return room;
 }
 
-// The processor's memory is no limit unless one is given: what lies there is mapped from the files where its format
-// allows.
+// The processor's memory is no limit unless one is given:
+// what lies there is mapped from the files where its format allows.
 Room host_room(const DeviceKind& kind, const SpreadWish& wish) {
   Room room = room_of(kind, "cpu", 0, wish);
   room.total = room.free = int64_t{1} << 60;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What would make a run fit, in the order of what it costs: time first, then numbers, then what is learnt, then
-// machines.
+// What would make a run fit, in the order of what it costs:
+// time first, then numbers, then what is learnt, then machines.
 #include <algorithm>
 #include <functional>
 
-#include "plan/plan.h"
 #include "base/error.h"
+#include "plan/plan.h"
 
 namespace apus {
 namespace {

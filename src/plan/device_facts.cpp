@@ -64,7 +64,8 @@ std::vector<DeviceFacts> table() {
   return all;
 }
 
-std::string without_maker(std::string name) {  // "NVIDIA GeForce RTX 4090" -> "rtx4090", "Ascend910B3" -> "910b3"
+// "NVIDIA GeForce RTX 4090" -> "rtx4090", "Ascend910B3" -> "910b3"
+std::string without_maker(std::string name) {
   name = plain(name);
   for (const char* word : {"nvidia", "geforce", "tesla", "ascend"})
     if (name.starts_with(word)) name.erase(0, std::string(word).size());

@@ -13,15 +13,16 @@ struct DeviceFacts {
   std::string name;
   std::vector<std::string> aliases;
   bool host = false;  // a processor
-  double memory = 0, reserved = 0,
-         context = 0;        // bytes: in all; used while idle; what a process takes before any tensor
+  // Bytes of memory: in all; in use while nothing runs; taken by a process before its first tensor.
+  double memory = 0, reserved = 0, context = 0;
   double comm = 0;           // bytes of one communicator's buffers
   double bf16 = 0, f32 = 0;  // FLOP/s at the peak
-  double memory_speed = 0, link = 0,
-         network = 0;       // bytes/s: own memory; to another device of the node; to another node
+  // Bytes a second: from its own memory; to another device of the node; to another node.
+  double memory_speed = 0, link = 0, network = 0;
   int node = 1;             // devices that `link` joins
   double efficiency = 0.5;  // share of the peak that training's products reach
-  std::string assumed;      // in words, where something else stands for the device; may be empty
+  // In words, what was assumed where the figures are those of another device; may be empty.
+  std::string assumed;
   double flops(double element_size) const { return element_size > 2 ? f32 : bf16; }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights, cache and one forward of the engine (engine/engine.cpp decides the cache's size in the same way). With
-// several devices the layers lie one after the other on them (--device_map); the fullest device counts.
+// The memory of inference: weights, cache and one forward pass of the engine (engine/engine.cpp decides the cache's
+// size in the same way). With several devices the layers lie one after the other on them (--device_map); the fullest
+// device counts.
 #include <algorithm>
 #include <map>
 
@@ -9,8 +10,8 @@
 
 namespace apus {
 namespace {
-constexpr double kHostCache =
-    2048.0 * 1024 * 1024;  // on a processor the cache is no larger unasked, but for one context
+// On a processor the cache is no larger unasked, but for one context.
+constexpr double kHostCache = 2048.0 * 1024 * 1024;
 
 struct Held {
   double elements = 0, layers = 0;  // weights, and what share of all layers

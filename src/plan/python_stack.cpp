@@ -9,11 +9,11 @@ namespace apus {
 namespace {
 
 constexpr double kAllocator = 1.05;  // its caching allocator holds this much of what is in use
-// Bytes a token and word of the vocabulary: logits in bf16, in f32, their log-softmax, and the gradients in f32 and
-// bf16.
+// Bytes a token and word of the vocabulary: logits in bf16, in f32, their log-softmax,
+// and the gradients in f32 and bf16.
 constexpr double kLogits = 2 + 4 + 4 + 4 + 2;
-// Bytes an element of an adapted layer's input (in f32, dropped out, and the mask) and output (base's, and the factors'
-// in f32).
+// Bytes an element of an adapted layer's input (in f32, dropped out, and the mask) and output
+// (base's, and the factors' in f32).
 constexpr double kAdapted = 4 + 4 + 1, kOutput = 2 + 4;
 constexpr double kBucket = 2e8 * 4;      // elements of ZeRO-2's bucket, f32
 constexpr double kLiveParameters = 1e9;  // that ZeRO-3 keeps gathered

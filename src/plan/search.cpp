@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// --search: micro-batches, recompute and sharding tried together; those that fit, fastest first. The rows of an update
-// stay.
+// --search: micro-batches, recompute and sharding tried together; those that fit, fastest first.
+// The number of rows in an update stays the same.
 #include <algorithm>
 #include <cmath>
 
-#include "plan/plan.h"
 #include "base/error.h"
+#include "plan/plan.h"
 
 namespace apus {
 

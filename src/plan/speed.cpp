@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time from peaks: arithmetic at the share of the peak that training reaches, bytes at the speed of memory,
-// communication at that of the links. Each hides behind the slowest.
+// How long a step takes: arithmetic at the share of the peak that training reaches, bytes at the speed of memory,
+// communication at the speed of the links. The three overlap, so the slowest of them counts.
 #include <algorithm>
 
 #include "plan/plan.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows nn/, ops/ and train/: who keeps what for the backward pass is written there, op by op. A tensor is named here
-// by its width in elements per token: D hidden, Q and K of all query and key heads, F feed-forward.
+// Follows nn/, ops/ and train/, whose operators decide what is kept for the backward pass. A tensor is named here by
+// its width in elements per token: D hidden, Q and K of all query and key heads, F feed-forward.
 #include "plan/train_memory.h"
 
 #include <algorithm>
@@ -57,8 +57,8 @@ class TrainingRun {
   }
 
  private:
-  // Holes of a processor's kept heap that nothing fits into: measured, larger where small states lie among large
-  // tensors.
+  // Holes of a processor's kept heap that nothing fits into:
+  // measured, larger where small states lie among large tensors.
   MemoryUse with_scatter(MemoryUse use) const {
     if (!d_.host) return use;
     const double holes = (is_8bit(s_.optimizer.kind) ? 0.08 : 0.04) * (use.peak - d_.context);
@@ -105,22 +105,24 @@ class TrainingRun {
     at_.moment("the forward pass");
     const double rotation = 4 * s_.tokens * static_cast<double>(m_.head_dim);  // cosines and sines
     at_.add(Holds::Activations, rotation);
-    hold(h_);  // the embedding; a layer's input stays, for its backward pass or for running it again
-    for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], keep_of(i));
+    // The embedding; a layer's input stays, for its backward pass or for running it again.
+    hold(h_);
+    for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], kept_of(i));
     hold(h_);  // the final norm
     head();
     drop(h_);
     at_.moment("the backward pass");
     if (!m_.tied) finish_head(there);
-    hold(h_), drop(2 * h_);  // through the final norm, whose input goes with the gradient that came
+    // Through the final norm, whose input goes with the gradient that came.
+    hold(h_), drop(2 * h_);
     for (size_t i = t_.layers.size(); i-- > 0;) {
-      const Keep keep = keep_of(i);
-      if (keep.selective)
-        run_again(t_.layers[i], keep);
-      else if (!keep.all)
+      const KeptResults kept = kept_of(i);
+      if (kept.selective)
+        run_again(t_.layers[i], kept);
+      else if (!kept.all)
         forward(t_.layers[i], {});
       backward(t_.layers[i], there);
-      drop(keep.all ? h_ : 2 * h_);  // its input, and the second run's output
+      drop(kept.all ? h_ : 2 * h_);  // its input, and the second run's output
     }
     const bool into_heads = t_.head_trained && m_.tied;  // the embedding's gradient is added into the head's
     if (t_.embedding_trained && !into_heads) gradient(vocab_ * h_, s_.element, there);
@@ -136,11 +138,12 @@ class TrainingRun {
     gradient(vocab_ * h_, s_.element, there);
   }
 
-  struct Keep {  // of a layer's forward pass
+  // What stays of a layer's forward pass until its backward pass; the rest is computed again.
+  struct KeptResults {
     bool all = true, selective = false;
     bool attention = true, feed_forward = true;  // selective: whose results
   };
-  Keep keep_of(size_t layer) const {
+  KeptResults kept_of(size_t layer) const {
     const RecomputeFacts& r = s_.recompute;
     const bool again = static_cast<int64_t>(layer) < r.layers;
     if (!r.selective) return {.all = !again};
@@ -193,49 +196,49 @@ class TrainingRun {
     return h_ + kept_norm(l) + kept_gated() * f + if_needed(f, {&l.down}) + factors({&l.gate, &l.up, &l.down});
   }
 
-  double kept_attention(const LayerUse& l, Keep keep) const {
-    if (keep.all) return kept_attention(l);
-    return keep.selective ? q_ + 2 * k_ + h_ + (keep.attention ? q_ : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
+  double kept_attention(const LayerUse& l, KeptResults kept) const {
+    if (kept.all) return kept_attention(l);
+    return kept.selective ? q_ + 2 * k_ + h_ + (kept.attention ? q_ : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
   }
-  double kept_feed_forward(const LayerUse& l, Keep keep) const {
-    if (keep.all) return kept_feed_forward(l);
+  double kept_feed_forward(const LayerUse& l, KeptResults kept) const {
+    if (kept.all) return kept_feed_forward(l);
     const auto f = static_cast<double>(l.gate.out);
     const double of_shared = l.sparse && f > 0 ? h_ : 0;
-    return keep.selective ? (keep.feed_forward ? 2 * f + ranks({&l.gate, &l.up}) : 0) + ranks({&l.down}) + of_shared
+    return kept.selective ? (kept.feed_forward ? 2 * f + ranks({&l.gate, &l.up}) : 0) + ranks({&l.down}) + of_shared
                           : 0;
   }
 
   // The second run of a layer that kept some results: from these to all that its backward pass wants, and the output.
-  void run_again(const LayerUse& l, Keep keep) {
+  void run_again(const LayerUse& l, KeptResults kept) {
     const auto f = static_cast<double>(l.gate.out);
-    double now = kept_attention(l, keep) + kept_feed_forward(l, keep);
+    double now = kept_attention(l, kept) + kept_feed_forward(l, kept);
     const double wanted = kept_attention(l) + kept_feed_forward(l) + h_;
     const auto more = [&](double elements) { hold(elements), now += elements; };
     more(h_ + normed_heads() + q_ + k_), more(normed_heads() > 0 ? 0 : -(q_ + k_));
-    if (!keep.attention) more(q_), at_.add(Holds::Activations, lse());
+    if (!kept.attention) more(q_), at_.add(Holds::Activations, lse());
     more(2 * h_), more(-h_);
     if (l.sparse) experts_forward();
-    if (!keep.feed_forward) more(2 * f);
+    if (!kept.feed_forward) more(2 * f);
     more((1 + activated()) * f + h_);
     hold(wanted - now);
   }
 
   // From a layer's input, which the caller holds, to its output, which it will hold.
-  void forward(const LayerUse& l, Keep keep) {
+  void forward(const LayerUse& l, KeptResults kept) {
     hold(h_ + q_ + 2 * k_), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
     hold(normed_heads() + q_ + k_), drop(normed_heads());          // turned; the normed ones go
     hold(q_), at_.add(Holds::Activations, lse());
     briefly(dropped({&l.o})), hold(h_);  // the projection of what attention gave
-    const double before = keep.selective || (normed_heads() > 0 && keep.all) ? 0 : q_ + k_;
+    const double before = kept.selective || (normed_heads() > 0 && kept.all) ? 0 : q_ + k_;
     drop(before), hold(2 * h_);  // the sum and its norm
-    drop(2 * h_ + 3 * (q_ + k_) - before - kept_attention(l, keep));
-    if (!keep.all && !(keep.selective && keep.attention)) at_.drop(Holds::Activations, lse());
+    drop(2 * h_ + 3 * (q_ + k_) - before - kept_attention(l, kept));
+    if (!kept.all && !(kept.selective && kept.attention)) at_.drop(Holds::Activations, lse());
     if (l.sparse) experts_forward();
     const auto f = static_cast<double>(l.gate.out);
     hold(2 * f), briefly(dropped({&l.gate, &l.up}));
     hold((1 + activated()) * f), briefly(dropped({&l.down}));
     hold(h_), drop((3 + activated()) * f), hold(h_), drop(h_);  // down's result, and its sum with the residual
-    drop(2 * h_ - kept_feed_forward(l, keep));
+    drop(2 * h_ - kept_feed_forward(l, kept));
   }
 
   // Tokens of one expert, taken as twice the mean, go through it in their own tensors; results are summed in f32.
@@ -263,7 +266,8 @@ class TrainingRun {
     }
     if (l.sparse) experts_backward(l, there), hold(f > 0 ? 0 : h_);
     drop(kept_norm(l) + factors({&l.gate, &l.up, &l.down}));
-    hold(h_), drop(3 * h_);  // through the norm: the gradient of the sum is left, the sum and the two others go
+    // Through the norm: the gradient of the sum is left, the sum and the two others go.
+    hold(h_), drop(3 * h_);
     hold(q_), linear_backward(l.o, there);
     const double heads = static_cast<double>(m_.heads) * rounded_up(static_cast<double>(m_.head_dim), 32);
     const double partial = d_.host ? 2 * 4 * s_.tokens * heads : 0;  // dk, dv of every query head

@@ -15,8 +15,9 @@ struct OptimizerFacts {
   bool momentum = false;             // sgd with momentum, adafactor with a first moment
 };
 
-struct RecomputeFacts {    // what runs again in the backward pass
-  int64_t layers = 0;      // the first so many: all of each; with `selective` only these parts of each
+struct RecomputeFacts {  // what runs again in the backward pass
+  // The first so many: all of each; with `selective` only these parts of each.
+  int64_t layers = 0;
   bool selective = false;  // norms, rotations and gates of every layer
   bool attention = false, feed_forward = false;
   bool whole(int64_t model_layers) const { return !selective && layers >= model_layers; }
@@ -31,9 +32,10 @@ struct TrainSpec {
   RecomputeFacts recompute;
   OptimizerFacts optimizer;
   bool update_in_backward = false;  // a gradient goes as soon as it is complete
-  int devices = 1, zero = 0;        // data-parallel ranks; what they share: 1 optimizer, 2 and gradients, 3 and weights
-  int64_t frozen_copies = 0;        // of the model, beside the trained one: a reference
-  double cache_bytes = 0;           // of keys and values, when the run also generates
+  // Data-parallel ranks; what they share out: 1 the optimizer's state, 2 also gradients, 3 also weights.
+  int devices = 1, zero = 0;
+  int64_t frozen_copies = 0;  // of the model, beside the trained one: a reference
+  double cache_bytes = 0;     // of keys and values, when the run also generates
 };
 
 struct MemoryUse {

@@ -17,9 +17,8 @@ struct TuningSpec {
   bool dora = false;
   std::vector<std::string> target_modules = {"all-linear"}, modules_to_save;
   std::string target_regex;
-  bool owns_targets =
-      false;  // the initialisation changes the base weights (pissa, olora): they get memory of their own
-  // full
+  // The initialisation changes the base weights (pissa, olora): they get memory of their own.
+  bool owns_targets = false;
   double freeze_ratio = 0;
   std::vector<std::string> freeze, train;  // beginnings of names
   std::optional<std::string> freeze_regex, train_regex;
@@ -34,7 +33,8 @@ struct LinearUse {  // one linear layer in training
 };
 
 struct LayerUse {
-  LinearUse q, k, v, o, gate, up, down;  // gate, up, down: of the dense block, or of the shared expert; 0 x 0: none
+  // gate, up, down: of the dense block, or of the shared expert; 0 x 0: none.
+  LinearUse q, k, v, o, gate, up, down;
   bool sparse = false, experts_trained = false;
   double elements = 0, trained = 0, adapter = 0;  // parameters of the layer; trained ones; of factors
   double largest_trained = 0;
@@ -45,8 +45,8 @@ struct TuningFacts {
   std::vector<LayerUse> layers;
   bool embedding_trained = false, head_trained = false;  // tied: the same
   double elements = 0, trained = 0, adapter = 0;         // base; trained base parameters; factors
-  double trained_matrices = 0,
-         largest_trained = 0;  // of `trained`: in matrices that are no embedding; the largest tensor
+  // How many of `trained` are in matrices other than embeddings; elements of the largest trained tensor.
+  double trained_matrices = 0, largest_trained = 0;
 };
 
 TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec);

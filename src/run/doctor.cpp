@@ -26,7 +26,8 @@ constexpr double kFlop = 2.0 * kSide * kSide * kSide;
 struct Format {
   at::ScalarType type;
   const char* name;
-  double tolerance;  // of the relative error over the whole matrix; devices may round f32 to fewer bits
+  // Of the relative error over the whole matrix; devices may round f32 to fewer bits.
+  double tolerance;
 };
 constexpr Format kFormats[] = {
     {at::kFloat, "f32", 2e-3}, {at::kBFloat16, "bf16", 1e-2}, {at::kHalf, "f16", 2e-3}, {at::kDouble, "f64", 1e-12}};
@@ -75,7 +76,8 @@ Check try_device(DeviceKind& kind, int index) {
       Trial trial;
       try {
         trial = multiply(kind, index, choice.device, format.type);
-      } catch (const std::exception& error) {  // the device is there, but this format is not: the others still count
+      } catch (const std::exception& error) {
+        // The device is there, but this format is not: the others still count.
         if (!std::strstr(error.what(), "not implemented for")) throw;
         check.state = Check::State::Warn, check.wanted = str(format.name, " products");
         check.hint = str(

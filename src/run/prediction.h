@@ -21,13 +21,14 @@ class Prediction {
     SampleSource& rows;
     Comm& data_ranks;  // figures are of the rows of all ranks
     std::shared_ptr<const Tokenizer> tokenizer;
-    Sampling sampling;           // with the tokens that end an answer
-    std::filesystem::path file;  // the answers of the latest evaluation, JSON lines; empty: none
+    Sampling sampling;  // with the tokens that end an answer
+    // The answers of the latest evaluation, JSON lines; empty: none.
+    std::filesystem::path file;
   };
   explicit Prediction(Parts parts) : p_(std::move(parts)) {}
 
-  // {"eval_rouge-1", "eval_rouge-2", "eval_rouge-l", "eval_bleu-4": means times 100, "eval_acc": share of equal
-  // answers}
+  // {"eval_rouge-1", "eval_rouge-2", "eval_rouge-l", "eval_bleu-4": means times 100,
+  //  "eval_acc": share of equal answers}
   Json operator()() const;
 
  private:

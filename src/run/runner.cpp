@@ -15,7 +15,8 @@ extern "C" int apus_run_command(const char* name, const void* options) {
   apus::require(runner, apus::Fault::Bug, "libapus.so knows no command '", name, "'");
   try {
     return (*runner)(options);
-  } catch (const c10::Error& error) {  // whatever the tensor library says is put in our words here, once
+  } catch (const c10::Error& error) {
+    // Whatever the tensor library says is put in our words here, once.
     throw apus::explained(error,
                           "A smaller batch, a shorter context or a smaller model need less; or free the device, or "
                           "take another by --device");

@@ -80,7 +80,8 @@ TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, 
                .seed = static_cast<uint64_t>(o.data_seed),
                .rank = share.rank,
                .ranks = share.ranks,
-               .even = false};  // every row once, as with one process; the trainer knows that a rank may have one less
+               // Every row once, as with one process; the trainer knows that a rank may have one less.
+               .even = false};
   d.validation_batch_size = o.per_device_eval_batch_size;
   return d;
 }

@@ -16,7 +16,7 @@ struct Access {
 
   void check_key(const HttpCall& call) const;  // ApiError 401; takes the same time wherever keys differ
   void allow_origin(const HttpCall& call, HttpAnswer& answer) const;
-  // The answer to OPTIONS: a browser's question before the question, or one about the whole server ("*").
+  // The answer to OPTIONS: a browser asks before it sends a request, or anybody asks about the whole server ("*").
   std::optional<HttpAnswer> preflight(const HttpCall& call) const;
 };
 

@@ -39,10 +39,10 @@ class AnswerWriter {
   virtual void prompt(size_t index, std::vector<TokenOut> tokens) {}  // with prompt_logprobs
   virtual void piece(const AnswerPiece& piece, const Usage& usage) = 0;
   virtual void end(const Usage& usage) = 0;
-  virtual void fail(const ApiError& error) = 0;  // instead of end(); the answers up to now may be out already
+  virtual void fail(const ApiError& error) = 0;  // instead of end(); parts of the answers may have been sent
 };
 
-// Numbers of a request for its log line; written by its generation, read when the reply has ended.
+// Numbers for the log line of a request: the answer stream writes them, they are read when the reply has ended.
 struct AnswerNotes {
   std::string model, finish;
   Usage usage;
@@ -73,11 +73,13 @@ struct AnswerStreamSpec {
 class AnswerStream : public std::enable_shared_from_this<AnswerStream> {
  public:
   AnswerStream(AnswerStreamSpec spec, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Serial> serial,
-             std::shared_ptr<AnswerNotes> notes, AnswerMeter* meter);
+               std::shared_ptr<AnswerNotes> notes, AnswerMeter* meter);
 
-  void start();                       // on `serial`; throws when the engine refuses, nothing is written then
-  void cancel();                      // the client has left: what the engine still does for it ends. Any thread
-  void stop(const std::string& why);  // the server goes: the client is told (503). Any thread
+  // To be called on `serial`. Throws when the engine refuses; nothing has been written then.
+  void start();
+  // The client has left: the engine stops working for it. Any thread.
+  void cancel();
+  void stop(const std::string& why);  // the server ends: the client is told (503). Any thread
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -85,7 +87,7 @@ class AnswerStream : public std::enable_shared_from_this<AnswerStream> {
     explicit Choice(const AnswerStreamSpec& spec);
     AnswerText answer;
     std::optional<ChatParser> parser;
-    size_t told = 0;  // tokens
+    size_t told = 0;  // tokens that the writer has been given
     int64_t request = 0;
     bool over = false;
     Clock::time_point last;

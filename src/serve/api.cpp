@@ -244,17 +244,25 @@ void Api::stop_all() {
   {
     const std::lock_guard lock(mutex_);
     for (const auto& entry : running_)
-      if (auto g = entry.second.lock()) alive.push_back(std::move(g));
+      if (auto stream = entry.second.lock()) alive.push_back(std::move(stream));
   }
-  for (const auto& g : alive) g->stop("The server is stopping; this answer was not finished.");
+  for (const auto& stream : alive) stream->stop("The server is stopping; this answer was not finished.");
 }
 
-void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer) {
+void Api::answer(const Exchange& e, Service::Prepared prepared, bool streamed, const Wording& wording,
+                 WholeSink whole) {
+  AnswerForm& form = prepared.form;
+  form.head.id = random_id(wording.id_prefix, wording.id_letters);
+  auto writer = streamed ? wording.streamed(form, e.reply) : wording.whole(form, std::move(whole));
+  start(e, std::move(prepared), std::move(writer));
+}
+
+void Api::start(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer) {
   e.notes->model = prepared.form.head.model;
-  e.notes->usage.prompt = prepared.generation.prompt_tokens;
+  e.notes->usage.prompt = prepared.stream.prompt_tokens;
   // The registry forgets it with its last owner: the engine, the reply, or the workers.
-  std::shared_ptr<AnswerStream> g(
-      new AnswerStream(std::move(prepared.generation), std::move(writer), e.serial, e.notes, &metrics_),
+  std::shared_ptr<AnswerStream> stream(
+      new AnswerStream(std::move(prepared.stream), std::move(writer), e.serial, e.notes, &metrics_),
       [self = shared_from_this()](AnswerStream* gone) {
         {
           const std::lock_guard lock(self->mutex_);
@@ -264,13 +272,13 @@ void Api::generate(const Exchange& e, Service::Prepared prepared, std::unique_pt
       });
   {
     const std::lock_guard lock(mutex_);
-    running_[g.get()] = g;
+    running_[stream.get()] = stream;
   }
-  e.reply->on_gone([weak = std::weak_ptr(g)] {
+  e.reply->on_gone([weak = std::weak_ptr(stream)] {
     if (const auto alive = weak.lock()) alive->cancel();
   });
   try {
-    g->start();
+    stream->start();
   } catch (const Error&) {
     service_.check_model(e.notes->model);  // its adapter may have gone since it was asked for: 404
     throw;

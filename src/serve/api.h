@@ -35,10 +35,11 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) override;
   HttpAnswer broken(const HttpCall& call, int status, const std::string& why) override;
 
-  void drain() { draining_ = true; }          // new requests are refused with 503
-  void stop();                                // waits for what administrators asked for; the engine may go then
-  int64_t active() const { return active_; }  // requests without a complete answer
-  void stop_all();                            // tells the clients of what still runs
+  void drain() { draining_ = true; }  // new requests are refused with 503
+  // Waits until requests of administrators are done; afterwards the engine may be destroyed.
+  void stop();
+  int64_t active() const { return active_; }  // requests whose answer is not complete
+  void stop_all();                            // ends every answer that is not complete and tells its client
   Json statistics() { return metrics_.statistics(service_.spec().engine->stats()); }
 
   // One exchange: what handlers work on.
@@ -56,7 +57,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
     std::set<std::string> methods;
     Handler handler;
     bool open = false;   // needs no key
-    bool slow = false;   // may wait for long: on a thread of its own kind
+    bool slow = false;   // may wait for long: runs on a thread for such requests
     bool awake = false;  // needs an engine that is awake
   };
   class Recorded;
@@ -65,7 +66,15 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   static const Routes::value_type* find(const HttpCall& call);  // null: there is nothing at this path
   void run(Handler handler, const Exchange& e);
   void finished(const HttpCall& call, const AnswerNotes& notes, int status, int64_t bytes, double seconds);
-  void generate(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
+  // How an endpoint puts its answers: what their ids look like, and who writes them.
+  struct Wording {
+    const char* id_prefix;
+    int id_letters;
+    std::unique_ptr<AnswerWriter> (*streamed)(AnswerForm, std::shared_ptr<Responder>);
+    std::unique_ptr<AnswerWriter> (*whole)(AnswerForm, WholeSink);
+  };
+  void answer(const Exchange& e, Service::Prepared prepared, bool streamed, const Wording& wording, WholeSink whole);
+  void start(const Exchange& e, Service::Prepared prepared, std::unique_ptr<AnswerWriter> writer);
   WholeSink to_reply(const Exchange& e);
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
   void check_admin(const char* what) const;

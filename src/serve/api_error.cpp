@@ -7,40 +7,21 @@ namespace apus {
 
 namespace {
 
-const char* openai_type(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "service_unavailable_error";
-    default:
-      return status >= 500 ? "server_error" : "invalid_request_error";
-  }
-}
+// What the two APIs call an error of a status.
+struct ErrorType {
+  int status;
+  const char *openai, *anthropic;
+};
+constexpr ErrorType kErrorTypes[] = {
+    {401, "authentication_error", "authentication_error"}, {403, "permission_error", "permission_error"},
+    {404, "not_found_error", "not_found_error"},           {413, "invalid_request_error", "request_too_large"},
+    {429, "rate_limit_error", "rate_limit_error"},         {503, "service_unavailable_error", "overloaded_error"}};
 
-const char* anthropic_type(int status) {
-  switch (status) {
-    case 401:
-      return "authentication_error";
-    case 403:
-      return "permission_error";
-    case 404:
-      return "not_found_error";
-    case 413:
-      return "request_too_large";
-    case 429:
-      return "rate_limit_error";
-    case 503:
-      return "overloaded_error";
-    default:
-      return status >= 500 ? "api_error" : "invalid_request_error";
-  }
+ErrorType error_type(int status) {
+  for (const ErrorType& type : kErrorTypes)
+    if (type.status == status) return type;
+  if (status >= 500) return {status, "server_error", "api_error"};
+  return {status, "invalid_request_error", "invalid_request_error"};
 }
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }
@@ -52,13 +33,13 @@ ApiError api_error(const Error& error) { return ApiError(http_status(error.at.fa
 Json openai_error(const ApiError& e) {
   return {{"error",
            {{"message", e.what()},
-            {"type", openai_type(e.status)},
+            {"type", error_type(e.status).openai},
             {"param", text_or_null(e.param)},
             {"code", text_or_null(e.code)}}}};
 }
 
 Json anthropic_error(const ApiError& e) {
-  return {{"type", "error"}, {"error", {{"type", anthropic_type(e.status)}, {"message", e.what()}}}};
+  return {{"type", "error"}, {"error", {{"type", error_type(e.status).anthropic}, {"message", e.what()}}}};
 }
 
 }  // namespace apus

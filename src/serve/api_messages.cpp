@@ -11,11 +11,7 @@ namespace apus {
 void Api::messages(const Exchange& e) {
   const ChatCall call = read_messages_request(e.body());
   note_ignored(e, call.ignored);
-  auto prepared = service_.prepare(call);
-  AnswerForm& form = prepared.form;
-  form.head.id = random_id("msg_", 24);
-  auto writer = call.stream ? streamed_message(form, e.reply) : whole_message(form, to_reply(e));
-  generate(e, std::move(prepared), std::move(writer));
+  answer(e, service_.prepare(call), call.stream, {"msg_", 24, streamed_message, whole_message}, to_reply(e));
 }
 
 void Api::count_tokens(const Exchange& e) {

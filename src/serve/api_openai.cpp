@@ -28,22 +28,16 @@ void Api::chat(const Exchange& e) {
   auto body = std::make_shared<Json>(e.body());
   const ChatCall call = read_chat_request(*body, {.max_logprobs = service_.spec().max_logprobs});
   note_ignored(e, call.ignored);
-  auto prepared = service_.prepare(call);
-  AnswerForm& form = prepared.form;
-  form.head.id = random_id("chatcmpl-", 32);
-  auto writer = call.stream ? streamed_chat(form, e.reply) : whole_chat(form, keeping(to_reply(e), body));
-  generate(e, std::move(prepared), std::move(writer));
+  answer(e, service_.prepare(call), call.stream, {"chatcmpl-", 32, streamed_chat, whole_chat},
+         keeping(to_reply(e), body));
 }
 
 void Api::completions(const Exchange& e) {
   auto body = std::make_shared<Json>(e.body());
   const CompletionCall call = read_completion_request(*body, {.max_logprobs = service_.spec().max_logprobs});
   note_ignored(e, call.ignored);
-  auto prepared = service_.prepare(call);
-  AnswerForm& form = prepared.form;
-  form.head.id = random_id("cmpl-", 32);
-  auto writer = call.stream ? streamed_completion(form, e.reply) : whole_completion(form, keeping(to_reply(e), body));
-  generate(e, std::move(prepared), std::move(writer));
+  answer(e, service_.prepare(call), call.stream, {"cmpl-", 32, streamed_completion, whole_completion},
+         keeping(to_reply(e), body));
 }
 
 // The whole answer also goes to --result_path.
@@ -189,7 +183,8 @@ void Api::infer(const Exchange& e) {
     std::shared_ptr<const Json> request;
     Service::Prepared prepared;
   };
-  std::vector<Ready> ready;  // all of them before the first begins: the queue is judged by what others brought
+  // All of them before the first begins: the queue is judged by what others brought.
+  std::vector<Ready> ready;
   for (size_t i = 0; i < rows->size(); ++i) {
     try {
       const Fields row((*rows)[i], str("infer_requests[", i, "]."));
@@ -209,7 +204,7 @@ void Api::infer(const Exchange& e) {
                    [all, i](const ApiError& error) { all->failed(i, error); }};
     auto writer = whole_chat(r.prepared.form, keeping(std::move(sink), r.request));
     try {
-      generate(one, std::move(r.prepared), std::move(writer));
+      start(one, std::move(r.prepared), std::move(writer));
     } catch (...) {
       all->failed(i, current_error(*e.call));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients ask for, whichever API they speak: the result of reading a request's JSON, nothing resolved yet.
+// What clients ask for, whichever API they speak: a request's JSON as values, before any name in it is looked up.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -41,8 +41,9 @@ struct AnswerCall {
 };
 
 struct ChatCall : AnswerCall {
-  Json messages;  // as chat templates know them: content is text, arguments are objects
-  Json tools;     // [{"type": "function", "function": {...}}], or null
+  // As chat templates know them: content is text, arguments are objects.
+  Json messages;
+  Json tools;  // [{"type": "function", "function": {...}}], or null
   bool parallel_calls = true;
   Json kwargs = Json::object(), documents;
   std::optional<std::string> effort;  // how hard to think; "none": not at all

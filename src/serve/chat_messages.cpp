@@ -45,7 +45,8 @@ Json tool_call(const Json& call, const std::string& where) {
     try {
       Json parsed = text.empty() ? Json::object() : parse_foreign(text, inner.name("arguments"));
       if (parsed.is_object()) out["function"]["arguments"] = std::move(parsed);
-    } catch (const ApiError&) {  // what a model wrote may be broken; the template gets it as it is
+    } catch (const ApiError&) {
+      // What a model wrote may be broken; the template gets it as it is.
     }
   }
   return out;

@@ -171,8 +171,8 @@ struct Forwarder::Transfers {
         return true;
       }
       t->begin();
-      if (result == CURLE_OK)
-        t->reply->end();  // else dropping the reply cuts the connection: the client sees that it is not all
+      // Else dropping the reply cuts the connection: the client sees that it is not all.
+      if (result == CURLE_OK) t->reply->end();
       over(*t, t->head.status);
       return true;
     });

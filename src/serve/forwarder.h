@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Passes requests on to another server of the same API, and its answers back as they come: keys, logs and limits stay
-// here.
+// Passes requests on to another server of the same API, and its answers back as they come:
+// keys, logs and limits stay here.
 #pragma once
 
 #include <atomic>

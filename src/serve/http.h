@@ -30,8 +30,8 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers = {};
 };
 
-// Given once: by send(), or by begin(), any number of write()s, end(). Thread-safe; none of it blocks, and when the
-// client has left none of it does anything. Dropping it without an answer ends the connection.
+// One reply, given by send(), or by begin(), any number of write()s and end(). Thread-safe. No call blocks, and once
+// the client has left no call does anything. Dropping it without an answer ends the connection.
 class Responder {
  public:
   virtual ~Responder() = default;
@@ -46,10 +46,10 @@ class Responder {
 class HttpService {
  public:
   virtual ~HttpService() = default;
-  // Asked when the headers are there, before the body is read: an answer here ends the matter. Must not block.
+  // Called when the headers are there, before the body is read. An answer given here is final. Must not block.
   virtual std::optional<HttpAnswer> admit(const HttpCall& call) = 0;
   virtual void serve(std::shared_ptr<const HttpCall> call, std::shared_ptr<Responder> reply) = 0;  // must not block
-  // A request that was no HTTP, too large, or too slow; what it is answered with.
+  // The answer to a request that was not HTTP, too large, or too slow.
   virtual HttpAnswer broken(const HttpCall& call, int status, const std::string& why) = 0;
 };
 

@@ -41,7 +41,8 @@ class AnyConnection {
  public:
   virtual ~AnyConnection() = default;
   virtual void start() = 0;
-  virtual void close_idle() = 0;  // at once when no answer is under way, else after it
+  // Closes at once if no answer is under way, else after the answer.
+  virtual void close_idle() = 0;
   virtual void close_now() = 0;
 };
 
@@ -81,7 +82,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
  private:
   static constexpr bool kTls = !std::is_same_v<Stream, beast::tcp_stream>;
   static constexpr int kLingerSeconds = 2;
-  static constexpr size_t kAhead = 64 << 10;  // bytes of following requests that are read while one is answered
+  // Bytes of following requests that are read while one is answered.
+  static constexpr size_t kAhead = 64 << 10;
   // What waits to be parsed: two heads at most. A body is taken out as it comes, but not the extensions of its chunks
   // and the headers behind the last.
   static constexpr size_t kUnparsed = 256 << 10;
@@ -138,7 +140,7 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     return code.category() == asio::error::get_ssl_category() &&
            ERR_GET_REASON(static_cast<unsigned long>(code.value())) == SSL_R_HTTP_REQUEST;
   }
-  // To who speaks HTTP where TLS is spoken: without it, as that client could not read anything else.
+  // To a client that speaks plain HTTP on a port for TLS: sent without TLS, as it could not read anything else.
   void send_plainly() {
     out_ = head_text({.status = 400, .content_type = "text/plain", .headers = {}}, "", false, kUntilClose) +
            "This port speaks TLS: ask it by https://\n";
@@ -340,8 +342,8 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
     read_header(shared_->spec.idle_seconds);
   }
 
-  // A socket that is closed while the client still sends would take the answer away from it: what comes is read for a
-  // while.
+  // Closing a socket while the client still sends would take the answer away from it:
+  // so what it sends is read and dropped for a while.
   void close_gently() {
     if (closed_) return;
     expires(kLingerSeconds);
@@ -373,8 +375,10 @@ class Connection : public AnyConnection, public std::enable_shared_from_this<Con
   beast::flat_buffer buffer_{kUnparsed};
   std::optional<http::request_parser<http::string_body>> parser_;
   std::shared_ptr<HttpCall> call_;
-  std::shared_ptr<Connection> busy_;  // itself while an answer is made: there may be no read or write that keeps it
-  uint64_t turn_ = 0;                 // of requests on this connection; replies to earlier ones are out of date
+  // Holds this connection itself while an answer is made, when no read or write may be under way that keeps it alive.
+  std::shared_ptr<Connection> busy_;
+  // The number of the present request on this connection; replies to earlier ones are out of date.
+  uint64_t turn_ = 0;
   std::string out_, flying_;
   std::vector<std::function<void()>> gone_;
   bool answering_ = false, ended_ = false, chunked_ = false, http1_0_ = false, keep_alive_ = true, mid_request_ = false;

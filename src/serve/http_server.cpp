@@ -67,8 +67,8 @@ void HttpServer::State::open_tls() {
   tls.emplace(asio::ssl::context::tls_server);
   tls->set_options(asio::ssl::context::default_workarounds | asio::ssl::context::no_sslv2 |
                    asio::ssl::context::no_sslv3 | asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1);
-  tls->set_password_callback(
-      [](size_t, asio::ssl::context::password_purpose) { return std::string(); });  // asks nobody
+  // Asks nobody.
+  tls->set_password_callback([](size_t, asio::ssl::context::password_purpose) { return std::string(); });
   ErrorCode code;
   tls->use_certificate_chain_file(spec.tls_certificate, code);
   require(!code, Fault::Usage, "--ssl_certfile ", spec.tls_certificate, ": ", code.message());
@@ -193,7 +193,8 @@ void HttpServer::stop() {
   });
   state_->thread.join();
   state_->io.restart();
-  state_->io.poll();  // what handlers posted since: they are told that the client has gone
+  // What handlers posted since: they are told that the client has gone.
+  state_->io.poll();
 }
 
 }  // namespace apus

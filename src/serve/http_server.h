@@ -18,10 +18,11 @@ struct HttpServerSpec {
   std::string tls_key, tls_certificate;  // files; empty: no TLS
   int64_t body_limit = 32 << 20;
   int64_t max_connections = 4096;
-  int header_seconds = 20;  // from the first byte of a request (or from the connection) to the end of its headers
-  int body_seconds = 120;   // for the whole body
-  int idle_seconds = 75;    // between two requests
-  int write_seconds = 60;   // a client that takes no byte for so long is cut off
+  // From the first byte of a request (or from the connection) to the end of its headers.
+  int header_seconds = 20;
+  int body_seconds = 120;          // for the whole body
+  int idle_seconds = 75;           // between two requests
+  int write_seconds = 60;          // a client that takes no byte for so long is cut off
   size_t unsent_limit = 32 << 20;  // bytes that may wait for a slow reader
 };
 
@@ -35,8 +36,9 @@ class HttpServer {
 
   int port() const;
   int64_t connections() const;
-  void stop_accepting();  // connections that are there stay, each until its answer is complete
-  void stop();            // closes all and ends the thread
+  // No new connections; those that are there stay until their answers are complete.
+  void stop_accepting();
+  void stop();  // closes all and ends the thread
 
  private:
   struct State;

@@ -17,9 +17,9 @@ std::string head_text(const HttpAnswer& answer, const std::string& id, bool keep
 std::string chunk_text(const std::string& part);
 void split_target(const std::string& whole, HttpCall& call);  // path, percent-decoded, and query
 
-// What keeps a request from being served whatever it asks for: a server or proxy before this one could read it in
-// another way (two lengths, two hosts), or its body is in a form that is not undone here. The connection ends with the
-// answer.
+// Why a request is refused whatever it asks for: a server or proxy before this one could read it in another way (two
+// lengths, two hosts), or its body is encoded in a way that is not undone here.
+// The connection ends with the answer.
 struct HeadFault {
   int status = 0;  // 0: none
   std::string why;

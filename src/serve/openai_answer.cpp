@@ -76,8 +76,8 @@ Json id_list(const std::vector<TokenOut>& tokens) {
   return ids;
 }
 
-// What is kept of one answer until it is whole.
-struct Kept {
+// One answer as it grows, until it is whole.
+struct GrowingAnswer {
   std::string content, reasoning;
   Json calls = Json::array();
   std::vector<TokenOut> tokens, prompt;
@@ -110,15 +110,15 @@ struct Kept {
 
 class Whole : public AnswerWriter {
  public:
-  Whole(AnswerForm form, WholeSink sink) : form_(std::move(form)), sink_(std::move(sink)), kept_(form_.answers) {}
-  void prompt(size_t index, std::vector<TokenOut> tokens) override { kept_[index].prompt = std::move(tokens); }
-  void piece(const AnswerPiece& piece, const Usage&) override { kept_[piece.index].add(piece, form_.tool_format); }
+  Whole(AnswerForm form, WholeSink sink) : form_(std::move(form)), sink_(std::move(sink)), answers_(form_.answers) {}
+  void prompt(size_t index, std::vector<TokenOut> tokens) override { answers_[index].prompt = std::move(tokens); }
+  void piece(const AnswerPiece& piece, const Usage&) override { answers_[piece.index].add(piece, form_.tool_format); }
   void fail(const ApiError& error) override { sink_.failed(error); }
 
  protected:
   const AnswerForm form_;
   const WholeSink sink_;
-  std::vector<Kept> kept_;
+  std::vector<GrowingAnswer> answers_;
 };
 
 class WholeChat : public Whole {
@@ -127,28 +127,29 @@ class WholeChat : public Whole {
   void end(const Usage& usage) override {
     Json out = head_json(form_.head, "chat.completion");
     Json& choices = out["choices"] = Json::array();
-    for (size_t i = 0; i < kept_.size(); ++i) choices.push_back(choice(i));
+    for (size_t i = 0; i < answers_.size(); ++i) choices.push_back(choice(i));
     out["usage"] = usage_json(usage);
-    if (!kept_[0].prompt.empty()) out["prompt_logprobs"] = prompt_logprobs_json(*form_.tokenizer, kept_[0].prompt);
+    if (!answers_[0].prompt.empty())
+      out["prompt_logprobs"] = prompt_logprobs_json(*form_.tokenizer, answers_[0].prompt);
     if (form_.token_ids) out["prompt_token_ids"] = form_.prompt_ids;
     sink_.done(std::move(out));
   }
 
  private:
   Json choice(size_t i) const {
-    const Kept& k = kept_[i];
+    const GrowingAnswer& answer = answers_[i];
     Json message = {{"role", "assistant"},
-                    {"content", k.content.empty() && !k.calls.empty() ? Json() : Json(k.content)},
+                    {"content", answer.content.empty() && !answer.calls.empty() ? Json() : Json(answer.content)},
                     {"refusal", nullptr}};
-    if (!k.reasoning.empty()) message["reasoning_content"] = k.reasoning;
-    if (!k.calls.empty()) message["tool_calls"] = k.calls;
+    if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+    if (!answer.calls.empty()) message["tool_calls"] = answer.calls;
     Json out = {{"index", i},
                 {"message", std::move(message)},
                 {"logprobs", nullptr},
-                {"finish_reason", finish_reason(k.finish, !k.calls.empty())}};
-    if (form_.top_logprobs >= 0) out["logprobs"] = chat_logprobs(form_, k.tokens);
-    if (!k.stop.empty()) out["stop_reason"] = k.stop;
-    if (form_.token_ids) out["token_ids"] = id_list(k.tokens);
+                {"finish_reason", finish_reason(answer.finish, !answer.calls.empty())}};
+    if (form_.top_logprobs >= 0) out["logprobs"] = chat_logprobs(form_, answer.tokens);
+    if (!answer.stop.empty()) out["stop_reason"] = answer.stop;
+    if (form_.token_ids) out["token_ids"] = id_list(answer.tokens);
     return out;
   }
 };
@@ -206,31 +207,31 @@ class WholeCompletion : public Whole {
     const Usage usage = shown(form_, all);
     Json out = head_json(form_.head, "text_completion");
     Json& choices = out["choices"] = Json::array();
-    for (size_t i = 0; i < kept_.size(); ++i) choices.push_back(choice(i));
+    for (size_t i = 0; i < answers_.size(); ++i) choices.push_back(choice(i));
     out["usage"] = usage_json(usage);
     sink_.done(std::move(out));
   }
 
  private:
   Json choice(size_t i) const {
-    const Kept& k = kept_[i];
+    const GrowingAnswer& answer = answers_[i];
     Json out = {{"index", i},
-                {"text", echo_of(form_, i) + (form_.only_prompt ? "" : k.content)},
+                {"text", echo_of(form_, i) + (form_.only_prompt ? "" : answer.content)},
                 {"logprobs", nullptr},
-                {"finish_reason", form_.only_prompt ? "length" : finish_name(k.finish)}};
+                {"finish_reason", form_.only_prompt ? "length" : finish_name(answer.finish)}};
     if (form_.top_logprobs >= 0) {
       TokenTable table(*form_.tokenizer, form_.top_logprobs);
       int64_t offset = 0;
       if (!form_.echo.empty())
-        for (size_t t = 0; t < k.prompt.size(); ++t) table.add(k.prompt[t], t > 0, offset);
+        for (size_t t = 0; t < answer.prompt.size(); ++t) table.add(answer.prompt[t], t > 0, offset);
       if (!form_.only_prompt)
-        for (const auto& t : k.tokens) table.add(t, true, offset);
+        for (const auto& t : answer.tokens) table.add(t, true, offset);
       out["logprobs"] = table.json();
     }
-    if (!k.prompt.empty() && form_.echo.empty())
-      out["prompt_logprobs"] = prompt_logprobs_json(*form_.tokenizer, k.prompt);
-    if (!k.stop.empty()) out["stop_reason"] = k.stop;
-    if (form_.token_ids) out["token_ids"] = id_list(k.tokens);
+    if (!answer.prompt.empty() && form_.echo.empty())
+      out["prompt_logprobs"] = prompt_logprobs_json(*form_.tokenizer, answer.prompt);
+    if (!answer.stop.empty()) out["stop_reason"] = answer.stop;
+    if (form_.token_ids) out["token_ids"] = id_list(answer.tokens);
     return out;
   }
 };

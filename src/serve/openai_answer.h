@@ -14,7 +14,8 @@
 namespace apus {
 
 struct AnswerHead {
-  std::string id, model, fingerprint;  // fingerprint: what made the answer; with a seed it tells whether it may differ
+  // fingerprint: names what made the answer; where it has changed, the same seed may give another answer.
+  std::string id, model, fingerprint;
   int64_t created = 0;
 };
 

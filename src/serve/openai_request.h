@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenAI's requests, with the further fields that vLLM and ms-swift know, as calls. Pure: JSON in, a call or an
-// ApiError out.
+// OpenAI's requests, with the further fields that vLLM and ms-swift know, as calls.
+// Pure: JSON in, a call or an ApiError out.
 #pragma once
 
 #include "serve/calls.h"

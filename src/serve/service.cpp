@@ -193,9 +193,9 @@ void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, u
   for (int64_t i = 0; i < call.n; ++i) {
     request.sampling.seed = seed + static_cast<uint64_t>(i);
     if (form) request.constraint = form->clone();
-    out.generation.requests.push_back(request);
+    out.stream.requests.push_back(request);
   }
-  out.generation.prompt_tokens += static_cast<int64_t>(prompt.size());
+  out.stream.prompt_tokens += static_cast<int64_t>(prompt.size());
 }
 
 // What the template is told beside the messages. What it does not name, the model would never hear of.
@@ -258,23 +258,23 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   out.form.answers = static_cast<size_t>(call.n);
   out.form.tool_format = spec_.tool_format;
   if (call.token_ids) out.form.prompt_ids = prompt.ids;
-  AnswerStreamSpec& g = out.generation;
-  g.engine = spec_.engine;
-  g.tokenizer = spec_.tokenizer;
-  g.answer = answer_spec(call);
-  g.per_prompt = static_cast<size_t>(call.n);
-  g.tools = std::make_shared<const Json>(call.tools);
-  g.prefix = call.continue_final_message ? "" : spec_.chat->spec().response_prefix;
+  AnswerStreamSpec& stream = out.stream;
+  stream.engine = spec_.engine;
+  stream.tokenizer = spec_.tokenizer;
+  stream.answer = answer_spec(call);
+  stream.per_prompt = static_cast<size_t>(call.n);
+  stream.tools = std::make_shared<const Json>(call.tools);
+  stream.prefix = call.continue_final_message ? "" : spec_.chat->spec().response_prefix;
   ChatParserOptions parser;
   parser.format = call.tools.is_null() ? ToolFormat::None : spec_.tool_format;
   parser.reasoning = spec_.reasoning && call.separate_reasoning;
   const bool thinks = spec_.reasoning && opens_reasoning(prompt.text);
   parser.starts_in_reasoning = parser.reasoning && thinks;
-  parser.tools = call.tools.is_null() ? nullptr : g.tools.get();
-  if (parser.format != ToolFormat::None || parser.reasoning) g.parser = parser;
+  parser.tools = call.tools.is_null() ? nullptr : stream.tools.get();
+  if (parser.format != ToolFormat::None || parser.reasoning) stream.parser = parser;
   // Some formats write their marks with special tokens, which the parser must see.
-  if (parser.format != ToolFormat::None) g.answer.skip_special = false;
-  if (!call.parallel_calls) g.most_calls = 1;
+  if (parser.format != ToolFormat::None) stream.answer.skip_special = false;
+  if (!call.parallel_calls) stream.most_calls = 1;
   fill(call, prompt.ids, call.seed.value_or(spec_.seed + seeds_.fetch_add(static_cast<uint64_t>(call.n))),
        constraint(call, parser, thinks).get(), out);
   return out;
@@ -287,11 +287,11 @@ Service::Prepared Service::prepare(const CompletionCall& call) const {
   out.form = form(call);
   out.form.answers = call.prompts.size() * static_cast<size_t>(call.n);
   out.form.only_prompt = call.only_prompt;
-  AnswerStreamSpec& g = out.generation;
-  g.engine = spec_.engine;
-  g.tokenizer = spec_.tokenizer;
-  g.answer = answer_spec(call);
-  g.per_prompt = static_cast<size_t>(call.n);
+  AnswerStreamSpec& stream = out.stream;
+  stream.engine = spec_.engine;
+  stream.tokenizer = spec_.tokenizer;
+  stream.answer = answer_spec(call);
+  stream.per_prompt = static_cast<size_t>(call.n);
   uint64_t seed = call.seed.value_or(spec_.seed + seeds_.fetch_add(out.form.answers));
   const auto wanted = constraint(call.guide, /*thinks=*/false, nullptr);
   for (const auto& input : call.prompts) {

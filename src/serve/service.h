@@ -9,8 +9,8 @@
 
 #include "engine/answer/chat.h"
 #include "guide/guide.h"
-#include "serve/calls.h"
 #include "serve/answer_stream.h"
+#include "serve/calls.h"
 #include "serve/openai_answer.h"
 
 namespace apus {
@@ -22,7 +22,7 @@ struct ServiceSpec {
   const Chat* chat = nullptr;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<int32_t> stop_ids;
-  SamplingWishes flags, checkpoint;  // what a request leaves open
+  SamplingWishes flags, checkpoint;  // decide what a request leaves open, in this order
   std::vector<std::string> stops;    // of every answer
   uint64_t seed = 42;
   ToolFormat tool_format = ToolFormat::None;
@@ -34,9 +34,9 @@ class Service {
  public:
   explicit Service(ServiceSpec spec);
 
-  // What a generation needs, and the form of its answer but for id and streaming. ApiError when it cannot be.
+  // What the answers to a call are made with, and their form but for its id. ApiError when it cannot be.
   struct Prepared {
-    AnswerStreamSpec generation;
+    AnswerStreamSpec stream;
     AnswerForm form;
   };
   Prepared prepare(const ChatCall& call) const;

@@ -19,17 +19,17 @@ class Workers {
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
   void post(std::function<void()> work);  // after stop() it is dropped
-  // What is queued is dropped, what runs is waited for; but for the work that calls this itself, as it may by letting
-  // go of the last owner: that one ends by itself.
+  // Drops what is queued and waits for what runs. Only a work that calls this itself is not waited for (it may, by
+  // dropping the last owner): that one ends on its own.
   void stop();
 
  private:
   struct State;
-  const std::shared_ptr<State> state_;  // the threads' too
+  const std::shared_ptr<State> state_;  // shared with the threads
   std::vector<std::thread> threads_;
 };
 
-// Its work runs one after the other, on any of the workers; when they stop, what waits is dropped.
+// Runs its work one after the other, on any of the workers; when they stop, waiting work is dropped.
 class Serial : public std::enable_shared_from_this<Serial> {
  public:
   explicit Serial(std::shared_ptr<Workers> workers) : workers_(std::move(workers)) {}

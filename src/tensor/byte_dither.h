@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thresholds as in tensor/dither.h, of eight bits, for codes of a byte: the upper halves of a sequence of 16 bits, of
-// which vector units add twice as many at a time as of 32.
+// Thresholds as in tensor/dither.h, but of 8 bits, for values that become one byte. They are the upper halves of a
+// sequence of 16-bit numbers, of which a vector unit adds twice as many at a time as of 32-bit ones.
 #pragma once
 
 #include "tensor/dither.h"
@@ -9,7 +9,7 @@ namespace apus {
 
 constexpr uint32_t kByteDitherStride = 0x9e37;
 
-// Where the sequence is after `elements`; start: of the tensor and step, as dither_start() gives it or later.
+// Where the sequence stands after `elements`. start: what dither_start() or advanced() gave for this tensor and step.
 inline uint16_t byte_dither_start(int64_t start, int64_t elements) {
   return static_cast<uint16_t>((static_cast<uint32_t>(start) >> 16) +
                                static_cast<uint32_t>(elements) * kByteDitherStride);

@@ -24,7 +24,7 @@ using Optional = c10::optional<T>;
 constexpr c10::nullopt_t kNone = c10::nullopt;
 #endif
 
-// Our own interfaces take a plain tensor, undefined meaning none: maybe() and or_undefined() go between the two.
+// Our own interfaces take a plain tensor that is undefined for none: maybe() and or_undefined() convert.
 using OptionalTensor = Optional<at::Tensor>;
 
 inline OptionalTensor maybe(const at::Tensor& t) { return t.defined() ? OptionalTensor(t) : OptionalTensor(); }

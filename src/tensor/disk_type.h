@@ -8,8 +8,8 @@
 
 namespace apus {
 
-// Types a safetensors file may hold. The f8 kinds have no torch type in libtorch 1.13: they are widened to bf16,
-// exactly.
+// Types a safetensors file may hold. The f8 kinds have no torch type in libtorch 1.13:
+// they are widened to bf16, exactly.
 enum class DiskType { F64, F32, F16, BF16, I64, I32, I16, I8, U8, Bool, F8E4M3, F8E5M2 };
 
 std::optional<DiskType> disk_type(std::string_view name);  // "BF16" -> BF16

@@ -13,9 +13,9 @@ namespace apus {
 constexpr int64_t kDitherChunk = 1 << 16;  // elements a pass: what a core's cache holds in f32
 constexpr uint32_t kDitherStride = 0x9e3779b9;
 
-// Where the sequence of a tensor (`stream` keeps them apart) begins at a step; over steps evenly spread too. >= 0.
+// Where the sequence begins for a tensor (each has its own `stream`) at a step; evenly spread over steps too. >= 0.
 int64_t dither_start(int64_t stream, int64_t step);
-// Where it is after `elements` more.
+// Where the sequence stands after `elements` more.
 inline int64_t advanced(int64_t start, int64_t elements) {
   return static_cast<uint32_t>(start) + static_cast<uint32_t>(elements) * kDitherStride;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types of tensors in memory: how they meet those on disk, and their names on the command line.
+// Element types of tensors in memory: how they correspond to those on disk, and their names on the command line.
 #pragma once
 
 #include <c10/core/ScalarType.h>

@@ -49,8 +49,8 @@ at::Tensor dropped_host(const at::Tensor& x, uint32_t seed, uint32_t threshold) 
   return out;
 }
 
-// The same bits by tensor operators, in 32-bit integers that wrap: a device's mask is the host's, whatever its
-// generator.
+// The same bits by tensor operators, in 32-bit integers that wrap:
+// a device's mask is the host's, whatever its generator.
 at::Tensor dropped_device(const at::Tensor& x, uint32_t seed, uint32_t threshold) {
   const int64_t n = x.numel();
   const auto shifted = [](const at::Tensor& t, int64_t bits) {

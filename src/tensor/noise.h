@@ -9,7 +9,8 @@
 
 namespace apus {
 
-// x with each element zeroed with probability p (in steps of 1/65536). Not scaled: the caller has a factor at hand.
+// x with each element zeroed with probability p (in steps of 1/65536).
+// The rest is not scaled by 1 / (1 - p): callers do that.
 at::Tensor dropped(const at::Tensor& x, double p, uint64_t seed);
 
 at::Tensor uniform_noise(at::IntArrayRef shape, double low, double high, uint64_t seed, at::Device device);  // f32

@@ -61,7 +61,8 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
   if (entry.type == DiskType::F8E4M3 || entry.type == DiskType::F8E5M2) return widened(data, entry);
   const auto options = at::TensorOptions().dtype(torch_type(entry.type));
   if (entry.begin == entry.end) return at::empty(entry.shape, options);
-  void* writable = const_cast<std::byte*>(data);  // at::Tensor knows no const; nobody writes to loaded weights in place
+  // at::Tensor knows no const; nobody writes to loaded weights in place.
+  void* writable = const_cast<std::byte*>(data);
   const bool aligned = std::bit_cast<uintptr_t>(data) % static_cast<uintptr_t>(disk_size(entry.type)) == 0;
   if (!aligned) {
     at::Tensor copy = at::empty(entry.shape, options);

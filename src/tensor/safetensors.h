@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors files: read by mapping (no copy), written atomically. A checkpoint folder with an index is one
-// TensorFolder.
+// safetensors files: read by mapping (no copy), written atomically.
+// A checkpoint folder with an index is one TensorFolder.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,8 +25,8 @@ class SafetensorsFile : public std::enable_shared_from_this<SafetensorsFile> {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   const std::filesystem::path& path() const { return file_.path(); }
 
-  // A read-only view of the mapped file that keeps it open; f8 and misaligned tensors are copies. Fault::Model if
-  // absent.
+  // A read-only view of the mapped file that keeps it open; f8 and misaligned tensors are copies.
+  // Fault::Model if absent.
   at::Tensor tensor(const std::string& name) const;
   void forget(const std::string& name) const;  // give the tensor's pages back to the system
 

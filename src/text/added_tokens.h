@@ -12,7 +12,8 @@ namespace apus {
 struct AddedToken {
   int32_t id = -1;
   std::string content;
-  std::string shown;  // what the decoder gets of it: `content`, normalized if that is so
+  // Its text as the decoder gets it: `content`, normalized for tokens that are found in normalized text.
+  std::string shown;
   std::string bytes;  // what it decodes to where decoding works on bytes
   bool single_word = false, lstrip = false, rstrip = false, normalized = false, special = false;
 };
@@ -35,7 +36,8 @@ class AddedTokenFinder {
       if ((skip_special && match.token->special) || !accept(s, done, match)) continue;
       if (match.begin > done) text(done, match.begin);
       token(*match.token, match.begin, match.end);
-      done = match.end;  // `from` stays: tokens within white space that was stripped stand for themselves as well
+      // `from` stays: tokens inside white space that was stripped are found as well.
+      done = match.end;
     }
     if (done < s.size()) text(done, s.size());
   }

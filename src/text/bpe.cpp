@@ -109,7 +109,8 @@ void merge(const MergeTable& rules, Symbols& symbols) {
   const auto n = static_cast<uint32_t>(id.size());
   if (n < 2) return;
   std::vector<uint32_t> next(n), before(n), rank(n, MergeTable::kNone);
-  std::vector<uint64_t> waiting;  // rank in the upper half, place in the lower: the order of application
+  // Rank in the upper half, place in the lower: the order of application.
+  std::vector<uint64_t> waiting;
   waiting.reserve(n);
   for (uint32_t i = 0; i < n; ++i) {
     next[i] = i + 1 < n ? i + 1 : kGone, before[i] = i > 0 ? i - 1 : kGone;

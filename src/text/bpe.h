@@ -31,7 +31,7 @@ class MergeTable {
     }
   }
   int32_t result(uint32_t rank) const { return results_[rank]; }
-  // True if each rule comes after the rules that make its sides, and no two make the same token.
+  // True if each rule comes after the rules that make its two sides, and no two rules make the same token.
   bool ordered() const;
   size_t size() const { return results_.size(); }
 
@@ -39,8 +39,8 @@ class MergeTable {
   static constexpr uint64_t kEmpty = ~uint64_t{0};
   void put(uint64_t key, uint64_t rank);
   std::vector<uint64_t> cells_ = std::vector<uint64_t>(2, kEmpty);
-  std::vector<uint64_t> filter_ =
-      std::vector<uint64_t>(1, 0);  // one bit a cell, eight times as many: most pairs have no rule
+  // One bit for each of eight times as many cells: it tells quickly that a pair has no rule, as most have none.
+  std::vector<uint64_t> filter_ = std::vector<uint64_t>(1, 0);
   int filter_shift_ = 58;
   std::vector<int32_t> results_;
   size_t mask_ = 1;
@@ -82,8 +82,9 @@ class WholeCharacters {
 
  private:
   bool mixed(unsigned left, unsigned right) const { return mixed_[left << 8 | right]; }
-  std::vector<int32_t> ids_;  // by code point up to U+FFFF; empty if the rules do not allow the short cut
-  std::vector<bool> mixed_;   // last byte of a character, first byte of the next
+  // Symbols by code point up to U+FFFF; empty if the rules do not allow the short cut.
+  std::vector<int32_t> ids_;
+  std::vector<bool> mixed_;  // last byte of a character, first byte of the next
 };
 
 }  // namespace apus

@@ -21,7 +21,7 @@ std::string byte_token(unsigned char byte) {
 class Bpe final : public TokenModel {
  public:
   Bpe(const ModelSource& source, bool bytes);
-  void encode(std::string_view piece, TokenOut& out) const override;
+  void encode(std::string_view piece, TokenSink& out) const override;
   int32_t size() const override { return std::max(vocabulary_.size(), verbatim_.size()); }
   bool has(int32_t id) const override { return vocabulary_.has(id) || verbatim_.has(id); }
   std::string_view raw(int32_t id) const override { return vocabulary_.has(id) ? vocabulary_[id] : verbatim_[id]; }
@@ -36,9 +36,9 @@ class Bpe final : public TokenModel {
   int32_t find(std::string_view spelling) const;
   void prepare();
 
-  void encode_word(std::string_view word, TokenOut& out) const;
-  void apply_merges(std::string_view word, TokenOut& out) const;
-  void apply_merges_to_many(std::string_view word, size_t n, TokenOut& out) const;
+  void encode_word(std::string_view word, TokenSink& out) const;
+  void apply_merges(std::string_view word, TokenSink& out) const;
+  void apply_merges_to_many(std::string_view word, size_t n, TokenSink& out) const;
   // Calls emit(id, begin, end) for the symbols a word begins as.
   template <class Emit>
   void symbols(std::string_view word, Emit&& emit) const;
@@ -51,15 +51,17 @@ class Bpe final : public TokenModel {
   int32_t unknown_ = -1;
   std::string prefix_, suffix_;  // of symbols that continue, or end, a word
   Vocabulary vocabulary_;        // as bytes if bytes_
-  Vocabulary verbatim_;          // if bytes_: tokens not spelt in the byte alphabet, which no text gives
+  // If bytes_: tokens not spelt in the byte alphabet, which no text gives.
+  Vocabulary verbatim_;
   MergeTable merges_;
   std::array<int32_t, 256> single_;    // ids of one-byte symbols; -1 for none
   std::array<int32_t, 256> fallback_;  // ids of <0x00> ... <0xFF>
   WholeCharacters characters_;         // if simple_
   bool simple_ = false;                // bytes_, every byte has its symbol
-  bool words_apart_ = true;            // no merge reaches over the front of a ▁ that follows something else
-  // Whether the merges lead from a token's own text to that token. Found out when first asked; all threads find the
-  // same.
+  // No merge reaches over the front of a ▁ that follows something else.
+  bool words_apart_ = true;
+  // Whether the merges lead from a token's own text to that token. Found out when first asked;
+  // all threads find the same.
   enum : uint8_t { kUnasked, kWhole, kSplit };
   std::unique_ptr<std::atomic<uint8_t>[]> whole_;
 };
@@ -169,7 +171,7 @@ std::optional<int32_t> Bpe::id(std::string_view piece) const {
   return found < 0 ? std::nullopt : std::optional(found);
 }
 
-void Bpe::encode(std::string_view piece, TokenOut& out) const {
+void Bpe::encode(std::string_view piece, TokenSink& out) const {
   if (ignore_merges_ && piece.size() <= vocabulary_.longest())
     if (const int32_t id = vocabulary_.find(piece); id >= 0) return out.add(id, 0, piece.size());
   if (!words_apart_) return encode_word(piece, out);
@@ -185,7 +187,7 @@ void Bpe::encode(std::string_view piece, TokenOut& out) const {
   out.base = base;
 }
 
-void Bpe::encode_word(std::string_view word, TokenOut& out) const {
+void Bpe::encode_word(std::string_view word, TokenSink& out) const {
   if (word.size() <= vocabulary_.longest())
     if (const int32_t id = vocabulary_.find(word); id >= 0 && stays_whole(id)) return out.add(id, 0, word.size());
   apply_merges(word, out);
@@ -196,7 +198,7 @@ bool Bpe::stays_whole(int32_t id) const {
   uint8_t state = known.load(std::memory_order_relaxed);
   if (state == kUnasked) {
     std::vector<int32_t> ids;
-    TokenOut out{ids};
+    TokenSink out{ids};
     apply_merges(vocabulary_[id], out);
     state = ids.size() == 1 && ids[0] == id ? kWhole : kSplit;
     known.store(state, std::memory_order_relaxed);
@@ -204,7 +206,7 @@ bool Bpe::stays_whole(int32_t id) const {
   return state == kWhole;
 }
 
-void Bpe::apply_merges(std::string_view word, TokenOut& out) const {
+void Bpe::apply_merges(std::string_view word, TokenSink& out) const {
   int32_t id[kFewSymbols];
   uint32_t begin[kFewSymbols + 1];
   size_t n = 0;
@@ -221,7 +223,7 @@ void Bpe::apply_merges(std::string_view word, TokenOut& out) const {
     for (size_t i = 0; i < n; ++i) out.add(id[i], begin[i], begin[i + 1]);
 }
 
-void Bpe::apply_merges_to_many(std::string_view word, size_t n, TokenOut& out) const {
+void Bpe::apply_merges_to_many(std::string_view word, size_t n, TokenSink& out) const {
   Symbols row;
   row.id.reserve(n);
   row.begin.reserve(n + 1);

@@ -10,8 +10,8 @@ namespace apus {
 
 std::string_view builtin_template(std::string_view name);  // empty: there is none of that name
 std::vector<std::string> builtin_template_names();
-// The Jinja text of the flags --template (one of these) or --chat_template (a file, or the text); "" where neither is
-// given.
+// The Jinja text of the flags --template (one of these) or --chat_template (a file, or the text);
+// "" where neither is given.
 std::string chosen_template(const std::string& builtin, const std::string& chat_template);
 
 }  // namespace apus

@@ -24,9 +24,10 @@ class CallReader {
  public:
   enum class Status {
     More,
-    Closed,   // the section of calls ended with this character
-    Outside,  // it ended before: what has come since the last complete call is no part of it
-    Bad,      // what has come since the last complete call is none
+    Closed,  // the section of calls ended with this character
+    // The section ended earlier: what came after the last complete call is not part of it.
+    Outside,
+    Bad,  // what came after the last complete call is not a call
   };
   virtual ~CallReader() = default;
   virtual Status put(char c, CallSink& sink) = 0;

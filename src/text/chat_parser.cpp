@@ -142,8 +142,8 @@ struct ChatParser::State : CallSink {
     reasoned_ = true;
     if (fresh_) {
       pending_.erase(0, std::min(pending_.find_first_not_of('\n'), pending_.size()));
-      if (options_.starts_in_reasoning &&
-          pending_.starts_with(kThink)) {  // opened by the prompt and once more by the model
+      // Opened by the prompt and once more by the model.
+      if (options_.starts_in_reasoning && pending_.starts_with(kThink)) {
         pending_.erase(0, kThink.size());
         return;
       }

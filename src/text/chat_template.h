@@ -23,9 +23,11 @@ struct ChatInput {
   const Json* documents = nullptr;  // [{"title", "text"}]
   const Json* kwargs = nullptr;     // chat_template_kwargs; may also override special tokens
   bool add_generation_prompt = false;
-  bool continue_final_message = false;  // the text ends inside the last message, for the model to go on
-  std::optional<LocalTime> now;         // the clock of strftime_now
-  std::string variant;                  // of several named templates; empty: tool_use with tools, else default
+  // The text ends inside the last message, for the model to go on.
+  bool continue_final_message = false;
+  std::optional<LocalTime> now;  // the clock of strftime_now
+  // Which of several named templates; empty: tool_use with tools, else default.
+  std::string variant;
 };
 
 class ChatTemplate {

@@ -21,7 +21,8 @@ namespace apus {
 struct LocalTime {
   int year = 1970, month = 1, day = 1, hour = 0, minute = 0, second = 0, microsecond = 0;
   static LocalTime now();
-  static LocalTime parse(std::string_view iso);  // "2025-07-04T12:34:56"; also a date alone, a blank for T, a fraction
+  // "2025-07-04T12:34:56"; also a date alone, a blank for T, a fraction.
+  static LocalTime parse(std::string_view iso);
 };
 
 struct RenderLimits {

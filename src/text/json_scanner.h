@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows JSON character by character, as a model writes it: is what has come so far valid, where do members begin and
-// end?
+// Follows JSON character by character, as a model writes it:
+// is what has come so far valid, where do members begin and end?
 #pragma once
 
 #include <string>
@@ -12,13 +12,14 @@ inline bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\t' || c ==
 class JsonScanner {
  public:
   enum class Status { More, Done, Bad };
-  // One more character of the document; after Done only white space may follow, which the caller sees to.
+  // One more character of the document. After Done only white space may follow; the caller checks that.
   Status put(char c);
 
   size_t depth() const { return open_.size(); }
   const std::string& member() const { return member_; }  // the key of the outermost object's current member
   bool value_begins() const { return value_begins_; }    // the last character began the value of that member
-  bool value_ended() const { return value_ended_; }  // the last character ended it (or, of a number, stood behind it)
+  // The last character ended that value (a number is ended by the character behind it).
+  bool value_ended() const { return value_ended_; }
 
  private:
   enum class State { Value, FirstItem, Key, FirstKey, Colon, After, Text, Escape, Hex, Plain };

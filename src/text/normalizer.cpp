@@ -7,11 +7,12 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "text/byte_alphabet.h"
+#include "text/in_order.h"
 #include "text/regex.h"
 
 namespace apus {
 
-Pattern::Pattern(const JsonPart& part) : where_(part.where()) {
+TextPattern::TextPattern(const JsonPart& part) : where_(part.where()) {
   if (part.has("String")) {
     string_ = part.text("String");
   } else if (part.has("Regex")) {
@@ -21,10 +22,10 @@ Pattern::Pattern(const JsonPart& part) : where_(part.where()) {
     fail(Fault::Model, part.where(), ": a pattern is {\"String\": ...} or {\"Regex\": ...}");
   }
 }
-Pattern::~Pattern() = default;
-Pattern::Pattern(Pattern&&) noexcept = default;
+TextPattern::~TextPattern() = default;
+TextPattern::TextPattern(TextPattern&&) noexcept = default;
 
-std::optional<std::pair<size_t, size_t>> Pattern::find(std::string_view text, size_t from) const {
+std::optional<std::pair<size_t, size_t>> TextPattern::find(std::string_view text, size_t from) const {
   if (compiled_) return compiled_->find(text, from);
   const size_t at = text.find(string_, from);
   if (at == std::string_view::npos) return std::nullopt;
@@ -123,7 +124,7 @@ class Prepend final : public Normalizer {
 
 class Replace final : public Normalizer {
  public:
-  Replace(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  Replace(TextPattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(TokenText& text) const override {
     TokenEdit edit(text);
     size_t done = 0;
@@ -138,24 +139,18 @@ class Replace final : public Normalizer {
   }
 
  private:
-  Pattern pattern_;
+  TextPattern pattern_;
   std::string content_;
 };
 
-class Chain final : public Normalizer {
+class Chain final : public InOrder<Normalizer, TokenText> {
  public:
-  explicit Chain(std::vector<std::unique_ptr<const Normalizer>> steps) : steps_(std::move(steps)) {}
+  using InOrder::InOrder;
   bool leaves(std::string_view text) const override {
     for (const auto& step : steps_)
       if (!step->leaves(text)) return false;
     return true;
   }
-  void apply(TokenText& text) const override {
-    for (const auto& step : steps_) step->apply(text);
-  }
-
- private:
-  std::vector<std::unique_ptr<const Normalizer>> steps_;
 };
 
 std::unique_ptr<const Normalizer> per_char(PerChar::Rewrite rewrite) {
@@ -227,7 +222,7 @@ std::unique_ptr<const Normalizer> make_normalizer(const JsonPart& part) {
   if (type == "Strip") return std::make_unique<Strip>(part.flag("strip_left", true), part.flag("strip_right", true));
   if (type == "StripAccents") return without(unicode::kMark);
   if (type == "Prepend") return std::make_unique<Prepend>(part.text("prepend"));
-  if (type == "Replace") return std::make_unique<Replace>(Pattern(part.part("pattern")), part.text("content"));
+  if (type == "Replace") return std::make_unique<Replace>(TextPattern(part.part("pattern")), part.text("content"));
   if (type == "Precompiled") return make_charsmap(part);
   if (type == "BertNormalizer") return bert(part);
   if (type == "Nmt") return per_char(nmt);
@@ -237,11 +232,7 @@ std::unique_ptr<const Normalizer> make_normalizer(const JsonPart& part) {
       unicode::append(bytes, c);
       byte_alphabet::append(out, bytes);
     });
-  if (type == "Sequence") {
-    std::vector<std::unique_ptr<const Normalizer>> steps;
-    for (const JsonPart& step : part.list("normalizers")) steps.push_back(make_normalizer(step));
-    return std::make_unique<Chain>(std::move(steps));
-  }
+  if (type == "Sequence") return std::make_unique<Chain>(part.list("normalizers"), make_normalizer);
   part.error("type", str("the normalizer '", type,
                          "' is not known; known are NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, "
                          "Prepend, Replace, Precompiled, BertNormalizer, Nmt, ByteLevel and Sequence"));

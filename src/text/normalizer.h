@@ -21,8 +21,8 @@ class Normalizer {
 
 std::unique_ptr<const Normalizer> make_normalizer(const JsonPart& part);
 
-// A pattern that backtracks over much of the text at every place is refused in the end, though each match stays in its
-// bounds.
+// A time limit over all matches of one text: a pattern may be slow at every place without any single match
+// reaching the limits that a match has.
 class PatternTime {
  public:
   PatternTime(size_t bytes, const std::string& where)
@@ -39,11 +39,11 @@ class PatternTime {
 };
 
 // Regex or string of {"Regex": ...} / {"String": ...}, as normalisers, pre-tokenisers and decoders write patterns.
-class Pattern {
+class TextPattern {
  public:
-  explicit Pattern(const JsonPart& part);  // the object itself
-  ~Pattern();
-  Pattern(Pattern&&) noexcept;
+  explicit TextPattern(const JsonPart& part);  // the object itself
+  ~TextPattern();
+  TextPattern(TextPattern&&) noexcept;
   // Calls visit(begin, end) for every match from left to right. After an empty match one character is passed over.
   template <class Visit>
   void each(std::string_view text, Visit&& visit) const {

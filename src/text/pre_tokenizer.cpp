@@ -108,7 +108,7 @@ class Split final : public PreTokenizer {
   bool invert_;
 };
 
-Finder by_pattern(std::shared_ptr<const Pattern> pattern) {
+Finder by_pattern(std::shared_ptr<const TextPattern> pattern) {
   return [pattern](std::string_view text, Finds& out) {
     size_t done = 0;
     pattern->each(text, [&](size_t begin, size_t end) {
@@ -261,7 +261,7 @@ class Builder {
     } else if (type == "Split") {
       const Behavior behavior = behavior_of(part, "Isolated");
       const bool invert = part.flag("invert", false);
-      auto pattern = std::make_shared<const Pattern>(part.part("pattern"));
+      auto pattern = std::make_shared<const TextPattern>(part.part("pattern"));
       const Splitter known = find_splitter(pattern->regex());
       const bool plain = behavior == Behavior::Isolated || (behavior == Behavior::Removed && invert);
       split(known ? by_splitter(known) : by_pattern(pattern), behavior, invert, known && plain ? known : nullptr);
@@ -305,7 +305,7 @@ class Builder {
       split(by_char([c = unicode::next_char(p)](uint16_t, char32_t other) { return c == other; }), Behavior::Removed);
     } else if (type == "UnicodeScripts") {
       const Json runs = {{"Regex", script_runs()}};
-      split(by_pattern(std::make_shared<const Pattern>(JsonPart(runs, part.where()))), Behavior::Removed, true);
+      split(by_pattern(std::make_shared<const TextPattern>(JsonPart(runs, part.where()))), Behavior::Removed, true);
     } else if (type == "FixedLength") {
       const int64_t length = part.integer("length", 5);
       if (length < 1) part.error("length", "must be at least 1");

@@ -24,12 +24,12 @@ class PreTokenizer {
 // The stages of a pre_tokenizer (or its absence), Sequences flattened.
 struct PreTokenizers {
   std::vector<std::unique_ptr<const PreTokenizer>> stages;
-  // The text reaches the model as bytes: the last stage spells bytes in the byte alphabet, and the vocabulary was
-  // turned back to bytes instead.
+  // The text reaches the model as plain bytes. The last stage would spell them in the byte alphabet; instead the
+  // vocabulary has been turned back to bytes.
   bool bytes = false;
   // Set if all that happens is this split: no list of pieces is needed.
   Splitter only = nullptr;
-  // Some stage treats the beginning of the input its own way: the text has to remember where it came from.
+  // Some stage treats the beginning of the input in its own way: the text must remember where its bytes came from.
   bool by_origin = false;
 
   Cuts apply(TokenText& text, bool at_start) const;

@@ -31,8 +31,8 @@ constexpr const char* kNotSpaceSet =
 #define APUS_SYMBOL_LETTERS "\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
 #define APUS_WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}" APUS_SYMBOL_LETTERS
 constexpr const char* kWordInSet = APUS_WORD;
-constexpr const char* kWordSet =
-    APUS_WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";  // outside of sets Latin-1's numbers are among \w
+// Outside of sets Latin-1's numbers are among \w.
+constexpr const char* kWordSet = APUS_WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 
 // Classes that have a name, as [:name:] or \p{name}.
 struct NamedSet {
@@ -126,7 +126,8 @@ class Translator {
 
  private:
   struct Group {
-    size_t begin = 0, options = 0;  // where it begins in `out_`, and how many (?i) within it are open
+    // Where it begins in `out_`, and how many (?i) within it are open.
+    size_t begin = 0, options = 0;
   };
   // Part of a set: characters to stand in [...], or an expression for one character, or both.
   struct Members {
@@ -380,8 +381,10 @@ class Translator {
 
   const std::string& in_;
   const std::string& where_;
-  size_t at_ = 0, atom_ = 0;  // the place in `in_`; where in `out_` the last thing that can be repeated begins
-  size_t repeated_ = std::string::npos, stacked_ = 0;  // where in `out_` the last repetition ends; how many lie upon it
+  // The place in `in_`; where in `out_` the last thing that can be repeated begins.
+  size_t at_ = 0, atom_ = 0;
+  // Where in `out_` the last repetition ends; how many lie upon it.
+  size_t repeated_ = std::string::npos, stacked_ = 0;
   std::string out_;
   std::vector<Group> groups_{1};
 };

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "text/byte_alphabet.h"
+#include "text/in_order.h"
 #include "text/normalizer.h"
 #include "text/unicode.h"
 
@@ -30,6 +31,16 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     done = at + from.size();
   }
   text = made.append(text, done, std::string::npos);
+}
+
+// Removes the space before punctuation and English contractions. Decoders also turn " do not" into " don't".
+std::string without_spaces(std::string text, bool do_not) {
+  static constexpr std::pair<const char*, const char*> kRules[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
+  for (const auto& [from, to] : kRules)
+    if (do_not || std::string_view(from) != " do not") replace_all(text, from, to);
+  return text;
 }
 
 class ByteLevel final : public TokenDecoder {
@@ -94,7 +105,7 @@ class Strip final : public TokenDecoder {
 
 class Replace final : public TokenDecoder {
  public:
-  Replace(Pattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  Replace(TextPattern pattern, std::string content) : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(Tokens& tokens) const override {
     for (std::string& token : tokens) {
       std::string made;
@@ -108,7 +119,7 @@ class Replace final : public TokenDecoder {
   }
 
  private:
-  Pattern pattern_;
+  TextPattern pattern_;
   std::string content_;
 };
 
@@ -127,18 +138,11 @@ class Metaspace final : public TokenDecoder {
 class WordPiece final : public TokenDecoder {
  public:
   WordPiece(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
-  static std::string clean(std::string text) {
-    static constexpr std::pair<const char*, const char*> kRules[] = {
-        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
-        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-    for (const auto& [from, to] : kRules) replace_all(text, from, to);
-    return text;
-  }
   void apply(Tokens& tokens) const override {
     for (size_t i = 0; i < tokens.size(); ++i) {
       std::string& token = tokens[i];
       if (i > 0) token = token.starts_with(prefix_) ? token.substr(prefix_.size()) : " " + token;
-      if (cleanup_) token = clean(std::move(token));
+      if (cleanup_) token = without_spaces(std::move(token), true);
     }
   }
 
@@ -169,7 +173,7 @@ class Ctc final : public TokenDecoder {
       std::string token = tokens[i];
       replace_all(token, pad_, "");
       if (cleanup_) {
-        token = WordPiece::clean(std::move(token));
+        token = without_spaces(std::move(token), true);
         replace_all(token, delimiter_, " ");
       }
       if (!token.empty()) made.push_back(std::move(token));
@@ -180,17 +184,6 @@ class Ctc final : public TokenDecoder {
  private:
   std::string pad_, delimiter_;
   bool cleanup_;
-};
-
-class Chain final : public TokenDecoder {
- public:
-  explicit Chain(std::vector<std::unique_ptr<const TokenDecoder>> steps) : steps_(std::move(steps)) {}
-  void apply(Tokens& tokens) const override {
-    for (const auto& step : steps_) step->apply(tokens);
-  }
-
- private:
-  std::vector<std::unique_ptr<const TokenDecoder>> steps_;
 };
 
 }  // namespace
@@ -209,13 +202,7 @@ int byte_of(std::string_view token) {
   return value;
 }
 
-std::string clean_up_spaces(std::string text) {
-  static constexpr std::pair<const char*, const char*> kRules[] = {
-      {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
-      {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"}};
-  for (const auto& [from, to] : kRules) replace_all(text, from, to);
-  return text;
-}
+std::string clean_up_spaces(std::string text) { return without_spaces(std::move(text), false); }
 
 std::unique_ptr<const TokenDecoder> make_decoder(const JsonPart& part) {
   const std::string type = part.type();
@@ -227,7 +214,7 @@ std::unique_ptr<const TokenDecoder> make_decoder(const JsonPart& part) {
     if (content.empty()) part.error("content", "one character is needed");
     return std::make_unique<Strip>(content, part.integer("start", 0), part.integer("stop", 0));
   }
-  if (type == "Replace") return std::make_unique<Replace>(Pattern(part.part("pattern")), part.text("content"));
+  if (type == "Replace") return std::make_unique<Replace>(TextPattern(part.part("pattern")), part.text("content"));
   if (type == "Metaspace") {
     const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
     return std::make_unique<Metaspace>(part.text("replacement", "▁"), scheme != "never");
@@ -237,11 +224,7 @@ std::unique_ptr<const TokenDecoder> make_decoder(const JsonPart& part) {
   if (type == "CTC")
     return std::make_unique<Ctc>(part.text("pad_token", "<pad>"), part.text("word_delimiter_token", "|"),
                                  part.flag("cleanup", true));
-  if (type == "Sequence") {
-    std::vector<std::unique_ptr<const TokenDecoder>> steps;
-    for (const JsonPart& step : part.list("decoders")) steps.push_back(make_decoder(step));
-    return std::make_unique<Chain>(std::move(steps));
-  }
+  if (type == "Sequence") return std::make_unique<InOrder<TokenDecoder, Tokens>>(part.list("decoders"), make_decoder);
   part.error("type", str("the decoder '", type,
                          "' is not known; known are ByteLevel, ByteFallback, Fuse, Strip, Replace, Metaspace, "
                          "WordPiece, BPEDecoder, CTC and Sequence"));

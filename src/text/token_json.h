@@ -25,8 +25,9 @@ class JsonCursor {
   std::string_view string();
   int64_t integer();
   double number();
-  std::string_view skip();  // the raw text of one value of any kind, checked for nesting only
-  void end();               // nothing but white space may follow
+  // The raw text of one value of any kind, checked for nesting only.
+  std::string_view skip();
+  void end();  // nothing but white space may follow
 
   // Calls visit(key) for each member; visit must consume the value.
   template <class Visit>

@@ -2,8 +2,7 @@
 // The members of "model" by key, and the two simple models: WordPiece and WordLevel.
 #include "text/token_model.h"
 
-#include "base/error.h"
-#include "text/vocabulary.h"
+#include "text/vocabulary_model.h"
 
 namespace apus {
 
@@ -57,7 +56,7 @@ std::string model_type(const ModelSource& source) {
 
 namespace {
 
-class WordVocabulary : public TokenModel {
+class WordVocabulary : public VocabularyModel {
  public:
   explicit WordVocabulary(const ModelSource& source) {
     JsonCursor cursor = source.cursor("vocab");
@@ -70,34 +69,14 @@ class WordVocabulary : public TokenModel {
     vocabulary_.finish();
     unknown_ = vocabulary_.find(source.text("unk_token", "[UNK]"));
   }
-  int32_t size() const override { return vocabulary_.size(); }
-  bool has(int32_t id) const override { return vocabulary_.has(id); }
-  std::string_view raw(int32_t id) const override { return vocabulary_[id]; }
-  std::string piece(int32_t id) const override { return std::string(vocabulary_[id]); }
-  std::optional<int32_t> id(std::string_view piece) const override {
-    const int32_t found = vocabulary_.find(piece);
-    return found < 0 ? std::nullopt : std::optional(found);
-  }
-
- protected:
-  void unknown(std::string_view piece, TokenOut& out) const {
-    require(unknown_ >= 0, Fault::Data, "the tokenizer has no token for '", piece.substr(0, 80),
-            "' and no unknown-token");
-    out.add(unknown_, 0, piece.size());
-  }
-  Vocabulary vocabulary_;
-  int32_t unknown_ = -1;
 };
 
 class WordLevel final : public WordVocabulary {
  public:
   using WordVocabulary::WordVocabulary;
-  void encode(std::string_view piece, TokenOut& out) const override {
+  void encode(std::string_view piece, TokenSink& out) const override {
     const int32_t id = vocabulary_.find(piece);
-    if (id < 0)
-      unknown(piece, out);
-    else
-      out.add(id, 0, piece.size());
+    out.add(id < 0 ? unknown(piece) : id, 0, piece.size());
   }
 };
 
@@ -108,10 +87,10 @@ class WordPiece final : public WordVocabulary {
       : WordVocabulary(source), prefix_(source.text("continuing_subword_prefix", "##")) {
     longest_word_ = static_cast<size_t>(std::max<int64_t>(0, source.integer("max_input_chars_per_word").value_or(100)));
   }
-  void encode(std::string_view piece, TokenOut& out) const override {
+  void encode(std::string_view piece, TokenSink& out) const override {
     size_t chars = 0;
     for (const char c : piece) chars += !unicode::is_continuation(c);
-    if (chars > longest_word_) return unknown(piece, out);
+    if (chars > longest_word_) return out.add(unknown(piece), 0, piece.size());
     const size_t ids = out.ids.size();
     std::string token;
     for (size_t begin = 0; begin < piece.size();) {
@@ -125,7 +104,7 @@ class WordPiece final : public WordVocabulary {
       if (id < 0) {
         out.ids.resize(ids);
         if (out.spans) out.spans->resize(ids);
-        return unknown(piece, out);
+        return out.add(unknown(piece), 0, piece.size());
       }
       out.add(id, begin, end);
       begin = end;

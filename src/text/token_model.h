@@ -15,7 +15,7 @@
 namespace apus {
 
 // Ids, and where asked for the bytes of the piece that each one stands for, counted from `base`.
-struct TokenOut {
+struct TokenSink {
   std::vector<int32_t>& ids;
   std::vector<Span>* spans = nullptr;
   uint32_t base = 0;
@@ -28,7 +28,7 @@ struct TokenOut {
 class TokenModel {
  public:
   virtual ~TokenModel() = default;
-  virtual void encode(std::string_view piece, TokenOut& out) const = 0;
+  virtual void encode(std::string_view piece, TokenSink& out) const = 0;
   virtual int32_t size() const = 0;  // largest id + 1
   virtual bool has(int32_t id) const = 0;
   // Of an id that it has: raw bytes if the model works on bytes, else as tokenizer.json spells it.

@@ -21,10 +21,11 @@ struct Span {
 
 struct TokenText {
   std::string text;
-  std::vector<Span> origin;  // of each byte of `text`, whole characters of the input; empty unless tracked
+  // For each byte of `text` the characters of the input that it came from; empty unless tracked.
+  std::vector<Span> origin;
   bool tracked = false;
-  // How long rewriting may make it: a compatibility form makes 11 times as much, a chain of replacements could go on
-  // for ever.
+  // How long rewriting may make it: a compatibility form makes 11 times as much,
+  // a chain of replacements could go on for ever.
   size_t limit = 0;
 
   static size_t limit_of(size_t bytes) { return (size_t{16} << 20) + 32 * bytes; }
@@ -68,7 +69,7 @@ class TokenEdit {
       made_.origin.insert(made_.origin.end(), from_.origin.begin() + static_cast<std::ptrdiff_t>(begin),
                           from_.origin.begin() + static_cast<std::ptrdiff_t>(end));
   }
-  // `text` in place of the bytes [begin, end); an insertion when they are none.
+  // Puts `text` in place of the bytes [begin, end); where these are none, it is inserted.
   void put(std::string_view text, size_t begin, size_t end) {
     bound(text.size());
     made_.text += text;

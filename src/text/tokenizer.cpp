@@ -33,7 +33,7 @@ class Encoding {
     ids.push_back(id);
     if (spans_wanted_) spans.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(end)});
   }
-  TokenOut out() { return {ids, spans_wanted_ ? &spans : nullptr}; }
+  TokenSink out() { return {ids, spans_wanted_ ? &spans : nullptr}; }
 
   // Text between added tokens.
   void segment(std::string_view text, size_t at) {
@@ -62,7 +62,7 @@ class Encoding {
       cut_and_encode(text.text);
     } else {
       const Cuts cuts = parts_.pre_tokenizers.apply(text, at_start);
-      TokenOut to = out();
+      TokenSink to = out();
       for (const Span cut : cuts) {
         to.base = cut.begin;
         parts_.model->encode(std::string_view(text.text).substr(cut.begin, cut.end - cut.begin), to);
@@ -75,7 +75,7 @@ class Encoding {
     const auto& table = unicode::CharTable::get();
     const Splitter splitter = parts_.pre_tokenizers.only;
     const TokenModel& model = *parts_.model;
-    TokenOut to = out();
+    TokenSink to = out();
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = splitter(table, text, begin);
       to.base = static_cast<uint32_t>(begin);

@@ -22,8 +22,8 @@ class Tokenizer {
   // `path`: a folder with tokenizer.json, or with vocab.json and merges.txt (tokenizer_config.json beside them is read
   // for special tokens and flags); or a tokenizer.json file itself.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& path);
-  // The texts themselves. `config` is that of tokenizer_config.json, or empty; `name` is what errors call the first
-  // one.
+  // The texts themselves. `config` is that of tokenizer_config.json, or empty;
+  // `name` is what errors call the first one.
   static std::shared_ptr<const Tokenizer> from_json(std::string_view tokenizer, std::string_view config = {},
                                                     const std::string& name = "tokenizer.json");
 
@@ -43,7 +43,8 @@ class Tokenizer {
   // `clean_up` overrides that.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false, std::optional<bool> clean_up = {}) const;
 
-  std::string piece(int32_t id) const;  // as tokenizer.json spells it ("Ġthe", "▁the"); "" for an id without a token
+  // As tokenizer.json spells it ("Ġthe", "▁the"); "" for an id without a token.
+  std::string piece(int32_t id) const;
   std::string token_bytes(int32_t id) const;                // the bytes it stands for in the middle of a text (" the")
   std::optional<int32_t> id(std::string_view token) const;  // of a token as piece() spells it
   int32_t vocab_size() const;                               // largest id + 1
@@ -95,7 +96,7 @@ class StreamDecoder {
   bool skip_special_;
   std::string held_;             // byte-level: the bytes of an unfinished character
   std::vector<int32_t> window_;  // otherwise: the last tokens, of which...
-  size_t shown_ = 0;             // ...so many have been shown
+  size_t shown_ = 0;             // ...this many have been shown
 };
 
 }  // namespace apus

@@ -20,9 +20,10 @@ std::string implied_special_token(const Json& config, std::string_view name);
 
 // An added token as tokenizer.json and tokenizer_config.json write it.
 AddedToken added_token(const JsonPart& part, int64_t id, bool special);
-// An id that the vocabulary has counts; so does, where given, the next free one, whatever the file says.
+// The token's id is the one it has in the vocabulary;
+// else `next`, where given, whatever the file says; else the file's.
 void add_token(TokenizerParts& parts, AddedToken token, const std::string& where, int32_t* next = nullptr);
-// Where added tokens go on: behind the vocabulary, which is counted, and behind what was added before.
+// The id of the next added token: behind the tokens of the vocabulary and those added before.
 int32_t next_id(const TokenizerParts& parts);
 
 }  // namespace apus

@@ -24,7 +24,8 @@ struct TokenizerParts {
   std::unique_ptr<const TokenModel> model;
   std::vector<int32_t> before, after;           // what the post-processor puts around a text
   std::unique_ptr<const TokenDecoder> decoder;  // null: tokens joined by spaces
-  bool byte_decoder = false;                    // decoding is the bytes of the tokens in a row, lossy
+  // Decoding joins the bytes of the tokens; what is not UTF-8 becomes U+FFFD.
+  bool byte_decoder = false;
   std::vector<AddedToken> added;
   std::vector<int32_t> added_at;  // by id: place in `added`, or -1
   std::unordered_map<std::string, int32_t> added_id;

@@ -58,28 +58,29 @@ bool opens_reasoning(std::string_view prompt) {
   return prompt.ends_with(kThink);
 }
 
+void ChatPieces::add(const ChatDelta& delta) {
+  switch (delta.kind) {
+    case ChatDelta::Kind::Content:
+      content += delta.text;
+      break;
+    case ChatDelta::Kind::Reasoning:
+      reasoning += delta.text;
+      break;
+    case ChatDelta::Kind::ToolName:
+      calls.push_back({delta.text, ""});
+      break;
+    case ChatDelta::Kind::ToolArguments:
+      calls.back().arguments += delta.text;
+      break;
+  }
+}
+
 ChatPieces parse_chat(std::string_view text, ChatParserOptions options) {
   options.whole_calls = true;
   ChatParser parser(options);
   ChatPieces out;
-  for (const bool end : {false, true}) {
-    for (ChatDelta& delta : end ? parser.finish() : parser.feed(text)) {
-      switch (delta.kind) {
-        case ChatDelta::Kind::Content:
-          out.content += delta.text;
-          break;
-        case ChatDelta::Kind::Reasoning:
-          out.reasoning += delta.text;
-          break;
-        case ChatDelta::Kind::ToolName:
-          out.calls.push_back({std::move(delta.text), ""});
-          break;
-        case ChatDelta::Kind::ToolArguments:
-          out.calls.back().arguments += delta.text;
-          break;
-      }
-    }
-  }
+  for (const ChatDelta& delta : parser.feed(text)) out.add(delta);
+  for (const ChatDelta& delta : parser.finish()) out.add(delta);
   return out;
 }
 

@@ -14,12 +14,15 @@
 namespace apus {
 
 enum class ToolFormat {
-  None,       // calls are not looked for
-  Hermes,     // <tool_call>{"name", "arguments"}</tool_call>
-  Llama3,     // {"name", "parameters"} alone, after <|python_tag|> or not
-  QwenCoder,  // <tool_call><function=name><parameter=key>value</parameter></function></tool_call>
-  DeepSeek,   // <|tool_call_begin|>name<|tool_sep|>{...} with DeepSeek's bars, V3 (fenced) and V3.1
-  Mistral,    // [TOOL_CALLS][{"name", "arguments"}] or [TOOL_CALLS]name[ARGS]{...}
+  None,    // calls are not looked for
+  Hermes,  // <tool_call>{"name", "arguments"}</tool_call>
+  Llama3,  // {"name", "parameters"} alone, after <|python_tag|> or not
+  // <tool_call><function=name><parameter=key>value</parameter></function></tool_call>
+  QwenCoder,
+  // <|tool_call_begin|>name<|tool_sep|>{...} with DeepSeek's bars, V3 (fenced) and V3.1.
+  DeepSeek,
+  // [TOOL_CALLS][{"name", "arguments"}] or [TOOL_CALLS]name[ARGS]{...}
+  Mistral,
 };
 
 const char* tool_format_name(ToolFormat format);               // "none", "hermes", ...
@@ -33,8 +36,8 @@ struct ToolCall {
   std::string arguments;  // JSON text
 };
 
-// A piece of a message, in order. A tool call's first delta carries its name, the following ones parts of its
-// arguments.
+// A piece of a message, in order. A tool call's first delta carries its name,
+// the following ones parts of its arguments.
 struct ChatDelta {
   enum class Kind { Content, Reasoning, ToolName, ToolArguments } kind;
   std::string text;
@@ -44,14 +47,17 @@ struct ChatDelta {
 struct ChatPieces {
   std::string content, reasoning;
   std::vector<ToolCall> calls;
+  void add(const ChatDelta& delta);
 };
 
 struct ChatParserOptions {
   ToolFormat format = ToolFormat::None;
   bool reasoning = true;             // split off <think>...</think>
   bool starts_in_reasoning = false;  // the prompt ended with <think>
-  bool whole_calls = false;          // show a call only when it is complete and valid, not while it grows
-  const Json* tools = nullptr;       // what may be called: QwenCoder's parameters take their types from here
+  // Show a call only when it is complete and valid, not while it grows.
+  bool whole_calls = false;
+  // What may be called: QwenCoder's parameters take their types from here.
+  const Json* tools = nullptr;
 };
 
 // Feed it the text as it comes; every delta is final. A malformed call comes back as content; one that turns out
@@ -62,7 +68,7 @@ class ChatParser {
   ~ChatParser();
   ChatParser(ChatParser&&) noexcept;
   std::vector<ChatDelta> feed(std::string_view text);
-  std::vector<ChatDelta> finish();  // the end of the generation: what was held back comes out
+  std::vector<ChatDelta> finish();  // the end of the answer: what was held back comes out
   bool reasoning() const;           // is what comes next part of the reasoning?
 
  private:

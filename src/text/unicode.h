@@ -63,8 +63,9 @@ inline char32_t previous_char(const char*& p) {
 
 void append(std::string& out, char32_t c);
 
-// Length of the well-formed sequence at the start of `s` (> 0), or minus the length of the maximal ill-formed subpart,
-// the unit that U+FFFD replaces. `s` is not empty. `cut`: set if `s` ends in the middle of what may yet be well-formed.
+// Length of the well-formed sequence at the start of `s` (> 0), or minus the length of the ill-formed part that one
+// U+FFFD replaces (Unicode's maximal subpart). `s` is not empty.
+// `cut`: set if `s` ends in the middle of what may yet be well-formed.
 int sequence(std::string_view s, bool* cut = nullptr);
 size_t valid_prefix(std::string_view s);  // bytes of well-formed UTF-8 at the start
 std::string lossy(std::string_view s);    // each maximal ill-formed subpart becomes U+FFFD

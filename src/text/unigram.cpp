@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/error.h"
-#include "text/token_model.h"
-#include "text/vocabulary.h"
+#include "text/vocabulary_model.h"
 
 namespace apus {
 namespace {
@@ -66,7 +64,7 @@ class Trie {
   std::vector<unsigned char> bytes_;  // that lead to each node
 };
 
-class Unigram final : public TokenModel {
+class Unigram final : public VocabularyModel {
  public:
   explicit Unigram(const ModelSource& source) : byte_fallback_(source.flag("byte_fallback", false)) {
     JsonCursor cursor = source.cursor("vocab");
@@ -92,16 +90,7 @@ class Unigram final : public TokenModel {
     }
     trie_ = std::make_unique<const Trie>(vocabulary_);
   }
-  int32_t size() const override { return vocabulary_.size(); }
-  bool has(int32_t id) const override { return vocabulary_.has(id); }
-  std::string_view raw(int32_t id) const override { return vocabulary_[id]; }
-  std::string piece(int32_t id) const override { return std::string(vocabulary_[id]); }
-  std::optional<int32_t> id(std::string_view piece) const override {
-    const int32_t found = vocabulary_.find(piece);
-    return found < 0 ? std::nullopt : std::optional(found);
-  }
-
-  void encode(std::string_view piece, TokenOut& out) const override {
+  void encode(std::string_view piece, TokenSink& out) const override {
     if (piece.empty()) return;
     const std::vector<Node> best = search(piece);
     std::vector<Span> path;  // last token first
@@ -143,31 +132,25 @@ class Unigram final : public TokenModel {
         covered |= length == char_length;
       });
       if (!covered) {
-        require(unknown_ >= 0, Fault::Data, "the tokenizer has no token for '", piece.substr(at, char_length),
-                "' and no unknown-token");
-        offer(char_length, unknown_, unknown_score_ + here);
+        offer(char_length, unknown(piece.substr(at, char_length)), unknown_score_ + here);
       }
       at += char_length;
     }
     return best;
   }
 
-  void emit(std::string_view text, Span span, TokenOut& out) const {
+  void emit(std::string_view text, Span span, TokenSink& out) const {
     if (const int32_t id = vocabulary_.find(text); id >= 0) return out.add(id, span.begin, span.end);
     const auto known = [&](char c) { return fallback_[static_cast<unsigned char>(c)] >= 0; };
     if (byte_fallback_ && std::all_of(text.begin(), text.end(), known)) {
       for (const char c : text) out.add(fallback_[static_cast<unsigned char>(c)], span.begin, span.end);
       return;
     }
-    require(unknown_ >= 0, Fault::Data, "the tokenizer has no token for '", text.substr(0, 80),
-            "' and no unknown-token");
-    out.add(unknown_, span.begin, span.end);
+    out.add(unknown(text), span.begin, span.end);
   }
 
   bool byte_fallback_;
-  int32_t unknown_ = -1;
   double unknown_score_ = 0;
-  Vocabulary vocabulary_;
   std::vector<double> scores_;
   std::array<int32_t, 256> fallback_;
   std::unique_ptr<const Trie> trie_;

@@ -14,8 +14,9 @@
 namespace apus {
 
 struct Batch {
-  at::Tensor id_T;      // int64
-  at::Tensor label_T;   // int64: the token after each token, -100 where nothing is to be learnt
+  at::Tensor id_T;  // int64
+  // int64: the token after each token, -100 where nothing is to be learnt.
+  at::Tensor label_T;
   at::Tensor weight_T;  // f32: factor on each token's loss
   Step step;
   std::vector<std::string> channels;  // per sequence; empty: no channels

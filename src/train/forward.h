@@ -20,9 +20,10 @@ struct Forward {
     bool attention = false, feed_forward = false;
   };
   std::optional<Selective> selective;
-  double neftune_alpha = 0;  // noise U(-1, 1) * alpha / sqrt(tokens of the sequence * hidden)
-  // Called with each part's name and output ("embedding", "layer 3", "final norm"); to look for values that are not
-  // finite.
+  // Noise U(-1, 1) * alpha / sqrt(tokens of the sequence * hidden).
+  double neftune_alpha = 0;
+  // Called with each part's name and output ("embedding", "layer 3", "final norm");
+  // to look for values that are not finite.
   std::function<void(const std::string& part, const at::Tensor& output)> watch;
 
   // [T, D], after the final norm.

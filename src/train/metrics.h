@@ -14,8 +14,8 @@ namespace apus {
 class Metrics {
  public:
   void add(const std::map<std::string, Ratio>& ratios);
-  Json take(Comm& ranks,
-            const std::string& prefix = "");  // name -> sum / count over all ranks; names with count 0 are left out
+  // name -> sum / count over all ranks; names with count 0 are left out.
+  Json take(Comm& ranks, const std::string& prefix = "");
   void clear() { sums_.clear(); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimizers. The base class owns the parameters, their groups and the state; a subclass is the update of one
-// parameter.
+// Optimizers. The base class owns the parameters, their groups and the state;
+// a subclass is the update of one parameter.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,9 +29,10 @@ struct ParamGroup {
 
 // How a bf16 parameter takes updates smaller than its last bit. f32 parameters need none of this.
 enum class Rounding {
-  Master,      // an f32 copy is kept, the parameter is its rounding
-  Stochastic,  // no copy; rounded up or down in proportion, so that small updates count on average
-  Nearest,     // no copy; small updates are lost
+  Master,  // an f32 copy is kept, the parameter is its rounding
+  // No copy; rounded up or down in proportion, so that small updates count on average.
+  Stochastic,
+  Nearest,  // no copy; small updates are lost
 };
 
 struct OptimizerSpec {
@@ -51,8 +52,8 @@ class Optimizer {
   // One update of every parameter that has a gradient. The groups' learning rates are multiplied by lr_factor, the
   // gradients by grad_scale (clipping).
   void step(double lr_factor, double grad_scale);
-  // The same one parameter at a time, in any order: begin_step() counts the step, update_one(i) updates the i-th of
-  // size().
+  // The same one parameter at a time, in any order:
+  // begin_step() counts the step, update_one(i) updates the i-th of size().
   void begin_step() { ++steps_; }
   void update_one(size_t i, double lr_factor, double grad_scale);
   size_t size() const { return slots_.size(); }
@@ -92,8 +93,8 @@ class Optimizer {
   virtual void update(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u) const = 0;
 
   bool keeps_master(const at::Tensor& param) const;
-  // One update by AdamW over the moments "exp_avg" and "exp_avg_sq", f32 or, with scales, of 8 bits, in the fused
-  // operator.
+  // One update by AdamW over the moments "exp_avg" and "exp_avg_sq", f32 or, with scales, of 8 bits,
+  // in the fused operator.
   struct Decay {
     double beta1, beta2, eps;
   };

@@ -12,11 +12,12 @@ namespace apus {
 
 struct GroupRules {
   double lr = 0, weight_decay = 0;
-  bool decay_all = false;      // false: as HuggingFace's Trainer, no decay on biases and norms
+  // False: as HuggingFace's Trainer, no decay on biases and norms.
+  bool decay_all = false;
   double lorap_lr_ratio = 0;   // > 0: LoRA+, B factors learn this many times faster
   double lorap_emb_lr = 1e-6;  // LoRA+: embedding factors
-  std::vector<std::pair<std::string, double>>
-      lr_by_prefix;  // parameters below a prefix with their own rate, first match
+  // Parameters below a prefix with their own rate, first match.
+  std::vector<std::pair<std::string, double>> lr_by_prefix;
 };
 
 bool decays(const std::string& parameter_name);  // HuggingFace's rule by name

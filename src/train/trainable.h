@@ -28,7 +28,7 @@ struct ParamCount {
   int64_t all = 0, trainable = 0;
 };
 ParamCount count_params(Module& model);
-std::string param_info(const std::string& title,
-                       const ParamCount& count);  // "Title: 494.0M Params (4.4M Trainable [0.89%])"
+// "Title: 494.0M Params (4.4M Trainable [0.89%])"
+std::string param_info(const std::string& title, const ParamCount& count);
 
 }  // namespace apus

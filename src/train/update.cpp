@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One update of the weights: micro-batches, gradients over all ranks, clipping, and what happens when a number is not
-// finite.
+// One update of the weights: micro-batches, gradients over all ranks, clipping,
+// and what happens when a number is not finite.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
@@ -160,9 +160,9 @@ std::string Trainer::find_not_finite(Update& batches) {
       return str("the loss is not finite, though the final hidden states are (micro-batch ", i + 1, " of ",
                  batches.size(), ")");
   }
+  // The last one in the order of computation is where the backward pass met it first.
   for (const ParamGroup& group : p_.optimizer.groups())
-    for (const NamedParam& p :
-         group.params)  // the last one in the order of computation is where the backward pass met it first
+    for (const NamedParam& p : group.params)
       if (p.tensor.grad().defined() && !all_finite(p.tensor.grad())) bad_gradient = p.name;
   return bad_gradient.empty() ? "the sum of the gradients is too large for its type"
                               : "the gradient of " + bad_gradient + " is not finite, though the forward pass is";

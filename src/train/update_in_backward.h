@@ -23,9 +23,10 @@ class UpdateInBackward {
   UpdateInBackward& operator=(const UpdateInBackward&) = delete;
 
   struct Outcome {
-    double norm = 0;         // of all gradients, the parts of which were seen one by one
-    int64_t updated = 0;     // parameters
-    std::string not_finite;  // the first parameter whose gradient was not; it and all after it were left as they are
+    double norm = 0;      // of all gradients, the parts of which were seen one by one
+    int64_t updated = 0;  // parameters
+    // The first parameter whose gradient was not; it and all after it were left as they are.
+    std::string not_finite;
   };
   void begin(double lr_factor);  // the backward pass that follows updates
   Outcome end();
@@ -37,7 +38,8 @@ class UpdateInBackward {
   std::vector<std::unique_ptr<GradientHook>> hooks_;
   bool armed_ = false;
   double lr_factor_ = 0;
-  std::vector<double> squares_;  // of each parameter's gradient, below 0: has not come. Summed in the parameters' order
+  // Of each parameter's gradient, below 0: has not come. Summed in the parameters' order.
+  std::vector<double> squares_;
   Outcome outcome_;
 };
 

@@ -203,7 +203,8 @@ TEST_P(LoraTargets, SeveralAdaptersEachForItsOwnTokens) {
   filled_adapter(*one, kEverything, "one", 9), filled_adapter(*two, kEverything, "two", 10);
   filled_adapter(*both, kEverything, "one", 9), filled_adapter(*both, kEverything, "two", 10);
   const auto tokens = static_cast<int64_t>(p.flat.size());
-  const int64_t first = p.lengths[0];  // sequence 0 by adapter one, the next by two, further ones by none
+  // Sequence 0 by adapter one, the next by two, further ones by none.
+  const int64_t first = p.lengths[0];
   const int64_t second = p.lengths.size() > 1 ? p.lengths[1] : 0;
   Step step = packed_step(p.lengths, golden::device());
   const auto rows = [&](int64_t begin, int64_t end) { return at::arange(begin, end, at::kLong).to(golden::device()); };

@@ -57,8 +57,8 @@ TEST(Merge, TheRunsArgumentsGoWithTheModel) {
   const Case c("lora_qwen2");
   Folder folder;
   const fs::path base = f32_base(c, folder);
-  fs::permissions(base / "tokenizer_config.json",
-                  fs::perms::owner_read | fs::perms::group_read);  // as in a hub's cache
+  // As in a hub's cache.
+  fs::permissions(base / "tokenizer_config.json", fs::perms::owner_read | fs::perms::group_read);
   fs::copy(c.dir / "adapter_lora", folder.path / "adapter");
   write_file_atomic(folder.path / "adapter/args.json", R"({"system": "be brief"})");
   merge_adapters({.base = base, .parts = {{folder.path / "adapter"}}, .output = folder.path / "out"});
@@ -83,8 +83,8 @@ TEST(Merge, RoundsOnceAndShards) {
   // bf16 keeps 8 bits: half a unit in the last place, and never two roundings.
   EXPECT_LE(((mine.to(at::kFloat) - exact).abs() / exact.abs().clamp_min(1e-30)).max().item<double>(),
             1.0 / 256 * 1.01);
-  EXPECT_LT((mine != exact.to(at::kBFloat16)).sum().item<int64_t>(),
-            3);  // f32 sums in another order may fall on the other side
+  // f32 sums in another order may fall on the other side.
+  EXPECT_LT((mine != exact.to(at::kBFloat16)).sum().item<int64_t>(), 3);
   EXPECT_NO_THROW(golden::owned_model(folder.path / "out"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of flags (flags.txt): each is honoured with its default, refused with what to do, or noted as without
-// effect.
+// The table of flags (flags.txt): each is honoured with its default, refused with what to do,
+// or noted as without effect.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of datasets and the files behind them; reading, sampling, splitting, mixing, streaming, and going on from any
-// place.
+// Names of datasets and the files behind them;
+// reading, sampling, splitting, mixing, streaming, and going on from any place.
 #include "data/source/datasets.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ TEST(DatasetRefs, AreTakenApart) {
   EXPECT_THROW(parse_dataset_ref("a#many"), Error);
   EXPECT_THROW(parse_dataset_ref("a#-1"), Error);
   TemporaryFolder dir;
-  EXPECT_EQ(parse_dataset_ref(dir.write("odd#1:x.jsonl", "").string()).count,
-            std::nullopt);  // it exists under that name
+  // It exists under that name.
+  EXPECT_EQ(parse_dataset_ref(dir.write("odd#1:x.jsonl", "").string()).count, std::nullopt);
 }
 
 std::vector<std::string> names(const std::vector<std::filesystem::path>& files) {

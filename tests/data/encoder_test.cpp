@@ -104,8 +104,8 @@ TEST(Encoder, LossScaleBases) {
 
 TEST(Encoder, ThinkingIsHandledPerTurn) {
   const Encoder e = encoder(kHybrid);
-  // An answer without thoughts follows an empty thought that is not learnt; with thoughts they are learnt, in history
-  // too.
+  // An answer without thoughts follows an empty thought that is not learnt;
+  // with thoughts they are learnt, in history too.
   EXPECT_EQ(shown(e, R"({"query":"q","response":"a"})"),
             "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n[a<|im_end|>\n]");
   EXPECT_EQ(shown(e, R"({"query":"q2","response":"a2","history":[["q","<think>\nhm\n</think>\n\na"]]})"),
@@ -194,8 +194,8 @@ TEST(Encoder, RefusesRowsWithoutAnAnswer) {
               e.encode(row_of(R"({"query":"<image>a","response":"b","images":["x.png"]})"));
             }).find("reads text only"),
             std::string::npos);
-  const Encoder lines =
-      encoder("{% for m in messages %}{{ m.role + m.content }}{% endfor %}");  // it cannot take content in parts
+  // It cannot take content in parts.
+  const Encoder lines = encoder("{% for m in messages %}{{ m.role + m.content }}{% endfor %}");
   EXPECT_NE(error_of([&] {
               lines.encode(row_of(R"({"query":"a","response":"b","images":["x.png"]})"));
             }).find("key 'images': the row has images, but this model reads text only"),
@@ -363,8 +363,8 @@ TEST(EncoderGolden, GenerationBlocksGiveTheMasksOfTransformers) {
     const Dialogue dialogue = rendered_dialogue(chat, conversation["messages"],
                                                 conversation.contains("tools") ? &conversation["tools"] : nullptr, d);
     EXPECT_EQ(dialogue.text, c["expected"].get<std::string>()) << wanted["case"];
-    if (dialogue.turns.empty() && !wanted["tiny-qwen3"]["runs"].empty())
-      continue;  // more blocks than turns: not told apart
+    // More blocks than turns: not told apart.
+    if (dialogue.turns.empty() && !wanted["tiny-qwen3"]["runs"].empty()) continue;
     Sample sample;
     sample.ids.clear();
     std::vector<uint8_t> mask;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every shape of row that people bring comes out as the canonical one; what is of no use is refused with the right
-// words.
+// Every shape of row that people bring comes out as the canonical one;
+// what is of no use is refused with the right words.
 #include "data/rows/normalize.h"
 
 #include <gtest/gtest.h>

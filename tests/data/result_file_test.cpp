@@ -29,9 +29,10 @@ class ResultFileTest : public ::testing::Test {
   }
   ~ResultFileTest() override { fs::remove_all(dir); }
 
+  // Rows are alike in pairs.
   static Json row(int64_t i) {
     return {{"messages", Json::array({{{"role", "user"}, {"content", str("q", i / 2)}}})}, {"n", i / 2}};
-  }  // in pairs alike
+  }
   static std::string key(int64_t i) {
     Json r = row(i);
     r["messages"].push_back(nullptr);

@@ -2,8 +2,8 @@
 // Runs the real machine code of AMX on a processor without it: the instructions it does not know arrive as SIGILL, are
 // decoded, carried out on tiles in thread-local memory, and stepped over. What the manual forbids (no configuration,
 // shapes that do not fit) ends the process, as it would on a real machine. Sums are those of the manual: even and odd
-// elements of the pairs in a chain of fused multiply-adds each, the two added, that added to the tile; denormals are
-// zero.
+// elements of the pairs in a chain of fused multiply-adds each, the two added, that added to the tile;
+// denormals are zero.
 #pragma once
 
 #if defined(__x86_64__)

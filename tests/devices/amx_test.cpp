@@ -65,8 +65,8 @@ TEST_F(Amx, SumsAreTheManuals) {
   const int64_t m = 51, n = 45, k = 77;
   const at::Tensor x = random_bf16(m, k), w = random_bf16(n, k);
   data<bf16>(x)[3] = 0x0001, data<bf16>(w)[k + 3] = 0x8040;  // denormals
-  for (int64_t i = 0; i < k; ++i)
-    data<bf16>(x)[5 * k + i] = 0x1000, data<bf16>(w)[7 * k + i] = 0x0fff;  // products too small for f32
+  // Products too small for f32.
+  for (int64_t i = 0; i < k; ++i) data<bf16>(x)[5 * k + i] = 0x1000, data<bf16>(w)[7 * k + i] = 0x0fff;
   const at::Tensor b = at::randn({n}).to(at::kBFloat16), y = ops::packed_linear(x, ops::pack_linear(w, true), b, n);
   if (emulation_) {
     EXPECT_GT(test::AmxEmulation::products, 0);

@@ -227,8 +227,8 @@ TEST_P(CpuKernels, AdamwWithMomentsOfAByteIsTheReferences) {
 TEST(Cpu, HeadGradientKeptOrSummed) {
   open_device("cpu");
   for (const auto type : kTypes) {
-    const int64_t tokens = type == at::kFloat ? 2112 : 4224, vocabulary = 20001, width = 32,
-                  rank = 5;  // logits: 169 MB
+    // Logits: 169 MB.
+    const int64_t tokens = type == at::kFloat ? 2112 : 4224, vocabulary = 20001, width = 32, rank = 5;
     const at::Tensor hidden = at::randn({tokens, width}).to(type), low = at::randn({tokens, rank}).to(type);
     const at::Tensor head = at::randn({vocabulary, width}).to(type).requires_grad_(),
                      low_head = at::randn({vocabulary, rank}).to(type).requires_grad_();

@@ -28,7 +28,8 @@ TEST(MeshLayout, TheDataAxisTakesWhatIsLeft) {
 
 TEST(MeshLayout, PlacesAlongAxesAndSets) {
   const MeshSizes sizes{.pp = 2, .dp_replicate = 0, .dp_shard = 3, .tp = 2};
-  const MeshLayout mesh(sizes, 24, 15);  // pp 2 x dp_replicate 2 x dp_shard 3 x tp 2: 15 = 1*12 + 0*6 + 1*2 + 1
+  // pp 2 x dp_replicate 2 x dp_shard 3 x tp 2: 15 = 1*12 + 0*6 + 1*2 + 1.
+  const MeshLayout mesh(sizes, 24, 15);
   EXPECT_EQ(mesh.rank(Axis::Pp), 1);
   EXPECT_EQ(mesh.rank(Axis::DpReplicate), 0);
   EXPECT_EQ(mesh.rank(Axis::DpShard), 1);

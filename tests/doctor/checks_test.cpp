@@ -6,9 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "doctor/comm_checks.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "doctor/comm_checks.h"
 #include "tests/doctor/fake_machine.h"
 #include "tests/paths.h"
 
@@ -139,8 +139,8 @@ TEST(Doctor, TorchOfAnotherKindBesideTorchNpu) {
   m.python =
       R"({"version": "3.12.1", "torch": ["2.6.0+cpu", "/opt/site/torch"], "torch_npu": ["2.7.1", "/opt/site/torch_npu"]})";
   EXPECT_EQ(found(ascend(m), "torch_npu").wanted, "torch 2.7.1");
-  EXPECT_EQ(found(torch_checks(m.host, python_facts(m.host)), "Python").state,
-            State::Warn);  // 3.12 has no wheel of 2.6
+  // 3.12 has no wheel of 2.6.
+  EXPECT_EQ(found(torch_checks(m.host, python_facts(m.host)), "Python").state, State::Warn);
   m.python = "not json";
   EXPECT_EQ(found(ascend(m), "torch_npu").found, "not installed");
   m.file("/usr/local/lib/libtorch_npu.so", test::shared_library({"_ZN9torch_npu8init_npuEa"}));

@@ -15,8 +15,8 @@
 
 namespace apus::test {
 
-// A shared library of 64 bits without code: header, dynamic symbols, their names, the dynamic section, the section
-// table.
+// A shared library of 64 bits without code: header, dynamic symbols, their names,
+// the dynamic section, the section table.
 inline std::string shared_library(const std::vector<std::string>& symbols, const std::vector<std::string>& needed = {},
                                   const std::string& runpath = "", const std::string& soname = "") {
   std::string strings(1, '\0'), table(24, '\0'), dynamic;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bodies of requests through the readers of both APIs: a call or an ApiError, nothing else. The first byte chooses the
-// endpoint.
+// Bodies of requests through the readers of both APIs: a call or an ApiError, nothing else.
+// The first byte chooses the endpoint.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>

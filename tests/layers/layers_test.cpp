@@ -22,8 +22,8 @@ using Sources = std::map<std::string, std::string>;  // path below src/ -> text
 
 // From the bottom to the top: a folder may include itself and those before it.
 const std::vector<std::string> kOrder = {
-    "base", "text",   "hub",        "guide",    "tensor", "device", "ops",   "devices", "dist", "nn",  "data",
-    "models", "checkpoint", "parallel", "engine", "train",  "algos", "serve", "doctor", "plan", "cli", "run"};
+    "base",   "text",       "hub",      "guide",  "tensor", "device", "ops",   "devices", "dist", "nn",  "data",
+    "models", "checkpoint", "parallel", "engine", "train",  "algos",  "serve", "doctor",  "plan", "cli", "run"};
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
 
@@ -146,6 +146,12 @@ std::vector<std::string> violations(const Sources& sources, const HostRule& host
       const int other = level_of(folder_of(include.path));
       if (other < 0) found.push_back(path + ": \"" + include.path + "\" is not written from src/");
       if (other > level) found.push_back(path + ": includes upward: " + include.path);
+      // A plan asks what the machine is; it judges nothing, and the doctor plans nothing.
+      if (folder == "plan" && folder_of(include.path) == "doctor" && include.path != "doctor/host.h" &&
+          include.path != "doctor/inventory.h") {
+        found.push_back(path +
+                        ": a plan looks at the machine by doctor/host.h and doctor/inventory.h alone: " + include.path);
+      }
       if (folder == "serve" && (folder_of(include.path) == "train" || folder_of(include.path) == "algos")) {
         found.push_back(path + ": serving includes training: " + include.path);
       }
@@ -193,6 +199,36 @@ TEST(Layers, TheSourcesKeepTheRules) {
   ASSERT_GT(sources.size(), 30u);
   ASSERT_TRUE(rule.folders.count("base") && rule.folders.count("engine/schedule"));
   for (const auto& violation : violations(sources, rule)) ADD_FAILURE() << violation;
+}
+
+// Two classes of one name in one namespace: the linker takes the functions of one of them for both, and tells nobody.
+std::vector<std::string> names_taken_twice(const Sources& sources) {
+  static const std::regex pattern(R"re((^|\n)(namespace [^\n{]*|(struct|class|enum class) ([\w:]+)[^\n;]*)\{)re");
+  std::map<std::string, std::string> taken;
+  std::vector<std::string> found;
+  for (const auto& [path, text] : sources) {
+    if (!path.ends_with(".h")) continue;
+    std::string space;
+    for (std::sregex_iterator it(text.begin(), text.end(), pattern), end; it != end; ++it) {
+      if (!(*it)[4].matched) space = (*it)[2];
+      // A namespace without a name belongs to the file that includes the header.
+      if (!(*it)[4].matched || space == "namespace ") continue;
+      const auto [first, fresh] = taken.emplace(space + (*it)[4].str(), path);
+      if (!fresh) found.push_back(path + ": " + (*it)[4].str() + " is also in " + first->second);
+    }
+  }
+  return found;
+}
+
+TEST(Layers, ClassesHaveNamesOfTheirOwn) {
+  for (const auto& twice : names_taken_twice(read_sources(test::source_dir() / "src"))) ADD_FAILURE() << twice;
+  const auto found = [](const std::string& a, const std::string& b) {
+    return names_taken_twice({{"a.h", a}, {"b.h", b}}).size();
+  };
+  EXPECT_EQ(found("namespace apus {\nclass A {};\n}", "namespace apus {\nstruct A : B {\n};\n}"), 1u);
+  EXPECT_EQ(found("namespace apus {\nclass A {};\n}", "namespace apus::x {\nclass A {};\n}"), 0u);
+  EXPECT_EQ(found("namespace apus {\nclass A;\n}", "namespace apus {\nclass A {};\n}"), 0u);
+  EXPECT_EQ(found("namespace {\nclass A {};\n}", "namespace {\nclass A {};\n}"), 0u);
 }
 
 TEST(Layers, FilesAreOfAReadableLength) {
@@ -250,6 +286,9 @@ TEST(Layers, EveryKindOfViolationIsCaught) {
   EXPECT_EQ(caught("engine/engine.cpp", "#include \"engine/engine.h\"\n").size(), 0u) << "others may";
   EXPECT_EQ(caught("models/model.cpp", "#include <ATen/core/Tensor.h>\n").size(), 0u) << "beside a torch-free file";
   EXPECT_EQ(caught("serve/a.cpp", "#include \"train/trainer.h\"\n").size(), 1u) << "serving never includes training";
+  EXPECT_EQ(caught("doctor/a.cpp", "#include \"plan/plan.h\"\n").size(), 1u) << "the doctor does not plan";
+  EXPECT_EQ(caught("plan/a.cpp", "#include \"doctor/inventory.h\"\n").size(), 0u) << "a plan asks for the devices";
+  EXPECT_EQ(caught("plan/a.cpp", "#include \"doctor/checks.h\"\n").size(), 1u) << "a plan does not judge";
   EXPECT_EQ(caught("misc/a.cpp", "").size(), 1u) << "a folder nobody knows";
   EXPECT_EQ(caught("base/a.cpp", "#include \"b.h\"\n").size(), 1u) << "includes are written from src/";
   for (const char* code :

@@ -14,8 +14,9 @@ namespace apus::golden {
 
 struct Packed {
   std::vector<std::vector<int64_t>> ids;
-  std::vector<int64_t> flat, labels;  // labels shifted: the label of token t is the token after it, -100 when ignored
-  std::vector<int64_t> place;         // index into the padded [B * S]
+  // Labels shifted: the label of token t is the token after it, -100 when ignored.
+  std::vector<int64_t> flat, labels;
+  std::vector<int64_t> place;  // index into the padded [B * S]
   std::vector<int32_t> lengths;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRA on experts, grouped, against the same experts one by one: outputs, gradients, adapters of some tokens alone,
-// dropout.
+// LoRA on experts, grouped, against the same experts one by one:
+// outputs, gradients, adapters of some tokens alone, dropout.
 #include "nn/expert_lora.h"
 
 #include <ATen/ops/arange.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoRA, rsLoRA and DoRA against PEFT: logits, loss, gradients, merged weights; and what dropout and first values must
-// hold.
+// LoRA, rsLoRA and DoRA against PEFT: logits, loss, gradients, merged weights;
+// and what dropout and first values must hold.
 #include "nn/lora.h"
 
 #include <ATen/TensorOperators.h>

@@ -87,8 +87,8 @@ TEST_P(Head, NllAndCorrectAreReportedPerToken) {
   EXPECT_EQ(loss.correct_T.scalar_type(), at::kBool);
   expect_close(loss.nll_T, token_loss(logits, label, 0), tolerance(GetParam()), "nll");
   const at::Tensor right = logits.argmax(-1) == label;
-  EXPECT_TRUE(loss.correct_T.to(at::kCPU).equal(right) ||
-              at::elementSize(GetParam()) == 2);  // rounded logits may tie otherwise
+  // Rounded logits may tie otherwise.
+  EXPECT_TRUE(loss.correct_T.to(at::kCPU).equal(right) || at::elementSize(GetParam()) == 2);
   EXPECT_TRUE(loss.correct_T[0].item<bool>());
   EXPECT_FALSE(loss.correct_T[1].item<bool>());
 }
@@ -113,15 +113,16 @@ TEST_P(Head, AFrozenHeadGetsNoGradient) {
   EXPECT_FALSE(head.grad().defined());
 }
 
-// The scale of a bf16 gradient must not be rounded to bf16 itself: every value of the bf16 gradient is one rounding
-// away.
+// The scale of a bf16 gradient must not be rounded to bf16 itself:
+// every value of the bf16 gradient is one rounding away.
 TEST_P(Head, TheIncomingGradientScalesExactly) {
   const Sizes s = sizes[2];
   const auto gradient = [&](double scale) {
     const at::Tensor hidden = placed(inputs_of(s)[0], GetParam()).requires_grad_();
     const at::Tensor loss =
         head_loss({hidden, placed(inputs_of(s)[1], GetParam())}, labels(s).to(device().device), {}, {}).loss_sum;
-    loss.backward(at::ones_like(loss).mul_(scale));  // not (loss * scale): the gradient of that product is made in f64
+    // Not (loss * scale): the gradient of that product is made in f64.
+    loss.backward(at::ones_like(loss).mul_(scale));
     return exact(hidden.grad());
   };
   const at::Tensor expected = gradient(1) / 997, ratio = (gradient(1.0 / 997) / expected).nan_to_num(1);

@@ -44,7 +44,8 @@ struct Setting {
 
 TrainResult train(const Setting& s, World& world) {
   Mesh mesh(world);
-  at::set_num_threads(1);  // as the ranks have: the model is small, and the machine shared
+  // As the ranks have: the model is small, and the machine shared.
+  at::set_num_threads(1);
   const Case c("train_qwen2");
   Json hyper = c.json["runs"]["adamw_hf_trainer_groups"]["hyper"];
   hyper["grad_accum"] = 6 / world.size();

@@ -107,8 +107,8 @@ TEST(Plan, WhatFitsAndWhatMakesItFit) {
   std::string flags;
   for (const Change& c : full.changes) flags += c.flags + " ";
   EXPECT_NE(flags.find("--deepspeed zero3"), std::string::npos) << flags;
-  EXPECT_EQ(flags.find("--tuner_type"), std::string::npos)
-      << flags;  // what is learnt stays, where anything else will do
+  // What is learnt stays, where anything else will do.
+  EXPECT_EQ(flags.find("--tuner_type"), std::string::npos) << flags;
 
   PlanSpec kept = spec_of("qwen2.5-7b", true, "A100-40G");
   kept.train.recompute.layers = 0, kept.rows = 4, kept.train.tokens = 4 * 2048;

@@ -395,8 +395,8 @@ TEST_F(TrainCommands, ModelAndRowsFromAHub) {
   const std::string args = read_file(dir() / "hub/args.json", 1 << 20);
   EXPECT_EQ(args.find("secret"), std::string::npos);
   EXPECT_EQ(Json::parse(args)["model"], "island/tiny");
-  EXPECT_EQ(parsed<InferOptions>({"--adapters", (dir() / "hub/checkpoint-2").string()}).model,
-            options.model);  // by the id of args.json
+  // By the id of args.json.
+  EXPECT_EQ(parsed<InferOptions>({"--adapters", (dir() / "hub/checkpoint-2").string()}).model, options.model);
   bool with_token = false;
   for (const std::string& request : hub.requests())
     with_token = with_token || request.find("auth=Bearer secret") != std::string::npos;

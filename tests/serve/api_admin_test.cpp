@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The API without sockets, beside its answers: keys, the queue, draining, who leaves, adapters, sleep, origins, the
-// log.
+// The API without sockets, beside its answers:
+// keys, the queue, draining, who leaves, adapters, sleep, origins, the log.
 #include <gtest/gtest.h>
 
 #include "base/files.h"

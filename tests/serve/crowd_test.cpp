@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All at once over real sockets, with another server passing on in front: whole answers, streams, clients that leave,
-// adapters that come and go, sleep. Meant for the thread sanitizer; without it, that everybody is answered and nothing
-// is left.
+// adapters that come and go, sleep. Meant for the thread sanitizer;
+// without it, that everybody is answered and nothing is left.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -10,7 +10,7 @@
 #include "base/assets.h"
 #include "engine/answer/chat.h"
 #include "serve/api.h"
-#include "tests/serve/fake_generator.h"
+#include "tests/serve/fake_engine.h"
 
 namespace apus::test {
 

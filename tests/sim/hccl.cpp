@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libhccl.so without hardware: ranks are processes of this host that meet in shared memory. Names, numbers and
 // argument orders follow the vendor's documentation; every call is finished when it returns. APUS_SIM_OLD_HCCL is the
-// library of an older CANN, without HcclCommInitRootInfoConfig. Strict where the real one is: types, sizes of the
-// configuration, limits.
+// library of an older CANN, without HcclCommInitRootInfoConfig.
+// Strict where the real one is: types, sizes of the configuration, limits.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -181,7 +181,8 @@ int open_comm(uint32_t ranks, const char* root, uint32_t rank, void** out) {
   if (memory == MAP_FAILED) return kSyscall;
   auto* c = new Comm{static_cast<Shared*>(memory), ranks, rank, 0, root};
   const int code = barrier(*c, limit("HCCL_CONNECT_TIMEOUT", 120));
-  ::shm_unlink(root);  // it lives on while it is mapped; on failure nothing is left either
+  // It lives on while it is mapped; on failure nothing is left either.
+  ::shm_unlink(root);
   if (code) {
     ::munmap(memory, sizeof(Shared));
     delete c;
@@ -326,8 +327,8 @@ int HcclSend(void* data, uint64_t count, int type, uint32_t to, void* comm, void
     std::memcpy(mail.data, static_cast<const char*>(data) + begin, mail.bytes);
     mail.full.store(1);
   }
-  return wait_until([&] { return mail.full.load() == 0; },
-                    limit("HCCL_EXEC_TIMEOUT", 1836));  // as the real one: ends when received
+  // As the real one: ends when received.
+  return wait_until([&] { return mail.full.load() == 0; }, limit("HCCL_EXEC_TIMEOUT", 1836));
 }
 
 int HcclRecv(void* data, uint64_t count, int type, uint32_t from, void* comm, void*) {

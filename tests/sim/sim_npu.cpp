@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libtorch_npu.so without hardware: the PrivateUse1 backend over the simulated libascendcl. Its memory is host
 // memory, so every operator without a kernel of its own runs on a CPU tensor that shares the storage. What it is strict
-// about is what real devices are strict about: no f64, no mixing with CPU tensors, a memory limit with the vendor's
-// message.
+// about is what real devices are strict about:
+// no f64, no mixing with CPU tensors, a memory limit with the vendor's message.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -103,8 +103,8 @@ bool on_sim(const at::Tensor& t) { return t.defined() && t.device().type() == kS
 
 at::Tensor host_alias(const at::Tensor& t) {
   const auto& storage = t.storage();
-  // Not owned: the device tensor outlives the call. Resizable, so that out= kernels may grow it; noticed by the
-  // pointer.
+  // Not owned: the device tensor outlives the call. Resizable, so that out= kernels may grow it;
+  // noticed by the pointer.
   c10::Storage shared(c10::Storage::use_byte_size_t(), storage.nbytes(),
                       c10::DataPtr(storage.data_ptr().get(), c10::Device(c10::kCPU)), c10::GetAllocator(c10::kCPU),
                       /*resizable=*/true);
@@ -376,7 +376,8 @@ APUS_EXPORTED c10::DeviceIndex device_count() { return SimGuard().deviceCount();
 APUS_EXPORTED int npuSynchronizeDevice(bool) { return aclrtSynchronizeDevice(); }
 }  // namespace c10_npu
 
-namespace at_npu::detail {  // one generator for all, the host's: random operators run there
+// One generator for all, the host's: random operators run there.
+namespace at_npu::detail {
 APUS_EXPORTED const at::Generator& getDefaultNPUGenerator(c10::DeviceIndex) {
   return at::globalContext().defaultGenerator(c10::kCPU);
 }

@@ -184,7 +184,8 @@ TEST_F(Folders, TheLastMessageIsContinued) {
   EXPECT_EQ(trims.render(input).text, "<hi><Sure");
   EXPECT_THROW(drops.render(input), Error);
   const auto half = ChatTemplate::from_text("{{ messages[-1].content[2:] }}", "half");
-  EXPECT_THROW(half.render(input), Error);  // the end is there, but another message than the one to continue
+  // The end is there, but another message than the one to continue.
+  EXPECT_THROW(half.render(input), Error);
   input.add_generation_prompt = true;
   EXPECT_THROW(keeps.render(input), Error);
   input.add_generation_prompt = false;

@@ -30,23 +30,16 @@ ChatPieces streamed(const std::string& text, const ChatParserOptions& options, s
   ChatPieces out;
   const auto take = [&](const std::vector<ChatDelta>& deltas) {
     for (const ChatDelta& delta : deltas) {
-      switch (delta.kind) {
-        case ChatDelta::Kind::Content:
-          out.content += delta.text;
-          break;
-        case ChatDelta::Kind::Reasoning:
-          out.reasoning += delta.text;
-          break;
-        case ChatDelta::Kind::ToolName:
-          EXPECT_EQ(delta.call, static_cast<int>(out.calls.size()));
-          out.calls.push_back({delta.text, ""});
-          break;
-        case ChatDelta::Kind::ToolArguments:
-          EXPECT_EQ(delta.call, static_cast<int>(out.calls.size()) - 1);
-          EXPECT_FALSE(delta.text.empty());
-          if (argument_deltas) ++*argument_deltas;
-          out.calls.back().arguments += delta.text;
+      const auto calls = static_cast<int>(out.calls.size());
+      if (delta.kind == ChatDelta::Kind::ToolName) {
+        EXPECT_EQ(delta.call, calls);
       }
+      if (delta.kind == ChatDelta::Kind::ToolArguments) {
+        EXPECT_EQ(delta.call, calls - 1);
+        EXPECT_FALSE(delta.text.empty());
+        if (argument_deltas) ++*argument_deltas;
+      }
+      out.add(delta);
     }
   };
   for (size_t at = 0; at < text.size(); at += size) take(parser.feed(std::string_view(text).substr(at, size)));
@@ -72,8 +65,8 @@ TEST(ToolCalls, Hermes) {
   expect_pieces("<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"a\\\": 1}\"}</tool_call>", options,
                 "C[] R[] f({\"a\": 1})");
   expect_pieces("<tool_call>{\"name\": \"f\", \"arguments\": null}</tool_call>done", options, "C[done] R[] f({})");
-  expect_pieces("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}", options,
-                "C[] R[] f({\"a\": 1})");  // the end is missing
+  // The end is missing.
+  expect_pieces("<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": 1}}", options, "C[] R[] f({\"a\": 1})");
   expect_pieces(
       "<tool_call>{\"name\": \"f\", \"arguments\": {}}\n<tool_call>{\"name\": \"g\", \"arguments\": "
       "{}}</tool_call>\n\nbye\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Updates inside the backward pass end where ordinary ones do, to the bit; and what happens when a gradient is not
-// finite.
+// Updates inside the backward pass end where ordinary ones do, to the bit;
+// and what happens when a gradient is not finite.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full_like.h>
 

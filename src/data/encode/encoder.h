@@ -31,7 +31,8 @@ struct EncodeOptions {
   int64_t max_length = 0;             // 0: no limit
   Truncation truncation = Truncation::Delete;
   std::string loss_scale = "default";
-  std::optional<bool> binary_loss_scale;  // weights 0 and 1 as labels alone; absent: when there are no others
+  // Weights that are all 0 or 1 are said by the labels alone, without factors; absent: if there are no other weights.
+  std::optional<bool> binary_loss_scale;
   bool add_non_thinking_prefix = true;
   bool ignore_empty_think = true;  // of templates that can think or not
   std::optional<bool> preserve_thinking;
@@ -54,11 +55,11 @@ class Encoder {
   Sample encode_messages(const Row& row, const Json& messages) const;
 
   using Remark = std::function<void(const Origin&, const std::string&)>;
-  void on_remark(Remark remark) { remark_ = std::move(remark); }  // about rows that are used but look wrong
+  void on_remark(Remark remark) { remark_ = std::move(remark); }  // told of rows that are used but look wrong
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
   const EncodeOptions& options() const { return options_; }
-  // Everything that the samples depend on, by the names of the options: to know whether a cache was made the same way.
+  // All that the samples depend on, by the names of the options: tells whether a cache was made in the same way.
   Json made_with() const;
 
  private:

@@ -26,7 +26,7 @@ class LossScale {
     size_t begin, end;
     float weight;
   };
-  // An answer's text (valid UTF-8) cut into stretches of one weight; they cover it without gaps.
+  // An answer's text (valid UTF-8) cut into stretches that have one weight each and together cover it.
   std::vector<Stretch> stretches(std::string_view answer, std::string_view question = {}) const;
 
  private:
@@ -39,7 +39,8 @@ class LossScale {
   struct Table {
     bool literal;
     std::vector<Entry> entries;
-    std::vector<std::pair<std::string, float>> questions;  // answers to those that hold the text weigh this throughout
+    // An answer to a question with this text weighs so much throughout.
+    std::vector<std::pair<std::string, float>> questions;
   };
   void add_table(const Json& table, const std::string& name);
   static std::vector<Entry> entries_of(const Json& words, bool literal, const std::string& where);

@@ -13,7 +13,8 @@ namespace apus {
 struct LengthReport {
   int64_t rows = 0, rejected = 0, tokens = 0, trained = 0, shortest = 0, longest = 0;
   double mean = 0, deviation = 0;
-  std::vector<int64_t> edges;  // of the histogram: counts[i] are the samples of edges[i] <= length < edges[i + 1]
+  // Of the histogram: counts[i] are the samples of edges[i] <= length < edges[i + 1]
+  std::vector<int64_t> edges;
   std::vector<int64_t> counts;
   struct Long {
     int64_t sample, length;
@@ -23,7 +24,8 @@ struct LengthReport {
 };
 
 LengthReport length_report(const SampleStore& samples, int64_t rejected = 0);
-std::string length_line(const LengthReport& report);  // "Dataset Token Length: 12.50±3.20, min=..., max=..., size=..."
+// "Dataset Token Length: 12.50±3.20, min=..., max=..., size=..."
+std::string length_line(const LengthReport& report);
 std::string report_text(const LengthReport& report, int width = 80);  // the line, a histogram, shares; several lines
 
 }  // namespace apus

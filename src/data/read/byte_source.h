@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as a stream of bytes, uncompressed on the way when it is gzip or zstd (known by its first bytes, not its
-// name).
+// A file as a stream of bytes, uncompressed on the way when it is gzip or zstd
+// (known by its first bytes, not its name).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class ByteSource {
 
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path);
 
-// The same with a buffer: characters and lines, with the position of the next one.
+// The same with a buffer: gives characters and lines, and tells the position of the next one.
 class TextStream {
  public:
   static constexpr int kEnd = -1;

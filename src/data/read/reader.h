@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows out of one file, one at a time with bounded memory, from any place again.
+// Rows out of one file, one at a time with bounded memory; reading can go on later from any row.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ struct ReadPosition {
 class RowReader {
  public:
   virtual ~RowReader() = default;
-  // False at the end. Throws RowError for a row that cannot be read, and can be asked again for the one after it.
+  // False at the end. Throws RowError for a row that cannot be read; the next call gives the one after it.
   virtual bool next(Row& row) = 0;
   virtual ReadPosition position() const = 0;
   virtual void seek(const ReadPosition& position) = 0;  // on a fresh reader

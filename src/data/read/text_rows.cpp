@@ -45,9 +45,19 @@ class TextReader : public RowReader {
                      json_text(value).substr(0, 2000));
     return {std::move(value), origin(line)};
   }
+  // The next line that holds more than `blanks`, into buffer_, and its number; false at the end.
+  bool next_line(const char* blanks, int64_t& line) {
+    do {
+      line = text_.line();
+      if (!text_.get_line(buffer_)) return false;
+    } while (buffer_.find_first_not_of(blanks) == std::string::npos);
+    ++row_;
+    return true;
+  }
   TextStream text_;
   int64_t row_ = 0;
   std::shared_ptr<const std::string> file_;
+  std::string buffer_;  // the text of one row
 };
 
 class JsonLines : public TextReader {
@@ -55,17 +65,10 @@ class JsonLines : public TextReader {
   using TextReader::TextReader;
   bool next(Row& row) override {
     int64_t line;
-    do {
-      line = text_.line();
-      if (!text_.get_line(buffer_)) return false;
-    } while (buffer_.find_first_not_of(" \t") == std::string::npos);
-    ++row_;
+    if (!next_line(" \t", line)) return false;
     row = row_of(parsed(buffer_, line), line);
     return true;
   }
-
- private:
-  std::string buffer_;
 };
 
 // [{...}, ...]; {"data": [{...}, ...]} and its like; or objects one after the other.
@@ -158,7 +161,6 @@ class JsonFile : public TextReader {
     for (int c; (c = text_.get()) != '"' && c != TextStream::kEnd && buffer_.size() < 1024;)
       buffer_ += static_cast<char>(c);
   }
-  std::string buffer_;
   bool in_array_ = false;
 };
 
@@ -168,7 +170,8 @@ class Csv : public TextReader {
   Csv(const fs::path& path, char delimiter) : TextReader(path), delimiter_(delimiter) {
     require(take_record(), Fault::Data, path.string(), ": empty; a CSV file begins with the names of its columns");
     columns_ = fields_;
-    for (const char other : {';', '\t', '|'}) {  // as spreadsheets write it where the comma is the decimal point
+    // As spreadsheets write it where the comma is the decimal point.
+    for (const char other : {';', '\t', '|'}) {
       if (columns_.size() > 1) break;
       if (columns_[0].find(other) == std::string::npos) continue;
       try_delimiter(other, path);
@@ -244,17 +247,10 @@ class PlainText : public TextReader {
   using TextReader::TextReader;
   bool next(Row& row) override {
     int64_t line;
-    do {
-      line = text_.line();
-      if (!text_.get_line(buffer_)) return false;
-    } while (buffer_.empty());
-    ++row_;
+    if (!next_line("", line)) return false;
     row = {Json{{"text", buffer_}}, origin(line)};
     return true;
   }
-
- private:
-  std::string buffer_;
 };
 
 }  // namespace

@@ -15,24 +15,27 @@
 
 namespace apus {
 
-// What a record's row was before it was answered: response, labels, logprobs and the last message taken away.
+// What a record's row was before it was answered: the record without response, labels, logprobs and last message.
 std::string row_key(const Json& record);
 
-class ResultFile {  // path "-": standard output, and nothing to go on with
+// Path "-": standard output, where nothing of an earlier run can be found.
+class ResultFile {
  public:
   struct Spec {
     std::string path;
     bool resume = true;
-    int64_t write_every = 1000;  // rows that may be held back from the file; below 1: all of them, until the end
-    double seconds = 2;          // and for how long
+    // How many finished rows may wait before they are written; below 1: all of them, until the end.
+    int64_t write_every = 1000;
+    double seconds = 2;  // how long they may wait
   };
   explicit ResultFile(Spec spec);
 
-  // First every row is offered, in order, with the key that its record will have. What an earlier run answered, if it
-  // did.
+  // To be called first for every row, in order, with the key that its record will have.
+  // Gives the answer of an earlier run, if there is one.
   std::optional<std::string> finished_before(int64_t row, const std::string& key);
   bool anything_before() const { return before_ || !journaled_.empty(); }
-  void begin();  // then the new records can come. Fault::Usage when the file holds records of other rows
+  // To be called before the first new record. Fault::Usage when the file holds records of other rows.
+  void begin();
 
   void add(int64_t row, const Json& record);
   void leave_out(int64_t row);  // there will be no record of it

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rows of a run that answers them: which are left, what became of each, the file of the answers, the figures at the
-// end.
+// The rows of a run that answers them: which are left, what became of each, the file of the answers,
+// the figures at the end.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "data/rows/infer_row.h"
-#include "data/rows/rejects.h"
 #include "data/results/result_file.h"
 #include "data/results/text_metrics.h"
+#include "data/rows/infer_row.h"
+#include "data/rows/rejects.h"
 
 namespace apus {
 
@@ -20,7 +20,7 @@ class RowBook {
   struct Spec {
     std::vector<QuestionSet> rows;
     std::optional<int64_t> sample;  // only the first n rows
-    bool strict = false;            // the first bad row is thrown on
+    bool strict = false;            // the first bad row ends the run
     bool resume = true;
     int64_t write_every = 1000;
     std::string path;                   // of the answers; "-" is standard output
@@ -28,8 +28,10 @@ class RowBook {
   };
   explicit RowBook(Spec spec);
 
-  void begin();                    // reads the rows once: how many there are, and which an earlier run has answered
-  std::optional<Question> next();  // that is left; bad rows are counted and passed over
+  // Reads the rows once: how many there are, and which an earlier run has answered.
+  void begin();
+  // The next one without an answer; bad rows are counted and passed over.
+  std::optional<Question> next();
   int64_t row() const { return questions_.index(); }  // the number of what next() gave
 
   struct Reply {
@@ -44,8 +46,9 @@ class RowBook {
   int64_t total() const { return total_; }
   int64_t earlier() const { return earlier_; }
   int64_t done() const { return earlier_ + handled_; }
-  void stopped() const;         // says how to go on
-  void finish(double seconds);  // closes the file, prints the figures; an error when rows failed
+  void stopped() const;  // says how to go on
+  // Closes the file, prints the figures; an error when rows failed.
+  void finish(double seconds);
 
  private:
   void compare(const Question& question, const std::string& response);

@@ -16,7 +16,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr size_t kLongest = 4000;  // words: the comparison is quadratic, longer texts are compared by their beginnings
+// Words: the comparison is quadratic, longer texts are compared by their beginnings.
+constexpr size_t kLongest = 4000;
 
 std::vector<std::string> characters(std::string_view text) {
   std::vector<std::string> out;
@@ -28,7 +29,8 @@ std::vector<std::string> characters(std::string_view text) {
   return out;
 }
 
-bool stands_alone(const std::string& c) {  // CJK, kana, hangul and their kin begin with these bytes: U+2E80 to U+FFFF
+// CJK, kana, hangul and their kin begin with these bytes: U+2E80 to U+FFFF.
+bool stands_alone(const std::string& c) {
   const auto first = static_cast<unsigned char>(c[0]);
   return first >= 0xE3 || (first == 0xE2 && static_cast<unsigned char>(c[1]) >= 0xBA);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How near an answer is to a reference: ROUGE-1, -2, -L (f) and BLEU-4, as the Python packages rouge and nltk compute
-// them.
+// How near an answer is to a reference: ROUGE-1, -2, -L (f) and BLEU-4,
+// as the Python packages rouge and nltk compute them.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct RougeScores {
 RougeScores rouge(std::string_view answer, std::string_view reference);
 double bleu4(std::string_view answer, std::string_view reference);  // of characters, smoothed by nltk's method 3
 
-class TextMetrics {  // means over answers, times 100; pairs with an empty side count as 0
+// Means over answers, times 100; pairs with an empty side count as 0.
+class TextMetrics {
  public:
   void add(std::string_view answer, std::string_view reference);
   std::vector<std::pair<std::string, double>> result() const;

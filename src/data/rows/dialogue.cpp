@@ -142,8 +142,8 @@ class Composer {
                                       after.begin());
     if (same < suffix_.size()) {
       const size_t open = after.rfind('<', same ? same - 1 : 0);
-      if (same > 0 && open != std::string::npos && after.find('>', open) >= same)
-        same = open;  // not into the middle of a mark
+      // Not into the middle of a mark.
+      if (same > 0 && open != std::string::npos && after.find('>', open) >= same) same = open;
       out_.text.resize(out_.text.size() - suffix_.size());
       suffix_ = after.substr(0, same);
       out_.text += suffix_;

@@ -31,9 +31,9 @@ struct Dialogue {
 };
 
 struct DialogueOptions {
-  bool add_non_thinking_prefix =
-      true;                        // templates that can think or not: an answer without thought follows an empty one
-  bool learn_empty_think = false;  // ... which is then part of the turn
+  // With templates that can think or not, an answer without thoughts stands behind an empty thought...
+  bool add_non_thinking_prefix = true;
+  bool learn_empty_think = false;                   // ...which is then learnt as part of the turn
   std::optional<bool> preserve_thinking;            // of earlier turns; absent: where they are learnt
   Json kwargs;                                      // chat_template_kwargs
   std::string eos;                                  // put behind turns that the template leaves open
@@ -44,7 +44,7 @@ struct DialogueOptions {
 // `as_parts` media tags become content parts. Calls that are not JSON are Fault::Data.
 Json template_messages(const Json& canonical, bool as_parts);
 
-// `last_only`: earlier rounds stand as the template shows them afterwards; only turns of the last round are listed.
+// `last_only`: earlier rounds stand as the template shows them later on; only turns of the last round are listed.
 Dialogue compose_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools, bool last_only,
                           const DialogueOptions& options);
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/rows/normalize.h"
 #include "data/read/reader.h"
+#include "data/rows/normalize.h"
 #include "data/rows/row.h"
 
 namespace apus {
@@ -31,11 +31,12 @@ Question make_question(const Row& row, const NormalizeOptions& options = {});
 // One dataset of questions; the file "-" is standard input, JSON lines.
 struct QuestionSet {
   std::vector<std::string> files;
-  std::optional<int64_t> count;  // the first so many rows; more than there are: from the first one again
+  // Only so many rows; where there are fewer, they are taken again from the first on.
+  std::optional<int64_t> count;
   NormalizeOptions normalize;
 };
 
-// Rows of several datasets one after the other. A bad row is RowError, and the next call goes on behind it.
+// Rows of several datasets one after the other. A bad row is a RowError; the next call gives the row after it.
 class Questions {
  public:
   Questions(std::vector<QuestionSet> sets, std::optional<int64_t> limit);
@@ -44,9 +45,10 @@ class Questions {
   Questions& operator=(const Questions&) = delete;
 
   std::optional<Question> next();
-  int64_t index() const { return index_; }  // of the row that next() gave last, or failed at: bad ones count too
-  void rewind();                            // from the first row on
-  int64_t count();                          // all rows, by reading them; then from the first row on
+  // The number of the row that next() gave last or failed at; bad rows count too.
+  int64_t index() const { return index_; }
+  void rewind();    // from the first row on
+  int64_t count();  // all rows, by reading them; then from the first row on
 
  private:
   bool read(Row& row);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images, videos and audios of a row: how rows name them, the tags that stand for them in text, and what people get
-// wrong.
+// Images, videos and audios of a row: how rows name them, the tags that stand for them in text,
+// and what people get wrong.
 #pragma once
 
 #include <array>

@@ -10,8 +10,8 @@
 
 namespace apus {
 
-// `key` is the column's name in messages; media found in content parts are added to the lists in `media` ("images",
-// ...).
+// `key` is the column's name in messages; media found in content parts are added
+// to the lists in `media` ("images", ...).
 Json normalize_messages(const Json& value, Json& media, const Origin& origin, const std::string& key);
 
 // [{"type": "function", "function": {...}}] from a list, one definition, or JSON text of either.

@@ -17,7 +17,8 @@ struct NormalizeOptions {
   std::map<std::string, std::string> columns;  // --columns: from the file's name to ours
   bool auto_mapping = true;                    // common names are understood
   bool keep_unused = false;                    // columns that no one asked for stay (rewards read them)
-  bool random_response = false;                // of a list of responses take a random one instead of the first
+  // Of a list of responses take a random one instead of the first.
+  bool random_response = false;
   uint64_t seed = 42;
   SelfName names;  // put for {{NAME}} and {{AUTHOR}}
 };

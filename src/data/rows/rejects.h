@@ -18,7 +18,7 @@ class RejectLog {
  public:
   struct Spec {
     std::filesystem::path file;  // rejected.jsonl; empty: not kept
-    bool strict = false;         // the first bad row is thrown on
+    bool strict = false;         // the first bad row ends the run
     int shown = 20;
   };
   explicit RejectLog(Spec spec) : spec_(std::move(spec)) {}

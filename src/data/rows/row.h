@@ -25,7 +25,7 @@ struct Row {
   Origin origin;
 };
 
-// A row that cannot be used. Its reader, if it came from one, stands behind the row and can go on.
+// A row that cannot be used. A reader that threw this can go on with the row after it.
 class RowError : public Error {
  public:
   RowError(const Origin& origin, std::string key, std::string reason, std::string raw = {})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Canonical rows by number, kept in a scratch file: what the memory holds of a row is its place.
+// Canonical rows by number, kept in a scratch file: memory holds only where each row lies.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace apus {
 
-// A file without a name that goes when it is closed. Appending and reading may not overlap in time; reads may.
+// A file without a name that is gone when it is closed. Several threads may read at a time, but not while one appends.
 class ScratchFile {
  public:
   ScratchFile();

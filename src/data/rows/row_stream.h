@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Canonical rows one after the other: of the files of one dataset, or mixed from several. Bad rows are recorded and
-// passed over. Their exact place is a small JSON object.
+// passed over. The place that a stream has reached is a small JSON object.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "data/source/dataset_ref.h"
-#include "data/rows/normalize.h"
 #include "data/read/reader.h"
+#include "data/rows/normalize.h"
 #include "data/rows/rejects.h"
+#include "data/source/dataset_ref.h"
 
 namespace apus {
 

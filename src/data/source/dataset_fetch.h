@@ -8,8 +8,8 @@
 
 namespace apus {
 
-// `use_hf`: the hub of references without hf:: or ms::. `token` empty: the environment's. `revision` empty: the main
-// branch.
+// `use_hf`: the hub of references without hf:: or ms::. `token` empty: the environment's.
+// `revision` empty: the main branch.
 FetchDataset hub_datasets(bool use_hf, const std::string& token = "", const std::string& revision = "");
 
 }  // namespace apus

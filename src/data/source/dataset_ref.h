@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How datasets are named on the command line, `[hf::|ms::]id or path[:subset1/subset2][#count]`, and the files behind a
-// name.
+// How datasets are named on the command line, `[hf::|ms::]id or path[:subset1/subset2][#count]`,
+// and the files behind a name.
 #pragma once
 
 #include <filesystem>

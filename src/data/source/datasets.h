@@ -7,18 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "data/source/dataset_info.h"
-#include "data/source/dataset_ref.h"
 #include "data/rows/normalize.h"
 #include "data/rows/rejects.h"
 #include "data/rows/row_store.h"
 #include "data/rows/row_stream.h"
+#include "data/source/dataset_info.h"
+#include "data/source/dataset_ref.h"
 
 namespace apus {
 
 struct DatasetOptions {
   std::vector<std::string> train, validation;  // dataset references
-  double split_ratio = 0;  // share of the training rows kept for validation, where there is no validation set
+  // Share of the training rows kept for validation, where there is no validation set.
+  double split_ratio = 0;
   bool shuffle = true, shuffle_validation = false;
   std::vector<double> interleave;  // shares; empty: one after the other
   Stopping stopping = Stopping::FirstExhausted;
@@ -45,7 +46,7 @@ MixedStream stream_datasets(const std::vector<std::string>& refs, const DatasetO
 std::vector<int64_t> sampled(const std::vector<int64_t>& rows, int64_t count, bool shuffle, uint64_t seed,
                              const std::string& purpose);
 
-void save_rows(const RowStore& rows, const std::vector<int64_t>& numbers,
-               const std::filesystem::path& file);  // JSON lines
+// Writes these rows as JSON lines.
+void save_rows(const RowStore& rows, const std::vector<int64_t>& numbers, const std::filesystem::path& file);
 
 }  // namespace apus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Micro-batches of samples for one rank, epoch after epoch, from any place again: of samples known by number, or
-// streamed; with a thread that works ahead.
+// Micro-batches of samples for one rank, epoch after epoch; a later run can go on from any place. The samples are known
+// by number or streamed, and a thread may prepare them ahead of time.
 #pragma once
 
 #include <functional>
@@ -19,7 +19,8 @@ namespace apus {
 class SampleSource {
  public:
   virtual ~SampleSource() = default;
-  virtual void start(int64_t epoch) = 0;      // to the epoch's beginning; its order depends on seed and epoch alone
+  // Goes to the beginning of the epoch, whose order depends on the seed and the epoch alone.
+  virtual void start(int64_t epoch) = 0;
   virtual std::optional<Samples> next() = 0;  // a micro-batch of this rank; nothing at the epoch's end
   virtual int64_t size() const = 0;           // micro-batches of an epoch (of this rank); -1: not known
   virtual Json position() const = 0;          // from which restore() gives the same next() again
@@ -35,7 +36,8 @@ struct BatchOptions {
   bool shuffle = true;
   uint64_t seed = 42;
   int64_t rank = 0, ranks = 1;  // micro-batch k belongs to rank k % ranks
-  bool even = true;             // every rank the same number: the first micro-batches again where some lack one
+  // Every rank gets the same number of micro-batches: ranks that lack one get one of the first again.
+  bool even = true;
   void check() const;
 };
 
@@ -49,11 +51,12 @@ std::unique_ptr<SampleSource> make_indexed_source(int64_t count, std::vector<int
 struct SampleStream {
   virtual ~SampleStream() = default;
   virtual void rewind() = 0;
-  virtual bool next(Samples& samples) = 0;  // of the next row: none, one or (split) several; false at the end
+  // The samples of the next row: none, one or (when split) several; false at the end.
+  virtual bool next(Samples& samples) = 0;
   virtual Json position() const = 0;
   virtual void restore(const Json& position) = 0;
 };
-// Shuffled within blocks of `buffer` rows; a block's rest that does not fill a micro-batch goes on to the next block.
+// Shuffled within blocks of `buffer` rows; samples of a block that do not fill a micro-batch join the next block.
 std::unique_ptr<SampleSource> make_streamed_source(std::unique_ptr<SampleStream> stream, int64_t buffer,
                                                    const BatchOptions& options);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the vendor's runtime (libascendcl) that Apus calls, looked up at run time: no header, nothing
-// linked.
+// The functions of the vendor's runtime (libascendcl) that Apus calls, looked up at run time:
+// no header, nothing linked.
 #pragma once
 
 #include <cstddef>

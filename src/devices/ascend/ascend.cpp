@@ -60,8 +60,8 @@ class AscendKind final : public DeviceKind {
   void reset_peak(int index) override {
     if (backend_ && backend_->python) run_python(str("import torch\ntorch.npu.reset_peak_memory_stats(", index, ")"));
   }
-  void release_cached()
-      override {  // the self-built library has no function for it that is reachable without its headers
+  // The self-built library has no function for it that is reachable without its headers.
+  void release_cached() override {
     if (backend_ && backend_->python) run_python("import torch\ntorch.npu.empty_cache()");
   }
   void synchronize(int index) const override {

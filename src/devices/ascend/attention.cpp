@@ -105,8 +105,8 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
 }  // namespace
 
 std::vector<NativeOp> attention_ops() {
-  const std::vector<std::string> both{"npu::npu_fusion_attention",
-                                      "npu::npu_fusion_attention_grad"};  // they share the lse
+  // They share the lse.
+  const std::vector<std::string> both{"npu::npu_fusion_attention", "npu::npu_fusion_attention_grad"};
   return {native<forward>("attention", both), native<backward>("attention_backward", both)};
 }
 

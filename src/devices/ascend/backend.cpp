@@ -56,8 +56,8 @@ PipPlace find_python() {
   return place;
 }
 
-// pip's torch_npu works with the very libtorch that Python's torch loads: a second one in the process would not know
-// it.
+// pip's torch_npu works with the very libtorch that Python's torch loads:
+// a second one in the process would not know it.
 void check_same_libtorch(const PythonPlace& place) {
   const std::string mine = file_of(reinterpret_cast<const void*>(&c10::impl::device_guard_impl_registry));
   const fs::path theirs = fs::path(place.torch) / "lib" / "libc10.so";

@@ -15,7 +15,7 @@ namespace apus::ascend {
 // What could be opened, without opening it; looked for once, at the first question.
 struct LibraryPlace {
   std::string file;   // a libtorch_npu.so outside Python; empty: none
-  std::string notes;  // where it is not
+  std::string notes;  // the places where it was looked for in vain
 };
 const LibraryPlace& library_place();
 struct PipPlace {
@@ -34,8 +34,8 @@ struct Backend {
   const void* (*generator)(int8_t device) = nullptr;  // const at::Generator&, the default one
 };
 
-// Opens it once for the process, `index` being the first device it touches. Throws Fault::Device with all that was
-// tried.
+// Opens it once for the process, `index` being the first device it touches.
+// Throws Fault::Device with all that was tried.
 const Backend& open_backend(int index);
 
 }  // namespace apus::ascend

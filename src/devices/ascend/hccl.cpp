@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HCCL behind Comm. Every operation runs on a stream of our own, started by a thread that first waits for the work the
-// tensors come from, and ends when that stream has: a handle that was waited for means finished, and every wait has a
-// limit.
+// tensors come from. The operation ends when that stream has ended: after waiting for its handle the result is there.
+// Every wait has a time limit.
 #include "devices/ascend/hccl.h"
 
 #include <ATen/TensorOperators.h>
@@ -54,9 +54,8 @@ int type_number(c10::ScalarType type) {
   }
 }
 
-int op_number(Reduce op) {
-  return op == Reduce::Max ? 2 : op == Reduce::Min ? 3 : 0;
-}  // the average: a sum, divided here
+// The library has no average: it sums, and the sum is divided here.
+int op_number(Reduce op) { return op == Reduce::Max ? 2 : op == Reduce::Min ? 3 : 0; }
 
 double seconds_of(const char* variable, double otherwise) {
   const char* text = std::getenv(variable);
@@ -83,7 +82,8 @@ class NpuComm final : public Comm {
     lane_->add([this, &rv] { open(rv); })->wait();
   }
   ~NpuComm() override {
-    if (lane_->abandon()) {  // the library waits for a lost rank and cannot be called back: process and device end soon
+    // The library waits for a lost rank and cannot be called back: process and device end soon.
+    if (lane_->abandon()) {
       lane_.release();
       return;
     }

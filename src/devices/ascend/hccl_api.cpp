@@ -60,7 +60,8 @@ const HcclApi& hccl_api() {
 
 CommConfig make_comm_config(const HcclApi& api, const std::string& name) {
   constexpr uint32_t kNotSet = 0xffffffff, kNameCapability = 1;
-  constexpr size_t kFirstSize = 32;  // up to `deterministic`: what libraries without named communicators know
+  // Up to `deterministic`: what libraries without named communicators know.
+  constexpr size_t kFirstSize = 32;
   CommConfig c{};
   const bool named = api.config_capability && api.config_capability() > kNameCapability;
   c.size = named ? sizeof c : kFirstSize;

@@ -29,8 +29,8 @@ using Stream = void*;
 struct HcclApi {
   int (*root_info)(RootInfo*) = nullptr;
   int (*init)(uint32_t ranks, const RootInfo*, uint32_t rank, HcclComm*) = nullptr;
-  int (*init_config)(uint32_t ranks, const RootInfo*, uint32_t rank, const CommConfig*,
-                     HcclComm*) = nullptr;    // from CANN 8.0.RC2 on
+  // From CANN 8.0.RC2 on.
+  int (*init_config)(uint32_t ranks, const RootInfo*, uint32_t rank, const CommConfig*, HcclComm*) = nullptr;
   uint32_t (*config_capability)() = nullptr;  // from CANN 8.0.RC3 on
   int (*destroy)(HcclComm) = nullptr;
   const char* (*error_string)(int) = nullptr;
@@ -54,7 +54,7 @@ struct HcclApi {
 // Opened once. Throws Fault::Comm naming the library, the file it came from and the symbols it lacks.
 const HcclApi& hccl_api();
 
-// What stands for "as the library or the environment decides" in `config`.
+// A configuration in which the library, or the environment, decides everything but the communicator's name.
 CommConfig make_comm_config(const HcclApi& api, const std::string& name);
 
 }  // namespace apus::ascend

@@ -9,8 +9,8 @@
 namespace apus::ascend {
 
 // Cumulative lengths [S + 1] on a device, as host numbers. Copying waits for the device, and every layer of a step asks
-// for the same tensor: the last few are remembered (per thread, with the tensor kept alive so that its address stays
-// its own).
+// for the same tensor: the last few are remembered per thread, and the tensors are kept alive, so that no other tensor
+// can appear at their address.
 std::vector<int64_t> host_lengths(const at::Tensor& cu);
 
 // [2048, 2048] bool, true above the diagonal: what the vendor's compressed causal modes want whatever the length.

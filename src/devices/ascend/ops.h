@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of our operators the vendor's library does natively. Kernels are registered when the device is opened, each
+// Which of our operators the vendor's library computes. Kernels are registered when the device is opened, each
 // only if the installed library has the operators it calls: the reference runs the others. APUS_REFERENCE_OPS (names of
 // our operators with commas between, or "all") leaves some to the reference although the vendor has them.
 #pragma once

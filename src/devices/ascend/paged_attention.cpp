@@ -78,9 +78,8 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
                                window);
   }
   static const VendorOp op("npu::npu_fused_infer_attention_score");
-  const auto rows = [](const at::Tensor& cache) {
-    return cache.view({cache.size(0), cache.size(1), -1});
-  };  // [B, P, K * H]
+  // [B, P, K * H]
+  const auto rows = [](const at::Tensor& cache) { return cache.view({cache.size(0), cache.size(1), -1}); };
   VendorOp::Named named{{"block_table", block_table.to(at::kInt).contiguous()},
                         {"actual_seq_lengths_kv", n.k},
                         {"num_heads", heads},

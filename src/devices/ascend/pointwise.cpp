@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rotary embedding and swiglu by the vendor's operators; linear layers grouped so that swiglu finds its inputs side by
-// side.
+// Rotary embedding and swiglu by the vendor's operators;
+// linear layers grouped so that swiglu finds its inputs side by side.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
@@ -55,8 +55,8 @@ Pair swiglu_backward(const at::Tensor& grad, const at::Tensor& gate, const at::T
   return {both.narrow(-1, 0, f), both.narrow(-1, f, f)};
 }
 
-// A packed weight is the weight itself: what is gained is that neighbouring layers (q, k, v; gate, up) become one
-// product.
+// A packed weight is the weight itself: what is gained is that neighbouring layers (q, k,
+// v; gate, up) become one product.
 at::Tensor pack_linear(at::TensorList weights, bool) {
   return weights.size() == 1 ? weights[0].detach() : at::cat(weights, 0);
 }

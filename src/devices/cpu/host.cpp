@@ -170,8 +170,8 @@ std::string library_of(const char* symbol) {
 std::string blas_name() {
   const std::string path = library_of("sgemm_"), file = fs::path(path).filename().string();
   if (path.find("openblas") != std::string::npos) return "OpenBLAS";
-  if (path.find("mkl") != std::string::npos || file.rfind("libtorch", 0) == 0)
-    return "MKL";  // pip's torch carries MKL inside
+  // pip's torch carries MKL inside.
+  if (path.find("mkl") != std::string::npos || file.rfind("libtorch", 0) == 0) return "MKL";
   if (path.find("blis") != std::string::npos) return "BLIS";
   if (path.find("atlas") != std::string::npos) return "ATLAS";
   if (file.rfind("libblas.so", 0) == 0) return "reference BLAS";

@@ -9,12 +9,14 @@
 
 namespace apus::cpu {
 
-int64_t memory_total();   // bytes this process may use: the machine's, or its control group's limit
+// Bytes this process may use: the machine's, or its control group's limit.
+int64_t memory_total();
 int64_t memory_free();    // bytes that can still be had without swapping
 int64_t peak_resident();  // bytes, since reset_peak_resident()
 void reset_peak_resident();
 std::string processor_name();
-int usable_cores();          // physical, by affinity and the control group's quota, at least 1
+// Physical, by affinity and the control group's quota, at least 1.
+int usable_cores();
 bool huge_pages_possible();  // madvise(MADV_HUGEPAGE) does something
 Topology numa_topology();
 

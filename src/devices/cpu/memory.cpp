@@ -96,7 +96,8 @@ class Heap {
 
   void release() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& [data, size] : free_) {  // whole huge pages only: torn ones do not grow together again soon
+    // Whole huge pages only: torn ones do not grow together again soon.
+    for (const auto& [data, size] : free_) {
       const uintptr_t begin = round_up(reinterpret_cast<uintptr_t>(data), kHuge);
       const uintptr_t end =
           std::min(reinterpret_cast<uintptr_t>(data) + size, round_up(reinterpret_cast<uintptr_t>(untouched_), kHuge)) /

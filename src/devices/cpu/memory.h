@@ -12,13 +12,13 @@ namespace apus::cpu {
 bool keep_large_tensors();
 
 struct HeapUse {
-  int64_t used = 0, kept = 0;  // bytes: in tensors; free, but still with us
+  int64_t used = 0, kept = 0;  // bytes in tensors; bytes that are free but not given back
 };
 HeapUse heap_use();
 void release_kept();  // gives the free parts back to the system
 
-// An uninitialised one-dimensional tensor for weights that stay: its own mapping, beginning on a huge page when it is
-// large.
+// An uninitialised one-dimensional tensor for weights that stay:
+// its own mapping, beginning on a huge page when it is large.
 at::Tensor empty_huge(int64_t count, at::ScalarType dtype);
 
 }  // namespace apus::cpu

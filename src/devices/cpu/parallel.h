@@ -26,12 +26,12 @@ class Callable<void(A...)> {
 
 int threads();
 
-// body(begin, end) over pieces of [0, count) of `grain`, taken in order by whichever thread is free. Exceptions come
-// out.
+// Calls body(begin, end) for pieces of [0, count) of `grain` each, on whichever thread is free, in order.
+// An exception of the body reaches the caller.
 void share(int64_t count, int64_t grain, Callable<void(int64_t, int64_t)> body);
 
-// 64-byte aligned memory of the calling thread that stays and only grows: contents are lost at the next call with this
-// slot.
+// 64-byte aligned memory of the calling thread, kept for the next call with this slot, which may overwrite it.
+// It grows and never shrinks.
 float* scratch(int slot, int64_t floats);
 
 }  // namespace apus::cpu

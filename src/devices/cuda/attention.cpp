@@ -61,8 +61,8 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
     static const auto reference = ops::handle<Backward>("apus::attention_backward");
     return ops::call_reference(reference, grad, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, window);
   }
-  const at::Tensor no_dropout =
-      at::zeros({2}, cu_q.options().dtype(at::kLong));  // the random state, which nothing draws from
+  // The random state, which nothing draws from.
+  const at::Tensor no_dropout = at::zeros({2}, cu_q.options().dtype(at::kLong));
   const auto d = flash_backward()({grad.contiguous(), q.contiguous(), k.contiguous(), v.contiguous(), out, lse, cu_q,
                                    cu_k, max_q, max_k, /*dropout_p=*/0.0, causal, no_dropout, no_dropout},
                                   arguments(scale, window));

@@ -36,7 +36,8 @@ class CudaKind final : public DeviceKind {
   int priority() const override { return 10; }
   std::string visibility_env() const override { return "CUDA_VISIBLE_DEVICES"; }
   bool available(std::string* why_not) override {
-    if (count() > 0) return true;  // device_count() throws nothing: 0 when the driver is absent or too old
+    // device_count() throws nothing: 0 when the driver is absent or too old.
+    if (count() > 0) return true;
     *why_not =
         "libtorch sees no GPU: is the driver loaded (nvidia-smi), new enough for this CUDA, and CUDA_VISIBLE_DEVICES "
         "right?";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our operators that libtorch's CUDA does natively; the others run by reference.
+// Our operators that libtorch's own CUDA kernels compute; the others run by the reference.
 #pragma once
 
 #include <string>

@@ -37,8 +37,8 @@ void check(const RankEnvironment& e, const char* rank, const char* world, const 
           world, "=", e.world);
 }
 
-// Another starter's variables may be there too (torchrun inside a Slurm step): only the same count with another rank is
-// a contradiction.
+// Another starter's variables may be there too (torchrun inside a Slurm step):
+// only the same count with another rank is a contradiction.
 void compare(const Lookup& variable, const RankEnvironment& e, const char* rank_name, const char* world_name) {
   const auto rank = number(variable, rank_name), world = number(variable, world_name);
   require(!rank || !world || *world != e.world || *world == 1 || *rank == e.rank, Fault::Usage,

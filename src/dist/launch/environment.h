@@ -20,7 +20,7 @@ struct RankEnvironment {
   int local_rank = 0, local_world = 1;  // among those of this machine
   std::string address = "127.0.0.1";    // where the first rank listens
   int port = 29500;
-  bool store_is_served = false;  // by who started us (torchrun); else by the first rank
+  bool store_is_served = false;  // by the program that started us (torchrun); else by the first rank
   std::string from;              // "apus", "torchrun", "Slurm", "Open MPI"; empty: one process
 };
 

@@ -140,8 +140,8 @@ class Launcher {
     return s;
   }
 
-  // Between fork and exec. A group of its own: the terminal's Ctrl-C reaches the launcher only, which passes it on
-  // once.
+  // Between fork and exec. A group of its own:
+  // the terminal's Ctrl-C reaches the launcher only, which passes it on once.
   [[noreturn]] void become_rank(pid_t parent, const std::string& output, const std::vector<int>& cores, char** argv,
                                 char** env) const {
     ::setpgid(0, 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the ranks of a run on this machine and stands by until the last has ended: shows the first one, keeps the
-// others' output in files, passes Ctrl-C on, tells the first failure once, leaves no process behind. No tensor library.
+// Starts the ranks of a run on this machine and waits until the last has ended: shows the output of the first, keeps
+// the others' output in files, passes Ctrl-C on, tells the first failure once,
+// leaves no process behind. No tensor library.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +16,9 @@ namespace apus {
 struct Launch {
   LaunchPlan plan;
   std::vector<std::string> argv;  // of every rank: this same program is run again
-  std::filesystem::path log_dir;  // rank N's output: <log_dir>/rankN.log, but for the first rank of this machine
-  double grace_s = 3;             // after a first failure: for the others to tell theirs
+  // Rank N's output: <log_dir>/rankN.log, but for the first rank of this machine.
+  std::filesystem::path log_dir;
+  double grace_s = 3;  // after a first failure: for the others to tell theirs
 };
 
 // The exit code: 0, that of the first failure, or 128 + signal after a signal to the launcher.

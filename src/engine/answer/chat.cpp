@@ -117,7 +117,8 @@ std::vector<int32_t> Chat::find_turn_ends() const {
   try {
     after = render({}, messages, false);
   } catch (const Error&) {
-    return {};  // a template with needs of its own: the checkpoint's eos must do
+    // A template with needs of its own: the checkpoint's eos must do.
+    return {};
   }
   const size_t at = after.rfind(mark);
   if (at == std::string::npos) return {};

@@ -29,9 +29,10 @@ struct EngineEvent {
   int64_t request = 0;
   std::vector<TokenOut> tokens;  // new tokens of this event; the stop token itself is included
   Finish finish = Finish::None;
-  std::string error;             // Finish::Failed: why
-  std::vector<TokenOut> prompt;  // once, when prompt_logprobs was asked: the prompt's tokens (first has none)
-  int64_t cached_tokens = 0;     // prompt tokens found in the prefix cache (first event)
+  std::string error;  // Finish::Failed: why
+  // Once, when prompt_logprobs was asked: the prompt's tokens (first has none).
+  std::vector<TokenOut> prompt;
+  int64_t cached_tokens = 0;  // prompt tokens found in the prefix cache (first event)
 };
 
 struct EngineRequest {
@@ -41,7 +42,8 @@ struct EngineRequest {
   int priority = 0;     // higher goes first
   std::string adapter;  // a loaded LoRA adapter; empty: none
   std::shared_ptr<Constraint> constraint;
-  bool embedding = false;                        // no tokens: the final hidden state of the last position is wanted
+  // No tokens: the final hidden state of the last position is wanted.
+  bool embedding = false;
   std::function<void(const EngineEvent&)> sink;  // called on the engine's thread; must not block
   std::function<void(const std::vector<float>&)> embedding_sink;
 };
@@ -62,8 +64,8 @@ class TextEngine {
   virtual std::vector<std::string> adapters() const = 0;
   virtual void load_adapter(const std::string& name, const std::string& dir) = 0;
   virtual void unload_adapter(const std::string& name) = 0;
-  // Gives memory back: level 1 the cache, level 2 the weights too. Requests wait until wake(), which reads the weights
-  // again.
+  // Gives memory back: level 1 the cache, level 2 the weights too.
+  // Requests wait until wake(), which reads the weights again.
   virtual void sleep(int level = 1) = 0;
   virtual void wake() = 0;
 };

@@ -26,7 +26,8 @@ class BlockPool {
   struct Spec {
     int32_t blocks = 0, block_size = 16;
     bool caching = true;  // released full blocks can be found again
-    uint64_t secret = 0;  // keys the hashes, so that no client can make two texts collide; 0: drawn at random
+    // Keys the hashes, so that no client can make two texts collide; 0: drawn at random.
+    uint64_t secret = 0;
   };
   explicit BlockPool(Spec spec);
 

@@ -50,15 +50,17 @@ struct Sequence {
   bool every_row_ = false, running_ = false, ran_ = false;
   std::vector<BlockHash> hashes_;  // of its full blocks, as far as they were needed
   size_t published_ = 0;           // blocks that the pool knows by content
-  size_t promised_ = 0;            // blocks, after the published ones, that it will publish: others wait for them
-  BlockHash awaited_;              // the promise of another sequence that this one waits for
+  // Blocks, after the published ones, that it will publish: others wait for them.
+  size_t promised_ = 0;
+  BlockHash awaited_;  // the promise of another sequence that this one waits for
 };
 
 struct StepPlan {
   struct Item {
     const Sequence* sequence;
     int64_t begin, count;  // tokens [begin, begin + count) go through the model
-    bool last;             // they reach the end of what is known: the next token can be chosen
+    // They reach the end of what is known: the next token can be chosen.
+    bool last;
   };
   std::vector<Item> items;
   int64_t tokens = 0;
@@ -76,8 +78,10 @@ class Scheduler {
   StepPlan next();                     // empty: nothing to do
   void advance(const StepPlan& plan);  // the plan's tokens are in the cache now
   void append(int64_t id, int32_t token);
-  bool remove(int64_t id);  // finished, failed or cancelled; its blocks are free at once. False: not known
-  void suspend();           // every running sequence waits again, nothing is kept: the cache's memory goes away
+  // Finished, failed or cancelled; its blocks are free at once. False: not known.
+  bool remove(int64_t id);
+  // Every running sequence waits again, nothing is kept: the cache's memory goes away.
+  void suspend();
 
   const Sequence* find(int64_t id) const;
   int64_t running() const { return static_cast<int64_t>(running_.size()); }

@@ -10,7 +10,8 @@
 namespace apus {
 
 namespace {
-constexpr int64_t kUsualWindow = 4096;  // where the file says nothing, in all families that know windows
+// Where the file says nothing, in all families that know windows.
+constexpr int64_t kUsualWindow = 4096;
 
 // rope_scaling of transformers 4 or rope_parameters of 5, which may be one set per kind of layer.
 const Json& rope_settings(const Config& config) {
@@ -83,8 +84,8 @@ RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions) {
           spec.factor, ")");
   require(spec.sections.empty() || spec.sections.size() == 3, Fault::Model,
           "config.json: mrope_section must have three entries");
-  for (const int64_t length : {int64_t{0}, INT64_MAX})
-    rope_frequencies(spec, length);  // refused here, not in the first forward
+  // Refused here, not in the first forward.
+  for (const int64_t length : {int64_t{0}, INT64_MAX}) rope_frequencies(spec, length);
   return spec;
 }
 

@@ -79,8 +79,8 @@ std::optional<Places> filled(const std::vector<Group>& groups, const std::vector
   return out;
 }
 
-// The lowest level at which all groups find a place, and a hundredth more, so that a norm of some bytes gets no device
-// alone.
+// The lowest level at which all groups find a place, and a hundredth more,
+// so that a norm of some bytes gets no device alone.
 std::optional<Places> balanced(const std::vector<Group>& groups, const std::vector<double>& rooms) {
   auto best = filled(groups, rooms, 1);
   double low = 0, high = 1;
@@ -168,8 +168,8 @@ void check_names(const PlacementRequest& ask) {
   for (const Part& p : ask.parts) names.push_back(p.name);
   for (const auto& [module, device] : ask.map.entries) {
     const auto means = [&m = module](const std::string& name) { return within(name, m) || within(m, name); };
-    if (std::any_of(names.begin(), names.end(), means) || module.ends_with("rotary_emb"))
-      continue;  // that one holds no weights
+    // That one holds no weights.
+    if (std::any_of(names.begin(), names.end(), means) || module.ends_with("rotary_emb")) continue;
     const auto near = nearest(module, names, 1);
     fail(Fault::Usage, "--device_map: the model has no module '", module, "'",
          near.empty() ? "" : "; did you mean " + near[0] + "?", " It has ", name_ranges(names));
@@ -344,8 +344,8 @@ std::vector<int> Placement::used() const {
 
 Placement place(const PlacementRequest& ask) {
   require(!ask.rooms.empty(), Fault::Usage, "--max_memory leaves no device; name those that may be used");
-  if (has_host(ask) && ask.rooms.size() > 1 &&
-      ask.map.strategy != "map") {  // a shorter cache is cheaper than the processor
+  // A shorter cache is cheaper than the processor.
+  if (has_host(ask) && ask.rooms.size() > 1 && ask.map.strategy != "map") {
     PlacementRequest devices = ask;
     devices.rooms.pop_back();
     if (const auto found = with_cache(devices)) return counted(ask, found->room, found->tokens);

@@ -17,9 +17,10 @@ struct Part {
   std::string name;     // of its module: "model.layers.3"
   int64_t weights = 0;  // bytes
   int64_t cache = 0;    // bytes for a token of context
-  int follows =
-      -1;  // lies where that part does: a tower beside the embedding it feeds, a tied head where its weight is
-  bool may_leave = false;  // but a map may place it elsewhere: a tied head becomes a copy of `weights` bytes
+  // Lies where that part does: a tower beside the embedding it feeds, a tied head where its weight is.
+  int follows = -1;
+  // But a map may place it elsewhere: a tied head becomes a copy of `weights` bytes.
+  bool may_leave = false;
 };
 
 struct Room {

@@ -29,11 +29,11 @@ const char* operator_sign(char op) {
 }
 
 // Python's slice.indices: bounds that fit a sequence of `size`.
-struct Steps {
+struct SliceBounds {
   int64_t start, stop, step, count;
 };
 
-Steps resolve(const Value& from, const Value& to, const Value& by, int64_t size) {
+SliceBounds resolve(const Value& from, const Value& to, const Value& by, int64_t size) {
   const int64_t step = by.is(Kind::None) ? 1 : to_index(by, "slice step");
   if (step == 0) trouble("slice step cannot be zero");
   const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
@@ -49,18 +49,18 @@ Steps resolve(const Value& from, const Value& to, const Value& by, int64_t size)
   return {start, stop, step, span <= 0 ? 0 : (span - 1) / size_of_step + 1};
 }
 
-std::string slice_text(const Text& text, const Steps& steps) {
+std::string slice_text(const Text& text, const SliceBounds& bounds) {
   const std::string& bytes = text.bytes;
-  if (steps.step == 1) {
-    if (steps.count == 0) return {};
-    if (text.ascii()) return bytes.substr(static_cast<size_t>(steps.start), static_cast<size_t>(steps.count));
-    const size_t begin = byte_offset(bytes, steps.start);
+  if (bounds.step == 1) {
+    if (bounds.count == 0) return {};
+    if (text.ascii()) return bytes.substr(static_cast<size_t>(bounds.start), static_cast<size_t>(bounds.count));
+    const size_t begin = byte_offset(bytes, bounds.start);
     const std::string_view rest = std::string_view(bytes).substr(begin);
-    return std::string(rest.substr(0, byte_offset(rest, steps.count)));
+    return std::string(rest.substr(0, byte_offset(rest, bounds.count)));
   }
   const std::u32string points = decode(bytes);
   std::u32string out;
-  for (int64_t i = 0; i < steps.count; ++i) out += points[static_cast<size_t>(steps.start + i * steps.step)];
+  for (int64_t i = 0; i < bounds.count; ++i) out += points[static_cast<size_t>(bounds.start + i * bounds.step)];
   return encode(out);
 }
 
@@ -193,21 +193,21 @@ Value Interpreter::slice(const Value& base, const Value& start, const Value& sto
     if (base.is(Kind::Dict)) trouble("unhashable type: 'slice'");
     trouble("'", type_name(base), "' object is not subscriptable");
   }
-  const Steps steps = resolve(start, stop, step, length(base));
-  heap.budget.work(steps.count >> 4);
-  if (base.is(Kind::String)) return heap.text(slice_text(base.text(), steps), base.markup());
+  const SliceBounds bounds = resolve(start, stop, step, length(base));
+  heap.budget.work(bounds.count >> 4);
+  if (base.is(Kind::String)) return heap.text(slice_text(base.text(), bounds), base.markup());
   if (base.is(Kind::Range)) {
     const auto& range = base.as<RangeObject>();
     auto* part = heap.make<RangeObject>();
     *part = RangeObject();
-    part->start = range.start + steps.start * range.step;
-    part->step = range.step * steps.step;
-    part->stop = range.start + steps.stop * range.step;
+    part->start = range.start + bounds.start * range.step;
+    part->step = range.step * bounds.step;
+    part->stop = range.start + bounds.stop * range.step;
     return {Kind::Range, part};
   }
   std::vector<Value> out;
   const auto& items = base.as<ListObject>().items;
-  for (int64_t i = 0; i < steps.count; ++i) out.push_back(items[static_cast<size_t>(steps.start + i * steps.step)]);
+  for (int64_t i = 0; i < bounds.count; ++i) out.push_back(items[static_cast<size_t>(bounds.start + i * bounds.step)]);
   return base.is(Kind::List) ? heap.list(std::move(out)) : heap.tuple(std::move(out));
 }
 

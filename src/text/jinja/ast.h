@@ -71,7 +71,7 @@ struct Stmt {
     Macro,        // name, symbol, parameters; bodies[0]
     CallBlock,    // exprs[0] is the call; parameters; bodies[0]
     FilterBlock,  // exprs[0] is the filter chain; bodies[0]
-    AnswerStream,   // bodies[0]
+    Generation,   // bodies[0]
     Block,        // name; bodies[0]
     Autoescape,   // exprs[0]; bodies[0]
     Break,
@@ -92,7 +92,7 @@ struct Stmt {
   std::vector<Body> bodies;
 };
 
-// The text inside a block that a filter works on stands in its chain as this name, which no template can write.
+// In the chain of a filter block this name stands for the text of the block; no template can write it.
 inline constexpr const char* kBlockText = "<block>";
 
 struct Program {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments to parameters.
+// How the arguments of a call are given to the parameters of a macro or filter.
 #include "text/jinja/interpreter.h"
 
 namespace apus::jinja {

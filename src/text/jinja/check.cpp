@@ -25,7 +25,7 @@ class Checker {
       throw Problem{str("'", stmt.kind == Kind::Break ? "break" : "continue", "' outside loop"), false, stmt.line};
     }
     const bool macro = stmt.kind == Kind::Macro || stmt.kind == Kind::CallBlock;
-    const bool function = macro || stmt.kind == Kind::AnswerStream || stmt.kind == Kind::Block || stmt.flag;
+    const bool function = macro || stmt.kind == Kind::Generation || stmt.kind == Kind::Block || stmt.flag;
     const bool branch = stmt.kind == Kind::If;
     if (loops_ > 0 && (stmt.kind == Kind::For || stmt.kind == Kind::Set || stmt.kind == Kind::SetBlock))
       no_loop_in(*stmt.exprs[0]);

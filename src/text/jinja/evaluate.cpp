@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Expressions.
+// The interpreter's expressions.
 #include <algorithm>
 
 #include "text/jinja/interpreter.h"

@@ -31,7 +31,8 @@ namespace {
 using Keyed = std::vector<std::pair<Value, Value>>;  // what to sort by, the item
 
 void sort_by_key(In in, Keyed& items, bool reverse) {
-  if (reverse) {  // Python keeps the order of equals also when it sorts backwards
+  // Python keeps the order of equals also when it sorts backwards.
+  if (reverse) {
     std::stable_sort(items.begin(), items.end(),
                      [&](const auto& a, const auto& b) { return compare(in.heap, b.first, a.first, "<") < 0; });
   } else {

@@ -19,7 +19,8 @@ Value escaped(In in, V value) {
   return in.heap.text(escape_html(to_text(in.heap, value)), true);
 }
 
-Value title_words(In in, V value, A) {  // every word of the text, where Python's title() would see more
+// Every word of the text, where Python's title() would see more.
+Value title_words(In in, V value, A) {
   const Value text = soft(in, value);
   std::u32string word, out;
   const auto flush = [&] {
@@ -107,7 +108,8 @@ void wrap_line(std::string_view line, int64_t width, bool break_long, bool break
   size_t next = 0;
   while (next < chunks.size()) {
     std::u32string current;
-    size_t last = 0;  // where the last chunk of the line begins: it is dropped if it is blank
+    // Where the last chunk of the line begins: it is dropped if it is blank.
+    size_t last = 0;
     if (!out.empty() && is_space(chunks[next][0])) ++next;
     for (; next < chunks.size() && current.size() + chunks[next].size() <= wide; ++next) {
       last = current.size();

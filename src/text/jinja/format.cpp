@@ -209,13 +209,15 @@ Value round_value(Heap& heap, const Value& value, int64_t digits) {
   }
   if (!std::isfinite(value.real()) || digits > 330) return value;
   if (digits < -310) return std::copysign(0.0, value.real());
-  if (digits < 0) {  // by whole numbers, which are exact: ten times the value, and one for what is behind the point
+  // By whole numbers, which are exact: ten times the value, and one for what is behind the point.
+  if (digits < 0) {
     const double real = value.real(), behind = real - std::trunc(real);
     const Value ten = arithmetic(heap, '*', real_to_integer(heap, real), int64_t{10});
     const Value all = arithmetic(heap, '+', ten, int64_t{behind > 0} - int64_t{behind < 0});
     return std::copysign(to_real(arithmetic(heap, '/', round_value(heap, all, digits - 1), int64_t{10})), real);
   }
-  char buffer[800];  // rounding half to even on the exact decimal value is what printf does
+  // Rounding half to even on the exact decimal value is what printf does.
+  char buffer[800];
   std::snprintf(buffer, sizeof buffer, "%.*f", static_cast<int>(digits), value.real());
   return std::strtod(buffer, nullptr);
 }

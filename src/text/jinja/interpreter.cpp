@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Statements.
+// The interpreter's statements.
 #include "text/jinja/interpreter.h"
 
 #include <algorithm>
@@ -89,7 +89,7 @@ Interpreter::Flow Interpreter::run_stmt(const Stmt& stmt) {
     case Stmt::Kind::CallBlock:
       run_call_block(stmt);
       break;
-    case Stmt::Kind::AnswerStream:
+    case Stmt::Kind::Generation:
       run_generation(stmt);
       break;
     case Stmt::Kind::Block:

@@ -56,8 +56,8 @@ class Lexer {
     while (at_ < text_.size() && is_space(point_at(text_, at_))) advance(at_ + point_size(text_, at_));
   }
 
-  // Data before the tag at `tag`, with the white space in front of the tag removed where `sign` or lstrip_blocks say
-  // so.
+  // Data before the tag at `tag`, with the white space in front of the tag removed where
+  // `sign` or lstrip_blocks say so.
   std::string_view trimmed(std::string_view data, char sign, bool variable) const {
     if (sign == '-') return strip_right(data);
     if (sign == '+' || variable) return data;
@@ -222,8 +222,8 @@ class Lexer {
         end = tail;
       }
     }
-    if (type == Type::Integer && base == 10 &&
-        text_[at_] == '0') {  // a leading zero stands alone, unless all are zeros
+    // A leading zero stands alone, unless all are zeros.
+    if (type == Type::Integer && base == 10 && text_[at_] == '0') {
       for (end = at_ + 1; end < text_.size() && text_[end] == '0'; ++end) {}
     }
     std::string spelling;

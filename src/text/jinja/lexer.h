@@ -25,7 +25,8 @@ struct Token {
     End
   };
   Type type;
-  std::string text;  // of data, names and operators as written; of strings and numbers the value's spelling
+  // Data, names and operators as written; for strings and numbers the spelling of the value.
+  std::string text;
   int line;
 
   bool is(Type t, std::string_view s) const { return type == t && text == s; }

@@ -18,12 +18,13 @@ Interpreter::Flow Interpreter::run_loop(const Stmt& stmt, const ScopePtr& outer,
 
   const ScopePtr before = scope_;
   ScopePtr inner = std::make_shared<Scope>(Scope{outer, {}});
-  bool finished =
-      false;  // a round to its end: Jinja runs the else part also when every round was left by break or continue
+  // A round to its end: Jinja runs the else part also when every round was left by break or continue.
+  bool finished = false;
   Flow flow = Flow::Normal;
   while (flow != Flow::Break && advance(loop)) {
+    // A macro of the last round keeps it.
     if (inner.use_count() > 1)
-      inner = std::make_shared<Scope>(Scope{outer, {}});  // a macro of the last round keeps it
+      inner = std::make_shared<Scope>(Scope{outer, {}});
     else
       inner->variables.clear();
     inner->set(stmt.symbol, Value(Kind::Loop, &loop));

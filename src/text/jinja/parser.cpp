@@ -251,7 +251,7 @@ std::unique_ptr<Stmt> Parser::parse_block() {
 }
 
 std::unique_ptr<Stmt> Parser::parse_generation() {
-  auto stmt = make(Stmt::Kind::AnswerStream);
+  auto stmt = make(Stmt::Kind::Generation);
   next();
   stmt->bodies.push_back(statements({"endgeneration"}, true));
   return stmt;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The values of a template: Python's, as far as templates can tell. Strings are shared; everything with an identity or
-// with members is an Object owned by the Heap of one rendering, so cycles and deep nests cost nothing to give up.
+// with members is an Object owned by the Heap of one rendering, so cycles and deep nests are freed at no cost.
 #pragma once
 
 #include <chrono>
@@ -17,8 +17,8 @@
 
 namespace apus::jinja {
 
-// What goes wrong while parsing or rendering; the engine adds the template's name and the line and throws
-// TemplateError.
+// What goes wrong while parsing or rendering;
+// the engine adds the template's name and the line and throws TemplateError.
 struct Problem {
   std::string message;
   bool raised = false;  // by raise_exception
@@ -53,7 +53,7 @@ enum class Kind : uint8_t {
   Joiner
 };
 
-// What one rendering may still use. Strings give their bytes back; objects live until the end.
+// What one rendering may still use up. Strings return their bytes when they go; objects live until the end.
 class Budget {
  public:
   explicit Budget(const RenderLimits& limits);
@@ -262,8 +262,8 @@ bool truthy(const Value& value);
 bool is_callable(const Value& value);
 bool identical(const Value& a, const Value& b);  // Python's `is`
 bool equals(Heap& heap, const Value& a, const Value& b);
-int compare(Heap& heap, const Value& a, const Value& b,
-            const char* sign);                   // <0, 0, >0; sign names the operator; NaN: 2
+// <0, 0, >0; sign names the operator; NaN: 2.
+int compare(Heap& heap, const Value& a, const Value& b, const char* sign);
 size_t hash_of(Heap& heap, const Value& value);  // fails for lists and dicts
 bool contains(Heap& heap, const Value& container, const Value& item);
 int64_t length(const Value& value);  // fails without one

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The visible side of a training run: its folder, logging.jsonl, TensorBoard events, plots and the log lines of its
-// steps.
+// The visible side of a training run: its folder, logging.jsonl, TensorBoard events,
+// plots and the log lines of its steps.
 #pragma once
 
 #include <filesystem>

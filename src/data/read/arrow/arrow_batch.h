@@ -50,8 +50,9 @@ struct ArrowField {
   int64_t per_second = 1;  // of times
   int width = 0;           // of fixed-size types
   int scale = 0;
-  std::optional<int64_t> dictionary;  // its id; then type and the rest describe the dictionary's values...
-  int index_bits = 32;                // ...and these the indices
+  // The id of the field's dictionary: type and the rest then describe its values...
+  std::optional<int64_t> dictionary;
+  int index_bits = 32;  // ...and these the indices
   bool index_signed = true;
   std::vector<ArrowField> children;
 };

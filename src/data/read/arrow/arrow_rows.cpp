@@ -15,8 +15,8 @@ class ArrowRows : public RowReader {
  public:
   explicit ArrowRows(const fs::path& path) : file_(path), name_(std::make_shared<const std::string>(path.string())) {
     require(file_.size() >= 8, Fault::Data, *name_, ": not a whole Arrow file");
-    if (bytes().starts_with(
-            "ARROW1")) {  // the file format is the stream with a frame around it; its footer has the schema again
+    // The file format is the stream with a frame around it; its footer has the schema again.
+    if (bytes().starts_with("ARROW1")) {
       at_ = 8;
       read_footer();
     } else {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading FlatBuffers without generated code: what Arrow writes its messages in. Every access is checked against the
-// end.
+// Reading FlatBuffers without generated code: what Arrow writes its messages in.
+// Every access is checked against the end.
 #pragma once
 
 #include <cstdint>

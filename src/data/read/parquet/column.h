@@ -16,7 +16,7 @@
 
 namespace apus {
 
-// Decoded values of a page or a dictionary; which vector is filled follows from the leaf's type.
+// Decoded values of a page or a dictionary; the leaf's type decides which of the vectors is filled.
 struct ParquetValues {
   std::vector<int64_t> integers;
   std::vector<double> reals;

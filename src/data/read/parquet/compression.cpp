@@ -66,7 +66,8 @@ std::string snappy_decompress(std::span<const std::byte> in, size_t size, std::s
   };
   while (p < end) {
     const uint8_t tag = *p++;
-    if ((tag & 3) == 0) {  // a literal: its length in the tag, or in the 1 to 4 bytes behind it
+    // A literal: its length in the tag, or in the 1 to 4 bytes behind it.
+    if ((tag & 3) == 0) {
       const size_t count = (tag >> 2 < 60 ? tag >> 2 : number((tag >> 2) - 59)) + 1;
       damaged(count <= static_cast<size_t>(end - p) && count <= size - out.size());
       out.append(reinterpret_cast<const char*>(p), count);

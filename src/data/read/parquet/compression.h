@@ -9,16 +9,8 @@
 
 namespace apus {
 
-enum class Codec {
-  None = 0,
-  Snappy = 1,
-  Gzip = 2,
-  Lzo = 3,
-  Brotli = 4,
-  Lz4Hadoop = 5,
-  Zstd = 6,
-  Lz4 = 7
-};  // Parquet's numbers
+// Parquet's numbers.
+enum class Codec { None = 0, Snappy = 1, Gzip = 2, Lzo = 3, Brotli = 4, Lz4Hadoop = 5, Zstd = 6, Lz4 = 7 };
 
 // `size` is what comes out, and known beforehand; anything else is damage (Fault::Data, beginning with `where`).
 std::string decompress(Codec codec, std::span<const std::byte> in, size_t size, std::string_view where);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reader of Parquet files: the footer says where the columns of each row group lie; rows are put together from their
-// levels.
+// Reader of Parquet files: the footer says where the columns of each row group lie;
+// rows are put together from their levels.
 #include <cmath>
 #include <cstring>
 

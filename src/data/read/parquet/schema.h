@@ -10,16 +10,8 @@
 
 namespace apus {
 
-enum class Physical {
-  Boolean = 0,
-  Int32 = 1,
-  Int64 = 2,
-  Int96 = 3,
-  Float = 4,
-  Double = 5,
-  Bytes = 6,
-  Fixed = 7
-};  // Parquet's numbers
+// Parquet's numbers.
+enum class Physical { Boolean = 0, Int32 = 1, Int64 = 2, Int96 = 3, Float = 4, Double = 5, Bytes = 6, Fixed = 7 };
 
 enum class Meaning {
   Number,

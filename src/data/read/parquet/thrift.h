@@ -22,8 +22,8 @@ struct ThriftValue {
   bool has(int field) const { return fields.count(field) > 0; }
 };
 
-// Reads one struct at the start of `memory`; `used` says how many bytes it took. `where` begins the message of an
-// error.
+// Reads one struct at the start of `memory`; `used` says how many bytes it took.
+// `where` begins the message of an error.
 ThriftValue parse_thrift(std::span<const std::byte> memory, size_t& used, std::string_view where);
 
 }  // namespace apus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums (maxima, ...) of the same elements of several ranks, in the order of the ranks: the same bits wherever they are
-// made. Numbers below f32 are summed in f32 and rounded once.
+// Sums (maxima, ...) of the same elements of several ranks, in the order of the ranks: the result has the same bits on
+// every rank. Numbers below f32 are summed in f32 and rounded once.
 #pragma once
 
 #include <c10/core/ScalarType.h>

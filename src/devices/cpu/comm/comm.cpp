@@ -20,8 +20,10 @@ namespace apus::cpu {
 
 namespace {
 
-constexpr size_t kSmall = 32 << 10;  // bytes up to which everybody sends everything to all: one round instead of two
-constexpr size_t kSlab = 1 << 20;    // bytes of one rank's share that are moved and summed at a time
+// Bytes up to which everybody sends everything to all: one round instead of two.
+constexpr size_t kSmall = 32 << 10;
+// Bytes of one rank's share that are moved and summed at a time.
+constexpr size_t kSlab = 1 << 20;
 
 char* bytes_of(const at::Tensor& t) { return static_cast<char*>(t.data_ptr()); }
 
@@ -33,9 +35,8 @@ class SocketComm final : public Comm {
         main_(collective.failure),
         sends_(collective.failure),
         receives_(collective.failure) {}
-  ~SocketComm() override {
-    peers_.hang_up(), direct_.hang_up();
-  }  // nobody waits any more for what may still be under way
+  // Operations under way fail: nobody waits for them any more.
+  ~SocketComm() override { peers_.hang_up(), direct_.hang_up(); }
 
   int rank() const override { return peers_.rank(); }
   int size() const override { return peers_.size(); }

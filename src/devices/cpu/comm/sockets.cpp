@@ -182,8 +182,8 @@ Peers::Peers(Spec spec)
     require(colon != std::string::npos, Fault::Comm, "'", at, "' is no address of ", name(peer));
     connect(at.substr(0, colon), std::atoi(at.c_str() + colon + 1), peer, token);
   }
-  for (int peer = spec_.rank + 1; peer < spec_.size; ++peer)
-    spec_.look_up(str("at/", peer), name(peer));  // names who never came
+  // Names who never came.
+  for (int peer = spec_.rank + 1; peer < spec_.size; ++peer) spec_.look_up(str("at/", peer), name(peer));
   while (std::count(sockets_.begin(), sockets_.end(), -1) > 1)
     accept_one(listener.number(), token, spec_.timeout_s - watch.seconds());
 }
@@ -304,7 +304,8 @@ void Peers::exchange(Op op, const std::vector<Out>& out, const std::vector<In>& 
     if (out[i].used) t.sends[i] = {true, false, {static_cast<uint32_t>(op), sent_[i], out[i].bytes}, 0};
     if (in[i].used) t.receives[i] = {true, false, {}, 0};
   }
-  Stopwatch idle;  // the limit is on silence: large buffers on slow lines may take their time
+  // The limit is on silence: large buffers on slow lines may take their time.
+  Stopwatch idle;
   for (std::vector<pollfd> watched;;) {
     bool moved = false;
     watched.clear();
@@ -322,7 +323,8 @@ void Peers::exchange(Op op, const std::vector<Out>& out, const std::vector<In>& 
     if (left <= 0) late(op, t);
     ::poll(watched.data(), watched.size(), static_cast<int>(std::min(left, 3600.0) * 1000) + 1);
   }
-  for (size_t i = 0; i < out.size(); ++i) {  // one thread may send while another receives: each touches its own counts
+  // One thread may send while another receives: each touches its own counts.
+  for (size_t i = 0; i < out.size(); ++i) {
     if (out[i].used) ++sent_[i];
     if (in[i].used) ++received_[i];
   }

@@ -30,7 +30,8 @@ class Peers {
   struct Spec {
     int rank = 0, size = 1;
     double timeout_s = 600;
-    std::string master;      // whose direction decides which of this machine's addresses is told to others
+    // The first rank's address: the address that this machine uses towards it is the one told to the others.
+    std::string master;
     std::vector<int> names;  // the members' ranks in the whole run, for messages
     std::function<void(const std::string& key, const std::string& value)> publish;
     std::function<std::string(const std::string& key, const std::string& what)> look_up;  // waits, within the limit
@@ -43,8 +44,8 @@ class Peers {
 
   int rank() const { return spec_.rank; }
   int size() const { return spec_.size; }
-  // Sends out[r] to rank r and receives in[r] from it, for all r where they are used. Throws Fault::Comm. One thread
-  // may only send while another only receives.
+  // Sends out[r] to rank r and receives in[r] from it, for all r that have one. Throws Fault::Comm. Two threads may
+  // call this at a time if one of them only sends and the other only receives.
   void exchange(Op op, const std::vector<Out>& out, const std::vector<In>& in);
   void hang_up();  // from any thread: an exchange under way fails
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Asking memory for what a product of bf16 panels will read soon. A product goes over its panel once per tile of rows
 // ("pass"). With one pass, memory is the limit: lines are asked for a fixed distance ahead. With several, the first
-// pass over a panel would wait for memory and the others not: each of them asks for its share of the next panel
-// instead.
+// pass over a panel would wait for memory and the others not:
+// each of them asks for its share of the next panel instead.
 #pragma once
 
 #include <immintrin.h>
@@ -34,10 +34,10 @@ class Ahead {
   int lines_ = 0;
 };
 
-// The same for weights that are multiplied where they lie, 32 rows at a time; asked for in the order in which they lie.
+// The same for weights that are multiplied where they lie, 32 rows at a time, in the order of their addresses.
 class AheadRows {
  public:
-  // k: of the product, as long as the parts of the rows that it will read next.
+  // k: elements that the product reads of each row; as many of the next rows are asked for.
   AheadRows(const NextRows& next, int64_t k)
       : lines_((next.rows + next.passes - 1) / next.passes),
         left_(next.rows - next.pass * lines_),

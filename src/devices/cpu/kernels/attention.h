@@ -48,7 +48,7 @@ struct Queries {
   int64_t step = 1;  // position of row i: position + i * step
 };
 
-// Running maximum (base 2), sum and output of every row.
+// The running maximum (base 2), sum and output of every row.
 struct SoftmaxState {
   float *maximum, *sum, *o;
   void clear(int64_t rows, int64_t width) {
@@ -117,7 +117,8 @@ class Attend {
     kWideProbs,
     kWideQueries
   };
-  static constexpr int64_t kRepays = 64;  // rows of queries, of which on keys and values are widened once for all
+  // From so many rows of queries on, keys and values are widened to f32 once for all rows.
+  static constexpr int64_t kRepays = 64;
 
   // One query: its heads become the rows of one product.
   static Queries<E> decode_form(Queries<E> x) {
@@ -177,8 +178,8 @@ class Attend {
       for (int64_t row = 0; row < x_.rows; row += kQueryTile) tile(head, row, j, n, keys_t, values, s);
   }
 
-  // Scores of rows of queries from `at` on, and later their outputs: as RowKernels<E>::multiply does, bit for bit, but
-  // with both sides widened before.
+  // The scores of `rows` queries from `at` on, and later their outputs: bit for bit what RowKernels<E>::multiply gives,
+  // but both sides have been widened beforehand.
   void multiply_keys(int64_t rows, int64_t at, const E* q, int64_t panels, const E* keys_t, float* scores) const {
     for (int64_t p = 0; p < panels; ++p)
       if (wide_)
@@ -245,8 +246,8 @@ class Attend {
   bool wide_;  // products of bf16 are computed in f32, and rows are many
 };
 
-// Queries of a head that one piece of work takes: some hundred rows over all heads of the group, so that packing keys
-// pays.
+// Queries of a head that one piece of work takes:
+// some hundred rows over all heads of the group, so that packing keys pays.
 inline int64_t queries_at_once(int64_t group) { return std::clamp<int64_t>(256 / group, 32, 256) / 32 * 32; }
 
 }  // namespace apus::cpu

@@ -33,7 +33,7 @@ inline void add_lanes(const Floats* sum, float* out) {
 #endif
 }
 
-// Ways to multiply. kStep: elements of k taken at once; x as `step` reads it, kFloats floats (of memory) a step.
+// Ways to multiply. kStep: elements of k taken at once. `step` reads x in a form of kFloats floats of memory a step.
 struct F32 {
   using E = float;
   static constexpr int64_t kStep = kWidth, kFloats = kWidth;
@@ -49,8 +49,8 @@ struct F32 {
   }
 };
 
-// bf16 in f32, two elements to a lane: even ones widen by a shift, odd ones by a mask; x is laid out like that
-// beforehand.
+// bf16 in f32, two elements to a lane: even ones widen by a shift, odd ones by a mask;
+// x is laid out like that beforehand.
 struct Widened {
   using E = bf16;
   static constexpr int64_t kStep = 2 * kWidth, kFloats = 2 * kWidth;
@@ -116,8 +116,8 @@ inline void dot_rest(int64_t k, const float* x, int64_t ldx, const typename Way:
   Way::template step<R, C>(x, ldx, filled[0], Way::kStep, sum);
 }
 
-// c [R, C] (+)= x . w over k <= kDotStretch; of the C rows that come kDotAhead later, those from `ask` to `until` are
-// asked for.
+// c [R, C] (+)= x . w over k <= kDotStretch. Meanwhile memory is asked for the rows from `ask` to `until` of those C
+// that come kDotAhead later.
 template <class Way, int R, int C>
 void dot_tile(int64_t k, const float* x, int64_t ldx, const typename Way::E* w, int64_t ldw, float* c, int64_t ldc,
               bool add, int ask, int until) {
@@ -201,8 +201,9 @@ void dots(int64_t m, int64_t n, int64_t k, const typename Way::E* x, int64_t ldx
       for (int64_t r = 0; r < in_batch; ++r)
         lay_out<Way>(depth, x + (batch + r) * ldx + begin, space + r * kDotStretch);
       const int64_t tiles = (in_batch + kDotRows - 1) / kDotRows;
+      // Rows shared out evenly: 7 are 4 and 3, not 6 and 1.
       for (int64_t j = 0; j < n; j += kDotAhead)
-        for (int64_t t = 0, row = 0; t < tiles; ++t) {  // rows shared out evenly: 7 are 4 and 3, not 6 and 1
+        for (int64_t t = 0, row = 0; t < tiles; ++t) {
           const int64_t rows = (in_batch - row + tiles - t - 1) / (tiles - t);
           dot_rows<Way, kDotRows>(rows, smaller(kDotAhead, n - j), depth, space + row * kDotStretch, kDotStretch,
                                   w + j * ldw + begin, ldw, c + (batch + row) * ldc + j, ldc, begin > 0, t, tiles,

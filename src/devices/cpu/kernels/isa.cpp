@@ -77,8 +77,8 @@ bool amx_is_wrong() { return found().amx_wrong; }
 
 bool amx_multiplies() {
 #if defined(__x86_64__)
-  constexpr int64_t kRows = 49,
-                    kInner = 64;  // two tiles, one tile, and a row of the next; small integers: no sum is rounded
+  // Two tiles, one tile, and a row of the next; small integers: no sum is rounded.
+  constexpr int64_t kRows = 49, kInner = 64;
   bf16 a[kRows][kInner], panel[panel_size<bf16>(kInner)];
   const auto number = [](int64_t i) { return static_cast<int>(i * 7 % 17) - 8; };
   const auto narrow = [](int v) {

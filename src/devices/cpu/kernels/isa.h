@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which instruction sets the kernels may use: asked of the processor at run time, so that one binary serves every
-// machine.
+// Which instruction sets the kernels may use:
+// asked of the processor at run time, so that one binary serves every machine.
 #pragma once
 
 #include <string>
@@ -15,9 +15,10 @@ enum class Isa {
 };
 
 Isa machine_isa();  // the best this machine and its kernel allow
-Isa isa();          // the one in use: machine_isa(), not above the environment's APUS_CPU_ISA or cap_isa()
-// Tests of AMX on machines without it, which execute its instructions themselves: machine_isa() is not below this from
-// now on.
+// The one in use: machine_isa(), or less where APUS_CPU_ISA in the environment or cap_isa() says so.
+Isa isa();
+// For tests that carry out AMX instructions in software on machines without AMX:
+// from now on machine_isa() gives at least this.
 void assume_isa(Isa isa);
 
 // Whether AMX tiles multiply as they should, by one small product; the processor must know their instructions. Asked

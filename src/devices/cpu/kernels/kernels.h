@@ -25,9 +25,10 @@ constexpr int64_t padded_depth(int64_t k) {
   return (k + kDepth<E> - 1) / kDepth<E> * kDepth<E>;
 }
 template <class E>
+// In elements.
 constexpr int64_t panel_size(int64_t k) {
   return padded_depth<E>(k) * kPanel;
-}  // elements
+}
 
 struct AdamwScalars {
   float lr, beta1, beta2, eps, decay, correction1, correction2, grad_scale;  // corrections: 1 - beta^step
@@ -52,11 +53,12 @@ struct Moments {
   float *mean_scale, *square_scale;
   uint16_t mean_threshold, square_threshold;
   uint32_t param_threshold;
-  bool stochastic;  // a bf16 parameter is rounded by thresholds too, else to nearest
+  // True: a bf16 parameter is rounded by thresholds too; false: to the nearest.
+  bool stochastic;
 };
 
-// Of one row of logits, each scaled first: the largest, sum of exp(x - largest), of x, of exp(x - largest) * x;
-// arg-max.
+// Of one row of scaled logits x: the largest and its index, and the sums of exp(x - largest), of x,
+// and of exp(x - largest) * x.
 struct RowStatistics {
   float largest, sum, sum_x, sum_px;
   int64_t best;
@@ -109,8 +111,8 @@ struct RowKernels {
   void (*rope)(int64_t h, int64_t r, const E* x, const float* cos, const float* sin, float sign, E* y);
   double (*sum_of_squares)(int64_t n, const E* x);
   void (*logit_gradient)(int64_t n, const float* x, const LogitGradient& g, E* out);
-  // A bf16 panel of depth k as an f32 one (left.h). Null where nothing is gained: f32, and instructions for bf16 that
-  // are used.
+  // A bf16 panel of depth k as an f32 one (left.h).
+  // Null where nothing is gained: for f32, and where bf16 is multiplied by instructions of its own.
   void (*widen_panel)(int64_t k, const E* panel, float* wide);
   // y[m][n] = (add ? y : 0) + h[m][r] * b[r][n], rounded once; few r.
   void (*add_outer)(int64_t m, int64_t n, int64_t r, const float* h, int64_t ldh, const float* b, int64_t ldb, bool add,
@@ -120,8 +122,8 @@ struct RowKernels {
                      int64_t lds);
 };
 
-// Rows of weights, ld apart, that a product will read after its own: it asks memory for its share of them, `pass` of
-// `passes`.
+// Rows of weights, ld apart, that a product will read after its own:
+// it asks memory for its share of them, `pass` of `passes`.
 struct NextRows {
   const bf16* first = nullptr;
   int64_t rows = 0, ld = 0, pass = 0, passes = 1;

@@ -12,7 +12,8 @@ namespace apus::cpu {
 namespace {
 
 constexpr int kLanes = 16, kLaneRows = 12;  // rows of a register tile, by two vectors of outputs
-// add_lanes adds ((0 + 2) + (1 + 3)) of each four, then fours 0 and 2, 1 and 3, then these: neighbours here.
+// add_lanes adds ((0 + 2) + (1 + 3)) of each four lanes, then fours 0 and 2, and 1 and 3, then these two. In this order
+// of lanes, all that are added to each other are neighbours.
 constexpr int kLaneOrder[kLanes] = {0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15};
 
 // 32 elements at x, or the `left` there are and zeros, which then lie in `filled`.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The left-hand rows of products with several panels. Where products of bf16 are computed in f32, converting took a
 // fifth of the time: here the rows are widened once for all panels, and each panel once for all rows. The additions are
-// the same ones in the same order as RowKernels<E>::multiply's, so neither a result nor its independence of the batch
-// changes.
+// the same ones in the same order as RowKernels<E>::multiply's,
+// so neither a result nor its independence of the batch changes.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace apus::cpu {
 template <class E>
 class Left {
  public:
-  // a [m][k], rows lda apart, readable and finite up to padded_depth(k). space: room_for() floats, of this object
-  // alone.
+  // a [m][k], rows lda apart, readable and finite up to padded_depth(k).
+  // space: room_for() floats, of this object alone.
   Left(const E* a, int64_t lda, int64_t m, int64_t k, float* space) : a_(a), lda_(lda), m_(m), k_(k), wide_(space) {
     if (!widens(m)) return;
     const int64_t depth = padded_depth<E>(k);
@@ -42,13 +42,13 @@ class Left {
   }
 
  private:
-  static constexpr int64_t kStretch = 128;  // of k: a widened panel of 16 KB, in the first-level cache beside some rows
-  static constexpr int64_t kRepays = 24;    // rows
-  static constexpr int64_t kAhead = 4;      // rows
+  // Elements of k at a time: a widened panel is then 16 KB, which the first-level cache holds beside some rows.
+  static constexpr int64_t kStretch = 128;
+  static constexpr int64_t kRepays = 24;  // rows
+  static constexpr int64_t kAhead = 4;    // rows
   static bool widens(int64_t m) { return m >= kRepays && row_kernels<E>().widen_panel; }
-  static int64_t stride(int64_t k) {
-    return padded_depth<E>(k) + 16;
-  }  // so that rows fall into different sets of the cache
+  // More than the depth, so that rows fall into different sets of the cache.
+  static int64_t stride(int64_t k) { return padded_depth<E>(k) + 16; }
 
   const E* a_;
   int64_t lda_, m_, k_;

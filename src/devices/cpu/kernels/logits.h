@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The logits of some tokens over the whole vocabulary, and what a gradient of them does to hidden states and head. The
-// head is read in blocks of 1024 rows, each packed while it is in the cache. Sums go in an order that does not depend
-// on threads.
+// head is read in blocks of 1024 rows, each packed while it is in the cache.
+// Sums go in an order that does not depend on threads.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,8 @@ struct HiddenRows {
 template <class E>
 struct HeadSums {
   float* hidden;  // [n, width], written
-  E* head;  // [panel][width][32], written for the first tokens, then added to in f32 and rounded; turn_head() ends them
+  // [panel][width][32]: written for the first tokens; later sums are added in f32 and rounded. Ends with turn_head().
+  E* head;
 };
 // Gradients of logits that are kept until all tokens have been seen: part p holds `columns` of the vocabulary, from
 // p * columns on, its rows as far apart.
@@ -112,14 +113,14 @@ class Logits {
     for (size_t h = 0; h < heads_.size(); ++h)
       if (into[h].hidden) sum_groups(groups, heads_[h].width, sums[h], into[h].hidden);
   }
-  static int64_t backward_space(int64_t tokens, int64_t width) {
-    return kGroups * tokens * width;
-  }  // widths of all products together
+  // In floats; `width`: the widths of all products together.
+  static int64_t backward_space(int64_t tokens, int64_t width) { return kGroups * tokens * width; }
   static int64_t head_space(int64_t vocabulary, int64_t width) {
     return (vocabulary + kPanel - 1) / kPanel * kPanel * width;
   }
 
-  // The head's sums as rows [vocabulary, width], where they are: a panel's are as many as those of its 32 rows.
+  // Rearranges the head's sums to rows [vocabulary, width] in place:
+  // a panel holds as many as the 32 rows it stands for.
   static void turn_head(int64_t vocabulary, int64_t width, E* sums) {
     share((vocabulary + kPanel - 1) / kPanel, 8, [&](int64_t begin, int64_t end) {
       E* const panel = reinterpret_cast<E*>(scratch(kPanels, width * kPanel));
@@ -185,8 +186,8 @@ class Logits {
       std::fill(row + n, row + kVocabularyBlock, E(0));
       const int64_t at = label[i] - block * kVocabularyBlock;
       if (at < 0 || at >= n) continue;
-      const LogitGradient& g =
-          gradient[i];  // again in f32, so that the large and the small part are rounded once, together
+      // Computed once more in f32, so that the large and the small part are added before they are rounded.
+      const LogitGradient& g = gradient[i];
       const float log_p = x[at] * g.scale - g.lse,
                   value = std::exp(log_p) * (g.by_p + g.by_log_p * log_p) + g.constant + at_label[i];
       row_kernels<E>().narrow(1, &value, 1.0f, row + at);

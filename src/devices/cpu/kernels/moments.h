@@ -114,7 +114,8 @@ class Codes {
  public:
   static constexpr int kStep = 64;
   explicit Codes(uint16_t begin) {
-    alignas(64) uint16_t first[32];  // the order in which packing leaves elements: in pieces of four of both vectors
+    // The order in which packing leaves elements: in pieces of four of both vectors.
+    alignas(64) uint16_t first[32];
     for (int i = 0; i < 32; ++i)
       first[i] = static_cast<uint16_t>(begin + kCodeStride * (i / 8 * 4 + i % 4 + i % 8 / 4 * 16));
     now_ = _mm512_load_si512(first);
@@ -147,7 +148,8 @@ class Codes {
   }
   template <class Byte, class Code>
   void put(Byte* to, const Code& code) {
-    constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the lower bits
+    // 1.5 * 2^23: adding it rounds to an integer, in the lower bits.
+    constexpr float kMagic = 12582912.0f;
     const Ints nearest = (Ints)(code(0) + kMagic) - 0x4b400000;
     put_bytes(to, (nearest + (Ints)((now_ & 0xffff) >> 8)) >> 8);
     now_ += kWidth * kCodeStride;
@@ -189,7 +191,8 @@ struct MomentFactors {
     if (step > 0) of_root = 1.0f / (root(s.correction2) * step), least = s.eps / step;
   }
   float keep, mean_share, square_share, mean_kept, square_kept;
-  float of_root = 0, least = kInfinity;  // value = value * keep - mean / (root of square * of_root + least)
+  // value = value * keep - mean / (root of square * of_root + least).
+  float of_root = 0, least = kInfinity;
 };
 
 // Asks memory for what the loop comes to later: there are too many streams for the hardware to follow them all.

@@ -235,7 +235,8 @@ constexpr auto panel_widener() -> void (*)(int64_t, const E*, float*) {
 
 template <class E>
 void finish(int64_t m, int64_t n, const float* c, int64_t ldc, const float* bias, E* y, int64_t ldy) {
-  constexpr int64_t kAhead = 12;  // rows, which lie far apart: their lines are asked for before they are written
+  // Rows, which lie far apart: their lines are asked for before they are written.
+  constexpr int64_t kAhead = 12;
   for (int64_t i = 0; i < m; ++i) {
     if (i + kAhead < m) __builtin_prefetch(y + (i + kAhead) * ldy, 1);
     int64_t j = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of bf16 panels on AMX tiles: two tiles of 16 rows by two of 16 columns. Rows of a tile do not touch each
+// Products of bf16 panels on AMX tiles: two tiles of 16 rows by two of 16 columns. Rows of a tile do not affect each
 // other, so a row's result is the same in a tile of one row and of sixteen. Nor do columns, and a product is the same
 // whichever side a factor stands on: so either side may be the packed one, and the sums of two rows are the same.
 #if defined(__AMX_BF16__)

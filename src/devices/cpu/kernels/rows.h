@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over single rows for the including file's level: norms, rotary embedding, the gate of the feed-forward, the
-// optimizer.
+// Loops over single rows for the including file's level:
+// norms, rotary embedding, the gate of the feed-forward, the optimizer.
 #pragma once
 
 #include "devices/cpu/kernels/vec.h"

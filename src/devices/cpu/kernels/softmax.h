@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The softmax blocks of attention, forward and gradient, and the statistics of a row of logits, for the including
-// file's level.
+// The softmax blocks of attention, forward and gradient, and the statistics of a row of logits,
+// for the including file's level.
 #pragma once
 
 #include "devices/cpu/kernels/vec.h"
@@ -76,8 +76,8 @@ void softmax_gradient(int64_t rows, int64_t columns, const int32_t* low, const i
   }
 }
 
-// Natural base. sum = sum of exp(x - max), sum_x = sum of x, sum_px = sum of exp(x - max) * x, each with x already
-// scaled.
+// Natural base. sum = sum of exp(x - max), sum_x = sum of x, sum_px = sum of exp(x - max) * x,
+// each with x already scaled.
 inline void row_statistics(int64_t n, const float* x, float scale, RowStatistics* out) {
   Floats top = splat(-kInfinity);
   int64_t j = 0;

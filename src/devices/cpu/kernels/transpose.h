@@ -30,7 +30,8 @@ inline void transpose16(const void* const* rows, int64_t n, int64_t offset_bytes
   }
   char* to = static_cast<char*>(out);
 #pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {  // r[4 i + j]: column j of each of the four 128-bit groups, rows 4 i .. 4 i + 3
+  // r[4 i + j]: column j of each of the four 128-bit groups, rows 4 i .. 4 i + 3.
+  for (int j = 0; j < 4; ++j) {
     const __m512i a = _mm512_shuffle_i32x4(r[j], r[4 + j], 0x88), b = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0x88);
     const __m512i c = _mm512_shuffle_i32x4(r[j], r[4 + j], 0xdd), d = _mm512_shuffle_i32x4(r[8 + j], r[12 + j], 0xdd);
     _mm512_storeu_si512(to + 64 * j, _mm512_shuffle_i32x4(a, b, 0x88));

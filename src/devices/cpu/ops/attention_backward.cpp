@@ -73,8 +73,8 @@ class HeadGradient {
   static E* elements(int slot, int64_t count) { return reinterpret_cast<E*>(scratch(slot, count)); }
   int64_t offset() const { return x_.keys - x_.queries; }
 
-  // Queries and output gradients in the two packed forms, f32 sums for dq, and per query: log-sum (base 2) and grad .
-  // out.
+  // Queries and output gradients in the two packed forms, f32 sums for dq, and per query:
+  // log-sum (base 2) and grad . out.
   void prepare() {
     q_t_ = elements(kQT, padded_ * depth_), grad_t_ = elements(kGradT, padded_ * depth_);
     q_ = elements(kQ, blocks() * kBlock * width_), grad_ = elements(kGrad, blocks() * kBlock * width_);
@@ -186,7 +186,8 @@ class HeadGradient {
   HeadInputs<E> x_;
   View view_;
   float scale_;
-  int64_t width_, depth_, padded_;  // h filled to panels; to the depth of a product; queries filled to panels
+  // h filled to panels; to the depth of a product; queries filled to panels.
+  int64_t width_, depth_, padded_;
   E *q_t_, *grad_t_, *q_, *grad_;
   float *dq_t_, *lse2_, *delta_;
 };

@@ -46,7 +46,8 @@ at::Tensor floats(int64_t n) { return at::empty({n}, at::kFloat); }
 
 // The large pieces are mapped by themselves and go back to the system: holes as large as they are would serve nobody.
 constexpr int64_t kKeptBytes = int64_t{160} << 20;  // of gradients of logits
-constexpr int64_t kKeptBlocks = 7;  // of the vocabulary, in one piece; 8 would put rows into the same sets of a cache
+// Of the vocabulary, in one piece; 8 would put rows into the same sets of a cache.
+constexpr int64_t kKeptBlocks = 7;
 
 // What the three ops share: the chunks' logits and the gradients' sums.
 template <class E>
@@ -265,8 +266,8 @@ Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const Opti
   });
 }
 
-// d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy), both over the
-// temperature.
+// d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy),
+// both over the temperature.
 Quad head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy,
                            const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
                            const OptionalTensor& low_head, const at::Tensor& label, const at::Tensor& lse,

@@ -2,8 +2,8 @@
 // Linear layers of inference (plain_linear.cpp: of training). Weights of a mapped file are multiplied where they lie
 // (dots.h, or AMX tiles): nothing is read or written before the first token, and processes share them. Weights that are
 // in memory of our own anyway become panels of 32 outputs (kernels.h), read once per 256 rows. Either way the order of
-// an output's additions depends on nothing but the number of inputs, so a row's result does not depend on the other
-// rows.
+// an output's additions depends on nothing but the number of inputs,
+// so a row's result does not depend on the other rows.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/library.h>
@@ -18,8 +18,8 @@
 #include "devices/cpu/kernels/left.h"
 #include "devices/cpu/memory.h"
 #include "devices/cpu/ops/panels.h"
-#include "devices/cpu/parallel.h"
 #include "devices/cpu/ops/tensors.h"
+#include "devices/cpu/parallel.h"
 #include "tensor/compat.h"
 
 namespace apus::cpu {

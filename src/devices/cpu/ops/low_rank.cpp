@@ -10,8 +10,8 @@
 #include <array>
 
 #include "devices/cpu/kernels/kernels.h"
-#include "devices/cpu/parallel.h"
 #include "devices/cpu/ops/tensors.h"
+#include "devices/cpu/parallel.h"
 
 namespace apus::cpu {
 namespace {
@@ -43,22 +43,27 @@ void spread(int64_t rows, int64_t n, int64_t r, const float* h, int64_t ldh, con
     row_kernels<E>().add_outer(rows, std::min(kColumns, n - c), r, h, ldh, b + c, n, add, y + c, ldy);
 }
 
+// body(first token, how many, space for r sums of each) for some tokens at a time, on all threads.
+template <class Body>
+void some_at_a_time(int64_t tokens, int64_t r, const Body& body) {
+  share(tokens, kRowsAtOnce, [&](int64_t begin, int64_t end) {
+    float* sums = scratch(kProducts, kRowsAtOnce * r);
+    for (int64_t t = begin; t < end; t += kRowsAtOnce) body(t, std::min(kRowsAtOnce, end - t), sums);
+  });
+}
+
 template <class E>
 at::Tensor add_to(const at::Tensor& y, const at::Tensor& x, const at::Tensor& a, const at::Tensor& b, double scale) {
   const int64_t tokens = x.size(0), in = x.size(1), out = y.size(1), r = a.size(0);
   const at::Tensor h = at::empty({tokens, r}, x.options()), down = rounded(a, x.scalar_type()),
                    up = widened(b.t(), x.scalar_type());
-  share(tokens, kRowsAtOnce, [&](int64_t begin, int64_t end) {
-    float* sums = scratch(kProducts, kRowsAtOnce * r);
-    for (int64_t t = begin; t < end; t += kRowsAtOnce) {
-      const int64_t rows = std::min(kRowsAtOnce, end - t);
-      E* kept = data<E>(h) + t * r;
-      thin(rows, r, in, data<E>(x) + t * x.stride(0), x.stride(0), data<E>(down), sums);
-      row_kernels<E>().narrow(rows * r, sums, 1.0f, kept);
-      row_kernels<E>().widen(rows * r, kept, sums);
-      for (int64_t i = 0; i < rows * r; ++i) sums[i] *= static_cast<float>(scale);
-      spread(rows, out, r, sums, r, data<float>(up), true, data<E>(y) + t * y.stride(0), y.stride(0));
-    }
+  some_at_a_time(tokens, r, [&](int64_t t, int64_t rows, float* sums) {
+    E* kept = data<E>(h) + t * r;
+    thin(rows, r, in, data<E>(x) + t * x.stride(0), x.stride(0), data<E>(down), sums);
+    row_kernels<E>().narrow(rows * r, sums, 1.0f, kept);
+    row_kernels<E>().widen(rows * r, kept, sums);
+    for (int64_t i = 0; i < rows * r; ++i) sums[i] *= static_cast<float>(scale);
+    spread(rows, out, r, sums, r, data<float>(up), true, data<E>(y) + t * y.stride(0), y.stride(0));
   });
   return h;
 }
@@ -66,7 +71,8 @@ at::Tensor add_to(const at::Tensor& y, const at::Tensor& x, const at::Tensor& a,
 // Sums [of, columns of x] of h [tokens, of]' x; `of` is a multiple of 4.
 template <class E>
 at::Tensor summed(const at::Tensor& h, const at::Tensor& x) {
-  constexpr int64_t kAtOnce = 256, kTokens = 64;  // columns of a thread; tokens whose x stays in the nearest cache
+  // Columns of a thread; tokens whose x stays in the nearest cache.
+  constexpr int64_t kAtOnce = 256, kTokens = 64;
   const int64_t tokens = x.size(0), n = x.size(1), of = h.size(1);
   const at::Tensor sums = at::zeros({of, n}, at::kFloat);
   share((n + kAtOnce - 1) / kAtOnce, 1, [&](int64_t begin, int64_t end) {
@@ -84,15 +90,11 @@ Triple gradients(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& h,
   const int64_t tokens = x.size(0), in = x.size(1), out = dy.size(1), r = a.size(0), of = (r + 3) / 4 * 4;
   const at::Tensor dh = at::zeros({tokens, of}, at::kFloat), dx = need[0] ? at::empty({tokens, in}, dy.options()) : x;
   const at::Tensor up = rounded(b.t(), dy.scalar_type()), down = widened(a, dy.scalar_type());
-  share(tokens, kRowsAtOnce, [&](int64_t begin, int64_t end) {
-    float* sums = scratch(kProducts, kRowsAtOnce * r);
-    for (int64_t t = begin; t < end; t += kRowsAtOnce) {
-      const int64_t rows = std::min(kRowsAtOnce, end - t);
-      float* scaled = data<float>(dh) + t * of;
-      thin(rows, r, out, data<E>(dy) + t * dy.stride(0), dy.stride(0), data<E>(up), sums);
-      for (int64_t i = 0; i < rows * r; ++i) scaled[i / r * of + i % r] = sums[i] * static_cast<float>(scale);
-      if (need[0]) spread(rows, in, r, scaled, of, data<float>(down), false, data<E>(dx) + t * in, in);
-    }
+  some_at_a_time(tokens, r, [&](int64_t t, int64_t rows, float* sums) {
+    float* scaled = data<float>(dh) + t * of;
+    thin(rows, r, out, data<E>(dy) + t * dy.stride(0), dy.stride(0), data<E>(up), sums);
+    for (int64_t i = 0; i < rows * r; ++i) scaled[i / r * of + i % r] = sums[i] * static_cast<float>(scale);
+    if (need[0]) spread(rows, in, r, scaled, of, data<float>(down), false, data<E>(dx) + t * in, in);
   });
   at::Tensor da, db;
   if (need[1]) da = summed<E>(dh, x).narrow(0, 0, r).to(a.scalar_type());

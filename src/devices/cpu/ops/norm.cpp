@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "devices/cpu/parallel.h"
 #include "devices/cpu/ops/tensors.h"
+#include "devices/cpu/parallel.h"
 #include "tensor/compat.h"
 
 namespace apus::cpu {
@@ -48,8 +48,8 @@ Pair add_rms_norm(const at::Tensor& x, const at::Tensor& delta, const at::Tensor
   return {sum, y};
 }
 
-// The weight's gradient is summed in pieces of fixed size, then over the pieces in order: the same for any number of
-// threads.
+// The weight's gradient is summed in pieces of fixed size, then over the pieces in order:
+// the same for any number of threads.
 template <class E>
 Pair gradient(const at::Tensor& grad, const at::Tensor& x, const at::Tensor& weight, double eps,
               const at::Tensor& extra, bool need_weight) {

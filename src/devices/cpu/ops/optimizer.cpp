@@ -7,8 +7,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "devices/cpu/parallel.h"
 #include "devices/cpu/ops/tensors.h"
+#include "devices/cpu/parallel.h"
 #include "ops/ops.h"
 #include "tensor/byte_dither.h"
 #include "tensor/compat.h"
@@ -17,7 +17,8 @@ namespace apus::cpu {
 namespace {
 
 static_assert(kMoments == ops::kMomentBlock && kThresholdStride == kDitherStride && kCodeStride == kByteDitherStride);
-constexpr int64_t kBlock = 1024;  // elements that a thread holds in f32 at a time, in its first-level cache
+// Elements that a thread holds in f32 at a time, in its first-level cache.
+constexpr int64_t kBlock = 1024;
 
 // A block of a tensor in f32: the tensor itself, or a widened copy that write() rounds back.
 class Block {

@@ -13,8 +13,8 @@
 #include "devices/cpu/kernels/isa.h"
 #include "devices/cpu/kernels/kernels.h"
 #include "devices/cpu/ops/panels.h"
-#include "devices/cpu/parallel.h"
 #include "devices/cpu/ops/tensors.h"
+#include "devices/cpu/parallel.h"
 #include "ops/op.h"
 #include "ops/ops.h"
 #include "tensor/compat.h"
@@ -32,8 +32,8 @@ bool ours_is_faster(at::ScalarType type) {
 }
 
 // Whether packing repays itself: it does from some rows on (measured: 24 rows of 896 take half the time in place, 200
-// as long); layers narrower than a panel would mostly multiply its filling. A gradient has no other way but plain
-// operators.
+// as long); layers narrower than a panel would mostly multiply its filling.
+// A gradient has no other way but plain operators.
 constexpr int64_t kForward = 128, kGradient = 8;
 bool worthwhile(const at::Tensor& x, int64_t out, int64_t rows) {
   const int64_t in = x.size(-1);

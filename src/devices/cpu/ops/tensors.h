@@ -43,8 +43,8 @@ auto by_type(const at::Tensor& t, const Body& body) {
   return t.scalar_type() == at::kFloat ? body(float{}) : body(bf16{});
 }
 
-// [..., D] as [rows, D] whose rows are contiguous in themselves and equally far apart; a copy only where there is no
-// such view.
+// [..., D] as [rows, D] whose rows are contiguous in themselves and equally far apart;
+// a copy only where there is no such view.
 inline at::Tensor as_rows(const at::Tensor& x) {
   if (x.dim() == 2 && (x.stride(1) == 1 || x.size(1) == 1)) return x;
   return x.contiguous().view({-1, x.size(-1)});
@@ -55,8 +55,8 @@ inline at::Tensor as_heads(const at::Tensor& x_TNH) {
   return x_TNH.stride(2) == 1 && (x_TNH.size(1) == 1 || x_TNH.stride(1) == x_TNH.size(2)) ? x_TNH : x_TNH.contiguous();
 }
 
-// The lines (last dimension) of a tensor of any shape, one after the other, whatever the strides of the first two
-// dimensions.
+// The lines (last dimension) of a tensor of any shape, one after the other,
+// whatever the strides of the first two dimensions.
 template <class E>
 class Lines {
  public:
@@ -83,7 +83,7 @@ class Lines {
   int64_t inner_, outer_stride_, inner_stride_;
 };
 
-// How many lines of `width` a thread takes at a time: enough that taking costs nothing.
+// How many lines of `width` a thread takes at a time: so many that sharing them out costs next to nothing.
 inline int64_t lines_at_once(int64_t width) { return width >= 16384 ? 1 : 16384 / (width > 0 ? width : 1); }
 
 }  // namespace apus::cpu

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan for people, and for machines.
+// A plan as text for people, and as JSON for programs.
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "plan/plan.h"
 #include "base/error.h"
+#include "plan/plan.h"
 
 namespace apus {
 namespace {

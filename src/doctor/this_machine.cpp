@@ -15,11 +15,11 @@
 #include <cerrno>
 #include <ctime>
 
-#include "doctor/host.h"
 #include "base/clock.h"
 #include "base/descriptor.h"
 #include "base/error.h"
 #include "devices/cpu/host.h"
+#include "doctor/host.h"
 
 extern char** environ;
 
@@ -38,8 +38,8 @@ std::map<std::string, std::string> environment() {
   return all;
 }
 
-// Output until the end or the limit. What comes after the first megabyte is read and dropped, so that the child can
-// end.
+// Output until the end or the limit. What comes after the first megabyte is read and dropped,
+// so that the child can end.
 std::string read_until(int from, double limit_s, bool* in_time) {
   std::string output;
   const Stopwatch watch;
