@@ -20,8 +20,8 @@
 #include "base/error.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
-#include "engine/engine.h"
 #include "engine/answer/answer_all.h"
+#include "engine/engine.h"
 
 namespace {
 using namespace apus;

@@ -2,15 +2,15 @@
 // The Ascend stack from the bottom up: devices, driver, firmware, CANN, its libraries and their symbols, torch_npu.
 #include <algorithm>
 
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/nearest.h"
 #include "doctor/checks.h"
 #include "doctor/elf.h"
 #include "doctor/inventory.h"
 #include "doctor/libraries.h"
 #include "doctor/smi.h"
 #include "doctor/versions.h"
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/nearest.h"
 
 namespace apus {
 

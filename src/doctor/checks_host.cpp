@@ -5,10 +5,10 @@
 #include <set>
 #include <sstream>
 
-#include "doctor/checks.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "doctor/checks.h"
 
 namespace apus {
 

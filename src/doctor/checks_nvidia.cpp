@@ -2,13 +2,13 @@
 // The NVIDIA stack: driver, its libraries, and what torch wants of them.
 #include <algorithm>
 
+#include "base/clock.h"
+#include "base/error.h"
 #include "doctor/checks.h"
 #include "doctor/elf.h"
 #include "doctor/inventory.h"
 #include "doctor/libraries.h"
 #include "doctor/versions.h"
-#include "base/clock.h"
-#include "base/error.h"
 
 namespace apus {
 

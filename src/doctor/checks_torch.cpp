@@ -2,11 +2,11 @@
 // Python, libtorch, and the BLAS under it.
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "doctor/checks.h"
 #include "doctor/elf.h"
 #include "doctor/libraries.h"
 #include "doctor/versions.h"
-#include "base/error.h"
 
 namespace apus {
 

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "doctor/failures.h"
 #include "base/nearest.h"
+#include "doctor/failures.h"
 
 namespace apus {
 

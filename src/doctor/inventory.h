@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "doctor/host.h"
 #include "base/json.h"
 #include "device/topology.h"
+#include "doctor/host.h"
 
 namespace apus {
 

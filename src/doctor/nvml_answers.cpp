@@ -4,9 +4,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "doctor/isolated.h"
 #include "base/json.h"
 #include "devices/cuda/nvml.h"
+#include "doctor/isolated.h"
 
 namespace apus {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/error.h"
 #include "doctor/smi.h"
 #include "doctor/smi_fields.h"
-#include "base/error.h"
 
 namespace apus {
 

@@ -14,8 +14,7 @@ namespace {
 std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer) {
   const FeedForwardSpec& wanted = spec.feed_forward[static_cast<size_t>(layer)];
   if (const auto* dense = std::get_if<DenseSpec>(&wanted))
-    return std::make_unique<Mlp>(spec.shape.hidden, dense->ffn,
-                                 Mlp::Spec{.bias = dense->bias, .act = spec.act});
+    return std::make_unique<Mlp>(spec.shape.hidden, dense->ffn, Mlp::Spec{.bias = dense->bias, .act = spec.act});
   const auto& mixture = std::get<MixtureSpec>(wanted);
   return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = spec.shape.hidden,
                                                .ffn = mixture.ffn,

@@ -22,7 +22,7 @@ AnswerStream::Choice::Choice(const AnswerStreamSpec& spec) : answer(spec.tokeniz
 }
 
 AnswerStream::AnswerStream(AnswerStreamSpec spec, std::unique_ptr<AnswerWriter> writer, std::shared_ptr<Serial> serial,
-                       std::shared_ptr<AnswerNotes> notes, AnswerMeter* meter)
+                           std::shared_ptr<AnswerNotes> notes, AnswerMeter* meter)
     : spec_(std::move(spec)),
       writer_(std::move(writer)),
       serial_(std::move(serial)),

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/source/datasets.h"
 #include "data/rows/self_name.h"
+#include "data/source/datasets.h"
 #include "tests/data/data_test_tools.h"
 
 namespace apus {

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "doctor/explain_report.h"
 #include "base/files.h"
+#include "doctor/explain_report.h"
 #include "tests/paths.h"
 
 namespace apus {

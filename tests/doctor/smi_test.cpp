@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "doctor/inventory.h"
-#include "doctor/tables.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "doctor/inventory.h"
+#include "doctor/tables.h"
 #include "tests/paths.h"
 
 namespace apus {

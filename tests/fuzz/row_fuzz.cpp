@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "data/rows/normalize.h"
 #include "data/read/reader.h"
+#include "data/rows/normalize.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 1) return 0;

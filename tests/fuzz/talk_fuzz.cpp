@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "guide/guide.h"
-#include "tests/guide/allowed.h"
 #include "tests/fuzz/guide_words.h"
+#include "tests/guide/allowed.h"
 #include "text/tool_calls.h"
 
 namespace {

@@ -15,7 +15,7 @@ using Places = std::vector<int>;
 
 // A tower, an embedding of 20, `layers` of 10 (cache: 1 a token), a norm of 1, a head of 20 that may be tied.
 PlacementRequest model(int layers, std::vector<int64_t> rooms, const std::string& how, bool tied = true,
-                   bool tower = false) {
+                       bool tower = false) {
   PlacementRequest ask;
   ask.parts.push_back({.name = "model.embed_tokens", .weights = 20});
   if (tower) ask.parts.push_back({.name = "visual", .weights = 15, .follows = 0});

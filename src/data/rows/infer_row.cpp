@@ -13,8 +13,8 @@
 #include <set>
 
 #include "base/lines.h"
-#include "data/rows/normalize.h"
 #include "data/results/result_file.h"
+#include "data/rows/normalize.h"
 
 namespace apus {
 

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "devices/cpu/parallel.h"
 #include "devices/cpu/ops/tensors.h"
+#include "devices/cpu/parallel.h"
 
 namespace apus::cpu {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "devices/cpu/kernels/kernels.h"
-#include "devices/cpu/parallel.h"
 #include "devices/cpu/ops/tensors.h"
+#include "devices/cpu/parallel.h"
 
 namespace apus::cpu {
 
