@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/nearest.h"
 
 namespace apus {
