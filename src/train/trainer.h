@@ -25,6 +25,7 @@
 namespace apus {
 
 class GradientSum;  // parallel/data_parallel.h
+struct RouterLoss;  // nn/moe.h
 
 enum class When { Never, Steps, Epoch };
 
