@@ -26,6 +26,7 @@
 namespace apus {
 
 class GradientSum;  // parallel/data_parallel.h
+struct RouterLoss;  // nn/moe.h
 
 enum class When { Never, Steps, Epoch };
 

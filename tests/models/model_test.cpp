@@ -149,29 +149,27 @@ TEST(ScalarHead, LoadsAndScoresEveryToken) {
   EXPECT_LT((scores - at::linear(hidden, score.to(golden::device()))).abs().max().item<double>(), 1e-4);
 }
 
-// transformers' own numbers for a reward model and a classifier: the score at the position that it takes.
+// transformers' own numbers for a reward model: the score at the position that it takes.
 TEST(ScalarHead, GivesTheOriginalsScores) {
   const Case c("heads_qwen2");
+  const auto dir = c.dir / "checkpoint_reward";
+  const auto model = make_model(read_model_config(dir), Head::Scalar);
+  load_weights(*model, TensorFolder(dir), {.dtype = at::kFloat, .device = golden::device()});
   at::NoGradGuard no_grad;
-  for (const std::string kind : {"reward", "single_label"}) {
-    const auto dir = c.dir / ("checkpoint_" + kind);
-    const auto model = make_model(read_model_config(dir), Head::Scalar);
-    load_weights(*model, TensorFolder(dir), {.dtype = at::kFloat, .device = golden::device()});
-    for (const std::string side : {"left", "right"}) {
-      const std::string name = kind + "/" + side;
-      const Packed p = golden::unpad(c, name);
-      Step step = packed_step(p.lengths, golden::device());
-      const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, golden::device()), step);
-      const at::Tensor scores = model->scores(hidden, step).to(at::kCPU), expected = c.tensor(name + "/logits");
-      const auto& used = c.json.at("heads").at(kind).at(side).at("used_positions");
-      const int64_t width = c.tensor(name + "/input_ids").size(1);
-      for (size_t row = 0; row < used.size(); ++row) {
-        const int64_t place = static_cast<int64_t>(row) * width + used[row].get<int64_t>();
-        const auto token = std::find(p.place.begin(), p.place.end(), place) - p.place.begin();
-        ASSERT_LT(token, std::ssize(p.place)) << name << " row " << row;
-        EXPECT_LT((scores[token] - expected[static_cast<int64_t>(row)]).abs().max().item<double>(), 3e-4)
-            << name << " row " << row;
-      }
+  for (const std::string side : {"left", "right"}) {
+    const Packed p = golden::unpad(c, "reward/" + side);
+    Step step = packed_step(p.lengths, golden::device());
+    const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, golden::device()), step);
+    const at::Tensor scores = model->scores(hidden, step).to(at::kCPU);
+    const at::Tensor expected = c.tensor("reward/" + side + "/logits");
+    const auto& used = c.json.at("heads").at("reward").at(side).at("used_positions");
+    const int64_t width = c.tensor("reward/" + side + "/input_ids").size(1);
+    for (size_t row = 0; row < used.size(); ++row) {
+      const int64_t place = static_cast<int64_t>(row) * width + used[row].get<int64_t>();
+      const auto token = std::find(p.place.begin(), p.place.end(), place) - p.place.begin();
+      ASSERT_LT(token, std::ssize(p.place)) << side << " row " << row;
+      EXPECT_LT((scores[token] - expected[static_cast<int64_t>(row)]).abs().max().item<double>(), 3e-4)
+          << side << " row " << row;
     }
   }
 }

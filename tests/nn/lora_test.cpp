@@ -198,7 +198,7 @@ TEST(LoraOfTheHead, FactorsFollowTheStepsRoutes) {
   const auto rows = [](std::vector<int64_t> list) { return at::tensor(list, at::kLong); };
   Step all, routed;
   routed.routed = true;
-  routed.adapters = {{"one", rows({0, 3})}, {"two", rows({4})}, {"another", rows({1})}, {"one", rows({})}};
+  routed.adapters = {{"one", rows({0, 3})}, {"two", rows({4})}, {"another", rows({1})}};
   Step single;
   single.routed = true, single.adapters = {{"two", rows({0, 1, 2, 3, 4})}};
   const Step none = all.without_adapters();
