@@ -25,14 +25,17 @@ namespace fs = std::filesystem;
 
 using test::Folder;
 
-// Every family's tiny checkpoint.
+// A tiny checkpoint of every family, and one whose head is no other name of the table.
 std::vector<std::pair<std::string, fs::path>> checkpoints() {
-  std::vector<std::pair<std::string, fs::path>> all;
-  for (const auto& entry : fs::directory_iterator(golden::models()))
-    if (fs::exists(entry.path() / "checkpoint/config.json"))
-      all.emplace_back(entry.path().filename(), entry.path() / "checkpoint");
-  std::sort(all.begin(), all.end());
-  return all;
+  std::map<std::string, fs::path> of;
+  for (const auto& entry : fs::directory_iterator(golden::models())) {
+    const fs::path dir = entry.path() / "checkpoint";
+    if (!fs::exists(dir / "config.json")) continue;
+    const Json config = read_model_config(dir);
+    const bool tied = config.value("tie_word_embeddings", false);
+    of[config.at("model_type").get<std::string>() + (tied ? ", tied" : "")] = dir;
+  }
+  return {of.begin(), of.end()};
 }
 
 struct Sizes {
