@@ -3,6 +3,7 @@
 // what one rank would have saved. On a mesh of threads, and once on two processes.
 #include "nn/parts.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 #include <unistd.h>
@@ -24,14 +25,17 @@ namespace fs = std::filesystem;
 
 using test::Folder;
 
-// Every family's tiny checkpoint.
+// A tiny checkpoint of every family, and one whose head is no other name of the table.
 std::vector<std::pair<std::string, fs::path>> checkpoints() {
-  std::vector<std::pair<std::string, fs::path>> all;
-  for (const auto& entry : fs::directory_iterator(golden::models()))
-    if (fs::exists(entry.path() / "checkpoint/config.json"))
-      all.emplace_back(entry.path().filename(), entry.path() / "checkpoint");
-  std::sort(all.begin(), all.end());
-  return all;
+  std::map<std::string, fs::path> of;
+  for (const auto& entry : fs::directory_iterator(golden::models())) {
+    const fs::path dir = entry.path() / "checkpoint";
+    if (!fs::exists(dir / "config.json")) continue;
+    const Json config = read_model_config(dir);
+    const bool tied = config.value("tie_word_embeddings", false);
+    of[config.at("model_type").get<std::string>() + (tied ? ", tied" : "")] = dir;
+  }
+  return {of.begin(), of.end()};
 }
 
 struct Sizes {
@@ -92,7 +96,9 @@ TEST(Parts, OfAllRanksMakeUpTheModel) {
         for (const Cut& c : p.cuts) copies /= MeshLayout(sizes, ranks, 0).size(c.axis), shared |= c.shared;
         const int least = held.at(n).min().item<int>(), most = held.at(n).max().item<int>();
         EXPECT_GE(least, copies) << name << " " << n;
-        if (!shared) EXPECT_EQ(most, copies) << name << " " << n;
+        if (!shared) {
+          EXPECT_EQ(most, copies) << name << " " << n;
+        }
         cut += copies < ranks, held_by_several += shared && most > copies;
       });
       EXPECT_EQ(held.size(), [&] {
@@ -137,7 +143,10 @@ TEST(Parts, ATiedHeadIsCutAsItsTable) {
   at::Tensor table, head;
   model->visit([&](const std::string& n, Param& p) {
     if (n == "model.embed_tokens.weight") table = p.data;
-    if (n == "lm_head.weight") head = p.data, EXPECT_EQ(p.data.sizes(), at::IntArrayRef(p.local_shape()));
+    if (n == "lm_head.weight") {
+      head = p.data;
+      EXPECT_EQ(p.data.sizes(), at::IntArrayRef(p.local_shape()));
+    }
   });
   EXPECT_TRUE(head.is_same(table));
 }
@@ -179,8 +188,9 @@ TEST(Parts, OfAdaptersAreSavedAsOnOneRank) {
       const auto model = placed_model(dir, mesh, at::kFloat);
       const Adapter adapter = make_adapter(*model, config, 7);
       model->visit([&](const std::string& n, Param& p) {
-        if (n == "model.layers.0.self_attn.o_proj.default.lora_A.weight")
+        if (n == "model.layers.0.self_attn.o_proj.default.lora_A.weight") {
           EXPECT_EQ(p.part[1], part_of(p.full[1], {Axis::Tp, 1, 2, 2}, mesh.rank(Axis::Tp), sizes.tp)) << n;
+        }
       });
       save_adapter(*model, adapter, folder.path / "made", {});
       const auto second = placed_model(dir, mesh, at::kFloat);
@@ -265,7 +275,9 @@ TEST(Parts, NothingButTheOwnPartIsRead) {
     mine->place(mesh);
     load_weights(*mine, source, {.dtype = dtype});
     mine->visit([&](const std::string& n, Param& p) {
-      if (n == "model.embed_tokens.weight") EXPECT_EQ(p.data.sum().item<float>(), 0);
+      if (n == "model.embed_tokens.weight") {
+        EXPECT_EQ(p.data.sum().item<float>(), 0);
+      }
     });
   }
 }
@@ -275,7 +287,9 @@ const test::RankBody body("parts.saved", [](const std::vector<std::string>& argu
   Mesh mesh(world, {.tp = 2});
   const auto model = placed_model(golden::models() / "qwen2/checkpoint", mesh);
   model->visit([&](const std::string& n, Param& p) {
-    if (n.ends_with("embed_tokens.weight")) EXPECT_EQ(p.data.size(0), p.full[0] / 2);
+    if (n.ends_with("embed_tokens.weight")) {
+      EXPECT_EQ(p.data.size(0), p.full[0] / 2);
+    }
   });
   save_weights(*model, arguments[0], int64_t{1} << 30, at::kBFloat16);
   world.host().barrier();
