@@ -146,6 +146,18 @@ TEST(Plan, EveryKnobLowersThePeak) {
   EXPECT_GT(peak([](PlanSpec& s) { s.train.frozen_copies = 1; }), base);
 }
 
+// Only silu and the product with up are one operator: gelu's result and its input are kept both, relu's result alone.
+TEST(Plan, ActivationsThatAreTensorsOfTheirOwn) {
+  PlanSpec s = spec_of("qwen2.5-1.5b", false, "A100");
+  s.train.recompute.layers = 0;
+  const auto peak = [&](Activation act) { return s.model.act = act, bare_plan(s).use.peak; };
+  const double silu = peak(Activation::Silu),
+               tensors = static_cast<double>(s.model.layers * s.model.ffn) * s.train.tokens * s.train.element;
+  EXPECT_NEAR((peak(Activation::Gelu) - silu) / tensors, 1, 0.1);
+  EXPECT_NEAR((peak(Activation::GeluTanh) - silu) / tensors, 1, 0.1);
+  EXPECT_NEAR((peak(Activation::Relu) - silu) / tensors, 0, 0.1);
+}
+
 TEST(Plan, SearchListsWhatFitsFastestFirst) {
   const PlanSpec s = spec_of("qwen3-8b", false, "H200", 8);
   const auto all = search_strategies(s);
