@@ -84,8 +84,8 @@ class OptionTable {
   // Flags of other programs without a member here. Several names may share one reason.
   // Any use is an error that says why, but for false, none and the `idle` value: a script may spell a default out.
   void refuse(const std::vector<std::string>& names, const std::string& why, const std::string& idle = "");
-  void no_effect(const std::vector<std::string>& names,
-                 const std::string& why);  // accepted with a note: nothing to do here
+  // Accepted with a note that there is nothing to do here.
+  void no_effect(const std::vector<std::string>& names, const std::string& why);
   Option& at(const std::string& name);  // one described before, to be refined: a command refuses what it cannot honour
 
   template <class Options>
@@ -112,8 +112,8 @@ class OptionTable {
  private:
   Option& add(std::string name, OptionTarget target, std::string help);
   Option* find(const std::string& name) const;  // exact, also by alias
-  Option* look_up(const std::string& typed,
-                  std::vector<std::string>& errors);  // also by prefix; null: unknown or ambiguous
+  // Also by prefix; null: unknown or ambiguous.
+  Option* look_up(const std::string& typed, std::vector<std::string>& errors);
   void read_config(const std::string& path, std::vector<std::string>& errors);
   void read_flags(const std::vector<std::string>& arguments, size_t first, std::vector<std::string>& errors);
   void assign(Option& option, const std::vector<std::string>& words, std::vector<std::string>& errors);

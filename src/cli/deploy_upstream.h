@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// apus deploy --infer_backend vllm | sglang: another program's server does the work, behind this one's keys, limits and
-// logs.
+// apus deploy --infer_backend vllm | sglang: another program's server does the work, behind the keys, limits and logs
+// of this one.
 #pragma once
 
 #include <string>

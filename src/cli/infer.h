@@ -49,8 +49,7 @@ struct InferOptions : ModelOptions,
 };
 
 RowBook::Spec row_book_spec(const InferOptions& options, const std::string& result_path);
-// Beside the model, or here when it is a server's; named after the time. An unfinished one is gone on with by naming
-// it.
+// Beside the model, or here when it is a server's; named after the time. To go on with an unfinished one, name it.
 std::string default_result_path(const InferOptions& options);
 
 }  // namespace apus

@@ -34,8 +34,8 @@ bool has_penalties(const Sampling& s);
 // Tokens outside the vocabulary are passed over: prompts may hold ids that the head does not produce.
 void apply_bias(std::span<float> logits, const Sampling& s);
 void forbid(std::span<float> logits, std::span<const int32_t> tokens);
-void apply_mask(std::span<float> logits,
-                std::span<const uint64_t> allowed);  // 64 tokens a word; beyond its end: not allowed
+// `allowed` has 64 tokens a word; what lies beyond its end is not allowed.
+void apply_mask(std::span<float> logits, std::span<const uint64_t> allowed);
 void apply_penalties(std::span<float> logits, const TokenCounts& counts, const Sampling& s);
 // The tokens that would complete an n-gram which stands in `tokens` already.
 std::vector<int32_t> repeats(std::span<const int32_t> tokens, int64_t n);
@@ -54,8 +54,8 @@ struct Candidate {
   float logit;         // divided by the temperature
   double probability;  // among the candidates
 };
-// Who may be drawn, likeliest first (ties: smaller id first). temperature must be above 0. Empty when every logit is
-// -inf.
+// Who may be drawn, likeliest first (ties: smaller id first); nobody when every logit is -inf. temperature must be
+// above 0.
 std::vector<Candidate> candidates(std::span<const float> logits, const Sampling& s);
 
 // The next token: the first of the likeliest when greedy, else drawn with the random number of (seed, position).

@@ -59,8 +59,7 @@ class TextEngine {
   virtual std::vector<std::string> adapters() const = 0;
   virtual void load_adapter(const std::string& name, const std::string& dir) = 0;
   virtual void unload_adapter(const std::string& name) = 0;
-  // Gives memory back: level 1 the cache, level 2 the weights too. Requests wait until wake(), which reads the weights
-  // again.
+  // Gives memory back: level 1 the cache, level 2 the weights too, which wake() reads again. Requests wait until then.
   virtual void sleep(int level = 1) = 0;
   virtual void wake() = 0;
 };
