@@ -100,6 +100,50 @@ void training_template_fields(OptionTable& v, TemplateOptions& prompt, DataOptio
       "for longer rows: leave them out, cut them, or (plain text) split them into several";
 }
 
+namespace {
+
+// Flags of tuners that are not available, and of what needs no saying here.
+void other_tuners(OptionTable& v) {
+  v.no_effect({"tuner_backend"}, "adapters are made by the program itself, in PEFT's format");
+  v.no_effect({"freeze_llm", "freeze_vit", "freeze_aligner"}, "these are settings of multimodal models");
+  v.refuse({"use_swift_lora"}, "adapters are PEFT's");
+  v.refuse({"target_parameters"},
+           "it lays one pair of factors over the stacked weights of all experts, in a layout that changes with PEFT's "
+           "version; --target_modules all-linear (or gate_proj up_proj down_proj) gives each expert its own factors");
+  v.refuse({"lora_ga_batch_size", "lora_ga_iters", "lora_ga_max_length", "lora_ga_direction", "lora_ga_scale",
+            "lora_ga_stable_gamma"},
+           "use --init_weights pissa or olora");
+  v.refuse({"fourier_n_frequency",
+            "fourier_scaling",
+            "boft_block_size",
+            "boft_block_num",
+            "boft_n_butterfly_factor",
+            "boft_dropout",
+            "vera_rank",
+            "vera_projection_prng_key",
+            "vera_dropout",
+            "vera_d_initial",
+            "adapter_act",
+            "adapter_length",
+            "adalora_target_r",
+            "adalora_init_r",
+            "adalora_tinit",
+            "adalora_tfinal",
+            "adalora_deltaT",
+            "adalora_beta1",
+            "adalora_beta2",
+            "adalora_orth_reg_weight",
+            "llamapro_num_new_blocks",
+            "llamapro_num_groups",
+            "reft_rank",
+            "reft_layers",
+            "reft_intervention_type",
+            "reft_args"},
+           "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio) and full are available");
+}
+
+}  // namespace
+
 void TunerOptions::fields(OptionTable& v) {
   v.group("Tuner");
   v("tuner_type", tuner_type, "train low-rank factors beside the weights, or the weights themselves")
@@ -140,42 +184,7 @@ void TunerOptions::fields(OptionTable& v) {
       .at_most(1);
   v("trainable_parameters", trainable_parameters, "full: exceptions from the freezing, by the beginning of the name");
   v("trainable_parameters_regex", trainable_parameters_regex, "full: the same, by an expression");
-  v.no_effect({"tuner_backend"}, "adapters are made by the program itself, in PEFT's format");
-  v.no_effect({"freeze_llm", "freeze_vit", "freeze_aligner"}, "these are settings of multimodal models");
-  v.refuse({"use_swift_lora"}, "adapters are PEFT's");
-  v.refuse({"target_parameters"},
-           "it lays one pair of factors over the stacked weights of all experts, in a layout that changes with PEFT's "
-           "version; --target_modules all-linear (or gate_proj up_proj down_proj) gives each expert its own factors");
-  v.refuse({"lora_ga_batch_size", "lora_ga_iters", "lora_ga_max_length", "lora_ga_direction", "lora_ga_scale",
-            "lora_ga_stable_gamma"},
-           "use --init_weights pissa or olora");
-  v.refuse({"fourier_n_frequency",
-            "fourier_scaling",
-            "boft_block_size",
-            "boft_block_num",
-            "boft_n_butterfly_factor",
-            "boft_dropout",
-            "vera_rank",
-            "vera_projection_prng_key",
-            "vera_dropout",
-            "vera_d_initial",
-            "adapter_act",
-            "adapter_length",
-            "adalora_target_r",
-            "adalora_init_r",
-            "adalora_tinit",
-            "adalora_tfinal",
-            "adalora_deltaT",
-            "adalora_beta1",
-            "adalora_beta2",
-            "adalora_orth_reg_weight",
-            "llamapro_num_new_blocks",
-            "llamapro_num_groups",
-            "reft_rank",
-            "reft_layers",
-            "reft_intervention_type",
-            "reft_args"},
-           "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio) and full are available");
+  other_tuners(v);
 }
 
 void TunerOptions::check() const {
