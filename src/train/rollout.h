@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "engine/answer/answer_all.h"
-#include "engine/engine_spec.h"
+#include "engine/answer/engine_spec.h"
 
 namespace apus {
 
 class Engine;
+class Model;
 
 class Rollout {
  public:

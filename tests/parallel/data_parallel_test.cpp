@@ -67,8 +67,8 @@ TrainResult train(const Setting& s, World& world) {
                            3);
   if (s.variant == "lora" && !s.from.empty()) restore_adapter(*model, adapter, s.from);
   TrainerOptions options;
-  options.max_steps = s.steps;
-  options.save = When::Steps, options.save_steps = 3, options.output_dir = s.out;
+  options.loop.max_steps = s.steps;
+  options.loop.save_steps = 3, options.output_dir = s.out;
   options.forward = {.recomputed_layers = 1, .selective = std::nullopt, .neftune_alpha = 5, .watch = {}};
   options.exact = {{"rows", 36}};
   TestRun run(std::move(model), hyper, share(batches, mesh.rank(kDataAxes), mesh.size(kDataAxes)), options);
@@ -98,8 +98,8 @@ TrainResult train(const Setting& s, World& world) {
                      .gradients = world.size() > 1 ? &gradients : nullptr,
                      .log = world.first() ? run.log.get() : nullptr,
                      .save_model = [&](const fs::path& dir) { run.save(dir); }};
-  options.gradient_accumulation_steps = 6 / world.size();
-  options.max_grad_norm = hyper["max_grad_norm"], options.logging_steps = 1;
+  options.loop.gradient_accumulation_steps = 6 / world.size();
+  options.loop.max_grad_norm = hyper["max_grad_norm"], options.loop.logging_steps = 1;
   options.seed = 42;
   Trainer trainer(parts, options);
   if (!s.from.empty()) trainer.resume(read_state(s.from), {});

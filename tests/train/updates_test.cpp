@@ -29,8 +29,8 @@ class ThreePasses final : public Algorithm {
   Sft sft_{{}};
 };
 
-struct Run {
-  explicit Run(const fs::path& out, const fs::path& from = {}, bool by_policy = false, int64_t save_steps = 1)
+struct PassesRun {
+  explicit PassesRun(const fs::path& out, const fs::path& from = {}, bool by_policy = false, int64_t save_steps = 1)
       : algorithm(by_policy) {
     const Case c("train_qwen2");
     Json hyper = c.json["runs"]["adamw_hf_trainer_groups"]["hyper"];
@@ -48,7 +48,7 @@ struct Run {
 
 TEST(Updates, OfOneCollectionAreCountedApartFromItsRows) {
   Folder out;
-  Run three(out.path);
+  PassesRun three(out.path);
   const TrainResult result = three.run->trainer->run();
   EXPECT_EQ(result.step, 8);
   EXPECT_EQ(three.algorithm.collected, 3);
@@ -65,10 +65,10 @@ TEST(Updates, OfOneCollectionAreCountedApartFromItsRows) {
 
 TEST(Updates, AreResumedInTheMiddleOfACollection) {
   Folder whole, again;
-  Run uninterrupted(whole.path);
+  PassesRun uninterrupted(whole.path);
   const Json first = uninterrupted.run->trainer->run().log_history;
   for (const int at : {2, 3, 4}) {
-    Run resumed(again.path, whole.path / str("checkpoint-", at));
+    PassesRun resumed(again.path, whole.path / str("checkpoint-", at));
     const TrainResult second = resumed.run->trainer->run();
     golden::expect_same(*uninterrupted.run, *resumed.run);
     EXPECT_EQ(first, second.log_history) << at;
@@ -78,7 +78,7 @@ TEST(Updates, AreResumedInTheMiddleOfACollection) {
 
 TEST(Updates, OfWhatCannotBeCollectedAgainAreSavedTogether) {
   Folder out;
-  Run run(out.path, {}, /*by_policy=*/true, /*save_steps=*/2);
+  PassesRun run(out.path, {}, /*by_policy=*/true, /*save_steps=*/2);
   run.run->trainer->run();
   std::vector<int64_t> steps;
   for (const auto& [step, dir] : list_checkpoints(out.path)) steps.push_back(step);
@@ -88,7 +88,7 @@ TEST(Updates, OfWhatCannotBeCollectedAgainAreSavedTogether) {
 
 TEST(Updates, GiveTheScheduleItsLength) {
   Folder out;
-  Run run(out.path);
+  PassesRun run(out.path);
   TrainerOptions options{.loop = {.num_train_epochs = 2, .gradient_accumulation_steps = 4}, .output_dir = out.path};
   const Case c("train_qwen2");
   golden::FixedSource source(golden::train_batches(c));
