@@ -10,9 +10,11 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   endif()
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # False warnings inside std::string: a precompiled header forgets which of its headers are the system's.
+  # False warnings inside std::string: a precompiled header forgets which of its headers are the system's. And, where
+  # several files are compiled as one, about classes of a .cpp that hold private ones.
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds> $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>
-                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow> $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>)
+                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow> $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>
+                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 find_program(LLD ld.lld)
 if(LLD)

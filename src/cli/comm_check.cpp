@@ -25,7 +25,7 @@ std::filesystem::path CommCheckOptions::ranks_dir() const {
 
 namespace {
 int run(const CommCheckOptions& options) { return run_heavy("comm-check", &options); }
-const RegisterCommand<CommCheckOptions> command(
+const RegisterCommand<CommCheckOptions> comm_check_command(
     {.name = "comm-check",
      .group = "",
      .summary = "every collective between the processes: results, latency, bandwidth",

@@ -2,7 +2,7 @@
 // A command is one file that registers itself:
 //
 //   namespace { int run(const InferOptions& options) { return run_heavy("infer", &options); }
-//   const RegisterCommand<InferOptions> command({.name = "infer", .group = "Run", .summary = "...", .examples = {...}},
+//   const RegisterCommand<InferOptions> infer_command({.name = "infer", .group = "Run", .summary = "...", .examples = {...}},
 //   run); }
 //
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's

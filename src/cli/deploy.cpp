@@ -182,7 +182,7 @@ namespace {
 int run(const DeployOptions& options) {
   return options.upstream() ? deploy_upstream(options) : run_heavy("deploy", &options);
 }
-const RegisterCommand<DeployOptions> command(
+const RegisterCommand<DeployOptions> deploy_command(
     {.name = "deploy",
      .group = "Run",
      .summary = "serve a model over HTTP, as OpenAI's and Anthropic's APIs",

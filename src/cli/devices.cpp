@@ -27,7 +27,7 @@ int run(const DevicesOptions& options) {
   std::fputs(text.c_str(), stdout);
   return 0;
 }
-const RegisterCommand<DevicesOptions> command(
+const RegisterCommand<DevicesOptions> devices_command(
     {.name = "devices",
      .group = "Machine",
      .summary = "the devices: health, power, temperature, memory, load; --ops: their fused operators",

@@ -157,7 +157,7 @@ int run(const DoctorOptions& options) {
   std::fputs(text.c_str(), stdout);
   return sound(sections) ? 0 : exit_code(Fault::Device);
 }
-const RegisterCommand<DoctorOptions> command(
+const RegisterCommand<DoctorOptions> doctor_command(
     {.name = "doctor",
      .group = "Machine",
      .summary = "is this machine sound, and what to do if not; --explain LOG: what a failure means",

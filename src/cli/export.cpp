@@ -130,7 +130,7 @@ int run_export(const ExportOptions& options) { return run_heavy("export", &optio
 int run_merge(const MergeLoraOptions& options) {
   return run_heavy("export", static_cast<const ExportOptions*>(&options));
 }
-const RegisterCommand<ExportOptions> command(
+const RegisterCommand<ExportOptions> export_command(
     {.name = "export",
      .group = "Model",
      .summary = "merge adapters into a model, or encode a dataset once for many runs",

@@ -196,7 +196,7 @@ void InferOptions::rehearse(Rehearsal& r) const {
 
 namespace {
 int run(const InferOptions& options) { return options.client() ? infer_client(options) : run_heavy("infer", &options); }
-const RegisterCommand<InferOptions> command(
+const RegisterCommand<InferOptions> infer_command(
     {.name = "infer",
      .group = "Run",
      .summary = "chat with a model, or answer the rows of a file",

@@ -54,7 +54,7 @@ void InitOptions::rehearse(Rehearsal& r) const {
 
 namespace {
 int run(const InitOptions& options) { return run_heavy("init", &options); }
-const RegisterCommand<InitOptions> command(
+const RegisterCommand<InitOptions> init_command(
     {.name = "init",
      .group = "Model",
      .summary = "make a checkpoint with random weights from a preset or a config.json",

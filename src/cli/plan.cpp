@@ -141,7 +141,7 @@ int run(const PlanOptions& o) {
   return plan.fits ? 0 : kDoesNotFit;
 }
 
-const RegisterCommand<PlanOptions> command(
+const RegisterCommand<PlanOptions> plan_command(
     {.name = "plan",
      .group = "Machine",
      .summary = "memory and speed of a run before it starts; exit code 0: it fits, 5: it does not",

@@ -59,7 +59,7 @@ void ScoreOptions::rehearse(Rehearsal& r) const {
 
 namespace {
 int run(const ScoreOptions& options) { return run_heavy("score", &options); }
-const RegisterCommand<ScoreOptions> command(
+const RegisterCommand<ScoreOptions> score_command(
     {.name = "score",
      .group = "Run",
      .summary = "log-probabilities, loss and perplexity of given texts",

@@ -213,7 +213,7 @@ int run(const TokenizeOptions& options) {
   return 0;
 }
 
-const RegisterCommand<TokenizeOptions> command(
+const RegisterCommand<TokenizeOptions> tokenize_command(
     {.name = "tokenize",
      .group = "Data",
      .summary = "show what the model will see: rendered prompts, token ids and pieces; or the text of ids",

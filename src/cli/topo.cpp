@@ -28,11 +28,11 @@ int run(const TopoOptions& options) {
   std::fputs(text.c_str(), stdout);
   return 0;
 }
-const RegisterCommand<TopoOptions> command({.name = "topo",
-                                            .group = "Machine",
-                                            .summary = "how the devices are linked, and which cores are near them",
-                                            .examples = {"topo", "topo --json"}},
-                                           run);
+const RegisterCommand<TopoOptions> topo_command({.name = "topo",
+                                                 .group = "Machine",
+                                                 .summary = "how the devices are linked, and which cores are near them",
+                                                 .examples = {"topo", "topo --json"}},
+                                                run);
 }  // namespace
 
 }  // namespace apus

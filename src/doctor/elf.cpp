@@ -25,12 +25,12 @@ std::string_view part(std::string_view file, uint64_t offset, uint64_t size) {
   return offset <= file.size() && size <= file.size() - offset ? file.substr(offset, size) : std::string_view();
 }
 
-struct Section {
+struct ElfSection {
   uint32_t type = 0, link = 0;
   std::string_view bytes;
 };
 
-Section section_at(std::string_view table, std::string_view file, uint64_t index) {
+ElfSection section_at(std::string_view table, std::string_view file, uint64_t index) {
   if (index >= table.size() / kSectionBytes) return {};
   const uint64_t at = index * kSectionBytes;
   return {number<uint32_t>(table, at + 4), number<uint32_t>(table, at + 40),
@@ -60,9 +60,9 @@ std::optional<Elf> Elf::parse(std::string_view file, std::string* why_not) {
   const auto count = number<uint16_t>(file, 60);
   if (number<uint16_t>(file, 58) != kSectionBytes) return no("its section table is missing");
   const std::string_view table = part(file, number<uint64_t>(file, 40), uint64_t{count} * kSectionBytes);
-  Section dynamic;
+  ElfSection dynamic;
   for (uint64_t i = 0; i < table.size() / kSectionBytes; ++i) {
-    const Section section = section_at(table, file, i);
+    const ElfSection section = section_at(table, file, i);
     if (section.type == kDynamic) dynamic = section;
     if (section.type != kDynamicSymbols) continue;
     elf.symbols_ = section.bytes;

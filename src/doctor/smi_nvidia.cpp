@@ -27,7 +27,7 @@ bool lost(std::string_view text) {
 }
 
 // "|   0  NVIDIA A100-SXM4-40GB          On  | 00000000:07:00.0 Off |                   On |"
-std::optional<Status> first_row(const std::vector<std::string_view>& fields) {
+std::optional<Status> first_nvidia_row(const std::vector<std::string_view>& fields) {
   const auto id = words(fields[0]);
   if (id.size() < 2 || !whole(id[0]) || fields[1].find(':') == std::string_view::npos) return std::nullopt;
   Status s;
@@ -41,7 +41,7 @@ std::optional<Status> first_row(const std::vector<std::string_view>& fields) {
 }
 
 // "| N/A   51C    P0    71W / 250W |     38MiB / 40960MiB |     N/A      Default |"
-void second_row(const std::vector<std::string_view>& fields, Status& s) {
+void second_nvidia_row(const std::vector<std::string_view>& fields, Status& s) {
   for (const auto word : words(fields[0]))
     if (word.ends_with('C') && measure(word) >= 0) s.temperature_c = measure(word);
   const size_t slash = fields[0].rfind(" / ");
@@ -90,10 +90,10 @@ std::vector<Status> parse_nvidia_table(std::string_view text) {
     if (line.find("Processes:") != std::string::npos || line.find("MIG devices:") != std::string::npos) break;
     const auto fields = bar_fields(line);
     if (fields.size() != 3) continue;
-    if (auto status = first_row(fields)) {
+    if (auto status = first_nvidia_row(fields)) {
       open = std::move(status);
     } else if (open && all.size() < kMostDevices) {
-      second_row(fields, *open);
+      second_nvidia_row(fields, *open);
       open->driver = driver;
       all.push_back(*open);
       open.reset();

@@ -12,7 +12,7 @@ namespace apus {
 namespace {
 enum Stage { kDev, kAlpha, kBeta, kRc, kFinal, kPost };
 
-const Json& data() {
+const Json& version_data() {
   static const Json table = parse_json(asset("knowledge/versions.json"), "versions.json", Fault::Bug);
   return table;
 }
@@ -97,7 +97,7 @@ bool older(const std::string& a, const std::string& b) {
 
 std::optional<PackageRow> row_of_torch_npu(const std::string& package) {
   const std::string plain = package.substr(0, package.find('+'));
-  for (const Json& row : data().at("torch_npu"))
+  for (const Json& row : version_data().at("torch_npu"))
     if (const auto& packages = row.at("packages"); packages.contains(plain))
       return PackageRow{row.at("cann"), row.at("train"), packages.at(plain)};
   return std::nullopt;
@@ -105,7 +105,7 @@ std::optional<PackageRow> row_of_torch_npu(const std::string& package) {
 
 std::vector<std::string> packages_for_cann(const std::string& cann) {
   std::vector<std::string> all;
-  for (const Json& row : data().at("torch_npu")) {
+  for (const Json& row : version_data().at("torch_npu")) {
     if (compare_versions(row.at("cann"), cann) != std::strong_ordering::equal) continue;
     for (const auto& [package, torch] : row.at("packages").items())
       all.push_back(str("torch_npu ", package, " with torch ", torch.get<std::string>()));
@@ -114,7 +114,7 @@ std::vector<std::string> packages_for_cann(const std::string& cann) {
 }
 
 std::vector<std::string> cann_compatible_with(const std::string& train) {
-  for (const Json& row : data().at("compatible"))
+  for (const Json& row : version_data().at("compatible"))
     for (const Json& each : row.at("trains"))
       if (each == train) return row.at("cann");
   return {};
@@ -123,7 +123,7 @@ std::vector<std::string> cann_compatible_with(const std::string& train) {
 std::optional<VersionRange> python_for_torch(const std::string& torch) {
   const auto version = Version::parse(torch);
   if (!version) return std::nullopt;
-  for (const Json& row : data().at("python"))
+  for (const Json& row : version_data().at("python"))
     for (const Json& each : row.at("torch"))
       if (each == version->family()) return VersionRange{row.at("least"), row.at("most")};
   return std::nullopt;
@@ -134,7 +134,7 @@ std::optional<DriverRow> driver_for_cann(const std::string& cann) {
   const auto version = Version::parse(cann);
   if (!version) return std::nullopt;
   const Json* best = nullptr;
-  for (const Json& row : data().at("driver")) {
+  for (const Json& row : version_data().at("driver")) {
     const auto here = Version::parse(row.at("cann").get<std::string>());
     if (*here == *version)
       best = &row;
@@ -146,24 +146,24 @@ std::optional<DriverRow> driver_for_cann(const std::string& cann) {
 }
 
 std::string firmware_of_driver(const std::string& driver) {
-  for (const Json& row : data().at("firmware"))
+  for (const Json& row : version_data().at("firmware"))
     if (compare_versions(row.at("driver"), driver) == std::strong_ordering::equal) return row.at("firmware");
   return "";
 }
 
 std::vector<SymbolRow> wanted_symbols() {
   std::vector<SymbolRow> all;
-  for (const Json& row : data().at("symbols")) all.push_back({row.at("symbol"), row.at("cann"), row.at("for")});
+  for (const Json& row : version_data().at("symbols")) all.push_back({row.at("symbol"), row.at("cann"), row.at("for")});
   return all;
 }
 
 std::string least_nvidia_driver(const std::string& cuda) {
   const std::string major = cuda.substr(0, cuda.find('.'));
-  for (const Json& row : data().at("nvidia"))
+  for (const Json& row : version_data().at("nvidia"))
     if (row.at("cuda") == major) return row.at("driver");
   return "";
 }
 
-std::string version_table_date() { return data().at("date"); }
+std::string version_table_date() { return version_data().at("date"); }
 
 }  // namespace apus

@@ -11,7 +11,7 @@ namespace apus::guide {
 namespace {
 
 constexpr size_t kLongest = 64 << 10;
-constexpr int kDeepest = 100;
+constexpr int kDeepestGroups = 100;
 constexpr uint32_t kMostRepeats = 1'000'000;
 
 const CharSet kDigit = {{'0', '9'}}, kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
@@ -48,7 +48,7 @@ class Parser {
   }
 
   Expr choice(int depth) {
-    if (depth > kDeepest) bad("groups nest too deeply");
+    if (depth > kDeepestGroups) bad("groups nest too deeply");
     Expr e{.kind = Expr::Choice};
     do e.parts.push_back(sequence(depth));
     while (eat("|"));

@@ -10,7 +10,7 @@ namespace apus::guide {
 
 namespace {
 
-constexpr int kDeepest = 20, kMostParts = 10'000;
+constexpr int kDeepestRewrite = 20, kMostParts = 10'000;
 
 Json any_of(Json ways) { return {{"anyOf", std::move(ways)}}; }
 Json all_of(Json parts) { return {{"allOf", std::move(parts)}}; }
@@ -68,7 +68,7 @@ Json other_types(const Json& type, const std::string& path) {
 Json SchemaGrammar::complement(const Json& schema, const std::string& path, int depth) const {
   const Json& s = resolved(schema, path);
   if (s.is_boolean()) return !s.get<bool>();
-  require(s.is_object() && depth < kDeepest, Fault::Usage, path,
+  require(s.is_object() && depth < kDeepestRewrite, Fault::Usage, path,
           ": a negated schema must be an object, true or false, and not nest too deeply");
   require(++negations_ <= kMostParts, Fault::Usage, path, ": more than ", kMostParts, " negated parts");
   Json ways = Json::array();

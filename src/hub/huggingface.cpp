@@ -19,7 +19,7 @@ bool is_hex(const std::string& text, size_t size) {
   return text.size() == size && std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isxdigit(c); });
 }
 
-struct Place {
+struct HuggingFacePlace {
   std::string id;
   RepoKind repo;
   const HubOptions& options;
@@ -39,7 +39,7 @@ struct Place {
 };
 
 // The commit that the cache knows for the revision, if its snapshot is there.
-fs::path cached_snapshot(const Place& place) {
+fs::path cached_snapshot(const HuggingFacePlace& place) {
   std::string commit = place.revision();
   if (!is_hex(commit, 40)) {
     const fs::path ref = place.root() / "refs" / commit;
@@ -52,7 +52,7 @@ fs::path cached_snapshot(const Place& place) {
 }
 
 // A file's etag and size, which hubs tell in the answer before the redirect to where its bytes are.
-RepoFile describe(const Place& place, const std::string& commit, RepoFile file) {
+RepoFile describe(const HuggingFacePlace& place, const std::string& commit, RepoFile file) {
   const HttpReply reply = http_request({.url = place.file_url(commit, file.path),
                                         .headers = authorization(place.options),
                                         .head_only = true,
@@ -86,7 +86,7 @@ void link_blob(const fs::path& link, const fs::path& blob) {
   if (code) fs::copy_file(blob, link);  // a file system without links
 }
 
-fs::path download_snapshot(const Place& place, const Json& info) {
+fs::path download_snapshot(const HuggingFacePlace& place, const Json& info) {
   const std::string commit = info.value("sha", "");
   require(is_hex(commit, 40) && info.contains("siblings") && info["siblings"].is_array(), Fault::Io, place.api(),
           ": not the answer of a HuggingFace hub");
@@ -129,7 +129,7 @@ fs::path download_snapshot(const Place& place, const Json& info) {
 }  // namespace
 
 fs::path fetch_huggingface(const std::string& id, RepoKind repo, const HubOptions& options) {
-  const Place place{id, repo, options};
+  const HuggingFacePlace place{id, repo, options};
   const fs::path cached = cached_snapshot(place);
   if (options.offline) {
     require(!cached.empty(), Fault::Io, id, " (", place.revision(), ") is not in the cache ", options.cache.string(),

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kPage = 200, kMostPages = 500;
 
-struct Place {
+struct ModelScopePlace {
   std::string id;
   RepoKind repo;
   const HubOptions& options;
@@ -48,7 +48,7 @@ struct Place {
 };
 
 // One page of the list; how many entries it had.
-size_t read_page(const Place& place, const std::string& body, std::vector<RepoFile>& files) {
+size_t read_page(const ModelScopePlace& place, const std::string& body, std::vector<RepoFile>& files) {
   const Json answer = parse_json(body, place.api(), Fault::Io);
   const Json* list = answer.contains("Data") && answer["Data"].is_object() && answer["Data"].contains("Files")
                          ? &answer["Data"]["Files"]
@@ -77,7 +77,7 @@ bool is_current(const fs::path& path, const RepoFile& file) {
 }  // namespace
 
 fs::path fetch_modelscope(const std::string& id, RepoKind repo, const HubOptions& options) {
-  const Place place{id, repo, options};
+  const ModelScopePlace place{id, repo, options};
   const fs::path folder = place.folder();
   const bool cached = fs::is_directory(folder) && !fs::is_empty(folder);
   if (options.offline) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
-const Json& data() {
+const Json& device_data() {
   static const Json all = parse_json(asset("knowledge/devices.json"), "assets/knowledge/devices.json", Fault::Bug);
   return all;
 }
@@ -44,7 +44,7 @@ DeviceFacts from_json(const Json& j) {
 }
 
 DeviceFacts processor() {
-  const Json& j = data().at("processor");
+  const Json& j = device_data().at("processor");
   const auto number = [&](const char* key) { return j.at(key).get<double>(); };
   DeviceFacts d;
   d.name = "cpu", d.host = true;
@@ -60,7 +60,7 @@ DeviceFacts processor() {
 
 std::vector<DeviceFacts> table() {
   std::vector<DeviceFacts> all;
-  for (const Json& j : data().at("devices")) all.push_back(from_json(j));
+  for (const Json& j : device_data().at("devices")) all.push_back(from_json(j));
   return all;
 }
 
@@ -135,11 +135,11 @@ DeviceFacts device_facts(const std::string& name) {
 
 std::vector<std::string> device_names() {
   std::vector<std::string> names;
-  for (const Json& j : data().at("devices")) names.push_back(j.at("name").get<std::string>());
+  for (const Json& j : device_data().at("devices")) names.push_back(j.at("name").get<std::string>());
   names.push_back("cpu");
   return names;
 }
 
-std::string device_data_date() { return data().at("as_of").get<std::string>(); }
+std::string device_data_date() { return device_data().at("as_of").get<std::string>(); }
 
 }  // namespace apus

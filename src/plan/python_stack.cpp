@@ -15,7 +15,7 @@ constexpr double kLogits = 2 + 4 + 4 + 4 + 2;
 // Bytes an element of an adapted layer's input (in f32, dropped out, and the mask) and output
 // (base's, and the factors' in f32).
 constexpr double kAdapted = 4 + 4 + 1, kOutput = 2 + 4;
-constexpr double kBucket = 2e8 * 4;      // elements of ZeRO-2's bucket, f32
+constexpr double kZeroBucket = 2e8 * 4;  // elements of ZeRO-2's bucket, f32
 constexpr double kLiveParameters = 1e9;  // that ZeRO-3 keeps gathered
 
 double largest_layer(const TuningFacts& t, double tokens, double element) {
@@ -51,7 +51,7 @@ MemoryUse python_stack_memory(const PlanSpec& s, const TuningFacts& t) {
       (layers * static_cast<double>(s.model.hidden) * train.tokens * train.element + layer * (1 + layers - again));
   of(use.at_peak, Holds::Head) = kAllocator * kLogits * train.tokens * static_cast<double>(s.model.vocab);
   double communication = train.devices > 1 ? s.device.comm : 0;
-  if (train.devices > 1 && train.zero == 2) communication += kAllocator * kBucket;
+  if (train.devices > 1 && train.zero == 2) communication += kAllocator * kZeroBucket;
   if (train.devices > 1 && train.zero == 3)
     communication += kAllocator * train.element * (std::min(kLiveParameters, t.elements) + table);
   of(use.at_peak, Holds::Communication) = communication;

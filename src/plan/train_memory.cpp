@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kMib = 1 << 20;
 constexpr double kKeptGradients = 160 * kMib;  // of logits (devices/cpu/ops/head.cpp)
-constexpr double kBucket = 25 * kMib;          // of gradients that travel together; two are in flight
+constexpr double kGradientBucket = 25 * kMib;  // of gradients that travel together; two are in flight
 
 bool is_8bit(const std::string& kind) {
   return kind == "adamw_8bit" || kind == "adamw_bnb_8bit" || kind == "paged_adamw_8bit";
@@ -80,7 +80,7 @@ class TrainingRun {
     at_.add(Holds::Cache, s_.cache_bytes);
     if (s_.devices == 1) return;
     at_.add(Holds::Communication,
-            d_.comm + 2 * std::min(kBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes));
+            d_.comm + 2 * std::min(kGradientBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes));
     // A sharded model is whole only where it is computed: this layer and the one that is being fetched, or the head.
     double largest = 0;
     for (const LayerUse& layer : t_.layers) largest = std::max(largest, layer.elements);

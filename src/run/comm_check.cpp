@@ -35,7 +35,7 @@ int run(const CommCheckOptions& o) {
   });
 }
 
-const RegisterRunner<CommCheckOptions> runner("comm-check", run);
+const RegisterRunner<CommCheckOptions> comm_check("comm-check", run);
 
 }  // namespace
 }  // namespace apus

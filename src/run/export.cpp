@@ -33,7 +33,7 @@ int run_export(const ExportOptions& o) {
   return 0;
 }
 
-const RegisterRunner<ExportOptions> runner("export", run_export);
+const RegisterRunner<ExportOptions> export_command("export", run_export);
 
 }  // namespace
 }  // namespace apus

@@ -99,7 +99,7 @@ int run_rehearsal(const PlacementRehearsal& a) {
                  spread.table(spread.placement.tokens));
   return 0;
 }
-const RegisterRunner<PlacementRehearsal> rehearsal("placement rehearsal", run_rehearsal);
+const RegisterRunner<PlacementRehearsal> placement_rehearsal("placement rehearsal", run_rehearsal);
 
 }  // namespace
 

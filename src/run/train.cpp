@@ -247,8 +247,8 @@ int run(const TrainCommandOptions& o) {
   return world.guard([&] { return train(o, spec, world); });
 }
 
-const RegisterRunner<TrainCommandOptions> runner("train", run);
-const RegisterRunner<TrainRehearsal> rehearsal("train rehearsal", rehearse);
+const RegisterRunner<TrainCommandOptions> train_command("train", run);
+const RegisterRunner<TrainRehearsal> train_rehearsal("train rehearsal", rehearse);
 
 }  // namespace
 }  // namespace apus

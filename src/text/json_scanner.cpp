@@ -6,15 +6,13 @@
 
 namespace apus {
 
-using Status = JsonScanner::Status;
-
 namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
-Status JsonScanner::put(char c) {
+JsonScanner::Status JsonScanner::put(char c) {
   value_begins_ = value_ended_ = false;
   switch (state_) {
     case State::Text:
@@ -58,7 +56,7 @@ Status JsonScanner::put(char c) {
   }
 }
 
-Status JsonScanner::begin_value(char c) {
+JsonScanner::Status JsonScanner::begin_value(char c) {
   value_begins_ = open_ == "}";
   if (c == '{' || c == '[') {
     if (open_.size() >= kDeepest) return Status::Bad;
@@ -76,13 +74,13 @@ Status JsonScanner::begin_value(char c) {
   return Status::More;
 }
 
-Status JsonScanner::end_value() {
+JsonScanner::Status JsonScanner::end_value() {
   state_ = State::After;
   value_ended_ = open_ == "}";
   return open_.empty() ? Status::Done : Status::More;
 }
 
-Status JsonScanner::put_text(char c) {
+JsonScanner::Status JsonScanner::put_text(char c) {
   if (state_ == State::Hex) {
     const bool hex = is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f');
     if (--hex_left_ == 0) state_ = State::Text;
@@ -109,7 +107,7 @@ Status JsonScanner::put_text(char c) {
   return Status::More;
 }
 
-Status JsonScanner::put_after(char c) {
+JsonScanner::Status JsonScanner::put_after(char c) {
   if (open_.empty()) return Status::Bad;
   if (c == open_.back()) {
     open_.pop_back();

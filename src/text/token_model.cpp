@@ -81,9 +81,9 @@ class WordLevel final : public WordVocabulary {
 };
 
 // The longest token at each place; one unknown token for a word that cannot be covered.
-class WordPiece final : public WordVocabulary {
+class WordPieceModel final : public WordVocabulary {
  public:
-  explicit WordPiece(const ModelSource& source)
+  explicit WordPieceModel(const ModelSource& source)
       : WordVocabulary(source), prefix_(source.text("continuing_subword_prefix", "##")) {
     longest_word_ = static_cast<size_t>(std::max<int64_t>(0, source.integer("max_input_chars_per_word").value_or(100)));
   }
@@ -119,7 +119,7 @@ class WordPiece final : public WordVocabulary {
 }  // namespace
 
 std::unique_ptr<const TokenModel> make_word_piece(const ModelSource& source) {
-  return std::make_unique<WordPiece>(source);
+  return std::make_unique<WordPieceModel>(source);
 }
 std::unique_ptr<const TokenModel> make_word_level(const ModelSource& source) {
   return std::make_unique<WordLevel>(source);

@@ -286,6 +286,33 @@ struct Call {
   }
 };
 
+const c10::DispatchKeySet kHost(c10::DispatchKey::CPU);
+
+bool is_product(const std::string& name) {
+  for (const char* product : {"mm", "bmm", "mv", "addmm", "baddbmm", "addmv"})
+    if (name == std::string("aten::") + product || name == std::string("aten::") + product + "_") return true;
+  return false;
+}
+
+// Products of half types are summed in f32 and rounded once, as the cube units do it. The host's own kernels may round
+// every partial sum (processors without AVX-512), or lack f16 (libtorch 1.13).
+void multiply_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first) {
+  at::Tensor half, written, wide;
+  for (size_t i = first; i < stack->size(); ++i) {
+    c10::IValue& value = (*stack)[i];
+    if (!value.isTensor() || value.toTensor().element_size() != 2) continue;
+    half = value.toTensor(), value = half.to(at::kFloat);
+    const auto* alias = op.schema().arguments()[i - first].alias_info();
+    if (alias && alias->isWrite()) written = half, wide = value.toTensor();
+  }
+  op.redispatchBoxed(kHost, stack);
+  c10::IValue& result = stack->back();
+  if (written.defined())
+    result = written.copy_(wide);
+  else if (half.defined())
+    result = result.toTensor().to(half.scalar_type());
+}
+
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const size_t arguments = op.schema().arguments().size();
   const size_t first = stack->size() - arguments;
@@ -294,7 +321,10 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK(!call.host_tensor || !call.device,
               "Expected all tensors to be on the same device, but found at least two devices, npu:",
               call.device ? int(call.device->index()) : 0, " and cpu! (operator ", op.schema().name(), ")");
-  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
+  if (is_product(op.schema().name()))
+    multiply_on_host(op, stack, first);
+  else
+    op.redispatchBoxed(kHost, stack);
   call.bring_back_grown();
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i)
     (*stack)[i] = call.to_device((*stack)[i]);

@@ -28,7 +28,7 @@ enum Encoding {
 };
 // Fields of ColumnMetaData, and of PageHeader with what it holds.
 enum Chunk { kCodec = 4, kValues = 5, kCompressedTotal = 7, kDataOffset = 9, kDictionaryOffset = 11 };
-enum Header { kType = 1, kFull = 2, kCompressed = 3, kV1 = 5, kDictionary = 7, kV2 = 8 };
+enum Header { kType = 1, kFull = 2, kCompressed = 3, kV1 = 5, kDictionaryPage = 7, kV2 = 8 };
 
 int bits_for(int level) { return std::bit_width(static_cast<unsigned>(level)); }
 
@@ -124,7 +124,7 @@ void ParquetColumn::load_page() {
 void ParquetColumn::load_dictionary(const ThriftValue& header, std::span<const std::byte> body) {
   dictionary_page_ = decompress(codec_, body, static_cast<size_t>(header[kFull].number), where_);
   dictionary_ = {};
-  plain(dictionary_, dictionary_page_, entries_of(header[kDictionary], where_));
+  plain(dictionary_, dictionary_page_, entries_of(header[kDictionaryPage], where_));
   has_dictionary_ = true;
 }
 
