@@ -20,7 +20,7 @@ find_program(LLD ld.lld)
 if(LLD)
   add_link_options(-fuse-ld=lld)
 endif()
-# -O3 without -ffast-math: results must not depend on the compiler's mood.
+# Without -ffast-math: results must not depend on the compiler's mood.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 add_compile_options(-Wall -Wextra -Wno-unused-parameter $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
 if(APUS_SANITIZE)

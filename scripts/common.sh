@@ -5,7 +5,7 @@
 build_packages=(g++ cmake ninja-build ccache lld binutils nlohmann-json3-dev libpcre2-dev libutf8proc-dev libyaml-cpp-dev
                 zlib1g-dev libzstd-dev libssl-dev libcurl4-openssl-dev libboost-dev libgtest-dev)
 torch_packages=(libtorch-dev libopenblas0-pthread libdnnl-dev)  # unless another libtorch is at hand
-check_packages=(clang libclang-rt-dev)                          # the fuzz targets
+check_packages=(clang libclang-rt-dev)                          # the sanitizers and the fuzz targets
 
 # A script that sets stages=N numbers its headings, and tells the time since its start: "== 2/7 Building build (0:03)".
 say() {
@@ -54,12 +54,13 @@ install_missing() {
     die "apt-get could not install: ${known[*]}"
 }
 
-# configure_and_build PRESET [TARGET...]
+# configure_and_build PRESET [-DNAME=VALUE...] [TARGET...]
 configure_and_build() {
   local preset=$1 folder=build start=$SECONDS
   shift
   [ "$preset" = release ] || folder="build-$preset"
   local extra=()
+  while [[ ${1:-} == -D* ]]; do extra+=("$1"); shift; done
   if [ -n "${APUS_DEPS:-}" ]; then extra+=("-DAPUS_DEPS=$APUS_DEPS"); fi
   if [ -n "${Torch_DIR:-}" ]; then extra+=("-DTorch_DIR=$Torch_DIR"); fi
   say "Building $folder"

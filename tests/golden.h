@@ -3,6 +3,7 @@
 // stand in tests/data/models; APUS_GOLDEN may name a folder whose models/ holds more.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -39,5 +40,9 @@ struct Case {
   Json json;
   std::shared_ptr<SafetensorsFile> file;
 };
+
+inline double max_abs(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kCPU, at::kFloat) - b.to(at::kCPU, at::kFloat)).abs().max().item<double>();
+}
 
 }  // namespace apus::golden

@@ -150,7 +150,7 @@ TEST(Lines, LongLinesAcrossBlocksAndTheirLimit) {
   ASSERT_TRUE(limited.next(line));
   EXPECT_THROW(limited.next(line), Error);
   EXPECT_THROW(LineReader("/nowhere/at/all"), Error);
-  EXPECT_THROW(LineReader(testing::TempDir()), Error);
+  EXPECT_THROW(LineReader{testing::TempDir()}, Error);
 }
 
 TEST(Lines, WritesAppendsAndGoesOn) {

@@ -20,11 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using golden::Case;
 using golden::Folder;
+using golden::max_abs;
 using golden::Packed;
-
-double max_abs(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kCPU, at::kFloat) - b.to(at::kCPU, at::kFloat)).abs().max().item<double>();
-}
 
 std::unique_ptr<Model> plain(const fs::path& dir) {
   return load_model(dir, {.dtype = at::kFloat, .device = golden::device()});

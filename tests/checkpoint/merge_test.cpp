@@ -15,6 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using golden::Case;
 using golden::Folder;
+using golden::max_abs;
 
 // A base like the golden one, in f32.
 fs::path f32_base(const Case& c, const Folder& folder) {
@@ -24,10 +25,6 @@ fs::path f32_base(const Case& c, const Folder& folder) {
   write_file_atomic(folder.path / "base/tokenizer_config.json", "{}");
   write_file_atomic(folder.path / "base/trainer_state.json", "{}");
   return folder.path / "base";
-}
-
-double max_abs(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kFloat) - b.to(at::kFloat)).abs().max().item<double>();
 }
 
 TEST(Merge, EqualsPeft) {

@@ -15,15 +15,12 @@ namespace {
 namespace fs = std::filesystem;
 using golden::Case;
 using golden::Folder;
+using golden::max_abs;
 
 at::Tensor logits_of(const Case& c, Model& model) {
   const golden::Packed p = golden::unpad(c, "right");
   Step s = packed_step(p.lengths, golden::device());
   return model.head(model.forward(golden::ids_tensor(p.flat, golden::device()), s), s).to(at::kFloat);
-}
-
-double max_abs(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kCPU, at::kFloat) - b.to(at::kCPU, at::kFloat)).abs().max().item<double>();
 }
 
 // An adapter with random values everywhere, saved.

@@ -11,11 +11,11 @@
 namespace apus {
 namespace {
 
-Row row_of(const std::string& text) {
+Row seventh_row(const std::string& text) {
   return {Json::parse(text), {std::make_shared<const std::string>("rows.jsonl"), 7, false}};
 }
 Json normal(const std::string& text, const NormalizeOptions& options = {}) {
-  return normalize_row(row_of(text), options);
+  return normalize_row(seventh_row(text), options);
 }
 std::string refused(const std::string& text, const NormalizeOptions& options = {}) {
   return error_of([&] { normal(text, options); });
@@ -32,12 +32,12 @@ std::string turns(const Json& row, const char* key = "messages") {
 TEST(Normalize, SaysWhichColumnsCouldBeTheQuestion) {
   std::vector<std::string> remarks;
   const auto note = [&](const std::string& text) { remarks.push_back(text); };
-  normalize_row(row_of(R"({"question":"a","prompt":"b","answer":"c"})"), {}, note);
+  normalize_row(seventh_row(R"({"question":"a","prompt":"b","answer":"c"})"), {}, note);
   ASSERT_EQ(remarks.size(), 1u);
   EXPECT_NE(remarks[0].find("several columns could be the query: question, prompt; none of them is used"),
             std::string::npos);
-  normalize_row(row_of(R"({"query":"a","prompt":"b","answer":"c"})"), {}, note);
-  normalize_row(row_of(R"({"question":"a","prompt":"b","answer":"c"})"), {.columns = {{"prompt", "query"}}}, note);
+  normalize_row(seventh_row(R"({"query":"a","prompt":"b","answer":"c"})"), {}, note);
+  normalize_row(seventh_row(R"({"question":"a","prompt":"b","answer":"c"})"), {.columns = {{"prompt", "query"}}}, note);
   EXPECT_EQ(remarks.size(), 1u);
 }
 
@@ -192,7 +192,7 @@ TEST(Normalize, TheClassicMistakesHaveTheirOwnWords) {
       refused(
           R"({"messages":[{"role":"user","content":"<image> compare with /a/b.png"},{"role":"assistant","content":"c"}],"images":["x.png"]})"),
       "(no error)");
-  const Row row = row_of(R"({"messages":[],"images":["missing/cat.png"]})");
+  const Row row = seventh_row(R"({"messages":[],"images":["missing/cat.png"]})");
   const std::string unreadable = error_of([&] { check_media_readable(row.value, "/somewhere", row.origin); });
   EXPECT_NE(unreadable.find("key 'images[0]': cannot read /somewhere/missing/cat.png: No such file"), std::string::npos)
       << unreadable;

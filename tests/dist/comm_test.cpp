@@ -102,7 +102,7 @@ TEST(Comm, TypesOrdersAndSubgroups) {
   EXPECT_EQ(r.code, 0) << r.said;
 }
 
-const RankBody late("comm.late", [](const auto&) {
+const RankBody comes_late("comm.late", [](const auto&) {
   World world({.device = "cpu", .timeout_s = 2});
   if (world.rank() == 1) return std::this_thread::sleep_for(std::chrono::seconds(5));
   const Stopwatch watch;

@@ -11,7 +11,7 @@
 namespace apus {
 namespace {
 
-const test::RankBody body("mesh.sums", [](const auto& arguments) {
+const test::RankBody mesh_sums("mesh.sums", [](const auto& arguments) {
   World world({.device = arguments[0], .timeout_s = 60});
   Mesh mesh(world, {.tp = 2});
   const auto sum = [&](Comm& comm, c10::Device device) {

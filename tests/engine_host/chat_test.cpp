@@ -15,7 +15,7 @@ namespace apus {
 namespace {
 namespace fs = std::filesystem;
 
-const char* const kTemplate =
+const char* const kThinkingTemplate =
     "{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{%- if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is defined and not enable_thinking "
     "%}<no>{% endif %}{% endif %}";
@@ -31,7 +31,7 @@ class ChatTest : public ::testing::Test {
 };
 
 TEST_F(ChatTest, PromptsAndWhatEndsATurn) {
-  const Chat c = chat({.chat_template = kTemplate});
+  const Chat c = chat({.chat_template = kThinkingTemplate});
   const Json m = messages(R"([{"role":"user","content":"hi"}])");
   EXPECT_EQ(c.text({.messages = &m}), "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
   EXPECT_EQ(c.prompt({.messages = &m}), tokenizer->encode(c.text({.messages = &m})));
@@ -44,8 +44,8 @@ TEST_F(ChatTest, PromptsAndWhatEndsATurn) {
 }
 
 TEST_F(ChatTest, SystemPrefixAndKwargs) {
-  const Chat c =
-      chat({.chat_template = kTemplate, .system = "be brief", .enable_thinking = false, .response_prefix = "Well,"});
+  const Chat c = chat(
+      {.chat_template = kThinkingTemplate, .system = "be brief", .enable_thinking = false, .response_prefix = "Well,"});
   const Json m = messages(R"([{"role":"user","content":"hi"}])"),
              own = messages(R"([{"role":"system","content":"mine"},{"role":"user","content":"hi"}])");
   EXPECT_EQ(c.text({.messages = &m}),
@@ -79,7 +79,7 @@ TEST_F(ChatTest, LongPrompts) {
 }
 
 TEST_F(ChatTest, BadMessages) {
-  const Chat c = chat({.chat_template = kTemplate});
+  const Chat c = chat({.chat_template = kThinkingTemplate});
   for (const char* text : {"[]", "{}", "[1]", R"([{"content":"x"}])", R"([{"role":1,"content":"x"}])"}) {
     const Json m = messages(text);
     EXPECT_THROW(c.prompt({.messages = &m}), Error) << text;

@@ -16,13 +16,13 @@ namespace {
 using namespace testing_guide;
 using test::refusal;
 
-struct Case {
+struct PatternCase {
   const char* pattern;
   std::vector<std::string> yes, no;
 };
 
 TEST(GuideRegex, TakesWhatMatches) {
-  const std::vector<Case> cases = {
+  const std::vector<PatternCase> cases = {
       {"abc", {"abc"}, {"", "ab", "abcd", "xabc"}},
       {"^abc$", {"abc"}, {"ab", "abcc"}},
       {"a|bc|", {"a", "bc", ""}, {"b", "abc"}},
@@ -87,7 +87,8 @@ TEST(GuideRegex, RefusesWhatAnAutomatonCannotFollow) {
                                                                   {"\\u{110000}", "beyond Unicode"},
                                                                   {"\\", "too early"}};
   for (const auto& [pattern, why] : cases)
-    EXPECT_NE(refusal(Fault::Usage, [&] { guide_regex(small().words, pattern); }).find(why), std::string::npos)
+    EXPECT_NE(refusal(Fault::Usage, [&, text = pattern] { guide_regex(small().words, text); }).find(why),
+              std::string::npos)
         << pattern;
 }
 
@@ -255,7 +256,7 @@ TEST(Guide, AfterAMarker) {
   EXPECT_FALSE(takes(w, *c, "more"));
 }
 
-const Json kTools = Json::parse(R"([
+const Json kTalkTools = Json::parse(R"([
   {"type": "function", "function": {"name": "weather", "parameters": {"type": "object",
      "properties": {"city": {"type": "string", "maxLength": 12}, "days": {"type": "integer", "minimum": 1, "maximum": 7}},
      "required": ["city"]}}},
@@ -265,12 +266,12 @@ TEST(GuideTools, CallsAreReadBack) {
   Random random(9, "tools");
   for (const ToolFormat format :
        {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek, ToolFormat::Mistral}) {
-    const auto c = guide_tool_calls(bundled().words, {.format = format, .tools = &kTools});
+    const auto c = guide_tool_calls(bundled().words, {.format = format, .tools = &kTalkTools});
     std::set<std::string> names;
     for (int i = 0; i < 40; ++i) {
       const auto text = ramble(bundled(), *c, random, 60, format == ToolFormat::QwenCoder ? "</parameter>\n" : "");
       ASSERT_TRUE(text) << tool_format_name(format);
-      const auto pieces = parse_chat(*text, {.format = format, .tools = &kTools});
+      const auto pieces = parse_chat(*text, {.format = format, .tools = &kTalkTools});
       EXPECT_EQ(pieces.content, "") << *text;
       ASSERT_FALSE(pieces.calls.empty()) << *text;
       for (const auto& call : pieces.calls) {
@@ -287,16 +288,16 @@ TEST(GuideTools, CallsAreReadBack) {
 }
 
 TEST(GuideTools, NamedAndSingle) {
-  const auto c = guide_tool_calls(bundled().words, {.tools = &kTools, .only = "now", .parallel = false});
+  const auto c = guide_tool_calls(bundled().words, {.tools = &kTalkTools, .only = "now", .parallel = false});
   EXPECT_TRUE(takes(bundled(), *c, "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>"));
   const std::string one = "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Bonn\"}}\n</tool_call>";
   EXPECT_FALSE(takes(bundled(), *c, one));
-  const auto many = guide_tool_calls(bundled().words, {.tools = &kTools});
+  const auto many = guide_tool_calls(bundled().words, {.tools = &kTalkTools});
   EXPECT_TRUE(takes(bundled(), *many, one + "\n" + one));
   EXPECT_FALSE(takes(bundled(), *many, one + "\n"));
-  EXPECT_NE(
-      refusal(Fault::Usage, [] { guide_tool_calls(small().words, {.tools = &kTools, .only = "gone"}); }).find("gone"),
-      std::string::npos);
+  EXPECT_NE(refusal(Fault::Usage, [] { guide_tool_calls(small().words, {.tools = &kTalkTools, .only = "gone"}); })
+                .find("gone"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -20,9 +20,8 @@ namespace apus {
 namespace {
 
 using golden::Case;
+using golden::max_abs;
 using golden::Packed;
-
-double max_abs(const at::Tensor& a, const at::Tensor& b) { return (a.to(at::kCPU) - b).abs().max().item<double>(); }
 
 class GoldenModel : public ::testing::TestWithParam<std::string> {
  protected:

@@ -66,8 +66,8 @@ struct Layer {
   Experts experts;
 };
 
-struct Inputs {
-  explicit Inputs(at::ScalarType type)
+struct MixtureInputs {
+  explicit MixtureInputs(at::ScalarType type)
       : x(placed(normal({kTokens, kHidden}, 101), type).requires_grad_()),
         weight(placed(normal({kTokens, kPerToken}, 102).abs(), type).requires_grad_()) {
     std::vector<int64_t> chosen;  // expert 3 has no token
@@ -78,7 +78,7 @@ struct Inputs {
 };
 
 // The result, then the gradients of x, of the weights, and of every factor (undefined where an expert did not run).
-Tensors run(Layer& layer, const Inputs& in, const Step& s) {
+Tensors run(Layer& layer, const MixtureInputs& in, const Step& s) {
   const at::Tensor y = layer.experts(in.x, in.weight, in.expert, s);
   Tensors of{in.x, in.weight}, out{y.detach()};
   for (const auto& [name, factor] : layer.factors()) of.push_back(factor);
@@ -99,7 +99,7 @@ class ExpertLoras : public ops::test::OpTest {};
 
 TEST_P(ExpertLoras, GroupedIsOneByOne) {
   const at::ScalarType type = GetParam();
-  const Inputs in(type);
+  const MixtureInputs in(type);
   for (const auto& matrices :
        std::vector<std::vector<std::string>>{{"gate_proj", "up_proj", "down_proj"}, {"up_proj"}, {"down_proj"}}) {
     const Setting setting{.matrices = matrices};
@@ -114,7 +114,7 @@ TEST_P(ExpertLoras, GroupedIsOneByOne) {
 
 TEST_P(ExpertLoras, SeveralAdaptersEachForItsTokens) {
   const at::ScalarType type = GetParam();
-  const Inputs in(type);
+  const MixtureInputs in(type);
   const Setting setting{.adapters = {"one", "two"}};
   Layer grouped(setting, false, type, type), alone(setting, true, type, type);
   const auto tokens = [](int64_t begin, int64_t end) { return at::arange(begin, end, at::kLong).to(device().device); };
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Types, ExpertLoras, ::testing::Values(at::kFloat, at::k
 
 TEST(ExpertLoraDropout, SameSeedSameMaskAndTheGradientUsesIt) {
   Layer layer({.dropout = 0.4}, false, at::kFloat, at::kFloat);
-  const Inputs in(at::kFloat);
+  const MixtureInputs in(at::kFloat);
   Step s;
   set_training(s, {.dropout_seed = 11});
   const Tensors a = run(layer, in, s), b = run(layer, in, s);

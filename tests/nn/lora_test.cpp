@@ -23,10 +23,7 @@ namespace apus {
 namespace {
 
 using golden::Case;
-
-double max_abs(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kCPU) - b.to(at::kCPU)).abs().max().item<double>();
-}
+using golden::max_abs;
 
 class GoldenAdapter : public ::testing::TestWithParam<const char*> {
  protected:

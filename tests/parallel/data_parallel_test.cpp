@@ -122,7 +122,7 @@ void write_result(const Setting& s, const TrainResult& result) {
   write_file_atomic(s.out / "losses.json", Json({{"log", result.log_history}, {"bad_steps", result.bad_steps}}).dump());
 }
 
-const RankBody body("data_parallel.train", [](const auto& arguments) {
+const RankBody trains("data_parallel.train", [](const auto& arguments) {
   World world({.device = "cpu", .timeout_s = 60});
   const Setting s{arguments[0], arguments[2], arguments[1], 6};
   const TrainResult result = train(s, world);

@@ -17,6 +17,7 @@
 namespace apus {
 namespace {
 namespace fs = std::filesystem;
+using golden::max_abs;
 
 class GoldenScore : public ::testing::TestWithParam<const char*> {
  protected:
@@ -41,8 +42,6 @@ class GoldenScore : public ::testing::TestWithParam<const char*> {
   }
   fs::path dir;
 };
-
-double max_abs(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
 
 TEST_P(GoldenScore, LogitsHiddenStatesAndLoss) {
   const golden::Case c(GetParam());

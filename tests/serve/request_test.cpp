@@ -12,12 +12,12 @@ namespace apus {
 namespace {
 
 Json J(const char* text) { return Json::parse(text); }
-Json chat(const char* more) {
+Json chat_body(const char* more) {
   Json body = J(R"({"model": "m", "messages": [{"role": "user", "content": "hi"}]})");
   body.update(J(more));
   return body;
 }
-ChatCall read(const char* more) { return read_chat_request(chat(more), {}); }
+ChatCall read(const char* more) { return read_chat_request(chat_body(more), {}); }
 std::string param_of(const std::function<void()>& f) {
   try {
     f();

@@ -16,14 +16,14 @@ using golden::Folder;
 using golden::TestRun;
 using golden::weights;
 
-struct Variant {
+struct BackwardVariant {
   const char* name;
   const char* model;
   at::ScalarType type;
   OptimizerSpec spec;
   Forward forward;
 };
-std::ostream& operator<<(std::ostream& out, const Variant& v) { return out << v.name; }
+std::ostream& operator<<(std::ostream& out, const BackwardVariant& v) { return out << v.name; }
 
 std::vector<golden::Packed> batches_of(const Case& c) {
   if (c.has("batch0/input_ids")) return golden::train_batches(c);
@@ -36,8 +36,8 @@ Json hyper() {
           {"warmup_steps", 2},    {"weight_decay", 0.1}};
 }
 
-std::unique_ptr<TestRun> start(const Variant& v, bool in_backward, const fs::path& out = {}, const fs::path& from = {},
-                               TrainerOptions options = {}) {
+std::unique_ptr<TestRun> start(const BackwardVariant& v, bool in_backward, const fs::path& out = {},
+                               const fs::path& from = {}, TrainerOptions options = {}) {
   const Case c(v.model);
   auto model = golden::owned_model(from.empty() ? c.dir / "checkpoint" : from, v.type);
   options.loop.update_in_backward = in_backward, options.loop.router_aux_loss_coef = 0.01;
@@ -49,7 +49,7 @@ std::unique_ptr<TestRun> start(const Variant& v, bool in_backward, const fs::pat
   return run;
 }
 
-class UpdatesInBackward : public ::testing::TestWithParam<Variant> {};
+class UpdatesInBackward : public ::testing::TestWithParam<BackwardVariant> {};
 
 TEST_P(UpdatesInBackward, EndWhereOrdinaryOnesDo) {
   const auto ordinary = start(GetParam(), false), other = start(GetParam(), true);
@@ -80,20 +80,20 @@ const Forward kSelective{.recomputed_layers = 1, .selective = Forward::Selective
 INSTANTIATE_TEST_SUITE_P(
     Variants, UpdatesInBackward,
     ::testing::Values(
-        Variant{"f32", "train_qwen2", at::kFloat, {}, {}},
-        Variant{"f32_recomputed", "train_qwen2", at::kFloat, {}, kWhole},
-        Variant{"bf16_master", "train_qwen2", at::kBFloat16, {}, kSelective},
-        Variant{"bf16_stochastic", "train_qwen2", at::kBFloat16, {.rounding = Rounding::Stochastic}, kWhole},
-        Variant{
+        BackwardVariant{"f32", "train_qwen2", at::kFloat, {}, {}},
+        BackwardVariant{"f32_recomputed", "train_qwen2", at::kFloat, {}, kWhole},
+        BackwardVariant{"bf16_master", "train_qwen2", at::kBFloat16, {}, kSelective},
+        BackwardVariant{"bf16_stochastic", "train_qwen2", at::kBFloat16, {.rounding = Rounding::Stochastic}, kWhole},
+        BackwardVariant{
             "eight_bit", "train_qwen2", at::kBFloat16, {.kind = "adamw_8bit", .rounding = Rounding::Stochastic}, {}},
-        Variant{"untied", "qwen3_yarn", at::kBFloat16, {.kind = "adamw_8bit"}, kSelective},
-        Variant{"experts", "qwen3_moe_norm", at::kFloat, {}, kSelective},
-        Variant{"adafactor", "train_qwen2", at::kFloat, {.kind = "adafactor"}, {}},
-        Variant{"sgd", "train_qwen2", at::kFloat, {.kind = "sgd", .arguments = {{"momentum", "0.9"}}}, kWhole},
-        Variant{"muon", "train_qwen2", at::kFloat, {.muon = true}, kSelective}),
+        BackwardVariant{"untied", "qwen3_yarn", at::kBFloat16, {.kind = "adamw_8bit"}, kSelective},
+        BackwardVariant{"experts", "qwen3_moe_norm", at::kFloat, {}, kSelective},
+        BackwardVariant{"adafactor", "train_qwen2", at::kFloat, {.kind = "adafactor"}, {}},
+        BackwardVariant{"sgd", "train_qwen2", at::kFloat, {.kind = "sgd", .arguments = {{"momentum", "0.9"}}}, kWhole},
+        BackwardVariant{"muon", "train_qwen2", at::kFloat, {.muon = true}, kSelective}),
     [](const auto& info) { return std::string(info.param.name); });
 
-const Variant kPlain{"f32", "train_qwen2", at::kFloat, {}, {}};
+const BackwardVariant kPlain{"f32", "train_qwen2", at::kFloat, {}, {}};
 constexpr const char* kBad = "model.layers.0.mlp.down_proj.weight";
 
 at::Tensor parameter(Model& model, const std::string& name) {

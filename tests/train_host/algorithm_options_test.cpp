@@ -23,11 +23,8 @@ TEST(Algorithms, AreCommandsWithTheirOwnOptions) {
     ASSERT_NE(command, nullptr) << name;
     const std::string help = command_help(*command, "apus", 100);
     EXPECT_NE(help.find(info.summary.substr(0, 20)), std::string::npos) << help;
-    const OptionTable own = [&] {
-      OptionTable table;
-      info.options().fields(table);
-      return table;
-    }();
+    OptionTable own;
+    info.options().fields(own);
     for (const auto& option : own.options()) EXPECT_NE(help.find("--" + option->name), std::string::npos) << name;
   }
   EXPECT_EQ(find_command("pt")->make()->table.json()["loss_scale"], "all");
