@@ -103,6 +103,10 @@ void fusion_attention_grad(Args& a) {
   const int64_t heads = p.q.size(1), group = heads / p.k.size(1);
   const double scale = a.number("scale_value");
   at::Tensor dq = at::empty_like(p.q), dk = at::empty_like(p.k), dv = at::empty_like(p.v);
+  // Absent, or of the query's type: the kernels there are for combinations of types are those of one type. An empty
+  // tensor of one dimension is there.
+  SIM_REFUSE(!a.given("softmax_in") || a.tensor("softmax_in").scalar_type() == p.q.scalar_type(),
+             "no kernel for softmax_in of type ", a.tensor("softmax_in").scalar_type(), " (561103)");
   const auto by_key_head = [&](const at::Tensor& x_Nkd) {
     return x_Nkd.view({-1, group, x_Nkd.size(1), x_Nkd.size(2)}).sum(1).transpose(0, 1);
   };

@@ -22,6 +22,7 @@ class Args {
     TORCH_CHECK(false, "simulated operator ", schema_.name(), " reads an argument it has not: ", name);
   }
   at::Tensor tensor(const std::string& name) const { return (*this)[name].toTensor(); }
+  bool given(const std::string& name) const { return !(*this)[name].isNone() && tensor(name).defined(); }
   int64_t integer(const std::string& name) const { return (*this)[name].toInt(); }
   double number(const std::string& name) const { return (*this)[name].toScalar().toDouble(); }
   std::vector<int64_t> list(const std::string& name) const { return (*this)[name].toIntVector(); }
