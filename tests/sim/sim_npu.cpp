@@ -43,6 +43,14 @@ constexpr auto kSim = c10::DeviceType::PrivateUse1;
   throw c10::Error({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, text.str());
 }
 
+// Which device this thread works on; the runtime learns it when memory is asked for.
+thread_local int32_t wanted = -1;
+
+int32_t current_device() {
+  int32_t device = 0;
+  return wanted >= 0 ? wanted : aclrtGetDevice(&device) == ACL_SUCCESS ? device : 0;
+}
+
 // allocate() is const in the base class of libtorch up to 2.2, and no longer so from 2.3 on, where copy_data() is new:
 // all are here, and override what there is.
 struct SimAllocator final : c10::Allocator {
@@ -50,8 +58,10 @@ struct SimAllocator final : c10::Allocator {
   c10::DataPtr allocate(size_t bytes) const { return get(bytes); }
   void copy_data(void* to, const void* from, size_t bytes) const { std::memcpy(to, from, bytes); }
   static c10::DataPtr get(size_t bytes) {
-    int32_t device = 0;
-    aclrtGetDevice(&device);
+    const int32_t device = current_device();
+    int32_t set = -1;
+    if (aclrtGetDevice(&set) != ACL_SUCCESS || set != device)
+      TORCH_CHECK(aclrtSetDevice(device) == ACL_SUCCESS, "NPU error: ", aclGetRecentErrMsg());
     void* p = nullptr;
     if (bytes > 0 && aclrtMalloc(&p, bytes, 0) != ACL_SUCCESS) out_of_memory(bytes, device);
     return {p, p, &release, c10::Device(kSim, static_cast<c10::DeviceIndex>(device))};
@@ -65,21 +75,17 @@ REGISTER_ALLOCATOR(c10::DeviceType::PrivateUse1, &allocator);
 
 struct SimGuard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kSim; }
-  c10::Device getDevice() const override {
-    int32_t device = 0;
-    aclrtGetDevice(&device);
-    return {kSim, static_cast<c10::DeviceIndex>(device)};
-  }
+  c10::Device getDevice() const override { return {kSim, static_cast<c10::DeviceIndex>(current_device())}; }
   c10::Device exchangeDevice(c10::Device d) const override {
     const c10::Device before = getDevice();
     setDevice(d);
     return before;
   }
   void setDevice(c10::Device d) const override {
-    TORCH_CHECK(aclrtSetDevice(std::max<int>(0, d.index())) == ACL_SUCCESS, "NPU error: invalid device id ",
-                static_cast<int>(d.index()));
+    TORCH_CHECK(d.index() < deviceCount(), "NPU error: invalid device id ", static_cast<int>(d.index()));
+    wanted = std::max<int>(0, d.index());
   }
-  void uncheckedSetDevice(c10::Device d) const noexcept override { aclrtSetDevice(std::max<int>(0, d.index())); }
+  void uncheckedSetDevice(c10::Device d) const noexcept override { wanted = std::max<int>(0, d.index()); }
   c10::Stream getStream(c10::Device d) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, d); }
   c10::Stream getDefaultStream(c10::Device d) const override { return c10::Stream(c10::Stream::DEFAULT, d); }
   c10::Stream exchangeStream(c10::Stream s) const noexcept override { return s; }
@@ -395,14 +401,15 @@ TORCH_LIBRARY_IMPL(npu, PrivateUse1, m) {
 namespace torch_npu {
 APUS_EXPORTED void init_npu(c10::DeviceIndex device) {
   aclInit(nullptr);
-  TORCH_CHECK(aclrtSetDevice(device) == ACL_SUCCESS, "NPU error: invalid device id ", static_cast<int>(device));
+  TORCH_CHECK(aclrtSetDevice(device) == ACL_SUCCESS, "NPU error: invalid device id ", static_cast<int>(device), ": ",
+              aclGetRecentErrMsg());
+  wanted = device;
 }
 APUS_EXPORTED void finalize_npu() {}
 }  // namespace torch_npu
 #endif
 
 namespace c10_npu {
-APUS_EXPORTED c10::DeviceIndex device_count() { return SimGuard().deviceCount(); }
 APUS_EXPORTED int npuSynchronizeDevice(bool) { return aclrtSynchronizeDevice(); }
 }  // namespace c10_npu
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes that are not the newest: chips without bf16, older CANN, versions of torch_npu that lack an operator or have it
+// for gradients alone, devices in exclusive mode. Each in a process of its own, started in that node's environment.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+
+#include "checkpoint/weights.h"
+#include "dist/world.h"
+#include "ops/choices.h"
+#include "ops/ops.h"
+#include "tensor/noise.h"
+#include "tests/devices/sim_node.h"
+#include "tests/rank_body.h"
+
+namespace apus {
+namespace {
+using test::Environment;
+using test::RankBody;
+using test::run_ranks;
+
+at::Tensor noise(at::IntArrayRef size, uint64_t seed, at::ScalarType type) {
+  return normal_noise(size, 0, 1, seed).to(type);
+}
+
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a.to(at::kCPU).to(at::kFloat) - b.to(at::kCPU).to(at::kFloat)).abs().max().item<double>();
+}
+
+// The operators that are the vendor's, of which it has to be asked whether they are there.
+std::set<std::string> native(const DeviceKind& kind) {
+  std::set<std::string> out;
+  for (const OpChoice& op : op_choices(kind))
+    if (op.native && !op.by.empty()) out.insert(op.op);
+  return out;
+}
+
+// Attention with its gradient, and the mixture of experts with its own, on the device and on the processor.
+void expect_right(c10::Device device, at::ScalarType type) {
+  const at::Tensor cu = at::tensor({0, 5, 12}, at::kInt);
+  const auto attend = [&](const c10::Device& d) {
+    at::Tensor q = noise({12, 4, 64}, 1, type).to(d).requires_grad_(), k = noise({12, 2, 64}, 2, type).to(d),
+               v = noise({12, 2, 64}, 3, type).to(d);
+    ops::attention(q, k, v, cu.to(d), cu.to(d), 7, 7, 0.125, {true, 0}).to(at::kFloat).square().sum().backward();
+    return q.grad();
+  };
+  EXPECT_LT(difference(attend(device), attend(at::kCPU)), 0.05);
+  const at::Tensor expert = at::tensor({0, 1, 2, 1, 0, 2}, at::kLong).view({3, 2});
+  const auto experts = [&](const c10::Device& d) {
+    at::Tensor x = (noise({3, 32}, 4, type) / 8).to(d).requires_grad_();
+    ops::moe_ffn(x, noise({3, 2}, 5, type).to(d), expert.to(d), (noise({3, 64, 32}, 6, type) / 8).to(d),
+                 (noise({3, 32, 32}, 7, type) / 8).to(d))
+        .to(at::kFloat)
+        .sum()
+        .backward();
+    return x.grad();
+  };
+  EXPECT_LT(difference(experts(device), experts(at::kCPU)), 0.05);
+}
+
+const RankBody exclusive("npu_node.exclusive", [](const auto&) {
+  World world({.device = "npu", .timeout_s = 20});
+  const DeviceChoice& mine = world.device();
+  EXPECT_TRUE(mine.kind->supports(at::kBFloat16));
+  EXPECT_EQ(mine.kind->label(0), "Ascend910B3");
+  EXPECT_GT(mine.kind->memory(mine.device.index()).free, 0);
+  at::Tensor x = at::ones({4}).to(mine.device).requires_grad_();
+  x.square().sum().backward();
+  at::Tensor sum = x.grad().clone();
+  world.devices().all_reduce(sum)->wait();
+  EXPECT_EQ(sum.sum().item<float>(), 4 * 2 * 2);
+});
+
+TEST(NpuNode, NoRankTouchesAnothersDevice) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "apus-exclusive";
+  std::filesystem::create_directories(folder);
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib")), mode("APUS_SIM_EXCLUSIVE", folder.string());
+  const test::Ranks r = run_ranks(2, "npu_node.exclusive");
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(r.code, 0) << r.said;
+}
+
+}  // namespace
+}  // namespace apus
