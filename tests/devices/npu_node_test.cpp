@@ -62,6 +62,22 @@ void expect_right(c10::Device device, at::ScalarType type) {
   EXPECT_LT(difference(experts(device), experts(at::kCPU)), 0.05);
 }
 
+const RankBody reference("npu_node.reference", [](const auto& type) {
+  const DeviceChoice choice = open_device("npu");
+  EXPECT_EQ(native(*choice.kind), std::set<std::string>{});
+  EXPECT_EQ(choice.kind->supports(at::kBFloat16), type[0] == "bfloat16");
+  expect_right(choice.device, type[0] == "bfloat16" ? at::kBFloat16 : at::kFloat);
+});
+
+TEST(NpuNode, OlderChipsComputeByTheReference) {
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib"));
+  for (const char* soc : {"Ascend310P3", "Ascend910A", "Ascend910ProB"}) {
+    const Environment chip("APUS_SIM_SOC", soc);
+    const test::Ranks r = run_ranks(1, "npu_node.reference", {"float32"});
+    EXPECT_EQ(r.code, 0) << soc << r.said;
+  }
+}
+
 const RankBody exclusive("npu_node.exclusive", [](const auto&) {
   World world({.device = "npu", .timeout_s = 20});
   const DeviceChoice& mine = world.device();

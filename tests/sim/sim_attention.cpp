@@ -181,7 +181,7 @@ std::vector<Operator> attention_operators() {
        "Tensor? padding_mask=None, Tensor? "
        "atten_mask=None, float scale=1., float keep_prob=1., int pre_tockens=2147483647, int next_tockens=2147483647, "
        "int inner_precise=0, " LENGTHS ") -> (Tensor, Tensor, Tensor, Tensor, int, int, int)",
-       fusion_attention},
+       fusion_attention, "aclnnFlashAttentionVarLenScore"},
       {"npu_fusion_attention_grad(Tensor query, Tensor key, Tensor value, Tensor dy, int head_num, str input_layout, "
        "*, Tensor? pse=None, Tensor? "
        "padding_mask=None, Tensor? atten_mask=None, Tensor? softmax_max=None, Tensor? softmax_sum=None, Tensor? "
@@ -189,7 +189,7 @@ std::vector<Operator> attention_operators() {
        "float scale_value=1., float keep_prob=1., int pre_tockens=2147483647, int next_tockens=2147483647, int "
        "inner_precise=0, int seed=0, int offset=0, int "
        "numels=0, " LENGTHS ") -> (Tensor, Tensor, Tensor, Tensor)",
-       fusion_attention_grad},
+       fusion_attention_grad, "aclnnFlashAttentionUnpaddingScoreGrad"},
       {"npu_fused_infer_attention_score(Tensor query, Tensor key, Tensor value, *, Tensor? pse_shift=None, Tensor? "
        "atten_mask=None, SymInt[]? "
        "actual_seq_lengths=None, SymInt[]? actual_seq_lengths_kv=None, Tensor? dequant_scale1=None, Tensor? "
@@ -206,7 +206,7 @@ std::vector<Operator> attention_operators() {
        "int sparse_mode=0, int inner_precise=0, int "
        "block_size=0, int antiquant_mode=0, int key_antiquant_mode=0, int value_antiquant_mode=0, bool "
        "softmax_lse_flag=False) -> (Tensor, Tensor)",
-       fused_infer},
+       fused_infer, "aclnnFusedInferAttentionScoreV3"},
   };
 }
 

@@ -46,6 +46,8 @@ struct Operator {
   Kernel kernel;
 };
 std::vector<Operator> attention_operators();
+// Every operator is registered on every chip; a call fails on chips, and over libraries, that do not have it.
+void check_offered(const Operator& op);
 std::vector<Operator> other_operators();
 
 }  // namespace sim
