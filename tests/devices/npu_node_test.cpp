@@ -78,6 +78,33 @@ TEST(NpuNode, OlderChipsComputeByTheReference) {
   }
 }
 
+// Heads of 128; and more heads a key head than the operator takes.
+const RankBody paged("npu_node.paged", [](const auto& type) {
+  const DeviceChoice choice = open_device("npu");
+  const at::ScalarType t = type[0] == "float16" ? at::kHalf : at::kBFloat16;
+  const at::Tensor cu_q = at::tensor({0, 3, 4}, at::kInt), cu_k = at::tensor({0, 3, 200}, at::kInt),
+                   table = at::tensor({1, 0, 2, 3}, at::kInt).view({2, 2});
+  for (const auto& [heads, key_heads] : {std::pair{4, 2}, std::pair{128, 1}}) {
+    const at::Tensor q = noise({4, heads, 128}, 1, t), k = noise({4, 128, key_heads, 128}, 2, t),
+                     v = noise({4, 128, key_heads, 128}, 3, t);
+    const auto on = [&](const c10::Device& d) {
+      return ops::paged_attention(q.to(d), k.to(d), v.to(d), cu_q.to(d), cu_k.to(d), table.to(d), 3, 197, 0.088,
+                                  {true, 0});
+    };
+    EXPECT_LT(difference(on(choice.device), on(at::kCPU)), 0.02) << heads;
+  }
+});
+
+TEST(NpuNode, PagedAttentionOfOlderCannAndOfF16) {
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib"));
+  for (const char* cann : {"8.2.RC1", "8.3.RC1", "9.0.0"})
+    for (const char* type : {"bfloat16", "float16"}) {
+      const Environment version("APUS_SIM_CANN", cann);
+      const test::Ranks r = run_ranks(1, "npu_node.paged", {type});
+      EXPECT_EQ(r.code, 0) << cann << type << r.said;
+    }
+}
+
 const RankBody exclusive("npu_node.exclusive", [](const auto&) {
   World world({.device = "npu", .timeout_s = 20});
   const DeviceChoice& mine = world.device();

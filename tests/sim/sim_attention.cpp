@@ -2,8 +2,11 @@
 // The vendor's attention operators, computed plainly, strict about the documented rules: cumulative lengths on the
 // host, the compressed causal mask, head and block sizes.
 #include <cmath>
+#include <cstdio>
 #include <limits>
+#include <utility>
 
+#include "ascendcl.h"
 #include "sim_ops.h"
 
 namespace sim {
@@ -100,13 +103,13 @@ void fusion_attention_grad(Args& a) {
                    sum = a.tensor("softmax_sum");
   SIM_REFUSE(max.dim() == 3 && max.size(2) == 8 && max.sizes() == sum.sizes() && max.scalar_type() == at::kFloat,
              "softmax_max");
-  const int64_t heads = p.q.size(1), group = heads / p.k.size(1);
-  const double scale = a.number("scale_value");
-  at::Tensor dq = at::empty_like(p.q), dk = at::empty_like(p.k), dv = at::empty_like(p.v);
   // Absent, or of the query's type: the kernels there are for combinations of types are those of one type. An empty
   // tensor of one dimension is there.
   SIM_REFUSE(!a.given("softmax_in") || a.tensor("softmax_in").scalar_type() == p.q.scalar_type(),
              "no kernel for softmax_in of type ", a.tensor("softmax_in").scalar_type(), " (561103)");
+  const int64_t heads = p.q.size(1), group = heads / p.k.size(1);
+  const double scale = a.number("scale_value");
+  at::Tensor dq = at::empty_like(p.q), dk = at::empty_like(p.k), dv = at::empty_like(p.v);
   const auto by_key_head = [&](const at::Tensor& x_Nkd) {
     return x_Nkd.view({-1, group, x_Nkd.size(1), x_Nkd.size(2)}).sum(1).transpose(0, 1);
   };
@@ -132,6 +135,15 @@ void check_infer(const Args& a, const at::Tensor& q, const at::Tensor& k, bool t
              "the cache must be [blocks, block_size, heads * size]");
   SIM_REFUSE(k.size(2) == a.integer("num_key_value_heads") * head, "num_key_value_heads");
   SIM_REFUSE(!tnd || head == 128, "layout TND takes heads of 128");
+  int major = 0, minor = 0;
+  aclCANNPackageVersion cann;
+  aclsysGetCANNVersion(0, &cann);
+  std::sscanf(cann.version, "%d.%d", &major, &minor);
+  SIM_REFUSE(!tnd || (q.scalar_type() == at::kBFloat16 && std::pair(major, minor) >= std::pair(8, 3)),
+             "layout TND takes a cache in blocks in bf16, from CANN 8.3 on");
+  const int64_t heads = a.integer("num_heads"), key_heads = a.integer("num_key_value_heads");
+  SIM_REFUSE(heads <= 256 && heads <= 64 * key_heads && key_heads * head <= 65535, "num_heads ", heads, ", ",
+             key_heads);
   SIM_REFUSE(block % 16 == 0 && (tnd            ? block <= 1024
                                  : longest == 1 ? block <= 512
                                                 : block % 128 == 0 && block <= 512),
