@@ -63,6 +63,9 @@ doors)  # both builds of torch_npu, and why neither
   says "$work/said" "8 x Ascend910B3; torch_npu at $self_built/libtorch_npu.so"
   model float32 && rows
   LD_LIBRARY_PATH=$runtime_only PYTHONPATH=$sim/pip infer npu pip || { cat "$work/said" >&2; fail "torch_npu in Python"; }
+  # Python shows the library's symbols to nobody, and they are found
+  LOG_LEVEL=DEBUG LD_LIBRARY_PATH=$runtime_only PYTHONPATH=$sim/pip infer npu pip
+  says "$work/said" "own functions: npuSynchronizeDevice, getDefaultNPUGenerator"
   LD_LIBRARY_PATH=$runtime_only:$sim/pip/torch_npu/lib PYTHONPATH=$sim/pip infer npu pip2 || { cat "$work/said" >&2; fail "pip's library outside Python"; }
   LD_LIBRARY_PATH=$runtime_only exits 5 "$apus" infer --model "$work/model" --device npu --val_dataset "$work/rows.jsonl"
   says "$work/said" "CANN and 8 devices are here, torch_npu is not."
