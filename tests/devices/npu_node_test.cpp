@@ -78,6 +78,21 @@ TEST(NpuNode, OlderChipsComputeByTheReference) {
   }
 }
 
+const RankBody no_bf16("npu_node.no_bf16", [](const auto&) {
+  const DeviceChoice choice = open_device("npu");
+  std::string note;
+  const Json checkpoint{{"torch_dtype", "bfloat16"}};
+  EXPECT_EQ(choose_dtype("", checkpoint, choice.device, &note), at::kHalf);
+  EXPECT_EQ(note, "bfloat16 is not computed on npu; the weights are held as float16, whose largest number is 65504");
+  EXPECT_EQ(choose_dtype("float32", checkpoint, choice.device, &note), at::kFloat);
+});
+
+TEST(NpuNode, Bf16CheckpointsBecomeF16WhereTheChipHasNoBf16) {
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib")), chip("APUS_SIM_SOC", "Ascend310P3");
+  const test::Ranks r = run_ranks(1, "npu_node.no_bf16");
+  EXPECT_EQ(r.code, 0) << r.said;
+}
+
 // Heads of 128; and more heads a key head than the operator takes.
 const RankBody paged("npu_node.paged", [](const auto& type) {
   const DeviceChoice choice = open_device("npu");

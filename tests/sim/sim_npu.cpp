@@ -300,23 +300,37 @@ bool is_product(const std::string& name) {
   return false;
 }
 
-// Products of half types are summed in f32 and rounded once, as the cube units do it. The host's own kernels may round
-// every partial sum (processors without AVX-512), or lack f16 (libtorch 1.13).
-void multiply_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first) {
+// Halves computed in f32 and rounded once. Products are, as the cube units do it: the host's own kernels may round
+// every partial sum (processors without AVX-512). And what the host's library lacks for f16 (1.13: silu, norms,
+// products).
+void compute_in_f32(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first) {
   at::Tensor half, written, wide;
   for (size_t i = first; i < stack->size(); ++i) {
     c10::IValue& value = (*stack)[i];
-    if (!value.isTensor() || value.toTensor().element_size() != 2) continue;
+    if (!value.isTensor() || !value.toTensor().defined() || value.toTensor().element_size() != 2) continue;
     half = value.toTensor(), value = half.to(at::kFloat);
     const auto* alias = op.schema().arguments()[i - first].alias_info();
     if (alias && alias->isWrite()) written = half, wide = value.toTensor();
   }
   op.redispatchBoxed(kHost, stack);
-  c10::IValue& result = stack->back();
-  if (written.defined())
-    result = written.copy_(wide);
-  else if (half.defined())
-    result = result.toTensor().to(half.scalar_type());
+  for (size_t i = first; i < stack->size(); ++i) {
+    c10::IValue& result = (*stack)[i];
+    if (!half.defined() || !result.isTensor() || result.toTensor().scalar_type() != at::kFloat) continue;
+    result = written.defined() ? written.copy_(wide) : result.toTensor().to(half.scalar_type());
+  }
+}
+
+void compute_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first) {
+  if (is_product(op.schema().name())) return compute_in_f32(op, stack, first);
+  const torch::jit::Stack arguments(stack->begin() + static_cast<int64_t>(first), stack->end());
+  try {
+    op.redispatchBoxed(kHost, stack);
+  } catch (const c10::Error& e) {
+    if (std::string(e.what()).find("not implemented for 'Half'") == std::string::npos) throw;
+    stack->resize(first);
+    stack->insert(stack->end(), arguments.begin(), arguments.end());
+    compute_in_f32(op, stack, first);
+  }
 }
 
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -327,10 +341,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK(!call.host_tensor || !call.device,
               "Expected all tensors to be on the same device, but found at least two devices, npu:",
               call.device ? int(call.device->index()) : 0, " and cpu! (operator ", op.schema().name(), ")");
-  if (is_product(op.schema().name()))
-    multiply_on_host(op, stack, first);
-  else
-    op.redispatchBoxed(kHost, stack);
+  compute_on_host(op, stack, first);
   call.bring_back_grown();
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i)
     (*stack)[i] = call.to_device((*stack)[i]);
