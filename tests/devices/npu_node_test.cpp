@@ -93,6 +93,36 @@ TEST(NpuNode, Bf16CheckpointsBecomeF16WhereTheChipHasNoBf16) {
   EXPECT_EQ(r.code, 0) << r.said;
 }
 
+// Arguments: operators that must be the vendor's, "-" before those that must not.
+const RankBody some("npu_node.some", [](const auto& arguments) {
+  const DeviceChoice choice = open_device("npu");
+  const std::set<std::string> there = native(*choice.kind);
+  for (const std::string& op : arguments)
+    EXPECT_EQ(there.count(op[0] == '-' ? op.substr(1) : op), op[0] == '-' ? 0u : 1u) << op;
+  expect_right(choice.device, at::kBFloat16);
+});
+
+TEST(NpuNode, OnlyWhatTheOperatorLibraryHasIsCalled) {
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("old_opapi") + ":" + test::sim_folder("lib"));
+  const test::Ranks r = run_ranks(
+      1, "npu_node.some", {"attention", "attention_backward", "-moe_ffn", "-moe_ffn_backward", "-grouped_linear"});
+  EXPECT_EQ(r.code, 0) << r.said;
+}
+
+TEST(NpuNode, ForwardOfTheExpertsAlone) {
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib")),
+      without("APUS_SIM_WITHOUT", "npu_moe_token_permute_grad,npu_moe_token_unpermute_grad");
+  const test::Ranks r = run_ranks(1, "npu_node.some", {"moe_ffn", "-moe_ffn_backward"});
+  EXPECT_EQ(r.code, 0) << r.said;
+}
+
+TEST(NpuNode, AnOperatorRegisteredForGradientsAlone) {
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib")),
+      only("APUS_SIM_AUTOGRAD_ONLY", "npu_moe_token_unpermute");
+  const test::Ranks r = run_ranks(1, "npu_node.some", {"moe_ffn", "moe_ffn_backward"});
+  EXPECT_EQ(r.code, 0) << r.said;
+}
+
 // Heads of 128; and more heads a key head than the operator takes.
 const RankBody paged("npu_node.paged", [](const auto& type) {
   const DeviceChoice choice = open_device("npu");

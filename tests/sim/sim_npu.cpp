@@ -384,6 +384,7 @@ const std::vector<sim::Operator>& vendor_operators() {
 struct VendorKernel final : c10::OperatorKernel {
   explicit VendorKernel(const sim::Operator& o) : vendor(o) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    sim::check_offered(vendor);
     sim::Args args(op, *stack);
     vendor.kernel(args);
     const char* wrong = std::getenv("APUS_SIM_WRONG");  // an operator that computes badly
@@ -400,7 +401,6 @@ TORCH_LIBRARY(npu, m) {
 }
 TORCH_LIBRARY_IMPL(npu, CPU, m) {
   for (const sim::Operator& op : vendor_operators())
-    sim::check_offered(vendor);
     m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<VendorKernel>(op)));
 }
 // APUS_SIM_AUTOGRAD_ONLY (a name) has a kernel for gradients alone, as newest versions of the library register some.
@@ -410,7 +410,11 @@ bool autograd_only(const sim::Operator& op) {
 }
 TORCH_LIBRARY_IMPL(npu, PrivateUse1, m) {
   for (const sim::Operator& op : vendor_operators())
-    m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+    if (!autograd_only(op)) m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
+TORCH_LIBRARY_IMPL(npu, AutogradPrivateUse1, m) {
+  for (const sim::Operator& op : vendor_operators())
+    if (autograd_only(op)) m.impl(name_of(op).c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }
 
 }  // namespace
