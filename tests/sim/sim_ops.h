@@ -44,10 +44,11 @@ using Kernel = void (*)(Args&);
 struct Operator {
   const char* schema;  // without the namespace
   Kernel kernel;
+  const char* function = nullptr;  // of libopapi.so; none: it is compiled when it is called
 };
-std::vector<Operator> attention_operators();
 // Every operator is registered on every chip; a call fails on chips, and over libraries, that do not have it.
 void check_offered(const Operator& op);
+std::vector<Operator> attention_operators();
 std::vector<Operator> other_operators();
 
 }  // namespace sim
