@@ -166,7 +166,8 @@ const RankBody exclusive("npu_node.exclusive", [](const auto&) {
 TEST(NpuNode, NoRankTouchesAnothersDevice) {
   const auto folder = std::filesystem::path(::testing::TempDir()) / "apus-exclusive";
   std::filesystem::create_directories(folder);
-  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib")), mode("APUS_SIM_EXCLUSIVE", folder.string());
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib")), mode("APUS_SIM_EXCLUSIVE", folder.string()),
+      tests("APUS_TEST_DEVICE", "cpu");  // the tests of the operators look at theirs in every process
   const test::Ranks r = run_ranks(2, "npu_node.exclusive");
   std::filesystem::remove_all(folder);
   EXPECT_EQ(r.code, 0) << r.said;
