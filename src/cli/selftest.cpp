@@ -21,7 +21,7 @@ namespace apus {
 
 namespace {
 
-using State = Check::State;
+using CheckState = Check::State;
 constexpr int kSteps = 20;
 // Of losses between 1 and 10, in f32: at the first step, and as much more at every further one, as the weights part.
 constexpr double kSameLoss = 1e-2;
@@ -32,7 +32,7 @@ Isolated apart(const SelfTest& spec, const std::function<std::string()>& work) {
 }
 
 Check failed_part(const std::string& what, const SelfTest& spec, const Isolated& outcome) {
-  Check check{what, State::Fail, "", "", "the report holds the whole text; `apus doctor --explain -` knows some"};
+  Check check{what, CheckState::Fail, "", "", "the report holds the whole text; `apus doctor --explain -` knows some"};
   const std::string said =
       plain_line(outcome.said.substr(outcome.said.size() - std::min<size_t>(outcome.said.size(), 600)));
   if (outcome.end == Isolated::End::Hung)
@@ -81,13 +81,13 @@ void try_operators(const SelfTest& spec, Json& report, std::vector<Check>& check
     }
     const std::string name = str(row["op"].get<std::string>(), " ", row["type"].get<std::string>());
     checks.push_back(
-        {name, State::Fail,
+        {name, CheckState::Fail,
          row.contains("said") ? row["said"].get<std::string>() : str("differs by ", row["error"].get<double>()),
          str("the processor's within ", row["limit"].get<double>()),
          str(row["case"].get<std::string>().empty() ? "" : str("in the case: ", row["case"].get<std::string>(), ". "),
              "APUS_REFERENCE_OPS=", row["op"].get<std::string>(), " computes without the vendor's")});
   }
-  checks.insert(checks.begin(), {"operators", right == report["operators"].size() ? State::Ok : State::Fail,
+  checks.insert(checks.begin(), {"operators", right == report["operators"].size() ? CheckState::Ok : CheckState::Fail,
                                  str(right, " of ", report["operators"].size(), " right on ",
                                      report["device"].get<std::string>(), " (", report["name"].get<std::string>(), ")",
                                      native.empty() ? "" : str("; the vendor's: ", join(native))),
@@ -161,7 +161,7 @@ bool try_training(const SelfTest& spec, Json& report, std::vector<Check>& checks
     worst = std::max(worst, apart_by);
     same = apart_by <= kSameLoss * static_cast<double>(i + 1);
   }
-  checks.push_back({"training", same ? State::Ok : State::Fail,
+  checks.push_back({"training", same ? CheckState::Ok : CheckState::Fail,
                     str(kSteps, " steps, loss ", cpu.empty() ? 0 : cpu.front(), " to ", cpu.empty() ? 0 : cpu.back(),
                         "; losses differ by at most ", worst),
                     same ? "" : str("the processor's losses within ", kSameLoss, ", and as much more each step"),
@@ -189,7 +189,7 @@ void try_decoding(const SelfTest& spec, Json& report, std::vector<Check>& checks
     if (!ask(spec.device, type, name)) continue;
     const bool same = report["answers"][name] == report["answers"]["cpu"];
     checks.push_back(
-        {str("decoding, ", type), same ? State::Ok : State::Fail,
+        {str("decoding, ", type), same ? CheckState::Ok : CheckState::Fail,
          str(report["answers"][name].size(), " answers, ", same ? "the processor's" : "not the processor's"), "",
          same ? "" : "the report holds both; is paged_attention wrong above?"});
   }
