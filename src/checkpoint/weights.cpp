@@ -41,9 +41,12 @@ at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::
           "' is not known; use float32, bfloat16 or float16");
   const DeviceKind& kind = kind_of(device);
   if (kind.supports(*type)) return *type;
-  const at::ScalarType other = kind.supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
+  // The other type of two bytes, so that what fits stays so; f64 loses least as f32.
+  const at::ScalarType half = *type == at::kHalf ? at::kBFloat16 : at::kHalf;
+  const at::ScalarType other = *type != at::kDouble && kind.supports(half) ? half : at::kFloat;
   if (note)
-    *note = str(name, " is not computed on ", kind.name(), "; the weights are held as ", float_type_name(other));
+    *note = str(name, " is not computed on ", kind.name(), "; the weights are held as ", float_type_name(other),
+                other == at::kHalf ? ", whose largest number is 65504" : "");
   return other;
 }
 

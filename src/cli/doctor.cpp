@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
+#include "cli/selftest.h"
 #include "dist/launch/launcher.h"
 #include "doctor/checks.h"
 #include "doctor/comm_checks.h"
@@ -30,9 +31,15 @@ void DoctorOptions::fields(OptionTable& v) {
   v("json", json, "print JSON");
   v("trial", trial, "multiply small matrices on each device and compare with the cpu")
       .shown_default("true, with --root false");
-  v("trial_timeout", trial_timeout, "seconds after which the trial counts as hanging").at_least(1);
+  v("trial_timeout", trial_timeout, "seconds after which the trial, or a part of the self-test, counts as hanging")
+      .at_least(1);
   v("comm", comm, "start one process a device; check and measure every collective and every pair");
-  v("device", device, "for --comm: cpu, npu or cuda").shown_default("the first that is here").alias("comm_device");
+  v("selftest", selftest,
+    "hold a device against the cpu: every operator, a few training steps, decoded answers; writes --report");
+  v("report", report, "for --selftest: the file with all that was seen, to be sent to who can read it");
+  v("device", device, "for --comm: cpu, npu or cuda; for --selftest also one of them: npu:3")
+      .shown_default("the first that is here")
+      .alias("comm_device");
   v("comm_ranks", comm_ranks, "for --comm: processes")
       .at_least(0)
       .at_most(1024)
@@ -46,8 +53,13 @@ void DoctorOptions::fields(OptionTable& v) {
 }
 
 void DoctorOptions::check() const {
-  require(device.find(':') == std::string::npos, Fault::Usage, "--device ", device,
+  require(!comm || device.find(':') == std::string::npos, Fault::Usage, "--device ", device,
           ": --comm takes a kind of device without a number");
+  require(comm || selftest || device == "auto", Fault::Usage, "--device ", device,
+          " says which device --comm or --selftest are for, and neither is asked for");
+  require(!selftest || root == "/", Fault::Usage,
+          "--selftest computes on this machine: it cannot be combined with --root");
+  require(!selftest || !report.empty(), Fault::Usage, "--report names no file");
   require(!comm || root == "/", Fault::Usage, "--comm runs on this machine: it cannot be combined with --root");
 }
 
@@ -57,6 +69,7 @@ void DoctorOptions::rehearse(Rehearsal& r) const {
     r.right("log", str(explain, ": ", bytes_text(log.size())));
   }
   if (root != "/") this_machine(root), r.right("root", root);
+  if (selftest) r.output(report);
 }
 
 namespace {
@@ -146,11 +159,26 @@ void add_trial(std::vector<Section>& sections, std::vector<Check> checks) {
   sections.push_back({"Trial", std::move(checks)});
 }
 
+// The report has the machine's sections beside the self-test's numbers.
+std::vector<Check> try_itself(const DoctorOptions& options, const std::vector<Section>& machine) {
+  Json report{{"apus", APUS_VERSION}, {"machine", to_json(machine)}};
+  std::vector<Check> checks =
+      selftest({.device = options.device,
+                .limit_s = static_cast<double>(options.trial_timeout),
+                .folder = std::filesystem::temp_directory_path() / str("apus-selftest-", ::getpid())},
+               report);
+  report["checks"] = to_json(std::vector<Section>{{"Self-test", checks}});
+  write_file_atomic(options.report, json_text(report, 1) + "\n");
+  checks.push_back({"report", Check::State::Ok, options.report, "", ""});
+  return checks;
+}
+
 int run(const DoctorOptions& options) {
   if (!options.explain.empty()) return explain(options);
   const Host host = this_machine(options.root);
   auto sections = all_checks(host, {.output_dir = options.output_dir});
   if (options.trial.value_or(options.root == "/")) add_trial(sections, trial(options));
+  if (options.selftest) sections.push_back({"Self-test", try_itself(options, sections)});
   if (options.comm) sections.push_back({"Communication", communicate(options, host)});
   const std::string text = options.json ? json_text(to_json(sections), 2) + "\n"
                                         : checks_text(sections, Paint::for_output(), Log::of().width());
@@ -161,7 +189,8 @@ const RegisterCommand<DoctorOptions> doctor_command(
     {.name = "doctor",
      .group = "Machine",
      .summary = "is this machine sound, and what to do if not; --explain LOG: what a failure means",
-     .examples = {"doctor", "doctor --json", "doctor --explain train.log", "doctor --explain - < train.log"}},
+     .examples = {"doctor", "doctor --json", "doctor --selftest true --device npu:0", "doctor --explain train.log",
+                  "doctor --explain - < train.log"}},
     run);
 }  // namespace
 

@@ -17,10 +17,12 @@ struct DoctorOptions : RunOptions {
   // A log to explain instead of looking at the machine; "-": standard input.
   std::string explain;
   bool json = false;
-  bool comm = false;            // measure the collectives between all devices
-  std::string device = "auto";  // whose, for comm: a kind
-  int64_t comm_ranks = 0;       // processes for comm; 0: one a device, two on the cpu
-  double comm_timeout = 60;     // seconds without a sign of a rank
+  bool comm = false;                          // measure the collectives between all devices
+  bool selftest = false;                      // hold a device against the processor
+  std::string report = "apus-selftest.json";  // what the self-test saw
+  std::string device = "auto";                // whose: for comm a kind, for the self-test one device
+  int64_t comm_ranks = 0;                     // processes for comm; 0: one a device, two on the cpu
+  double comm_timeout = 60;                   // seconds without a sign of a rank
   // Compute on each device; absent: unless another machine is looked at.
   std::optional<bool> trial;
   int64_t trial_timeout = 300;  // seconds

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/vendor_op.h"
 
+#include <ATen/core/grad_mode.h>
+#include <c10/core/TensorOptions.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -14,8 +17,29 @@ VendorOp::VendorOp(const std::string& name) : name_(name) {
   if (found) found_.push_back(*found);
 }
 
+namespace {
+c10::DispatchKey autograd_of(c10::DispatchKey device) {
+  const c10::DispatchKeySet keys = c10::getAutogradRelatedKeySetFromBackend(c10::toBackendComponent(device));
+  return keys.highestPriorityTypeId();
+}
+}  // namespace
+
 bool VendorOp::present(c10::DispatchKey device) const {
-  return !found_.empty() && found_[0].hasKernelForDispatchKey(device);
+  return !found_.empty() &&
+         (found_[0].hasKernelForDispatchKey(device) || found_[0].hasKernelForDispatchKey(autograd_of(device)));
+}
+
+// Gradients are ours, so the kernel below autograd is called; where there is none, the other, which records nothing
+// while gradients are off.
+void VendorOp::call(std::vector<c10::IValue>& stack) const {
+  for (const c10::IValue& value : stack) {
+    if (!value.isTensor() || !value.toTensor().defined()) continue;
+    const c10::DispatchKey device = c10::computeDispatchKey(c10::kFloat, c10::kStrided, value.toTensor().device());
+    if (found_[0].hasKernelForDispatchKey(device) || !found_[0].hasKernelForDispatchKey(autograd_of(device))) break;
+    const at::NoGradGuard no_grad;
+    return found_[0].redispatchBoxed(c10::DispatchKeySet(autograd_of(device)), &stack);
+  }
+  found_[0].callBoxed(&stack);
 }
 
 bool VendorOp::takes(const std::string& argument) const {
@@ -46,7 +70,7 @@ std::vector<c10::IValue> VendorOp::operator()(std::vector<c10::IValue> first, co
   require(used == named.size(), Fault::Device, name_,
           " of the installed library lacks one of the arguments that Apus gives by name; "
           "APUS_REFERENCE_OPS=all computes without the vendor's operators");
-  found_[0].callBoxed(&stack);
+  call(stack);
   return stack;
 }
 

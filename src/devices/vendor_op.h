@@ -20,11 +20,14 @@ class VendorOp {
 
   // "npu::npu_rms_norm", or with an overload "npu::npu_apply_adam_w.out"
   explicit VendorOp(const std::string& name);
-  bool present(c10::DispatchKey device) const;  // registered, and with a kernel for this device
+  // Registered, and with a kernel for this device: also where the only one is that which records the gradient.
+  bool present(c10::DispatchKey device) const;
   bool takes(const std::string& argument) const;
   std::vector<c10::IValue> operator()(std::vector<c10::IValue> first, const Named& named = {}) const;
 
  private:
+  void call(std::vector<c10::IValue>& stack) const;
+
   std::string name_;
   std::vector<c10::OperatorHandle> found_;  // none or one
 };

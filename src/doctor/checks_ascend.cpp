@@ -183,7 +183,7 @@ Check hccl_check(const Host& host, const CannFacts& cann, const PythonFacts& pyt
     if (least.empty()) least = row.cann, purpose = row.purpose;
   }
   if (absent.empty()) return c;
-  const auto package = row_of_torch_npu(python.torch_npu);
+  const auto package = row_of_torch_npu(python.torch_npu, cann.version);
   const std::string wanted = package ? package->cann : least + " or later";
   c.state = State::Fail;
   c.found = str(host.resolved(places.front()).string(), " lacks ", join(absent),
@@ -223,7 +223,7 @@ Check torch_npu_check(const Host& host, const CannFacts& cann, const PythonFacts
   c.found =
       str(python.torch_npu.empty() ? "unknown version" : python.torch_npu, " with torch ",
           python.torch.empty() ? "(none)" : python.torch, ", CANN ", cann.version.empty() ? "(none)" : cann.version);
-  const auto row = row_of_torch_npu(python.torch_npu);
+  const auto row = row_of_torch_npu(python.torch_npu, cann.version);
   const auto fail = [&](State state, const std::string& wanted, const std::string& hint) {
     c.state = state, c.wanted = wanted, c.hint = hint;
     return c;

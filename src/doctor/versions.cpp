@@ -95,12 +95,17 @@ bool older(const std::string& a, const std::string& b) {
   return order && *order < 0;
 }
 
-std::optional<PackageRow> row_of_torch_npu(const std::string& package) {
+std::optional<PackageRow> row_of_torch_npu(const std::string& package, const std::string& cann) {
   const std::string plain = package.substr(0, package.find('+'));
-  for (const Json& row : version_data().at("torch_npu"))
-    if (const auto& packages = row.at("packages"); packages.contains(plain))
-      return PackageRow{row.at("cann"), row.at("train"), packages.at(plain)};
-  return std::nullopt;
+  std::optional<PackageRow> first;
+  for (const Json& row : version_data().at("torch_npu")) {
+    const auto& packages = row.at("packages");
+    if (!packages.contains(plain)) continue;
+    PackageRow found{row.at("cann"), row.at("train"), packages.at(plain)};
+    if (compare_versions(found.cann, cann) == std::strong_ordering::equal) return found;
+    if (!first) first = std::move(found);
+  }
+  return first;
 }
 
 std::vector<std::string> packages_for_cann(const std::string& cann) {

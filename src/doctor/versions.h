@@ -31,7 +31,8 @@ bool older(const std::string& a, const std::string& b);  // false when either is
 struct PackageRow {
   std::string cann, train, torch;
 };
-std::optional<PackageRow> row_of_torch_npu(const std::string& package);
+// A package is released with several versions of CANN: the row of this one if there is one, else the first.
+std::optional<PackageRow> row_of_torch_npu(const std::string& package, const std::string& cann = "");
 std::vector<std::string> packages_for_cann(const std::string& cann);  // "torch_npu 2.7.1 with torch 2.7.1", ...
 std::vector<std::string> cann_compatible_with(const std::string& train);
 

@@ -1,35 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // The communicator of NPUs on the simulated node: a library that has HcclCommInitRootInfoConfig, one that lacks it,
 // none at all, and a rank that never comes.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+
 #include <cstdlib>
 
+#include "devices/ascend/hccl_api.h"
 #include "dist/comm_check.h"
 #include "dist/world.h"
-#include "tests/paths.h"
+#include "tests/devices/sim_node.h"
 #include "tests/rank_body.h"
 #include "tests/refusal.h"
 
 namespace apus {
 namespace {
 namespace fs = std::filesystem;
+using test::Environment;
 using test::RankBody;
 using test::run_ranks;
 
-// Libraries are found by the environment in which a process starts.
-struct Environment {
-  Environment(const char* name, const std::string& value) : name(name) {
-    if (const char* old = std::getenv(name)) before = old;
-    ::setenv(name, value.c_str(), 1);
-  }
-  ~Environment() { before.empty() ? ::unsetenv(name) : ::setenv(name, before.c_str(), 1); }
-  const char* name;
-  std::string before;
-};
-std::string sim(const char* folder) { return (test::binary_dir() / "tests/sim" / folder).string(); }
-
 TEST(NpuComm, EveryCollectiveIsRightWithNewAndOldLibraries) {
-  for (const std::string& path : {sim("lib"), sim("old_hccl") + ":" + sim("lib")}) {
-    ASSERT_TRUE(fs::exists(sim("lib") + "/libhccl.so"));
+  for (const std::string& path :
+       {test::sim_folder("lib"), test::sim_folder("old_hccl") + ":" + test::sim_folder("lib")}) {
+    ASSERT_TRUE(fs::exists(test::sim_folder("lib") + "/libhccl.so"));
     const Environment where("LD_LIBRARY_PATH", path);
     for (const int ranks : {2, 3}) {
       const test::Ranks r = run_ranks(ranks, "comm.check", {"npu"});
@@ -48,7 +43,7 @@ const RankBody late("npu_comm.late", [](const auto&) {
 });
 
 TEST(NpuComm, ALostRankIsAnErrorAfterTheLimit) {
-  const Environment where("LD_LIBRARY_PATH", sim("lib")), limit("HCCL_EXEC_TIMEOUT", "2");
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib")), limit("HCCL_EXEC_TIMEOUT", "2");
   const test::Ranks r = run_ranks(2, "npu_comm.late");
   EXPECT_EQ(r.code, 0) << r.said;
 }
@@ -56,10 +51,49 @@ TEST(NpuComm, ALostRankIsAnErrorAfterTheLimit) {
 const RankBody crowded("npu_comm.crowded", [](const auto&) { World({.device = "npu", .timeout_s = 5}); });
 
 TEST(NpuComm, MoreRanksThanDevicesAreRefused) {
-  const Environment where("LD_LIBRARY_PATH", sim("lib")), visible("ASCEND_RT_VISIBLE_DEVICES", "3");
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib")), visible("ASCEND_RT_VISIBLE_DEVICES", "3");
   const test::Ranks r = run_ranks(2, "npu_comm.crowded");
   EXPECT_EQ(r.code, exit_code(Fault::Usage));
   EXPECT_NE(r.said.find("2 ranks run on this machine, but 1 npu devices are visible"), std::string::npos) << r.said;
+}
+
+// The library moves bytes and truths, and reduces neither.
+const RankBody small_types("npu_comm.small_types", [](const auto&) {
+  World world({.device = "npu", .timeout_s = 20});
+  const auto there = [&](const at::Tensor& t) { return t.to(world.device().device); };
+  const at::Tensor any = there(at::tensor({world.first() ? 1 : 0, 0}, at::kByte).to(at::kBool));
+  world.devices().all_reduce(any, Reduce::Max)->wait();
+  EXPECT_TRUE(any.to(at::kCPU).equal(at::tensor({1, 0}, at::kByte).to(at::kBool)));
+  const at::Tensor bytes = there(at::tensor({100, 3}, at::kByte));
+  world.devices().all_reduce(bytes)->wait();
+  EXPECT_TRUE(bytes.to(at::kCPU).equal(at::tensor({200, 6}, at::kByte)));
+  const at::Tensor mine = there(at::tensor({0}, at::kByte));
+  world.devices().reduce_scatter(mine, there(at::tensor({7, 9}, at::kByte)))->wait();
+  EXPECT_EQ(mine.item<int64_t>(), world.first() ? 14 : 18);
+});
+
+TEST(NpuComm, BytesAreReducedAsWholeNumbers) {
+  const Environment where("LD_LIBRARY_PATH", test::sim_folder("lib"));
+  const test::Ranks r = run_ranks(2, "npu_comm.small_types");
+  EXPECT_EQ(r.code, 0) << r.said;
+}
+
+TEST(NpuComm, ConfigurationKeepsWhatTheEnvironmentAsks) {
+  const std::vector<std::pair<const char*, uint32_t>> asked{{"strict", 2}, {"true", 1}, {"false", 0}};
+  for (const auto& [text, number] : asked) {
+    const Environment deterministic("HCCL_DETERMINISTIC", text);
+    EXPECT_EQ(ascend::make_comm_config({}, "x").deterministic, number) << text;
+  }
+}
+
+TEST(NpuComm, OnlyLibrariesThatKnowNamesGetOne) {
+  ascend::HcclApi api;
+  api.config_capability = [] { return uint32_t{2}; };  // buffer and determinism
+  EXPECT_EQ(ascend::make_comm_config(api, "apus").size, 32u);
+  api.config_capability = [] { return uint32_t{3}; };  // and names
+  const ascend::CommConfig config = ascend::make_comm_config(api, "apus");
+  EXPECT_EQ(config.size, sizeof config);
+  EXPECT_STREQ(config.name, "apus");
 }
 
 }  // namespace

@@ -83,10 +83,18 @@ TEST(Versions, TheTableOfWhatBelongsTogether) {
   EXPECT_EQ(row_of_torch_npu("2.7.1.post2")->cann, "8.5.0");
   EXPECT_EQ(row_of_torch_npu("2.1.0.post17")->torch, "2.1.0");
   EXPECT_FALSE(row_of_torch_npu("3.0.0"));
+  // Of several rows that of the CANN at hand.
+  EXPECT_EQ(row_of_torch_npu("2.9.0")->cann, "8.5.0");
+  EXPECT_EQ(row_of_torch_npu("2.9.0", "8.5.1")->cann, "8.5.1");
+  EXPECT_EQ(row_of_torch_npu("2.10.0", "9.0.0")->cann, "9.0.0");
+  EXPECT_EQ(row_of_torch_npu("2.10.0.post2")->cann, "9.0.1");
   EXPECT_EQ(packages_for_cann("8.2.RC1").size(), 3u);
   EXPECT_EQ(cann_compatible_with("7.2.0").size(), 7u);
   EXPECT_EQ(python_for_torch("2.7.1+cpu")->most, "3.13");
   EXPECT_EQ(driver_for_cann("8.5.1")->matched, "25.5.0");
+  EXPECT_EQ(driver_for_cann("8.5.0")->supported.back(), "25.5");  // newer ones are listed from 8.5.2 on
+  EXPECT_EQ(driver_for_cann("8.5.2")->supported.back(), "26.1");
+  EXPECT_EQ(driver_for_cann("9.0.1")->matched, "25.5.1");
   EXPECT_FALSE(driver_for_cann("3.0.0"));
   EXPECT_EQ(firmware_of_driver("25.5.0"), "7.8.0.5.216");
   EXPECT_EQ(firmware_of_driver("24.1.rc3"), "7.5.0.1.129");

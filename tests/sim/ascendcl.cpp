@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // A libascendcl.so without hardware: devices are books of account over host memory. ASCEND_RT_VISIBLE_DEVICES chooses
-// among APUS_SIM_DEVICES (8) devices; each holds APUS_SIM_MEMORY bytes (64 GB).
+// among APUS_SIM_DEVICES (8) devices; each holds APUS_SIM_MEMORY bytes (64 GB). APUS_SIM_SOC (Ascend910B3) is their
+// chip, APUS_SIM_CANN (8.3.RC1) the version of CANN. APUS_SIM_EXCLUSIVE names a folder by which processes see that
+// another one holds a device: each is then in exclusive mode. Strict where the real one is: nothing before aclInit, no
+// memory and no current device before aclrtSetDevice.
 #include "ascendcl.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -25,6 +33,7 @@ struct Node {
   std::vector<int> visible;  // physical ids
   std::vector<size_t> used;  // per visible device
   std::unordered_map<void*, Block> blocks;
+  std::unordered_map<int, int> locks;  // of devices in exclusive mode: a file each
   size_t capacity = size_t{64} << 30;
 };
 
@@ -52,12 +61,35 @@ Node& node() {
   return *n;
 }
 
-thread_local int current = 0;
+constexpr int kNoDevice = -1;
+thread_local int current = kNoDevice;
 thread_local std::string last_error;
 
 aclError refuse(aclError code, const std::string& why) {
   last_error = why;
   return code;
+}
+
+aclError not_ready() { return refuse(ACL_ERROR_UNINITIALIZE, "E39999: aclInit has not been called"); }
+aclError no_device() { return refuse(ACL_ERROR_RT_CONTEXT_NULL, "EE1001: no device is set for this thread"); }
+
+const char* set_by(const char* variable, const char* otherwise) {
+  const char* text = std::getenv(variable);
+  return text && *text ? text : otherwise;
+}
+
+// A device in exclusive mode: false when another process has set it.
+bool held(int device) {
+  const char* folder = std::getenv("APUS_SIM_EXCLUSIVE");
+  if (!folder || node().locks.count(device)) return true;
+  const std::string path = std::string(folder) + "/device" + std::to_string(device);
+  const int file = ::open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+  if (file < 0 || ::flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (file >= 0) ::close(file);
+    return false;
+  }
+  node().locks[device] = file;
+  return true;
 }
 
 }  // namespace
@@ -74,18 +106,24 @@ aclError aclInit(const char*) {
 aclError aclFinalize(void) { return ACL_SUCCESS; }
 
 aclError aclrtGetDeviceCount(uint32_t* count) {
+  if (!node().initialised) return not_ready();
   *count = static_cast<uint32_t>(node().visible.size());
   return ACL_SUCCESS;
 }
 
 aclError aclrtSetDevice(int32_t device) {
+  std::lock_guard lock(node().mutex);
+  if (!node().initialised) return not_ready();
   if (device < 0 || device >= static_cast<int32_t>(node().visible.size()))
-    return refuse(107001, "EE1001: invalid device id");
+    return refuse(ACL_ERROR_RT_INVALID_DEVICEID, "EE1001: invalid device id");
+  if (!held(node().visible[static_cast<size_t>(device)]))
+    return refuse(ACL_ERROR_RT_DEV_SETUP_ERROR, "EE8888: the device is in exclusive mode and another process has it");
   current = device;
   return ACL_SUCCESS;
 }
 
 aclError aclrtGetDevice(int32_t* device) {
+  if (current == kNoDevice) return no_device();
   *device = current;
   return ACL_SUCCESS;
 }
@@ -95,8 +133,8 @@ aclError aclrtSynchronizeDevice(void) { return ACL_SUCCESS; }
 
 aclError aclrtMalloc(void** pointer, size_t size, int) {
   std::lock_guard lock(node().mutex);
+  if (current == kNoDevice) return no_device();
   const auto device = static_cast<size_t>(current);
-  if (device >= node().used.size()) return refuse(107001, "EE1001: invalid device id");
   if (node().used[device] + size > node().capacity)
     return refuse(ACL_ERROR_RT_MEMORY_ALLOCATION, "EL0004: Failed to allocate memory.");
   void* p = std::aligned_alloc(64, (size + 63) / 64 * 64);
@@ -109,6 +147,7 @@ aclError aclrtMalloc(void** pointer, size_t size, int) {
 
 // Work is finished when its call returns, so a stream is but a name.
 aclError aclrtCreateStream(void** stream) {
+  if (current == kNoDevice) return no_device();
   *stream = new char;
   return ACL_SUCCESS;
 }
@@ -131,6 +170,7 @@ aclError aclrtFree(void* pointer) {
 
 aclError aclrtGetMemInfo(int, size_t* free, size_t* total) {
   std::lock_guard lock(node().mutex);
+  if (current == kNoDevice) return no_device();
   *total = node().capacity;
   *free = node().capacity - node().used.at(static_cast<size_t>(current));
   return ACL_SUCCESS;
@@ -141,6 +181,13 @@ aclError aclrtGetVersion(int32_t* major, int32_t* minor, int32_t* patch) {
   return ACL_SUCCESS;
 }
 
-const char* aclrtGetSocName(void) { return "Ascend910B3"; }
+const char* aclrtGetSocName(void) { return set_by("APUS_SIM_SOC", "Ascend910B3"); }
+
+aclError aclsysGetCANNVersion(int name, aclCANNPackageVersion* version) {
+  if (name != 0) return ACL_ERROR_INVALID_PARAM;
+  std::memset(version, 0, sizeof *version);
+  std::snprintf(version->version, sizeof version->version, "%s", set_by("APUS_SIM_CANN", "8.3.RC1"));
+  return ACL_SUCCESS;
+}
 const char* aclGetRecentErrMsg(void) { return last_error.c_str(); }
 }

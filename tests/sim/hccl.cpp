@@ -194,6 +194,8 @@ int open_comm(uint32_t ranks, const char* root, uint32_t rank, void** out) {
 
 Comm& comm_of(void* comm) { return *static_cast<Comm*>(comm); }
 bool bad(int type, const void* comm) { return !comm || size_of(type) == 0; }
+// Reductions: i8, i16, i32, i64, f16, f32, bf16.
+bool irreducible(int type) { return !((type >= 0 && type <= 5) || type == 11); }
 
 }  // namespace
 
@@ -221,7 +223,7 @@ struct ConfigHead {
 int HcclCommInitRootInfoConfig(uint32_t ranks, const char* root, uint32_t rank, const ConfigHead* config, void** comm) {
   if (!config) return kPtr;
   if (config->magic != 0xf0f0f0f0 || config->size < sizeof(ConfigHead) || config->buffer_mb == 0 ||
-      config->deterministic > 1)
+      (config->deterministic > 2 && config->deterministic != 0xffffffff))
     return kPara;
   return open_comm(ranks, root, rank, comm);
 }
@@ -245,6 +247,7 @@ const char* HcclGetErrorString(int code) {
 
 int HcclAllReduce(void* in, void* out, uint64_t count, int type, int op, void* comm, void*) {
   if (bad(type, comm) || op < 0 || op > 3) return kPara;
+  if (irreducible(type)) return kNotSupport;
   Comm& c = comm_of(comm);
   const size_t width = size_of(type);
   return in_rounds(c, in, count * width, kSlot, [&](size_t begin, size_t n) {
@@ -264,6 +267,7 @@ int HcclAllGather(void* in, void* out, uint64_t count, int type, void* comm, voi
 
 int HcclReduceScatter(void* in, void* out, uint64_t count, int type, int op, void* comm, void*) {
   if (bad(type, comm) || op < 0 || op > 3) return kPara;
+  if (irreducible(type)) return kNotSupport;
   Comm& c = comm_of(comm);
   const size_t width = size_of(type), mine = count * width * c.rank, end = mine + count * width;
   return in_rounds(c, in, count * width * c.ranks, kSlot, [&](size_t begin, size_t n) {

@@ -63,12 +63,52 @@ doors)  # both builds of torch_npu, and why neither
   says "$work/said" "8 x Ascend910B3; torch_npu at $self_built/libtorch_npu.so"
   model float32 && rows
   LD_LIBRARY_PATH=$runtime_only PYTHONPATH=$sim/pip infer npu pip || { cat "$work/said" >&2; fail "torch_npu in Python"; }
+  # Python shows the library's symbols to nobody, and they are found
+  LOG_LEVEL=DEBUG LD_LIBRARY_PATH=$runtime_only PYTHONPATH=$sim/pip infer npu pip
+  says "$work/said" "own functions: npuSynchronizeDevice, getDefaultNPUGenerator"
   LD_LIBRARY_PATH=$runtime_only:$sim/pip/torch_npu/lib PYTHONPATH=$sim/pip infer npu pip2 || { cat "$work/said" >&2; fail "pip's library outside Python"; }
   LD_LIBRARY_PATH=$runtime_only exits 5 "$apus" infer --model "$work/model" --device npu --val_dataset "$work/rows.jsonl"
   says "$work/said" "CANN and 8 devices are here, torch_npu is not."
   says "$work/said" "has no torch_npu (pip install torch_npu"
   exits 5 env -u LD_LIBRARY_PATH "$apus" infer --model "$work/model" --device npu --val_dataset "$work/rows.jsonl"
   says "$work/said" "no CANN here"
+  ;;
+chips)  # chips without bf16 and without the fused operators: f16, and the reference
+  model bfloat16 && rows
+  infer cpu cpu --torch_dtype float32
+  export LD_LIBRARY_PATH=$self_built
+  infer npu new && says "$work/said" "bfloat16 on npu:0"
+  for chip in Ascend310P3 Ascend910A; do
+    export APUS_SIM_SOC=$chip
+    infer npu old || { cat "$work/said" >&2; fail "$chip"; }
+    says "$work/said" "bfloat16 is not computed on npu; the weights are held as float16, whose largest number is 65504"
+    says "$work/said" "float16 on npu:0"
+    infer npu exact --torch_dtype float32
+    cmp "$work/cpu.jsonl" "$work/exact.jsonl" || fail "$chip: other tokens than on the processor"
+    exits 0 "$apus" devices --ops
+    tr -s ' ' <"$work/said" >"$work/ops" && says "$work/ops" "attention native reference"
+  done
+  ;;
+selftest)  # a device held against the processor, and one that computes badly
+  cd "$work"
+  exits 0 "$apus" doctor --trial false --selftest true --device cpu --report cpu.json
+  says said "right on cpu"
+  export LD_LIBRARY_PATH=$self_built
+  exits 0 "$apus" doctor --trial false --selftest true --device npu:1 --report npu.json
+  says said "right on npu:1 (Ascend910B3)"
+  tr -s ' \n' ' ' <said >line
+  says line "the vendor's: " && says line "losses differ by at most" && says line "decoding, bfloat16 3 answers, the processor's"
+  APUS_SIM_WRONG=npu_swiglu exits 5 "$apus" doctor --trial false --selftest true --device npu --report wrong.json
+  tr -s ' \n' ' ' <said >line
+  says line "swiglu bfloat16" && says line "APUS_REFERENCE_OPS=swiglu" && says line "FAIL training"
+  python3 - <<'P'
+import json
+right, wrong = (json.load(open(name + ".json")) for name in ("npu", "wrong"))
+assert right["device"] == "npu:1" and "CANN 8.3.RC1" in right["library"] and right["machine"] and right["failures"] == [], right
+assert all(row["right"] and row["error"] <= row["limit"] for row in right["operators"])
+assert {row["op"] for row in wrong["operators"] if not row["right"]} >= {"swiglu"}
+assert right["losses"]["device"][-1] < right["losses"]["device"][0]
+P
   ;;
 map)  # models that are larger than a card, over several: the processor's tokens and log-probabilities
   model float32 && rows && mv "$work/model" "$work/tied" && mkdir "$work/shape"

@@ -2,8 +2,11 @@
 // The vendor's attention operators, computed plainly, strict about the documented rules: cumulative lengths on the
 // host, the compressed causal mask, head and block sizes.
 #include <cmath>
+#include <cstdio>
 #include <limits>
+#include <utility>
 
+#include "ascendcl.h"
 #include "sim_ops.h"
 
 namespace sim {
@@ -100,6 +103,10 @@ void fusion_attention_grad(Args& a) {
                    sum = a.tensor("softmax_sum");
   SIM_REFUSE(max.dim() == 3 && max.size(2) == 8 && max.sizes() == sum.sizes() && max.scalar_type() == at::kFloat,
              "softmax_max");
+  // Absent, or of the query's type: the kernels there are for combinations of types are those of one type. An empty
+  // tensor of one dimension is there.
+  SIM_REFUSE(!a.given("softmax_in") || a.tensor("softmax_in").scalar_type() == p.q.scalar_type(),
+             "no kernel for softmax_in of type ", a.tensor("softmax_in").scalar_type(), " (561103)");
   const int64_t heads = p.q.size(1), group = heads / p.k.size(1);
   const double scale = a.number("scale_value");
   at::Tensor dq = at::empty_like(p.q), dk = at::empty_like(p.k), dv = at::empty_like(p.v);
@@ -128,6 +135,15 @@ void check_infer(const Args& a, const at::Tensor& q, const at::Tensor& k, bool t
              "the cache must be [blocks, block_size, heads * size]");
   SIM_REFUSE(k.size(2) == a.integer("num_key_value_heads") * head, "num_key_value_heads");
   SIM_REFUSE(!tnd || head == 128, "layout TND takes heads of 128");
+  int major = 0, minor = 0;
+  aclCANNPackageVersion cann;
+  aclsysGetCANNVersion(0, &cann);
+  std::sscanf(cann.version, "%d.%d", &major, &minor);
+  SIM_REFUSE(!tnd || (q.scalar_type() == at::kBFloat16 && std::pair(major, minor) >= std::pair(8, 3)),
+             "layout TND takes a cache in blocks in bf16, from CANN 8.3 on");
+  const int64_t heads = a.integer("num_heads"), key_heads = a.integer("num_key_value_heads");
+  SIM_REFUSE(heads <= 256 && heads <= 64 * key_heads && key_heads * head <= 65535, "num_heads ", heads, ", ",
+             key_heads);
   SIM_REFUSE(block % 16 == 0 && (tnd            ? block <= 1024
                                  : longest == 1 ? block <= 512
                                                 : block % 128 == 0 && block <= 512),
@@ -177,7 +193,7 @@ std::vector<Operator> attention_operators() {
        "Tensor? padding_mask=None, Tensor? "
        "atten_mask=None, float scale=1., float keep_prob=1., int pre_tockens=2147483647, int next_tockens=2147483647, "
        "int inner_precise=0, " LENGTHS ") -> (Tensor, Tensor, Tensor, Tensor, int, int, int)",
-       fusion_attention},
+       fusion_attention, "aclnnFlashAttentionVarLenScore"},
       {"npu_fusion_attention_grad(Tensor query, Tensor key, Tensor value, Tensor dy, int head_num, str input_layout, "
        "*, Tensor? pse=None, Tensor? "
        "padding_mask=None, Tensor? atten_mask=None, Tensor? softmax_max=None, Tensor? softmax_sum=None, Tensor? "
@@ -185,7 +201,7 @@ std::vector<Operator> attention_operators() {
        "float scale_value=1., float keep_prob=1., int pre_tockens=2147483647, int next_tockens=2147483647, int "
        "inner_precise=0, int seed=0, int offset=0, int "
        "numels=0, " LENGTHS ") -> (Tensor, Tensor, Tensor, Tensor)",
-       fusion_attention_grad},
+       fusion_attention_grad, "aclnnFlashAttentionUnpaddingScoreGrad"},
       {"npu_fused_infer_attention_score(Tensor query, Tensor key, Tensor value, *, Tensor? pse_shift=None, Tensor? "
        "atten_mask=None, SymInt[]? "
        "actual_seq_lengths=None, SymInt[]? actual_seq_lengths_kv=None, Tensor? dequant_scale1=None, Tensor? "
@@ -202,7 +218,7 @@ std::vector<Operator> attention_operators() {
        "int sparse_mode=0, int inner_precise=0, int "
        "block_size=0, int antiquant_mode=0, int key_antiquant_mode=0, int value_antiquant_mode=0, bool "
        "softmax_lse_flag=False) -> (Tensor, Tensor)",
-       fused_infer},
+       fused_infer, "aclnnFusedInferAttentionScoreV3"},
   };
 }
 

@@ -4,10 +4,24 @@
 // as another version of the library would.
 #include "sim_ops.h"
 
+#include <dlfcn.h>
+
 #include <cmath>
 #include <sstream>
 
+#include "ascendcl.h"
+
 namespace sim {
+
+void check_offered(const Operator& op) {
+  const std::string soc = aclrtGetSocName();
+  TORCH_CHECK(soc.find("910B") != std::string::npos || soc.find("910_93") != std::string::npos,
+              "call aclnn failed, error code is 561103: no binary of ", op.schema, " for ", soc);
+  if (!op.function) return;
+  void* library = ::dlopen("libopapi.so", RTLD_LAZY);
+  TORCH_CHECK(library && ::dlsym(library, op.function), op.function, " or ", op.function,
+              "GetWorkspaceSize not in libopapi.so, or libopapi.so not found");
+}
 
 namespace {
 
@@ -163,28 +177,31 @@ void adam_w(Args& a) {
 
 std::vector<Operator> other_operators() {
   return {
-      {"npu_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)", rms_norm},
+      {"npu_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor)", rms_norm, "aclnnRmsNorm"},
       {"npu_rms_norm_backward(Tensor dy, Tensor self, Tensor gamma, Tensor rstd) -> (Tensor, Tensor)",
-       rms_norm_backward},
+       rms_norm_backward, "aclnnRmsNormGrad"},
       {"npu_add_rms_norm(Tensor x1, Tensor x2, Tensor gamma, float epsilon=1e-06) -> (Tensor, Tensor, Tensor)",
-       add_rms_norm},
-      {"npu_rotary_mul(Tensor self, Tensor r1, Tensor r2, str rotary_mode='half') -> Tensor", rotary_mul},
-      {"npu_swiglu(Tensor self, int dim=-1) -> Tensor", swiglu},
-      {"npu_swiglu_backward(Tensor grad_output, Tensor self, int dim=-1) -> Tensor", swiglu_backward},
-      {"npu_moe_gating_top_k_softmax(Tensor x, Tensor? finished=None, int k=1) -> (Tensor, Tensor, Tensor)", gating},
+       add_rms_norm, "aclnnAddRmsNorm"},
+      {"npu_rotary_mul(Tensor self, Tensor r1, Tensor r2, str rotary_mode='half') -> Tensor", rotary_mul,
+       "aclnnRotaryPositionEmbedding"},
+      {"npu_swiglu(Tensor self, int dim=-1) -> Tensor", swiglu, "aclnnSwiGlu"},
+      {"npu_swiglu_backward(Tensor grad_output, Tensor self, int dim=-1) -> Tensor", swiglu_backward,
+       "aclnnSwiGluGrad"},
+      {"npu_moe_gating_top_k_softmax(Tensor x, Tensor? finished=None, int k=1) -> (Tensor, Tensor, Tensor)", gating,
+       "aclnnMoeGatingTopKSoftmax"},
       {"npu_moe_token_permute(Tensor tokens, Tensor indices, int? num_out_tokens=None, bool padded_mode=False) -> "
        "(Tensor, Tensor)",
-       token_permute},
+       token_permute, "aclnnMoeTokenPermute"},
       {"npu_moe_token_permute_grad(Tensor tokens, Tensor grad_permuted_tokens, Tensor indices, Tensor sorted_indices, "
        "bool padded_mode=False) -> Tensor",
-       token_permute_grad},
+       token_permute_grad, "aclnnMoeTokenPermuteGrad"},
       {"npu_moe_token_unpermute(Tensor permuted_tokens, Tensor sorted_indices, Tensor? probs=None, bool "
        "padded_mode=False, int[]? restore_shape=None) -> Tensor",
-       token_unpermute},
+       token_unpermute, "aclnnMoeTokenUnpermute"},
       {"npu_moe_token_unpermute_grad(Tensor permuted_tokens, Tensor grad_unpermuted_tokens, Tensor sorted_indices, "
        "Tensor? probs=None, bool "
        "padded_mode=False, int[]? restore_shape=None) -> (Tensor, Tensor)",
-       token_unpermute_grad},
+       token_unpermute_grad, "aclnnMoeTokenUnpermuteGrad"},
       {"npu_grouped_matmul(Tensor[] x, Tensor[] weight, *, Tensor[]? bias=None, Tensor[]? scale=None, Tensor[]? "
        "offset=None, Tensor[]? antiquant_scale=None, "
        "Tensor[]? antiquant_offset=None, Tensor[]? per_token_scale=None, Tensor? group_list=None, Tensor[]? "
@@ -192,7 +209,7 @@ std::vector<Operator> other_operators() {
        "activation_quant_scale=None, Tensor[]? activation_quant_offset=None, int? split_item=0, int? group_type=None, "
        "int? group_list_type=0, int? act_type=0, "
        "int[]? tuning_config=None, ScalarType? output_dtype=None) -> Tensor[]",
-       grouped_matmul},
+       grouped_matmul, "aclnnGroupedMatmulV4"},
       {"npu_apply_adam_w(" ADAM_W_ARGUMENTS ") -> (Tensor, Tensor, Tensor)", adam_w_functional},
       {"npu_apply_adam_w.out(" ADAM_W_ARGUMENTS
        ", *, Tensor(a!) var, Tensor(b!) m, Tensor(c!) v) -> (Tensor(a!), Tensor(b!), Tensor(c!))",

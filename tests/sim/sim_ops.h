@@ -22,6 +22,7 @@ class Args {
     TORCH_CHECK(false, "simulated operator ", schema_.name(), " reads an argument it has not: ", name);
   }
   at::Tensor tensor(const std::string& name) const { return (*this)[name].toTensor(); }
+  bool given(const std::string& name) const { return !(*this)[name].isNone() && tensor(name).defined(); }
   int64_t integer(const std::string& name) const { return (*this)[name].toInt(); }
   double number(const std::string& name) const { return (*this)[name].toScalar().toDouble(); }
   std::vector<int64_t> list(const std::string& name) const { return (*this)[name].toIntVector(); }
@@ -43,7 +44,10 @@ using Kernel = void (*)(Args&);
 struct Operator {
   const char* schema;  // without the namespace
   Kernel kernel;
+  const char* function = nullptr;  // of libopapi.so; none: it is compiled when it is called
 };
+// Every operator is registered on every chip; a call fails on chips, and over libraries, that do not have it.
+void check_offered(const Operator& op);
 std::vector<Operator> attention_operators();
 std::vector<Operator> other_operators();
 

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# pip's torch_npu, simulated: importing it loads the library beside it and adds torch.npu.
+# pip's torch_npu, simulated: importing it loads the library beside it, whose symbols are then seen by nobody else, and
+# adds torch.npu.
 import ctypes
 import os
 import types
 
 import torch
 
-_library = ctypes.CDLL(os.path.join(os.path.dirname(__file__), "lib", "libtorch_npu.so"), mode=ctypes.RTLD_GLOBAL)
+_library = ctypes.CDLL(os.path.join(os.path.dirname(__file__), "lib", "libtorch_npu.so"), mode=ctypes.RTLD_LOCAL)
 _runtime = ctypes.CDLL("libascendcl.so")
 _runtime.aclInit(None)
 _peak = {}

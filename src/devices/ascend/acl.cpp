@@ -35,6 +35,8 @@ Found look() {
   look_up(library, "aclrtGetVersion", t.version);
   look_up(library, "aclrtGetSocName", t.soc_name);
   look_up(library, "aclGetRecentErrMsg", t.recent_error);
+  look_up(library, "aclsysGetCANNVersion", t.cann_version);
+  look_up(library, "aclsysGetVersionStr", t.package_version);
   if (t.init) t.file = file_of(reinterpret_cast<const void*>(t.init));
   found.ok = whole;
   if (!whole)

@@ -9,6 +9,11 @@
 
 namespace apus::ascend {
 
+// aclCANNPackageVersion: the whole version, then its parts.
+struct CannVersion {
+  char text[128], parts[4][64], reserved[128];
+};
+
 struct Acl {
   int (*init)(const char* config_path) = nullptr;
   int (*device_count)(uint32_t* count) = nullptr;
@@ -19,7 +24,9 @@ struct Acl {
   int (*version)(int32_t* major, int32_t* minor, int32_t* patch) = nullptr;
   const char* (*soc_name)() = nullptr;
   const char* (*recent_error)() = nullptr;
-  std::string file;  // where it came from
+  int (*cann_version)(int package, CannVersion* version) = nullptr;  // from CANN 8.1.RC1 on
+  int (*package_version)(char* package, char* text) = nullptr;       // from CANN 9.0 on; 128 bytes
+  std::string file;                                                  // where it came from
 };
 
 // The table, or null with the reason. Looked for once.

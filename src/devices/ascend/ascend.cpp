@@ -12,6 +12,7 @@
 #include "devices/ascend/acl.h"
 #include "devices/ascend/backend.h"
 #include "devices/ascend/hccl.h"
+#include "devices/ascend/offered.h"
 #include "devices/ascend/ops.h"
 
 namespace apus {
@@ -36,15 +37,19 @@ class AscendKind final : public DeviceKind {
     std::string why_not;
     require(available(&why_not), Fault::Device, why_not);
     backend_ = &open_backend(index);
+    opened_ = index;
     register_ops();
   }
   int count() const override { return count_; }
   std::string label(int index) const override {
     const Acl* runtime = acl(nullptr);
     if (!runtime || !runtime->soc_name) return "NPU";
-    const CurrentDevice here(*runtime, index);  // some versions know the name only when a device is set
-    const char* name = runtime->soc_name();
-    return name ? name : "NPU";
+    // Without a device where the runtime can: each process that sets one leaves a context there, and a device in
+    // exclusive mode takes no second process.
+    if (const std::string name = soc_name(); !name.empty()) return name;
+    const CurrentDevice here(*runtime, index);
+    const std::string name = soc_name();
+    return name.empty() ? "NPU" : name;
   }
   Memory memory(int index) const override {
     const Acl* runtime = acl(nullptr);
@@ -101,7 +106,7 @@ class AscendKind final : public DeviceKind {
     const bool known = runtime->version && runtime->version(&major, &minor, &patch) == 0;
     const std::string back_end = !library_place().file.empty() ? library_place().file : pip_place().python.torch_npu;
     return str("torch_npu at ", back_end, ", ", known ? str("ACL ", major, ".", minor, ".", patch, " at ") : "ACL at ",
-               runtime->file);
+               runtime->file, cann_version().empty() ? "" : str(", CANN ", cann_version()));
   }
   std::unique_ptr<Comm> connect(const Rendezvous& rendezvous, std::vector<int> ranks) const override {
     return ranks.size() <= 1 ? lone_comm() : hccl_connect(rendezvous, ranks);
@@ -136,13 +141,11 @@ class AscendKind final : public DeviceKind {
     std::string why_not;
     const Acl* runtime = acl(&why_not);
     if (!runtime) return why_not;
+    constexpr int kAlready = 100002;  // initialised by somebody else in this process
+    if (const int code = runtime->init(nullptr); code != 0 && code != kAlready)
+      return str("aclInit failed with ", code, ": ", said(*runtime), " (is the driver loaded? `npu-smi info`)");
     uint32_t count = 0;
-    int code = runtime->device_count(&count);
-    if (code != 0) {  // some versions want to be initialised first
-      runtime->init(nullptr);
-      code = runtime->device_count(&count);
-    }
-    if (code != 0)
+    if (const int code = runtime->device_count(&count); code != 0)
       return str("aclrtGetDeviceCount failed with ", code, ": ", said(*runtime),
                  " (is the driver loaded? `npu-smi info`)");
     if (count == 0) return "CANN sees no device: is ASCEND_RT_VISIBLE_DEVICES right, and are /dev/davinci* there?";
@@ -153,12 +156,7 @@ class AscendKind final : public DeviceKind {
     return "";
   }
 
-  bool has_bf16() const {
-    const std::string soc = label(0);
-    for (const char* family : {"910B", "910_93", "950"})
-      if (soc.find(family) != std::string::npos) return true;
-    return false;
-  }
+  bool has_bf16() const { return is_newer_chip(label(opened_)); }
 
   // What torch_npu's allocator counts; only the build in Python tells.
   int64_t peak(int index) const {
@@ -168,7 +166,7 @@ class AscendKind final : public DeviceKind {
 
   std::once_flag looked_;
   std::string why_not_;
-  int count_ = 0;
+  int count_ = 0, opened_ = 0;
   const Backend* backend_ = nullptr;  // set by open(), before any tensor exists
 };
 

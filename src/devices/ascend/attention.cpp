@@ -2,7 +2,6 @@
 // Attention over packed sequences and its gradient by npu_fusion_attention, layout TND. What the operator does not take
 // goes to the reference.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/log.h>
 #include <ATen/ops/ones_like.h>
 
@@ -95,7 +94,6 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
   const at::Tensor max = from_lse(lse);
   named.emplace_back("softmax_max", max);
   named.emplace_back("softmax_sum", at::ones_like(max));
-  named.emplace_back("softmax_in", at::empty({0}, max.options()));
   named.emplace_back("attention_in", out);
   named.emplace_back("scale_value", scale);
   const auto d = op({q.contiguous(), k.contiguous(), v.contiguous(), grad.contiguous(), q.size(1), "TND"}, named);

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "devices/ascend/libraries.h"
 
 namespace apus::ascend {
@@ -144,12 +145,21 @@ Backend make_backend(int index) {
     b.file = pip_place().python.torch_npu + "/lib/" + kLibrary;
     b.python = true;
   }
-  look_up(RTLD_DEFAULT, "_ZN7c10_npu12device_countEv", b.device_count);
-  look_up(RTLD_DEFAULT, "_ZN5torch3npu11synchronizeEl", b.synchronize);
-  look_up(RTLD_DEFAULT, "_ZN7c10_npu20npuSynchronizeDeviceEb", b.synchronize_device);
-  look_up(RTLD_DEFAULT, "_ZN6at_npu6detail22getDefaultNPUGeneratorEa", b.generator);
+  // In its own handle: Python loads a package's libraries without showing their symbols to others.
+  std::vector<std::string> own;
+  void* library = loaded_library(b.file);
+  const auto look = [&](const char* symbol, const char* plain, auto& function) {
+    if (library && look_up(library, symbol, function)) own.push_back(plain);
+  };
+  look("_ZN5torch3npu11synchronizeEl", "synchronize", b.synchronize);
+  look("_ZN7c10_npu20npuSynchronizeDeviceEb", "npuSynchronizeDevice", b.synchronize_device);
+  look("_ZN6at_npu6detail22getDefaultNPUGeneratorEa", "getDefaultNPUGenerator", b.generator);
   check_round_trip(b, index);
-  log_debug("torch_npu: ", b.file, b.python ? str(" in ", pip_place().python.executable) : "");
+  if (!b.synchronize && !b.synchronize_device)
+    log_warning(b.file,
+                " shows no function that waits for its queue of launches: times measured on the device are wrong");
+  log_debug("torch_npu: ", b.file, b.python ? str(" in ", pip_place().python.executable) : "",
+            "; own functions: ", join(own));
   return b;
 }
 

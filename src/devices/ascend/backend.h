@@ -28,7 +28,6 @@ const PipPlace& pip_place();
 struct Backend {
   std::string file;
   bool python = false;
-  int8_t (*device_count)() = nullptr;
   void (*synchronize)(int64_t device) = nullptr;
   int (*synchronize_device)(bool check) = nullptr;    // of the current device
   const void* (*generator)(int8_t device) = nullptr;  // const at::Generator&, the default one

@@ -44,7 +44,7 @@ int type_number(c10::ScalarType type) {
       return 5;
     case c10::kByte:
     case c10::kBool:
-      return 7;  // true is 1: a maximum is "any", a minimum "all"
+      return 7;
     case c10::kDouble:
       return 10;
     case c10::kBFloat16:
@@ -52,6 +52,14 @@ int type_number(c10::ScalarType type) {
     default:
       fail(Fault::Bug, "HCCL knows no numbers of type ", c10::toString(type));
   }
+}
+
+// What takes part in a reduction for `t`; the library moves more types than it reduces. Bytes, and truths (a maximum is
+// "any", a minimum "all"), are reduced as whole numbers of four bytes.
+at::Tensor reducible(const at::Tensor& t) {
+  require(t.scalar_type() != c10::kDouble, Fault::Bug, "HCCL reduces no f64: the ranks' host communicator does");
+  at::NoGradGuard no_grad;
+  return t.scalar_type() == c10::kByte || t.scalar_type() == c10::kBool ? t.to(c10::kInt) : t;
 }
 
 // The library has no average: it sums, and the sum is divided here.
@@ -94,10 +102,12 @@ class NpuComm final : public Comm {
   int size() const override { return static_cast<int>(ranks_.size()); }
 
   WorkPtr all_reduce(at::Tensor t, Reduce op) override {
-    return add("HcclAllReduce", {t}, [this, t, op] {
+    const at::Tensor part = reducible(t);
+    return add("HcclAllReduce", {t, part}, [this, t, part, op] {
       start("HcclAllReduce",
-            api_.all_reduce(t.data_ptr(), t.data_ptr(), count(t), type(t), op_number(op), comm_, stream_));
+            api_.all_reduce(part.data_ptr(), part.data_ptr(), count(part), type(part), op_number(op), comm_, stream_));
       finish("HcclAllReduce");
+      put_back(t, part);
       divide(t, op);
     });
   }
@@ -127,10 +137,12 @@ class NpuComm final : public Comm {
   WorkPtr reduce_scatter(at::Tensor out, at::Tensor in, Reduce op) override {
     require(in.numel() == out.numel() * size(), Fault::Bug, "reduce_scatter of ", in.numel(), " elements into ",
             out.numel());
-    return add("HcclReduceScatter", {out, in}, [this, out, in, op] {
+    const at::Tensor from = reducible(in), to = reducible(out);
+    return add("HcclReduceScatter", {out, from, to}, [this, out, from, to, op] {
       start("HcclReduceScatter",
-            api_.reduce_scatter(in.data_ptr(), out.data_ptr(), count(out), type(out), op_number(op), comm_, stream_));
+            api_.reduce_scatter(from.data_ptr(), to.data_ptr(), count(to), type(to), op_number(op), comm_, stream_));
       finish("HcclReduceScatter");
+      put_back(out, to);
       divide(out, op);
     });
   }
@@ -226,6 +238,12 @@ class NpuComm final : public Comm {
     const c10::impl::VirtualGuardImpl guard(device_.type());
     done.record(guard.getStream(device_));
     await(done, "a copy");
+  }
+  void put_back(const at::Tensor& t, const at::Tensor& reduced) const {
+    if (reduced.is_same(t)) return;
+    at::NoGradGuard no_grad;
+    t.copy_(reduced);
+    settle();
   }
   void divide(const at::Tensor& t, Reduce op) const {
     if (op != Reduce::Avg) return;

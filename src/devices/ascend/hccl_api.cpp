@@ -59,7 +59,7 @@ const HcclApi& hccl_api() {
 }
 
 CommConfig make_comm_config(const HcclApi& api, const std::string& name) {
-  constexpr uint32_t kNotSet = 0xffffffff, kNameCapability = 1;
+  constexpr uint32_t kNotSet = 0xffffffff, kNameCapability = 2;
   // Up to `deterministic`: what libraries without named communicators know.
   constexpr size_t kFirstSize = 32;
   CommConfig c{};
@@ -68,8 +68,9 @@ CommConfig make_comm_config(const HcclApi& api, const std::string& name) {
   c.magic = 0xf0f0f0f0, c.version = named ? 6 : 1;
   const char* buffer = std::getenv("HCCL_BUFFSIZE");
   c.buffer_mb = buffer ? static_cast<uint32_t>(std::max(1, std::atoi(buffer))) : 200;
-  const char* deterministic = std::getenv("HCCL_DETERMINISTIC");
-  c.deterministic = deterministic && std::strcmp(deterministic, "true") == 0;
+  const char* variable = std::getenv("HCCL_DETERMINISTIC");  // what stands here counts, not the variable
+  const std::string deterministic = variable ? variable : "";
+  c.deterministic = deterministic == "strict" ? 2 : deterministic == "true" ? 1 : 0;
   if (named) std::strncpy(c.name, name.c_str(), sizeof c.name - 1);
   c.traffic_class = c.service_level = kNotSet;
   return c;

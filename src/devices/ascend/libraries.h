@@ -18,6 +18,11 @@ inline void* open_library(const std::string& file, std::string* why_not) {
   return library;
 }
 
+// A library that is in the process already, wherever its symbols are seen; null when it is not.
+inline void* loaded_library(const std::string& file) {
+  return ::dlopen(file.c_str(), RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+}
+
 // True when the library has it.
 template <class Function>
 bool look_up(void* library, const char* symbol, Function& function) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "devices/ascend/ops.h"
 
-#include <algorithm>
 #include <cstdlib>
 #include <map>
 #include <sstream>
 
 #include "base/log.h"
 #include "base/nearest.h"
+#include "devices/ascend/offered.h"
 #include "devices/vendor_op.h"
 
 namespace apus::ascend {
@@ -22,18 +22,30 @@ bool left_to_reference(const std::string& op) {
   return false;
 }
 
+// Why a kernel of ours cannot be used: the first of the vendor's operators it calls that is not there. Empty when all
+// are.
+std::string missing(const NativeOp& n, const std::string& soc) {
+  for (const std::string& name : n.vendor) {
+    if (!VendorOp(name).present(c10::DispatchKey::PrivateUse1)) return str("torch_npu has no ", name);
+    if (const std::string why_not = lacking(name, soc); !why_not.empty()) return str(name, ": ", why_not);
+  }
+  return "";
+}
+
 std::map<std::string, std::string> register_all() {
   // Kept for the life of the process: it removes its kernels when it goes.
   static auto* library =
       new torch::Library(torch::Library::IMPL, "apus", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   std::map<std::string, std::string> done;
+  const std::string soc = soc_name();
   for (const auto& group :
        {norm_ops(), pointwise_ops(), attention_ops(), paged_attention_ops(), moe_ops(), optimizer_ops()})
     for (const NativeOp& n : group) {
-      const bool all = std::all_of(n.vendor.begin(), n.vendor.end(), [](const std::string& name) {
-        return VendorOp(name).present(c10::DispatchKey::PrivateUse1);
-      });
-      if (!all || done.count(n.op) || left_to_reference(n.op)) continue;
+      if (done.count(n.op) || left_to_reference(n.op)) continue;
+      if (const std::string why_not = missing(n, soc); !why_not.empty()) {
+        log_debug(n.op, " is left to the reference: ", why_not);
+        continue;
+      }
       n.add(*library, n.op);
       std::vector<std::string> plain;
       for (const std::string& name : n.vendor) plain.push_back(name.substr(name.find("::") + 2));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention over the paged cache by npu_fused_infer_attention_score. Layout TND takes heads of 128 only; for others a
-// step of single tokens is BSND as it lies, and mixed lengths are padded to BSND.
+// Attention over the paged cache by npu_fused_infer_attention_score. Layout TND takes heads of 128 in bf16 only, and
+// blocks of a cache from CANN 8.3 on; otherwise a step of single tokens is BSND as it lies, and mixed lengths are
+// padded to BSND.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 
 #include "devices/ascend/lengths.h"
+#include "devices/ascend/offered.h"
 #include "devices/ascend/ops.h"
 #include "devices/vendor_op.h"
 #include "ops/op.h"
@@ -33,7 +35,8 @@ struct Lengths {
 
 // The rules of the operator's documentation; `tnd`: that layout is possible.
 bool takes(const at::Tensor& q, const at::Tensor& v_cache, const Lengths& n, bool tnd, bool causal, int64_t window) {
-  const int64_t block = v_cache.size(1), head = q.size(2);
+  const int64_t block = v_cache.size(1), head = q.size(2), heads = q.size(1), key_heads = v_cache.size(2);
+  if (heads > 256 || heads > 64 * key_heads || key_heads * head > 65535) return false;
   if (q.scalar_type() != at::kHalf && q.scalar_type() != at::kBFloat16) return false;
   if (v_cache.scalar_type() != q.scalar_type() || v_cache.size(3) != head || head % 16 != 0 || head > 512) return false;
   if (n.q.empty() || n.q.size() > 4096 || *std::min_element(n.q.begin(), n.q.end()) == 0 ||
@@ -71,7 +74,8 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
   const Extent e = extent(host_q);
   n.longest = e.longest, n.equal = e.shortest == e.longest;
   const int64_t sequences = static_cast<int64_t>(n.q.size()), heads = q.size(1), head = q.size(2);
-  const bool tnd = head == 128;
+  static const bool pages_in_tnd = version_at_least(cann_version(), 8, 3);
+  const bool tnd = pages_in_tnd && head == 128 && q.scalar_type() == at::kBFloat16;
   if (!takes(q, v_cache, n, tnd, causal, window)) {
     static const auto reference = ops::handle<Paged>("apus::paged_attention");
     return ops::call_reference(reference, q, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, scale, causal,

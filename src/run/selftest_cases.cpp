@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/selftest_cases.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "ops/expert_pairs.h"
+#include "ops/low_rank.h"
+#include "ops/ops.h"
+#include "tensor/noise.h"
+
+namespace apus {
+
+namespace {
+
+at::Tensor numbers(at::IntArrayRef sizes, uint64_t seed, double scale = 1) {
+  return normal_noise(sizes, 0, scale, seed).to(at::kDouble);
+}
+
+at::Tensor whole(const std::vector<int64_t>& values) { return at::tensor(values, at::kLong); }
+
+at::Tensor ends_of(const std::vector<int64_t>& lengths) {  // [0, n0, n0 + n1, ...]
+  std::vector<int64_t> sums{0};
+  for (const int64_t n : lengths) sums.push_back(sums.back() + n);
+  return whole(sums);
+}
+
+void add_norms(std::vector<OperatorCase>& all) {
+  const at::Tensor x = numbers({37, 96}, 1), weight = numbers({96}, 2);
+  all.push_back(
+      {"rms_norm", "", {x, weight}, [](const Tensors& t) { return Tensors{ops::rms_norm(t[0], t[1], 1e-6)}; }});
+  all.push_back({"add_rms_norm", "", {x, numbers({37, 96}, 3), weight}, [](const Tensors& t) {
+                   const auto [sum, y] = ops::add_rms_norm(t[0], t[1], t[2], 1e-6);
+                   return Tensors{sum, y};
+                 }});
+}
+
+void add_pointwise(std::vector<OperatorCase>& all) {
+  const at::Tensor angle = numbers({9, 32}, 6);
+  for (const int64_t head : {64, 80})  // every element of a head turns; 64 of them do
+    all.push_back({"rope",
+                   head == 64 ? "whole heads" : "a part of each head",
+                   {numbers({9, 4, head}, 4), numbers({9, 2, head}, 5)},
+                   [angle](const Tensors& t) {
+                     const at::Tensor a = angle.to(at::kFloat);
+                     const auto [q, k] = ops::rope(t[0], t[1], a.cos().to(t[0].device()), a.sin().to(t[0].device()));
+                     return Tensors{q, k};
+                   }});
+  all.push_back({"swiglu", "", {numbers({37, 128}, 7), numbers({37, 128}, 8)}, [](const Tensors& t) {
+                   return Tensors{ops::swiglu(t[0], t[1])};
+                 }});
+}
+
+void add_attention(std::vector<OperatorCase>& all, int64_t block) {
+  struct Way {
+    const char* what;
+    int64_t head;
+    ops::Mask mask;
+  };
+  const at::Tensor ends = ends_of({5, 1, 70});
+  for (const Way& way : {Way{"causal, heads of 64", 64, {true, 0}}, Way{"causal, heads of 128", 128, {true, 0}},
+                         Way{"window of 16", 64, {true, 16}}, Way{"everything is seen", 64, {false, 0}}})
+    all.push_back({"attention",
+                   way.what,
+                   {numbers({76, 4, way.head}, 9), numbers({76, 2, way.head}, 10), numbers({76, 2, way.head}, 11)},
+                   [ends, way](const Tensors& t) {
+                     const at::Tensor cu = ends.to(at::kInt).to(t[0].device());
+                     return Tensors{ops::attention(t[0], t[1], t[2], cu, cu, 70, 70, 0.1, way.mask)};
+                   }});
+  struct Step {
+    const char* what;
+    int64_t head;
+    std::vector<int64_t> q, k;
+  };
+  for (const Step& step : {Step{"one token a sequence, heads of 64", 64, {1, 1, 1}, {5, 2 * block - 3, 1}},
+                           Step{"mixed lengths, heads of 64", 64, {3, 1, 7}, {9, block + 1, 7}},
+                           Step{"mixed lengths, heads of 128", 128, {3, 1, 7}, {9, block + 1, 7}}}) {
+    const at::Tensor cu_q = ends_of(step.q), cu_k = ends_of(step.k), table = whole({4, 2, 1, 0, 5, 3}).view({3, 2});
+    all.push_back({"paged_attention",
+                   step.what,
+                   {numbers({cu_q[-1].item<int64_t>(), 4, step.head}, 12), numbers({6, block, 2, step.head}, 13),
+                    numbers({6, block, 2, step.head}, 14)},
+                   [cu_q, cu_k, table, block](const Tensors& t) {
+                     const auto there = [&](const at::Tensor& x) { return x.to(at::kInt).to(t[0].device()); };
+                     return Tensors{ops::paged_attention(t[0], t[1], t[2], there(cu_q), there(cu_k), there(table), 7,
+                                                         2 * block, 0.1, {true, 0})};
+                   },
+                   false});
+  }
+  all.push_back({"store_kv",
+                 "",
+                 {numbers({4, 2, 64}, 15), numbers({4, 2, 64}, 16)},
+                 [block](const Tensors& t) {
+                   at::Tensor k = at::zeros({3, block, 2, 64}, t[0].options()), v = at::zeros_like(k);
+                   ops::store_kv(t[0], t[1], k, v, whole({0, block + 1, -1, 3 * block - 1}).to(t[0].device()));
+                   return Tensors{k, v};
+                 },
+                 false});
+}
+
+void add_products(std::vector<OperatorCase>& all) {
+  const at::Tensor id = whole({3, 0, 3, 30});
+  all.push_back({"embedding", "", {numbers({31, 96}, 17)}, [id](const Tensors& t) {
+                   return Tensors{ops::embedding(id.to(t[0].device()), t[0])};
+                 }});
+  const Tensors layer{numbers({37, 96}, 18), numbers({64, 96}, 19, 0.1), numbers({64}, 20)};
+  all.push_back({"linear", "", layer, [](const Tensors& t) { return Tensors{ops::linear(t[0], t[1], t[2])}; }});
+  all.push_back({"packed_linear", "", layer,
+                 [](const Tensors& t) {
+                   const at::Tensor packed = ops::pack_linear({t[1]});
+                   // Undefined: this device gains nothing from packing that type.
+                   return Tensors{packed.defined() ? ops::packed_linear(t[0], packed, t[2], 64)
+                                                   : ops::linear(t[0], t[1], t[2])};
+                 },
+                 false});
+  all.push_back({"add_low_rank",
+                 "",
+                 {numbers({37, 64}, 21), numbers({37, 96}, 22), numbers({8, 96}, 23, 0.1), numbers({64, 8}, 24)},
+                 [](const Tensors& t) {
+                   at::Tensor y = t[0].clone();
+                   const at::Tensor h = ops::add_low_rank(y, t[1], t[2], t[3], 0.5);
+                   const auto [dx, da, db] = ops::low_rank_backward(t[0], t[1], h, t[2], t[3], 0.5, {true, true, true});
+                   return Tensors{y, dx, da, db};
+                 },
+                 false});
+  const at::Tensor label = whole({0, 5, -100, 30, 7});
+  const Tensors head{numbers({5, 96}, 25), numbers({31, 96}, 26, 0.1)};
+  all.push_back(
+      {"head_loss", "", head, [label](const Tensors& t) {
+         const at::Tensor weight = at::tensor({1.0, 0.5, 1.0, 2.0, 1.0}, at::kFloat);
+         const auto loss = ops::head_loss({t[0], t[1]}, label.to(t[0].device()), weight.to(t[0].device()), {});
+         return Tensors{loss.loss_sum};
+       }});
+  all.push_back({"head_logprob", "", head, [label](const Tensors& t) {
+                   const auto out = ops::head_logprob({t[0], t[1]}, label.to(t[0].device()), 0.7, true);
+                   return Tensors{out.logprob_T, out.entropy_T};
+                 }});
+}
+
+void add_experts(std::vector<OperatorCase>& all) {
+  all.push_back({"route_topk", "", {numbers({37, 8}, 27)}, [](const Tensors& t) {
+                   return Tensors{ops::route_topk(t[0], 2, true).weight_Tk};
+                 }});
+  const at::Tensor expert = whole({0, 1, 2, 1, 0, 2, 0, 2}).view({4, 2});  // of four experts: the last gets nothing
+  all.push_back(
+      {"moe_ffn",
+       "",
+       {numbers({4, 64}, 28), numbers({4, 2}, 29), numbers({4, 64, 64}, 30, 0.1), numbers({4, 64, 32}, 31, 0.1)},
+       [expert](const Tensors& t) { return Tensors{ops::moe_ffn(t[0], t[1], expert.to(t[0].device()), t[2], t[3])}; }});
+  const at::Tensor ends = whole({3, 3, 9});
+  all.push_back({"grouped_linear",
+                 "",
+                 {numbers({9, 64}, 32), numbers({3, 32, 64}, 33, 0.1), numbers({9, 32}, 34)},
+                 [ends](const Tensors& t) {
+                   const at::Tensor there = ends.to(t[0].device());
+                   const auto [dx, dweight] = ops::grouped_linear_backward(t[2], t[0], {t[1]}, there, {true, true});
+                   return Tensors{ops::grouped_linear(t[0], {t[1]}, there), dx, dweight};
+                 },
+                 false});
+}
+
+void add_optimizers(std::vector<OperatorCase>& all) {
+  const Tensors weights{numbers({20, 30}, 35), numbers({20, 30}, 36)};
+  const ops::AdamwStep step{.lr = 0.01, .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_decay = 0.1, .step = 1};
+  all.push_back({"adamw", "", weights,
+                 [step](const Tensors& t) {
+                   const auto wide = t[0].scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+                   at::Tensor param = t[0].clone(), m = at::zeros(t[0].sizes(), t[0].options().dtype(wide)),
+                              v = at::zeros_like(m), master = t[0].to(wide, /*non_blocking=*/false, /*copy=*/true);
+                   ops::adamw(param, t[1], m, v, master, step);
+                   return Tensors{param, master, m, v};
+                 },
+                 false});
+  all.push_back(
+      {"adamw_8bit", "", weights,
+       [step](const Tensors& t) {
+         const auto none = [&](int64_t count, at::ScalarType type) {
+           return at::zeros({count}, t[0].options().dtype(type));
+         };
+         ops::Moments8 moments{none(600, at::kChar), none(3, at::kFloat), none(600, at::kByte), none(3, at::kFloat)};
+         at::Tensor param = t[0].clone(), master = t[0].to(at::kFloat, false, /*copy=*/true);
+         ops::adamw_8bit(param, t[1], moments, master, step);
+         return Tensors{param, master};
+       },
+       false});
+  all.push_back({"sum_of_squares", "", weights,
+                 [](const Tensors& t) {
+                   return Tensors{at::tensor({ops::sum_of_squares({t[0], t[1]})}, at::kDouble)};
+                 },
+                 false});
+}
+
+}  // namespace
+
+std::vector<OperatorCase> operator_cases(int64_t block) {
+  std::vector<OperatorCase> all;
+  add_norms(all);
+  add_pointwise(all);
+  add_attention(all, block);
+  add_products(all);
+  add_experts(all);
+  add_optimizers(all);
+  return all;
+}
+
+}  // namespace apus
