@@ -16,6 +16,7 @@
 #include "parallel/data_parallel.h"
 #include "run/inference.h"
 #include "run/prediction.h"
+#include "run/reference_model.h"
 #include "run/runner.h"
 #include "run/train_data.h"
 #include "run/tuned_model.h"
@@ -184,6 +185,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   TrainData data =
       open_train_data(o, *algorithm, o.model, run_dir, {.rank = mesh.rank(kDataAxes), .ranks = mesh.size(kDataAxes)});
   TunedModel tuned = load_tuned_model(o, mesh);
+  const auto reference = load_reference(o, tuned, data, mesh);
   const auto params = trainable_params(*tuned.model);
   const std::string parameters =
       param_info(tuned.adapter ? "PeftModelForCausalLM" : "ModelForCausalLM", count_params(*tuned.model));
@@ -198,7 +200,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()), {.max_sequences = 16});
   const StopFlag stop;
   Trainer trainer({.algorithm = *algorithm,
-                   .actors = {.policy = *tuned.model, .reference = tuned.reference(), .rollout = &rollout},
+                   .actors = {.policy = *tuned.model, .reference = reference->compare, .rollout = &rollout},
                    .optimizer = *optimizer,
                    .schedule = schedule_of(o),
                    .base_lr = o.lr(),

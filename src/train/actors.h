@@ -4,32 +4,41 @@
 
 #include <optional>
 
+#include "device/comm.h"
 #include "models/model.h"
 #include "train/batch.h"
 
 namespace apus {
 
-class Rollout;  // train/rollout.h
+class Rollout;          // train/rollout.h
+class ReferenceRecord;  // train/reference_record.h
 
-// What the policy is compared with: another model, or the policy itself with its adapters off. The latter is the base
-// model as long as nothing of the base is trained.
+// What the policy is compared with: another model; or the policy itself with its adapters off, which is the base model
+// as long as nothing of the base is trained; or what such a model said of all sequences beforehand.
 class Reference {
  public:
-  static Reference of(const Model& other) { return {other, false}; }
-  static Reference without_adapters(const Model& policy) { return {policy, true}; }
+  static Reference of(const Model& other) { return {&other, false, nullptr}; }
+  static Reference without_adapters(const Model& policy) { return {&policy, true, nullptr}; }
+  static Reference recorded(const ReferenceRecord& record) { return {nullptr, false, &record}; }
   // log p of each label of the batch, f32 [T], detached; 0 where there is no label. Nothing is dropped, no noise added.
   at::Tensor logprobs(const Batch& batch) const;
 
  private:
-  Reference(const Model& model, bool adapters_off) : model_(&model), adapters_off_(adapters_off) {}
+  Reference(const Model* model, bool adapters_off, const ReferenceRecord* record)
+      : model_(model), adapters_off_(adapters_off), record_(record) {}
   const Model* model_;
   bool adapters_off_;
+  const ReferenceRecord* record_;
 };
 
 struct Actors {
   Model& policy;
   std::optional<Reference> reference;
   Rollout* rollout = nullptr;
+  // Of host tensors, for what all ranks must count together. All of them collect the updates of a step at once, so
+  // Algorithm::collect may use it while gradients are on; in evaluations and losses they do not go in step. Null: one.
+  Comm* data_ranks = nullptr;
+  double summed(double value) const;  // over the ranks
 };
 
 }  // namespace apus

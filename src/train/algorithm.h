@@ -56,6 +56,10 @@ class Algorithm {
   virtual double count(const Batch& batch) const = 0;
   // `batch` must outlive the backward pass. With gradients off this is the evaluation's loss.
   virtual Loss loss(Actors& actors, Batch& batch, const Forward& forward) = 0;
+
+  // What it remembers of the run besides the weights, for a checkpoint; the same on every rank that goes on from it.
+  virtual Json state() const { return Json::object(); }
+  virtual void restore(const Json& /*state*/) {}
 };
 
 // A constant in the algorithm's file makes it known: `const RegisterAlgorithm<Dpo> dpo("dpo");`. Algorithm::Options is

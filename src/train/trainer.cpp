@@ -26,6 +26,7 @@ int64_t interval(double steps, int64_t total) {
 
 Trainer::Trainer(TrainerParts parts, TrainerOptions options)
     : p_(std::move(parts)), o_(std::move(options)), accumulation_(o_.loop.accumulation(p_.data_ranks.size())) {
+  p_.actors.data_ranks = &p_.data_ranks;
   require(accumulation_ > 0, Fault::Usage, "--gradient_accumulation_steps must be above 0");
   if (o_.loop.update_in_backward) {
     require(accumulation_ == 1 && o_.loop.max_grad_norm == 0 && p_.data_ranks.size() == 1, Fault::Usage,
@@ -86,6 +87,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
   if (const auto best = saved.trainer.find("best_global_step"); best != saved.trainer.end() && best->is_number())
     result_.best_step = best->get<int64_t>();
   if (p_.log) p_.log->replay(result_.log_history);
+  if (what.optimizer) p_.algorithm.restore(saved.progress.value("algorithm", Json::object()));
   if (!what.data) return;
   epoch_ = saved.epoch;
   micro_in_epoch_ = saved.progress.value("micro_batches_in_epoch", int64_t{0});

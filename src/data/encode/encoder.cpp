@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "data/encode/id_rows.h"
 #include "data/rows/media_refs.h"
 #include "text/unicode.h"
 
@@ -102,6 +103,11 @@ Encoder::Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatT
 }
 
 std::vector<Sample> Encoder::encode(const Row& row) const {
+  if (has_ids(row, "")) {
+    Sample sample = sample_of_ids(row, "", options_);
+    add_extras(sample, row);
+    return {std::move(sample)};
+  }
   return fitted(encode_messages(row, row.value["messages"]), row);
 }
 

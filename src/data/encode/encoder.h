@@ -29,6 +29,7 @@ struct EncodeOptions {
   bool use_chat_template = true;      // false: the bare text and an end token
   std::optional<std::string> system;  // of rows without one
   int64_t max_length = 0;             // 0: no limit
+  int64_t vocabulary = 0;             // the model's tokens are below this; 0: not known
   Truncation truncation = Truncation::Delete;
   std::string loss_scale = "default";
   // Weights that are all 0 or 1 are said by the labels alone, without factors; absent: if there are no other weights.

@@ -58,6 +58,7 @@ struct AlgorithmInfo {
   std::vector<std::string> examples;  // without the program's name
   Json defaults = Json::object();     // options of the command that have another default here
   bool splits_rows = false;           // --truncation_strategy split makes sense: rows are plain text
+  bool compares_rows = true;          // what a reference is asked of are the rows, known before the run
   Head head = Head::Vocab;            // what the trained model gives: words, or numbers
   std::function<AlgorithmOptions()> options = {};
 };
