@@ -84,6 +84,12 @@ void TrainCommandOptions::fields(OptionTable& v) {
     v.at("predict_with_generate").refused("rows of apus " + info.command + " are not questions with one right answer");
     options_of_others(v, info.command, algorithm);
   }
+  if (info.asks_rows) {
+    for (const char* name : {"packing", "cached_dataset", "cached_val_dataset"})
+      v.at(name).refused("rows are questions here, and answers of any length are trained on without padding");
+    v.at("temperature").help = "of the answers that are rolled out";
+    v.at("max_new_tokens").refused("--max_completion_length says how long an answer may be");
+  }
   for (const auto& [name, value] : info.defaults.items()) v.set(name, value);
 }
 
@@ -185,10 +191,12 @@ void TrainCommandOptions::remember_settings(const OptionTable& v) {
 
 void TrainCommandOptions::check() const {
   ModelOptions::check();
-  DataOptions::check();
+  const auto launched = read_launch(process_environment());
+  const int64_t ranks = launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world;
+  DataOptions::check(own.brings_rows());
   TunerOptions::check();
   TrainOptions::check();
-  own.check();
+  own.check(*this, ranks);
   if (own.knows_reference()) reference.check(own.uses_reference());
   require(!reference.precompute_ref_log_probs || (!streaming && algorithm_info(algorithm).compares_rows), Fault::Usage,
           "--precompute_ref_log_probs asks the reference of every row beforehand: not with --streaming true, and not "
@@ -212,8 +220,7 @@ void TrainCommandOptions::check() const {
           " there are no questions");
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
-  const auto launched = read_launch(process_environment());
-  check_update_in_backward(launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world);
+  check_update_in_backward(ranks);
 }
 
 void TrainCommandOptions::fetch() {

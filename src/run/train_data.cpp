@@ -69,11 +69,13 @@ DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
 
 TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, int64_t max_length) {
   TrainingDataOptions d;
+  const bool asks = algorithm_info(o.algorithm).asks_rows;
   d.datasets = dataset_options(o, o);
+  d.datasets.normalize.keep_unused = asks;
   d.cached = o.cached_dataset, d.cached_validation = o.cached_val_dataset;
   d.streaming = o.streaming, d.lazy = o.lazy_tokenize.value_or(false), d.shuffle_buffer = o.shuffle_buffer_size,
   d.threads = o.dataset_num_proc;
-  d.batches = {.batch_size = o.per_device_train_batch_size,
+  d.batches = {.batch_size = asks ? 1 : o.per_device_train_batch_size,  // answers are what is counted there
                .packing = o.packing,
                .packing_length = o.packing_length.value_or(max_length),
                .strategy = packing_named(o.packing_strategy),
@@ -84,7 +86,7 @@ TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, 
                .ranks = share.ranks,
                // Every row once, as with one process; the trainer knows that a rank may have one less.
                .even = false};
-  d.validation_batch_size = o.per_device_eval_batch_size;
+  d.validation_batch_size = asks ? 1 : o.per_device_eval_batch_size;
   return d;
 }
 

@@ -9,13 +9,14 @@
 
 namespace apus {
 
-at::Tensor Reference::logprobs(const Batch& batch) const {
+at::Tensor Reference::logprobs(const Batch& batch, double temperature) const {
   at::NoGradGuard no_grad;
+  require(!record_ || temperature == 1, Fault::Bug, "recorded log-probs are of temperature 1");
   if (record_) return record_->logprobs(batch);
   Step step = adapters_off_ ? batch.step.without_adapters() : batch.step;
   step.training = nullptr;
   const at::Tensor hidden_TD = model_->forward(batch.id_T, step);
-  return ops::head_logprob(model_->head_factors(hidden_TD, step), batch.label_T, 1, false).logprob_T;
+  return ops::head_logprob(model_->head_factors(hidden_TD, step), batch.label_T, temperature, false).logprob_T;
 }
 
 double Actors::summed(double value) const { return data_ranks ? sum_over(*data_ranks, value) : value; }

@@ -2,6 +2,7 @@
 // The models an algorithm works with. Only the policy is trained.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "device/comm.h"
@@ -21,7 +22,8 @@ class Reference {
   static Reference without_adapters(const Model& policy) { return {&policy, true, nullptr}; }
   static Reference recorded(const ReferenceRecord& record) { return {nullptr, false, &record}; }
   // log p of each label of the batch, f32 [T], detached; 0 where there is no label. Nothing is dropped, no noise added.
-  at::Tensor logprobs(const Batch& batch) const;
+  // Logits are divided by `temperature`, which a record made beforehand does not know (it must be 1 then).
+  at::Tensor logprobs(const Batch& batch, double temperature = 1) const;
 
  private:
   Reference(const Model* model, bool adapters_off, const ReferenceRecord* record)
@@ -39,6 +41,10 @@ struct Actors {
   // Algorithm::collect may use it while gradients are on; in evaluations and losses they do not go in step. Null: one.
   Comm* data_ranks = nullptr;
   double summed(double value) const;  // over the ranks
+  int64_t step = 0;                   // updates that are done
+  // A further micro-batch of the data, for a collection that needs more than it was given; nothing at the epoch's end.
+  // Each rank asks for itself. Null: there are none.
+  std::function<std::optional<Samples>()> more_rows;
 };
 
 }  // namespace apus

@@ -25,7 +25,9 @@ int64_t interval(double steps, int64_t total) {
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts, TrainerOptions options)
-    : p_(std::move(parts)), o_(std::move(options)), accumulation_(o_.loop.accumulation(p_.data_ranks.size())) {
+    : p_(std::move(parts)),
+      o_(std::move(options)),
+      accumulation_(p_.algorithm.batches_per_collection().value_or(o_.loop.accumulation(p_.data_ranks.size()))) {
   p_.actors.data_ranks = &p_.data_ranks;
   require(accumulation_ > 0, Fault::Usage, "--gradient_accumulation_steps must be above 0");
   if (o_.loop.update_in_backward) {
@@ -39,6 +41,11 @@ Trainer::Trainer(TrainerParts parts, TrainerOptions options)
   save_ = when(o_.loop.save_strategy), save_steps_ = interval(o_.loop.save_steps, max_steps_);
   if (p_.eval) eval_ = when(o_.loop.eval_strategy.value_or(o_.loop.save_strategy));
   eval_steps_ = interval(o_.loop.eval_steps.value_or(o_.loop.save_steps), max_steps_);
+  p_.actors.more_rows = [this]() -> std::optional<Samples> {
+    std::optional<Samples> samples = p_.train.next();
+    if (samples) ++micro_in_epoch_;
+    return samples;
+  };
   schedule_ = p_.schedule(max_steps_);
 }
 
@@ -132,6 +139,7 @@ bool Trainer::collect() {
   const double all = summed(groups);
   if (all == 0) return false;
   result_.rows += static_cast<int64_t>(all);
+  p_.actors.step = step_;
   explained_memory([&] { collection_.updates = p_.algorithm.collect(p_.actors, std::move(rows)); });
   require(static_cast<int64_t>(collection_.updates.size()) == p_.algorithm.updates_per_collection(), Fault::Bug,
           "the algorithm collected ", collection_.updates.size(), " updates instead of ",

@@ -66,7 +66,7 @@ TEST(Algorithms, RefuseAReferenceThatIsNotUsed) {
     OptionTable table = OptionTable::of(options);
     table.parse(more);
     try {
-      options.own.check();
+      options.own.check(options, 1);
       options.reference.check(options.own.uses_reference());
     } catch (const Error& error) {
       return std::string(error.what());

@@ -52,6 +52,9 @@ class Encoder {
 
   // One sample, or several with Truncation::Split. Throws RowError for a row that gives none. Thread-safe.
   std::vector<Sample> encode(const Row& row) const;
+  // The row as a question: up to the turn that is to be answered, answers at its end left out. Nothing is learnt;
+  // Sample::row holds all columns. Throws RowError for one that is longer than max_length, unless it may be cut.
+  Sample encode_prompt(const Row& row) const;
   // Another conversation of the row ("rejected_messages") in the same way.
   Sample encode_messages(const Row& row, const Json& messages) const;
 
@@ -68,6 +71,7 @@ class Encoder {
   Sample templated(const Row& row, const Json& messages) const;
   Json prepared(const Row& row, const Json& messages, bool with_media) const;
   Dialogue dialogue_of(const Row& row, const Json& messages, const Json* tools) const;
+  std::string prompt_text(const Row& row) const;
   void tokenize(const Dialogue& dialogue, Sample& sample) const;
   void weigh(const Dialogue& dialogue, const std::vector<Tokenizer::Piece>& pieces, Sample& sample) const;
   std::vector<Sample> fitted(Sample sample, const Row& row) const;
