@@ -2,6 +2,7 @@
 // The algorithms of preferences on models: TRL's numbers (golden/rl_qwen2, golden/heads_qwen2), the same step however
 // the rows are divided, references of every kind, and runs that learn.
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 
 #include "algos/cpo.h"
 #include "algos/dpo.h"
@@ -110,7 +111,8 @@ TEST(Kto, ComparesWithTheDivergenceOfMismatchedRows) {
 
   Kto same({});  // where the policy is the reference nothing is gained
   EXPECT_NEAR(step_of(same, {.policy = *g.policy, .reference = Reference::of(*g.policy)}, {rows}).loss, 0.5, 1e-6);
-  EXPECT_NE(test::refusal([&] { kto.collect(*std::make_unique<Actors>(g.actors()), {{rows[0]}}); }).find("single row"),
+  EXPECT_NE(test::refusal(Fault::Usage, [&] { kto.collect(*std::make_unique<Actors>(g.actors()), {{rows[0]}}); })
+                .find("single row"),
             std::string::npos);
 }
 
@@ -198,7 +200,7 @@ std::pair<double, double> learn(Algorithm& algorithm, Actors actors, const Sampl
   for (int i = 0; i < steps; ++i) {
     const Step1 step = step_of(algorithm, actors, {rows});
     (i == 0 ? first : last) = step.metrics.at(metric);
-    optimizer->step(lr, 1);
+    optimizer->step(1, 1);
     optimizer->zero_grad();
   }
   return {first, last};
@@ -271,8 +273,9 @@ TEST(RewardModel, BeginsWithACausalCheckpointAndLearns) {
   const auto dir = c.dir / "checkpoint";
   const auto model = make_model(read_model_config(dir), Head::Scalar);
   const auto own = [](const std::string&) { return true; };
-  EXPECT_NE(test::refusal([&] { load_weights(*model, TensorFolder(dir), {.own = own}); }).find("score.weight"),
-            std::string::npos);
+  EXPECT_NE(
+      test::refusal(Fault::Model, [&] { load_weights(*model, TensorFolder(dir), {.own = own}); }).find("score.weight"),
+      std::string::npos);
   load_weights(*model, TensorFolder(dir),
                {.dtype = at::kFloat,
                 .device = golden::device(),
