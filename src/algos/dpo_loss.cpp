@@ -38,12 +38,9 @@ at::Tensor margin(const LogRatios& r) {
   return r.chosen_P - r.rejected_P;
 }
 
-// A preference that holds with probability 1 - smoothing.
-at::Tensor smoothed(const at::Tensor& x, double smoothing) {
-  return log_sigmoid(x) * -(1 - smoothing) - log_sigmoid(-x) * smoothing;
+at::Tensor sigmoid_loss(const LogRatios& r) {
+  return smoothed_logistic(r.margin_P * r.spec.beta, r.spec.label_smoothing);
 }
-
-at::Tensor sigmoid_loss(const LogRatios& r) { return smoothed(r.margin_P * r.spec.beta, r.spec.label_smoothing); }
 
 at::Tensor robust_loss(const LogRatios& r) {
   const at::Tensor x = r.margin_P * r.spec.beta;
@@ -83,11 +80,11 @@ at::Tensor aot_loss(const LogRatios& r) {
   const PairLogprobs& p = r.logprobs;
   const at::Tensor difference =
       sorted(p.chosen_P - p.rejected_P) - sorted(p.reference_chosen_P - p.reference_rejected_P);
-  return smoothed(difference * r.spec.beta, r.spec.label_smoothing);
+  return smoothed_logistic(difference * r.spec.beta, r.spec.label_smoothing);
 }
 
 at::Tensor aot_unpaired_loss(const LogRatios& r) {
-  return smoothed((sorted(r.chosen_P) - sorted(r.rejected_P)) * r.spec.beta, r.spec.label_smoothing);
+  return smoothed_logistic((sorted(r.chosen_P) - sorted(r.rejected_P)) * r.spec.beta, r.spec.label_smoothing);
 }
 
 at::Tensor apo_zero_loss(const LogRatios& r) {

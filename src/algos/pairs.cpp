@@ -72,6 +72,10 @@ at::Tensor policy_logprobs(const Actors& actors, Batch& batch, const Forward& fo
 
 at::Tensor log_sigmoid(const at::Tensor& x) { return -at::softplus(-x); }
 
+at::Tensor smoothed_logistic(const at::Tensor& x, double smoothing) {
+  return log_sigmoid(x) * -(1 - smoothing) - log_sigmoid(-x) * smoothing;
+}
+
 std::vector<Sample> PairAlgorithm::encode(const Row& row, const Encoder& encoder) const {
   Samples pair;
   if (has_ids(row, "chosen_")) {

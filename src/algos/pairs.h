@@ -26,6 +26,9 @@ at::Tensor policy_logprobs(const Actors& actors, Batch& batch, const Forward& fo
 // log sigma(x) = -log(1 + exp(-x)), without overflow.
 at::Tensor log_sigmoid(const at::Tensor& x);
 
+// The logistic loss of a preference that holds with probability 1 - smoothing.
+at::Tensor smoothed_logistic(const at::Tensor& x, double smoothing);
+
 // The divisor of the loss is the number of pairs.
 class PairAlgorithm : public Algorithm {
  public:

@@ -214,8 +214,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   TunedModel tuned = load_tuned_model(o, mesh);
   const auto reference = load_reference(o, tuned, data, mesh);
   const auto params = trainable_params(*tuned.model);
-  const std::string parameters =
-      param_info(tuned.adapter ? "PeftModelForCausalLM" : "ModelForCausalLM", count_params(*tuned.model));
+  const std::string kind = tuned.model->head_kind() == Head::Scalar ? "ForSequenceClassification" : "ForCausalLM";
+  const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 
   const auto optimizer = make_optimizer(spec, make_groups(params, {.lr = o.lr(),

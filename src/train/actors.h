@@ -33,6 +33,19 @@ class Reference {
   const ReferenceRecord* record_;
 };
 
+// The numbers that a model with a head of scores gives for each sequence, at its last token: f32 [S, labels].
+at::Tensor last_scores(const Model& model, const at::Tensor& normed_TD, const Step& step);
+
+// Such a model, asked what it thinks of whole texts: a reward model.
+class Scorer {
+ public:
+  explicit Scorer(const Model& model) : model_(&model) {}
+  at::Tensor scores(const Batch& batch) const;  // f32 [S, labels], detached
+
+ private:
+  const Model* model_;
+};
+
 struct Actors {
   Model& policy;
   std::optional<Reference> reference;

@@ -14,6 +14,17 @@ Option& label_smoothing_field(OptionTable& v, double& label_smoothing) {
       .noted();
 }
 
+Option& cpo_alpha_field(OptionTable& v, double& alpha) {
+  return v("cpo_alpha", alpha, "add this times the negative log-likelihood of a token of the chosen answers")
+      .at_least(0)
+      .noted();
+}
+
+void no_reference_fields(OptionTable& v) {
+  v.refuse({"ref_model", "ref_adapters", "precompute_ref_log_probs"},
+           "this algorithm compares the policy with no other model");
+}
+
 Json preference_defaults() { return {{"loss_scale", "last_round"}}; }
 
 }  // namespace apus
