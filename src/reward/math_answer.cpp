@@ -182,7 +182,9 @@ std::string tidied(std::string_view raw) {
                                                                   {"∅", "\\varnothing"},
                                                                   {"€", ""},
                                                                   {"£", ""}};
+  replace_all(text, "\\\\", "\1");  // a new row of a matrix, not a command
   for (const auto& [from, to] : spellings) replace_all(text, from, to);
+  replace_all(text, "\1", "\\\\");
   text = trimmed(text);
   while (!text.empty() && (text.back() == '.' || text.back() == ',' || text.back() == ';')) text.pop_back();
   // 1,234,567 is one number, 1,2 are two.
@@ -252,9 +254,20 @@ std::string plain_words(std::string text) {
   return out;
 }
 
+// Yes and yes. A single letter may be a variable, and then its case matters.
+bool same_words(const std::string& a, const std::string& b) {
+  const bool words = a.size() > 1 && std::all_of(a.begin(), a.end(), [](char c) {
+                       return is_blank(c) || std::isalpha(static_cast<unsigned char>(c));
+                     });
+  return words && plain_words(a) == plain_words(b);
+}
+
 std::string unit_stem(const std::string& unit) {
   std::string stem = plain_words(unit);
-  if (stem.size() > 2 && stem.back() == 's') stem.pop_back();
+  if (stem.ends_with("ches") || stem.ends_with("xes"))
+    stem.resize(stem.size() - 2);  // inches, boxes
+  else if (stem.size() > 2 && stem.back() == 's')
+    stem.pop_back();
   return stem;
 }
 
@@ -407,13 +420,23 @@ bool same_value(const std::string& a_raw, const std::string& b_raw, int depth) {
   }
   const auto first = MathExpression::parse(a), second = MathExpression::parse(b);
   if (first && second) {
-    if (same_expression(*first, *second)) return true;
+    if (same_expression(*first, *second) || same_words(a, b)) return true;
     if (p.percent == q.percent) return false;
     const auto scaled = MathExpression::parse("(" + (p.percent ? a : b) + ")/100");
     return scaled && same_expression(*scaled, p.percent ? *second : *first);
   }
   const std::string word = plain_words(a);
   return !first && !second && !word.empty() && word == plain_words(b);
+}
+
+// Two words at least: what counts in it is the number that stands last.
+bool is_sentence(std::string_view text) {
+  int words = 0, letters = 0;
+  for (const char c : text) {
+    letters = std::isalpha(static_cast<unsigned char>(c)) ? letters + 1 : c == '\\' ? -1000 : 0;
+    words += letters == 2;
+  }
+  return words > 1;
 }
 
 }  // namespace
@@ -436,11 +459,7 @@ bool same_math_answer(std::string_view text, std::string_view solution) {
   const std::string wanted = math_result(solution), said = math_result(text);
   if (wanted.empty() || said.empty()) return false;
   if (same_value(said, wanted, 0)) return true;
-  // Nothing was marked: the last number of what was said.
-  if (said.size() < trimmed(text).size() || said.find(' ') == std::string::npos) {
-    const bool sentence = said.find(' ') != std::string::npos && !MathExpression::parse(said);
-    if (!sentence) return false;
-  }
+  if (!is_sentence(said)) return false;
   const auto number = last_number(said);
   return number && same_value(*number, wanted, 0);
 }

@@ -100,7 +100,8 @@ class ExpressionParser {
       } else if (begins_factor()) {
         const bool mixed = left->kind == 'n' && left->number == std::floor(left->number) && begins_fraction();
         NodePtr right = power();
-        left = node(mixed && simple_fraction(*right) ? '+' : '*', std::move(left), std::move(right));
+        const char kind = mixed && simple_fraction(*right) ? '+' : '*';
+        left = node(kind, std::move(left), std::move(right));
       } else {
         return left;
       }
@@ -356,7 +357,9 @@ void collect_variables(const Node& n, std::set<std::string>& out) {
   for (const NodePtr& part : n.parts) collect_variables(*part, out);
 }
 
-bool near(double a, double b) { return a == b || std::fabs(a - b) <= 1e-6 * std::max(1e-3, std::fabs(b)); }
+bool near(double a, double b) {
+  return a == b || (std::isfinite(a) && std::isfinite(b) && std::fabs(a - b) <= 1e-6 * std::max(1e-3, std::fabs(b)));
+}
 
 }  // namespace
 

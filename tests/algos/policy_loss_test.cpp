@@ -144,7 +144,9 @@ TEST(PolicyLoss, StartsAsThePlainPolicyGradient) {
 
 TEST(PolicyLoss, HasTheGradientOfItsValue) {
   for (const auto& [name, info] : Registry<PolicyLossInfo>::of().all()) {
-    // These weigh by a detached ratio: their gradient is not that of their value, by design.
+    // These weigh by a detached ratio: their gradient is not that of their value, by design. And which token has the
+    // highest covariance changes at once.
+    if (name.ends_with("_cov")) continue;
     if (name == "cispo" || name == "vespo" || name.rfind("dppo", 0) == 0 || name == "fipo") continue;
     for (const RatioLevel level : {RatioLevel::Token, RatioLevel::Sequence}) {
       const auto with_groups = [&](const Rows& now) {
