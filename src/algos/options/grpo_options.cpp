@@ -165,6 +165,9 @@ void GrpoOptions::check() const {
           " must be above 1 + epsilon_high, which is ", 1 + upper_epsilon());
   require(!(advantage_estimator == "remax" && brings_rows()), Fault::Usage,
           "--advantage_estimator remax compares with the likeliest answer, which --replay_rollouts does not hold");
+  require(!(num_iterations > 1 && brings_rows()), Fault::Usage,
+          "--replay_rollouts makes one update of each pass over the file: --num_train_epochs says how many passes, "
+          "--num_iterations is of answers that are rolled out");
   require(!(dynamic_sample && brings_rows()), Fault::Usage,
           "--dynamic_sample asks further questions, and --replay_rollouts generates nothing");
 }
