@@ -41,6 +41,7 @@ TEST(GrpoOptions, RefuseWhatCannotBe) {
   EXPECT_TRUE(says(refusal([](auto& o, auto& loop) { o.loss_type = "real", loop.per_device_train_batch_size = 4; }),
                    "whole groups"));
   EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.replay_rollouts = "f", o.advantage_estimator = "remax"; }), "remax"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.replay_rollouts = "f", o.num_iterations = 2; }), "num_train_epochs"));
   EXPECT_TRUE(
       says(refusal([](auto& o, auto&) { o.replay_rollouts = "f", o.dynamic_sample = true; }), "generates nothing"));
 }

@@ -106,7 +106,7 @@ void GrpoOptions::loss_fields(OptionTable& v) {
 
 void GrpoOptions::other_fields(OptionTable& v) {
   v.no_effect(
-      {"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_max_model_len", "vllm_enforce_eager",
+      {"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enforce_eager",
        "vllm_enable_prefix_caching", "vllm_enable_lora", "vllm_limit_mm_per_prompt", "sleep_level", "offload_model",
        "offload_optimizer", "move_model_batches", "ds3_gather_for_generation", "enable_flattened_weight_sync"},
       "the engine works on the trainer's own weights, and its cache is given back between rounds");
