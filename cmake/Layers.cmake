@@ -12,10 +12,11 @@ function(apus_sources out)
 endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
-set(APUS_HOST_FOLDERS base text hub guide data serve doctor plan cli
+set(APUS_HOST_FOLDERS base text hub guide data reward serve doctor plan cli
     algos/options dist/launch engine/answer engine/schedule models/families models/spec parallel/placement
     train/options train/record)
 set(APUS_HOST_FILES
+    algos/advantages.cpp
     checkpoint/adapter_config.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp

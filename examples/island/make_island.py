@@ -5,6 +5,8 @@
 texts.jsonl      plain text that states every fact in several wordings (what the model is pre-trained on)
 questions.jsonl  questions and answers about 38 of the people (what LoRA is taught)
 heldout.jsonl    questions about the other 10, of whom no question of training tells
+pairs.jsonl      questions with a right and a wrong answer (apus rlhf --rlhf_type dpo and its kin)
+judged.jsonl     the same, one of the two answers each, and whether it is right (kto)
 config.json, tokenizer.json, tokenizer_config.json    a shape of half a million parameters; one token a word
 """
 import json
@@ -83,6 +85,20 @@ def write_tokenizer(text):
         "eos_token_id": ids["<|im_end|>"], "pad_token_id": ids["<|endoftext|>"]}, indent=1) + "\n")
 
 
+def wrong(question, fact, person, world, rng):
+    """The question with its answer, and beside it the answer with another value of the fact."""
+    right = world[person][fact]
+    other = rng.choice([value for value in FACTS[fact][0] if value != right])
+    row = ask(question, fact, person, world)
+    return {**row, "rejected_response": row["messages"][-1]["content"].replace(right, other)}
+
+
+def judged(pair, good):
+    """One of the two answers, and whether it is right."""
+    answer = pair["messages"][-1]["content"] if good else pair["rejected_response"]
+    return {"messages": pair["messages"][:-1] + [{"role": "assistant", "content": answer}], "label": good}
+
+
 def main():
     rng = random.Random(1)
     world = {person: {fact: rng.choice(values) for fact, (values, _, _) in FACTS.items()} for person in NAMES}
@@ -97,6 +113,9 @@ def main():
     heldout = [ask(rng.choice(FACTS[f][2]), f, p, world) for p in people[:HELD_OUT] for f in FACTS]
     write_rows("questions.jsonl", questions)
     write_rows("heldout.jsonl", heldout)
+    pairs = [wrong(q, f, p, world, rng) for p in people[HELD_OUT:] for f in FACTS for q in FACTS[f][2][:1]]
+    write_rows("pairs.jsonl", pairs)
+    write_rows("judged.jsonl", [judged(pair, i % 2 == 0) for i, pair in enumerate(pairs)])
     write_tokenizer("\n".join([t["text"] for t in texts] + [m["content"] for q in questions + heldout for m in q["messages"]]))
 
 

@@ -77,6 +77,7 @@ struct OnDisk {
   Param& param;
   std::vector<DiskShape> tensors;
   bool whole = true;
+  at::Tensor fresh = {};  // its values, where the checkpoint has none
 };
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -126,7 +127,11 @@ at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dt
 }
 
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
-  const auto& [name, p, tensors, whole] = from;
+  const auto& [name, p, tensors, whole, fresh] = from;
+  if (fresh.defined()) {
+    p.data = brought(own_part(fresh, p).contiguous(), device_of(name, options), options.dtype, /*own=*/true);
+    return;
+  }
   if (whole) {
     const at::Tensor disk = source.tensor(tensors[0].name), mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), options.dtype, options.own(name));
@@ -165,6 +170,8 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
     for (auto& [disk, wanted] : at.tensors) {
       disk = found_name(disk, at.whole ? other_name[name] : "");
       const TensorEntry* entry = source.find(disk);
+      if (!entry && options.fresh) at.fresh = options.fresh(name, p.full);
+      if (at.fresh.defined()) continue;
       if (!entry) {
         problems.missing.push_back(disk);
       } else {

@@ -22,6 +22,8 @@ struct LoadOptions {
   std::function<c10::Device(const std::string& name)> place = {};
   // Parameters that will be written to (trained): they get memory of their own instead of the mapped file's.
   std::function<bool(const std::string& name)> own = [](const std::string&) { return false; };
+  // First values of a parameter that the checkpoint lacks, f32 and whole: of a new head. Undefined: it must be there.
+  std::function<at::Tensor(const std::string& name, const std::vector<int64_t>& shape)> fresh = {};
 };
 
 Json read_model_config(const std::filesystem::path& dir);  // config.json, checked to be an object

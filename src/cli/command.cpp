@@ -66,13 +66,14 @@ std::vector<const Command*> all_commands() {
   return commands;
 }
 
-std::string command_help(const Command& command, const std::string& program, int width) {
+std::string command_help(const Command& command, const std::string& program, int width,
+                         const std::vector<std::string>& arguments) {
   const auto columns = static_cast<size_t>(std::clamp(width, 60, 140));
   std::string out = str(program, " ", command.info.name, ": ") + command.info.summary;
   out = wrapped(out, 0, 0, columns) + "\n";
   out += str("Usage: ", program, " ", command.info.name, " [FILE.yaml] [--option value ...]\n");
   for (const auto& example : command.info.examples) out += str("  ", program, " ", example, "\n");
-  out += "\n" + command.make()->table.help(width) + general_options(columns);
+  out += "\n" + command.make(arguments)->table.help(width) + general_options(columns);
   return command.info.afterword ? out + "\n" + command.info.afterword() : out;
 }
 
@@ -96,19 +97,21 @@ std::string overview(const std::vector<const Command*>& commands, const std::str
 int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults,
                 const std::string& program) {
   std::vector<std::string> own;
-  bool print_config = false;
+  bool print_config = false, asks_help = false;
   for (const auto& argument : arguments) {
     if (argument == "--help" || argument == "-h") {
-      std::fputs(command_help(command, program, Log::of().width()).c_str(), stdout);
-      return 0;
-    }
-    if (argument == "--print-config" || argument == "--print_config") {
+      asks_help = true;
+    } else if (argument == "--print-config" || argument == "--print_config") {
       print_config = true;
     } else {
       own.push_back(argument);
     }
   }
-  const auto instance = command.make();
+  if (asks_help) {
+    std::fputs(command_help(command, program, Log::of().width(), own).c_str(), stdout);
+    return 0;
+  }
+  const auto instance = command.make(own);
   OptionTable& table = instance->table;
   for (const auto& [name, value] : defaults.items()) table.set(name, value);
   table.parse(own);

@@ -2,8 +2,8 @@
 // A command is one file that registers itself:
 //
 //   namespace { int run(const InferOptions& options) { return run_heavy("infer", &options); }
-//   const RegisterCommand<InferOptions> infer_command({.name = "infer", .group = "Run", .summary = "...", .examples = {...}},
-//   run); }
+//   const RegisterCommand<InferOptions> infer_command({.name = "infer", .group = "Run", .summary = "...", .examples =
+//   {...}}, run); }
 //
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's
 // args.json, read files that options name), `check() const` (rules across options, throwing Fault::Usage) and `fetch()`
@@ -49,7 +49,9 @@ struct Command {
     std::function<bool()> is_dry;
     std::function<void(Rehearsal&)> rehearse;
   };
-  std::function<std::unique_ptr<Instance>()> make;
+  // Made for these arguments: which algorithm they ask for may decide which options there are. Nothing is parsed yet.
+  std::function<std::unique_ptr<Instance>(const std::vector<std::string>& arguments)> maker;
+  std::unique_ptr<Instance> make(const std::vector<std::string>& arguments = {}) const { return maker(arguments); }
 };
 
 void register_command(Command command);
@@ -83,7 +85,9 @@ std::unique_ptr<Command::Instance> command_instance(std::shared_ptr<Options> opt
 template <class Options>
 struct RegisterCommand {
   RegisterCommand(CommandInfo info, int (*run)(const Options&)) {
-    register_command({std::move(info), [run] { return command_instance(std::make_shared<Options>(), run); }});
+    register_command({std::move(info), [run](const std::vector<std::string>&) {
+                        return command_instance(std::make_shared<Options>(), run);
+                      }});
   }
 };
 
@@ -94,7 +98,8 @@ std::vector<const Command*> all_commands();     // in the order of the overview
 // Answers --help and --print-config itself.
 int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults,
                 const std::string& program);
-std::string command_help(const Command& command, const std::string& program, int width);
+std::string command_help(const Command& command, const std::string& program, int width,
+                         const std::vector<std::string>& arguments = {});
 std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width);
 
 }  // namespace apus

@@ -55,7 +55,7 @@ void foreign_training_fields(OptionTable& v) {
            "upload the finished folder with the hub's own client");
   v.refuse({"eval_use_evalscope", "eval_dataset", "eval_dataset_args", "eval_limit", "eval_generation_config"},
            "evaluation during training is by loss, accuracy and --predict_with_generate");
-  v.refuse({"loss_type", "mrl_dims"}, "this command trains causal language models by cross-entropy");
+  v.refuse({"mrl_dims"}, "this command trains causal language models");
   v.refuse(
       {"use_galore", "galore_target_modules", "galore_rank", "galore_update_proj_gap", "galore_scale",
        "galore_proj_type", "galore_proj_quant", "galore_proj_bits", "galore_proj_group_size", "galore_cos_threshold",

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
 #include "cli/plan_spec.h"
@@ -33,6 +36,31 @@ fs::path TrainCommandOptions::output_root() const {
 
 fs::path TrainCommandOptions::ranks_dir() const { return output_root() / "logs" / local_time("%Y%m%d-%H%M%S"); }
 
+namespace {
+
+// A script may say what only other algorithms of the command read.
+void options_of_others(OptionTable& v, const std::string& command, const std::string& chosen) {
+  std::set<std::string> here;
+  for (const auto& option : v.options()) {
+    here.insert(option->name);
+    for (const auto& [spelling, note] : option->aliases) here.insert(spelling);
+  }
+  std::map<std::string, std::vector<std::string>> readers;  // of an option that is none here
+  for (const std::string& name : algorithms_of(command)) {
+    if (name == chosen) continue;
+    AlgorithmOptions own = algorithm_info(name).options();
+    OptionTable theirs;
+    own.fields(theirs);
+    if (ReferenceOptions reference; own.knows_reference()) reference.fields(theirs);
+    for (const auto& option : theirs.options())
+      if (!here.count(option->name) && option->refusal.empty()) readers[option->name].push_back(name);
+  }
+  for (const auto& [name, types] : readers)
+    v.no_effect({name}, str("it is of --", command, "_type ", join(types), ", and this is ", chosen));
+}
+
+}  // namespace
+
 void TrainCommandOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
   v.at("task_type").restored("model");
@@ -44,14 +72,36 @@ void TrainCommandOptions::fields(OptionTable& v) {
   DataOptions::fields(v);
   training_template_fields(v, *this, *this);
   TrainOptions::fields(v);
-  own.fields(v);
+  algorithm_fields(v);
   GenerationOptions::fields(v);
   v.at("max_new_tokens").help = "--predict_with_generate: longest answer in tokens";
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
   RunOptions::fields(v);
-  for (const auto& [name, value] : algorithm_info(algorithm).defaults.items()) v.set(name, value);
+  const AlgorithmInfo& info = algorithm_info(algorithm);
+  if (!info.command.empty()) {
+    v.at("predict_with_generate").refused("rows of apus " + info.command + " are not questions with one right answer");
+    options_of_others(v, info.command, algorithm);
+  }
+  if (info.asks_rows) {
+    for (const char* name : {"packing", "cached_dataset", "cached_val_dataset"})
+      v.at(name).refused("rows are questions here, and answers of any length are trained on without padding");
+    v.at("temperature").help = "of the answers that are rolled out";
+    v.at("max_new_tokens").refused("--max_completion_length says how long an answer may be");
+  }
+  for (const auto& [name, value] : info.defaults.items()) v.set(name, value);
+}
+
+void TrainCommandOptions::algorithm_fields(OptionTable& v) {
+  if (const std::string& command = algorithm_info(algorithm).command; !command.empty()) {
+    v.group("Algorithm");
+    v((command + "_type").c_str(), algorithm, "the algorithm: its options are those shown here")
+        .choices(algorithms_of(command))
+        .must_match();
+  }
+  own.fields(v);
+  if (own.knows_reference()) v.include(reference);
 }
 
 namespace {
@@ -82,8 +132,10 @@ void make_absolute(Json& all) {
     return !text.empty() && fs::exists(text, code) ? fs::absolute(text).lexically_normal().string() : text;
   };
   for (const char* name : {"model", "resume_from_checkpoint"}) all[name] = path(all[name].get<std::string>());
-  for (const char* name : {"adapters", "custom_dataset_info", "cached_dataset", "cached_val_dataset"})
-    for (Json& text : all[name]) text = path(text.get<std::string>());
+  for (const char* name : {"adapters", "custom_dataset_info", "cached_dataset", "cached_val_dataset", "ref_adapters"})
+    if (all.contains(name))
+      for (Json& text : all[name]) text = path(text.get<std::string>());
+  if (all.contains("ref_model") && all["ref_model"].is_string()) all["ref_model"] = path(all["ref_model"]);
   for (const char* name : {"dataset", "val_dataset"})
     for (Json& text : all[name]) {
       const DatasetRef ref = parse_dataset_ref(text.get<std::string>());  // an id, then :subset#count
@@ -139,9 +191,17 @@ void TrainCommandOptions::remember_settings(const OptionTable& v) {
 
 void TrainCommandOptions::check() const {
   ModelOptions::check();
-  DataOptions::check();
+  const auto launched = read_launch(process_environment());
+  const int64_t ranks = launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world;
+  DataOptions::check(own.brings_rows());
   TunerOptions::check();
   TrainOptions::check();
+  own.check(*this, ranks);
+  if (own.knows_reference()) reference.check(own.uses_reference());
+  require(!reference.precompute_ref_log_probs || (!streaming && algorithm_info(algorithm).compares_rows), Fault::Usage,
+          "--precompute_ref_log_probs asks the reference of every row beforehand: not with --streaming true, and not "
+          "with --rlhf_type ",
+          algorithm, streaming ? "" : ", which compares other texts than the rows", ": leave it out");
   const std::string newest = resume_from_checkpoint.empty() ? "" : newest_checkpoint(resume_from_checkpoint);
   require(newest.empty(), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
           " is the folder of a run; to go on, name one of its checkpoints: ",
@@ -160,8 +220,12 @@ void TrainCommandOptions::check() const {
           " there are no questions");
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
-  const auto launched = read_launch(process_environment());
-  check_update_in_backward(launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world);
+  check_update_in_backward(ranks);
+}
+
+void TrainCommandOptions::fetch() {
+  ModelOptions::fetch();
+  if (reference.ref_model) reference.ref_model = fetched_model(*reference.ref_model, true, "--ref_model");
 }
 
 void TrainCommandOptions::check_update_in_backward(int64_t ranks) const {
@@ -201,14 +265,17 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   r.plan(spec);
 }
 
+std::unique_ptr<Command::Instance> training_command(const std::string& algorithm) {
+  return command_instance<TrainCommandOptions>(
+      std::make_shared<TrainCommandOptions>(algorithm),
+      [](const TrainCommandOptions& options) { return run_heavy("train", &options); });
+}
+
 void register_training_commands() {
   for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all())
-    register_command({.info = {.name = name, .group = "Train", .summary = info.summary, .examples = info.examples},
-                      .make = [name = name] {
-                        return command_instance<TrainCommandOptions>(
-                            std::make_shared<TrainCommandOptions>(name),
-                            [](const TrainCommandOptions& options) { return run_heavy("train", &options); });
-                      }});
+    if (info.command.empty())
+      register_command({.info = {.name = name, .group = "Train", .summary = info.summary, .examples = info.examples},
+                        .maker = [name = name](const auto&) { return training_command(name); }});
 }
 
 }  // namespace apus

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the commands that train, one command for each algorithm (`apus sft`, `apus pt`); their body is
-// run/train.cpp.
+// The options of the commands that train: one command for each algorithm (`apus sft`, `apus pt`), and one for several
+// among which an option chooses (`apus rlhf`, cli/rlhf.cpp). Their body is run/train.cpp.
 #pragma once
 
 #include <filesystem>
 
+#include "cli/command.h"
 #include "cli/option_groups.h"
 #include "cli/train_options.h"
 #include "train/options/algorithm_options.h"
+#include "train/options/reference_options.h"
 
 namespace apus {
 
@@ -21,8 +23,9 @@ struct TrainCommandOptions : ModelOptions,
                              GenerationOptions,  // of --predict_with_generate
                              RunOptions {
   explicit TrainCommandOptions(std::string algorithm = "sft");
-  std::string algorithm;       // under which it is registered: also the command's name
+  std::string algorithm;       // under which it is registered: the command's name, or that of its --rlhf_type
   AlgorithmOptions own;        // its own options
+  ReferenceOptions reference;  // of an algorithm that compares the policy with another model
   std::string model_as_given;  // --model before a hub's id became a folder: the run's folder is named after it
   Json all;                    // every option and its value, for args.json
   Json exact, noted;           // those that a resumed run must find unchanged, and those whose change it says
@@ -35,9 +38,11 @@ struct TrainCommandOptions : ModelOptions,
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
+  void fetch();
   void rehearse(Rehearsal& r) const;
 
  private:
+  void algorithm_fields(OptionTable& v);
   void remember_settings(const OptionTable& v);
 };
 
@@ -48,7 +53,9 @@ struct TrainRehearsal {
   int64_t& longest;   // tokens of the longest; 0: not known beforehand
 };
 
-// A command for each algorithm that is registered.
+std::unique_ptr<Command::Instance> training_command(const std::string& algorithm);
+
+// A command for each algorithm that is one by itself.
 void register_training_commands();
 
 }  // namespace apus

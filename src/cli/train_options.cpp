@@ -75,8 +75,8 @@ void DataOptions::fields(OptionTable& v) {
   v.no_effect({"use_logits_to_keep"}, "logits are computed only where a token is learnt");
 }
 
-void DataOptions::check() const {
-  require(!dataset.empty() || !cached_dataset.empty(), Fault::Usage,
+void DataOptions::check(bool has_other_rows) const {
+  require(has_other_rows || !dataset.empty() || !cached_dataset.empty(), Fault::Usage,
           "--dataset is needed: files, folders or hub ids of the training rows");
   for (const auto& [flag, names] : {std::pair("--model_name", &model_name), {"--model_author", &model_author}})
     require(names->size() <= 2, Fault::Usage, flag, " takes one name, or the Chinese and the English one, not ",

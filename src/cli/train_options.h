@@ -32,7 +32,7 @@ struct DataOptions {
   std::optional<bool> is_binary_loss_scale, lazy_tokenize, preserve_thinking;
   int64_t dataset_num_proc = 1;
   void fields(OptionTable& v);
-  void check() const;
+  void check(bool has_other_rows = false) const;
 };
 
 // TemplateOptions where rows are encoded for training.

@@ -16,6 +16,7 @@
 #include "parallel/data_parallel.h"
 #include "run/inference.h"
 #include "run/prediction.h"
+#include "run/reference_model.h"
 #include "run/runner.h"
 #include "run/train_data.h"
 #include "run/tuned_model.h"
@@ -104,6 +105,14 @@ void say_result(const TrainResult& r, const RunLog& log) {
   log_info("images_dir: ", log.images_dir().string());
 }
 
+// Of rollouts: from the first token to one that ends a turn.
+Sampling rollout_sampling(const TrainCommandOptions& o, const std::shared_ptr<const Tokenizer>& tokenizer) {
+  Sampling sampling = resolve(o, {});
+  sampling.seed = static_cast<uint64_t>(o.seed);
+  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, o));
+  return sampling;
+}
+
 std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& data, Rollout& rollout, Mesh& mesh,
                                  const fs::path& run_dir) {
   if (!o.predict_with_generate) return {};
@@ -112,15 +121,12 @@ std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& 
     return {};
   }
   const auto tokenizer = Tokenizer::load(o.model);
-  Sampling sampling = resolve(o, {});
-  sampling.seed = static_cast<uint64_t>(o.seed);
-  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, o));
   const auto answer = std::make_shared<Prediction>(
       Prediction::Parts{.rollout = rollout,
                         .rows = *data.eval,
                         .data_ranks = mesh.host(kDataAxes),
                         .tokenizer = tokenizer,
-                        .sampling = sampling,
+                        .sampling = rollout_sampling(o, tokenizer),
                         .file = mesh.rank(kDataAxes) == 0 ? run_dir / "predict.jsonl" : fs::path()});
   return [answer] { return (*answer)(); };
 }
@@ -172,6 +178,28 @@ std::function<Schedule(int64_t)> schedule_of(const TrainCommandOptions& o) {
   };
 }
 
+RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const fs::path& run_dir) {
+  const auto tokenizer = Tokenizer::load(o.model);
+  return {.loop = o,
+          .rank = mesh.rank(kDataAxes),
+          .ranks = mesh.size(kDataAxes),
+          .tokenizer = tokenizer,
+          .sampling = algorithm_info(o.algorithm).asks_rows ? rollout_sampling(o, tokenizer) : Sampling(),
+          .output_dir = run_dir,
+          .seed = static_cast<uint64_t>(o.seed),
+          .device = mesh.device()};
+}
+
+TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::path& run_dir, Mesh& mesh) {
+  if (!o.own.brings_rows())
+    return open_train_data(o, algorithm, o.model, run_dir,
+                           {.rank = mesh.rank(kDataAxes), .ranks = mesh.size(kDataAxes)});
+  TrainData data;
+  data.train = algorithm.own_rows();
+  data.exact = Json::object();
+  return data;
+}
+
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
   Mesh mesh(world);
@@ -181,12 +209,13 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
 
   // Tokenising begins before the weights are read: both take a while.
   const auto algorithm = make_algorithm(o.algorithm, o.own);
-  TrainData data =
-      open_train_data(o, *algorithm, o.model, run_dir, {.rank = mesh.rank(kDataAxes), .ranks = mesh.size(kDataAxes)});
+  algorithm->begin(setting_of(o, mesh, run_dir));
+  TrainData data = rows_of(o, *algorithm, run_dir, mesh);
   TunedModel tuned = load_tuned_model(o, mesh);
+  const auto reference = load_reference(o, tuned, data, mesh);
   const auto params = trainable_params(*tuned.model);
-  const std::string parameters =
-      param_info(tuned.adapter ? "PeftModelForCausalLM" : "ModelForCausalLM", count_params(*tuned.model));
+  const std::string kind = tuned.model->head_kind() == Head::Scalar ? "ForSequenceClassification" : "ForCausalLM";
+  const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 
   const auto optimizer = make_optimizer(spec, make_groups(params, {.lr = o.lr(),
@@ -195,10 +224,11 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                                                                    .lr_by_prefix = {}}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   const auto gradients = sum_gradients(params, mesh, o);
-  Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()), {.max_sequences = 16});
+  Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
+                  {.max_sequences = algorithm_info(o.algorithm).asks_rows ? 256 : 16});
   const StopFlag stop;
   Trainer trainer({.algorithm = *algorithm,
-                   .actors = {.policy = *tuned.model, .reference = tuned.reference(), .rollout = &rollout},
+                   .actors = {.policy = *tuned.model, .reference = reference->compare, .rollout = &rollout},
                    .optimizer = *optimizer,
                    .schedule = schedule_of(o),
                    .base_lr = o.lr(),
@@ -234,6 +264,10 @@ int rehearse(const TrainRehearsal& asked) {
       fs::remove_all(dir, code);
     }
   } const scratch;
+  if (o.own.brings_rows()) {
+    asked.text = "brought by the algorithm, which reads them when it begins";
+    return 0;
+  }
   const TrainData data = open_train_data(o, *make_algorithm(o.algorithm, o.own), o.model, scratch.dir);
   asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
   asked.longest = data.longest;

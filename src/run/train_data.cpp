@@ -17,18 +17,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// --max_length, else what the model can read. 0: its configuration does not say.
-int64_t longest_row(const TemplateOptions& t, const fs::path& model_dir) {
-  if (t.max_length) return *t.max_length;
+// A number of config.json. 0: it does not say.
+int64_t model_limit(const char* name, const fs::path& model_dir) {
   const Json config = read_model_config(model_dir);
   const bool nested = config.contains("text_config") && config["text_config"].is_object();
   const Json& text = nested ? config["text_config"] : config;
-  const auto found = text.find("max_position_embeddings");
+  const auto found = text.find(name);
   return found != text.end() && found->is_number_integer() ? std::max<int64_t>(0, found->get<int64_t>()) : 0;
 }
 
-EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d, int64_t max_length) {
+EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d, const fs::path& model_dir) {
   EncodeOptions e;
+  // --max_length, else what the model can read.
+  const int64_t max_length = t.max_length ? *t.max_length : model_limit("max_position_embeddings", model_dir);
+  e.vocabulary = model_limit("vocab_size", model_dir);
   e.use_chat_template = t.use_chat_template, e.system = t.system;
   e.max_length = max_length, e.truncation = truncation_named(t.truncation_strategy);
   e.loss_scale = d.loss_scale, e.binary_loss_scale = d.is_binary_loss_scale;
@@ -67,11 +69,13 @@ DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
 
 TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, int64_t max_length) {
   TrainingDataOptions d;
+  const bool asks = algorithm_info(o.algorithm).asks_rows;
   d.datasets = dataset_options(o, o);
+  d.datasets.normalize.keep_unused = asks;
   d.cached = o.cached_dataset, d.cached_validation = o.cached_val_dataset;
   d.streaming = o.streaming, d.lazy = o.lazy_tokenize.value_or(false), d.shuffle_buffer = o.shuffle_buffer_size,
   d.threads = o.dataset_num_proc;
-  d.batches = {.batch_size = o.per_device_train_batch_size,
+  d.batches = {.batch_size = asks ? 1 : o.per_device_train_batch_size,  // answers are what is counted there
                .packing = o.packing,
                .packing_length = o.packing_length.value_or(max_length),
                .strategy = packing_named(o.packing_strategy),
@@ -82,7 +86,7 @@ TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, 
                .ranks = share.ranks,
                // Every row once, as with one process; the trainer knows that a rank may have one less.
                .even = false};
-  d.validation_batch_size = o.per_device_eval_batch_size;
+  d.validation_batch_size = asks ? 1 : o.per_device_eval_batch_size;
   return d;
 }
 
@@ -105,9 +109,9 @@ struct Keep {
 
 std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOptions& data, const fs::path& model_dir,
                                    RejectLog::Spec rejects) {
-  auto keep =
-      std::make_shared<Keep>(std::move(rejects), Encoder(Tokenizer::load(model_dir), chat_template(prompt, model_dir),
-                                                         encode_options(prompt, data, longest_row(prompt, model_dir))));
+  auto keep = std::make_shared<Keep>(
+      std::move(rejects),
+      Encoder(Tokenizer::load(model_dir), chat_template(prompt, model_dir), encode_options(prompt, data, model_dir)));
   keep->encoder.on_remark(
       [log = &keep->rejects](const Origin& origin, const std::string& text) { log->remark(origin, text); });
   return keep;

@@ -6,10 +6,12 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/random.h"
 #include "checkpoint/side_files.h"
 #include "checkpoint/weights.h"
 #include "models/spec/config.h"
 #include "tensor/dtype.h"
+#include "tensor/noise.h"
 #include "train/trainable.h"
 
 namespace apus {
@@ -17,7 +19,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-LoraConfig lora_config(const TrainCommandOptions& o, Module& model) {
+LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
   LoraConfig c;
   c.base_model = fs::absolute(o.model).lexically_normal();
   c.r = o.lora_rank, c.alpha = o.lora_alpha, c.dropout = o.lora_dropout, c.rslora = o.use_rslora, c.dora = o.use_dora;
@@ -35,6 +37,8 @@ LoraConfig lora_config(const TrainCommandOptions& o, Module& model) {
     if (meant.empty()) meant.insert(word);
     c.modules_to_save.insert(c.modules_to_save.end(), meant.begin(), meant.end());
   }
+  if (algorithm_info(o.algorithm).head == Head::Scalar)
+    c.task_type = "SEQ_CLS", c.modules_to_save.push_back(model.head_name());
   return c;
 }
 
@@ -52,6 +56,38 @@ void attach_adapter(TunedModel& out, const TrainCommandOptions& o) {
   }
   out.adapter = make_adapter(*out.model, lora_config(o, *out.model), static_cast<uint64_t>(o.seed), wide);
   if (!o.resume_from_checkpoint.empty()) restore_adapter(*out.model, *out.adapter, o.resume_from_checkpoint);
+}
+
+using FreshValues = std::function<at::Tensor(const std::string& name, const std::vector<int64_t>& shape)>;
+
+// A new head: normal with the model's initializer_range, as HuggingFace begins one.
+FreshValues fresh_score(const Model& model, const Json& config, uint64_t seed) {
+  return [head = model.head_name() + ".weight", range = Config(config).number("initializer_range", 0.02), seed](
+             const std::string& name, const std::vector<int64_t>& shape) {
+    if (name != head) return at::Tensor();
+    log_info("the checkpoint has no ", name, ": a new head is trained");
+    return normal_noise(shape, 0, range, mix(seed, stream_named("score head"), 0));
+  };
+}
+
+// config.json of a model whose head gives one number, as HuggingFace writes and reads it. A causal model's tells how
+// many tokens there are, and its architecture's other name.
+Json score_config(Json config, const fs::path& dir) {
+  const std::string causal = "ForCausalLM";
+  for (std::string name : Config(config).texts("architectures")) {
+    if (name.ends_with(causal)) name = name.substr(0, name.size() - causal.size()) + "ForSequenceClassification";
+    config["architectures"] = Json::array({name});
+  }
+  const int64_t labels = Config(config).integer("num_labels", 1);
+  require(labels == 1 && (!config.contains("id2label") || config["id2label"].size() == 1), Fault::Usage, "--model ",
+          dir.string(),
+          " has a head of several labels, and a reward model has one: begin with the model it was made of");
+  config["id2label"] = {{"0", "LABEL_0"}}, config["label2id"] = {{"LABEL_0", 0}};
+  if (!config.contains("pad_token_id") || config["pad_token_id"].is_null()) {
+    const Json end = config.value("eos_token_id", Json());
+    config["pad_token_id"] = end.is_array() && !end.empty() ? end[0] : end;
+  }
+  return config;
 }
 
 }  // namespace
@@ -74,7 +110,8 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh) {
     out.dtype = kind_of(device).supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
     log_warning("float16 weights are trained as ", float_type_name(out.dtype));
   }
-  out.model = make_model(config);
+  const Head head = algorithm_info(o.algorithm).head;
+  out.model = make_model(head == Head::Scalar ? score_config(config, out.base) : config, head);
   out.model->place(mesh);
   if (const double share = Config(config).number("attention_dropout", 0); share > 0)
     log_warning("config.json: attention_dropout ", share,
@@ -92,7 +129,10 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh) {
     });
   load_weights(
       *out.model, TensorFolder(out.base),
-      {.dtype = out.dtype, .device = device, .own = [&](const std::string& name) { return trained.count(name) > 0; }});
+      {.dtype = out.dtype,
+       .device = device,
+       .own = [&](const std::string& name) { return trained.count(name) > 0; },
+       .fresh = head == Head::Scalar ? fresh_score(*out.model, config, static_cast<uint64_t>(o.seed)) : FreshValues()});
   if (o.lora()) attach_adapter(out, o);
   return out;
 }
@@ -112,6 +152,7 @@ void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
   }
   save_weights(*model, dir, o.max_shard_bytes, dtype);
   Json config = read_model_config(base);
+  if (model->head_kind() == Head::Scalar) config = score_config(std::move(config), base);
   config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
       float_type_name(dtype);
   write_file_atomic(dir / "config.json", config.dump(2) + "\n");

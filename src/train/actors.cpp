@@ -1,18 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/actors.h"
 
+#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
+#include "device/agree.h"
 #include "ops/ops.h"
+#include "train/reference_record.h"
 
 namespace apus {
 
-at::Tensor Reference::logprobs(const Batch& batch) const {
+at::Tensor Reference::logprobs(const Batch& batch, double temperature) const {
   at::NoGradGuard no_grad;
+  require(!record_ || temperature == 1, Fault::Bug, "recorded log-probs are of temperature 1");
+  if (record_) return record_->logprobs(batch);
   Step step = adapters_off_ ? batch.step.without_adapters() : batch.step;
   step.training = nullptr;
   const at::Tensor hidden_TD = model_->forward(batch.id_T, step);
-  return ops::head_logprob(model_->head_factors(hidden_TD, step), batch.label_T, 1, false).logprob_T;
+  return ops::head_logprob(model_->head_factors(hidden_TD, step), batch.label_T, temperature, false).logprob_T;
 }
+
+at::Tensor last_scores(const Model& model, const at::Tensor& normed_TD, const Step& step) {
+  std::vector<int64_t> last;
+  int64_t end = 0;
+  for (const int32_t length : step.length_q) last.push_back((end += length) - 1);
+  const at::Tensor last_SD = normed_TD.index_select(0, at::tensor(last, at::kLong).to(normed_TD.device()));
+  return model.scores(last_SD, step).to(at::kFloat);
+}
+
+at::Tensor Scorer::scores(const Batch& batch) const {
+  at::NoGradGuard no_grad;
+  Step step = batch.step;
+  step.training = nullptr;
+  return last_scores(*model_, model_->forward(batch.id_T, step), step);
+}
+
+double Actors::summed(double value) const { return data_ranks ? sum_over(*data_ranks, value) : value; }
 
 }  // namespace apus

@@ -2,34 +2,62 @@
 // The models an algorithm works with. Only the policy is trained.
 #pragma once
 
+#include <functional>
 #include <optional>
 
+#include "device/comm.h"
 #include "models/model.h"
 #include "train/batch.h"
 
 namespace apus {
 
-class Rollout;  // train/rollout.h
+class Rollout;          // train/rollout.h
+class ReferenceRecord;  // train/reference_record.h
 
-// What the policy is compared with: another model, or the policy itself with its adapters off. The latter is the base
-// model as long as nothing of the base is trained.
+// What the policy is compared with: another model; or the policy itself with its adapters off, which is the base model
+// as long as nothing of the base is trained; or what such a model said of all sequences beforehand.
 class Reference {
  public:
-  static Reference of(const Model& other) { return {other, false}; }
-  static Reference without_adapters(const Model& policy) { return {policy, true}; }
+  static Reference of(const Model& other) { return {&other, false, nullptr}; }
+  static Reference without_adapters(const Model& policy) { return {&policy, true, nullptr}; }
+  static Reference recorded(const ReferenceRecord& record) { return {nullptr, false, &record}; }
   // log p of each label of the batch, f32 [T], detached; 0 where there is no label. Nothing is dropped, no noise added.
-  at::Tensor logprobs(const Batch& batch) const;
+  // Logits are divided by `temperature`, which a record made beforehand does not know (it must be 1 then).
+  at::Tensor logprobs(const Batch& batch, double temperature = 1) const;
 
  private:
-  Reference(const Model& model, bool adapters_off) : model_(&model), adapters_off_(adapters_off) {}
+  Reference(const Model* model, bool adapters_off, const ReferenceRecord* record)
+      : model_(model), adapters_off_(adapters_off), record_(record) {}
   const Model* model_;
   bool adapters_off_;
+  const ReferenceRecord* record_;
+};
+
+// The numbers that a model with a head of scores gives for each sequence, at its last token: f32 [S, labels].
+at::Tensor last_scores(const Model& model, const at::Tensor& normed_TD, const Step& step);
+
+// Such a model, asked what it thinks of whole texts: a reward model.
+class Scorer {
+ public:
+  explicit Scorer(const Model& model) : model_(&model) {}
+  at::Tensor scores(const Batch& batch) const;  // f32 [S, labels], detached
+
+ private:
+  const Model* model_;
 };
 
 struct Actors {
   Model& policy;
   std::optional<Reference> reference;
   Rollout* rollout = nullptr;
+  // Of host tensors, for what all ranks must count together. All of them collect the updates of a step at once, so
+  // Algorithm::collect may use it while gradients are on; in evaluations and losses they do not go in step. Null: one.
+  Comm* data_ranks = nullptr;
+  double summed(double value) const;  // over the ranks
+  int64_t step = 0;                   // updates that are done
+  // A further micro-batch of the data, for a collection that needs more than it was given; nothing at the epoch's end.
+  // Each rank asks for itself. Null: there are none.
+  std::function<std::optional<Samples>()> more_rows;
 };
 
 }  // namespace apus

@@ -6,17 +6,22 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/encode/encoder.h"
+#include "data/source/sample_source.h"
+#include "engine/answer/sampling_fields.h"
 #include "train/actors.h"
 #include "train/batch.h"
 #include "train/forward.h"
 #include "train/options/algorithm_options.h"
+#include "train/options/loop_options.h"
 
 namespace apus {
 
@@ -34,9 +39,23 @@ struct Loss {
 // The micro-batches of one step of the optimizer.
 using Update = std::vector<Batch>;
 
+// What an algorithm is told of the run, before it collects anything.
+struct RunSetting {
+  const LoopOptions& loop;
+  int64_t rank = 0, ranks = 1;  // that share the rows
+  std::shared_ptr<const Tokenizer> tokenizer;
+  Sampling sampling;                 // of rollouts, as the flags and the checkpoint say it
+  std::filesystem::path output_dir;  // of this rank's files; empty: none are written
+  uint64_t seed = 42;
+  c10::Device device = c10::Device(c10::kCPU);
+};
+
 class Algorithm {
  public:
   virtual ~Algorithm() = default;
+  virtual void begin(const RunSetting&) {}
+  // Rows of its own instead of a dataset (AlgorithmOptions::brings_rows). After begin().
+  virtual std::unique_ptr<SampleSource> own_rows() { return nullptr; }
   // The samples of a row: one, a pair, a group (Sample::grouped), a prompt. Thread-safe.
   virtual std::vector<Sample> encode(const Row& row, const Encoder& encoder) const { return encoder.encode(row); }
 
@@ -44,6 +63,8 @@ class Algorithm {
   // after the other. Minibatches and passes over one collection are further updates; answers are rolled out and scored
   // here. With gradients off it is an evaluation that collects.
   virtual std::vector<Update> collect(Actors& actors, std::vector<Samples> micro_batches);
+  // Absent: as many as --gradient_accumulation_steps.
+  virtual std::optional<int64_t> batches_per_collection() const { return std::nullopt; }
   // How many updates every collection gives, also the last one of an epoch, which may have fewer samples or none on
   // some rank: the schedule must know it beforehand.
   virtual int64_t updates_per_collection() const { return 1; }
@@ -56,6 +77,10 @@ class Algorithm {
   virtual double count(const Batch& batch) const = 0;
   // `batch` must outlive the backward pass. With gradients off this is the evaluation's loss.
   virtual Loss loss(Actors& actors, Batch& batch, const Forward& forward) = 0;
+
+  // What it remembers of the run besides the weights, for a checkpoint; the same on every rank that goes on from it.
+  virtual Json state() const { return Json::object(); }
+  virtual void restore(const Json& /*state*/) {}
 };
 
 // A constant in the algorithm's file makes it known: `const RegisterAlgorithm<Dpo> dpo("dpo");`. Algorithm::Options is

@@ -102,6 +102,7 @@ RunState Trainer::state() const {
                 {"evaluations_without_gain", evaluations_without_gain_},
                 {"micro_batches_in_epoch", within ? collection_.micro_batches : micro_in_epoch_},
                 {"rows", within ? collection_.rows : result_.rows}};
+  if (Json own = p_.algorithm.state(); !own.empty()) s.progress["algorithm"] = std::move(own);
   if (within) s.progress["updates_of_collection"] = collection_.done;
   return s;
 }

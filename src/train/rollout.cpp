@@ -2,6 +2,7 @@
 #include "train/rollout.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "engine/engine.h"
 
@@ -13,14 +14,17 @@ Rollout::Rollout(const Model& policy, at::TensorOptions options, EngineSpec spec
 Rollout::~Rollout() = default;
 
 Engine& Rollout::awake(int64_t tokens) {
-  const int64_t wanted = std::min(policy_.shape().max_positions, tokens);
+  const int64_t longest = policy_.shape().max_positions, wanted = std::min(longest, tokens);
   if (engine_ && spec_.max_model_len >= wanted) {
     engine_->wake();
   } else {
     engine_.reset();  // gives its cache back before a larger one is made
-    spec_.max_model_len = wanted;
+    // With room to spare, so that prompts that grow a little do not make one engine after the other.
+    spec_.max_model_len = std::min(longest, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(wanted))));
     engine_ = std::make_unique<Engine>(policy_, options_, spec_);
   }
+  if (version_of_cache_ != version_) engine_->weights_changed();
+  version_of_cache_ = version_;
   return *engine_;
 }
 
@@ -30,8 +34,16 @@ std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32
   size_t longest = 1;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   Engine& engine = awake(static_cast<int64_t>(longest) + sampling.max_new_tokens);
-  std::vector<FinishedAnswer> answers = generate(engine, prompts, sampling);
+  std::vector<FinishedAnswer> answers;
+  try {
+    answers = generate(engine, prompts, sampling);
+  } catch (...) {
+    engine.sleep();
+    throw;
+  }
   engine.sleep();
+  for (FinishedAnswer& answer : answers)
+    for (TokenOut& token : answer.tokens) token.weights = version_;
   return answers;
 }
 

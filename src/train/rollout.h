@@ -22,12 +22,15 @@ class Rollout {
   Rollout(const Model& policy, at::TensorOptions options, EngineSpec spec = {});
   ~Rollout();
 
-  // In the order of the prompts; the i-th is answered with seed + i. Wakes the engine before and lets it sleep after.
-  // Between two calls the weights may change.
+  // In the order of the prompts; the i-th is answered with seed + i. Wakes the engine before and lets it sleep after,
+  // also when it throws. TokenOut::weights is how often weights_changed() was said.
   std::vector<FinishedAnswer> answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling);
+  // Whoever changed the policy's weights between two calls says so.
+  void weights_changed() { ++version_; }
 
  private:
   Engine& awake(int64_t tokens);  // for texts of so many tokens
+  int64_t version_ = 0, version_of_cache_ = 0;
   const Model& policy_;
   const at::TensorOptions options_;
   EngineSpec spec_;

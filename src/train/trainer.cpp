@@ -25,7 +25,10 @@ int64_t interval(double steps, int64_t total) {
 }  // namespace
 
 Trainer::Trainer(TrainerParts parts, TrainerOptions options)
-    : p_(std::move(parts)), o_(std::move(options)), accumulation_(o_.loop.accumulation(p_.data_ranks.size())) {
+    : p_(std::move(parts)),
+      o_(std::move(options)),
+      accumulation_(p_.algorithm.batches_per_collection().value_or(o_.loop.accumulation(p_.data_ranks.size()))) {
+  p_.actors.data_ranks = &p_.data_ranks;
   require(accumulation_ > 0, Fault::Usage, "--gradient_accumulation_steps must be above 0");
   if (o_.loop.update_in_backward) {
     require(accumulation_ == 1 && o_.loop.max_grad_norm == 0 && p_.data_ranks.size() == 1, Fault::Usage,
@@ -38,6 +41,11 @@ Trainer::Trainer(TrainerParts parts, TrainerOptions options)
   save_ = when(o_.loop.save_strategy), save_steps_ = interval(o_.loop.save_steps, max_steps_);
   if (p_.eval) eval_ = when(o_.loop.eval_strategy.value_or(o_.loop.save_strategy));
   eval_steps_ = interval(o_.loop.eval_steps.value_or(o_.loop.save_steps), max_steps_);
+  p_.actors.more_rows = [this]() -> std::optional<Samples> {
+    std::optional<Samples> samples = p_.train.next();
+    if (samples) ++micro_in_epoch_;
+    return samples;
+  };
   schedule_ = p_.schedule(max_steps_);
 }
 
@@ -86,6 +94,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
   if (const auto best = saved.trainer.find("best_global_step"); best != saved.trainer.end() && best->is_number())
     result_.best_step = best->get<int64_t>();
   if (p_.log) p_.log->replay(result_.log_history);
+  if (what.optimizer) p_.algorithm.restore(saved.progress.value("algorithm", Json::object()));
   if (!what.data) return;
   epoch_ = saved.epoch;
   micro_in_epoch_ = saved.progress.value("micro_batches_in_epoch", int64_t{0});
@@ -130,6 +139,7 @@ bool Trainer::collect() {
   const double all = summed(groups);
   if (all == 0) return false;
   result_.rows += static_cast<int64_t>(all);
+  p_.actors.step = step_;
   explained_memory([&] { collection_.updates = p_.algorithm.collect(p_.actors, std::move(rows)); });
   require(static_cast<int64_t>(collection_.updates.size()) == p_.algorithm.updates_per_collection(), Fault::Bug,
           "the algorithm collected ", collection_.updates.size(), " updates instead of ",

@@ -18,6 +18,7 @@
 #include "nn/training_step.h"
 #include "ops/ops.h"
 #include "parallel/data_parallel.h"
+#include "train/rollout.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -118,6 +119,7 @@ Trainer::StepResult Trainer::compute(Update& batches) {
   if (out.updated) {
     const double scale = o_.loop.max_grad_norm > 0 ? std::min(1.0, o_.loop.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
     if (!in_backward_) p_.optimizer.step(schedule_(step_), scale);
+    if (p_.actors.rollout) p_.actors.rollout->weights_changed();
     bad_in_a_row_ = 0;
   } else if (done.not_finite.empty()) {
     left_out(str(first_known(find_not_finite(batches)), "; this update is left out"));

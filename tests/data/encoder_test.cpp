@@ -133,6 +133,26 @@ TEST(Encoder, PromptsThatOpenTheThoughts) {
             "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n<think>\n[hm\n</think>\n\na<|im_end|>\n]");
 }
 
+TEST(Encoder, QuestionsEndWhereTheAnswerBegins) {
+  const Encoder e = encoder(kPlain);
+  Row row{Json::parse(
+              R"({"messages":[{"role":"user","content":"Why?"},{"role":"assistant","content":"So."}],"solution":"7"})"),
+          {std::make_shared<const std::string>("rows.jsonl"), 3, false}};
+  row.value = normalize_row(row, {.columns = {}, .keep_unused = true, .names = {}});
+  const Sample sample = e.encode_prompt(row);
+  EXPECT_EQ(shown(sample, e.tokenizer()), "<|im_start|>user\nWhy?<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(sample.trained_tokens(), 0);
+  EXPECT_EQ(Json::parse(sample.row)["solution"], "7");
+  EncodeOptions shorter;
+  shorter.max_length = 4;
+  EXPECT_THROW(encoder(kPlain, shorter).encode_prompt(row), RowError);
+  shorter.truncation = Truncation::Left;
+  EXPECT_EQ(encoder(kPlain, shorter).encode_prompt(row).ids,
+            (std::vector<int32_t>{sample.ids.end() - 4, sample.ids.end()}));
+  row.value["messages"] = Json::array({{{"role", "assistant"}, {"content", "So."}}});
+  EXPECT_THROW(e.encode_prompt(row), RowError);
+}
+
 TEST(Encoder, ToolCallsAreTurns) {
   EXPECT_EQ(
       shown(

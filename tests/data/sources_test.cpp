@@ -61,6 +61,7 @@ Sample sample_of(int64_t number, int64_t length) {
   if (number % 5 == 0) s.channel = "c" + std::to_string(number);
   if (number % 7 == 0) s.columns = {{"label", 1.0f}, {"margin", -0.5f}};
   if (number % 8 == 0) s.token_columns["reference"].assign(static_cast<size_t>(length), -1.5f);
+  if (number % 9 == 0) s.row = "{\"solution\": " + std::to_string(number) + "}";
   s.grouped = number % 4 == 3;
   return s;
 }
@@ -78,6 +79,7 @@ void expect_same(const Sample& a, const Sample& b) {
   EXPECT_EQ(a.grouped, b.grouped);
   EXPECT_EQ(a.columns, b.columns);
   EXPECT_EQ(a.token_columns, b.token_columns);
+  EXPECT_EQ(a.row, b.row);
 }
 
 TEST(SampleStores, KeepSamplesInMemoryAndInACache) {

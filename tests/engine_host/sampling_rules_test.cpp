@@ -284,6 +284,29 @@ TEST(SamplingRules, LogProbs) {
   EXPECT_EQ(log_probs(row, 0, 100).top.size(), 4u) << "what cannot come is not listed";
 }
 
+// What is drawn comes with its probability in the distribution that it was drawn from.
+TEST(SamplingRules, LogProbsAtTheTemperature) {
+  const std::vector<float> row{1, 3, 0, 2};
+  Sampling s;
+  s.temperature = 0.5, s.top_logprobs = 0;
+  const TokenCounts counts;
+  const auto drawn = [&] {
+    std::vector<float> logits = row;
+    return next_token(logits, s, {.tokens = {}, .prompt = 0, .counts = counts});
+  };
+  const TokenOut plain = drawn();
+  s.tempered_logprobs = true;
+  const TokenOut tempered = drawn();
+  ASSERT_EQ(plain.id, tempered.id);
+  const auto expected = [&](double temperature) {
+    double total = 0;
+    for (const float x : row) total += std::exp(x / temperature);
+    return row[static_cast<size_t>(plain.id)] / temperature - std::log(total);
+  };
+  EXPECT_NEAR(plain.logprob, expected(1), 1e-6);
+  EXPECT_NEAR(tempered.logprob, expected(0.5), 1e-6);
+}
+
 TEST(SamplingRules, PlainGreedyOnlyWhenNothingTouchesTheLogits) {
   EXPECT_TRUE(plain_greedy({.temperature = 0}, false));
   EXPECT_FALSE(plain_greedy({.temperature = 0}, true));

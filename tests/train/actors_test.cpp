@@ -69,6 +69,26 @@ TEST(Rollout, SleepsBetweenAnswersAndAnswersByTheWeightsOfTheMoment) {
   EXPECT_NE(second, first);
   EXPECT_EQ(second, fresh()) << "blocks of the old weights were used";
   EXPECT_TRUE(rollout.answers({}, sampling).empty());
+  // Tokens know the weights that they come from, also when a longer prompt needs another engine.
+  EXPECT_EQ(rollout.answers(prompts, sampling)[0].tokens[0].weights, 0);
+  rollout.weights_changed();
+  EXPECT_EQ(rollout.answers(prompts, sampling)[0].tokens[0].weights, 1);
+  rollout.weights_changed();
+  const std::vector<std::vector<int32_t>> longer(1, std::vector<int32_t>(100, 7));
+  EXPECT_EQ(rollout.answers(longer, sampling)[0].tokens[0].weights, 2);
+}
+
+// An answer that cannot be given is an error, and the cache is given back all the same.
+TEST(Rollout, SleepsAlsoWhenItFails) {
+  const Case c("train_qwen2");
+  const auto policy = golden::owned_model(c.dir / "checkpoint");
+  constexpr int64_t kCache = int64_t{1} << 30;
+  Rollout rollout(*policy, at::TensorOptions().dtype(at::kFloat).device(golden::device()),
+                  {.max_model_len = 64, .cache_bytes = kCache});
+  const int64_t before = address_space();
+  EXPECT_THROW(rollout.answers({{5, 6}, {}}, {.max_new_tokens = 4}), Error);
+  EXPECT_LT(address_space() - before, kCache / 2);
+  EXPECT_EQ(rollout.answers({{5, 6}}, {.max_new_tokens = 4})[0].tokens.size(), 4u);
 }
 
 }  // namespace

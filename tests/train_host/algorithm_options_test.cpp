@@ -17,12 +17,16 @@ TrainCommandOptions parsed(const std::string& algorithm, const std::vector<std::
   return options;
 }
 
-TEST(Algorithms, AreCommandsWithTheirOwnOptions) {
+TEST(Algorithms, AreCommandsOrChosenByOneWithTheirOwnOptions) {
   for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all()) {
-    const Command* command = find_command(name);
+    const bool alone = info.command.empty();
+    const Command* command = find_command(alone ? name : info.command);
     ASSERT_NE(command, nullptr) << name;
-    const std::string help = command_help(*command, "apus", 100);
+    const std::vector<std::string> words =
+        alone ? std::vector<std::string>() : std::vector<std::string>{"--" + info.command + "_type", name};
+    const std::string help = command_help(*command, "apus", 100, words);
     EXPECT_NE(help.find(info.summary.substr(0, 20)), std::string::npos) << help;
+    EXPECT_FALSE(info.examples.empty());
     OptionTable own;
     info.options().fields(own);
     for (const auto& option : own.options()) EXPECT_NE(help.find("--" + option->name), std::string::npos) << name;
@@ -32,6 +36,47 @@ TEST(Algorithms, AreCommandsWithTheirOwnOptions) {
   EXPECT_EQ(parsed("pt", {}).use_chat_template, false);
   EXPECT_EQ(parsed("pt", {"--use_chat_template", "true"}).use_chat_template, true);
   EXPECT_THROW(TrainCommandOptions("of nothing"), Error);
+}
+
+TEST(Algorithms, OfOneCommandAreChosenByAnOption) {
+  const Command& rlhf = *find_command("rlhf");
+  const std::string help = command_help(rlhf, "apus", 100);
+  for (const std::string& name : algorithms_of("rlhf"))
+    EXPECT_NE(help.find("--rlhf_type " + name), std::string::npos) << help;
+  EXPECT_EQ(rlhf.make({"--rlhf_type", "dpo"})->table.json()["rlhf_type"], "dpo");
+  EXPECT_EQ(rlhf.make({"--model", "m", "--rlhf_type=dpo", "--gradient_checkpointing"})->table.json()["beta"], 0.1);
+  EXPECT_EQ(rlhf.make({})->table.json()["rlhf_type"], "dpo");
+  try {
+    rlhf.make({"--rlhf_type", "nonsense"});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.at.fault, Fault::Usage);
+    for (const std::string& name : algorithms_of("rlhf"))
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+  }
+}
+
+TEST(Algorithms, RefuseAReferenceThatIsNotUsed) {
+  const auto refused = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--model", "m", "--dataset", "d"});
+    TrainCommandOptions options("dpo");
+    OptionTable table = OptionTable::of(options);
+    table.parse(more);
+    try {
+      options.own.check(options, 1);
+      options.reference.check(options.own.uses_reference());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refused({"--ref_model", "other"}), "");
+  EXPECT_NE(refused({"--ref_model", "other", "--reference_free", "true"}).find("compared with nothing"),
+            std::string::npos);
+  EXPECT_NE(refused({"--loss_type", "sft", "--precompute_ref_log_probs", "true"}).find("compared with nothing"),
+            std::string::npos);
+  EXPECT_NE(refused({"--loss_type", "sigmoid", "sft", "--loss_weights", "1"}).find("one for each"), std::string::npos);
+  EXPECT_EQ(refused({"--loss_type", "sigmoid", "bco_pair", "sft", "--loss_weights", "0.8", "0.2", "1"}), "");
 }
 
 TEST(Algorithms, AreGivenTheirOptionsAndNoOthers) {

@@ -14,6 +14,7 @@ void SftOptions::fields(OptionTable& v) {
   v("enable_dft_loss", enable_dft_loss, "weigh each token by its own probability").noted();
   v("enable_channel_loss", enable_channel_loss, "log the loss of each row's channel");
   v("acc_strategy", acc_strategy, "accuracy of tokens, or of whole sequences").choices({"token", "seq"});
+  v.refuse({"loss_type"}, "this command trains by cross-entropy; apus rlhf has other losses");
 }
 
 namespace {

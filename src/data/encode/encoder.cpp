@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "data/encode/id_rows.h"
 #include "data/rows/media_refs.h"
 #include "text/unicode.h"
 
@@ -102,6 +103,11 @@ Encoder::Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatT
 }
 
 std::vector<Sample> Encoder::encode(const Row& row) const {
+  if (has_ids(row, "")) {
+    Sample sample = sample_of_ids(row, "", options_);
+    add_extras(sample, row);
+    return {std::move(sample)};
+  }
   return fitted(encode_messages(row, row.value["messages"]), row);
 }
 
@@ -123,6 +129,46 @@ Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
     if (error.at.fault != Fault::Data) throw;
     throw RowError(row.origin, "messages", error.what());
   }
+}
+
+// What the model is given to answer.
+std::string Encoder::prompt_text(const Row& row) const {
+  Json messages = row.value["messages"];
+  while (!messages.empty() && messages.back()["role"] == "assistant") messages.erase(messages.size() - 1);
+  if (messages.empty()) throw RowError(row.origin, "messages", "there is no question before the answer");
+  if (!options_.use_chat_template) return turns_text(messages);
+  const Json ready = template_messages(prepared(row, messages, false), false);
+  Json kwargs = options_.chat_template_kwargs.is_object() ? options_.chat_template_kwargs : Json::object();
+  if (row.value.contains("chat_template_kwargs")) kwargs.update(row.value["chat_template_kwargs"]);
+  const Json* tools = row.value.contains("tools") ? &row.value["tools"] : nullptr;
+  return chat_->render({.messages = &ready, .tools = tools, .kwargs = &kwargs, .add_generation_prompt = true}).text;
+}
+
+Sample Encoder::encode_prompt(const Row& row) const {
+  for (const MediaKind& kind : kMediaKinds)
+    if (row.value.contains(kind.column))
+      throw RowError(row.origin, kind.column, str("questions are of text alone here, and the row has ", kind.column));
+  Sample sample;
+  try {
+    sample.ids = tokenizer_->encode(prompt_text(row), !options_.use_chat_template);
+  } catch (const RowError&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.at.fault != Fault::Data) throw;
+    throw RowError(row.origin, "messages", error.what());
+  }
+  if (sample.ids.empty()) throw RowError(row.origin, "messages", "the question has no tokens");
+  const auto limit = static_cast<size_t>(options_.max_length);
+  if (limit > 0 && sample.ids.size() > limit) {
+    if (options_.truncation != Truncation::Left)
+      throw RowError(row.origin, "messages",
+                     str("MaxLengthError: the question's ", sample.ids.size(), " tokens are more than max_length (",
+                         limit, "). Raise --max_length, or let its beginning be cut: --truncation_strategy left"));
+    sample.ids.erase(sample.ids.begin(), sample.ids.end() - static_cast<long>(limit));
+  }
+  sample.trained.assign(sample.ids.size(), 0);
+  sample.row = json_text(row.value);
+  return sample;
 }
 
 void Encoder::add_extras(Sample& sample, const Row& row) const {

@@ -29,6 +29,7 @@ struct EncodeOptions {
   bool use_chat_template = true;      // false: the bare text and an end token
   std::optional<std::string> system;  // of rows without one
   int64_t max_length = 0;             // 0: no limit
+  int64_t vocabulary = 0;             // the model's tokens are below this; 0: not known
   Truncation truncation = Truncation::Delete;
   std::string loss_scale = "default";
   // Weights that are all 0 or 1 are said by the labels alone, without factors; absent: if there are no other weights.
@@ -51,6 +52,9 @@ class Encoder {
 
   // One sample, or several with Truncation::Split. Throws RowError for a row that gives none. Thread-safe.
   std::vector<Sample> encode(const Row& row) const;
+  // The row as a question: up to the turn that is to be answered, answers at its end left out. Nothing is learnt;
+  // Sample::row holds all columns. Throws RowError for one that is longer than max_length, unless it may be cut.
+  Sample encode_prompt(const Row& row) const;
   // Another conversation of the row ("rejected_messages") in the same way.
   Sample encode_messages(const Row& row, const Json& messages) const;
 
@@ -67,6 +71,7 @@ class Encoder {
   Sample templated(const Row& row, const Json& messages) const;
   Json prepared(const Row& row, const Json& messages, bool with_media) const;
   Dialogue dialogue_of(const Row& row, const Json& messages, const Json* tools) const;
+  std::string prompt_text(const Row& row) const;
   void tokenize(const Dialogue& dialogue, Sample& sample) const;
   void weigh(const Dialogue& dialogue, const std::vector<Tokenizer::Piece>& pieces, Sample& sample) const;
   std::vector<Sample> fitted(Sample sample, const Row& row) const;

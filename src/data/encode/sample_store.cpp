@@ -74,6 +74,7 @@ class Unpacker {
     return out;
   }
   std::string text() { return std::string(take(value<uint32_t>())); }
+  bool empty() const { return bytes_.empty(); }
 
  private:
   std::string_view bytes_;
@@ -82,7 +83,7 @@ class Unpacker {
 // What only some algorithms have; empty for a sample that is alone and has no columns.
 std::string packed_columns(const Sample& sample) {
   std::string out;
-  if (!sample.grouped && sample.columns.empty() && sample.token_columns.empty()) return out;
+  if (!sample.grouped && sample.columns.empty() && sample.token_columns.empty() && sample.row.empty()) return out;
   put<uint8_t>(out, sample.grouped);
   put<uint32_t>(out, static_cast<uint32_t>(sample.columns.size()));
   for (const auto& [name, value] : sample.columns) put_text(out, name), put(out, value);
@@ -91,6 +92,7 @@ std::string packed_columns(const Sample& sample) {
     require(values.size() == sample.ids.size(), Fault::Bug, "the column ", name, " has not one value for each token");
     put_text(out, name), put_runs(out, values);
   }
+  if (!sample.row.empty()) put_text(out, sample.row);
   return out;
 }
 
@@ -107,6 +109,7 @@ void unpack_columns(std::string_view bytes, Sample& sample) {
     const std::string name = in.text();
     sample.token_columns[name] = in.runs<float>(sample.ids.size());
   }
+  if (!in.empty()) sample.row = in.text();
 }
 
 }  // namespace

@@ -295,6 +295,8 @@ std::map<std::string, std::string> parse_columns(const Json& value) {
 
 Json normalize_row(const Row& row, const NormalizeOptions& options,
                    const std::function<void(const std::string&)>& remark) {
+  // Token ids are used as they are (data/encode/id_rows.h).
+  if (row.value.contains("input_ids") || row.value.contains("chosen_input_ids")) return row.value;
   return Normalizer(row, options, remark).run();
 }
 

@@ -24,6 +24,7 @@ struct Sampling {
   std::vector<std::pair<int32_t, float>> logit_bias;
   int64_t top_logprobs = -1;  // -1: no log-probs; 0: the sampled token's; n: and the n best
   int64_t prompt_logprobs = -1;
+  bool tempered_logprobs = false;  // log-probs of the answer under the distribution divided by the temperature
 };
 
 // What a request, a command line or a checkpoint says about it. Absent: not stated.

@@ -280,7 +280,10 @@ TokenOut next_token(std::span<float> logits, const Sampling& s, const History& h
   std::vector<float> changed(logits.begin(), logits.end());
   process(changed, s, history, allowed);
   const int32_t id = choose(changed, s, position);
-  return id < 0 ? TokenOut{} : log_probs(logits, id, s.top_logprobs);
+  if (id < 0) return {};
+  if (s.tempered_logprobs && s.temperature > 0)
+    for (float& logit : logits) logit = static_cast<float>(logit / s.temperature);
+  return log_probs(logits, id, s.top_logprobs);
 }
 
 double log_sum_exp(std::span<const float> logits) {

@@ -12,10 +12,16 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "base/registry.h"
+#include "models/spec/decoder_spec.h"
+#include "train/options/loop_options.h"
 
 namespace apus {
 
-// The options of one algorithm, whatever struct they are: it describes itself with fields(OptionTable&).
+// The options of one algorithm, whatever struct they are: it describes itself with fields(OptionTable&), and may have
+// check() const, for rules across its options (or check(loop, ranks), when they depend on how long the run is and on
+// how many processes share it), brings_rows() const, when it may need no dataset, and uses_reference() const, when it
+// can compare the policy with another model: the command then has the options that say with which
+// (train/options/reference_options.h).
 class AlgorithmOptions {
  public:
   template <class Options>
@@ -24,9 +30,19 @@ class AlgorithmOptions {
     const auto held = std::make_shared<Options>(std::move(values));
     out.values_ = held, out.type_ = &typeid(Options);
     out.fields_ = [held](OptionTable& v) { held->fields(v); };
+    out.check_ = [held](const LoopOptions& loop, int64_t ranks) {
+      if constexpr (requires { held->check(); }) held->check();
+      if constexpr (requires { held->check(loop, ranks); }) held->check(loop, ranks);
+    };
+    if constexpr (requires { held->brings_rows(); }) out.brings_rows_ = [held] { return held->brings_rows(); };
+    if constexpr (requires { held->uses_reference(); }) out.uses_reference_ = [held] { return held->uses_reference(); };
     return out;
   }
   void fields(OptionTable& v) const { fields_(v); }
+  void check(const LoopOptions& loop, int64_t ranks) const { check_(loop, ranks); }
+  bool brings_rows() const { return brings_rows_ && brings_rows_(); }
+  bool knows_reference() const { return static_cast<bool>(uses_reference_); }
+  bool uses_reference() const { return knows_reference() && uses_reference_(); }
   template <class Options>
   const Options& as() const {
     require(*type_ == typeid(Options), Fault::Bug, "an algorithm is given the options of another");
@@ -37,14 +53,20 @@ class AlgorithmOptions {
   std::shared_ptr<void> values_;
   const std::type_info* type_ = nullptr;
   std::function<void(OptionTable&)> fields_;
+  std::function<void(const LoopOptions&, int64_t)> check_;
+  std::function<bool()> uses_reference_, brings_rows_;
 };
 
-// `apus <name>` trains by it.
+// `apus <name>` trains by it, or `apus rlhf --rlhf_type <name>`.
 struct AlgorithmInfo {
   std::string summary;
+  std::string command = {};  // of several algorithms, among which --<command>_type chooses; empty: a command of its own
   std::vector<std::string> examples;  // without the program's name
   Json defaults = Json::object();     // options of the command that have another default here
+  bool asks_rows = false;             // rows are questions that the model answers; all their columns are kept
   bool splits_rows = false;           // --truncation_strategy split makes sense: rows are plain text
+  bool compares_rows = true;          // what a reference is asked of are the rows, known before the run
+  Head head = Head::Vocab;            // what the trained model gives: words, or numbers
   std::function<AlgorithmOptions()> options = {};
 };
 
@@ -55,6 +77,14 @@ struct RegisterAlgorithmOptions {
     Registry<AlgorithmInfo>::of().add(name, std::move(info));
   }
 };
+
+// The algorithms of a command, by name.
+inline std::vector<std::string> algorithms_of(const std::string& command) {
+  std::vector<std::string> names;
+  for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all())
+    if (info.command == command) names.push_back(name);
+  return names;
+}
 
 inline const AlgorithmInfo& algorithm_info(const std::string& name) {
   const AlgorithmInfo* info = Registry<AlgorithmInfo>::of().find(name);

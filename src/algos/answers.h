@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers that are learnt from: asked of the policy and rewarded, or read from a file.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algos/options/grpo_options.h"
+#include "reward/reward.h"
+#include "train/algorithm.h"
+
+namespace apus {
+
+struct Answer {
+  std::vector<int32_t> prompt, ids;    // the record; text is derived of it
+  std::vector<float> engine_logprobs;  // of ids, at the rollout's temperature; empty: not known
+  std::string text;
+  bool cut = false;                      // by max_completion_length
+  int64_t group = 0;                     // the question
+  double reward = 0, greedy_reward = 0;  // the latter of the question's likeliest answer, where it was asked
+  std::vector<double> rewards;           // of each function; nan: no opinion
+};
+
+// Whether the answers [first, end) are worth different things, so that there is something to learn.
+bool has_spread(const std::vector<Answer>& answers, size_t first, size_t end);
+std::vector<std::pair<size_t, size_t>> groups_of(const std::vector<Answer>& answers);
+
+class AnswerRounds {
+ public:
+  AnswerRounds(const GrpoOptions& options, const RunSetting& setting);
+
+  struct Round {
+    std::vector<Answer> answers;  // whole groups one after the other
+    double seconds = 0;           // that the engine took
+    int64_t tokens = 0;           // that it generated, also of answers that were left out
+    int64_t resampled = 0;        // groups that took the place of others
+  };
+  // `training`: further questions may be asked for groups without spread.
+  Round ask(Actors& actors, const Samples& questions, bool training);
+  const std::vector<std::string>& functions() const { return rewards_.names(); }
+  const std::vector<double>& weights() const { return rewards_.weights(); }
+
+ private:
+  std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, int64_t each, uint64_t seed, Round& round);
+  void reward(std::vector<Answer>& answers, const Samples& questions, size_t of_each);
+  void add_greedy_rewards(Actors& actors, const Samples& questions, std::vector<Answer>& answers, Round& round);
+  void resample(Actors& actors, Round& round, int64_t each);
+
+  const GrpoOptions o_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+  Sampling sampling_;
+  const uint64_t seed_;
+  const int64_t rank_, ranks_;
+  Rewards rewards_;
+};
+
+}  // namespace apus

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/grpo.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/repeat_interleave.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "algos/replay.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "ops/ops.h"
+
+namespace apus {
+namespace {
+
+// Columns of the tokens, each at the place whose label is the token that it is about.
+constexpr const char* kOld = "old_logprob";
+constexpr const char* kReference = "reference_logprob";
+constexpr const char* kEngine = "engine_logprob";
+constexpr const char* kAdvantage = "advantage";
+
+PolicyOptions policy_options(const GrpoOptions& o) {
+  PolicyOptions p;
+  p.level = ratio_level_named(o.importance_sampling_level);
+  p.epsilon = o.epsilon, p.epsilon_high = o.upper_epsilon(), p.delta = o.delta;
+  p.tau_pos = o.tau_pos, p.tau_neg = o.tau_neg, p.real_tau = o.real_tau;
+  p.fipo_decay_rate = o.fipo_decay_rate, p.fipo_clip_range = o.fipo_clip_range;
+  p.fipo_safety_threshold = o.fipo_safety_threshold, p.fipo_clip_high_only = o.fipo_clip_high_only;
+  p.dro_beta = o.dro_beta, p.cov_ratio = o.cov_ratio, p.kl_cov_coef = o.kl_cov_coef;
+  return p;
+}
+
+Sample sample_of(const Answer& answer, bool learnt, bool joins) {
+  Sample sample;
+  sample.ids = answer.prompt;
+  sample.ids.insert(sample.ids.end(), answer.ids.begin(), answer.ids.end());
+  sample.trained.assign(answer.prompt.size(), 0);
+  sample.trained.insert(sample.trained.end(), answer.ids.size(), learnt);
+  sample.grouped = joins;
+  if (!answer.engine_logprobs.empty()) {
+    std::vector<float>& column = sample.token_columns[kEngine];
+    column.assign(answer.prompt.size() - 1, 0.0f);
+    column.insert(column.end(), answer.engine_logprobs.begin(), answer.engine_logprobs.end());
+    column.push_back(0.0f);
+  }
+  return sample;
+}
+
+bool has_column(const Batch& batch, const char* name) { return batch.token_columns.count(name) > 0; }
+
+}  // namespace
+
+Grpo::Grpo(GrpoOptions options)
+    : o_(std::move(options)),
+      info_(policy_loss_named(o_.loss_type)),
+      policy_(policy_options(o_)),
+      correction_(correction_named(o_.rollout_importance_sampling_mode.value_or(""))) {}
+
+void Grpo::begin(const RunSetting& setting) {
+  rank_ = setting.rank, ranks_ = setting.ranks, seed_ = setting.seed, device_ = setting.device;
+  temperature_ = setting.sampling.temperature, tokenizer_ = setting.tokenizer, output_dir_ = setting.output_dir;
+  micro_batch_ = setting.loop.per_device_train_batch_size;
+  if (o_.brings_rows()) {
+    replayed_ = read_rollouts(*o_.replay_rollouts);
+    replayed_batches_ = ReplayedAnswers(replayed_, micro_batch_, rank_, ranks_).size();
+    return;
+  }
+  const GrpoOptions::Division division = o_.division(setting.loop, ranks_);
+  updates_ = division.updates * o_.num_iterations, questions_ = division.questions;
+  rounds_ = std::make_unique<AnswerRounds>(o_, setting);
+}
+
+std::unique_ptr<SampleSource> Grpo::own_rows() {
+  return std::make_unique<ReplayedAnswers>(replayed_, micro_batch_, rank_, ranks_);
+}
+
+std::vector<Sample> Grpo::encode(const Row& row, const Encoder& encoder) const { return {encoder.encode_prompt(row)}; }
+
+std::optional<int64_t> Grpo::batches_per_collection() const {
+  return std::max<int64_t>(1, o_.brings_rows() ? replayed_batches_ : questions_);
+}
+
+std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_batches) {
+  const bool training = at::GradMode::is_enabled();
+  Samples questions;
+  for (Samples& samples : micro_batches)
+    for (Sample& sample : samples) questions.push_back(std::move(sample));
+  AnswerRounds::Round round;
+  if (o_.brings_rows())
+    for (const Sample& sample : questions) round.answers.push_back(replayed_[answer_number(sample)]);
+  else
+    round = rounds_->ask(actors, questions, training);
+  const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) : x; };
+
+  auto updates = divided(round.answers, static_cast<uint64_t>(actors.step), training);
+  const std::vector<Answer> as_rewarded = round.answers;
+  for (auto& update : updates)
+    for (Part& part : update) {
+      add_logprobs(actors, part);
+      if (o_.kl_rewarded() && o_.beta > 0) take_divergence(part, round.answers);
+    }
+  add_advantages(updates, round.answers, over_ranks);
+  note(round, as_rewarded, over_ranks, actors, training);
+
+  std::vector<Update> out;
+  for (int64_t pass = 0; pass < (training ? o_.num_iterations : 1); ++pass)
+    for (const auto& update : updates) {
+      Update& batches = out.emplace_back();
+      for (const Part& part : update) batches.push_back(part.batch);
+    }
+  out.resize(training ? static_cast<size_t>(updates_) : out.size());
+  return out;
+}
+
+// Several updates see the answers in another order, so that none of them is of a few questions alone.
+std::vector<std::vector<Grpo::Part>> Grpo::divided(const std::vector<Answer>& answers, uint64_t step,
+                                                   bool training) const {
+  const bool whole_groups = info_.normaliser == Normaliser::Groups;
+  std::vector<std::vector<size_t>> units;  // that stay together
+  for (const auto& [first, end] : groups_of(answers))
+    for (size_t i = first; i < end; ++i) {
+      if (i == first || !whole_groups) units.emplace_back();
+      units.back().push_back(i);
+    }
+  const size_t parts = training && !o_.brings_rows() ? static_cast<size_t>(updates_ / o_.num_iterations) : 1;
+  if (parts > 1) Random(seed_, stream_named("minibatches"), step << 32).shuffle(std::span(units));
+  std::vector<std::vector<Part>> updates(parts);
+  for (size_t u = 0; u < parts; ++u) {
+    std::vector<Part>& update = updates[u];
+    for (size_t k = units.size() * u / parts; k < units.size() * (u + 1) / parts; ++k) {
+      if (update.empty() || static_cast<int64_t>(update.back().answers.size() + units[k].size()) > micro_batch_)
+        if (update.empty() || !update.back().answers.empty()) update.emplace_back();
+      update.back().answers.insert(update.back().answers.end(), units[k].begin(), units[k].end());
+    }
+    for (Part& part : update) {
+      Samples samples;
+      for (const size_t i : part.answers) {
+        const bool joins = !samples.empty() && answers[i].group == answers[part.answers[samples.size() - 1]].group;
+        samples.push_back(sample_of(answers[i], !(o_.overlong_filter && answers[i].cut), joins));
+      }
+      part.batch = collate(samples).to(device_);
+    }
+  }
+  return updates;
+}
+
+void Grpo::add_logprobs(Actors& actors, Part& part) const {
+  auto& columns = part.batch.token_columns;
+  if (o_.brings_rows()) {
+    if (has_column(part.batch, kEngine)) columns[kOld] = columns[kEngine];
+  } else if (updates_ > 1 || (o_.kl_rewarded() && o_.beta > 0)) {
+    columns[kOld] = Reference::of(actors.policy).logprobs(part.batch, temperature_);
+  }
+  if (o_.beta == 0) return;
+  require(actors.reference.has_value(), Fault::Usage, "--beta ", o_.beta,
+          " holds the policy to a reference, and there is none: give --ref_model, or --beta 0");
+  columns[kReference] = actors.reference->logprobs(part.batch, temperature_);
+}
+
+void Grpo::take_divergence(const Part& part, std::vector<Answer>& answers) const {
+  const Batch& batch = part.batch;
+  const at::Tensor old_T = has_column(batch, kOld) ? batch.token_columns.at(kOld) : batch.token_columns.at(kReference);
+  const at::Tensor kl_T = kl_of_tokens(old_T, batch.token_columns.at(kReference), kl_estimate_named(o_.kl()))
+                              .mul(batch.label_T.ge(0))
+                              .to(at::kCPU, at::kDouble);
+  int64_t begin = 0;
+  for (size_t s = 0; s < part.answers.size(); begin += batch.step.length_q[s++])
+    answers[part.answers[s]].reward -= o_.beta * kl_T.narrow(0, begin, batch.step.length_q[s]).sum().item<double>();
+}
+
+void Grpo::add_advantages(std::vector<std::vector<Part>>& updates, const std::vector<Answer>& answers,
+                          const RankSum& over_ranks) const {
+  ScoredAnswers scored;
+  for (const Answer& answer : answers) {
+    scored.rewards.push_back(answer.reward), scored.groups.push_back(answer.group);
+    scored.lengths.push_back(static_cast<double>(answer.ids.size())), scored.greedy.push_back(answer.greedy_reward);
+  }
+  if (rounds_) {
+    scored.weights = rounds_->weights();
+    for (size_t f = 0; f < scored.weights.size(); ++f) {
+      scored.functions.emplace_back();
+      for (const Answer& answer : answers) scored.functions.back().push_back(answer.rewards[f]);
+    }
+  }
+  const Scale scale = scale_named(o_.scale());
+  const std::vector<double> advantage = advantages(scored,
+                                                   {.estimator = estimator_named(o_.advantage_estimator),
+                                                    .scale = scale,
+                                                    .epsilon = scale == Scale::Gdpo ? 1e-8 : 1e-4},
+                                                   over_ranks);
+  for (auto& update : updates)
+    for (Part& part : update) {
+      at::Tensor column_S = at::empty({static_cast<int64_t>(part.answers.size())}, at::kFloat);
+      for (size_t s = 0; s < part.answers.size(); ++s) column_S[static_cast<int64_t>(s)] = advantage[part.answers[s]];
+      part.batch.sequence_columns[kAdvantage] = column_S.to(device_);
+    }
+}
+
+PolicyTokens Grpo::tokens_of(const Batch& batch, const at::Tensor& logprob_T) const {
+  const at::Device device = batch.label_T.device();
+  const std::vector<int64_t> lengths(batch.step.length_q.begin(), batch.step.length_q.end());
+  const at::Tensor sequence_T = at::repeat_interleave(at::tensor(lengths, at::kLong)).to(device);
+  const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
+  PolicyTokens t;
+  t.sequences = static_cast<int64_t>(lengths.size());
+  t.sequence_N = sequence_T.index_select(0, index_N);
+  t.logprob_N = logprob_T.index_select(0, index_N);
+  t.old_N = has_column(batch, kOld) ? batch.token_columns.at(kOld).index_select(0, index_N) : t.logprob_N.detach();
+  t.advantage_N = batch.sequence_columns.at(kAdvantage).index_select(0, t.sequence_N);
+  t.group_S = at::tensor(batch.groups, at::kLong).to(device);
+  t.groups = batch.groups.empty() ? 0 : batch.groups.back() + 1;
+  return t;
+}
+
+double Grpo::count(const Batch& batch) const {
+  const auto sequences = static_cast<double>(batch.step.length_q.size()), tokens = static_cast<double>(batch.trained);
+  switch (info_.normaliser) {
+    case Normaliser::Tokens:
+      return tokens;
+    case Normaliser::MicroBatch:
+      return tokens > 0 ? 1 : 0;
+    case Normaliser::Constant:
+      return sequences * static_cast<double>(o_.max_completion_length);
+    case Normaliser::Sequence:
+    case Normaliser::SequenceSums:
+      return sequences;
+    case Normaliser::Groups:
+      break;
+  }
+  const at::Tensor advantage_S = batch.sequence_columns.at(kAdvantage).to(at::kCPU);
+  std::map<int64_t, int> signs;  // of each group: 1 with a good answer, 2 with a bad one
+  for (size_t s = 0; s < batch.groups.size(); ++s) {
+    const double a = advantage_S[static_cast<int64_t>(s)].item<double>();
+    signs[batch.groups[s]] |= a > 0 ? 1 : a < 0 ? 2 : 0;
+  }
+  return static_cast<double>(std::count_if(signs.begin(), signs.end(), [](const auto& g) { return g.second == 3; }));
+}
+
+at::Tensor Grpo::token_losses(const PolicyTokens& t, const at::Tensor& entropy_N) const {
+  at::Tensor loss_N = info_.token_loss(t, policy_);
+  if (o_.top_entropy_quantile < 1) loss_N = loss_N * most_uncertain(entropy_N, o_.top_entropy_quantile);
+  return o_.entropy_coef > 0 ? loss_N - o_.entropy_coef * entropy_N : loss_N;
+}
+
+Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
+  const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
+  const bool entropy = o_.log_entropy || o_.entropy_coef > 0 || o_.top_entropy_quantile < 1;
+  const ops::HeadLogprob head =
+      ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, temperature_, entropy);
+  Loss out{.sum = head.logprob_T.sum() * 0, .metrics = std::exchange(noted_, {})};
+  if (batch.trained == 0) return out;
+  const PolicyTokens t = tokens_of(batch, head.logprob_T);
+  const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
+  const auto of_tokens = [&](const at::Tensor& x_T) { return x_T.index_select(0, index_N); };
+  const at::Tensor entropy_N = entropy ? of_tokens(head.entropy_T) : at::Tensor();
+  const at::Tensor count = at::tensor(static_cast<double>(t.old_N.numel()), at::kFloat);
+  const auto mean_of = [&](const at::Tensor& x_N) { return Ratio{x_N.detach().sum(), count}; };
+
+  at::Tensor loss_N = token_losses(t, entropy_N);
+  if (has_column(batch, kReference)) {
+    at::Tensor kl_N =
+        kl_of_tokens(t.logprob_N, of_tokens(batch.token_columns.at(kReference)), kl_estimate_named(o_.kl()));
+    out.metrics["kl"] = mean_of(kl_N);
+    if (o_.use_unbiased_kl) kl_N = kl_N * t.log_ratio().exp();
+    if (!o_.kl_rewarded()) loss_N = loss_N + o_.beta * kl_N;
+  }
+  if (has_column(batch, kEngine) && !o_.brings_rows()) {
+    const at::Tensor engine_N = of_tokens(batch.token_columns.at(kEngine));
+    const auto mismatch = mismatch_metrics(t, engine_N);
+    out.metrics["rollout_mismatch/mean"] = mean_of((t.old_N - engine_N).abs());
+    out.metrics["rollout_mismatch/max"] = {mismatch.at("abs_max"), at::tensor(1.0)};
+    if (o_.log_rollout_offpolicy_metrics)
+      for (const auto& [name, value] : mismatch) out.metrics["rollout_correction/" + name] = {value, at::tensor(1.0)};
+    if (correction_ != Correction::None)
+      loss_N = loss_N * correction_weights(t, engine_N, correction_,
+                                           {.high = o_.rollout_importance_sampling_threshold,
+                                            .low = o_.rollout_importance_sampling_low});
+  }
+  if (o_.off_policy_sequence_mask_delta) loss_N = loss_N * on_policy_enough(t, *o_.off_policy_sequence_mask_delta);
+  out.sum = (loss_N * token_factors(t, info_.normaliser)).sum();
+
+  const Clipped clipped = clipped_tokens(t, policy_);
+  out.metrics["clip_ratio/low_mean"] = mean_of(clipped.low_N),
+  out.metrics["clip_ratio/high_mean"] = mean_of(clipped.high_N);
+  out.metrics["clip_ratio"] = mean_of(clipped.low_N.logical_or(clipped.high_N));
+  if (entropy) out.metrics["entropy/mean"] = mean_of(entropy_N);
+  return out;
+}
+
+namespace {
+const RegisterAlgorithm<Grpo> grpo("grpo");
+}  // namespace
+
+}  // namespace apus

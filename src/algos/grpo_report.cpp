@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a person sees of a round of answers: numbers a step, answers in a file, and words where something looks wrong.
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "algos/grpo.h"
+#include "algos/replay.h"
+#include "base/log.h"
+#include "device/agree.h"
+
+namespace apus {
+namespace {
+
+constexpr int64_t kRoundsUntilWarning = 10;
+
+Ratio ratio(double sum, double count) { return {at::tensor(sum, at::kDouble), at::tensor(count, at::kDouble)}; }
+
+std::string first_line(const std::string& text, size_t most) {
+  std::string out = text.substr(0, most);
+  std::replace(out.begin(), out.end(), '\n', ' ');
+  return text.size() > most ? out + " ..." : out;
+}
+
+}  // namespace
+
+void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& answers, const RankSum& over_ranks,
+                Actors& actors, bool training) {
+  const auto n = static_cast<double>(answers.size());
+  double reward = 0, deviation = 0, dead = 0, length = 0, cut = 0, shortest = INFINITY, longest = 0;
+  for (const Answer& answer : answers) {
+    const auto tokens = static_cast<double>(answer.ids.size());
+    reward += answer.reward, length += tokens, cut += answer.cut;
+    shortest = std::min(shortest, tokens), longest = std::max(longest, tokens);
+  }
+  const auto groups = groups_of(answers);
+  for (const auto& [first, end] : groups) {
+    std::vector<double> rewards;
+    for (size_t i = first; i < end; ++i) rewards.push_back(answers[i].reward);
+    deviation += statistics_of(rewards.data(), rewards.size()).deviation;
+    dead += !has_spread(answers, first, end);
+  }
+  const auto of_groups = static_cast<double>(groups.size());
+  noted_["reward"] = ratio(reward, n), noted_["reward_std"] = ratio(deviation, of_groups);
+  noted_["frac_reward_zero_std"] = ratio(dead, of_groups);
+  noted_["completions/mean_length"] = ratio(length, n);
+  if (!answers.empty()) {
+    noted_["completions/min_length"] = ratio(shortest, 1), noted_["completions/max_length"] = ratio(longest, 1);
+  }
+  if (o_.brings_rows()) return;
+  noted_["completions/clipped_ratio"] = ratio(cut, n);
+  noted_["completions/tokens_per_second"] = ratio(static_cast<double>(round.tokens), std::max(1e-9, round.seconds));
+  if (o_.dynamic_sample) noted_["resampled_groups"] = ratio(static_cast<double>(round.resampled), of_groups);
+  const std::vector<std::string>& names = rounds_->functions();
+  for (size_t f = 0; f < names.size(); ++f) {
+    double sum = 0, count = 0, squares = 0;
+    for (const Answer& answer : answers)
+      if (!std::isnan(answer.rewards[f])) sum += answer.rewards[f], ++count;
+    const double all = over_ranks(count), mean = over_ranks(sum) / std::max(1.0, all);
+    for (const Answer& answer : answers)
+      if (!std::isnan(answer.rewards[f])) squares += (answer.rewards[f] - mean) * (answer.rewards[f] - mean);
+    squares = over_ranks(squares);
+    noted_["rewards/" + names[f] + "/mean"] = ratio(sum, count);
+    if (all > 1) noted_["rewards/" + names[f] + "/std"] = ratio(std::sqrt(squares / (all - 1)), 1);
+  }
+  if (!training) return;
+  warn(answers);
+  keep_completions(answers, actors);
+}
+
+// Ten rounds alike are no accident any more.
+void Grpo::warn(const std::vector<Answer>& answers) {
+  if (answers.empty()) return;
+  const auto groups = groups_of(answers);
+  const bool spread =
+      std::any_of(groups.begin(), groups.end(), [&](const auto& g) { return has_spread(answers, g.first, g.second); });
+  rounds_without_spread_ = spread ? 0 : rounds_without_spread_ + 1;
+  if (rounds_without_spread_ == kRoundsUntilWarning)
+    log_warning("in ", kRoundsUntilWarning, " rounds all answers to a question were worth the same (the last ",
+                answers.front().reward,
+                "), and nothing is learnt: are the questions too hard or too easy, or does the reward not see the "
+                "answer? completions.jsonl (--log_completions true) shows both");
+  const auto cut = std::count_if(answers.begin(), answers.end(), [](const Answer& a) { return a.cut; });
+  rounds_cut_ = cut * 10 >= static_cast<int64_t>(answers.size()) * 9 ? rounds_cut_ + 1 : 0;
+  if (rounds_cut_ == kRoundsUntilWarning)
+    log_warning("in ", kRoundsUntilWarning, " rounds nine of ten answers were cut at --max_completion_length ",
+                o_.max_completion_length,
+                ": raise it; or the model does not end its turns (is the chat template that of its training?)");
+}
+
+void Grpo::keep_completions(const std::vector<Answer>& answers, Actors& actors) const {
+  if (o_.dump_rollouts) {
+    const std::filesystem::path file = ranks_ > 1 ? str(*o_.dump_rollouts, ".", rank_) : *o_.dump_rollouts;
+    append_rollouts(file, answers, actors.step);
+  }
+  if (!o_.log_completions) return;
+  std::string lines;
+  for (const Answer& answer : answers) {
+    Json line = {
+        {"step", actors.step + 1}, {"prompt", tokenizer_->decode(answer.prompt, false)}, {"completion", answer.text}};
+    for (size_t f = 0; f < answer.rewards.size(); ++f)
+      line[rounds_->functions()[f]] = std::isnan(answer.rewards[f]) ? Json() : Json(answer.rewards[f]);
+    line["reward"] = answer.reward, line["tokens"] = answer.ids.size(), line["truncated"] = answer.cut;
+    lines += json_text(line) + "\n";
+  }
+  if (ranks_ > 1) {
+    std::string all;
+    for (const std::string& part : gather_text(lines, *actors.data_ranks)) all += part;
+    lines = std::move(all);
+  }
+  if (rank_ != 0) return;
+  const std::filesystem::path file = output_dir_ / "completions.jsonl";
+  std::ofstream out(file, std::ios::app);
+  out << lines << std::flush;
+  require(out.good(), Fault::Io, "cannot write ", file.string(), " (--log_completions)");
+  if (answers.empty()) return;
+  const auto best = std::max_element(answers.begin(), answers.end(),
+                                     [](const Answer& a, const Answer& b) { return a.reward < b.reward; });
+  log_info("step ", actors.step + 1, ", reward ", best->reward, ": ", first_line(best->text, 120));
+}
+
+}  // namespace apus

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/options/grpo_options.h"
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "train/options/algorithm_options.h"
+
+namespace apus {
+
+void GrpoOptions::fields(OptionTable& v) {
+  v.group("Rollout");
+  v("num_generations", num_generations, "answers to each question, which are compared with one another").noted();
+  v("num_generations_eval", num_generations_eval, "the same in evaluations")
+      .at_least(1)
+      .shown_default("num_generations");
+  v("max_completion_length", max_completion_length, "longest answer in tokens").at_least(1).noted();
+  v("steps_per_generation", steps_per_generation, "micro-batches that a round of answers gives")
+      .at_least(1)
+      .shown_default("gradient_accumulation_steps");
+  v("generation_batch_size", generation_batch_size, "answers of a round over all processes, instead of the former")
+      .at_least(1);
+  v("num_iterations", num_iterations, "times that a round of answers is learnt from").at_least(1).noted();
+  v("dynamic_sample", dynamic_sample, "leave out questions whose answers are all worth the same, and ask others")
+      .noted();
+  v("max_resample_times", max_resample_times,
+    "... so many times; what is missing then is filled with what was left out")
+      .at_least(1);
+  v("overlong_filter", overlong_filter, "learn nothing from answers that were cut at max_completion_length").noted();
+  v("log_completions", log_completions, "write all answers with their rewards to completions.jsonl");
+  v("replay_rollouts", replay_rollouts,
+    "learn from the answers of a file instead: rows {\"group\", \"prompt_ids\", \"completion_ids\", \"reward\", "
+    "\"logprobs\"}, one update for each pass over them");
+  v("dump_rollouts", dump_rollouts, "add the answers of every round to a file that --replay_rollouts reads");
+  loss_fields(v);
+  RewardOptions::fields(v);
+  other_fields(v);
+}
+
+void GrpoOptions::loss_fields(OptionTable& v) {
+  v.group("Loss");
+  v("advantage_estimator", advantage_estimator, "what an answer is better by than expected (docs/grpo.md)")
+      .choices({"grpo", "rloo", "reinforce_plus_plus", "remax", "opo", "grpo_passk"})
+      .noted();
+  v("scale_rewards", scale_rewards, "by what deviation advantages are divided; gdpo: that of each reward function")
+      .choices({"group", "batch", "none", "gdpo"})
+      .shown_default("group; rloo, remax, opo: none; reinforce_plus_plus: batch")
+      .noted();
+  v("loss_type", loss_type, "the loss, and what it is divided by (docs/grpo.md)")
+      .choices({"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "fipo", "real", "gmpo", "dppo_tv", "dppo_kl", "dro",
+                "luspo", "vespo", "clip_cov", "kl_cov"})
+      .noted();
+  v("importance_sampling_level", importance_sampling_level,
+    "the ratio of new to old probability: of each token, of the whole answer (GSPO), or its value with each token's "
+    "gradient")
+      .choices({"token", "sequence", "sequence_token"})
+      .noted();
+  v("epsilon", epsilon, "a ratio below 1 - epsilon is not pushed further down").above(0).noted();
+  v("epsilon_high", epsilon_high, "a ratio above 1 + epsilon_high is not pushed further up; cispo: the bound itself")
+      .above(0)
+      .shown_default("epsilon; cispo: 5")
+      .noted();
+  v("delta", delta, "no ratio counts for more, also of bad answers (dual clip)").above(1).noted();
+  v("tau_pos", tau_pos, "sapo: how fast the gate closes for good answers").above(0).noted();
+  v("tau_neg", tau_neg, "sapo: ... for bad ones").above(0).noted();
+  v("real_tau", real_tau, "real: temperature of the scores").above(0).noted();
+  v("fipo_decay_rate", fipo_decay_rate, "fipo: tokens after which what comes later counts half").above(0).noted();
+  v("fipo_clip_range", fipo_clip_range, "fipo: how far the weight may be from 1").at_least(0).at_most(1).noted();
+  v("fipo_clip_high_only", fipo_clip_high_only, "fipo: no weight below 1").noted();
+  v("fipo_safety_threshold", fipo_safety_threshold, "fipo: bad tokens with a higher ratio get no weight above 1")
+      .above(0)
+      .noted();
+  v("dro_beta", dro_beta, "dro: weight of the squared log-ratio").above(0).noted();
+  v("cov_ratio", cov_ratio, "clip_cov, kl_cov: share of the tokens").above(0).at_most(1).noted();
+  v("kl_cov_coef", kl_cov_coef, "kl_cov: how strongly they are held").at_least(0).noted();
+  v("beta", beta, "weight of the divergence from the reference; 0: there is none").at_least(0).noted();
+  v("kl_in_reward", kl_in_reward, "take the divergence off the reward instead of adding it to the loss")
+      .shown_default("false; rloo and reinforce_plus_plus: true")
+      .noted();
+  v("kl_estimator", kl_estimator, "how it is estimated: k1, k2 or k3")
+      .choices({"k1", "k2", "k3"})
+      .shown_default("k3; in the reward k1")
+      .noted();
+  v("use_unbiased_kl", use_unbiased_kl, "weigh the divergence in the loss by the ratio").noted();
+  v("entropy_coef", entropy_coef, "weight of a bonus for uncertainty").at_least(0).noted();
+  v("top_entropy_quantile", top_entropy_quantile, "learn only from this share of the tokens, the most uncertain ones")
+      .above(0)
+      .at_most(1)
+      .noted();
+  v("log_entropy", log_entropy, "log the mean uncertainty of the tokens");
+  v("rollout_importance_sampling_mode", rollout_importance_sampling_mode,
+    "correct for an engine that gave other probabilities than the trainer: weights are bounded, or what is outside "
+    "the bounds is left out")
+      .choices({"token_truncate", "token_mask", "sequence_truncate", "sequence_mask"})
+      .noted();
+  v("rollout_importance_sampling_threshold", rollout_importance_sampling_threshold, "the upper bound").above(0).noted();
+  v("rollout_importance_sampling_low", rollout_importance_sampling_low, "the masks' lower bound (IcePop)")
+      .at_least(0)
+      .noted();
+  v("log_rollout_offpolicy_metrics", log_rollout_offpolicy_metrics,
+    "log how engine and trainer differ: divergences, perplexities, share of the sample that counts");
+  v("off_policy_sequence_mask_delta", off_policy_sequence_mask_delta,
+    "leave out bad answers that have become less likely by more than this, as the mean over their tokens")
+      .at_least(0)
+      .noted();
+}
+
+void GrpoOptions::other_fields(OptionTable& v) {
+  v.no_effect(
+      {"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enforce_eager",
+       "vllm_enable_prefix_caching", "vllm_enable_lora", "vllm_limit_mm_per_prompt", "sleep_level", "offload_model",
+       "offload_optimizer", "move_model_batches", "ds3_gather_for_generation", "enable_flattened_weight_sync"},
+      "the engine works on the trainer's own weights, and its cache is given back between rounds");
+  v.refuse({"vllm_server_host", "vllm_server_port", "vllm_server_base_url", "vllm_server_timeout",
+            "vllm_server_group_port", "vllm_server_pass_dataset", "async_generate"},
+           "answers are rolled out in this process, on the weights that are trained");
+  v.refuse({"multi_turn_scheduler", "max_turns", "gym_env", "use_gym_env", "completion_length_limit_scope"},
+           "an answer is of one turn so far");
+  v.refuse({"sync_ref_model", "ref_model_sync_steps", "ref_model_mixup_alpha"},
+           "the reference stays as it is; a later run may begin from this one's checkpoint with --ref_model");
+  v.refuse({"teacher_kl_coef", "advantage_reweight", "rlsd_lambda", "sdar_loss_coef", "sdar_gate_beta"},
+           "there is no teacher; rewards are all that is learnt from");
+  v.refuse({"chord_sft_dataset", "chord_sft_per_device_train_batch_size", "chord_mu_warmup_steps",
+            "chord_mu_decay_steps", "chord_mu_peak", "chord_mu_valley", "chord_enable_phi_function"},
+           "answers of a dataset are not mixed in; train with apus sft first");
+}
+
+std::string GrpoOptions::scale() const {
+  if (scale_rewards) return *scale_rewards;
+  if (loss_type == "real") return "none";
+  if (advantage_estimator == "reinforce_plus_plus") return "batch";
+  return advantage_estimator == "grpo" || advantage_estimator == "grpo_passk" ? "group" : "none";
+}
+
+bool GrpoOptions::kl_rewarded() const {
+  if (scale() == "gdpo") return false;
+  return kl_in_reward.value_or(advantage_estimator == "rloo" || advantage_estimator == "reinforce_plus_plus");
+}
+
+std::string GrpoOptions::kl() const { return kl_estimator.value_or(kl_rewarded() ? "k1" : "k3"); }
+
+double GrpoOptions::upper_epsilon() const { return epsilon_high.value_or(loss_type == "cispo" ? 5 : epsilon); }
+
+void GrpoOptions::check() const {
+  RewardOptions::check();
+  require(
+      num_generations > 1, Fault::Usage,
+      "--num_generations must be greater than 1: an answer is judged by the others to the same question, and a group "
+      "of one has none. 8 is usual");
+  require(brings_rows() || !reward_funcs.empty(), Fault::Usage,
+          "--reward_funcs is needed: what makes an answer good, e.g. accuracy, or external:./reward.py");
+  require(!(steps_per_generation && generation_batch_size), Fault::Usage,
+          "--steps_per_generation and --generation_batch_size say the same thing: give one of them");
+  require(kl_rewarded() || beta == 0 || kl() != "k1", Fault::Usage,
+          "--kl_estimator k1 in the loss has no gradient on average: the policy would not be held at all. Take k3 (or "
+          "k2), or --kl_in_reward true");
+  require(!use_unbiased_kl || !kl_rewarded(), Fault::Usage, "--use_unbiased_kl is of the divergence in the loss");
+  require(!(scale() == "gdpo" && kl_in_reward.value_or(false)), Fault::Usage,
+          "--scale_rewards gdpo normalises every reward function apart, and the divergence is none: leave "
+          "--kl_in_reward out");
+  require(!(scale() == "gdpo" && brings_rows()), Fault::Usage,
+          "--replay_rollouts rows hold one reward: --scale_rewards gdpo has nothing to normalise apart");
+  require(loss_type != "real" || scale() == "none", Fault::Usage,
+          "--loss_type real asks only for the sign of an advantage: --scale_rewards none");
+  require(!delta || *delta > 1 + upper_epsilon() || loss_type == "fipo", Fault::Usage, "--delta ", delta.value_or(0),
+          " must be above 1 + epsilon_high, which is ", 1 + upper_epsilon());
+  require(!(advantage_estimator == "remax" && brings_rows()), Fault::Usage,
+          "--advantage_estimator remax compares with the likeliest answer, which --replay_rollouts does not hold");
+  require(!(num_iterations > 1 && brings_rows()), Fault::Usage,
+          "--replay_rollouts makes one update of each pass over the file: --num_train_epochs says how many passes, "
+          "--num_iterations is of answers that are rolled out");
+  require(!(dynamic_sample && brings_rows()), Fault::Usage,
+          "--dynamic_sample asks further questions, and --replay_rollouts generates nothing");
+}
+
+GrpoOptions::Division GrpoOptions::division(const LoopOptions& loop, int64_t ranks) const {
+  const int64_t batch = loop.per_device_train_batch_size, accumulation = loop.accumulation(ranks);
+  int64_t micro_batches = steps_per_generation.value_or(accumulation);
+  if (generation_batch_size) {
+    require(*generation_batch_size % (batch * ranks) == 0, Fault::Usage, "--generation_batch_size ",
+            *generation_batch_size, " is no multiple of the ", batch * ranks,
+            " answers that all processes take at once (--per_device_train_batch_size ", batch, " on ", ranks, ")");
+    micro_batches = *generation_batch_size / (batch * ranks);
+  }
+  require(micro_batches % accumulation == 0, Fault::Usage, "a round gives ", micro_batches,
+          " micro-batches, which are no whole number of updates of ", accumulation,
+          " (--gradient_accumulation_steps): give --steps_per_generation ", accumulation, " or ", 2 * accumulation);
+  const int64_t answers = batch * micro_batches;
+  std::vector<std::string> others;
+  for (int64_t g = 2; g <= answers && others.size() < 12; ++g)
+    if (answers % g == 0) others.push_back(std::to_string(g));
+  require(answers % num_generations == 0, Fault::Usage, "a round gives each process ", answers,
+          " answers (--per_device_train_batch_size ", batch, " x ", micro_batches,
+          " micro-batches), which are no whole number of groups of --num_generations ", num_generations, ". ",
+          others.empty() ? std::string("Raise --per_device_train_batch_size or --gradient_accumulation_steps")
+                         : "It could be " + join(others),
+          "; or make the answers a multiple of ", num_generations);
+  require(loss_type != "real" || batch % num_generations == 0, Fault::Usage,
+          "--loss_type real needs whole groups in a micro-batch: --per_device_train_batch_size ", batch,
+          " is no multiple of --num_generations ", num_generations);
+  return {
+      .questions = answers / num_generations, .micro_batches = micro_batches, .updates = micro_batches / accumulation};
+}
+
+void GrpoOptions::check(const LoopOptions& loop, int64_t ranks) const {
+  if (!brings_rows()) division(loop, ranks);
+}
+
+namespace {
+
+const RegisterAlgorithmOptions<GrpoOptions> grpo(
+    "grpo",
+    {.summary = "answers are rolled out and rewarded; what is better than others to the same question becomes likelier",
+     .command = "rlhf",
+     .examples = {"rlhf --rlhf_type grpo --model DIR --dataset questions.jsonl --reward_funcs accuracy format",
+                  "rlhf --rlhf_type grpo --model DIR --dataset questions.jsonl --reward_funcs external:./reward.py"},
+     .defaults = {{"temperature", 0.9}, {"loss_scale", "last_round"}, {"logging_steps", 1}},
+     .asks_rows = true});
+
+}  // namespace
+}  // namespace apus

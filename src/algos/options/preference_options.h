@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options that several losses of preferences have, described once.
+#pragma once
+
+#include <string>
+
+#include "base/options.h"
+
+namespace apus {
+
+Option& beta_field(OptionTable& v, double& beta, const std::string& help);
+Option& label_smoothing_field(OptionTable& v, double& label_smoothing);
+Option& cpo_alpha_field(OptionTable& v, double& alpha);
+// Those of a reference, where there is none.
+void no_reference_fields(OptionTable& v);
+// Options of training that have another default where answers are compared.
+Json preference_defaults();
+
+}  // namespace apus

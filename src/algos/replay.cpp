@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+
+#include "base/error.h"
+#include "base/files.h"
+
+namespace apus {
+namespace {
+
+constexpr size_t kLongestLine = 64 << 20;
+constexpr const char* kAnswerColumn = "answer";
+
+std::vector<int32_t> ids_of(const Json& row, const char* name) {
+  require(row.contains(name) && row[name].is_array() && !row[name].empty(), Fault::Data, "key '", name,
+          "' must be a list of token ids, and not empty");
+  std::vector<int32_t> out;
+  for (const Json& id : row[name]) {
+    require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < INT32_MAX, Fault::Data, "key '",
+            name, "': ", id.dump(), " is no token id");
+    out.push_back(id.get<int32_t>());
+  }
+  return out;
+}
+
+Answer answer_of(const Json& row, std::map<std::string, int64_t>& groups) {
+  require(row.is_object(), Fault::Data, "an object is wanted");
+  for (const char* name : {"group", "reward"})
+    require(row.contains(name) && !row[name].is_null(), Fault::Data, "key '", name, "' is missing");
+  require(row["reward"].is_number() && std::isfinite(row["reward"].get<double>()), Fault::Data,
+          "key 'reward': ", row["reward"].dump(), " is no number");
+  Answer answer;
+  answer.prompt = ids_of(row, "prompt_ids"), answer.ids = ids_of(row, "completion_ids");
+  answer.reward = row["reward"].get<double>();
+  answer.group = groups.emplace(row["group"].dump(), static_cast<int64_t>(groups.size())).first->second;
+  if (!row.contains("logprobs") || row["logprobs"].is_null()) return answer;
+  const Json& logprobs = row["logprobs"];
+  require(logprobs.is_array() && logprobs.size() == answer.ids.size(), Fault::Data,
+          "key 'logprobs' must hold one number "
+          "for each of the ",
+          answer.ids.size(), " tokens of completion_ids");
+  for (const Json& value : logprobs) {
+    require(value.is_number() && value.get<double>() <= 1e-4, Fault::Data, "key 'logprobs': ", value.dump(),
+            " is no logarithm of a probability");
+    answer.engine_logprobs.push_back(value.get<float>());
+  }
+  return answer;
+}
+
+}  // namespace
+
+std::vector<Answer> read_rollouts(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  require(in.good(), Fault::Usage, "--replay_rollouts ", file.string(), " cannot be read");
+  std::vector<Answer> answers;
+  std::map<std::string, int64_t> groups;
+  std::string faults;
+  int64_t number = 0, bad = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    try {
+      require(line.size() <= kLongestLine, Fault::Data, "more than ", kLongestLine, " bytes");
+      answers.push_back(answer_of(parse_json(line, "the row"), groups));
+    } catch (const Error& error) {
+      if (++bad <= 10) faults += str("\n  line ", number, ": ", error.what());
+    }
+  }
+  require(bad == 0, Fault::Data, file.string(), ": ", bad, " rows cannot be used:", faults);
+  require(!answers.empty(), Fault::Data, file.string(), " holds no rows");
+  std::stable_sort(answers.begin(), answers.end(), [](const Answer& a, const Answer& b) { return a.group < b.group; });
+  for (const auto& [first, end] : groups_of(answers)) {
+    std::string name;
+    for (const auto& [text, group] : groups)
+      if (group == answers[first].group) name = text;
+    require(end - first > 1, Fault::Data, file.string(), ": group ", name,
+            " has one answer, which nothing can be compared with: leave it out, or give it another answer");
+  }
+  const auto known = static_cast<size_t>(
+      std::count_if(answers.begin(), answers.end(), [](const Answer& a) { return !a.engine_logprobs.empty(); }));
+  require(known == 0 || known == answers.size(), Fault::Data, file.string(), ": ", known, " of ", answers.size(),
+          " rows have logprobs: give them for all, or for none");
+  return answers;
+}
+
+void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, int64_t step) {
+  std::ofstream out(file, std::ios::app);
+  for (const Answer& answer : answers)
+    out << json_text(Json{{"group", str(step, ".", answer.group)},
+                          {"prompt_ids", answer.prompt},
+                          {"completion_ids", answer.ids},
+                          {"reward", answer.reward},
+                          {"logprobs", answer.engine_logprobs}})
+        << "\n";
+  out.flush();
+  require(out.good(), Fault::Io, "cannot write ", file.string(), " (--dump_rollouts)");
+}
+
+ReplayedAnswers::ReplayedAnswers(const std::vector<Answer>& answers, int64_t batch, int64_t rank, int64_t ranks) {
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].group % ranks != rank) continue;
+    Sample sample;
+    sample.ids = answers[i].prompt, sample.trained.assign(sample.ids.size(), 0);
+    sample.columns[kAnswerColumn] = static_cast<float>(i);
+    if (batches_.empty() || static_cast<int64_t>(batches_.back().size()) == batch) batches_.emplace_back();
+    batches_.back().push_back(std::move(sample));
+  }
+}
+
+std::optional<Samples> ReplayedAnswers::next() {
+  return at_ < batches_.size() ? std::optional(batches_[at_++]) : std::nullopt;
+}
+
+size_t answer_number(const Sample& sample) { return static_cast<size_t>(sample.columns.at(kAnswerColumn)); }
+
+}  // namespace apus

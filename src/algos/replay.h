@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers in a file, one a line: {"group", "prompt_ids", "completion_ids", "reward", "logprobs"}. The last are those of
+// the policy that sampled, one for each token of the completion; without them the policy as it stands counts as it.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "algos/answers.h"
+
+namespace apus {
+
+// Answers of one group come one after the other, whatever their order in the file; groups are numbered as they first
+// appear. Bad rows are all told, with their lines (Fault::Data).
+std::vector<Answer> read_rollouts(const std::filesystem::path& file);
+void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, int64_t step);
+
+// All answers of this rank's groups, in one pass; a micro-batch is `batch` of them.
+class ReplayedAnswers final : public SampleSource {
+ public:
+  ReplayedAnswers(const std::vector<Answer>& answers, int64_t batch, int64_t rank, int64_t ranks);
+  void start(int64_t) override { at_ = 0; }
+  std::optional<Samples> next() override;
+  int64_t size() const override { return static_cast<int64_t>(batches_.size()); }
+  Json position() const override { return at_; }
+  void restore(const Json& position) override { at_ = position.get<size_t>(); }
+
+ private:
+  std::vector<Samples> batches_;
+  size_t at_ = 0;
+};
+
+// A sample holds an answer's number among those that were read: column "answer".
+size_t answer_number(const Sample& sample);
+
+}  // namespace apus

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// `apus rlhf`: the training algorithms that learn from preferences or rewards, chosen by --rlhf_type. Each registers
+// itself (train/options/algorithm_options.h); the command's options are those of training and of the chosen one.
+#include "base/wrap.h"
+#include "cli/command.h"
+#include "cli/train.h"
+
+namespace apus {
+namespace {
+
+// --rlhf_type alone, wherever it stands; the rest is read when the options are known.
+struct AlgorithmChoice {
+  std::string rlhf_type = "dpo";
+  bool ignore_others = true;
+  void fields(OptionTable& v) {
+    v("rlhf_type", rlhf_type, "the algorithm").choices(algorithms_of("rlhf"));
+    v("", ignore_others, "").forgives_unknown();
+  }
+};
+
+std::string algorithm_asked_for(const std::vector<std::string>& arguments) {
+  AlgorithmChoice choice;
+  OptionTable::of(choice).parse(arguments);
+  return choice.rlhf_type;
+}
+
+std::string algorithms_text() {
+  std::string out = "Algorithms\n";
+  for (const std::string& name : algorithms_of("rlhf"))
+    out += two_columns("--rlhf_type " + name, algorithm_info(name).summary, 24, 100);
+  return out + "apus rlhf --rlhf_type NAME --help shows the options of one of them.\n";
+}
+
+const bool registered = [] {
+  register_command({.info = {.name = "rlhf",
+                             .group = "Train",
+                             .summary = "align a model: preferences, rewards, reward models",
+                             .examples = {"rlhf --rlhf_type dpo --model DIR --dataset pairs.jsonl --output_dir out",
+                                          "rlhf --rlhf_type kto --model DIR --dataset judged.jsonl --tuner_type full"},
+                             .afterword = algorithms_text},
+                    .maker = [](const std::vector<std::string>& arguments) {
+                      return training_command(algorithm_asked_for(arguments));
+                    }});
+  return true;
+}();
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program of any language as a reward: `--reward_funcs external:./reward.py`. It is started for each round of
+// answers, reads one line of JSON for each answer from its input until that ends, and prints a line for each: a number,
+// null, or
+// {"reward": number}.
+#pragma once
+
+#include <string>
+
+#include "reward/reward.h"
+
+namespace apus {
+
+inline constexpr const char* kExternalReward = "external:";
+
+class ExternalReward final : public Reward {
+ public:
+  ExternalReward(std::string command, const RewardOptions& options);
+  // What went wrong names the program and the line, with the end of what it said (Fault::Data); with --reward_failure
+  // skip it is a warning, and no answer of the round has an opinion.
+  std::vector<double> score(const std::vector<RewardInput>& answers) override;
+
+ private:
+  std::vector<double> asked(const std::vector<RewardInput>& answers) const;
+  const std::string command_;
+  const double timeout_;  // seconds
+  const bool skips_;
+};
+
+}  // namespace apus

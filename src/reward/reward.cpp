@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reward/reward.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "base/error.h"
+#include "reward/external.h"
+
+namespace apus {
+namespace {
+
+constexpr size_t kAnswersAThread = 16;  // fewer are not worth a thread
+
+// Calls work(i) for all i below count, on several threads; the first exception is the caller's.
+void in_parallel(size_t count, const std::function<void(size_t)>& work) {
+  const size_t threads = std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()),
+                                          (count + kAnswersAThread - 1) / kAnswersAThread);
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto loop = [&] {
+    try {
+      for (size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (size_t t = 1; t < threads; ++t) helpers.emplace_back(loop);
+  loop();
+  for (std::thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+std::unique_ptr<Reward> make_reward(const std::string& name, const RewardOptions& options) {
+  if (name.rfind(kExternalReward, 0) == 0)
+    return std::make_unique<ExternalReward>(name.substr(std::string(kExternalReward).size()), options);
+  const MakeReward* make = Registry<MakeReward>::of().find(name);
+  require(make, Fault::Usage, "no reward is named '", name, "'");
+  return (*make)(options);
+}
+
+}  // namespace
+
+std::vector<double> SingleReward::score(const std::vector<RewardInput>& answers) {
+  std::vector<double> out(answers.size());
+  in_parallel(answers.size(), [&](size_t i) { out[i] = one(answers[i]); });
+  return out;
+}
+
+Rewards::Rewards(const RewardOptions& options)
+    : names_(options.reward_funcs),
+      weights_(options.reward_weights.empty() ? std::vector<double>(names_.size(), 1.0) : options.reward_weights) {
+  for (const std::string& name : names_) rewards_.push_back(make_reward(name, options));
+}
+
+Rewards::~Rewards() = default;
+
+Rewards::Scores Rewards::score(const std::vector<RewardInput>& answers) {
+  Scores out;
+  out.functions.resize(rewards_.size());
+  std::vector<std::exception_ptr> failures(rewards_.size());
+  std::vector<std::thread> threads;  // a program that is waited for does not hold up the others
+  for (size_t f = 0; f < rewards_.size(); ++f)
+    threads.emplace_back([&, f] {
+      try {
+        out.functions[f] = rewards_[f]->score(answers);
+      } catch (...) {
+        failures[f] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+  out.totals.assign(answers.size(), 0.0);
+  for (size_t f = 0; f < rewards_.size(); ++f)
+    for (size_t i = 0; i < answers.size(); ++i)
+      if (!std::isnan(out.functions[f][i])) out.totals[i] += weights_[f] * out.functions[f][i];
+  return out;
+}
+
+}  // namespace apus

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an answer is worth: functions of its text, its tokens and the row it was asked by. They register themselves
+// under a name; a program of any language can be one too (reward/external.h). No tensor library.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/registry.h"
+#include "reward/reward_options.h"
+
+namespace apus {
+
+struct RewardInput {
+  std::string completion;       // the answer's text
+  std::vector<int32_t> tokens;  // ... and its ids
+  bool cut = false;             // ended by the length it may have
+  const Json* row = nullptr;    // all columns of its row: "solution", "messages", ...
+};
+
+class Reward {
+ public:
+  virtual ~Reward() = default;
+  // One number for each answer; nan where it has no opinion.
+  virtual std::vector<double> score(const std::vector<RewardInput>& answers) = 0;
+};
+
+// Of functions that look at one answer at a time: several threads work on them.
+class SingleReward : public Reward {
+ public:
+  std::vector<double> score(const std::vector<RewardInput>& answers) override;
+  virtual double one(const RewardInput& answer) const = 0;  // thread-safe
+};
+
+using MakeReward = std::function<std::unique_ptr<Reward>(const RewardOptions&)>;
+template <class R>
+struct RegisterReward {
+  explicit RegisterReward(const char* name) {
+    Registry<MakeReward>::of().add(
+        name, [](const RewardOptions& o) -> std::unique_ptr<Reward> { return std::make_unique<R>(o); });
+  }
+};
+
+// Those that --reward_funcs names, with their weights.
+class Rewards {
+ public:
+  explicit Rewards(const RewardOptions& options);
+  ~Rewards();
+  struct Scores {
+    std::vector<std::vector<double>> functions;  // of each function, of each answer
+    std::vector<double> totals;                  // weighed sums; what is nan counts nothing
+  };
+  Scores score(const std::vector<RewardInput>& answers);
+  const std::vector<std::string>& names() const { return names_; }
+  const std::vector<double>& weights() const { return weights_; }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<double> weights_;
+  std::vector<std::unique_ptr<Reward>> rewards_;
+};
+
+}  // namespace apus

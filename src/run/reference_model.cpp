@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/reference_model.h"
+
+#include "base/log.h"
+#include "base/progress.h"
+#include "checkpoint/weights.h"
+#include "text/tokenizer.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+namespace {
+
+// Frozen: its weights stay in the mapped files where the device allows it, so they are shared with a policy that is not
+// changed either.
+void load_second(ReferenceModel& out, const TrainCommandOptions& o, const TunedModel& tuned, Mesh& mesh) {
+  const fs::path dir = o.reference.ref_model.value_or(o.model);
+  const Json config = read_model_config(dir);
+  out.model = make_model(config);
+  const int64_t tokens = Tokenizer::load(o.model)->vocab_size(), known = out.model->shape().vocab;
+  require(known >= tokens, Fault::Usage, "--ref_model ", dir.string(), " knows ", known,
+          " tokens, and the tokenizer of ", o.model, " has ", tokens,
+          ": the reference must read what the policy reads");
+  out.model->place(mesh);
+  load_weights(*out.model, TensorFolder(dir), {.dtype = tuned.dtype, .device = mesh.device()});
+  if (!o.reference.ref_adapters.empty()) out.adapter = load_adapter(*out.model, o.reference.ref_adapters[0]);
+  out.model->visit([](const std::string&, Param& p) { p.trainable = false; });
+  log_info("compared with ", dir.string(), out.adapter ? " and the adapter " + o.reference.ref_adapters[0] : "");
+}
+
+void ask_all(ReferenceModel& out, SampleSource& rows, const char* title, Mesh& mesh) {
+  Progress progress(title, rows.size());
+  rows.start(0);
+  for (auto samples = rows.next(); samples; samples = rows.next(), progress.advance()) {
+    const Batch batch = collate(*samples).to(mesh.device());
+    out.record.add(batch, out.compare->logprobs(batch));
+  }
+  out.record.share(mesh.host(kDataAxes));
+}
+
+}  // namespace
+
+std::unique_ptr<ReferenceModel> load_reference(const TrainCommandOptions& o, const TunedModel& tuned, TrainData& data,
+                                               Mesh& mesh) {
+  auto out = std::make_unique<ReferenceModel>();
+  if (!o.own.uses_reference()) return out;
+  const bool own = !o.reference.ref_model && o.reference.ref_adapters.empty();
+  if (own) out->compare = tuned.reference();
+  if (!out->compare) {
+    load_second(*out, o, tuned, mesh);
+    out->compare = Reference::of(*out->model);
+  }
+  if (!o.reference.precompute_ref_log_probs) return out;
+  ask_all(*out, *data.train, "Reference", mesh);
+  if (data.eval) ask_all(*out, *data.eval, "Reference, validation", mesh);
+  out->compare = Reference::recorded(out->record);
+  out->model.reset(), out->adapter.reset();
+  log_info("log-probabilities of the reference: ", out->record.size(), " sequences");
+  return out;
+}
+
+}  // namespace apus

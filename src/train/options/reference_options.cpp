@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/options/reference_options.h"
+
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace apus {
+
+void ReferenceOptions::fields(OptionTable& v) {
+  v.group("Reference");
+  v("ref_model", ref_model, "the model that the trained one is compared with: a folder, or a hub's id")
+      .shown_default("LoRA: the model with its adapter off; else --model as it is at the start");
+  v("ref_adapters", ref_adapters, "a LoRA adapter on the reference: the one that the run began from").must_match();
+  v("precompute_ref_log_probs", precompute_ref_log_probs,
+    "ask the reference once for every row before the run instead of in each step; its memory is then given back");
+  v.no_effect({"ref_model_type"}, "a checkpoint's config.json says what it is");
+  v.refuse({"ref_model_revision"}, "--ref_model takes a folder: download that revision first");
+}
+
+void ReferenceOptions::check(bool used) const {
+  require(used || (!ref_model && ref_adapters.empty() && !precompute_ref_log_probs), Fault::Usage,
+          "--ref_model, --ref_adapters and --precompute_ref_log_probs say what the policy is compared with, and with "
+          "these options it is compared with nothing: leave them out");
+  require(ref_adapters.size() <= 1, Fault::Usage, "--ref_adapters takes one adapter, not ", ref_adapters.size());
+  std::error_code code;
+  for (const std::string& dir : ref_adapters)
+    require(std::filesystem::is_directory(dir, code), Fault::Usage, "--ref_adapters ", dir, " is not a folder here");
+}
+
+}  // namespace apus

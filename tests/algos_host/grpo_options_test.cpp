@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/options/grpo_options.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace apus {
+namespace {
+
+std::string refusal(const std::function<void(GrpoOptions&, LoopOptions&)>& change, int64_t ranks = 1) {
+  GrpoOptions o;
+  o.reward_funcs = {"accuracy"};
+  LoopOptions loop{.per_device_train_batch_size = 8, .gradient_accumulation_steps = 2};
+  change(o, loop);
+  try {
+    o.check();
+    o.check(loop, ranks);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.at.fault, Fault::Usage);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GrpoOptions, RefuseWhatCannotBe) {
+  const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  EXPECT_EQ(refusal([](auto&, auto&) {}), "");
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.num_generations = 1; }), "must be greater than 1"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.num_generations = 5; }), "It could be 2, 4, 8, 16"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.reward_funcs = {}; }), "--reward_funcs is needed"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.kl_estimator = "k1"; }), "no gradient on average"));
+  EXPECT_EQ(refusal([](auto& o, auto&) { o.kl_estimator = "k1", o.kl_in_reward = true; }), "");
+  EXPECT_EQ(refusal([](auto& o, auto&) { o.kl_estimator = "k1", o.beta = 0; }), "");
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.steps_per_generation = 3; }), "--steps_per_generation 2 or 4"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.generation_batch_size = 20; }), "no multiple of the 8 answers"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.generation_batch_size = 16, o.steps_per_generation = 2; }),
+                   "give one of them"));
+  EXPECT_EQ(refusal([](auto& o, auto&) { o.generation_batch_size = 64; }, 2), "");
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.delta = 1.1; }), "must be above 1 + epsilon_high"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto& loop) { o.loss_type = "real", loop.per_device_train_batch_size = 4; }),
+                   "whole groups"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.replay_rollouts = "f", o.advantage_estimator = "remax"; }), "remax"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.replay_rollouts = "f", o.num_iterations = 2; }), "num_train_epochs"));
+  EXPECT_TRUE(
+      says(refusal([](auto& o, auto&) { o.replay_rollouts = "f", o.dynamic_sample = true; }), "generates nothing"));
+}
+
+TEST(GrpoOptions, DivideARound) {
+  GrpoOptions o;
+  const LoopOptions loop{.per_device_train_batch_size = 4, .gradient_accumulation_steps = 4};
+  EXPECT_EQ(o.division(loop, 1).questions, 2);
+  EXPECT_EQ(o.division(loop, 1).updates, 1);
+  o.steps_per_generation = 8;
+  EXPECT_EQ(o.division(loop, 2).questions, 4);
+  EXPECT_EQ(o.division(loop, 2).updates, 2);
+}
+
+TEST(GrpoOptions, HaveDefaultsThatFollowTheEstimator) {
+  GrpoOptions o;
+  EXPECT_EQ(o.scale(), "group");
+  EXPECT_FALSE(o.kl_rewarded());
+  EXPECT_EQ(o.kl(), "k3");
+  o.advantage_estimator = "rloo";
+  EXPECT_EQ(o.scale(), "none");
+  EXPECT_TRUE(o.kl_rewarded());
+  EXPECT_EQ(o.kl(), "k1");
+  o.advantage_estimator = "reinforce_plus_plus";
+  EXPECT_EQ(o.scale(), "batch");
+  o.loss_type = "cispo";
+  EXPECT_EQ(o.upper_epsilon(), 5);
+}
+
+}  // namespace
+}  // namespace apus
