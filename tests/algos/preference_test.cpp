@@ -257,7 +257,8 @@ TEST(RewardModel, IsTheOriginalsLossAndGradient) {
   RewardModel plain({}), centred({.center_rewards_coefficient = 0.01});
   const Step1 step = step_of(plain, {.policy = *model}, {rows});
   EXPECT_NEAR(step.loss, theirs["loss"].get<double>(), 2e-5);
-  for (auto [name, gradient] : step.gradients) {
+  for (const auto& [name, shared] : step.gradients) {
+    const at::Tensor gradient = shared.clone();
     // The original gives no gradient to the row of the padding's token, which is a real token here too.
     if (name == "model.embed_tokens.weight") gradient[read_model_config(dir)["pad_token_id"].get<int64_t>()].zero_();
     const double norm = c.json.at("grad").at("reward/right").at("norms").at(name);
