@@ -55,7 +55,8 @@ std::optional<Json> listed_values(const Json& schema) {
 Node SchemaGrammar::array(const Json& schema, const std::string& path) {
   for (const Json& v : excluded_values(schema))
     require(!v.is_array(), Fault::Usage, below(path, "not"), ": lists cannot be excluded in guided answers");
-  const int64_t min = count_of(schema, "minItems", 0, path), max = count_of(schema, "maxItems", kUnlimited, path);
+  const int64_t min = count_of(schema, "minItems", 0, path);
+  int64_t max = count_of(schema, "maxItems", kUnlimited, path);
   Json first = Json::array(), rest = true;
   bool closed = false;  // nothing after the first ones unless it is asked for
   const auto list = [&](const char* word) {
@@ -72,6 +73,9 @@ Node SchemaGrammar::array(const Json& schema, const std::string& path) {
   if (schema.contains("additionalItems") && schema.contains("items") && schema["items"].is_array())
     rest = schema["additionalItems"], closed = false;
   require(first.is_array(), Fault::Usage, below(path, "prefixItems"), ": must be a list of schemas");
+  // Where none may stand, the list ends before.
+  const auto shut = std::find(first.begin(), first.end(), Json(false));
+  max = std::min<int64_t>(max, shut == first.end() ? max : shut - first.begin());
   const auto unique = schema.find("uniqueItems");
   if (unique != schema.end() && *unique != false && max > 1) {
     require(first.empty() && !schema.contains("contains"), Fault::Usage, below(path, "uniqueItems"),
