@@ -14,8 +14,8 @@ namespace apus::guide {
 
 namespace {
 
-constexpr size_t kMostParts = 50'000;
-constexpr int kDeepestGroups = 100;
+constexpr size_t kMostEbnfParts = 50'000;
+constexpr int kDeepestEbnf = 100;
 
 // What stands on the right of a rule.
 struct Part {
@@ -88,7 +88,7 @@ class EbnfParser {
   }
 
   Part choice(int depth) {
-    if (depth > kDeepestGroups) bad("groups nest too deeply");
+    if (depth > kDeepestEbnf) bad("groups nest too deeply");
     Part all{.kind = Part::Choice};
     do all.parts.push_back(sequence(depth));
     while (eat("|"));
@@ -97,7 +97,7 @@ class EbnfParser {
   Part sequence(int depth) {
     Part all;
     for (skip(); at_ < all_.size() && !sees("|") && !sees(")") && !at_next_rule(); skip()) {
-      if (++parts_ > kMostParts) bad("the grammar is too large");
+      if (++parts_ > kMostEbnfParts) bad("the grammar is too large");
       all.parts.push_back(repeated(one(depth)));
     }
     return all;

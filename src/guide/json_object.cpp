@@ -90,8 +90,8 @@ std::vector<Member> members_of(const Json& schema, const Json& others, const std
 
 namespace {
 
-constexpr size_t kMostStates = 20'000;    // members times counts
-constexpr int64_t kMostOptional = 1'800;  // all of them are ways to go on (Tables::kMaxThreads)
+constexpr size_t kMostMemberStates = 20'000;  // members times counts
+constexpr int64_t kMostOptional = 1'800;      // all of them are ways to go on (Tables::kMaxThreads)
 
 // Keys beside the declared ones, where patterns say what they may be and which values they have.
 class KeyPatterns {
@@ -215,7 +215,7 @@ Node SchemaGrammar::members(const Json& schema, const std::string& path, Node cl
           "/minProperties: so many keys without names could repeat; name them in properties");
   // Members beyond these need not be counted.
   const int64_t counts = std::min(count, max != kUnlimited ? max : std::max<int64_t>(min, 1));
-  require(static_cast<size_t>((counts + 1) * (count + 1)) <= kMostStates, Fault::Usage, path,
+  require(static_cast<size_t>((counts + 1) * (count + 1)) <= kMostMemberStates, Fault::Usage, path,
           ": too many properties to be counted; leave out minProperties and maxProperties");
   const Node end = Grammar::kReturn, end_here = space(close);
   Node member = end;

@@ -10,7 +10,7 @@ namespace apus::guide {
 
 namespace {
 
-constexpr int kDeepestRewrite = 20, kMostParts = 10'000;
+constexpr int kDeepestRewrite = 20, kMostNegated = 10'000;
 
 Json any_of(Json ways) { return {{"anyOf", std::move(ways)}}; }
 Json all_of(Json parts) { return {{"allOf", std::move(parts)}}; }
@@ -78,7 +78,7 @@ std::optional<Json> SchemaGrammar::opposite(const Json& schema, const std::strin
   if (s.is_boolean()) return Json(!s.get<bool>());
   require(s.is_object() && depth < kDeepestRewrite, Fault::Usage, path,
           ": a negated schema must be an object, true or false, and not nest too deeply");
-  require(++negations_ <= kMostParts, Fault::Usage, path, ": more than ", kMostParts, " negated parts");
+  require(++negations_ <= kMostNegated, Fault::Usage, path, ": more than ", kMostNegated, " negated parts");
   Json ways = Json::array();
   bool missing = false;
   const auto add = [&](std::optional<Json> way, const std::string& here) {
@@ -140,7 +140,7 @@ std::optional<Json> SchemaGrammar::opposite(const Json& schema, const std::strin
 // Beside unevaluatedProperties and unevaluatedItems it counts what a part names, if it holds. A negation names nothing,
 // but its rewriting does: so it may only name what the schema declares itself.
 void SchemaGrammar::check_unevaluated(const Json& schema, const std::string& path) const {
-  int left = kMostParts;
+  int left = kMostNegated;
   if (schema.contains("unevaluatedProperties") || schema.contains("unevaluatedItems"))
     check_evaluated(schema, schema, path, left);
 }
