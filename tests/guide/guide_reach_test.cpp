@@ -87,6 +87,13 @@ TEST(GuideReach, ObjectsAndLists) {
       {R"({"allOf":[{"prefixItems":[{"type":"integer"}]},{"prefixItems":[{"minimum":3},{"type":"null"}]}],"type":"array"})",
        {"[3,null]"},
        {"[2,null]", "[3,1]"}},
+      // What pydantic writes of a set[str]: texts that begin differently.
+      {R"({"type":"array","uniqueItems":true,"items":{"type":"string"}})",
+       {"[]", R"(["red"])", R"(["new","fast","2 doors"])", "[\"\xE4\xB8\xAD\",\"\xC3\xA9\",\"s\\n\"]"},
+       {R"(["a","a"])", R"(["new","fast","new"])", "[1]", R"(["A","a"])"}},
+      {R"({"type":"array","uniqueItems":true,"minItems":2,"items":{"type":"string","maxLength":3}})",
+       {R"(["abc","x"])"},
+       {R"(["abcd","x"])", R"(["x"])"}},
       {R"({"allOf":[{"multipleOf":4},{"multipleOf":6}],"type":"integer"})", {"12", "0"}, {"4", "6"}},
   });
 }
