@@ -295,8 +295,7 @@ Node SchemaGrammar::constants(const Json& schema, const std::string& path) {
   if (const auto n = schema.find("nullable"); n != schema.end() && *n == true) values.push_back(nullptr);
   types_of(schema, path);  // refuses names of types that are none
   std::vector<std::string> texts;
-  for (const Json& v : values)
-    if (fits(v, schema, path)) texts.push_back(json_text(v));
+  for (const Json& v : fitting(values, schema, path)) texts.push_back(json_text(v));
   return g_.one_of(texts, Grammar::kReturn);
 }
 

@@ -61,7 +61,7 @@ class SchemaGrammar {
   Node branches(const Json& schema, const std::string& keyword, const std::string& path);
   Json exclusive_branches(const Json& schema, const std::string& path) const;
   Node constants(const Json& schema, const std::string& path);
-  bool fits(const Json& value, const Json& schema, const std::string& path) const;
+  Json fitting(const Json& values, const Json& schema, const std::string& path) const;  // those for which it holds
   Node of_type(const std::string& type, const Json& schema, const std::string& path);
   Node object(const Json& schema, const std::string& path);
   Node members(const Json& schema, const std::string& path, Node close);

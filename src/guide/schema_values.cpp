@@ -112,7 +112,7 @@ class ValueCheck {
     const auto length = std::count_if(t.begin(), t.end(), [](char c) { return (c & 0xC0) != 0x80; });
     if (word == "minLength") return Json(length) >= said;
     if (word == "maxLength") return Json(length) <= said;
-    if (word == "pattern" && said.is_string()) return key_matches(said.get<std::string>(), t, path_);
+    if (word == "pattern" && said.is_string()) return matches(said.get<std::string>(), t);
     return known(word);
   }
 
@@ -154,7 +154,7 @@ class ValueCheck {
       if (word == "dependentRequired" && said.contains(key) && !fits(v, {{"required", said[key]}}, depth)) return false;
       if (word == "patternProperties")
         for (const auto& [pattern, schema] : said.items())
-          if (key_matches(pattern, key, path_) && !fits(member, schema, depth)) return false;
+          if (matches(pattern, key) && !fits(member, schema, depth)) return false;
       if (word == "additionalProperties" && !is_named(s, key) && !fits(member, said, depth)) return false;
     }
     return known(word);
@@ -163,19 +163,33 @@ class ValueCheck {
     if (s.value("properties", Json::object()).contains(key)) return true;
     const Json patterns = s.value("patternProperties", Json::object());
     return std::any_of(patterns.items().begin(), patterns.items().end(),
-                       [&](const auto& entry) { return key_matches(entry.key(), key, path_); });
+                       [&](const auto& entry) { return matches(entry.key(), key); });
+  }
+
+  bool matches(const std::string& pattern, const std::string& text) const {
+    auto at = patterns_.find(pattern);
+    if (at == patterns_.end()) {
+      at = patterns_.emplace(pattern, Texts(path_)).first;
+      at->second.add(parse_search(pattern, below(path_, "pattern")));
+    }
+    return at->second.matches(text)[0];
   }
 
   const Resolve& resolve_;
   const std::string path_;
-  int checks_ = 0;
+  int checks_ = 0;                                 // of all values
+  mutable std::map<std::string, Texts> patterns_;  // a value costs no reading of them
 };
 
 }  // namespace
 
-bool SchemaGrammar::fits(const Json& value, const Json& schema, const std::string& path) const {
+Json SchemaGrammar::fitting(const Json& values, const Json& schema, const std::string& path) const {
   const ValueCheck::Resolve resolve = [&](const Json& ref) -> const Json& { return resolved(ref, path); };
-  return ValueCheck(resolve, path).fits(value, schema);
+  ValueCheck check(resolve, path);
+  Json out = Json::array();
+  for (const Json& value : values)
+    if (check.fits(value, schema)) out.push_back(value);
+  return out;
 }
 
 }  // namespace apus::guide
