@@ -58,6 +58,8 @@ void DeployOptions::fields(OptionTable& v) {
   v("max_body_mb", max_body_mb, "largest request in MiB; larger ones are answered with 413").at_least(1).at_most(2048);
   v("drain_seconds", drain_seconds, "after SIGTERM or Ctrl-C, time for the answers under way").at_least(0);
   v("allowed_origins", allowed_origins, "web pages that may ask from a browser (CORS); *: all").shown_default("none");
+  v("allow_special_tokens_in_prompt", allow_special_tokens_in_prompt,
+    "special tokens that stand in messages (<|im_end|>) are tokens, not text: for those who write prompts by hand");
   v.no_effect({"log_level"}, "set LOG_LEVEL in the environment");
   v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"},
               "adapters of any rank are served; name them by --adapters name=DIR");

@@ -39,6 +39,7 @@ struct DeployOptions : ModelOptions,
   int64_t max_body_mb = 32;
   int64_t drain_seconds = 60;
   std::vector<std::string> allowed_origins;
+  bool allow_special_tokens_in_prompt = false;
   std::string request_log, result_path;
 
   std::vector<std::pair<std::string, std::string>> named_adapters() const;  // name, folder

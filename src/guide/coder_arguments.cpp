@@ -40,12 +40,14 @@ Node bare_text(Grammar& g, const Json& schema, const std::string& path, Node aft
   const int64_t min = count_of(schema, "minLength", 0, path), max = count_of(schema, "maxLength", kUnlimited, path);
   const Node closed = g.literal(str("\n", kTag), after);
   const auto listed = listed_texts(schema);
-  std::vector<Expr> shapes = shapes_of(schema, path);
+  TextShapes said = shapes_of(schema, path);
+  std::vector<Expr>& shapes = said.wanted;
+  const bool plain = shapes.empty() && said.unwanted.empty();
   const bool counted = min > 0 || max < kUnlimited;
   // That a break stands before the tag is the model's habit.
-  if (!listed && shapes.empty() && !counted) return text_until(g, {.mark = kTag, .after = after})[0];
-  if (listed && shapes.empty() && !counted) return g.one_of(*listed, closed);
-  if (!listed && shapes.empty() && std::max(min, max < kUnlimited ? max : 0) > kLongestFollowed)
+  if (!listed && plain && !counted) return text_until(g, {.mark = kTag, .after = after})[0];
+  if (listed && plain && !counted) return g.one_of(*listed, closed);
+  if (!listed && plain && std::max(min, max < kUnlimited ? max : 0) > kLongestFollowed)
     return g.call(g.chars(inverse({{'<', '<'}}), Grammar::kReturn), static_cast<uint32_t>(min),
                   static_cast<uint32_t>(max), closed);
   if (counted) shapes.push_back(of_length(min, max));
@@ -53,9 +55,11 @@ Node bare_text(Grammar& g, const Json& schema, const std::string& path, Node aft
   for (const Expr& shape : shapes) texts.add(shape);
   if (listed) texts.add(*listed);
   const size_t tag = texts.add(parse_search(kTag, path));
+  for (const Expr& shape : said.unwanted) texts.add(shape);
   return texts.node(g, Spelling::Plain, all_chars(), [&](const Texts::Matches& m) {
-    const auto wanted = m.begin() + static_cast<std::ptrdiff_t>(tag);
-    return std::all_of(m.begin(), wanted, [](bool x) { return x; }) && !m[tag] ? std::optional(closed) : std::nullopt;
+    const auto border = m.begin() + static_cast<std::ptrdiff_t>(tag);
+    const bool all = std::find(m.begin(), border, false) == border, none = std::find(border, m.end(), true) == m.end();
+    return all && none ? std::optional(closed) : std::nullopt;
   });
 }
 
@@ -78,6 +82,8 @@ Node coder_arguments(Grammar& g, const Json& parameters, const std::string& path
   for (const auto& [word, value] : object.items())
     require(is_annotation(word) || contains_value(kObjectWords, word), Fault::Usage, path, "/", word,
             ": is not possible in this model's form of calls");
+  require(!has_type(object, "array") && (!object.contains("type") || has_type(object, "object")), Fault::Usage, path,
+          "/type: arguments are an object");
   const Json properties = object.value("properties", Json::object()),
              required = object.value("required", Json::array());
   require(properties.is_object() && required.is_array(), Fault::Usage, path, ": must be the schema of an object");

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "guide/ebnf.h"
 #include "guide/json_schema.h"
 #include "guide/machine.h"
 #include "guide/tool_forms.h"
@@ -205,8 +206,10 @@ GuideWords make_guide_vocabulary(const Tokenizer& tokenizer, std::span<const int
 }
 
 std::unique_ptr<Constraint> guide_json_schema(const GuideWords& words, const Json& schema) {
-  return guided(words, "schema", json_text(schema),
-                [&](Grammar& g) { return guide::SchemaGrammar(g, schema).value(schema, "#", Grammar::kReturn); });
+  return guided(words, "schema", json_text(schema), [&](Grammar& g) {
+    const Json root = guide::with_local_refs(schema);
+    return guide::SchemaGrammar(g, root).value(root, "#", Grammar::kReturn);
+  });
 }
 
 std::unique_ptr<Constraint> guide_json_object(const GuideWords& words) {
@@ -220,6 +223,10 @@ std::unique_ptr<Constraint> guide_regex(const GuideWords& words, const std::stri
   return guided(words, "regex", pattern, [&](Grammar& g) {
     return add_expr(g, guide::parse_regex(pattern, "guided_regex"), guide::Spelling::Plain, Grammar::kReturn);
   });
+}
+
+std::unique_ptr<Constraint> guide_grammar(const GuideWords& words, const std::string& grammar) {
+  return guided(words, "grammar", grammar, [&](Grammar& g) { return guide::ebnf(g, grammar, "guided_grammar"); });
 }
 
 std::unique_ptr<Constraint> guide_choice(const GuideWords& words, const std::vector<std::string>& choices) {

@@ -32,6 +32,8 @@ std::unique_ptr<Constraint> guide_json_schema(const GuideWords& words, const Jso
 std::unique_ptr<Constraint> guide_json_object(const GuideWords& words);  // any JSON object
 // The whole answer matches.
 std::unique_ptr<Constraint> guide_regex(const GuideWords& words, const std::string& pattern);
+// A grammar as llama.cpp's GBNF and XGrammar's EBNF write it; the answer is what its rule `root` says.
+std::unique_ptr<Constraint> guide_grammar(const GuideWords& words, const std::string& grammar);
 std::unique_ptr<Constraint> guide_choice(const GuideWords& words, const std::vector<std::string>& choices);
 
 // One or more calls of the given tools in the form that the model was taught, and nothing else.

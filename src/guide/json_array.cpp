@@ -50,12 +50,26 @@ std::optional<Json> listed_values(const Json& schema) {
   return different;
 }
 
+// Free texts differ for certain when they begin differently: as many groups of first characters as there may be items.
+// Letters by about equal use, Chinese characters by place.
+constexpr const char* kBeginnings[kMostUnique] = {
+    "A-Ba-b0-4\\u4e00-\\u57ff", "C-Dc-d\\u5800-\\u61ff", "E-He-h\\u6200-\\u6bff", "I-Li-l\\u6c00-\\u75ff",
+    "M-Om-o5-9\\u7600-\\u7fff", "P-Rp-r\\u8000-\\u89ff", "S-Ts-t\\u8a00-\\u93ff", "^A-Sa-s0-9Tt\\u4e00-\\u93ff"};
+
+std::vector<Json> separate_texts(const Json& item) {
+  std::vector<Json> out;
+  for (const char* first : kBeginnings)
+    out.push_back({{"allOf", Json::array({item, {{"type", "string"}, {"pattern", std::string("^[") + first + "]"}}})}});
+  return out;
+}
+
 }  // namespace
 
 Node SchemaGrammar::array(const Json& schema, const std::string& path) {
   for (const Json& v : excluded_values(schema))
     require(!v.is_array(), Fault::Usage, below(path, "not"), ": lists cannot be excluded in guided answers");
-  const int64_t min = count_of(schema, "minItems", 0, path), max = count_of(schema, "maxItems", kUnlimited, path);
+  const int64_t min = count_of(schema, "minItems", 0, path);
+  int64_t max = count_of(schema, "maxItems", kUnlimited, path);
   Json first = Json::array(), rest = true;
   bool closed = false;  // nothing after the first ones unless it is asked for
   const auto list = [&](const char* word) {
@@ -72,6 +86,9 @@ Node SchemaGrammar::array(const Json& schema, const std::string& path) {
   if (schema.contains("additionalItems") && schema.contains("items") && schema["items"].is_array())
     rest = schema["additionalItems"], closed = false;
   require(first.is_array(), Fault::Usage, below(path, "prefixItems"), ": must be a list of schemas");
+  // Where none may stand, the list ends before.
+  const auto shut = std::find(first.begin(), first.end(), Json(false));
+  max = std::min<int64_t>(max, shut == first.end() ? max : shut - first.begin());
   const auto unique = schema.find("uniqueItems");
   if (unique != schema.end() && *unique != false && max > 1) {
     require(first.empty() && !schema.contains("contains"), Fault::Usage, below(path, "uniqueItems"),
@@ -106,14 +123,21 @@ Node SchemaGrammar::array(const Json& schema, const std::string& path) {
   return g_.literal("[", tail);
 }
 
-// Of listed values. Of a few in any order: a state for each set of values that were used.
+// Of listed values, or of texts. Of a few in any order: a state for each set of values that were used.
 Node SchemaGrammar::unique_items(const Json& item, int64_t min, int64_t max, const std::string& path) {
-  const auto values = listed_values(resolved(item, path));
-  require(values && values->size() <= kMostInOrder, Fault::Usage, below(path, "uniqueItems"),
-          ": supported for items of at most ", kMostInOrder,
+  const Json& plain = resolved(item, path);
+  const auto values = listed_values(plain);
+  const bool texts = !values && plain.is_object() && plain.value("type", Json()) == "string";
+  require(texts || (values && values->size() <= kMostInOrder), Fault::Usage, below(path, "uniqueItems"),
+          ": supported for items that are texts, or at most ", kMostInOrder,
           " listed values (enum, const, boolean, an integer with minimum and maximum); leave it out");
-  if (values->size() > kMostUnique) return ordered_items(*values, min, max, path);
-  const size_t count = values->size(), sets = size_t{1} << count;
+  if (values && values->size() > kMostUnique) return ordered_items(*values, min, max, path);
+  std::vector<Node> items;
+  if (texts)
+    for (const Json& one : separate_texts(plain)) items.push_back(rule(one, below(path, "items")));
+  else
+    for (const Json& value : *values) items.push_back(g_.literal(json_text(value), Grammar::kReturn));
+  const size_t count = items.size(), sets = size_t{1} << count;
   const Node end = g_.literal("]", Grammar::kReturn), close = space(end);
   std::vector<Node> after(sets);  // what may follow once these are used; larger sets first
   for (size_t used = sets; used-- > 0;) {
@@ -122,7 +146,7 @@ Node SchemaGrammar::unique_items(const Json& item, int64_t min, int64_t max, con
     if (n >= min) ways.push_back(n == 0 ? end : close);
     for (size_t i = 0; n < max && i < count; ++i) {
       if (used >> i & 1) continue;
-      const Node one = space(g_.literal(json_text((*values)[i]), after[used | size_t{1} << i]));
+      const Node one = space(g_.call(items[i], 1, 1, after[used | size_t{1} << i]));
       ways.push_back(n == 0 ? one : g_.literal(",", one));
     }
     after[used] = g_.either(ways);

@@ -62,6 +62,7 @@ struct Member {
   std::string name;
   Json schema;
   bool required = false;
+  bool declared = true;  // stands in `properties`
 };
 
 std::vector<Member> members_of(const Json& schema, const Json& others, const std::string& path) {
@@ -80,7 +81,7 @@ std::vector<Member> members_of(const Json& schema, const Json& others, const std
     require(r.is_string(), Fault::Usage, path, "/required: must be a list of keys");
     const auto name = r.get<std::string>();
     auto at = std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.name == name; });
-    if (at == members.end()) check_name(name), at = members.insert(members.end(), {name, others});
+    if (at == members.end()) check_name(name), at = members.insert(members.end(), {name, others, true, false});
     at->required = true;
   }
   return members;
@@ -89,7 +90,8 @@ std::vector<Member> members_of(const Json& schema, const Json& others, const std
 
 namespace {
 
-constexpr size_t kMostStates = 20'000;  // members times counts
+constexpr size_t kMostMemberStates = 20'000;  // members times counts
+constexpr int64_t kMostOptional = 1'800;      // all of them are ways to go on (Tables::kMaxThreads)
 
 // Keys beside the declared ones, where patterns say what they may be and which values they have.
 class KeyPatterns {
@@ -106,12 +108,13 @@ class KeyPatterns {
     }
   }
 
-  // What a declared member's value must be, too.
-  Json with_patterns(const std::string& name, const Json& schema) const {
-    const auto matches = texts_.matches(name);
+  // What a member's value must be, too. Of one that is not declared, a pattern that it matches says all.
+  Json with_patterns(const Member& m) const {
+    const auto matches = texts_.matches(m.name);
     if (!names_hold(matches)) return false;
     const Json more = value_of(matches);
-    return more.is_null() ? schema : Json{{"allOf", Json::array({schema, more})}};
+    if (more.is_null()) return m.schema;
+    return m.declared ? Json{{"allOf", Json::array({m.schema, more})}} : more;
   }
 
   // `after` gives what follows a key whose value has this schema;
@@ -132,13 +135,19 @@ class KeyPatterns {
   void add(const Expr& e) { texts_.add(e), ++count_; }
   void add_names(const Json& names, const std::string& at) {
     if (names == true) return;
+    if (names == false) {
+      texts_.add(std::vector<std::string>{}), ++count_;
+      return;
+    }
     require(names.is_object(), Fault::Usage, at, ": must be a schema of texts");
     for (const auto& [word, value] : names.items()) {
       const bool known = word == "pattern" || word == "format" || word == "minLength" || word == "maxLength" ||
                          word == "enum" || word == "const" || word == "allOf" || (word == "type" && value == "string");
       require(known || is_annotation(word), Fault::Usage, at, "/", word, ": not supported for the names of properties");
     }
-    for (const Expr& shape : shapes_of(names, at)) add(shape);
+    const TextShapes shapes = shapes_of(names, at);
+    require(shapes.unwanted.empty(), Fault::Usage, at, "/pattern: negative look-ahead is not supported for names");
+    for (const Expr& shape : shapes.wanted) add(shape);
     if (names.contains("minLength") || names.contains("maxLength"))
       add(of_length(count_of(names, "minLength", 0, at), count_of(names, "maxLength", kUnlimited, at)));
     for (const char* word : {"enum", "const"}) {
@@ -193,8 +202,11 @@ Node SchemaGrammar::members(const Json& schema, const std::string& path, Node cl
   std::optional<KeyPatterns> patterns;
   if (patterned || schema.contains("propertyNames")) {
     patterns.emplace(schema, path);
-    for (auto& m : members) m.schema = patterns->with_patterns(m.name, m.schema);
+    for (auto& m : members) m.schema = patterns->with_patterns(m);
   }
+  const auto optional = std::count_if(members.begin(), members.end(), [](const Member& m) { return !m.required; });
+  require(optional <= kMostOptional, Fault::Usage, path, "/properties: more than ", kMostOptional,
+          " optional properties: too many may come next; require some of them");
   const bool open = others || patterned;
   const auto count = static_cast<int64_t>(members.size());
   const int64_t min = count_of(schema, "minProperties", 0, path),
@@ -203,49 +215,53 @@ Node SchemaGrammar::members(const Json& schema, const std::string& path, Node cl
           "/minProperties: so many keys without names could repeat; name them in properties");
   // Members beyond these need not be counted.
   const int64_t counts = std::min(count, max != kUnlimited ? max : std::max<int64_t>(min, 1));
-  require(static_cast<size_t>((counts + 1) * (count + 1)) <= kMostStates, Fault::Usage, path,
+  require(static_cast<size_t>((counts + 1) * (count + 1)) <= kMostMemberStates, Fault::Usage, path,
           ": too many properties to be counted; leave out minProperties and maxProperties");
   const Node end = Grammar::kReturn, end_here = space(close);
   Node member = end;
   if (open) {
-    const auto after = [&](const Json& s) {
+    const auto after_key = [&](const Json& s) {
       const Node v = value(s, path + "/additionalProperties", end);
       return g_.literal("\":", g_.either(v, g_.literal(" ", v)));
     };
     if (patterns)
-      member = g_.literal("\"", patterns->keys(g_, names, others ? additional : Json(), after));
+      member = g_.literal("\"", patterns->keys(g_, names, others ? additional : Json(), after_key));
     else
       member = other_key(names, value(additional, path + "/additionalProperties", end));
   }
   const Node more = open ? g_.literal(",", space(g_.call(member, 1, 1, end))) : end;
-  const auto tail = [&](int64_t written) {
-    const int64_t need = min - written, room = max == kUnlimited ? kUnlimited : max - written;
-    const Node done = written == 0 ? close : end_here;
-    if (!open || room == 0) return need > 0 ? g_.never() : done;
-    if (need > 1) return g_.never();  // other keys may repeat: they count as one
-    const auto most = static_cast<uint32_t>(room);
-    if (written > 0) return g_.call(more, need == 1 ? 1 : 0, most, end_here);
-    const Node some = space(g_.call(member, 1, 1, g_.call(more, 0, most == kUnlimited ? most : most - 1, end_here)));
-    return need == 1 ? some : g_.either(done, some);
+  // For each number of members written so far: where the object may end, and where a key must stand. Apart, so that the
+  // comma before all keys that may come next is one.
+  struct Ways {
+    Node done, key;
   };
-  std::vector<Node> next;
+  const auto tail = [&](int64_t written) -> Ways {
+    const int64_t need = min - written, room = max == kUnlimited ? kUnlimited : max - written;
+    const Node done = need > 0 ? g_.never() : written == 0 ? close : end_here;
+    // Other keys may repeat: they count as one.
+    if (!open || room == 0 || need > 1) return {done, g_.never()};
+    const auto most = static_cast<uint32_t>(room);
+    return {done, g_.call(member, 1, 1, g_.call(more, 0, most == kUnlimited ? most : most - 1, end_here))};
+  };
+  const auto after = [&](const Ways& w) { return g_.either(w.done, g_.literal(",", space(w.key))); };
+  std::vector<Ways> next;
   for (int64_t c = 0; c <= counts; ++c) next.push_back(tail(c));
   for (size_t i = members.size(); i-- > 0;) {
     const Member& m = members[i];
-    std::vector<Node> here;
+    std::vector<Ways> here;
     for (int64_t c = 0; c <= counts; ++c) {
-      std::vector<Node> ways;
-      if (c < max) {
-        const Node after = next[static_cast<size_t>(std::min(c + 1, counts))];
-        const Node written = space(key(m.name, value(m.schema, path + "/properties/" + m.name, after)));
-        ways.push_back(c == 0 ? written : g_.literal(",", written));
+      const Ways skipped = m.required ? Ways{g_.never(), g_.never()} : next[static_cast<size_t>(c)];
+      if (c >= max) {
+        here.push_back(skipped);
+        continue;
       }
-      if (!m.required) ways.push_back(next[static_cast<size_t>(c)]);
-      here.push_back(g_.either(ways));
+      const Node follows = after(next[static_cast<size_t>(std::min(c + 1, counts))]);
+      const Node written = key(m.name, value(m.schema, path + "/properties/" + m.name, follows));
+      here.push_back({skipped.done, m.required ? written : g_.either(written, skipped.key)});
     }
     next = std::move(here);
   }
-  return next[0];
+  return g_.either(next[0].done, space(next[0].key));
 }
 
 Node SchemaGrammar::any_object(Node next) {

@@ -10,7 +10,7 @@ namespace apus::guide {
 namespace {
 
 constexpr int kDeepestSchema = 120;
-constexpr size_t kMostRules = 20'000, kMostParts = 1'000;
+constexpr size_t kMostRules = 20'000, kMostParts = 1'000, kMostExclusive = 100;
 
 // The keywords of each type, and whether they stand for it where no type is given.
 const std::map<std::string, std::vector<std::string>> kKeywords = {
@@ -27,17 +27,6 @@ bool is_structural(const std::string& keyword) {
   static const std::set<std::string> words = {"type", "enum",  "const",       "anyOf",    "oneOf", "allOf",
                                               "$ref", "$defs", "definitions", "nullable", "not"};
   return words.count(keyword) > 0;
-}
-
-bool matches_type(const Json& value, const std::string& type) {
-  if (type == "integer")
-    return value.is_number_integer() ||
-           (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
-  if (type == "number") return value.is_number();
-  if (type == "string") return value.is_string();
-  if (type == "boolean") return value.is_boolean();
-  if (type == "null") return value.is_null();
-  return type == "array" ? value.is_array() : value.is_object();
 }
 
 // The types that a schema allows: named, or shown by its keywords; none: any.
@@ -81,6 +70,17 @@ Json without(Json schema, const std::vector<const char*>& words) {
 
 }  // namespace
 
+bool matches_type(const Json& value, const std::string& type) {
+  if (type == "integer")
+    return value.is_number_integer() ||
+           (value.is_number_float() && value.get<double>() == std::floor(value.get<double>()));
+  if (type == "number") return value.is_number();
+  if (type == "string") return value.is_string();
+  if (type == "boolean") return value.is_boolean();
+  if (type == "null") return value.is_null();
+  return type == "array" ? value.is_array() : value.is_object();
+}
+
 Json excluded_values(const Json& schema) { return schema.contains("not") ? schema["not"]["enum"] : Json::array(); }
 
 bool contains_value(const Json& list, const Json& value) {
@@ -89,9 +89,9 @@ bool contains_value(const Json& list, const Json& value) {
 
 bool is_annotation(const std::string& keyword) {
   static const std::set<std::string> words = {
-      "$schema",       "$id",          "$comment",   "$anchor",  "title",     "description",     "default",
-      "examples",      "example",      "deprecated", "readOnly", "writeOnly", "contentEncoding", "contentMediaType",
-      "discriminator", "externalDocs", "strict",     "name"};
+      "$schema",       "$id",          "$comment",   "$anchor",  "title",       "description",     "default",
+      "examples",      "example",      "deprecated", "readOnly", "writeOnly",   "contentEncoding", "contentMediaType",
+      "discriminator", "externalDocs", "strict",     "name",     "$vocabulary", "contentSchema",   "$dynamicAnchor"};
   return words.count(keyword) > 0 || keyword.starts_with("x-");
 }
 
@@ -121,7 +121,7 @@ const Json& SchemaGrammar::resolved(const Json& schema, const std::string& path)
             ": must be a text that does not lead in a circle");
     const std::string to = ref.get<std::string>();
     require(to == "#" || to.starts_with("#/"), Fault::Usage, below(path, "$ref"), ": ", to,
-            " is outside of this schema; only references that begin with #/ are followed");
+            " is outside of this schema; only references to places in it are followed");
     try {
       at = &root_.at(Json::json_pointer(to.substr(1)));
     } catch (const std::exception&) {
@@ -134,6 +134,7 @@ const Json& SchemaGrammar::resolved(const Json& schema, const std::string& path)
 Node SchemaGrammar::body(const Json& schema, const std::string& path) {
   if (schema.is_boolean()) return schema == true ? any_value(Grammar::kReturn) : g_.never();
   require(schema.is_object(), Fault::Usage, path, ": a schema must be an object, true or false");
+  if (schema.contains("enum") || schema.contains("const")) return constants(schema, path);
   check_unevaluated(schema, path);
   if (Json plain = desugared(schema, path); plain != schema) return rule(plain, path);
   check_keywords(schema, path);
@@ -167,11 +168,13 @@ Node SchemaGrammar::body(const Json& schema, const std::string& path) {
   }
   for (const char* keyword : {"anyOf", "oneOf"})
     if (schema.contains(keyword)) return branches(schema, keyword, path);
-  if (schema.contains("enum") || schema.contains("const")) return constants(schema, path);
   if (Json plain = closed(schema, path); plain != schema) return rule(plain, path);
   auto types = types_of(schema, path);
   if (types.empty() && !schema.contains("not")) return any_value(Grammar::kReturn);
-  if (types.empty()) types = {"array", "boolean", "null", "number", "object", "string"};
+  // What no list can satisfy, anything else does.
+  const bool no_list = !schema.contains("type") && schema.value("contains", Json()) == false &&
+                       count_of(schema, "minContains", 1, path) > 0;
+  if (types.empty() || no_list) types = {"array", "boolean", "null", "number", "object", "string"};
   std::vector<Node> ways;
   for (const auto& type : types) ways.push_back(of_type(type, schema, path));
   return g_.either(ways);
@@ -229,22 +232,17 @@ Node SchemaGrammar::branches(const Json& schema, const std::string& keyword, con
   const Json& list = schema[keyword];
   const std::string here = below(path, keyword);
   require(list.is_array() && !list.empty(), Fault::Usage, here, ": must be a list of schemas");
-  Json rest = schema;
-  rest.erase(keyword);
-  for (const char* word : {"$defs", "definitions"}) rest.erase(word);
+  if (keyword == "oneOf") {
+    const Json exclusive = exclusive_branches(schema, path);
+    if (exclusive != schema) return rule(exclusive, path);
+  }
+  const Json rest = without(schema, {keyword.c_str(), "$defs", "definitions"});
   const bool alone =
       std::all_of(rest.items().begin(), rest.items().end(), [](const auto& item) { return is_annotation(item.key()); });
   std::vector<Node> ways;
-  std::vector<Json> seen;
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string at = below(here, std::to_string(i));
     const Json branch = desugared(resolved(list[i], at), at);
-    if (keyword == "oneOf")
-      for (size_t j = 0; j < seen.size(); ++j)
-        require(disjoint(seen[j], branch, at), Fault::Usage, here, ": the branches ", j, " and ", i,
-                " may both hold for one value, which oneOf forbids and a guide cannot; use anyOf, or let a required "
-                "constant tell them apart");
-    if (keyword == "oneOf") seen.push_back(branch);
     ways.push_back(alone ? rule(list[i], at) : rule(merged_schemas(closed(branch, at), rest, at), at));
   }
   if (const auto n = schema.find("nullable"); n != schema.end() && *n == true && alone)
@@ -252,25 +250,52 @@ Node SchemaGrammar::branches(const Json& schema, const std::string& keyword, con
   return g_.either(ways);
 }
 
+// oneOf by anyOf, where branches may hold for one value: each one, and not those that it overlaps with.
+Json SchemaGrammar::exclusive_branches(const Json& schema, const std::string& path) const {
+  const Json& list = schema["oneOf"];
+  const std::string here = below(path, "oneOf");
+  require(list.size() <= kMostExclusive, Fault::Usage, here, ": more than ", kMostExclusive, " branches");
+  std::vector<Json> branches;
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string at = below(here, std::to_string(i));
+    branches.push_back(desugared(resolved(list[i], at), at));
+  }
+  bool overlap = false;
+  Json ways = Json::array();
+  for (size_t i = 0; i < list.size(); ++i) {
+    Json parts = Json::array({list[i]});
+    for (size_t j = 0; j < list.size(); ++j) {
+      if (i == j || disjoint(branches[i], branches[j], here)) continue;
+      std::string why;
+      const bool whole = !schema.contains("unevaluatedProperties") && !schema.contains("unevaluatedItems");
+      const auto no = whole ? opposite(branches[j], below(here, std::to_string(j)), 0, why) : std::nullopt;
+      require(no.has_value(), Fault::Usage, here, ": the branches ", std::min(i, j), " and ", std::max(i, j),
+              " may both hold for one value, which oneOf forbids and a guide cannot", why.empty() ? "" : " (", why,
+              why.empty() ? "" : ")", "; use anyOf, or let a required constant tell them apart");
+      parts.push_back(*no);
+      overlap = true;
+    }
+    ways.push_back(parts.size() == 1 ? parts[0] : Json{{"allOf", parts}});
+  }
+  if (!overlap) return schema;
+  Json out = without(schema, {"oneOf"});
+  if (out.contains("anyOf")) {
+    if (!out.contains("allOf")) out["allOf"] = Json::array();
+    out["allOf"].push_back({{"anyOf", ways}});
+  } else {
+    out["anyOf"] = ways;
+  }
+  return out;
+}
+
+// Those of the listed values that fit all else that the schema says.
 Node SchemaGrammar::constants(const Json& schema, const std::string& path) {
   Json values = schema.contains("const") ? Json::array({schema["const"]}) : schema["enum"];
   require(values.is_array(), Fault::Usage, below(path, "enum"), ": must be a list");
-  if (schema.contains("const") && schema.contains("enum") &&
-      std::find(schema["enum"].begin(), schema["enum"].end(), schema["const"]) == schema["enum"].end())
-    return g_.never();
-  for (const auto& [word, value] : schema.items()) {
-    const bool fine = is_annotation(word) || is_structural(word);
-    require(fine, Fault::Usage, below(path, word),
-            ": beside enum or const this keyword is not supported; leave out the values it forbids");
-  }
-  const Json excluded = excluded_values(schema);
   if (const auto n = schema.find("nullable"); n != schema.end() && *n == true) values.push_back(nullptr);
-  const auto types = types_of(schema, path);
+  types_of(schema, path);  // refuses names of types that are none
   std::vector<std::string> texts;
-  for (const Json& v : values)
-    if ((types.empty() || std::any_of(types.begin(), types.end(), [&](const auto& t) { return matches_type(v, t); })) &&
-        !contains_value(excluded, v))
-      texts.push_back(json_text(v));
+  for (const Json& v : fitting(values, schema, path)) texts.push_back(json_text(v));
   return g_.one_of(texts, Grammar::kReturn);
 }
 

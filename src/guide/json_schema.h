@@ -2,6 +2,7 @@
 // JSON schemas as grammars of JSON texts.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -23,12 +24,20 @@ Json merged_schemas(const Json& a, const Json& b, const std::string& path);
 // What unevaluatedProperties and unevaluatedItems say of a schema that names everything itself, by additionalProperties
 // and additionalItems. Fault::Usage where parts of it (allOf and the like) are not merged yet.
 Json closed(const Json& schema, const std::string& path);
+// All references as "#/..." from the root: what $id, $anchor, $dynamicRef and percent signs say is resolved. What leads
+// out of the document stays as it is.
+Json with_local_refs(const Json& schema);
+bool matches_type(const Json& value, const std::string& type);
 // Whether a key matches a pattern of patternProperties.
 bool key_matches(const std::string& pattern, const std::string& key, const std::string& path);
 // A keyword's count; Fault::Usage when it is none.
 int64_t count_of(const Json& schema, const char* keyword, int64_t otherwise, const std::string& path);
-std::vector<Expr> shapes_of(const Json& schema, const std::string& path);  // of texts: pattern and format
-Expr of_length(int64_t min, int64_t max);                                  // any characters, so many
+// What texts must match by pattern and format, and what they must not.
+struct TextShapes {
+  std::vector<Expr> wanted, unwanted;
+};
+TextShapes shapes_of(const Json& schema, const std::string& path);
+Expr of_length(int64_t min, int64_t max);  // any characters, so many
 Json excluded_values(const Json& schema);  // of a desugared one: what `not` leaves of enum
 bool contains_value(const Json& list, const Json& value);
 // Keywords that say nothing about which values are valid.
@@ -36,7 +45,7 @@ bool is_annotation(const std::string& keyword);
 
 class SchemaGrammar {
  public:
-  // `root` is where "#/..." references point; it must outlive this.
+  // `root` is where "#/..." references point, all that there are (with_local_refs); it must outlive this.
   SchemaGrammar(Grammar& grammar, const Json& root) : g_(grammar), root_(root) {}
 
   Node value(const Json& schema, const std::string& path, Node next);  // a value of the schema, then `next`
@@ -50,7 +59,9 @@ class SchemaGrammar {
   Node rule(const Json& schema, const std::string& path);
   Node body(const Json& schema, const std::string& path);
   Node branches(const Json& schema, const std::string& keyword, const std::string& path);
+  Json exclusive_branches(const Json& schema, const std::string& path) const;
   Node constants(const Json& schema, const std::string& path);
+  Json fitting(const Json& values, const Json& schema, const std::string& path) const;  // those for which it holds
   Node of_type(const std::string& type, const Json& schema, const std::string& path);
   Node object(const Json& schema, const std::string& path);
   Node members(const Json& schema, const std::string& path, Node close);
@@ -66,7 +77,10 @@ class SchemaGrammar {
   Json desugared(const Json& schema, const std::string& path) const;
   void check_unevaluated(const Json& schema, const std::string& path) const;
   void check_evaluated(const Json& part, const Json& declared, const std::string& path, int& left) const;
-  Json complement(const Json& schema, const std::string& path, int depth = 0) const;  // what holds where it does not
+  // Values for which a schema does not hold: all of them, or, where some cannot be described, the others.
+  Json complement(const Json& schema, const std::string& path) const;
+  // Nothing: none can be described, and `why` says what is in the way.
+  std::optional<Json> opposite(const Json& schema, const std::string& path, int depth, std::string& why) const;
   Node text(Node next, uint32_t min = 0, uint32_t max = kUnlimited);  // characters of a string, without its quotes
   Node other_key(const std::vector<std::string>& known, Node next);   // a key, quoted, that is none of these
   Node space(Node next);                                              // optional, of bounded length

@@ -62,19 +62,23 @@ Node SchemaGrammar::text(Node next, uint32_t min, uint32_t max) {
   return g_.call(g_.either(g_.chars(bare, end), escape), min, max, next);
 }
 
-// What pattern and format say, each as an expression.
-std::vector<Expr> shapes_of(const Json& schema, const std::string& path) {
-  std::vector<Expr> shapes;
-  if (const auto it = schema.find("pattern"); it != schema.end()) {
-    require(it->is_string(), Fault::Usage, below(path, "pattern"), ": must be a text");
-    shapes.push_back(parse_search(it->get<std::string>(), below(path, "pattern")));
+TextShapes shapes_of(const Json& schema, const std::string& path) {
+  TextShapes shapes;
+  const auto pattern = schema.find("pattern");
+  if (pattern != schema.end()) {
+    require(pattern->is_string(), Fault::Usage, below(path, "pattern"), ": must be a text");
+    Looks looks = parse_looks(pattern->get<std::string>(), below(path, "pattern"));
+    shapes.wanted = std::move(looks.ahead);
+    shapes.wanted.push_back(std::move(looks.rest));
+    shapes.unwanted = std::move(looks.not_ahead);
   }
   if (const auto f = schema.find("format"); f != schema.end()) {
     require(f->is_string(), Fault::Usage, below(path, "format"), ": must be a text");
     const auto known = format_pattern(f->get<std::string>());
-    require(known.has_value(), Fault::Usage, below(path, "format"), ": ", json_text(*f),
-            " is not supported; known are ", known_formats());
-    shapes.push_back(parse_regex(*known, below(path, "format")));
+    // Beside a pattern, an unknown name is only a name for it.
+    require(known || pattern != schema.end(), Fault::Usage, below(path, "format"), ": ", json_text(*f),
+            " is not supported; known are ", known_formats(), "; or give a pattern");
+    if (known && !known->empty()) shapes.wanted.push_back(parse_regex(*known, below(path, "format")));
   }
   return shapes;
 }
@@ -88,29 +92,30 @@ Expr of_length(int64_t min, int64_t max) {
 Node SchemaGrammar::string(const Json& schema, const std::string& path) {
   const int64_t min = count_of(schema, "minLength", 0, path), max = count_of(schema, "maxLength", kUnlimited, path);
   const Node close = g_.literal("\"", Grammar::kReturn);
-  std::vector<Expr> shapes = shapes_of(schema, path);
+  TextShapes shapes = shapes_of(schema, path);
+  std::vector<Expr>& wanted = shapes.wanted;
   std::vector<std::string> excluded;
   for (const Json& v : excluded_values(schema))
     if (v.is_string()) excluded.push_back(v);
-  if (shapes.empty() && excluded.empty())
+  const bool free = excluded.empty() && shapes.unwanted.empty();
+  if (wanted.empty() && free)
     return g_.literal("\"", text(close, static_cast<uint32_t>(min), static_cast<uint32_t>(max)));
-  bool fits = true;  // the length needs no care of its own
-  for (const Expr& shape : shapes) {
+  // Whether one of them sees to the length.
+  const bool fits = std::any_of(wanted.begin(), wanted.end(), [&](const Expr& shape) {
     const Lengths l = lengths(shape);
-    fits = l.min >= static_cast<uint64_t>(min) && l.max <= static_cast<uint64_t>(max);
-    if (fits) break;
-  }
-  if (shapes.empty()) fits = false;
-  if (shapes.size() == 1 && fits && excluded.empty())
-    return g_.literal("\"", add_expr(g_, shapes[0], Spelling::JsonString, close));
-  if (!fits) shapes.push_back(of_length(min, max));
+    return l.min >= static_cast<uint64_t>(min) && l.max <= static_cast<uint64_t>(max);
+  });
+  if (wanted.size() == 1 && fits && free) return g_.literal("\"", add_expr(g_, wanted[0], Spelling::JsonString, close));
+  if (!fits) wanted.push_back(of_length(min, max));
   Texts texts(path);
-  for (const Expr& shape : shapes) texts.add(shape);
-  const size_t no = texts.add(excluded);
+  for (const Expr& shape : wanted) texts.add(shape);
+  const auto good = static_cast<std::ptrdiff_t>(wanted.size());
+  texts.add(excluded);
+  for (const Expr& shape : shapes.unwanted) texts.add(shape);
   const Node inside = texts.node(g_, Spelling::JsonString, all_chars(), [&](const Texts::Matches& m) {
-    const bool all = std::find(m.begin(), m.begin() + static_cast<std::ptrdiff_t>(no), false) ==
-                     m.begin() + static_cast<std::ptrdiff_t>(no);
-    return all && !m[no] ? std::optional(close) : std::nullopt;
+    const auto border = m.begin() + good;
+    const bool all = std::find(m.begin(), border, false) == border, none = std::find(border, m.end(), true) == m.end();
+    return all && none ? std::optional(close) : std::nullopt;
   });
   return g_.literal("\"", inside);
 }
@@ -145,22 +150,50 @@ std::optional<Unit> unit(const Json& schema, const std::string& path) {
 struct Whole {
   int64_t min = -kLargestInteger, max = kLargestInteger;
 };
+
+// The first whole number of units that a lower bound allows (the last one of an upper). What 64 bits cannot hold is
+// cut to what they can: nothing: a lower bound above all that, or an upper below.
+std::optional<int64_t> whole_limit(const Json& bound, bool included, bool lower, int decimals) {
+  const auto one_less = [](int64_t n) { return n == INT64_MIN ? std::nullopt : std::optional(n - 1); };
+  const auto one_more = [](int64_t n) { return n == INT64_MAX ? std::nullopt : std::optional(n + 1); };
+  if (decimals == 0 && bound.is_number_integer()) {
+    if (bound.is_number_unsigned() && bound.get<uint64_t>() > INT64_MAX)
+      return lower ? std::nullopt : std::optional(INT64_MAX);
+    const auto n = bound.get<int64_t>();
+    return included ? n : lower ? one_more(n) : one_less(n);
+  }
+  constexpr double kEnd = 9223372036854775808.0;  // 2^63
+  const double x = bound.get<double>() * std::pow(10.0, decimals), near = std::nearbyint(x);
+  if (x >= kEnd) return lower ? std::nullopt : std::optional(INT64_MAX);
+  if (x < -kEnd) return lower ? std::optional(INT64_MIN) : std::nullopt;
+  const double exact = std::fabs(x - near) <= 1e-12 * std::max(1.0, std::fabs(x)) ? near : x;
+  const auto n = static_cast<int64_t>(lower ? std::ceil(exact) : std::floor(exact));
+  return included || static_cast<double>(n) != exact ? n : lower ? one_more(n) : one_less(n);
+}
+
 Whole whole_bounds(const Json& schema, const std::string& path, int decimals) {
-  const double scale = std::pow(10.0, decimals);
   Whole out;
-  const auto scaled = [&](const Bound& b) {
-    const double x = b.value * scale, near = std::nearbyint(x);
-    require(std::fabs(x) <= 9e15, Fault::Usage, path, ": bounds of integers beyond 9e15 are not supported");
-    return std::fabs(x - near) <= 1e-12 * std::max(1.0, std::fabs(x)) ? near : x;
+  std::optional<int64_t> least, most;
+  const auto narrow = [&](const char* word, const char* flag, bool included, bool lower) {
+    const auto it = schema.find(word);
+    if (it == schema.end() || it->is_boolean()) return;
+    require(it->is_number(), Fault::Usage, below(path, word), ": must be a number");
+    const bool shut = schema.contains(flag) && schema[flag] == true;  // drafts before 6
+    const auto limit = whole_limit(*it, included && !shut, lower, decimals);
+    require(limit.has_value(), Fault::Usage, below(path, word), ": ", json_text(*it),
+            " leaves no number that 64 bits can hold");
+    if (lower)
+      least = std::max(least.value_or(*limit), *limit);
+    else
+      most = std::min(most.value_or(*limit), *limit);
   };
-  if (const auto low = bound(schema, "minimum", "exclusiveMinimum", 1, path)) {
-    const double x = scaled(*low);
-    out.min = static_cast<int64_t>(std::ceil(x)) + (!low->included && x == std::ceil(x));
-  }
-  if (const auto high = bound(schema, "maximum", "exclusiveMaximum", -1, path)) {
-    const double x = scaled(*high);
-    out.max = static_cast<int64_t>(std::floor(x)) - (!high->included && x == std::floor(x));
-  }
+  narrow("minimum", "exclusiveMinimum", true, true);
+  narrow("exclusiveMinimum", "exclusiveMinimum", false, true);
+  narrow("maximum", "exclusiveMaximum", true, false);
+  narrow("exclusiveMaximum", "exclusiveMaximum", false, false);
+  // Where no bound is given, numbers end so that they do not go on for ever, but not before the other bound.
+  out.min = least.value_or(most && *most < -kLargestInteger ? INT64_MIN : -kLargestInteger);
+  out.max = most.value_or(least && *least > kLargestInteger ? INT64_MAX : kLargestInteger);
   return out;
 }
 }  // namespace
@@ -176,32 +209,51 @@ Node SchemaGrammar::integer(const Json& schema, const std::string& path) {
   const Whole whole = whole_bounds(schema, path, 0);
   std::set<int64_t> holes;
   for (const Json& v : excluded_values(schema))
-    if (matches_integer(v) && std::fabs(v.get<double>()) < 9e15) holes.insert(static_cast<int64_t>(v.get<double>()));
-  holes.insert(whole.max + 1);  // the last stretch ends there
+    if (matches_integer(v) && v >= whole.min && v <= whole.max) holes.insert(v.get<int64_t>());
   std::vector<Node> ways;
+  const auto stretch = [&](int64_t from, int64_t to) {
+    if (from > to) return;
+    ways.push_back(of && of->digits > 1 ? multiples(g_, from, to, *of, below(path, "multipleOf"))
+                                        : pattern(integer_pattern(from, to), Grammar::kReturn));
+  };
   int64_t from = whole.min;
   for (const int64_t hole : holes) {
-    const int64_t to = std::min(hole - 1, whole.max);
-    if (from <= to)
-      ways.push_back(of && of->digits > 1 ? multiples(g_, from, to, *of, below(path, "multipleOf"))
-                                          : pattern(integer_pattern(from, to), Grammar::kReturn));
-    from = std::max(from, hole + 1);
+    if (hole > INT64_MIN) stretch(from, hole - 1);
+    if (hole == INT64_MAX) return g_.either(ways);
+    from = hole + 1;
   }
+  stretch(from, whole.max);
   return g_.either(ways);
 }
 
 Node SchemaGrammar::number(const Json& schema, const std::string& path) {
+  std::set<double> holes;
   for (const Json& v : excluded_values(schema))
-    require(!v.is_number(), Fault::Usage, below(path, "not"),
-            ": numbers can be excluded where the type is integer; others are too many to tell apart");
+    if (v.is_number()) holes.insert(v.get<double>());
   if (const auto of = unit(schema, path)) {
+    require(holes.empty(), Fault::Usage, below(path, "not"),
+            ": beside multipleOf, numbers can be excluded where the type is integer");
     const Whole whole = whole_bounds(schema, path, of->decimals);
     return multiples(g_, whole.min, whole.max, *of, below(path, "multipleOf"));
   }
   const auto low = bound(schema, "minimum", "exclusiveMinimum", 1, path),
              high = bound(schema, "maximum", "exclusiveMaximum", -1, path);
-  if (!low && !high) return pattern(kNumber, Grammar::kReturn);
-  return pattern(number_pattern(low ? &*low : nullptr, high ? &*high : nullptr, path), Grammar::kReturn);
+  if (!low && !high && holes.empty()) return pattern(kNumber, Grammar::kReturn);
+  // Numbers of so many digits are whole ones.
+  if ((low && low->value >= kEndOfFractions) || (high && high->value <= -kEndOfFractions)) return integer(schema, path);
+  std::vector<Node> ways;
+  std::optional<Bound> from = low;
+  const auto stretch = [&](const Bound* to) {
+    ways.push_back(pattern(number_pattern(from ? &*from : nullptr, to), Grammar::kReturn));
+  };
+  for (const double hole : holes) {
+    if ((low && hole < low->value) || (high && hole > high->value) || std::fabs(hole) >= kEndOfFractions) continue;
+    const Bound border{hole, false};
+    stretch(&border);
+    from = border;
+  }
+  stretch(high ? &*high : nullptr);
+  return g_.either(ways);
 }
 
 }  // namespace apus::guide

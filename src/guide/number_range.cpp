@@ -62,16 +62,23 @@ struct Decimal {
   uint64_t whole = 0;
   std::string fraction;
 };
-Decimal decimal(double value, const std::string& where) {
-  require(std::isfinite(value) && std::fabs(value) < 1e15, Fault::Usage, where,
-          ": bounds of numbers must be below 1e15");
-  char text[64];
+// The one next above where there are too many digits; `cut`: that was so.
+Decimal decimal(double value, bool upwards, bool& cut) {
+  char text[1100];
   const auto end = std::to_chars(text, text + sizeof text, std::fabs(value), std::chars_format::fixed).ptr;
   const std::string all(text, end);
   const size_t point = all.find('.');
   Decimal d{std::stoull(all.substr(0, point)), point == std::string::npos ? "" : all.substr(point + 1)};
-  const size_t most = kSignificant - std::to_string(d.whole).size();
-  require(d.fraction.size() < most, Fault::Usage, where, ": a bound with so many digits is not supported: ", all);
+  const size_t most = kSignificant - std::min(kSignificant, std::to_string(d.whole).size() + 1);
+  cut = d.fraction.size() > most;
+  if (!cut) return d;
+  d.fraction.resize(most);
+  if (!upwards) return d;
+  for (size_t i = d.fraction.size(); i-- > 0;) {
+    if (++d.fraction[i] <= '9') return d;
+    d.fraction[i] = '0';
+  }
+  ++d.whole;
   return d;
 }
 
@@ -171,22 +178,35 @@ std::string integer_pattern(int64_t min, int64_t max) {
   return any_of(ways);
 }
 
-std::string number_pattern(const Bound* min, const Bound* max, const std::string& where) {
+std::string number_pattern(const Bound* min, const Bound* max) {
+  const auto nothing = "[^\\s\\S]";
+  if (min && min->value <= -kEndOfFractions) min = nullptr;  // all numbers that are written are above it
+  if (max && max->value >= kEndOfFractions) max = nullptr;
   const double low = min ? min->value : -1e300, high = max ? max->value : 1e300;
-  const bool low_in = min && min->included, high_in = max && max->included;
-  if (low > high || (low == high && !(low_in && high_in))) return "[^\\s\\S]";
+  bool low_in = min && min->included, high_in = max && max->included;
+  if (low > high || (low == high && !(low_in && high_in))) return nothing;
+  bool low_cut = false, high_cut = false;
+  const Decimal zero, least = min ? decimal(low, low > 0, low_cut) : zero,
+                      most = max ? decimal(high, high < 0, high_cut) : zero;
+  low_in |= low_cut;
+  high_in |= high_cut;
+  if (low_cut && high_cut && std::signbit(low) == std::signbit(high)) {  // they may have passed each other
+    const auto before = [](const Decimal& a, const Decimal& b) {
+      return a.whole != b.whole ? a.whole < b.whole : a.fraction < b.fraction;
+    };
+    if (low > 0 ? before(most, least) : before(least, most)) return nothing;
+  }
   std::vector<std::string> ways;
-  const Decimal zero, least = min ? decimal(low, where) : zero, most = max ? decimal(high, where) : zero;
   const size_t whole = std::to_string(std::max(least.whole, most.whole)).size();
   const Fractions numbers(
       std::max(std::min<size_t>(12, kSignificant - whole), std::max(least.fraction.size(), most.fraction.size()) + 1));
   if (high > 0 || (high == 0 && high_in))
-    ways = numbers.magnitudes(low > 0 ? least : zero, low != 0 || low_in, max ? &most : nullptr, high_in);
+    ways = numbers.magnitudes(low > 0 ? least : zero, low < 0 || low_in, max ? &most : nullptr, high_in);
   if (low < 0)
     for (const auto& w :
          numbers.magnitudes(high < 0 ? most : zero, high < 0 && high_in, min ? &least : nullptr, low_in))
       ways.push_back("-" + w);
-  return ways.empty() ? "[^\\s\\S]" : any_of(ways);
+  return ways.empty() ? nothing : any_of(ways);
 }
 
 }  // namespace apus::guide

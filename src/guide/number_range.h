@@ -14,7 +14,10 @@ struct Bound {
   double value;
   bool included = true;
 };
-// Numbers without exponent. Fault::Usage when a bound has too many digits for a double to tell its neighbours from it.
-std::string number_pattern(const Bound* min, const Bound* max, const std::string& where);
+constexpr double kEndOfFractions = 1e15;  // numbers of which a double holds no digit behind the point
+// Numbers below kEndOfFractions, without exponent. A bound of so many digits that a double does not tell its neighbours
+// from it is moved inwards, to one with fewer. The smaller bound must be below kEndOfFractions, the larger above its
+// negative.
+std::string number_pattern(const Bound* min, const Bound* max);
 
 }  // namespace apus::guide

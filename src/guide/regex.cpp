@@ -81,7 +81,7 @@ class Parser {
         if (end == std::string_view::npos) bad("the name of a group does not end");
         at_ = end + 1;
       } else if (!eat(":")) {
-        bad("only plain, named and (?:...) groups are supported; no look-ahead, no flags");
+        bad("only plain, named and (?:...) groups are supported, and look-ahead behind a ^ at the beginning; no flags");
       }
     }
     Expr e = choice(depth + 1);
@@ -320,6 +320,44 @@ Expr parse_regex(std::string_view pattern, std::string_view where) {
 }
 Expr parse_search(std::string_view pattern, std::string_view where) {
   return Anchors(true, where)(Parser(pattern, where).parse(), true, true);
+}
+
+namespace {
+// Where the group that begins here ends: behind its ')'.
+size_t group_end(std::string_view text, size_t at) {
+  int depth = 0;
+  bool in_class = false;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\\')
+      ++at;
+    else if (in_class)
+      in_class = c != ']';
+    else if (c == '[')
+      in_class = true;
+    else if (c == '(')
+      ++depth;
+    else if (c == ')' && --depth == 0)
+      return at + 1;
+  }
+  return std::string_view::npos;
+}
+}  // namespace
+
+Looks parse_looks(std::string_view pattern, std::string_view where) {
+  Looks looks;
+  std::string_view rest = pattern;
+  if (rest.starts_with('^')) rest.remove_prefix(1);
+  while (pattern.starts_with('^') && (rest.starts_with("(?=") || rest.starts_with("(?!"))) {
+    const size_t end = group_end(rest, 0);
+    require(end != std::string_view::npos, Fault::Usage, where, ": the pattern has a '(' without its ')'");
+    const std::string inner(rest.substr(3, end - 4));
+    (rest[2] == '=' ? looks.ahead : looks.not_ahead).push_back(parse_search("^(?:" + inner + ")", where));
+    rest.remove_prefix(end);
+  }
+  looks.rest =
+      rest.size() + 1 < pattern.size() ? parse_search("^" + std::string(rest), where) : parse_search(pattern, where);
+  return looks;
 }
 
 Lengths lengths(const Expr& e) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions without back-references, look-around and word borders: what an automaton can follow.
+// Regular expressions without back-references, word borders and look-around but for look-aheads at the beginning: what
+// an automaton can follow.
 #pragma once
 
 #include <string>
@@ -21,6 +22,14 @@ struct Expr {
 Expr parse_regex(std::string_view pattern, std::string_view where);
 // As JSON schema means a pattern: found anywhere, unless ^ and $ say otherwise.
 Expr parse_search(std::string_view pattern, std::string_view where);
+
+// A pattern as parse_search has it that may begin with look-aheads: "^(?=.*[0-9])(?!x).{8,}$". A text must match `rest`
+// and all of `ahead`, and none of `not_ahead`.
+struct Looks {
+  Expr rest;
+  std::vector<Expr> ahead{}, not_ahead{};
+};
+Looks parse_looks(std::string_view pattern, std::string_view where);
 
 struct Lengths {
   uint64_t min, max;  // characters; kUnlimited

@@ -2,7 +2,9 @@
 // Two schemas in one. What both say about a member or an item is left as an allOf there,
 // to be merged when it is reached.
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "guide/json_schema.h"
 
@@ -90,13 +92,22 @@ Json product(const Json& x, const Json& y, const std::string& path) {
   return out;
 }
 
+// The least common multiple of two whole numbers; of others the larger, where it is a multiple of the smaller.
+Json common_multiple(const Json& x, const Json& y, const std::string& path) {
+  const double a = x.get<double>(), b = y.get<double>(), parts = std::max(a, b) / std::min(a, b);
+  if (std::min(a, b) > 0 && parts == std::floor(parts)) return std::max(a, b) == a ? x : y;
+  const bool whole = a == std::floor(a) && b == std::floor(b) && a > 0 && b > 0 && a * b < 1e15;
+  require(whole, Fault::Usage, path, "/multipleOf: these two are not supported together in guided answers");
+  return std::lcm(static_cast<int64_t>(a), static_cast<int64_t>(b));
+}
+
 // A keyword that both have, with different values.
 Json merged_keyword(const std::string& word, const Json& x, const Json& y, const std::string& path) {
   if (word == "type") return common_types(x, y);
   if (word.starts_with("min") || (word == "exclusiveMinimum" && x.is_number() && y.is_number())) return std::max(x, y);
   if (word.starts_with("max") || (word == "exclusiveMaximum" && x.is_number() && y.is_number())) return std::min(x, y);
   if (word == "uniqueItems") return true;
-  if (word == "items" && !x.is_array() && !y.is_array()) return both(x, y);
+  if (word == "multipleOf" && x.is_number() && y.is_number()) return common_multiple(x, y, path);
   if (word == "propertyNames") return both(x, y);
   if (word == "not") return {{"enum", united(x["enum"], y["enum"])}};
   if (word == "anyOf") return product(x, y, path);
@@ -111,8 +122,33 @@ Json merged_keyword(const std::string& word, const Json& x, const Json& y, const
        ": two different ones hold for the same value, which guided answers do not support");
 }
 
+// Items as draft 2020-12 writes them.
+void modernise_items(Json& schema) {
+  if (!schema.contains("items") || !schema["items"].is_array()) return;
+  schema["prefixItems"] = schema["items"];
+  schema.erase("items");
+  if (schema.contains("additionalItems")) schema["items"] = schema["additionalItems"];
+}
+
+// Where one of the two lists the first items one by one, both do.
+void merge_items(Json& out, const Json& a, const Json& b, const std::string& path) {
+  if (!a.contains("prefixItems") && !b.contains("prefixItems")) return;
+  const Json none = Json::array(), x = a.value("prefixItems", none), y = b.value("prefixItems", none);
+  require(x.is_array() && y.is_array(), Fault::Usage, path, "/prefixItems: must be a list of schemas");
+  const auto item = [](const Json& s, const Json& first, size_t i) {
+    return i < first.size() ? first[i] : s.value("items", Json(true));
+  };
+  Json first = Json::array();
+  for (size_t i = 0; i < std::max(x.size(), y.size()); ++i) first.push_back(both(item(a, x, i), item(b, y, i)));
+  out["prefixItems"] = first;
+  if (a.contains("items") || b.contains("items"))
+    out["items"] = both(a.value("items", Json(true)), b.value("items", Json(true)));
+}
+
 Json plain(const Json& schema) {  // const as an enum of one; references into allOf
   Json out = schema;
+  modernise_items(out);
+  out.erase("additionalItems");
   for (const char* word : {"$defs", "definitions"}) out.erase(word);
   if (out.contains("const")) {
     const Json value = out["const"];
@@ -165,12 +201,6 @@ Json merged_schemas(const Json& first, const Json& second, const std::string& pa
   if (second.is_boolean()) return second == true ? first : second;
   require(first.is_object() && second.is_object(), Fault::Usage, path, ": a schema must be an object, true or false");
   const Json a = plain(first), b = plain(second);
-  const auto lists_items = [](const Json& s) {
-    return s.contains("prefixItems") || (s.contains("items") && s["items"].is_array());
-  };
-  const auto has_items = [](const Json& s) { return s.contains("prefixItems") || s.contains("items"); };
-  require(!(lists_items(a) && has_items(b)) && !(lists_items(b) && has_items(a)), Fault::Usage, path,
-          ": prefixItems beside other items for the same array are not supported");
   Json out = a;
   for (const auto& [word, value] : b.items()) {
     if (word == "allOf" && out.contains(word)) {
@@ -179,12 +209,14 @@ Json merged_schemas(const Json& first, const Json& second, const std::string& pa
     } else if (!out.contains(word)) {
       out[word] = value;
     } else if (word != "properties" && word != "additionalProperties" && word != "patternProperties" &&
-               word != "required" && out[word] != value) {
+               word != "required" && word != "prefixItems" && word != "items" && out[word] != value) {
       out[word] = merged_keyword(word, out[word], value, path);
       if (word == "type" && out[word].empty()) return false;
     }
   }
   merge_objects(out, a, b, path);
+  if (a.contains("items") && b.contains("items")) out["items"] = both(a["items"], b["items"]);
+  merge_items(out, a, b, path);
   if (!(a.value("nullable", Json(false)) == true && b.value("nullable", Json(false)) == true)) out.erase("nullable");
   return out;
 }

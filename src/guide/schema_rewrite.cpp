@@ -10,7 +10,7 @@ namespace apus::guide {
 
 namespace {
 
-constexpr int kDeepestRewrite = 20, kMostParts = 10'000;
+constexpr int kDeepestRewrite = 20, kMostNegated = 10'000;
 
 Json any_of(Json ways) { return {{"anyOf", std::move(ways)}}; }
 Json all_of(Json parts) { return {{"allOf", std::move(parts)}}; }
@@ -52,69 +52,95 @@ std::optional<Json> beyond(const std::string& word, const Json& bound) {
   return std::nullopt;
 }
 
-Json other_types(const Json& type, const std::string& path) {
+Json other_types(const Json& type) {
   const Json given = type.is_array() ? type : Json::array({type});
   Json others = Json::array();
-  require(contains_value(given, "number") || !contains_value(given, "integer"), Fault::Usage, path,
-          ": what is no integer cannot be said in guided answers");
+  // Numbers that are no integers are left out where integers are not wanted.
   for (const char* t : {"object", "array", "string", "number", "boolean", "null"})
-    if (!contains_value(given, t)) others.push_back(t);
+    if (!contains_value(given, t) && !(std::string_view(t) == "number" && contains_value(given, "integer")))
+      others.push_back(t);
   return others.empty() ? Json(false) : Json{{"type", others}};
 }
 
 }  // namespace
 
-// What holds for exactly those values for which `schema` does not: one way for each thing that it says.
-Json SchemaGrammar::complement(const Json& schema, const std::string& path, int depth) const {
+Json SchemaGrammar::complement(const Json& schema, const std::string& path) const {
+  std::string why;
+  auto found = opposite(schema, path, 0, why);
+  require(found.has_value(), Fault::Usage, why);
+  return *std::move(found);
+}
+
+// One way for each thing that the schema says and that can be turned round.
+std::optional<Json> SchemaGrammar::opposite(const Json& schema, const std::string& path, int depth,
+                                            std::string& why) const {
   const Json& s = resolved(schema, path);
-  if (s.is_boolean()) return !s.get<bool>();
+  if (s.is_boolean()) return Json(!s.get<bool>());
   require(s.is_object() && depth < kDeepestRewrite, Fault::Usage, path,
           ": a negated schema must be an object, true or false, and not nest too deeply");
-  require(++negations_ <= kMostParts, Fault::Usage, path, ": more than ", kMostParts, " negated parts");
+  require(++negations_ <= kMostNegated, Fault::Usage, path, ": more than ", kMostNegated, " negated parts");
   Json ways = Json::array();
-  const auto add = [&](Json way) {
-    if (way != false) ways.push_back(std::move(way));
+  bool missing = false;
+  const auto add = [&](std::optional<Json> way, const std::string& here) {
+    if (!way) {
+      missing = true;
+      if (why.empty()) why = here + ": cannot be negated in guided answers";
+    } else if (*way != false) {
+      ways.push_back(*std::move(way));
+    }
+  };
+  const auto all_opposites = [&](const Json& parts, const std::string& here) -> std::optional<Json> {
+    Json all = Json::array();
+    for (const Json& part : parts) {
+      auto one = opposite(part, here, depth + 1, why);
+      if (!one) return std::nullopt;
+      all.push_back(*std::move(one));
+    }
+    return all_of(all);
   };
   for (const auto& [word, value] : s.items()) {
     const std::string here = below(path, word);
     if (is_annotation(word) || word == "$defs" || word == "definitions") continue;
     if (word == "$ref") {
-      add(complement(Json{{"$ref", value}}, here, depth + 1));
+      add(opposite(Json{{"$ref", value}}, here, depth + 1, why), here);
     } else if (word == "type") {
-      add(other_types(value, here));
-    } else if (word == "const") {
-      add({{"not", {{"enum", Json::array({value})}}}});
-    } else if (word == "enum") {
-      add({{"not", {{"enum", value}}}});
+      add(other_types(value), here);
+    } else if (word == "const" || word == "enum") {
+      add(Json{{"not", {{"enum", word == "enum" ? value : Json::array({value})}}}}, here);
     } else if (word == "required" && value.is_array()) {
-      for (const Json& key : value) add(lacking(key.is_string() ? key.get<std::string>() : ""));
+      for (const Json& key : value) add(lacking(key.is_string() ? key.get<std::string>() : ""), here);
     } else if (word == "properties" && value.is_object()) {
       for (const auto& [key, member] : value.items()) {
-        const Json other = complement(member, below(here, key), depth + 1);
-        if (other != false) add({{"type", "object"}, {"properties", {{key, other}}}, {"required", Json::array({key})}});
+        const auto other = opposite(member, below(here, key), depth + 1, why);
+        if (other && *other != false)
+          add(Json{{"type", "object"}, {"properties", {{key, *other}}}, {"required", Json::array({key})}}, here);
+        else
+          add(other, here);
       }
     } else if (word == "not") {
-      add(value);
+      add(value, here);
     } else if (word == "allOf" && value.is_array()) {
-      for (const Json& part : value) add(complement(part, here, depth + 1));
-    } else if (word == "anyOf" && value.is_array()) {
-      Json all = Json::array();
-      for (const Json& part : value) all.push_back(complement(part, here, depth + 1));
-      add(all_of(all));
+      for (const Json& part : value) add(opposite(part, here, depth + 1, why), here);
+    } else if ((word == "anyOf" || word == "oneOf") && value.is_array()) {
+      add(all_opposites(value, here), here);
+    } else if (word == "items" && !value.is_array() && !s.contains("prefixItems")) {
+      const auto other = opposite(value, here, depth + 1, why);
+      add(other ? std::optional(Json{{"type", "array"}, {"contains", *other}}) : std::nullopt, here);
+    } else if (word == "contains" && !s.contains("minContains")) {
+      const auto other = opposite(value, here, depth + 1, why);
+      add(other ? std::optional(Json{{"type", "array"}, {"items", *other}}) : std::nullopt, here);
     } else {
-      const auto other = beyond(word, value);
-      require(other.has_value(), Fault::Usage, here, ": cannot be negated in guided answers");
-      add(*other);
+      add(beyond(word, value), here);
     }
   }
-  if (ways.empty()) return false;
-  return ways.size() == 1 ? ways[0] : any_of(ways);
+  if (!ways.empty()) return ways.size() == 1 ? ways[0] : any_of(ways);
+  return missing ? std::nullopt : std::optional(Json(false));
 }
 
 // Beside unevaluatedProperties and unevaluatedItems it counts what a part names, if it holds. A negation names nothing,
 // but its rewriting does: so it may only name what the schema declares itself.
 void SchemaGrammar::check_unevaluated(const Json& schema, const std::string& path) const {
-  int left = kMostParts;
+  int left = kMostNegated;
   if (schema.contains("unevaluatedProperties") || schema.contains("unevaluatedItems"))
     check_evaluated(schema, schema, path, left);
 }

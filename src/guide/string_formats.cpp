@@ -24,19 +24,66 @@ const std::map<std::string, std::string>& formats() {
       "T(?:" + part + "H(?:" + part + "M(?:" + part + "S)?)?|" + part + "M(?:" + part + "S)?|" + part + "S)";
   static const std::string days =
       "(?:" + part + "D|" + part + "M(?:" + part + "D)?|" + part + "Y(?:" + part + "M(?:" + part + "D)?)?)";
+  static const std::string ipv4 = octet + "(?:\\." + octet + "){3}";
+  static const std::string ipv6 = "(?:" + group + "(?::" + group + "){7}|::(?:" + group + "(?::" + group + "){0,5})?|" +
+                                  group + "::(?:" + group + "(?::" + group + "){0,4})?)";
+  static const std::string email =
+      "[a-zA-Z0-9_+-]{1,30}(?:\\.[a-zA-Z0-9_+-]{1,30})?@" + label + "(?:\\." + label + "){1,3}";
+  static const std::string path = "/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9a-fA-F]{2}){0,200}";
+  static const std::string uri = "[a-z][a-z0-9+.-]{0,15}://" + host + "(?::[1-9][0-9]{0,3})?(?:" + path + ")?";
+  static const std::string pointer = "(?:/(?:[a-zA-Z0-9_.-]|~[01]){0,50}){0,20}";
+  static const std::string hex = "[0-9a-fA-F]";
+  const auto uuid = [](const std::string& version) {
+    return hex + "{8}-" + hex + "{4}-" + version + "-" + hex + "{4}-" + hex + "{12}";
+  };
+  const auto versioned = [&](char digit) { return uuid(digit + hex + "{3}"); };
+  // Empty: any text.
   static const std::map<std::string, std::string> all = {
       {"date", date},
       {"time", time},
       {"date-time", date + "T" + time},
       {"duration", "P(?:" + days + "(?:" + clock_part + ")?|" + clock_part + "|" + part + "W)"},
-      {"uuid", "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"},
-      {"email", "[a-zA-Z0-9_+-]{1,30}(?:\\.[a-zA-Z0-9_+-]{1,30})?@" + label + "(?:\\." + label + "){1,3}"},
+      {"uuid", uuid(hex + "{4}")},
+      {"guid", uuid(hex + "{4}")},
+      {"uuid1", versioned('1')},
+      {"uuid3", versioned('3')},
+      {"uuid4", hex + "{8}-" + hex + "{4}-4" + hex + "{3}-[89abAB]" + hex + "{3}-" + hex + "{12}"},
+      {"uuid5", versioned('5')},
+      {"uuid6", versioned('6')},
+      {"uuid7", versioned('7')},
+      {"uuid8", versioned('8')},
+      {"email", email},
+      {"idn-email", email},
+      {"name-email", "[A-Za-z ]{1,40} <" + email + ">"},
       {"hostname", host},
-      {"ipv4", octet + "(?:\\." + octet + "){3}"},
-      {"ipv6", "(?:" + group + "(?::" + group + "){7}|::(?:" + group + "(?::" + group + "){0,5})?|" + group +
-                   "::(?:" + group + "(?::" + group + "){0,4})?)"},
-      {"uri", "[a-z][a-z0-9+.-]{0,15}://" + host +
-                  "(?::[1-9][0-9]{0,3})?(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9a-fA-F]{2}){0,200})?"},
+      {"idn-hostname", host},
+      {"ipv4", ipv4},
+      {"ipv6", ipv6},
+      {"ipvanyaddress", "(?:" + ipv4 + "|" + ipv6 + ")"},
+      {"ipv4interface", ipv4 + "/(?:3[0-2]|[12]?[0-9])"},
+      {"ipv4network", "(?:" + octet + "\\.0\\.0\\.0/8|" + octet + "\\." + octet + "\\.0\\.0/16|" + octet + "(?:\\." +
+                          octet + "){2}\\.0/24|" + ipv4 + "/32)"},
+      {"ipv6interface", ipv6 + "/(?:12[0-8]|1[01][0-9]|[1-9]?[0-9])"},
+      {"ipv6network", ipv6 + "/128"},
+      {"uri", uri},
+      {"url", uri},
+      {"iri", uri},
+      {"multi-host-uri", uri},
+      {"uri-template", uri},
+      {"uri-reference", "(?:" + uri + "|" + path + ")"},
+      {"iri-reference", "(?:" + uri + "|" + path + ")"},
+      {"json-pointer", pointer},
+      {"relative-json-pointer", "(?:0|[1-9][0-9]{0,3})(?:#|" + pointer + ")"},
+      {"regex", "[a-zA-Z0-9 _.-]*"},
+      {"byte", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"},
+      {"base64", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"},
+      {"base64url", "(?:[A-Za-z0-9_-]{4})*(?:[A-Za-z0-9_-]{2,3})?"},
+      {"color", "#" + hex + "{6}"},
+      {"binary", ""},
+      {"password", ""},
+      {"path", ""},
+      {"file-path", ""},
+      {"directory-path", ""},
   };
   return all;
 }

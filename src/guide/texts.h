@@ -28,7 +28,7 @@ class Texts {
   Node node(Grammar& g, Spelling spelling, const CharSet& allowed, const Follow& follow) const;
 
  private:
-  static constexpr size_t kMostPlaces = 20'000, kMostStates = 2'000, kMostWork = 20'000'000;
+  static constexpr size_t kMostPlaces = 20'000, kMostStates = 8'000, kMostWork = 20'000'000;
   using PlaceId = uint32_t;
   struct Place {
     enum Kind { Chars, Fork, Match } kind = Match;

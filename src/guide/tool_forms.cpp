@@ -93,8 +93,14 @@ Node arguments_of(Grammar& g, const Tool& tool, ToolFormat format, Node next) {
   if (format == ToolFormat::QwenCoder)
     return tool.free ? any_coder_arguments(g, next) : coder_arguments(g, tool.parameters, path, next);
   // The grammar keeps a reference to the schema while it is built.
-  SchemaGrammar schema(g, tool.parameters);
-  return tool.free ? schema.any_object(next) : schema.value(tool.parameters, path, next);
+  const Json parameters = with_local_refs(tool.parameters);
+  SchemaGrammar schema(g, parameters);
+  if (tool.free) return schema.any_object(next);
+  if (parameters.is_object() && parameters.value("type", Json()) == "object")
+    return schema.value(parameters, path, next);
+  // Whatever it says: arguments are an object.
+  const Json object = {{"allOf", Json::array({{{"type", "object"}}, {{"$ref", "#"}}})}};
+  return schema.value(object, path, next);
 }
 
 }  // namespace

@@ -103,6 +103,7 @@ ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   s.reasoning =
       o.reasoning_parser == "auto" ? guess_reasoning(in.chat->template_text(false)) : o.reasoning_parser == "on";
   s.max_logprobs = o.max_logprobs;
+  s.allow_special_tokens = o.allow_special_tokens_in_prompt;
   s.max_waiting = o.max_waiting;
   return s;
 }

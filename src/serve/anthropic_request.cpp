@@ -9,6 +9,36 @@ namespace apus {
 
 namespace {
 
+std::string text_of(const Json& content, const std::string& where);
+
+// A document that is text, with its title and what is said of it before it.
+std::string document_text(const Fields& block) {
+  const Json* source = block.object("source");
+  if (!source) refuse(block.name("source"), "'", block.name("source"), "' is missing");
+  if (const Json* citations = block.object("citations"))
+    Fields(*citations, block.name("citations") + ".").cannot("enabled", false, "this model cites nothing");
+  const Fields in(*source, block.name("source") + ".");
+  const std::string type = in.needed_text("type");
+  std::string text;
+  if (type == "text") {
+    if (const auto media = in.text("media_type"); media && *media != "text/plain")
+      refuse(in.name("media_type"), "'", in.name("media_type"), "' is '", media->substr(0, 64),
+             "', it must be text/plain");
+    text = in.needed_text("data");
+  } else if (type == "content") {
+    const Json* content = in.find("content");
+    if (!content) refuse(in.name("content"), "'", in.name("content"), "' is missing");
+    text = text_of(*content, in.name("content"));
+  } else {
+    refuse(in.name("type"), "'", in.name("type"), "' is '", type.substr(0, 64),
+           "': documents must be text here, with a source of the type text or content");
+  }
+  std::string head;
+  if (const auto title = block.text("title")) head += "Title: " + *title + "\n";
+  if (const auto context = block.text("context")) head += "Context: " + *context + "\n";
+  return "<document>\n" + head + text + "\n</document>\n";
+}
+
 // A text, or blocks of text.
 std::string text_of(const Json& content, const std::string& where) {
   if (content.is_string()) return content.get<std::string>();
@@ -17,6 +47,10 @@ std::string text_of(const Json& content, const std::string& where) {
   for (size_t i = 0; i < content.size(); ++i) {
     const Fields block(content[i], str(where, "[", i, "]."));
     const std::string type = block.needed_text("type");
+    if (type == "document") {
+      text += document_text(block);
+      continue;
+    }
     if (type != "text")
       refuse(block.name("type"), "'", block.name("type"), "' is '", type.substr(0, 64),
              "', but this model takes text only");

@@ -93,24 +93,36 @@ Api::~Api() = default;
 
 const Api::Routes& Api::routes() {
   static const std::set<std::string> get = {"GET", "HEAD"}, post = {"POST"}, both = {"GET", "HEAD", "POST"};
+  static const std::set<std::string> kept = {"GET", "HEAD", "DELETE"};
   static const Routes table = {
-      {"/v1/chat/completions", {.methods = post, .handler = &Api::chat, .awake = true}},
-      {"/v1/completions", {.methods = post, .handler = &Api::completions, .awake = true}},
-      {"/v1/embeddings", {.methods = post, .handler = &Api::embeddings, .awake = true}},
-      {"/v1/models", {get, &Api::models}},
-      {"/v1/messages", {.methods = post, .handler = &Api::messages, .awake = true}},
-      {"/v1/messages/count_tokens", {post, &Api::count_tokens}},
-      {"/tokenize", {post, &Api::tokenize}},
-      {"/detokenize", {post, &Api::detokenize}},
-      {"/infer", {.methods = post, .handler = &Api::infer, .awake = true}},
-      {"/health", {.methods = get, .handler = &Api::health, .open = true}},
-      {"/ping", {.methods = both, .handler = &Api::health, .open = true}},
-      {"/metrics", {get, &Api::metrics}},
-      {"/v1/load_lora_adapter", {.methods = post, .handler = &Api::load_adapter, .slow = true, .awake = true}},
-      {"/v1/unload_lora_adapter", {.methods = post, .handler = &Api::unload_adapter, .slow = true}},
-      {"/sleep", {.methods = post, .handler = &Api::sleep, .slow = true}},
-      {"/wake_up", {.methods = post, .handler = &Api::wake, .slow = true}},
-      {"/is_sleeping", {.methods = get, .handler = &Api::is_sleeping}},
+      {"/", {.methods = get, .handler = &Api::page, .open = true, .about = "A page to chat on"}},
+      {"/v1/chat/completions",
+       {.methods = post, .handler = &Api::chat, .awake = true, .about = "OpenAI's chat completions"}},
+      {"/v1/completions",
+       {.methods = post, .handler = &Api::completions, .awake = true, .about = "OpenAI's completions of plain text"}},
+      {"/v1/responses", {.methods = post, .handler = &Api::responses, .awake = true, .about = "OpenAI's responses"}},
+      {"/v1/responses/{id}",
+       {.methods = kept, .handler = &Api::stored_response, .about = "A response that was stored"}},
+      {"/v1/embeddings", {.methods = post, .handler = &Api::embeddings, .awake = true, .about = "OpenAI's embeddings"}},
+      {"/v1/models", {.methods = get, .handler = &Api::models, .about = "The model and its adapters"}},
+      {"/v1/messages", {.methods = post, .handler = &Api::messages, .awake = true, .about = "Anthropic's messages"}},
+      {"/v1/messages/count_tokens",
+       {.methods = post, .handler = &Api::count_tokens, .about = "How many tokens messages have"}},
+      {"/tokenize", {.methods = post, .handler = &Api::tokenize, .about = "Text or messages as token ids"}},
+      {"/detokenize", {.methods = post, .handler = &Api::detokenize, .about = "Token ids as text"}},
+      {"/infer", {.methods = post, .handler = &Api::infer, .awake = true, .about = "Many chats at once"}},
+      {"/health", {.methods = get, .handler = &Api::health, .open = true, .about = "Whether the server lives"}},
+      {"/ping", {.methods = both, .handler = &Api::health, .open = true, .about = "Whether the server lives"}},
+      {"/version", {.methods = get, .handler = &Api::version, .open = true, .about = "The program's version"}},
+      {"/openapi.json", {.methods = get, .handler = &Api::openapi, .open = true, .about = "This list"}},
+      {"/metrics", {.methods = get, .handler = &Api::metrics, .about = "Figures for Prometheus"}},
+      {"/v1/load_lora_adapter",
+       {.methods = post, .handler = &Api::load_adapter, .slow = true, .awake = true, .about = "Loads an adapter"}},
+      {"/v1/unload_lora_adapter",
+       {.methods = post, .handler = &Api::unload_adapter, .slow = true, .about = "Unloads an adapter"}},
+      {"/sleep", {.methods = post, .handler = &Api::sleep, .slow = true, .about = "Frees the device's memory"}},
+      {"/wake_up", {.methods = post, .handler = &Api::wake, .slow = true, .about = "Ends the sleep"}},
+      {"/is_sleeping", {.methods = get, .handler = &Api::is_sleeping, .about = "Whether the model is asleep"}},
   };
   return table;
 }
@@ -118,7 +130,8 @@ const Api::Routes& Api::routes() {
 const Api::Routes::value_type* Api::find(const HttpCall& call) {
   std::string path = call.path;
   if (path.size() > 1 && path.back() == '/') path.pop_back();
-  const auto it = routes().find(path.starts_with("/v1/models/") ? "/v1/models" : path);
+  const bool stored = path.starts_with("/v1/responses/") && path.find('/', 14) == std::string::npos;
+  const auto it = routes().find(path.starts_with("/v1/models/") ? "/v1/models" : stored ? "/v1/responses/{id}" : path);
   return it == routes().end() ? nullptr : &*it;
 }
 
@@ -150,10 +163,14 @@ std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
   };
   try {
     if (auto answer = spec_.access.preflight(call)) return refused(std::move(*answer));
+    if (call.bad_path) throw ApiError(400, "The path has a NUL, which no path has.");
     const auto* found = find(call);
     if (!found)
-      throw ApiError(404, str("There is nothing at ", call.path.substr(0, 256), "; the API is at ",
-                              "/v1/chat/completions, /v1/completions, /v1/embeddings, /v1/models and /v1/messages"));
+      throw ApiError(
+          404,
+          str("There is nothing at ", call.path.substr(0, 256), "; the API is at ",
+              "/v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/models and /v1/messages; ",
+              "/openapi.json lists all, and / is a page to chat on"));
     const Route* route = &found->second;
     if (!route->methods.count(call.method)) return refused(not_allowed(call, route->methods));
     if (!route->open) spec_.access.check_key(call);

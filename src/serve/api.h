@@ -14,6 +14,7 @@
 #include "serve/access.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
+#include "serve/response_store.h"
 #include "serve/service.h"
 #include "serve/workers.h"
 
@@ -59,6 +60,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
     bool open = false;   // needs no key
     bool slow = false;   // may wait for long: runs on a thread for such requests
     bool awake = false;  // needs an engine that is awake
+    const char* about = "";
   };
   class Recorded;
   using Routes = std::map<std::string, Route>;
@@ -91,6 +93,11 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void metrics(const Exchange& e);
   void infer(const Exchange& e);
   void messages(const Exchange& e);
+  void responses(const Exchange& e);
+  void stored_response(const Exchange& e);
+  void version(const Exchange& e);
+  void openapi(const Exchange& e);
+  void page(const Exchange& e);
   void count_tokens(const Exchange& e);
   void load_adapter(const Exchange& e);
   void unload_adapter(const Exchange& e);
@@ -105,6 +112,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   ServerMetrics metrics_;
   std::atomic<bool> draining_{false}, asleep_{false};
   std::atomic<int64_t> active_{0};
+  ResponseStore responses_;
   std::mutex mutex_;
   std::map<AnswerStream*, std::weak_ptr<AnswerStream>> running_;
   std::mutex log_mutex_;

@@ -14,9 +14,9 @@ namespace apus {
 
 // The form that an answer must have.
 struct Guide {
-  enum class Kind { None, JsonObject, JsonSchema, Regex, Choice, ToolCalls } kind = Kind::None;
+  enum class Kind { None, JsonObject, JsonSchema, Regex, Choice, Grammar, ToolCalls } kind = Kind::None;
   Json schema;                       // JsonSchema; ToolCalls: the tools that may be called
-  std::string pattern;               // Regex
+  std::string pattern;               // Regex, Grammar
   std::vector<std::string> choices;  // Choice
   bool several = false;              // ToolCalls: more than one call
   std::string param;                 // the field that asked for it
@@ -47,6 +47,7 @@ struct ChatCall : AnswerCall {
   bool parallel_calls = true;
   Json kwargs = Json::object(), documents;
   std::optional<std::string> effort;  // how hard to think; "none": not at all
+  bool old_functions = false;         // the request was in OpenAI's older form: so is the answer
   bool continue_final_message = false, add_generation_prompt = true, separate_reasoning = true;
 };
 
@@ -58,6 +59,7 @@ struct Input {  // a text, or its tokens
 
 struct CompletionCall : AnswerCall {
   std::vector<Input> prompts;
+  std::optional<std::string> suffix;                           // the answer goes between a prompt and this
   bool echo = false, add_special = true, only_prompt = false;  // only_prompt: max_tokens 0
 };
 

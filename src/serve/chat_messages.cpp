@@ -58,8 +58,12 @@ Json chat_message(const Json& message, const std::string& where) {
   const Fields f(message, where + ".");
   Json out = message;
   const std::string role = f.needed_text("role");
-  if (role.empty() || role.size() > 64) refuse(f.name("role"), "'", f.name("role"), "' is no role");
-  out["role"] = role == "developer" ? "system" : role;
+  static const std::set<std::string> known = {"system",   "developer", "user",      "assistant",     "tool",
+                                              "function", "ipython",   "tool_call", "tool_response", "latest_reminder"};
+  if (!known.count(role))
+    refuse(f.name("role"), "'", f.name("role"), "' is '", role.substr(0, 64),
+           "', it must be system, developer, user, assistant, tool or function");
+  out["role"] = role == "developer" ? "system" : role == "function" ? "tool" : role;
   const Json* content = f.find("content");
   if (!content) {
     out["content"] = f.text("refusal").value_or("");
@@ -77,7 +81,11 @@ Json chat_message(const Json& message, const std::string& where) {
   } else {
     out.erase("tool_calls");
   }
-  f.cannot("function_call", nullptr, "give 'tool_calls' instead, as OpenAI's API has it now");
+  if (const Json* old = f.object("function_call")) {  // as it was before there were tools
+    const std::string name = Fields(*old, f.name("function_call") + ".").needed_text("name");
+    out["tool_calls"] = Json::array({tool_call({{"id", "call_" + name}, {"function", *old}}, where)});
+  }
+  if (role == "function") out["tool_call_id"] = "call_" + f.needed_text("name");
   f.cannot("audio", nullptr, "this model takes text only");
   // Null or empty in what OpenAI's clients send back.
   for (const char* key : {"refusal", "audio", "function_call", "annotations"})

@@ -114,6 +114,12 @@ void Fields::cannot(const char* key, const Json& harmless, const char* why) cons
   if (v && *v != harmless) refuse(name(key), "'", name(key), "': ", why);
 }
 
+void Fields::refuse_unread() const {
+  const auto keys = unread({});
+  if (!keys.empty())
+    refuse(prefix_ + keys[0], "'", prefix_, keys[0].substr(0, 64), "' is not known here; leave it out");
+}
+
 std::vector<std::string> Fields::unread(std::initializer_list<const char*> hints) const {
   std::set<std::string> fine = read_;
   fine.insert(hints.begin(), hints.end());

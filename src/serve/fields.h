@@ -33,6 +33,8 @@ class Fields {
   // A field that this server cannot honour: any value but `harmless` is an error that says why.
   void cannot(const char* key, const Json& harmless, const char* why) const;
   std::string name(const char* key) const { return prefix_ + key; }
+  // An error that names the first key that was not asked for up to now.
+  void refuse_unread() const;
   // Keys that were not asked for up to now, but for those that are mere hints: what they say has no effect.
   std::vector<std::string> unread(std::initializer_list<const char*> hints) const;
 

@@ -18,6 +18,7 @@ struct HttpCall {
   std::string peer;                               // address and port
   std::string method, target, path, query, body;  // target: as it was sent; path: decoded, without the query
   std::map<std::string, std::string> headers;     // names in lower case
+  bool bad_path = false;                          // it has a NUL
   std::string header(const std::string& name) const {
     const auto it = headers.find(name);
     return it == headers.end() ? "" : it->second;

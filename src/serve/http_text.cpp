@@ -95,6 +95,7 @@ void split_target(const std::string& whole, HttpCall& call) {
       continue;
     }
     const char c = static_cast<char>(std::stoi(path.substr(i + 1, 2), nullptr, 16));
+    call.bad_path |= c == 0;
     call.path += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;  // nothing that would break a log's line
     i += 2;
   }

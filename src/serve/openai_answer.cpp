@@ -52,8 +52,9 @@ Json prompt_logprobs_json(const Tokenizer& tokenizer, const std::vector<TokenOut
 
 namespace {
 
-std::string finish_reason(Finish finish, bool calls) {
-  return finish == Finish::Stop && calls ? "tool_calls" : finish_name(finish);
+std::string finish_reason(const AnswerForm& form, Finish finish, bool calls) {
+  if (finish != Finish::Stop || !calls) return finish_name(finish);
+  return form.old_functions ? "function_call" : "tool_calls";
 }
 
 Json head_json(const AnswerHead& head, const char* object) {
@@ -142,11 +143,14 @@ class WholeChat : public Whole {
                     {"content", answer.content.empty() && !answer.calls.empty() ? Json() : Json(answer.content)},
                     {"refusal", nullptr}};
     if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
-    if (!answer.calls.empty()) message["tool_calls"] = answer.calls;
+    if (!answer.calls.empty() && form_.old_functions)
+      message["function_call"] = answer.calls[0]["function"];
+    else if (!answer.calls.empty())
+      message["tool_calls"] = answer.calls;
     Json out = {{"index", i},
                 {"message", std::move(message)},
                 {"logprobs", nullptr},
-                {"finish_reason", finish_reason(answer.finish, !answer.calls.empty())}};
+                {"finish_reason", finish_reason(form_, answer.finish, !answer.calls.empty())}};
     if (form_.top_logprobs >= 0) out["logprobs"] = chat_logprobs(form_, answer.tokens);
     if (!answer.stop.empty()) out["stop_reason"] = answer.stop;
     if (form_.token_ids) out["token_ids"] = id_list(answer.tokens);
@@ -298,7 +302,7 @@ class StreamedChat : public Streamed {
     keep_tokens(piece);
     for (const auto& d : piece.deltas) say(piece.index, delta_json(piece.index, d), nullptr, usage);
     if (piece.finish != Finish::None)
-      say(piece.index, Json::object(), finish_reason(piece.finish, calls_[piece.index]), usage, piece.stop);
+      say(piece.index, Json::object(), finish_reason(form_, piece.finish, calls_[piece.index]), usage, piece.stop);
     else if (piece.deltas.empty() && counts(piece))
       say(piece.index, Json::object(), nullptr, usage);
   }
@@ -312,6 +316,7 @@ class StreamedChat : public Streamed {
         return {{"reasoning_content", d.text}};
       case ChatDelta::Kind::ToolName:
         calls_[index] = true;
+        if (form_.old_functions) return {{"function_call", {{"name", d.text}, {"arguments", ""}}}};
         return {{"tool_calls", Json::array({{{"index", d.call},
                                              {"id", call_id(form_.tool_format)},
                                              {"type", "function"},
@@ -319,6 +324,7 @@ class StreamedChat : public Streamed {
       case ChatDelta::Kind::ToolArguments:
         break;
     }
+    if (form_.old_functions) return {{"function_call", {{"arguments", d.text}}}};
     return {{"tool_calls", Json::array({{{"index", d.call}, {"function", {{"arguments", d.text}}}}})}};
   }
   void say(size_t index, Json delta, Json finish, const Usage& usage, const std::string& stop = "") {

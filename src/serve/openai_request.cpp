@@ -52,12 +52,18 @@ void read_response_format(const Fields& f, Guide& guide) {
   const std::string type = in.needed_text("type");
   if (type == "text") return;
   if (type == "json_object") {
-    guide = {.kind = Guide::Kind::JsonObject, .param = "response_format"};
+    const Json* schema = in.find("schema");
+    guide = {.kind = schema ? Guide::Kind::JsonSchema : Guide::Kind::JsonObject,
+             .schema = schema ? schema_of(*schema, "response_format.schema") : Json(),
+             .param = "response_format"};
   } else if (type == "json_schema") {
     const Json* outer = in.object("json_schema");
     if (!outer) refuse("response_format.json_schema", "'response_format.json_schema' is missing");
-    const Json* schema = Fields(*outer, "response_format.json_schema.").find("schema");
+    const Fields inner(*outer, "response_format.json_schema.");
+    const Json* schema = inner.find("schema");
     if (!schema) refuse("response_format.json_schema.schema", "'response_format.json_schema.schema' is missing");
+    for (const char* known : {"name", "description", "strict"}) inner.find(known);
+    inner.refuse_unread();
     guide = {.kind = Guide::Kind::JsonSchema,
              .schema = schema_of(*schema, "response_format.json_schema.schema"),
              .param = "response_format"};
@@ -65,6 +71,7 @@ void read_response_format(const Fields& f, Guide& guide) {
     refuse("response_format.type", "'response_format.type' is '", type,
            "', it must be text, json_object or json_schema");
   }
+  in.refuse_unread();
 }
 
 void read_guide(const Fields& f, Guide& guide) {
@@ -75,26 +82,41 @@ void read_guide(const Fields& f, Guide& guide) {
   const Json* outputs = f.object("structured_outputs");
   const Json none = Json::object();
   const Fields inner(outputs ? *outputs : none, "structured_outputs.");
-  const Json* schema = first_of(f, {"guided_json"}, key);
-  if (!schema) schema = first_of(inner, {"json"}, key);
-  if (schema) guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, key), .param = key}, ++given;
-  const Json* pattern = first_of(f, {"guided_regex", "structured_outputs_regex"}, key);
-  if (!pattern) pattern = first_of(inner, {"regex"}, key);
-  if (pattern) {
-    if (!pattern->is_string()) refuse(key, "'", key, "' must be a text");
-    guide = {.kind = Guide::Kind::Regex, .pattern = pattern->get<std::string>(), .param = key}, ++given;
+  // As vLLM names them, and as SGLang does.
+  const auto find = [&](std::initializer_list<const char*> keys, const char* inner_key) {
+    const Json* v = first_of(f, keys, key);
+    return v ? v : first_of(inner, {inner_key}, key);
+  };
+  if (const Json* schema = find({"guided_json", "json_schema"}, "json"))
+    guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, key), .param = key}, ++given;
+  const auto text_guide = [&](const Json* value, Guide::Kind kind) {
+    if (!value) return;
+    if (!value->is_string()) refuse(key, "'", key, "' must be a text");
+    guide = {.kind = kind, .pattern = value->get<std::string>(), .param = key}, ++given;
+  };
+  text_guide(find({"guided_regex", "structured_outputs_regex", "regex"}, "regex"), Guide::Kind::Regex);
+  text_guide(find({"guided_grammar", "ebnf"}, "grammar"), Guide::Kind::Grammar);
+  for (const Fields* where : {&f, &inner}) {
+    const char* const choice = where == &f ? "guided_choice" : "choice";
+    if (!where->find(choice)) continue;
+    guide = {.kind = Guide::Kind::Choice, .choices = where->texts(choice, kMostChoices), .param = where->name(choice)};
+    if (guide.choices.empty()) refuse(guide.param, "'", guide.param, "' is empty: there is nothing to choose from");
+    ++given;
   }
-  std::vector<std::string> choices = f.texts("guided_choice", kMostChoices);
-  if (choices.empty()) choices = inner.texts("choice", kMostChoices);
-  if (!choices.empty())
-    guide = {.kind = Guide::Kind::Choice, .choices = std::move(choices), .param = "guided_choice"}, ++given;
+  if (inner.boolean("json_object").value_or(false))
+    guide = {.kind = Guide::Kind::JsonObject, .param = "structured_outputs.json_object"}, ++given;
   if (given > 1)
     refuse("response_format",
-           "an answer can have one form only: give one of response_format, guided_json, guided_regex, guided_choice");
-  const char* const grammar = "grammars are not known here; use a JSON schema, a regular expression or a choice";
-  f.cannot("guided_grammar", nullptr, grammar);
-  inner.cannot("grammar", nullptr, grammar);
-  inner.cannot("structural_tag", nullptr, grammar);
+           "an answer can have one form only: give one of response_format, guided_json, guided_regex, guided_choice, "
+           "guided_grammar");
+  // Wishes about how it is done, not about what comes out.
+  for (const char* hint : {"disable_fallback", "disable_any_whitespace", "whitespace_pattern", "_backend"})
+    inner.cannot(hint, false, "blanks between the parts of JSON are always bounded, there is one way to do it");
+  inner.cannot("disable_additional_properties", false, "say additionalProperties: false in the schema");
+  inner.cannot("structural_tag", nullptr, "tags are not known here; use tools, or a grammar");
+  inner.refuse_unread();
+  f.cannot("structural_tag", nullptr, "tags are not known here; use tools, or a grammar");
+  f.cannot("guided_decoding_backend", "auto", "there is one way to guide answers here");
 }
 
 void read_stream(const Fields& f, AnswerCall& call) {
@@ -106,6 +128,7 @@ void read_stream(const Fields& f, AnswerCall& call) {
   call.stream_usage = in.boolean("include_usage").value_or(false);
   call.usage_in_every_chunk = in.boolean("continuous_usage_stats").value_or(false);
   in.cannot("include_obfuscation", false, "chunks are sent as they are; TLS hides what they say");
+  in.refuse_unread();
 }
 
 void read_answer(const Fields& f, const RequestLimits& limits, AnswerCall& call) {
@@ -182,6 +205,23 @@ std::optional<std::string> read_effort(const Fields& f) {
   return effort;
 }
 
+// Tools, or OpenAI's functions as they were before there were tools.
+void read_all_tools(const Fields& f, ChatCall& call) {
+  const Json *tools = f.list("tools"), *choice = f.find("tool_choice");
+  const Json *functions = f.list("functions"), *which = f.find("function_call");
+  if (!functions) {
+    if (which && *which != "none") refuse("function_call", "'function_call' has a meaning only with 'functions'");
+    return read_tools(tools, choice, call);
+  }
+  if (tools || choice) refuse("functions", "give 'tools', or 'functions' as they were called before, not both");
+  Json wrapped = Json::array(), chosen;
+  for (const Json& function : *functions) wrapped.push_back({{"type", "function"}, {"function", function}});
+  if (which) chosen = which->is_object() ? Json{{"type", "function"}, {"function", *which}} : *which;
+  call.old_functions = true;
+  call.parallel_calls = false;
+  read_tools(&wrapped, which ? &chosen : nullptr, call);
+}
+
 }  // namespace
 
 ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
@@ -205,10 +245,7 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
   call.add_generation_prompt = f.boolean("add_generation_prompt").value_or(true);
   call.separate_reasoning = f.boolean("separate_reasoning").value_or(true);
   call.parallel_calls = f.boolean("parallel_tool_calls").value_or(true);
-  read_tools(f.list("tools"), f.find("tool_choice"), call);
-  const char* const old = "give 'tools' and 'tool_choice' instead, as OpenAI's API has it now";
-  f.cannot("functions", Json::array(), old);
-  f.cannot("function_call", "none", old);
+  read_all_tools(f, call);
   f.cannot("modalities", Json::array({"text"}), "this model answers in text only");
   for (const char* media : {"images", "audios", "videos"}) f.cannot(media, Json::array(), "this model takes text only");
   f.cannot("audio", nullptr, "this model answers in text only");
@@ -238,7 +275,11 @@ CompletionCall read_completion_request(const Json& body, const RequestLimits& li
   else if (*logprobs == true)  // as the chat API has it
     call.top_logprobs = f.whole("top_logprobs", 0, limits.max_logprobs).value_or(0);
   if (call.echo && call.top_logprobs >= 0) call.prompt_logprobs = std::max(call.prompt_logprobs, call.top_logprobs);
-  f.cannot("suffix", "", "this model completes at the end only");
+  call.suffix = f.text("suffix");
+  if (call.suffix && call.suffix->empty()) call.suffix.reset();
+  for (const Input& input : call.prompts)
+    if (call.suffix && !input.is_text) refuse("suffix", "'suffix' needs a prompt that is a text");
+  if (call.suffix && call.echo) refuse("suffix", "'suffix' and \"echo\": true exclude each other");
   call.ignored = f.unread(kHints);
   return call;
 }

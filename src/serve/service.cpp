@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "serve/api_error.h"
+#include "serve/fim.h"
 
 namespace apus {
 
@@ -40,7 +41,9 @@ bool has_calls(const Json& messages) {
 }  // namespace
 
 Service::Service(ServiceSpec spec)
-    : spec_(std::move(spec)), words_(make_guide_vocabulary(*spec_.tokenizer, spec_.stop_ids)) {
+    : spec_(std::move(spec)),
+      words_(make_guide_vocabulary(*spec_.tokenizer, spec_.stop_ids)),
+      specials_(*spec_.tokenizer) {
   for (int32_t id = 0; id < spec_.tokenizer->vocab_size(); ++id)
     longest_token_ = std::max(longest_token_, spec_.tokenizer->token_bytes(id).size());
 }
@@ -117,6 +120,7 @@ AnswerText::Spec Service::answer_spec(const AnswerCall& call) const {
       .stop_ids = spec_.stop_ids, .stops = call.stops, .keep_stop = call.keep_stop, .skip_special = call.skip_special};
   spec.stop_ids.insert(spec.stop_ids.end(), call.stop_ids.begin(), call.stop_ids.end());
   spec.stops.insert(spec.stops.end(), spec_.stops.begin(), spec_.stops.end());
+  spec.min_tokens = call.wishes.min_new_tokens.value_or(spec_.flags.min_new_tokens.value_or(0));
   return spec;
 }
 
@@ -147,6 +151,9 @@ std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks,
         break;
       case Guide::Kind::Regex:
         out = guide_regex(words_, guide.pattern);
+        break;
+      case Guide::Kind::Grammar:
+        out = guide_grammar(words_, guide.pattern);
         break;
       case Guide::Kind::Choice:
         out = guide_choice(words_, guide.choices);
@@ -237,11 +244,19 @@ Service::Prompt Service::chat_prompt(const ChatCall& call) const {
   const auto most = spec_.engine->max_model_len();
   if (call.messages.size() > static_cast<size_t>(most))  // each has a token at least; rendering would take its time
     too_long("messages", str("there are ", call.messages.size(), " messages"), most);
-  const std::string text = render(call);
+  std::string text;
+  if (spec_.allow_special_tokens) {
+    text = render(call);
+  } else {
+    ChatCall marked = call;
+    marked.messages = specials_.marked(call.messages);
+    text = render(marked);
+  }
   if (text.size() / longest_token_ > static_cast<size_t>(most))
     too_long("messages", str("the messages have ", text.size(), " bytes, which are more tokens than that"), most);
   try {
-    return {text, spec_.chat->encode(text)};
+    if (!PlainSpecials::has_marks(text)) return {text, spec_.chat->encode(text)};
+    return {PlainSpecials::unmarked(text), limited(specials_.encode(text), spec_.chat->spec())};
   } catch (const Error& e) {
     if (e.at.fault != Fault::Data) throw;
     throw ApiError(400, e.what(), "messages", "context_length_exceeded");
@@ -257,6 +272,7 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   out.form = form(call);
   out.form.answers = static_cast<size_t>(call.n);
   out.form.tool_format = spec_.tool_format;
+  out.form.old_functions = call.old_functions;
   if (call.token_ids) out.form.prompt_ids = prompt.ids;
   AnswerStreamSpec& stream = out.stream;
   stream.engine = spec_.engine;
@@ -295,7 +311,13 @@ Service::Prepared Service::prepare(const CompletionCall& call) const {
   uint64_t seed = call.seed.value_or(spec_.seed + seeds_.fetch_add(out.form.answers));
   const auto wanted = constraint(call.guide, /*thinks=*/false, nullptr);
   for (const auto& input : call.prompts) {
-    const auto ids = input.is_text ? encode(input.text, call.add_special, "prompt") : input.ids;
+    std::string text = input.text;
+    if (call.suffix) {
+      auto gap = fim_prompt(*spec_.tokenizer, input.text, *call.suffix);
+      if (!gap) refuse("suffix", "'suffix': this model was not taught to fill in the middle; leave it out");
+      text = *std::move(gap);
+    }
+    const auto ids = input.is_text ? encode(text, call.add_special, "prompt") : input.ids;
     check_room(ids, "prompt", true);
     if (call.echo) out.form.echo.push_back(input.is_text ? input.text : spec_.tokenizer->decode(ids));
     if (call.token_ids && call.prompts.size() == 1) out.form.prompt_ids = ids;

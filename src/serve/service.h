@@ -12,6 +12,7 @@
 #include "serve/answer_stream.h"
 #include "serve/calls.h"
 #include "serve/openai_answer.h"
+#include "serve/plain_specials.h"
 
 namespace apus {
 
@@ -26,7 +27,9 @@ struct ServiceSpec {
   std::vector<std::string> stops;    // of every answer
   uint64_t seed = 42;
   ToolFormat tool_format = ToolFormat::None;
-  bool reasoning = false;                      // answers may begin with <think>
+  bool reasoning = false;  // answers may begin with <think>
+  // Special tokens in what users write are tokens, not text.
+  bool allow_special_tokens = false;
   int64_t max_logprobs = 20, max_waiting = 0;  // max_waiting: requests; 0: any number
 };
 
@@ -76,6 +79,7 @@ class Service {
 
   const ServiceSpec spec_;
   const GuideWords words_;
+  const PlainSpecials specials_;
   size_t longest_token_ = 1;                // bytes
   mutable std::atomic<uint64_t> seeds_{0};  // for requests that bring none
 };

@@ -42,7 +42,8 @@ std::string AnswerText::push(const EngineEvent& event) {
     tokens_.push_back(token);
     const bool ends = event.finish == Finish::Stop && &token == &event.tokens.back() &&
                       std::find(spec_.stop_ids.begin(), spec_.stop_ids.end(), token.id) != spec_.stop_ids.end();
-    if (!ends) shown += stops_.push(decoder_.push(token.id));
+    const bool early = static_cast<int64_t>(tokens_.size()) < spec_.min_tokens;
+    if (!ends) shown += early ? decoder_.push(token.id) : stops_.push(decoder_.push(token.id));
     if (stops_.found()) break;
   }
   if (event.finish != Finish::None && !stops_.found()) {

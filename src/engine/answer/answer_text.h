@@ -37,6 +37,7 @@ class AnswerText {
     std::vector<std::string> stops;
     bool keep_stop = false;  // a stop string stays in the text
     bool skip_special = true;
+    int64_t min_tokens = 0;  // before so many, no stop string ends the answer
   };
   AnswerText(std::shared_ptr<const Tokenizer> tokenizer, Spec spec)
       : tokenizer_(std::move(tokenizer)),

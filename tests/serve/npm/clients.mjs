@@ -171,7 +171,7 @@ const checks = {
   async "what cannot be followed is refused"() {
     for (const [field, value] of Object.entries({
       store: true, verbosity: "low", reasoning_effort: "much", prediction: { type: "content", content: "x" }, web_search_options: {},
-      modalities: ["text", "audio"], audio: { voice: "alloy", format: "wav" }, functions: [{ name: "f" }], function_call: "auto", n: 0,
+      modalities: ["text", "audio"], audio: { voice: "alloy", format: "wav" }, function_call: "auto", n: 0,
       max_completion_tokens: -1, top_logprobs: 1, logit_bias: { x: 1 }, stop: 5, response_format: { type: "xml" }, tool_choice: "always",
       tools: [{ type: "custom", custom: { name: "f" } }],
     }))
