@@ -213,6 +213,9 @@ void TrainCommandOptions::check() const {
                    : " holds an adapter; was it trained with --tuner_type lora?");
   require(!streaming || max_steps > 0 || max_epochs, Fault::Usage,
           "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
+  require(algorithm_info(algorithm).command.empty() || (cached_dataset.empty() && cached_val_dataset.empty()),
+          Fault::Usage, "--cached_dataset holds rows as apus sft and apus pt encode them, not those of --rlhf_type ",
+          algorithm, ": give the rows themselves with --dataset");
   require(truncation_strategy != "split" || algorithm_info(algorithm).splits_rows, Fault::Usage,
           "--truncation_strategy split cuts plain text and belongs to apus pt; use delete, left or right");
   require(!predict_with_generate || loss_scale.rfind("all", 0) != 0, Fault::Usage,
@@ -258,6 +261,7 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const int64_t ranks = launched ? launched->ranks * launched->nodes : 1;
   PlanSpec spec = training_spec({*this, *this, *this, *this, *this}, config, device_facts(device), ranks);
   spec.command = algorithm, spec.train.accumulation = accumulation(ranks);
+  spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
     spec.row_tokens = longest, spec.assumptions.clear();
     spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);

@@ -85,14 +85,14 @@ TEST(DpoLoss, IsTrlsOnTheSameLogProbabilities) {
   const PairLogprobs means{sums.chosen_P / chosen, sums.rejected_P / rejected, sums.reference_chosen_P / chosen,
                            sums.reference_rejected_P / rejected};
   struct Case {
-    const char *type, *theirs;  // TRL calls ours "aot" aot_pair, and ours "aot_unpaired" aot
+    const char *type, *theirs;  // TRL calls aot_unpaired aot_pair
     double smoothing = 0, beta = 0.1;
   };
   for (const Case& each :
        {Case{"sigmoid", "sigmoid"}, Case{"sigmoid", "sigmoid", 0.1}, Case{"sigmoid", "sigmoid", 0, 0.5},
         Case{"hinge", "hinge"}, Case{"ipo", "ipo"}, Case{"robust", "robust", 0.1}, Case{"exo_pair", "exo_pair", 0.1},
-        Case{"nca_pair", "nca_pair"}, Case{"sppo_hard", "sppo_hard"}, Case{"aot", "aot_pair"},
-        Case{"aot_unpaired", "aot"}, Case{"apo_zero", "apo_zero"}, Case{"apo_down", "apo_down"},
+        Case{"nca_pair", "nca_pair"}, Case{"sppo_hard", "sppo_hard"}, Case{"aot", "aot"},
+        Case{"aot_unpaired", "aot_pair"}, Case{"apo_zero", "apo_zero"}, Case{"apo_down", "apo_down"},
         Case{"discopop", "discopop"}}) {
     const Json text = each.beta;
     const std::string key =

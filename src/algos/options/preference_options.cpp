@@ -25,6 +25,6 @@ void no_reference_fields(OptionTable& v) {
            "this algorithm compares the policy with no other model");
 }
 
-Json preference_defaults() { return {{"loss_scale", "last_round"}}; }
+Json preference_defaults(const char* loss_scale) { return {{"loss_scale", loss_scale}, {"lora_dropout", 0.0}}; }
 
 }  // namespace apus

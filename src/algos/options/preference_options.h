@@ -13,7 +13,8 @@ Option& label_smoothing_field(OptionTable& v, double& label_smoothing);
 Option& cpo_alpha_field(OptionTable& v, double& alpha);
 // Those of a reference, where there is none.
 void no_reference_fields(OptionTable& v);
-// Options of training that have another default where answers are compared.
-Json preference_defaults();
+// Options of training that have another default where answers are compared: nothing is dropped, so that policy and
+// reference differ by what was learnt alone.
+Json preference_defaults(const char* loss_scale = "last_round");
 
 }  // namespace apus
