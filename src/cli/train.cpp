@@ -38,25 +38,27 @@ fs::path TrainCommandOptions::ranks_dir() const { return output_root() / "logs" 
 
 namespace {
 
-// A script may say what only other algorithms of the command read.
-void options_of_others(OptionTable& v, const std::string& command, const std::string& chosen) {
+// A script may say what only other algorithms read.
+void options_of_others(OptionTable& v, const std::string& chosen) {
   std::set<std::string> here;
   for (const auto& option : v.options()) {
     here.insert(option->name);
     for (const auto& [spelling, note] : option->aliases) here.insert(spelling);
   }
   std::map<std::string, std::vector<std::string>> readers;  // of an option that is none here
-  for (const std::string& name : algorithms_of(command)) {
+  for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all()) {
     if (name == chosen) continue;
-    AlgorithmOptions own = algorithm_info(name).options();
+    AlgorithmOptions own = info.options();
     OptionTable theirs;
     own.fields(theirs);
     if (ReferenceOptions reference; own.knows_reference()) reference.fields(theirs);
     for (const auto& option : theirs.options())
-      if (!here.count(option->name) && option->refusal.empty()) readers[option->name].push_back(name);
+      if (!here.count(option->name) && option->refusal.empty())
+        readers[option->name].push_back(info.command.empty() ? "apus " + name
+                                                             : str("--", info.command, "_type ", name));
   }
-  for (const auto& [name, types] : readers)
-    v.no_effect({name}, str("it is of --", command, "_type ", join(types), ", and this is ", chosen));
+  for (const auto& [name, whose] : readers)
+    v.no_effect({name}, str("it is of ", join(whose), ", and this is ", chosen));
 }
 
 }  // namespace
@@ -82,7 +84,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
   const AlgorithmInfo& info = algorithm_info(algorithm);
   if (!info.command.empty()) {
     v.at("predict_with_generate").refused("rows of apus " + info.command + " are not questions with one right answer");
-    options_of_others(v, info.command, algorithm);
+    options_of_others(v, algorithm);
   }
   if (info.asks_rows) {
     for (const char* name : {"packing", "cached_dataset", "cached_val_dataset"})
