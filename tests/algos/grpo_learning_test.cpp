@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rewards teach: exact answers rise from some to nearly all. Rewards that have nothing to do with the answers do not,
+// Rewards teach: exact answers rise from a fifth to most. Rewards that have nothing to do with the answers do not,
 // and flipped ones take away what was known.
 #include "tests/algos/learning.h"
 
@@ -26,11 +26,11 @@ TEST(GrpoLearning, ReversesDigits) {
   const double before = student.exact();
   EXPECT_GE(before, 0.1);
   EXPECT_LE(before, 0.6);
-  student.reinforce(rewarded("test reversed"), 200);
-  EXPECT_GT(student.exact(), 0.9) << "from " << before;
+  student.reinforce(rewarded("test reversed"), 120);
+  EXPECT_GT(student.exact(), before + 0.4);
   const Json& h = student.history;
-  ASSERT_EQ(h.size(), 200u);
-  EXPECT_GT(column(h, 199, "reward"), column(h, 0, "reward") + 0.3);
+  ASSERT_EQ(h.size(), 120u);
+  EXPECT_GT(column(h, 119, "reward"), column(h, 0, "reward") + 0.3);
   EXPECT_EQ(column(h, 0, "clip_ratio"), 0) << "one update a round has ratio 1";
   for (size_t i = 0; i < h.size(); ++i) EXPECT_LT(column(h, i, "rollout_mismatch/max"), 1e-3) << i;
   EXPECT_GT(column(h, 5, "completions/tokens_per_second"), 0);

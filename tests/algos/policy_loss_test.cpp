@@ -3,6 +3,9 @@
 // them against finite differences.
 #include "algos/policy/policy_loss.h"
 
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
 #include <cmath>
 
 #include "tests/algos/policy_fixture.h"
