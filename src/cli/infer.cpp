@@ -11,6 +11,7 @@
 #include "cli/infer_client.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
+#include "data/read/byte_source.h"
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_info.h"
 
@@ -63,6 +64,7 @@ void InferOptions::fields(OptionTable& v) {
   v.at("model_name")
       .honoured(&model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
   v.at("model_author").honoured(&model_author, "the same for {{AUTHOR}}");
+  encoding_field(v, encoding);
   TemplateOptions::fields(v);
   GenerationOptions::fields(v);
   EngineOptions::fields(v);
@@ -79,7 +81,7 @@ void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
   const Json args = Json::parse(read_file(path, 16 << 20), nullptr, /*allow_exceptions=*/false);
   require(args.is_object(), Fault::Usage, path.string(), " holds no JSON object");
   if (args.contains("val_dataset") && args["val_dataset"].is_array() && !args["val_dataset"].empty()) {
-    for (const char* key : {"val_dataset", "columns", "disable_auto_column_mapping", "custom_dataset_info",
+    for (const char* key : {"val_dataset", "columns", "encoding", "disable_auto_column_mapping", "custom_dataset_info",
                             "model_name", "model_author", "use_hf"})
       if (args.contains(key) && !args[key].is_null() && !v.given(key)) v.set(key, args[key]);
     return;
@@ -121,6 +123,7 @@ void InferOptions::resolve(OptionTable& v) {
 }
 
 void InferOptions::check() const {
+  check_encoding(encoding);
   require(client() == !base_url.empty(), Fault::Usage, "--base_url and --infer_backend client belong together");
   if (client()) return check_client(*this);
   ModelOptions::check();
@@ -139,6 +142,7 @@ std::vector<QuestionSet> InferOptions::question_sets() const {
   std::vector<QuestionSet> sets;
   for (const std::string& name : val_dataset) {
     QuestionSet set;
+    set.encoding = encoding;
     set.normalize = {.columns = parse_columns(columns),
                      .auto_mapping = !disable_auto_column_mapping,
                      .seed = static_cast<uint64_t>(seed),

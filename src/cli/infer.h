@@ -19,6 +19,7 @@ struct InferOptions : ModelOptions,
   std::vector<std::string> val_dataset;  // as --dataset of sft, or "-", standard input; none: a chat
   Json columns;
   bool disable_auto_column_mapping = false;
+  std::string encoding;  // of text files; empty: UTF-8
   std::vector<std::string> model_name, model_author, custom_dataset_info;
   std::optional<int64_t> val_dataset_sample;  // only the first n rows
   bool load_data_args = false;                // the rows that the training run kept for validation

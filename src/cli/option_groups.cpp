@@ -264,6 +264,13 @@ void untrained_fields(OptionTable& v) {
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
 }
 
+void encoding_field(OptionTable& v, std::string& encoding) {
+  v("encoding", encoding,
+    "how .jsonl, .json, .csv and .txt files are written, where not in UTF-8: latin-1, gbk, utf-16")
+      .shown_default("utf-8")
+      .restored("data");
+}
+
 void plain_rows_fields(OptionTable& v) {
   v.no_effect({"dataset_num_proc", "load_from_cache_file", "streaming", "shuffle_buffer_size", "remove_unused_columns",
                "download_mode", "data_seed", "dataset_shuffle", "val_dataset_shuffle", "stopping_strategy"},

@@ -99,6 +99,8 @@ int run_program(const std::vector<std::string>& argv) {
   } catch (const std::bad_alloc&) {
     return report(program, command,
                   Error(Fault::Device, "out of memory on the host: smaller batches or a shorter context need less"));
+  } catch (const std::filesystem::filesystem_error& error) {  // a path that the system refuses is no defect
+    return report(program, command, Error(Fault::Io, error.what()));
   } catch (const std::exception& error) {
     const std::string what = error.what();
     // Libraries put a stack trace behind their first line.

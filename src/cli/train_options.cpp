@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/sizes.h"
 #include "cli/foreign_flags.h"
+#include "data/read/byte_source.h"
 #include "train/optim_names.h"
 #include "train/record/schedule.h"
 
@@ -28,6 +29,7 @@ void DataOptions::fields(OptionTable& v) {
   v("cached_dataset", cached_dataset, "folders made by apus export --to_cached_dataset true").restored("data");
   v("cached_val_dataset", cached_val_dataset, "the same, for evaluation").restored("data");
   v("columns", columns, "rename columns: '{\"their\": \"ours\"}'").restored("data");
+  encoding_field(v, encoding);
   v("model_name", model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
   v("model_author", model_author, "the same for {{AUTHOR}}");
   v("custom_dataset_info", custom_dataset_info,
@@ -81,6 +83,7 @@ void DataOptions::check() const {
   for (const auto& [flag, names] : {std::pair("--model_name", &model_name), {"--model_author", &model_author}})
     require(names->size() <= 2, Fault::Usage, flag, " takes one name, or the Chinese and the English one, not ",
             names->size());
+  check_encoding(encoding);
   require(interleave_prob.empty() || interleave_prob.size() == dataset.size(), Fault::Usage,
           "--interleave_prob needs one number for each of the ", dataset.size(), " datasets, it has ",
           interleave_prob.size());

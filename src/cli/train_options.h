@@ -23,6 +23,7 @@ struct DataOptions {
   std::string stopping_strategy = "first_exhausted";
   int64_t shuffle_buffer_size = 1000;
   Json columns;
+  std::string encoding;  // of text files; empty: UTF-8
   std::vector<std::string> model_name, model_author, custom_dataset_info;
   bool packing = false;
   std::optional<int64_t> packing_length;

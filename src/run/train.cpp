@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/files.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "device/agree.h"
@@ -30,17 +31,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path make_run_folder(const TrainCommandOptions& o) {
+fs::path make_run_folder(const TrainCommandOptions& o, std::unique_ptr<FolderLock>& lock) {
   const fs::path root = o.output_root();
-  if (o.add_version) return make_version_dir(root);
-  make_writable_dir(root);
-  remove_leftovers(root);
-  return root;
+  const fs::path folder = o.add_version ? make_version_dir(root) : root;
+  make_writable_dir(folder);
+  lock = std::make_unique<FolderLock>(folder);
+  remove_leftovers(folder);
+  return folder;
 }
 
 // The first rank makes it and writes in it.
-fs::path run_folder(const TrainCommandOptions& o, World& world) {
-  return gather_text(world.first() ? make_run_folder(o).string() : "", world.host())[0];
+fs::path run_folder(const TrainCommandOptions& o, World& world, std::unique_ptr<FolderLock>& lock) {
+  return gather_text(world.first() ? make_run_folder(o, lock).string() : "", world.host())[0];
 }
 
 // What may differ between machines is where things are.
@@ -175,7 +177,8 @@ std::function<Schedule(int64_t)> schedule_of(const TrainCommandOptions& o) {
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
   Mesh mesh(world);
-  const fs::path run_dir = run_folder(o, world);
+  std::unique_ptr<FolderLock> lock;  // two runs in one folder would write over each other's checkpoints
+  const fs::path run_dir = run_folder(o, world, lock);
   if (world.first()) write_arguments(o, run_dir);
   log_info("Global seed set to ", o.seed);
 

@@ -60,6 +60,7 @@ DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
                  .auto_mapping = !o.disable_auto_column_mapping,
                  .seed = static_cast<uint64_t>(o.data_seed),
                  .names = {o.model_name, o.model_author}};
+  d.encoding = o.encoding;
   d.fetch = hub_datasets(hub.use_hf, hub.hub_token.value_or(""));
   d.known = DatasetInfo(o.custom_dataset_info), d.use_hf = hub.use_hf;
   return d;

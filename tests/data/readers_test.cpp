@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/files.h"
+#include "data/read/byte_source.h"
 #include "data/read/reader.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/paths.h"
@@ -104,6 +105,79 @@ TEST(Readers, JsonAsListInsideAnObjectAndOneAfterTheOther) {
   EXPECT_EQ(read_rows(dir.write("none.json", " [] ")).size(), 0u);
   EXPECT_THROW(read_rows(dir.write("cut.json", "[{\"a\": 1}, {\"a\": ")), Error);
   EXPECT_THROW(read_rows(dir.write("cut2.json", "[{\"a\": 1}")), Error);
+}
+
+TEST(Readers, JsonFilesLoseNoRowInSilence) {
+  TemporaryFolder dir;
+  const auto said = [&](const std::string& text) {
+    const auto path = dir.write("a.json", text);
+    return error_of([&] { read_rows(path); });
+  };
+  EXPECT_NE(said("[{\"a\": 1},\n{\"a\": 2}]\n{\"a\": 3}").find("line 3: there is more behind the end of the list"),
+            std::string::npos);
+  EXPECT_NE(said("[{\"a\": 1}]]").find("there is more behind the end"), std::string::npos);
+  EXPECT_NE(said("[{\"a\": 1}\n{\"a\": 2}]").find("line 2: a comma is missing between two rows"), std::string::npos);
+  EXPECT_NE(said("[{\"a\": 1},\n,{\"a\": 2}]").find("line 2: a comma too many"), std::string::npos);
+  EXPECT_NE(said("[{\"a\": 1},\n]").find("line 2: a comma too many"), std::string::npos);
+  EXPECT_NE(said("[,{\"a\": 1}]").find("a comma before the first row"), std::string::npos);
+  EXPECT_NE(said("{\"data\": [{\"a\": 1}] \"b\": 2}").find("goes on wrongly"), std::string::npos);
+  EXPECT_NE(said("{\"data\": [{\"a\": 1}], \"b\": 2} {}").find("there is more behind the end"), std::string::npos);
+  EXPECT_NE(
+      said("{\"train\": [{\"a\": 1}], \"rows\": [{\"a\": 2}]}").find("rows in 'rows' too, besides those of 'train'"),
+      std::string::npos);
+  EXPECT_EQ(said("{\"train\": [{\"a\": 1}], \"test\": [{\"a\": 2}], \"n\": 3}\n"), "(no error)");
+  // The end is the end, wherever reading begins.
+  const auto path = dir.write("b.json", "{\"data\": [{\"a\": 1}, {\"a\": 2}], \"b\": 2}");
+  auto reader = open_reader(path);
+  Row row;
+  while (reader->next(row)) {}
+  const ReadPosition end = reader->position();
+  auto again = open_reader(path);
+  again->seek(end);
+  EXPECT_FALSE(again->next(row));
+}
+
+TEST(Readers, TextThatIsNoUtf8IsToldWithItsPlaceAndReadByItsEncoding) {
+  TemporaryFolder dir;
+  const auto csv = dir.write("a.csv", "query,response\nplain,text\nwhere,caf\xe9 noir\nlast,row\n");
+  auto reader = open_reader(csv);
+  Row row;
+  ASSERT_TRUE(reader->next(row));
+  EXPECT_NE(row_error(*reader).find("line 3, key 'response': no UTF-8: the byte 0xe9 after \"caf\""),
+            std::string::npos);
+  ASSERT_TRUE(reader->next(row));
+  EXPECT_EQ(row.value["query"], "last");
+  const auto recoded = [&](const fs::path& path, const std::string& encoding) {
+    auto file = open_reader(path, encoding);
+    std::vector<Json> rows;
+    std::vector<ReadPosition> places = {file->position()};
+    for (Row each; file->next(each); places.push_back(file->position())) rows.push_back(each.value);
+    for (size_t i = 0; i < rows.size(); ++i) {  // from any place again
+      auto from = open_reader(path, encoding);
+      from->seek(places[i]);
+      Row each;
+      EXPECT_TRUE(from->next(each) && each.value == rows[i]) << path << " " << i;
+    }
+    return rows;
+  };
+  EXPECT_EQ(recoded(csv, "latin-1").at(1)["response"], "caf\u00e9 noir");
+  std::string wide = "\xff\xfe";
+  for (const char c : std::string("{\"query\": \"a\"}\n{\"query\": \"b\"}\n")) (wide += c) += '\0';
+  EXPECT_EQ(recoded(dir.write("b.jsonl", wide), "utf-16").at(1)["query"], "b");
+  try {
+    check_encoding("gbk");  // not every system has its table
+    EXPECT_EQ(recoded(dir.write("c.csv", "query,response\n\xc4\xe3,\xba\xc3\n"), "gbk").at(0)["query"], "\u4f60");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.at.fault, Fault::Usage);
+  }
+  EXPECT_NE(error_of([] { check_encoding("klingon"); }).find("--encoding klingon: this system cannot read it"),
+            std::string::npos);
+  const auto bad = dir.write("d.txt", "abc\n\xff\xff\n");
+  EXPECT_NE(error_of([&] { recoded(bad, "utf-8"); }).find("byte 5 is no utf-8; is --encoding right?"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { open_reader(dir.write("e.csv", "caf\xe9,b\n1,2\n")); }).find("names of the columns are no UTF-8"),
+      std::string::npos);
 }
 
 TEST(Readers, CsvWithQuotesNewlinesAndEmptyCells) {

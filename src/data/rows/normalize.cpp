@@ -51,14 +51,14 @@ class Normalizer {
   Json run() {
     if (options_.auto_mapping && in_.contains("solution")) solution_ = in_["solution"];
     if (const char* column = messages_column()) {
-      rename_known();
+      rename_known(false);
       from_messages(column);
     } else if (present("instruction") && in_.contains("input")) {
       join_instruction();
-      rename_known();
+      rename_known(true);
       from_pair();
     } else {
-      rename_known();
+      rename_known(true);
       from_pair();
     }
     const Json tag = in_.contains("tag") ? in_["tag"] : Json();
@@ -101,8 +101,9 @@ class Normalizer {
     const std::string first = text(instruction, "instruction"), second = text(input, "input");
     in_["query"] = first.empty() || second.empty() ? first + second : first + "\n" + second;
   }
-  // A target with several candidates is left alone: which one is meant cannot be known.
-  void rename_known() {
+  // A target with several candidates is left alone: which one is meant cannot be known. Without a question the answers
+  // would be learnt as if nobody had asked, so where one is needed the row is refused.
+  void rename_known(bool question_needed) {
     if (!options_.auto_mapping) return;
     for (const Target& target : targets()) {
       std::vector<std::string> found;
@@ -112,10 +113,12 @@ class Normalizer {
             std::any_of(target.known.begin(), target.known.end(), [&](const char* k) { return low == k; });
         if (known && !value.is_null()) found.push_back(name);
       }
-      if (remark_ && found.size() > 1 && !in_.contains(target.name))
-        remark_(str("several columns could be the ", target.name, ": ", join(found),
-                    "; none of them is used. Say which one by --columns '{\"", found[0], "\": \"", target.name,
-                    "\"}'"));
+      if (found.size() > 1 && !in_.contains(target.name)) {
+        const std::string several = str("several columns could be the ", target.name, ": ", join(found)),
+                          way = str("Say which one by --columns '{\"", found[0], "\": \"", target.name, "\"}'");
+        if (question_needed && target.name == std::string("query")) bad("", str(several, ". ", way));
+        if (remark_) remark_(str(several, "; none of them is used. ", way));
+      }
       if (found.size() != 1 || found[0] == target.name) continue;
       Json value = std::move(in_[found[0]]);
       in_.erase(found[0]);
