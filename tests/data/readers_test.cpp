@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "data/read/byte_source.h"
+#include "data/read/parquet/compression.h"
 #include "data/read/reader.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/paths.h"
@@ -36,6 +37,73 @@ INSTANTIATE_TEST_SUITE_P(Formats, Tables,
                          testing::Values("table_snappy.parquet", "table_gzip.parquet", "table_zstd.parquet",
                                          "table_lz4.parquet", "table_delta_strings.parquet",
                                          "table_delta_lengths.parquet", "table.stream.arrow", "table.file.arrow"));
+
+TEST(ParquetTable, BytesWithoutAnAnnotationAreTextWhereTheyAreUtf8) {
+  const auto rows = read_rows(table("unannotated.parquet"));
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].value["text"], "caf\u00e9");
+  EXPECT_EQ(rows[1].value["text"], "data:application/octet-stream;base64,/wA=");
+  EXPECT_EQ(rows[1].value["when"], "2024-01-01T01:00:00");  // int96
+  EXPECT_TRUE(rows[2].value["text"].is_null());
+  EXPECT_EQ(rows[3].value["when"], "1969-12-31T23:59:59.999999999");
+}
+
+TEST(ParquetTable, PagesAndChunksOfOtherWritersAreRead) {
+  // A v2 page of nulls without a byte of values behind its levels; a group without rows whose column lies nowhere.
+  const auto nulls = read_rows(table("empty_pages.parquet"));
+  ASSERT_EQ(nulls.size(), 3u);
+  EXPECT_EQ(nulls[2].value, (Json{{"a", nullptr}}));
+  // The size of the chunk leaves out its dictionary's header, as parquet-mr 1.2 wrote it.
+  std::string words;
+  for (const auto& row : read_rows(table("short_chunk.parquet"))) words += row.value["a"].get<std::string>() + " ";
+  EXPECT_EQ(words, "no yes no yes ");
+}
+
+TEST(ParquetTable, BrotliIsReadWhereItsLibraryIs) {
+  const auto read = [] { return read_rows(table("small_brotli.parquet")); };
+  const std::string said = error_of([&] { read(); });
+  if (said != "(no error)") {
+    EXPECT_NE(said.find("libbrotlidec.so.1 is not installed"), std::string::npos) << said;
+    return;
+  }
+  ASSERT_EQ(read().size(), 40u);
+  EXPECT_EQ(read()[39].value, (Json{{"text", "row 39 abcabcabcabcabc"}, {"n", 39}}));
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+std::string gzip_member(const std::string& text) {
+  z_stream z{};
+  EXPECT_EQ(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(256, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data())), z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data()), z.avail_out = 256;
+  EXPECT_EQ(deflate(&z, Z_FINISH), Z_STREAM_END);
+  out.resize(256 - z.avail_out);
+  deflateEnd(&z);
+  return out;
+}
+
+TEST(Compression, SeveralGzipMembersAreOnePage) {
+  const std::string two = gzip_member("first ") + gzip_member("second");
+  EXPECT_EQ(decompress(Codec::Gzip, bytes_of(two), 12, "page"), "first second");
+  for (const size_t wrong : {11, 13})
+    EXPECT_THROW(decompress(Codec::Gzip, bytes_of(two), wrong, "page"), Error) << wrong;
+}
+
+TEST(Compression, HadoopsLz4IsFramesOrWhatSomeWritersMadeOfIt) {
+  const std::string first =
+                        "\x40"
+                        "abcd",
+                    second =
+                        "\x30"
+                        "efg";  // literals alone
+  const std::string frames = std::string("\0\0\0\4\0\0\0\5", 8) + first + std::string("\0\0\0\3\0\0\0\4", 8) + second;
+  EXPECT_EQ(decompress(Codec::Lz4Hadoop, bytes_of(frames), 7, "page"), "abcdefg");
+  EXPECT_EQ(decompress(Codec::Lz4Hadoop, bytes_of(first), 4, "page"), "abcd");
+  for (size_t cut = 1; cut < frames.size(); ++cut)
+    EXPECT_THROW(decompress(Codec::Lz4Hadoop, bytes_of(frames.substr(0, cut)), 7, "page"), Error) << cut;
+}
 
 TEST(ArrowTable, WholeNumbersKeepTheirSigns) {
   const auto rows = read_rows(table("signed.stream.arrow"));
