@@ -102,10 +102,38 @@ Encoder::Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatT
 }
 
 std::vector<Sample> Encoder::encode(const Row& row) const {
+  if (row.value.contains("input_ids")) return fitted(already_encoded(row), row);
   return fitted(encode_messages(row, row.value["messages"]), row);
 }
 
+Sample Encoder::already_encoded(const Row& row) const {
+  Sample sample;
+  sample.ids = row.value["input_ids"].get<std::vector<int32_t>>();
+  const auto known = static_cast<int32_t>(tokenizer_->vocab_size());
+  for (const int32_t id : sample.ids)
+    if (id < 0 || id >= known)
+      throw RowError(row.origin, "input_ids",
+                     str("holds ", id, ", which is no token of the vocabulary of ", known,
+                         "; was the row encoded with another tokenizer?"));
+  sample.trained.assign(sample.ids.size(), 1);
+  if (row.value.contains("labels"))
+    for (size_t i = 0; i < sample.ids.size(); ++i) sample.trained[i] = row.value["labels"][i] >= 0;
+  if (row.value.contains("loss_scale")) {
+    sample.weights = row.value["loss_scale"].get<std::vector<float>>();
+    for (size_t i = 0; i < sample.ids.size(); ++i)
+      if (sample.weights[i] == 0) sample.trained[i] = 0;
+    const auto plain = [](float w) { return w == 0 || w == 1; };
+    if (std::all_of(sample.weights.begin(), sample.weights.end(), plain)) sample.weights.clear();
+  }
+  sample.trained[0] = 0;
+  if (sample.trained_tokens() == 0) throw RowError(row.origin, "labels", "nothing in the row is learnt");
+  add_extras(sample, row);
+  return sample;
+}
+
 Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
+  if (messages.empty() && row.value.contains("input_ids"))
+    throw RowError(row.origin, "input_ids", "rows that are encoded already are for `apus sft` and `apus pt`");
   for (const MediaKind& kind : kMediaKinds)  // before a chat template meets parts that it cannot take
     if (!media_ && row.value.contains(kind.column))
       throw RowError(

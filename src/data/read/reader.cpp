@@ -25,6 +25,11 @@ bool readable_name(const fs::path& path) {
   return std::find(std::begin(known), std::end(known), format) != std::end(known);
 }
 
+bool is_plain_json_lines(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  return ending == ".jsonl" || ending == ".ndjson" || !readable_name(path);
+}
+
 std::unique_ptr<RowReader> open_reader(const fs::path& path, const std::string& encoding) {
   const std::string format = format_of(path);
   if (format == "jsonl" || format == "ndjson") return open_json_lines(path, encoding);

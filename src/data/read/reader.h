@@ -29,6 +29,8 @@ class RowReader {
 // `encoding`: of text files, as iconv names it; empty: UTF-8.
 std::unique_ptr<RowReader> open_reader(const std::filesystem::path& path, const std::string& encoding = "");
 bool readable_name(const std::filesystem::path& path);  // does open_reader know the ending?
+// JSON lines as they lie there: such a file, standard input ("-"), or a name without a known ending.
+bool is_plain_json_lines(const std::filesystem::path& path);
 
 // By format, for open_reader.
 std::unique_ptr<RowReader> open_json_lines(const std::filesystem::path& path, const std::string& encoding);

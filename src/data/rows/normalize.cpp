@@ -50,6 +50,7 @@ class Normalizer {
 
   Json run() {
     if (options_.auto_mapping && in_.contains("solution")) solution_ = in_["solution"];
+    if (present("input_ids") && !messages_column()) return encoded_row();
     if (const char* column = messages_column()) {
       rename_known(false);
       from_messages(column);
@@ -141,6 +142,38 @@ class Normalizer {
     if (system.is_string() && !system.get_ref<const std::string&>().empty() && messages[0]["role"] != "system")
       messages.insert(messages.begin(), Json{{"role", "system"}, {"content", system}});
     out_["messages"] = std::move(messages);
+  }
+
+  // Ids that somebody else has made of a conversation, which of them are learnt, and how much: taken as they are.
+  Json encoded_row() {
+    Json row = {{"messages", Json::array()}};
+    size_t length = 0;
+    for (const char* name : {"input_ids", "labels", "loss_scale", "attention_mask"}) {
+      Json list = take(name);
+      if (list.is_null()) continue;
+      if (list.is_string()) list = parsed_cell(list.get<std::string>(), origin_, name);
+      const bool weights = std::string(name) == "loss_scale";
+      if (!list.is_array() || list.empty()) bad(name, "must be a list with a number for each token");
+      for (const auto& item : list)
+        if (weights ? !item.is_number() || item.get<double>() < 0 : !item.is_number_integer() || item > INT32_MAX)
+          bad(name, "holds " + json_text(item).substr(0, 40) +
+                        (weights ? ", which is no weight" : ", no whole number of a token"));
+      if (length == 0) length = list.size();
+      if (list.size() != length) bad(name, str("has ", list.size(), " entries for ", length, " input_ids"));
+      row[name] = std::move(list);
+    }
+    if (row.contains("attention_mask"))
+      for (const auto& item : row["attention_mask"])
+        if (item != 1) bad("attention_mask", "masks tokens: leave the padding out of input_ids and labels");
+    row.erase("attention_mask");
+    if (row.contains("labels"))
+      for (size_t i = 0; i < length; ++i)
+        if (row["labels"][i] >= 0 && row["labels"][i] != row["input_ids"][i])
+          bad("labels", str("entry ", i, " is ", json_text(row["labels"][i]), ", but the token there is ",
+                            json_text(row["input_ids"][i]), "; a label is its token (not the next one), or -100"));
+    if (present("channel")) row["channel"] = take("channel");
+    if (row.contains("channel") && !row["channel"].is_string()) bad("channel", "must be a text");
+    return row;
   }
 
   void from_pair() {
