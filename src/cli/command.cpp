@@ -66,13 +66,13 @@ std::vector<const Command*> all_commands() {
   return commands;
 }
 
-std::string command_help(const Command& command, const std::string& program, int width) {
+std::string command_help(const Command& command, const std::string& program, int width, bool all) {
   const auto columns = static_cast<size_t>(std::clamp(width, 60, 140));
   std::string out = str(program, " ", command.info.name, ": ") + command.info.summary;
   out = wrapped(out, 0, 0, columns) + "\n";
   out += str("Usage: ", program, " ", command.info.name, " [FILE.yaml] [--option value ...]\n");
   for (const auto& example : command.info.examples) out += str("  ", program, " ", example, "\n");
-  out += "\n" + command.make()->table.help(width) + general_options(columns);
+  out += "\n" + command.make()->table.help(width, all) + general_options(columns);
   return command.info.afterword ? out + "\n" + command.info.afterword() : out;
 }
 
@@ -99,7 +99,8 @@ int run_command(const Command& command, const std::vector<std::string>& argument
   bool print_config = false;
   for (const auto& argument : arguments) {
     if (argument == "--help" || argument == "-h") {
-      std::fputs(command_help(command, program, Log::of().width()).c_str(), stdout);
+      const bool all = arguments.back() == "all" && arguments.size() > 1;
+      std::fputs(command_help(command, program, Log::of().width(), all).c_str(), stdout);
       return 0;
     }
     if (argument == "--print-config" || argument == "--print_config") {

@@ -2,8 +2,8 @@
 // A command is one file that registers itself:
 //
 //   namespace { int run(const InferOptions& options) { return run_heavy("infer", &options); }
-//   const RegisterCommand<InferOptions> infer_command({.name = "infer", .group = "Run", .summary = "...", .examples = {...}},
-//   run); }
+//   const RegisterCommand<InferOptions> infer_command({.name = "infer", .group = "Run", .summary = "...", .examples =
+//   {...}}, run); }
 //
 // Its options struct has `fields(OptionTable&)`, and may have `resolve(OptionTable&)` (fill in from a checkpoint's
 // args.json, read files that options name), `check() const` (rules across options, throwing Fault::Usage) and `fetch()`
@@ -94,7 +94,7 @@ std::vector<const Command*> all_commands();     // in the order of the overview
 // Answers --help and --print-config itself.
 int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults,
                 const std::string& program);
-std::string command_help(const Command& command, const std::string& program, int width);
+std::string command_help(const Command& command, const std::string& program, int width, bool all = false);
 std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width);
 
 }  // namespace apus

@@ -29,6 +29,7 @@ struct InferOptions : ModelOptions,
   int64_t write_batch_size = 1000;  // rows between flushes; -1: at the end
   // "engine": continuous batching; "pt": one batch after the other.
   std::string infer_backend = "engine";
+  bool use_installed_backend = false;     // another program's name in infer_backend means that program
   std::optional<int64_t> max_batch_size;  // with "pt" (1 when absent); <= 0: all
   std::optional<std::string> metric;      // "acc" or "rouge"
   std::string base_url;                   // with "client": where the server is

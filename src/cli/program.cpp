@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/program.h"
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <new>
@@ -85,6 +86,8 @@ int flushed(int code) {
 }  // namespace
 
 int run_program(const std::vector<std::string>& argv) {
+  // A file at the limit of its size is told as a full disk is, by the write that fails.
+  ::signal(SIGXFSZ, SIG_IGN);
   Program program;
   std::string command;
   try {

@@ -149,8 +149,11 @@ void other_tuners(OptionTable& v) {
 
 void TunerOptions::fields(OptionTable& v) {
   v.group("Tuner");
-  v("tuner_type", tuner_type, "train low-rank factors beside the weights, or the weights themselves")
-      .choices({"lora", "full"})
+  v("tuner_type", tuner_type,
+    "train low-rank factors beside the weights, or the weights themselves; lora_llm: factors in the language model "
+    "only, "
+    "which is lora for a model that reads text only")
+      .choices({"lora", "full", "lora_llm"})
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name")
       .must_match()
@@ -269,7 +272,10 @@ void TrainOptions::fields(OptionTable& v) {
   foreign_training_fields(v);
 }
 
-void TrainOptions::resolve(OptionTable&) { max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size"); }
+void TrainOptions::resolve(OptionTable&) {
+  max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
+  if (save_total_limit && *save_total_limit <= 0) save_total_limit.reset();  // all stay
+}
 
 void TrainOptions::check() const {
   LoopOptions::check();
