@@ -265,6 +265,8 @@ void TrainOptions::fields(OptionTable& v) {
   v("load_args", load_args, "take settings that are not given from the checkpoint's args.json");
   v("load_data_args", load_data_args, "the data settings too");
   v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
+  v("broadcast_weights", broadcast_weights,
+    "several processes: rank 0 sends its weights to all, instead of refusing where they differ");
   v("ddp_bucket_cap_mb", ddp_bucket_cap_mb, "several processes: gradients sent at a time")
       .at_least(1)
       .at_most(16384)

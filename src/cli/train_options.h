@@ -89,6 +89,7 @@ struct TrainOptions : LoopOptions {
   bool load_args = false, load_data_args = false;
   double ddp_timeout = 1800;  // seconds
   int64_t ddp_bucket_cap_mb = 25;
+  bool broadcast_weights = false;
 
   // What runs again in the backward pass of a model of so many layers.
   struct Recompute {

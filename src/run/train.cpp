@@ -17,6 +17,7 @@
 #include "parallel/data_parallel.h"
 #include "run/inference.h"
 #include "run/prediction.h"
+#include "run/rank_agreement.h"
 #include "run/runner.h"
 #include "run/train_data.h"
 #include "run/tuned_model.h"
@@ -186,7 +187,11 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   const auto algorithm = make_algorithm(o.algorithm, o.own);
   TrainData data =
       open_train_data(o, *algorithm, o.model, run_dir, {.rank = mesh.rank(kDataAxes), .ranks = mesh.size(kDataAxes)});
+  world.require_same(data.rows_text, "the rows",
+                     "The files of --dataset are not the same everywhere: copy those of rank 0");
   TunedModel tuned = load_tuned_model(o, mesh);
+  if (o.broadcast_weights) broadcast_weights(*tuned.model, world);
+  require_same_weights(*tuned.model, world, o.model);
   const auto params = trainable_params(*tuned.model);
   const std::string parameters =
       param_info(tuned.adapter ? "PeftModelForCausalLM" : "ModelForCausalLM", count_params(*tuned.model));
@@ -216,8 +221,9 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .stop = &stop},
                   trainer_options(o, data, *tuned.model, run_dir));
   if (resumes(o)) {
-    trainer.resume(read_state(o.resume_from_checkpoint, !o.resume_only_model),
-                   {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
+    const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
+    require_same_state(state, world, o.resume_from_checkpoint);
+    trainer.resume(state, {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
     log_info("resumed from ", o.resume_from_checkpoint);
   }
   const TrainResult result = trainer.run();

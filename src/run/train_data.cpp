@@ -11,6 +11,7 @@
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_ref.h"
 #include "data/source/training_data.h"
+#include "run/rank_agreement.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -162,6 +163,7 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
                {"samples", data.report ? data.report->rows : -1},
                {"packing_length", o.packing ? options.batches.packing_length : 0}};
   out.exact.update(keep->encoder.made_with());
+  if (share.ranks > 1) out.rows_text = data.rows ? rows_by_file(*data.rows) : json_text(out.exact);
   out.keep = keep, out.train = std::move(data.train), out.eval = std::move(data.validation);
   return out;
 }
