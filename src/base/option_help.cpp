@@ -44,7 +44,7 @@ std::string listed_by_reason(const std::vector<const Option*>& options, std::str
 }
 }  // namespace
 
-std::string OptionTable::help(int columns) const {
+std::string OptionTable::help(int columns, bool all) const {
   const auto width = static_cast<size_t>(std::clamp(columns, 60, 140));
   std::vector<std::string> titles;
   std::map<std::string, std::string> sections;
@@ -66,6 +66,12 @@ std::string OptionTable::help(int columns) const {
   }
   std::string out;
   for (const auto& title : titles) out += title + "\n" + sections[title] + "\n";
+  if (!all && idle.size() + refused.size() > 0)
+    return out +
+           wrapped(str("Existing scripts may also have ", idle.size(), " options without effect here, and ",
+                       refused.size(), " are known but not possible: --help all lists them with the reasons."),
+                   0, 0, width) +
+           "\n";
   if (!idle.empty())
     out += "Accepted for existing scripts, without effect\n" + listed_by_reason(idle, &Option::no_effect, width) + "\n";
   if (!refused.empty())

@@ -79,6 +79,22 @@ std::string read(const std::string& word, std::optional<T>& value) {
   return wrong;
 }
 
+// What is wrong with JSON that was typed, and where in it. Nothing for what is right.
+std::string json_fault(const std::string& word) {
+  try {
+    const Json right = Json::parse(word);
+    return "";
+  } catch (const Json::parse_error& error) {
+    const std::string what = error.what();
+    const size_t dash = what.find(" - ");
+    const std::string why = dash == std::string::npos ? what : what.substr(dash + 3);
+    const size_t place = error.byte > 0 ? error.byte - 1 : 0, begin = place > 30 ? place - 30 : 0;
+    return place >= word.size() ? str(quoted(word), " is no JSON: ", why)
+                                : str("no JSON: at character ", place + 1, ", behind ",
+                                      quoted(word.substr(begin, place - begin)), ": ", why);
+  }
+}
+
 // JSON text, or the path of a JSON file. Near misses (single quotes, Python's words) are read as what they mean.
 std::string read(const std::string& word, Json& value) {
   const size_t start = word.find_first_not_of(" \t\r\n");
@@ -92,8 +108,13 @@ std::string read(const std::string& word, Json& value) {
     }
     try {
       value = parse_json(word, "the text", Fault::Usage);
-    } catch (const Error&) {
-      value = parse_json(repaired_json(word), "the text", Fault::Usage);
+    } catch (const Error& first) {
+      try {
+        value = parse_json(repaired_json(word), "the text", Fault::Usage);
+      } catch (const Error&) {  // told of the text that was typed
+        const std::string what = first.what();
+        return what.find("not valid JSON") == std::string::npos ? what : json_fault(word);
+      }
     }
     return "";
   } catch (const Error& error) {

@@ -42,6 +42,10 @@ Option& Option::honoured(OptionTarget member, std::string explanation) {
   refusal.clear(), no_effect.clear();
   return *this;
 }
+Option& Option::idle_for(std::string reason) {
+  refusal.clear(), target = std::monostate();
+  return no_effect = std::move(reason), *this;
+}
 Option& Option::must_match() { return is_exact = true, *this; }
 Option& Option::noted() { return is_noted = true, *this; }
 Option& Option::restored(std::string kind) { return restored_kind = std::move(kind), *this; }

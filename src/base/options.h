@@ -50,6 +50,7 @@ class Option {
   Option& hidden();                 // works, but is left out of --help
   // What a group of options refuses or cannot do, and this command does after all.
   Option& honoured(OptionTarget member, std::string explanation);
+  Option& idle_for(std::string reason);     // what a group refuses, and this command has no need of
   Option& shown_default(std::string text);  // help shows this where the default is decided at run time
   Option& must_match();                     // a resumed run refuses another value than it began with
   Option& noted();                          // a resumed run warns of another value
@@ -102,7 +103,8 @@ class OptionTable {
   void set(const std::string& name, const Json& value);  // from args.json; unknown names are ignored
   bool given(const std::string& name) const;             // was it set by the user?
   Json json() const;                                     // every option and its value, in order
-  std::string help(int width) const;                     // grouped
+  // Grouped: what acts, and with `all` also what is only known: without effect, or not possible.
+  std::string help(int width, bool all = false) const;
   const std::vector<std::unique_ptr<Option>>& options() const { return options_; }
   // Those with a property: with(&Option::is_exact), with(&Option::restored_kind, "model").
   std::vector<const Option*> with(bool Option::*property) const;

@@ -67,13 +67,13 @@ std::vector<const Command*> all_commands() {
 }
 
 std::string command_help(const Command& command, const std::string& program, int width,
-                         const std::vector<std::string>& arguments) {
+                         const std::vector<std::string>& arguments, bool all) {
   const auto columns = static_cast<size_t>(std::clamp(width, 60, 140));
   std::string out = str(program, " ", command.info.name, ": ") + command.info.summary;
   out = wrapped(out, 0, 0, columns) + "\n";
   out += str("Usage: ", program, " ", command.info.name, " [FILE.yaml] [--option value ...]\n");
   for (const auto& example : command.info.examples) out += str("  ", program, " ", example, "\n");
-  out += "\n" + command.make(arguments)->table.help(width) + general_options(columns);
+  out += "\n" + command.make(arguments)->table.help(width, all) + general_options(columns);
   return command.info.afterword ? out + "\n" + command.info.afterword() : out;
 }
 
@@ -108,7 +108,9 @@ int run_command(const Command& command, const std::vector<std::string>& argument
     }
   }
   if (asks_help) {
-    std::fputs(command_help(command, program, Log::of().width(), own).c_str(), stdout);
+    const bool all = !own.empty() && own.back() == "all" && arguments.back() == "all";
+    if (all) own.pop_back();
+    std::fputs(command_help(command, program, Log::of().width(), own, all).c_str(), stdout);
     return 0;
   }
   const auto instance = command.make(own);

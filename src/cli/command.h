@@ -98,8 +98,9 @@ std::vector<const Command*> all_commands();     // in the order of the overview
 // Answers --help and --print-config itself.
 int run_command(const Command& command, const std::vector<std::string>& arguments, const Json& defaults,
                 const std::string& program);
+// `all`: also what is there for other programs' scripts only.
 std::string command_help(const Command& command, const std::string& program, int width,
-                         const std::vector<std::string>& arguments = {});
+                         const std::vector<std::string>& arguments = {}, bool all = false);
 std::string overview(const std::vector<const Command*>& commands, const std::string& program, int width);
 
 }  // namespace apus

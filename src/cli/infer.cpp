@@ -11,6 +11,7 @@
 #include "cli/infer_client.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
+#include "data/read/byte_source.h"
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_info.h"
 
@@ -38,8 +39,10 @@ void InferOptions::fields(OptionTable& v) {
       .choices({"acc", "rouge"});
   v("infer_backend", infer_backend,
     "engine: many rows at once, joining and leaving freely. pt: fixed batches of --max_batch_size. client: rows are "
-    "sent to the server at --base_url")
+    "sent to the server at --base_url. vllm, sglang, lmdeploy: the engine too, as it batches and pages like them")
       .choices({"engine", "pt", "client", "transformers", "vllm", "sglang", "lmdeploy"});
+  v("use_installed_backend", use_installed_backend,
+    "vllm, sglang and lmdeploy mean those programs: then answer rows by their server, which deploy starts");
   v("max_batch_size", max_batch_size, "rows of a batch with pt; 0 or less: all").shown_default("1");
   v("base_url", base_url,
     "with client: an OpenAI-compatible server, such as http://127.0.0.1:8000/v1; --model is a name there then");
@@ -63,14 +66,37 @@ void InferOptions::fields(OptionTable& v) {
   v.at("model_name")
       .honoured(&model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
   v.at("model_author").honoured(&model_author, "the same for {{AUTHOR}}");
+  encoding_field(v, encoding);
   TemplateOptions::fields(v);
   GenerationOptions::fields(v);
   EngineOptions::fields(v);
+  for (const char* name : {"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size",
+                           "vllm_enable_expert_parallel", "sglang_tp_size", "sglang_pp_size", "sglang_dp_size",
+                           "sglang_ep_size", "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"})
+    v.at(name).idle_for("the engine answers on one device; --device_map auto lays the model over several");
+  for (const char* name : {"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps",
+                           "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
+    v.at(name).idle_for("the engine makes one token of a sequence at a time, with the same answers");
   untrained_fields(v);
   RunOptions::fields(v);
 }
 
 namespace {
+// Other programs' names for what the engine does, in scripts that were written for them.
+void take_foreign_backend(InferOptions& o, OptionTable& v) {
+  if (o.infer_backend != "vllm" && o.infer_backend != "sglang" && o.infer_backend != "lmdeploy") return;
+  require(!o.use_installed_backend, Fault::Usage,
+          "--use_installed_backend true: this command starts no other program; `", "apus deploy --infer_backend ",
+          o.infer_backend, "` starts its server, and --infer_backend client asks it");
+  v.notes.push_back(str("--infer_backend ", o.infer_backend,
+                        ": Apus's own engine answers, which batches continuously "
+                        "with a paged cache as it does"));
+  o.infer_backend = "engine";
+  if (o.max_batch_size)
+    v.notes.push_back("--max_batch_size has no effect: the engine takes up to --max_num_seqs rows at once");
+  o.max_batch_size.reset();
+}
+
 // The validation rows of the run that wrote this checkpoint: those it was given, or those it split off.
 void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
   const auto path = checkpoint / "args.json";
@@ -79,7 +105,7 @@ void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
   const Json args = Json::parse(read_file(path, 16 << 20), nullptr, /*allow_exceptions=*/false);
   require(args.is_object(), Fault::Usage, path.string(), " holds no JSON object");
   if (args.contains("val_dataset") && args["val_dataset"].is_array() && !args["val_dataset"].empty()) {
-    for (const char* key : {"val_dataset", "columns", "disable_auto_column_mapping", "custom_dataset_info",
+    for (const char* key : {"val_dataset", "columns", "encoding", "disable_auto_column_mapping", "custom_dataset_info",
                             "model_name", "model_author", "use_hf"})
       if (args.contains(key) && !args[key].is_null() && !v.given(key)) v.set(key, args[key]);
     return;
@@ -118,15 +144,17 @@ void InferOptions::resolve(OptionTable& v) {
   TemplateOptions::resolve(v);
   if (load_data_args && val_dataset.empty()) take_kept_rows(v, adapters.empty() ? model : adapters.front());
   if (infer_backend == "transformers") infer_backend = "pt";
+  take_foreign_backend(*this, v);
 }
 
 void InferOptions::check() const {
+  check_encoding(encoding);
   require(client() == !base_url.empty(), Fault::Usage, "--base_url and --infer_backend client belong together");
   if (client()) return check_client(*this);
   ModelOptions::check();
   PlacementOptions::check(*this);
-  require(infer_backend == "engine" || infer_backend == "pt", Fault::Usage, "--infer_backend ", infer_backend,
-          " is not run by this program; --infer_backend engine batches continuously with a paged cache as it does");
+  require(!use_installed_backend, Fault::Usage,
+          "--use_installed_backend true belongs to --infer_backend vllm, sglang or lmdeploy");
   require(!max_batch_size || infer_backend == "pt", Fault::Usage,
           "--max_batch_size belongs to --infer_backend pt; the engine's limit is --max_num_seqs");
   require(!(interactive() && metric), Fault::Usage, "--metric needs rows to compare with: give --val_dataset");
@@ -139,6 +167,7 @@ std::vector<QuestionSet> InferOptions::question_sets() const {
   std::vector<QuestionSet> sets;
   for (const std::string& name : val_dataset) {
     QuestionSet set;
+    set.encoding = encoding;
     set.normalize = {.columns = parse_columns(columns),
                      .auto_mapping = !disable_auto_column_mapping,
                      .seed = static_cast<uint64_t>(seed),

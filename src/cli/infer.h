@@ -19,6 +19,7 @@ struct InferOptions : ModelOptions,
   std::vector<std::string> val_dataset;  // as --dataset of sft, or "-", standard input; none: a chat
   Json columns;
   bool disable_auto_column_mapping = false;
+  std::string encoding;  // of text files; empty: UTF-8
   std::vector<std::string> model_name, model_author, custom_dataset_info;
   std::optional<int64_t> val_dataset_sample;  // only the first n rows
   bool load_data_args = false;                // the rows that the training run kept for validation
@@ -28,6 +29,7 @@ struct InferOptions : ModelOptions,
   int64_t write_batch_size = 1000;  // rows between flushes; -1: at the end
   // "engine": continuous batching; "pt": one batch after the other.
   std::string infer_backend = "engine";
+  bool use_installed_backend = false;     // another program's name in infer_backend means that program
   std::optional<int64_t> max_batch_size;  // with "pt" (1 when absent); <= 0: all
   std::optional<std::string> metric;      // "acc" or "rouge"
   std::string base_url;                   // with "client": where the server is

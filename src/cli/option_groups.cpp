@@ -70,6 +70,8 @@ void ModelOptions::fields(OptionTable& v) {
   v("max_model_len", max_model_len, "longest context in tokens")
       .at_least(1)
       .alias("vllm_max_model_len")
+      .alias("sglang_context_length")
+      .alias("lmdeploy_session_len")
       .shown_default("from config.json")
       .restored("model");
   v("device", device,
@@ -80,8 +82,8 @@ void ModelOptions::fields(OptionTable& v) {
   v("task_type", task_type, "this command knows causal language models only").choices({"causal_lm"});
   HubFlags::fields(v);
   v.refuse({"num_labels", "problem_type"}, "this command knows causal language models only");
-  v.refuse({"new_special_tokens", "init_strategy", "experts_impl"},
-           "the checkpoint is used as it is; change its files instead");
+  v.no_effect({"experts_impl"}, "the experts of a layer are always computed together, by one grouped product");
+  v.refuse({"new_special_tokens", "init_strategy"}, "the checkpoint is used as it is; change its files instead");
   v.refuse({"rope_scaling"}, "the scaling of config.json is used; set rope_scaling there");
   const char* const whole = "weights are held in --torch_dtype; bfloat16 is the smallest";
   v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_storage"}, whole);
@@ -250,7 +252,6 @@ void EngineOptions::fields(OptionTable& v) {
   v.refuse({"lmdeploy_quant_policy"}, "weights and cache are held in --torch_dtype; bfloat16 is the smallest", "0");
   v.refuse({"vllm_quantization", "sglang_quantization", "sglang_kv_cache_dtype"},
            "weights and cache are held in --torch_dtype; bfloat16 is the smallest", "auto");
-  v.refuse({"sglang_context_length", "lmdeploy_session_len"}, "--max_model_len sets the context");
   v.refuse({"lmdeploy_cache_max_entry_count"}, "--kv_cache_gb or --memory_utilization sets the cache's size");
 }
 
@@ -262,6 +263,13 @@ void untrained_fields(OptionTable& v) {
   v.no_effect({"merge_lora"}, "an adapter's factors are used as they are; apus merge-lora writes a merged model");
   v.no_effect({"safe_serialization", "max_shard_size"}, "no model is written here");
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
+}
+
+void encoding_field(OptionTable& v, std::string& encoding) {
+  v("encoding", encoding,
+    "how .jsonl, .json, .csv and .txt files are written, where not in UTF-8: latin-1, gbk, utf-16")
+      .shown_default("utf-8")
+      .restored("data");
 }
 
 void plain_rows_fields(OptionTable& v) {

@@ -95,6 +95,8 @@ struct EngineOptions {
 
 // The flags of training and of loading at large that a command which trains nothing accepts or refuses.
 void untrained_fields(OptionTable& v);
+// How text files of rows are written.
+void encoding_field(OptionTable& v, std::string& encoding);
 // Flags of data preparation, for commands that read plain JSONL rows as they are.
 void plain_rows_fields(OptionTable& v);
 

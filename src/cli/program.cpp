@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/program.h"
 
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <new>
@@ -85,6 +86,8 @@ int flushed(int code) {
 }  // namespace
 
 int run_program(const std::vector<std::string>& argv) {
+  // A file at the limit of its size is told as a full disk is, by the write that fails.
+  ::signal(SIGXFSZ, SIG_IGN);
   Program program;
   std::string command;
   try {
@@ -99,6 +102,8 @@ int run_program(const std::vector<std::string>& argv) {
   } catch (const std::bad_alloc&) {
     return report(program, command,
                   Error(Fault::Device, "out of memory on the host: smaller batches or a shorter context need less"));
+  } catch (const std::filesystem::filesystem_error& error) {  // a path that the system refuses is no defect
+    return report(program, command, Error(Fault::Io, error.what()));
   } catch (const std::exception& error) {
     const std::string what = error.what();
     // Libraries put a stack trace behind their first line.

@@ -110,14 +110,21 @@ void Rehearsal::chat_template(const std::string& given, const std::string& dir) 
   right("chat template", given.empty() ? "of the checkpoint" : "--chat_template");
 }
 
-void Rehearsal::json_rows(const std::vector<std::string>& files) {
+void Rehearsal::json_rows(const std::vector<std::string>& files, const std::string& encoding) {
   for (const std::string& file : files) {
     if (file == "-") {
       right("rows", "standard input: read when the run begins");
       continue;
     }
-    LineReader reader(file);
     int64_t rows = 0;
+    if (!encoding.empty() || !is_plain_json_lines(file)) {
+      const auto reader = open_reader(file, encoding);
+      for (Row row; rows < kRowsRead && reader->next(row);) ++rows;
+      require(rows > 0, Fault::Data, file, " holds no row");
+      right("rows", str(file, ": ", rows == kRowsRead ? str("the first ", rows) : str(rows), " read"));
+      continue;
+    }
+    LineReader reader(file);
     for (std::string line; rows < kRowsRead && reader.next(line);) {
       if (line.find_first_not_of(" \t") == std::string::npos) continue;
       const std::string where = str(file, ", line ", reader.number());

@@ -24,9 +24,10 @@ class Rehearsal {
   void adapters(const std::vector<std::string>& dirs);
   void tokenizer(const std::string& dir);
   void chat_template(const std::string& given, const std::string& dir);  // given: a template's text, or empty
-  void json_rows(const std::vector<std::string>& files);                 // opens them and reads the first rows of each
-  void questions(const std::vector<QuestionSet>& sets);                  // the same, of any format and shape of row
-  void output(const std::filesystem::path& path, int64_t bytes = 0);     // can be written, and has room for so much
+  void json_rows(const std::vector<std::string>& files,
+                 const std::string& encoding);                        // opens them and reads the first rows of each
+  void questions(const std::vector<QuestionSet>& sets);               // the same, of any format and shape of row
+  void output(const std::filesystem::path& path, int64_t bytes = 0);  // can be written, and has room for so much
   void plan(const PlanSpec& spec);
   void placement(PlacementRehearsal asked);  // in place of the plan, which is of one device
   int finish();                              // the exit code: 0, or 5 when the plan does not fit

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
+#include "data/read/byte_source.h"
 
 namespace apus {
 
@@ -18,9 +19,11 @@ void ScoreOptions::fields(OptionTable& v) {
   v.refuse({"load_data_args"}, "give the rows to --dataset");
   v.group("Rows and results");
   v("dataset", dataset,
-    "files of rows: {\"input_ids\", \"labels\"?}, {\"text\"} or {\"messages\"}; - reads standard input")
+    "files of rows, of every kind that sft reads: {\"input_ids\", \"labels\"?}, {\"text\"} or {\"messages\"}; - reads "
+    "standard input")
       .required()
       .alias("val_dataset");
+  encoding_field(v, encoding);
   v("result_path", result_path, "JSONL file of log-probabilities, one object per row").shown_default("standard output");
   v("dump_logits", dump_logits, "safetensors file for logits.<row> [T, vocab] and hidden.<row> [T, D] in float32");
   v("packed", packed, "several rows in one forward; false: one by one");
@@ -42,6 +45,7 @@ void ScoreOptions::resolve(OptionTable& v) {
 void ScoreOptions::check() const {
   ModelOptions::check();
   PlacementOptions::check(*this);
+  check_encoding(encoding);
   for (const std::string& file : dataset)  // said before the model is loaded
     require(file == "-" || std::filesystem::exists(file), Fault::Io, "--dataset ", file, " is not here", nearby(file));
 }
@@ -50,7 +54,7 @@ void ScoreOptions::rehearse(Rehearsal& r) const {
   const Json config = r.model(model);
   r.adapters(adapters);
   r.tokenizer(model);
-  r.json_rows(dataset);
+  r.json_rows(dataset, encoding);
   for (const std::string& file : {result_path, dump_logits})
     if (!file.empty() && file != "-") r.output(file);
   if (placed()) return r.placement({*this, *this, nullptr, adapter()});

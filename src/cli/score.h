@@ -11,6 +11,7 @@ class Rehearsal;  // cli/rehearsal.h
 struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RunOptions {
   // Rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input.
   std::vector<std::string> dataset;
+  std::string encoding;               // of text files; empty: UTF-8
   std::string result_path;            // empty or "-": standard output
   std::string dump_logits;            // safetensors file; empty: none
   bool packed = true;                 // many rows in one forward, or one by one

@@ -10,6 +10,8 @@
 #include "base/signals.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
+#include "data/read/byte_source.h"
+#include "data/read/reader.h"
 #include "text/builtin_templates.h"
 #include "text/unicode.h"
 
@@ -51,9 +53,12 @@ std::vector<int32_t> ids_of(const Json& value) {
 void TokenizeOptions::fields(OptionTable& v) {
   v.group("Rows and results");
   v("dataset", dataset,
-    "files of rows: {\"text\"}, {\"ids\"} or {\"messages\", \"tools\", ...}; - reads standard input")
+    "files of rows, of every kind that sft reads: {\"text\"}, {\"ids\"} or {\"messages\", \"tools\", ...}; - reads "
+    "standard "
+    "input")
       .required()
       .alias("val_dataset");
+  encoding_field(v, encoding);
   v("result_path", result_path, "JSONL file of {\"text\", \"ids\", \"pieces\", \"tokens\"} or {\"error\"}, one per row")
       .shown_default("standard output");
   v.group("Tokens");
@@ -79,6 +84,7 @@ void TokenizeOptions::check() const {
   require(!tokenizer.empty() || (render_only && !chat_template.empty()), Fault::Usage,
           "--tokenizer is needed: a checkpoint's folder, or a tokenizer.json (without one: --render_only true "
           "--chat_template FILE)");
+  check_encoding(encoding);
   require(chat_template_kwargs.is_null() || chat_template_kwargs.is_object(), Fault::Usage,
           "--chat_template_kwargs must be a JSON object");
 }
@@ -86,7 +92,7 @@ void TokenizeOptions::check() const {
 void TokenizeOptions::rehearse(Rehearsal& r) const {
   if (!tokenizer.empty()) r.tokenizer(tokenizer);
   if (render_only || !chat_template.empty()) r.chat_template(chat_template, folder_of(tokenizer).string());
-  r.json_rows(dataset);
+  r.json_rows(dataset, encoding);
   if (!result_path.empty() && result_path != "-") r.output(result_path);
 }
 
@@ -167,8 +173,23 @@ Json RowTokenizer::answer(const Json& row) {
 }
 
 Json RowTokenizer::row(const std::string& line) {
+  return guarded([&] { return answer(parse_exact_json(unicode::lossy(line))); });
+}
+
+std::optional<Json> RowTokenizer::next_of(RowReader& reader) {
+  Row row;
   try {
-    return answer(parse_exact_json(unicode::lossy(line)));
+    if (!reader.next(row)) return std::nullopt;
+  } catch (const RowError& error) {  // after any other error there is no next row
+    ++errors_;
+    return Json{{"error", error.what()}};
+  }
+  return guarded([&] { return answer(with_parsed_cells(row)); });
+}
+
+Json RowTokenizer::guarded(const std::function<Json()>& body) {
+  try {
+    return body();
   } catch (const TemplateError& error) {
     ++errors_;
     return {{"error", error.raised ? error.message : error.what()}};
@@ -188,19 +209,30 @@ int run(const TokenizeOptions& options) {
   Progress progress("tokenize", 0);
   int64_t rows = 0;
   std::string line;
+  const auto done = [&](const Json& answer) {
+    out.write(json_text(answer));
+    progress.advance();
+    ++rows;
+  };
   for (const auto& path : options.dataset) {
     // Answered line by line, and a read from there would outlast Ctrl-C.
     const bool typed = path == "-";
     stop.reset();
     if (!typed) stop.emplace();
+    if (!options.encoding.empty() || !is_plain_json_lines(path)) {
+      const auto reader = open_reader(path, options.encoding);
+      while (const auto answer = tokenizer.next_of(*reader)) {
+        if (stop) stop->throw_if_raised();
+        done(*answer);
+      }
+      continue;
+    }
     LineReader in(path);
     while (in.next(line)) {
       if (stop) stop->throw_if_raised();  // what is done is written as `out` ends
       if (line.find_first_not_of(" \t") == std::string::npos) continue;
-      out.write(json_text(tokenizer.row(line)));
+      done(tokenizer.row(line));
       if (typed) out.flush();
-      progress.advance();
-      ++rows;
     }
   }
   out.close();

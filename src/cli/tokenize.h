@@ -2,12 +2,14 @@
 // `apus tokenize`: shows what the model will see of texts and conversations, and what ids mean.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/option_groups.h"
+#include "data/read/reader.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
@@ -22,6 +24,7 @@ struct TokenizeOptions : HubFlags, RunOptions {
   std::string chat_template;
   std::string builtin;  // --template: the name of one of the program's own
   std::vector<std::string> dataset;
+  std::string encoding;  // of text files; empty: UTF-8
   std::string result_path;
   bool add_special_tokens = false, skip_special_tokens = false, render_only = false;
   bool add_generation_prompt = false;  // where a row does not say
@@ -40,11 +43,13 @@ struct TokenizeOptions : HubFlags, RunOptions {
 class RowTokenizer {
  public:
   explicit RowTokenizer(const TokenizeOptions& options);
-  Json row(const std::string& line);  // of JSON
+  Json row(const std::string& line);               // of JSON
+  std::optional<Json> next_of(RowReader& reader);  // of the next row of a table; nothing at its end
   int64_t tokens() const { return tokens_; }
   int64_t errors() const { return errors_; }
 
  private:
+  Json guarded(const std::function<Json()>& body);
   Json answer(const Json& row);
   std::string rendered(const Json& row);
   Json of_text(const std::string& text, const std::vector<int32_t>& ids);

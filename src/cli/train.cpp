@@ -168,6 +168,7 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   HubFlags::resolve();
   TemplateOptions::resolve(v);
   TrainOptions::resolve(v);
+  if (tuner_type == "lora_llm") tuner_type = "lora";  // the whole model is the language model
   if (!lora())
     for (const char* name : {"lora_rank", "lora_alpha", "lora_dropout", "lora_dtype", "lora_bias", "target_modules",
                              "target_regex", "modules_to_save", "init_weights"})

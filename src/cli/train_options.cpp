@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/sizes.h"
 #include "cli/foreign_flags.h"
+#include "data/read/byte_source.h"
 #include "train/optim_names.h"
 #include "train/record/schedule.h"
 
@@ -28,6 +29,7 @@ void DataOptions::fields(OptionTable& v) {
   v("cached_dataset", cached_dataset, "folders made by apus export --to_cached_dataset true").restored("data");
   v("cached_val_dataset", cached_val_dataset, "the same, for evaluation").restored("data");
   v("columns", columns, "rename columns: '{\"their\": \"ours\"}'").restored("data");
+  encoding_field(v, encoding);
   v("model_name", model_name, "put for {{NAME}} in the rows: one name, or the Chinese and the English one");
   v("model_author", model_author, "the same for {{AUTHOR}}");
   v("custom_dataset_info", custom_dataset_info,
@@ -81,6 +83,7 @@ void DataOptions::check(bool has_other_rows) const {
   for (const auto& [flag, names] : {std::pair("--model_name", &model_name), {"--model_author", &model_author}})
     require(names->size() <= 2, Fault::Usage, flag, " takes one name, or the Chinese and the English one, not ",
             names->size());
+  check_encoding(encoding);
   require(interleave_prob.empty() || interleave_prob.size() == dataset.size(), Fault::Usage,
           "--interleave_prob needs one number for each of the ", dataset.size(), " datasets, it has ",
           interleave_prob.size());
@@ -146,8 +149,11 @@ void other_tuners(OptionTable& v) {
 
 void TunerOptions::fields(OptionTable& v) {
   v.group("Tuner");
-  v("tuner_type", tuner_type, "train low-rank factors beside the weights, or the weights themselves")
-      .choices({"lora", "full"})
+  v("tuner_type", tuner_type,
+    "train low-rank factors beside the weights, or the weights themselves; lora_llm: factors in the language model "
+    "only, "
+    "which is lora for a model that reads text only")
+      .choices({"lora", "full", "lora_llm"})
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name")
       .must_match()
@@ -259,6 +265,8 @@ void TrainOptions::fields(OptionTable& v) {
   v("load_args", load_args, "take settings that are not given from the checkpoint's args.json");
   v("load_data_args", load_data_args, "the data settings too");
   v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
+  v("broadcast_weights", broadcast_weights,
+    "several processes: rank 0 sends its weights to all, instead of refusing where they differ");
   v("ddp_bucket_cap_mb", ddp_bucket_cap_mb, "several processes: gradients sent at a time")
       .at_least(1)
       .at_most(16384)
@@ -266,7 +274,10 @@ void TrainOptions::fields(OptionTable& v) {
   foreign_training_fields(v);
 }
 
-void TrainOptions::resolve(OptionTable&) { max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size"); }
+void TrainOptions::resolve(OptionTable&) {
+  max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
+  if (save_total_limit && *save_total_limit <= 0) save_total_limit.reset();  // all stay
+}
 
 void TrainOptions::check() const {
   LoopOptions::check();

@@ -23,6 +23,7 @@ struct DataOptions {
   std::string stopping_strategy = "first_exhausted";
   int64_t shuffle_buffer_size = 1000;
   Json columns;
+  std::string encoding;  // of text files; empty: UTF-8
   std::vector<std::string> model_name, model_author, custom_dataset_info;
   bool packing = false;
   std::optional<int64_t> packing_length;
@@ -88,6 +89,7 @@ struct TrainOptions : LoopOptions {
   bool load_args = false, load_data_args = false;
   double ddp_timeout = 1800;  // seconds
   int64_t ddp_bucket_cap_mb = 25;
+  bool broadcast_weights = false;
 
   // What runs again in the backward pass of a model of so many layers.
   struct Recompute {

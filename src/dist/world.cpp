@@ -70,7 +70,7 @@ std::unique_ptr<Comm> World::connect(const std::string& group, std::vector<int> 
   return kind.connect(rendezvous, std::move(ranks));
 }
 
-void World::require_same(const std::string& text, const std::string& what) {
+void World::require_same(const std::string& text, const std::string& what, const std::string& advice) {
   const std::vector<std::string> all = gather_text(text, *host_);
   for (size_t r = 1; r < all.size(); ++r) {
     std::istringstream first(all[0]), other(all[r]);
@@ -80,7 +80,7 @@ void World::require_same(const std::string& text, const std::string& what) {
       std::getline(first, a), std::getline(other, b);
     } while (a == b && (first || other));
     require(a == b, Fault::Usage, what, " differ between ranks: rank 0 has `", a.substr(0, 200), "`, rank ", r,
-            " has `", b.substr(0, 200), "`. Start all ranks with the same command");
+            " has `", b.substr(0, 200), "`. ", advice);
   }
 }
 

@@ -35,7 +35,8 @@ class World {
   std::unique_ptr<Comm> connect(const std::string& group, std::vector<int> ranks, bool on_host = false) const;
 
   // Throws Fault::Usage on all ranks when the texts differ, with the first line that does; `what` names them.
-  void require_same(const std::string& text, const std::string& what);
+  void require_same(const std::string& text, const std::string& what,
+                    const std::string& advice = "Start all ranks with the same command");
   // Runs work; what it throws is left for the other ranks, whose messages then name it.
   template <class F>
   int guard(const F& work) {

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/signals.h"
+#include "data/read/reader.h"
 #include "run/inference.h"
 #include "run/runner.h"
 #include "tensor/safetensors.h"
@@ -120,7 +121,23 @@ std::vector<ScoreRow> read_rows(const ScoreOptions& o, RowEncoder& encode) {
       rows.push_back({.error = e.what()});
     }
   };
+  const auto add_table = [&](const std::string& path) {
+    const auto reader = open_reader(path, o.encoding);
+    for (Row row;;) {
+      try {
+        if (!reader->next(row)) return;
+      } catch (const RowError& e) {
+        add([&]() -> Json { fail(Fault::Data, e.reason); }, e.origin.text());
+        continue;
+      }
+      add([&] { return with_parsed_cells(row); }, row.origin.text());
+    }
+  };
   for (const auto& path : o.dataset) {
+    if (!o.encoding.empty() || !is_plain_json_lines(path)) {
+      add_table(path);
+      continue;
+    }
     LineReader reader(path);
     for (std::string line; reader.next(line);) {
       if (line.find_first_not_of(" \t") == std::string::npos) continue;

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/files.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "device/agree.h"
@@ -16,6 +17,7 @@
 #include "parallel/data_parallel.h"
 #include "run/inference.h"
 #include "run/prediction.h"
+#include "run/rank_agreement.h"
 #include "run/reference_model.h"
 #include "run/runner.h"
 #include "run/train_data.h"
@@ -31,17 +33,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-fs::path make_run_folder(const TrainCommandOptions& o) {
+fs::path make_run_folder(const TrainCommandOptions& o, std::unique_ptr<FolderLock>& lock) {
   const fs::path root = o.output_root();
-  if (o.add_version) return make_version_dir(root);
-  make_writable_dir(root);
-  remove_leftovers(root);
-  return root;
+  const fs::path folder = o.add_version ? make_version_dir(root) : root;
+  make_writable_dir(folder);
+  lock = std::make_unique<FolderLock>(folder);
+  remove_leftovers(folder);
+  return folder;
 }
 
 // The first rank makes it and writes in it.
-fs::path run_folder(const TrainCommandOptions& o, World& world) {
-  return gather_text(world.first() ? make_run_folder(o).string() : "", world.host())[0];
+fs::path run_folder(const TrainCommandOptions& o, World& world, std::unique_ptr<FolderLock>& lock) {
+  return gather_text(world.first() ? make_run_folder(o, lock).string() : "", world.host())[0];
 }
 
 // What may differ between machines is where things are.
@@ -203,7 +206,8 @@ TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
   Mesh mesh(world);
-  const fs::path run_dir = run_folder(o, world);
+  std::unique_ptr<FolderLock> lock;  // two runs in one folder would write over each other's checkpoints
+  const fs::path run_dir = run_folder(o, world, lock);
   if (world.first()) write_arguments(o, run_dir);
   log_info("Global seed set to ", o.seed);
 
@@ -211,7 +215,11 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   const auto algorithm = make_algorithm(o.algorithm, o.own);
   algorithm->begin(setting_of(o, mesh, run_dir));
   TrainData data = rows_of(o, *algorithm, run_dir, mesh);
+  world.require_same(data.rows_text, "the rows",
+                     "The files of --dataset are not the same everywhere: copy those of rank 0");
   TunedModel tuned = load_tuned_model(o, mesh);
+  if (o.broadcast_weights) broadcast_weights(*tuned.model, world);
+  require_same_weights(*tuned.model, world, o.model);
   const auto reference = load_reference(o, tuned, data, mesh);
   const auto params = trainable_params(*tuned.model);
   const std::string kind = tuned.model->head_kind() == Head::Scalar ? "ForSequenceClassification" : "ForCausalLM";
@@ -243,8 +251,9 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .stop = &stop},
                   trainer_options(o, data, *tuned.model, run_dir));
   if (resumes(o)) {
-    trainer.resume(read_state(o.resume_from_checkpoint, !o.resume_only_model),
-                   {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
+    const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
+    require_same_state(state, world, o.resume_from_checkpoint);
+    trainer.resume(state, {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
     log_info("resumed from ", o.resume_from_checkpoint);
   }
   const TrainResult result = trainer.run();

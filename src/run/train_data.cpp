@@ -11,6 +11,7 @@
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_ref.h"
 #include "data/source/training_data.h"
+#include "run/rank_agreement.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -62,6 +63,7 @@ DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
                  .auto_mapping = !o.disable_auto_column_mapping,
                  .seed = static_cast<uint64_t>(o.data_seed),
                  .names = {o.model_name, o.model_author}};
+  d.encoding = o.encoding;
   d.fetch = hub_datasets(hub.use_hf, hub.hub_token.value_or(""));
   d.known = DatasetInfo(o.custom_dataset_info), d.use_hf = hub.use_hf;
   return d;
@@ -165,6 +167,7 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
                {"samples", data.report ? data.report->rows : -1},
                {"packing_length", o.packing ? options.batches.packing_length : 0}};
   out.exact.update(keep->encoder.made_with());
+  if (share.ranks > 1) out.rows_text = data.rows ? rows_by_file(*data.rows) : json_text(out.exact);
   out.keep = keep, out.train = std::move(data.train), out.eval = std::move(data.validation);
   return out;
 }

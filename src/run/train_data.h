@@ -17,6 +17,7 @@ struct TrainData {
   std::unique_ptr<SampleSource> train, eval;  // eval: null when there are no rows for it
   Json exact;                                 // what a resumed run must find unchanged
   std::string train_text, eval_text;          // "Dataset Token Length: ...", for the log and its last object
+  std::string rows_text;                      // what all ranks must have read alike
   int64_t longest = 0;                        // tokens of the longest training row; 0: not known beforehand
 };
 

@@ -150,7 +150,7 @@ TEST(Options, AllMistakesInOneMessage) {
   for (const char* part :
        {"--modle is no option here; did you mean --model?", "--seed: '1.5' is not a whole number", "did you mean lora?",
         "--learning_rate: 0 must be above 0", "--temperature: -1 must be at least 0", "is beyond 64 bits",
-        "--interleave_prob: 'two' is not a number", "--columns: the text: not valid JSON",
+        "--interleave_prob: 'two' is not a number", "--columns: '{' is no JSON: unexpected end of input",
         "--use_ray is not possible: no Ray", "--max_pixels is not possible: text only; leave it out",
         "--dataset: a value is missing", "--model is needed"}) {
     EXPECT_TRUE(has(text, part)) << part << "\n in \n" << text;
@@ -182,6 +182,8 @@ TEST(Options, JsonFromTextFileAndNearMisses) {
   const Parsed p({"--model", "m", "--columns", "{'a': True, b: None, 0: \"20GB\", \"it's\": ['x', 1e3,],}"});
   EXPECT_EQ(p.columns.dump(), R"({"a":true,"b":null,"0":"20GB","it's":["x",1000.0]})");
   EXPECT_TRUE(has(failure({"--model", "m", "--columns", "nowhere.json"}), "neither JSON text nor a JSON file"));
+  EXPECT_TRUE(has(failure({"--model", "m", "--columns", R"({"a" "b"})"}),
+                  R"(--columns: no JSON: at character 8, behind '{"a" "b': unexpected string literal; expected ':')"));
   EXPECT_TRUE(has(failure({"--model", "m", "--columns", std::string(5000, '[')}), "nested more than"));
 }
 
@@ -263,7 +265,7 @@ TEST(Options, SetAndJsonRoundTrip) {
 
 TEST(Options, HelpIsCompleteGroupedAndWrapped) {
   Sample sample;
-  const std::string help = OptionTable::of(sample).help(80);
+  const std::string help = OptionTable::of(sample).help(80, /*all=*/true);
   for (const char* part :
        {"Model\n", "Data\n", "Numbers\n", "--model TEXT", "[needed]", "(lora, full)", "also --ckpt_dir", "[0.0001]",
         "--packing true|false", "--dataset TEXT ...", "--columns JSON", "--attn_impl: always fused",
@@ -272,6 +274,10 @@ TEST(Options, HelpIsCompleteGroupedAndWrapped) {
   }
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  // What does not act is counted only, where not all is asked for.
+  const std::string acts = OptionTable::of(sample).help(80);
+  EXPECT_TRUE(has(acts, "--columns JSON") && has(acts, "--help all lists them")) << acts;
+  for (const char* part : {"--attn_impl", "--use_ray", "--max_pixels"}) EXPECT_FALSE(has(acts, part)) << acts;
 }
 
 // A struct that holds another one, and options that say of themselves what a resumed or continued run does with them.

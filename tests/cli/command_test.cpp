@@ -11,9 +11,11 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/nearest.h"
 #include "cli/infer.h"
 #include "cli/init.h"
 #include "cli/score.h"
+#include "cli/train.h"
 #include "tests/paths.h"
 
 namespace apus {
@@ -43,7 +45,7 @@ TEST(Commands, EveryOneExplainsItself) {
   const auto commands = all_commands();
   ASSERT_GE(commands.size(), 4u);
   for (const Command* command : commands) {
-    const std::string help = command_help(*command, "apus", 80);
+    const std::string help = command_help(*command, "apus", 80, /*all=*/true);
     EXPECT_FALSE(command->info.summary.empty());
     EXPECT_FALSE(command->info.examples.empty()) << command->info.name;
     const auto instance = command->make();
@@ -208,9 +210,44 @@ TEST(Commands, ChecksAcrossOptions) {
   EXPECT_TRUE(has(wrong({}), "--model is needed"));
   EXPECT_TRUE(has(wrong({"--model", "no-such-folder"}), "no hub id"));
   EXPECT_TRUE(has(wrong({"--model", model, "--metric", "acc"}), "--val_dataset"));
-  EXPECT_TRUE(has(wrong({"--model", model, "--infer_backend", "vllm"}), "--infer_backend engine"));
+  for (const char* foreign : {"vllm", "sglang", "lmdeploy"}) {
+    InferOptions options;
+    OptionTable table = OptionTable::of(options);
+    table.parse({"--model", model, "--infer_backend", foreign, "--max_batch_size", "16", "--vllm_tensor_parallel_size",
+                 "2", "--sglang_tp_size", "2", "--lmdeploy_tp", "2", "--vllm_speculative_config",
+                 "{\"method\": \"mtp\"}", "--sglang_context_length", "2048"});
+    options.resolve(table);
+    options.check();
+    EXPECT_EQ(options.infer_backend, "engine");
+    EXPECT_EQ(options.max_model_len, 2048);
+    const std::string notes = join(table.notes, "\n");
+    for (const std::string& part :
+         {str("--infer_backend ", foreign, ": Apus's own engine answers"),
+          std::string("--max_batch_size has no effect"),
+          std::string("--vllm_tensor_parallel_size has no effect: the engine answers on one")})
+      EXPECT_TRUE(has(notes, part)) << notes;
+    EXPECT_TRUE(has(wrong({"--model", model, "--infer_backend", foreign, "--use_installed_backend", "true"}),
+                    str("apus deploy --infer_backend ", foreign)));
+  }
+  EXPECT_TRUE(has(wrong({"--model", model, "--use_installed_backend", "true"}), "belongs to --infer_backend vllm"));
   EXPECT_TRUE(has(wrong({"--model", model, "--max_batch_size", "2"}), "--max_num_seqs"));
   EXPECT_EQ(wrong({"--model", model, "--max_batch_size", "2", "--infer_backend", "transformers"}), "");
+}
+
+TEST(Commands, TrainingTakesWhatScriptsOfOthersSay) {
+  const std::string model = testing::TempDir() + "apus-model";
+  fs::create_directories(model);
+  TrainCommandOptions options;
+  OptionTable table = OptionTable::of(options);
+  table.parse({"--model", model, "--dataset", "rows.jsonl", "--tuner_type", "lora_llm", "--save_total_limit", "-1",
+               "--experts_impl", "grouped_mm", "--encoding", "latin-1"});
+  options.resolve(table);
+  options.check();
+  EXPECT_TRUE(options.lora());
+  EXPECT_FALSE(options.save_total_limit.has_value());  // all stay
+  EXPECT_TRUE(has(join(table.notes, "\n"), "--experts_impl has no effect"));
+  table.parse({"--encoding", "klingon"});
+  EXPECT_THROW(options.check(), Error);
 }
 
 TEST(Commands, TextsAreReadFromFiles) {
@@ -294,6 +331,26 @@ double children_seconds() {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
   };
   return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+TEST(ProgramRun, HelpShowsWhatActsAndAllOfItWhenAsked) {
+  const std::string acts = shell(program() + " sft --help").out, all = shell(program() + " sft --help all").out;
+  EXPECT_TRUE(has(acts, "--lora_rank") && has(acts, "--help all lists them")) << acts;
+  EXPECT_FALSE(has(acts, "--push_to_hub") || has(acts, "--disable_tqdm")) << acts;
+  EXPECT_TRUE(has(all, "--lora_rank") && has(all, "--push_to_hub") && has(all, "--disable_tqdm")) << all;
+}
+
+TEST(ProgramRun, AFileAtItsSizesLimitIsAFullDisk) {
+  const auto rows = fs::path(testing::TempDir()) / "apus-limit.jsonl";
+  std::string text;
+  for (int i = 0; i < 4000; ++i) text += "{\"messages\": [{\"role\": \"user\", \"content\": \"some words\"}]}\n";
+  write_file_atomic(rows, text);
+  write_file_atomic(rows.string() + ".jinja", "{{ messages[0].content }}");
+  const Result result =
+      shell("ulimit -f 8; " + program() + " tokenize --render_only true --chat_template " + rows.string() +
+            ".jinja --dataset " + rows.string() + " --result_path " + rows.string() + ".out");
+  EXPECT_EQ(result.code, 7) << result.out;
+  EXPECT_TRUE(has(result.out, "File too large")) << result.out;
 }
 
 TEST(ProgramRun, HelpIsInstant) {

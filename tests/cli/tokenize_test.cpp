@@ -39,6 +39,31 @@ struct Rows {
   std::optional<RowTokenizer> tokenizer;
 };
 
+TEST(Tokenize, RowsOfEveryFormat) {
+  Rows rows({"--tokenizer", folder().string()});
+  const fs::path dir = folder();
+  const auto all = [&](const std::string& name, const std::string& text) {
+    write_file_atomic(dir / name, text);
+    const auto reader = open_reader(dir / name);
+    std::vector<Json> answers;
+    while (auto answer = rows.tokenizer->next_of(*reader)) answers.push_back(*answer);
+    return answers;
+  };
+  const Json expected = rows(R"({"text": "Hello world"})");
+  const Json chat = rows(R"({"messages": [{"role": "user", "content": "x"}]})");
+  const auto csv = all("rows.csv",
+                       "text,messages,ids\nHello world,,\n,\"[{\"\"role\"\": \"\"user\"\", \"\"content\"\": "
+                       "\"\"x\"\"}]\",\n,,\"[1, 2]\"\n,{,\n");
+  ASSERT_EQ(csv.size(), 4u);
+  EXPECT_EQ(csv[0], expected);
+  EXPECT_EQ(csv[1], chat);
+  EXPECT_EQ(csv[2]["ids"], Json({1, 2}));
+  EXPECT_NE(csv[3]["error"].get<std::string>().find("key 'messages'"), std::string::npos) << csv[3];
+  EXPECT_EQ(all("rows.json", R"([{"text": "Hello world"}])").at(0), expected);
+  EXPECT_EQ(all("rows.txt", "Hello world\n").at(0), expected);
+  EXPECT_THROW(all("cut.json", R"([{"text": "Hello world"})"), Error);  // rather than errors without an end
+}
+
 TEST(Tokenize, TextToIdsAndBack) {
   Rows rows({"--tokenizer", folder().string()});
   const Json there = rows(R"({"text": "Hello world, 2024\u00e9<|im_end|>!"})");

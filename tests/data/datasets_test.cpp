@@ -221,6 +221,27 @@ TEST_F(Mixing, ValidationRowsCanBeSavedAndReadAgain) {
   EXPECT_EQ(sorted(answers(again, again.train)), sorted(answers(data, data.validation)));
 }
 
+TEST(DatasetFiles, LinksThatLeadNowhereArePassedOverInFoldersAndToldAlone) {
+  TemporaryFolder dir;
+  const auto folder = dir.path() / "rows";
+  dir.write("rows/good.jsonl", "{}\n");
+  std::filesystem::create_symlink("gone.jsonl", folder / "dangling.jsonl");
+  std::filesystem::create_symlink("circle.jsonl", folder / "circle.jsonl");
+  std::filesystem::create_symlink("good.jsonl", folder / "link.jsonl");
+  EXPECT_EQ(files_of(folder.string()), (Names{"good.jsonl", "link.jsonl"}));
+  EXPECT_EQ(files_of((folder / "*.jsonl").string()), (Names{"good.jsonl", "link.jsonl"}));
+  for (const auto& [name, why] : {std::pair("dangling", "a link to gone.jsonl, which does not exist"),
+                                  {"circle", "a link to circle.jsonl, which leads in a circle"}}) {
+    try {
+      files_of((folder / name).string() + ".jsonl");
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.at.fault, Fault::Io);
+      EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Rejects, AlikeReasonsCountTogether) {
   EXPECT_EQ(reason_class("messages[3].role", "line 12 has 5"), reason_class("messages[7].role", "line 9 has 123"));
   EXPECT_EQ(reason_class("", "a template's error\n  in: its line"), "a template's error");

@@ -63,6 +63,36 @@ std::string shown(const Encoder& e, const std::string& row) {
   return shown(e.encode(row_of(row)).at(0), e.tokenizer());
 }
 
+TEST(Encoder, TakesRowsThatAreEncodedAlreadyAsTheyAre) {
+  const Encoder e = encoder(kPlain, {.max_length = 4, .loss_scale = "last_round"});
+  const auto one = [&](const std::string& row) { return e.encode(row_of(row)).at(0); };
+  const Sample plain = one(R"({"input_ids": [5, 6, 7]})");
+  EXPECT_EQ(plain.ids, (std::vector<int32_t>{5, 6, 7}));
+  EXPECT_EQ(plain.trained, (std::vector<uint8_t>{0, 1, 1}));
+  EXPECT_TRUE(plain.weights.empty());
+  const Sample weighed =
+      one(R"({"input_ids": "[5, 6, 7, 8]", "labels": [5, -100, 7, 8], "loss_scale": [1, 1, 0, 2.5], "channel": "a"})");
+  EXPECT_EQ(weighed.trained, (std::vector<uint8_t>{0, 0, 0, 1}));
+  EXPECT_EQ(weighed.weights, (std::vector<float>{1, 1, 0, 2.5f}));
+  EXPECT_EQ(weighed.channel, "a");
+  const auto refused = [&](const std::string& row, const char* why) {
+    const std::string said = error_of([&] { one(row); });
+    EXPECT_NE(said.find(why), std::string::npos) << said;
+  };
+  refused(R"({"input_ids": [5, 6], "labels": [5]})", "key 'labels': has 1 entries for 2 input_ids");
+  refused(R"({"input_ids": [5, 6], "labels": [6, -100]})", "a label is its token (not the next one), or -100");
+  refused(R"({"input_ids": [5, 6], "labels": [5, -100]})", "nothing in the row is learnt");
+  refused(R"({"input_ids": [5, 99999999]})", "entry 1 is 99999999; the model's tokens are 0 to");
+  refused(R"({"input_ids": [5, 4294967301]})", "holds 4294967301, no whole number of a token");
+  refused(R"({"input_ids": [5, 6.5]})", "holds 6.5");
+  refused(R"({"input_ids": [5, 6], "loss_scale": [1, -1]})", "holds -1, which is no weight");
+  refused(R"({"input_ids": [5, 6], "attention_mask": [1, 0]})", "leave the padding out");
+  refused(R"({"input_ids": [5, 6, 7, 8, 9]})", "MaxLengthError");
+  const Row row = row_of(R"({"input_ids": [5, 6]})");
+  EXPECT_NE(error_of([&] { e.encode_messages(row, row.value["messages"]); }).find("are for `apus sft` and `apus pt`"),
+            std::string::npos);
+}
+
 TEST(Encoder, LearnsAnswersAndTheirEnd) {
   const Encoder e = encoder(kPlain);
   EXPECT_EQ(shown(e, R"({"query":"hi","response":"hello","history":[["a","b"]],"system":"s"})"),

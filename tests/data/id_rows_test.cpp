@@ -8,23 +8,23 @@
 namespace apus {
 namespace {
 
-Row row_of(const char* text) {
+Row third_row(const char* text) {
   return {Json::parse(text), {.file = std::make_shared<const std::string>("rows.jsonl"), .line = 3}};
 }
 
 std::string ids_error(const char* text, const EncodeOptions& options = {}) {
-  return error_of([&] { sample_of_ids(row_of(text), "", options); });
+  return error_of([&] { sample_of_ids(third_row(text), "", options); });
 }
 
 TEST(IdRows, AreUsedAsTheyAre) {
-  const Row row = row_of(R"({"input_ids": [5, 6, 7, 8], "labels": [5, -100, 7, 8], "label": true})");
-  EXPECT_EQ(normalize_row(row, {}), row.value);
+  const Row row = third_row(R"({"input_ids": [5, 6, 7, 8], "labels": [5, -100, 7, 8], "label": true})");
+  for (const auto& [name, value] : row.value.items()) EXPECT_EQ(normalize_row(row, {})[name], value);
   const Sample sample = sample_of_ids(row, "", {});
   EXPECT_EQ(sample.ids, (std::vector<int32_t>{5, 6, 7, 8}));
   EXPECT_EQ(sample.trained, (std::vector<uint8_t>{0, 0, 1, 1}));
-  EXPECT_EQ(sample_of_ids(row_of(R"({"input_ids": [5, 6, 7]})"), "", {}).trained, (std::vector<uint8_t>{0, 1, 1}));
+  EXPECT_EQ(sample_of_ids(third_row(R"({"input_ids": [5, 6, 7]})"), "", {}).trained, (std::vector<uint8_t>{0, 1, 1}));
 
-  const Row pair = row_of(R"({"chosen_input_ids": [1, 2], "chosen_labels": [-100, 2], "rejected_input_ids": [1, 3]})");
+  const Row pair = third_row(R"({"chosen_input_ids": [1, 2], "chosen_labels": [-100, 2], "rejected_input_ids": [1, 3]})");
   EXPECT_EQ(normalize_row(pair, {}), pair.value);
   EXPECT_TRUE(has_ids(pair, "chosen_"));
   EXPECT_FALSE(has_ids(pair, ""));

@@ -32,10 +32,19 @@ std::string turns(const Json& row, const char* key = "messages") {
 TEST(Normalize, SaysWhichColumnsCouldBeTheQuestion) {
   std::vector<std::string> remarks;
   const auto note = [&](const std::string& text) { remarks.push_back(text); };
-  normalize_row(seventh_row(R"({"question":"a","prompt":"b","answer":"c"})"), {}, note);
+  const std::string refused =
+      error_of([&] { normalize_row(seventh_row(R"({"question":"a","prompt":"b","answer":"c"})"), {}, note); });
+  EXPECT_NE(refused.find("several columns could be the query: question, prompt. Say which one by --columns "
+                         "'{\"question\": \"query\"}'"),
+            std::string::npos)
+      << refused;
+  // Where the answer is not sure, the row may still be a question to answer.
+  normalize_row(seventh_row(R"({"query":"a","answer":"b","solution":"c"})"), {}, note);
   ASSERT_EQ(remarks.size(), 1u);
-  EXPECT_NE(remarks[0].find("several columns could be the query: question, prompt; none of them is used"),
+  EXPECT_NE(remarks[0].find("several columns could be the response: answer, solution; none of them is used"),
             std::string::npos);
+  // A conversation needs no question beside it.
+  normalize_row(seventh_row(R"({"messages":[{"role":"user","content":"x"}],"question":"a","prompt":"b"})"), {}, {});
   normalize_row(seventh_row(R"({"query":"a","prompt":"b","answer":"c"})"), {}, note);
   normalize_row(seventh_row(R"({"question":"a","prompt":"b","answer":"c"})"), {.columns = {{"prompt", "query"}}}, note);
   EXPECT_EQ(remarks.size(), 1u);

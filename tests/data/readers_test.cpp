@@ -9,6 +9,8 @@
 #include <fstream>
 
 #include "base/files.h"
+#include "data/read/byte_source.h"
+#include "data/read/parquet/compression.h"
 #include "data/read/reader.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/paths.h"
@@ -35,6 +37,73 @@ INSTANTIATE_TEST_SUITE_P(Formats, Tables,
                          testing::Values("table_snappy.parquet", "table_gzip.parquet", "table_zstd.parquet",
                                          "table_lz4.parquet", "table_delta_strings.parquet",
                                          "table_delta_lengths.parquet", "table.stream.arrow", "table.file.arrow"));
+
+TEST(ParquetTable, BytesWithoutAnAnnotationAreTextWhereTheyAreUtf8) {
+  const auto rows = read_rows(table("unannotated.parquet"));
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].value["text"], "caf\u00e9");
+  EXPECT_EQ(rows[1].value["text"], "data:application/octet-stream;base64,/wA=");
+  EXPECT_EQ(rows[1].value["when"], "2024-01-01T01:00:00");  // int96
+  EXPECT_TRUE(rows[2].value["text"].is_null());
+  EXPECT_EQ(rows[3].value["when"], "1969-12-31T23:59:59.999999999");
+}
+
+TEST(ParquetTable, PagesAndChunksOfOtherWritersAreRead) {
+  // A v2 page of nulls without a byte of values behind its levels; a group without rows whose column lies nowhere.
+  const auto nulls = read_rows(table("empty_pages.parquet"));
+  ASSERT_EQ(nulls.size(), 3u);
+  EXPECT_EQ(nulls[2].value, (Json{{"a", nullptr}}));
+  // The size of the chunk leaves out its dictionary's header, as parquet-mr 1.2 wrote it.
+  std::string words;
+  for (const auto& row : read_rows(table("short_chunk.parquet"))) words += row.value["a"].get<std::string>() + " ";
+  EXPECT_EQ(words, "no yes no yes ");
+}
+
+TEST(ParquetTable, BrotliIsReadWhereItsLibraryIs) {
+  const auto read = [] { return read_rows(table("small_brotli.parquet")); };
+  const std::string said = error_of([&] { read(); });
+  if (said != "(no error)") {
+    EXPECT_NE(said.find("libbrotlidec.so.1 is not installed"), std::string::npos) << said;
+    return;
+  }
+  ASSERT_EQ(read().size(), 40u);
+  EXPECT_EQ(read()[39].value, (Json{{"text", "row 39 abcabcabcabcabc"}, {"n", 39}}));
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+
+std::string gzip_member(const std::string& text) {
+  z_stream z{};
+  EXPECT_EQ(deflateInit2(&z, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(256, '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data())), z.avail_in = static_cast<uInt>(text.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data()), z.avail_out = 256;
+  EXPECT_EQ(deflate(&z, Z_FINISH), Z_STREAM_END);
+  out.resize(256 - z.avail_out);
+  deflateEnd(&z);
+  return out;
+}
+
+TEST(Compression, SeveralGzipMembersAreOnePage) {
+  const std::string two = gzip_member("first ") + gzip_member("second");
+  EXPECT_EQ(decompress(Codec::Gzip, bytes_of(two), 12, "page"), "first second");
+  for (const size_t wrong : {11, 13})
+    EXPECT_THROW(decompress(Codec::Gzip, bytes_of(two), wrong, "page"), Error) << wrong;
+}
+
+TEST(Compression, HadoopsLz4IsFramesOrWhatSomeWritersMadeOfIt) {
+  const std::string first =
+                        "\x40"
+                        "abcd",
+                    second =
+                        "\x30"
+                        "efg";  // literals alone
+  const std::string frames = std::string("\0\0\0\4\0\0\0\5", 8) + first + std::string("\0\0\0\3\0\0\0\4", 8) + second;
+  EXPECT_EQ(decompress(Codec::Lz4Hadoop, bytes_of(frames), 7, "page"), "abcdefg");
+  EXPECT_EQ(decompress(Codec::Lz4Hadoop, bytes_of(first), 4, "page"), "abcd");
+  for (size_t cut = 1; cut < frames.size(); ++cut)
+    EXPECT_THROW(decompress(Codec::Lz4Hadoop, bytes_of(frames.substr(0, cut)), 7, "page"), Error) << cut;
+}
 
 TEST(ArrowTable, WholeNumbersKeepTheirSigns) {
   const auto rows = read_rows(table("signed.stream.arrow"));
@@ -104,6 +173,79 @@ TEST(Readers, JsonAsListInsideAnObjectAndOneAfterTheOther) {
   EXPECT_EQ(read_rows(dir.write("none.json", " [] ")).size(), 0u);
   EXPECT_THROW(read_rows(dir.write("cut.json", "[{\"a\": 1}, {\"a\": ")), Error);
   EXPECT_THROW(read_rows(dir.write("cut2.json", "[{\"a\": 1}")), Error);
+}
+
+TEST(Readers, JsonFilesLoseNoRowInSilence) {
+  TemporaryFolder dir;
+  const auto said = [&](const std::string& text) {
+    const auto path = dir.write("a.json", text);
+    return error_of([&] { read_rows(path); });
+  };
+  EXPECT_NE(said("[{\"a\": 1},\n{\"a\": 2}]\n{\"a\": 3}").find("line 3: there is more behind the end of the list"),
+            std::string::npos);
+  EXPECT_NE(said("[{\"a\": 1}]]").find("there is more behind the end"), std::string::npos);
+  EXPECT_NE(said("[{\"a\": 1}\n{\"a\": 2}]").find("line 2: a comma is missing between two rows"), std::string::npos);
+  EXPECT_NE(said("[{\"a\": 1},\n,{\"a\": 2}]").find("line 2: a comma too many"), std::string::npos);
+  EXPECT_NE(said("[{\"a\": 1},\n]").find("line 2: a comma too many"), std::string::npos);
+  EXPECT_NE(said("[,{\"a\": 1}]").find("a comma before the first row"), std::string::npos);
+  EXPECT_NE(said("{\"data\": [{\"a\": 1}] \"b\": 2}").find("goes on wrongly"), std::string::npos);
+  EXPECT_NE(said("{\"data\": [{\"a\": 1}], \"b\": 2} {}").find("there is more behind the end"), std::string::npos);
+  EXPECT_NE(
+      said("{\"train\": [{\"a\": 1}], \"rows\": [{\"a\": 2}]}").find("rows in 'rows' too, besides those of 'train'"),
+      std::string::npos);
+  EXPECT_EQ(said("{\"train\": [{\"a\": 1}], \"test\": [{\"a\": 2}], \"n\": 3}\n"), "(no error)");
+  // The end is the end, wherever reading begins.
+  const auto path = dir.write("b.json", "{\"data\": [{\"a\": 1}, {\"a\": 2}], \"b\": 2}");
+  auto reader = open_reader(path);
+  Row row;
+  while (reader->next(row)) {}
+  const ReadPosition end = reader->position();
+  auto again = open_reader(path);
+  again->seek(end);
+  EXPECT_FALSE(again->next(row));
+}
+
+TEST(Readers, TextThatIsNoUtf8IsToldWithItsPlaceAndReadByItsEncoding) {
+  TemporaryFolder dir;
+  const auto csv = dir.write("a.csv", "query,response\nplain,text\nwhere,caf\xe9 noir\nlast,row\n");
+  auto reader = open_reader(csv);
+  Row row;
+  ASSERT_TRUE(reader->next(row));
+  EXPECT_NE(row_error(*reader).find("line 3, key 'response': no UTF-8: the byte 0xe9 after \"caf\""),
+            std::string::npos);
+  ASSERT_TRUE(reader->next(row));
+  EXPECT_EQ(row.value["query"], "last");
+  const auto recoded = [&](const fs::path& path, const std::string& encoding) {
+    auto file = open_reader(path, encoding);
+    std::vector<Json> rows;
+    std::vector<ReadPosition> places = {file->position()};
+    for (Row each; file->next(each); places.push_back(file->position())) rows.push_back(each.value);
+    for (size_t i = 0; i < rows.size(); ++i) {  // from any place again
+      auto from = open_reader(path, encoding);
+      from->seek(places[i]);
+      Row each;
+      EXPECT_TRUE(from->next(each) && each.value == rows[i]) << path << " " << i;
+    }
+    return rows;
+  };
+  EXPECT_EQ(recoded(csv, "latin-1").at(1)["response"], "caf\u00e9 noir");
+  std::string wide = "\xff\xfe";
+  for (const char c : std::string("{\"query\": \"a\"}\n{\"query\": \"b\"}\n")) (wide += c) += '\0';
+  EXPECT_EQ(recoded(dir.write("b.jsonl", wide), "utf-16").at(1)["query"], "b");
+  try {
+    check_encoding("gbk");  // not every system has its table
+    EXPECT_EQ(recoded(dir.write("c.csv", "query,response\n\xc4\xe3,\xba\xc3\n"), "gbk").at(0)["query"], "\u4f60");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.at.fault, Fault::Usage);
+  }
+  EXPECT_NE(error_of([] { check_encoding("klingon"); }).find("--encoding klingon: this system cannot read it"),
+            std::string::npos);
+  const auto bad = dir.write("d.txt", "abc\n\xff\xff\n");
+  EXPECT_NE(error_of([&] { recoded(bad, "utf-8"); }).find("byte 5 is no utf-8; is --encoding right?"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { open_reader(dir.write("e.csv", "caf\xe9,b\n1,2\n")); }).find("names of the columns are no UTF-8"),
+      std::string::npos);
 }
 
 TEST(Readers, CsvWithQuotesNewlinesAndEmptyCells) {

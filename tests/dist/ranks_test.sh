@@ -38,6 +38,43 @@ same)  # one, two and three processes; LoRA with dropout, an epoch whose end is 
   train 2 cpu again --num_train_epochs 1 --save_steps 2 --resume_from_checkpoint many2/checkpoint-2 || { cat again.log >&2; fail "resume"; }
   cmp many2/checkpoint-4/adapter_model.safetensors again/checkpoint-4/adapter_model.safetensors || fail "a resumed run differs"
   ;;
+agree)  # other weights, rows or states under the same path: told before the first step by file and rank
+  "$apus" init --preset tiny --output_dir other --torch_dtype float32 --seed 4 2>/dev/null
+  sed '$d' rows.jsonl >fewer.jsonl
+  two() {  # two OUT FLAGS...: each rank in a folder of its own, where the same paths may hold other things
+    local out=$1 code=0 port=$((20000 + RANDOM % 20000)) pids=()
+    shift
+    for rank in 0 1; do
+      (cd rank$rank && RANK=$rank WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
+        "$apus" sft --model model --dataset /proc/self/cwd/rows.jsonl --device cpu --output_dir ../$out --add_version false --torch_dtype float32 \
+        --max_steps 2 --logging_steps 1 "$@" >../$out.$rank.log 2>&1) &
+      pids+=($!)
+    done
+    for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
+    return $code
+  }
+  mkdir rank0 rank1
+  for rank in 0 1; do ln -s ../model rank$rank/model; cp rows.jsonl rank$rank/; done
+  two fine || { cat fine.0.log >&2; fail "the same on both"; }
+  cp fewer.jsonl rank1/rows.jsonl
+  code=0; two rows || code=$?
+  [ $code = 2 ] || fail "other rows: exit code $code"
+  says rows.0.log 'the rows differ between ranks: rank 0 has `rows.jsonl: 25 rows, [0-9a-f]+`, rank 1 has `rows.jsonl: 24 rows'
+  cp rows.jsonl rank1/rows.jsonl
+  ln -sfn ../other rank1/model
+  code=0; two weights || code=$?
+  [ $code = 2 ] || fail "other weights: exit code $code"
+  says weights.0.log 'the weights differ between ranks: rank 0 has `model.[a-z_.0-9]+ float [0-9a-f]+`, rank 1 has'
+  two sent --broadcast_weights true --learning_rate 1e-3 || { cat sent.0.log >&2; fail "--broadcast_weights"; }
+  ln -sfn ../model rank1/model
+  two alike --learning_rate 1e-3 || fail "the same on both"
+  cmp sent/checkpoint-2/adapter_model.safetensors alike/checkpoint-2/adapter_model.safetensors || fail "other weights than rank 0's"
+  for rank in 0 1; do cp -r alike/checkpoint-2 rank$rank/state; done
+  sed -i 's/"epoch": *[0-9]*/"epoch": 7/' rank1/state/apus_state.json
+  code=0; two state --resume_from_checkpoint state --max_steps 4 || code=$?
+  [ $code = 2 ] || { cat state.0.log >&2; fail "another state: exit code $code"; }
+  says state.0.log 'the states to go on from differ between ranks'
+  ;;
 npu)  # the same over the simulated NPU's library
   train 2 cpu cpu --max_steps 4
   LD_LIBRARY_PATH=$sim/lib train 2 npu npu --max_steps 4 || { cat npu.log >&2; fail "npu"; }

@@ -103,15 +103,30 @@ Encoder::Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatT
 }
 
 std::vector<Sample> Encoder::encode(const Row& row) const {
-  if (has_ids(row, "")) {
-    Sample sample = sample_of_ids(row, "", options_);
-    add_extras(sample, row);
-    return {std::move(sample)};
-  }
+  if (has_ids(row, "")) return fitted(already_encoded(row), row);
   return fitted(encode_messages(row, row.value["messages"]), row);
 }
 
+Sample Encoder::already_encoded(const Row& row) const {
+  EncodeOptions options = options_;
+  options.max_length = 0;  // too long rows are treated as all others are
+  if (options.vocabulary == 0) options.vocabulary = static_cast<int64_t>(tokenizer_->vocab_size());
+  Sample sample = sample_of_ids(row, "", options);
+  if (row.value.contains("loss_scale")) {
+    sample.weights = row.value["loss_scale"].get<std::vector<float>>();
+    for (size_t i = 0; i < sample.ids.size(); ++i)
+      if (sample.weights[i] == 0) sample.trained[i] = 0;
+    const auto plain = [](float w) { return w == 0 || w == 1; };
+    if (std::all_of(sample.weights.begin(), sample.weights.end(), plain)) sample.weights.clear();
+  }
+  if (sample.trained_tokens() == 0) throw RowError(row.origin, "labels", "nothing in the row is learnt");
+  add_extras(sample, row);
+  return sample;
+}
+
 Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
+  if (messages.empty() && row.value.contains("input_ids"))
+    throw RowError(row.origin, "input_ids", "rows that are encoded already are for `apus sft` and `apus pt`");
   for (const MediaKind& kind : kMediaKinds)  // before a chat template meets parts that it cannot take
     if (!media_ && row.value.contains(kind.column))
       throw RowError(

@@ -67,6 +67,7 @@ class Encoder {
   Json made_with() const;
 
  private:
+  Sample already_encoded(const Row& row) const;
   Sample bare(const Row& row, const Json& messages) const;
   Sample templated(const Row& row, const Json& messages) const;
   Json prepared(const Row& row, const Json& messages, bool with_media) const;

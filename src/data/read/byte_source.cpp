@@ -2,6 +2,7 @@
 #include "data/read/byte_source.h"
 
 #include <fcntl.h>
+#include <iconv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -135,7 +136,71 @@ class ZstdBytes : public ByteSource {
   bool frame_done_ = true;
 };
 
+// Names that iconv lacks.
+const char* iconv_name(const std::string& encoding) {
+  std::string low = encoding;
+  std::transform(low.begin(), low.end(), low.begin(), [](unsigned char c) { return std::tolower(c); });
+  return low == "latin-1" ? "latin1" : low == "utf-8-sig" ? "utf-8" : encoding.c_str();
+}
+
+// Text of another encoding as UTF-8.
+class RecodedBytes : public ByteSource {
+ public:
+  RecodedBytes(std::unique_ptr<ByteSource> file, std::string name, const std::string& encoding)
+      : file_(std::move(file)),
+        name_(std::move(name)),
+        encoding_(encoding),
+        in_(kBlock, '\0'),
+        iconv_(::iconv_open("utf-8", iconv_name(encoding))) {
+    require(
+        iconv_ != kNone, Fault::Usage, "--encoding ", encoding,
+        ": this system cannot read it (`iconv -l` lists what it can; on Debian more are in libc-gconv-modules-extra)");
+  }
+  ~RecodedBytes() override { ::iconv_close(iconv_); }
+  RecodedBytes(const RecodedBytes&) = delete;
+  RecodedBytes& operator=(const RecodedBytes&) = delete;
+
+  size_t read(char* to, size_t room) override {
+    char* out = to;
+    while (out == to && !ended_) step(out, room);
+    return static_cast<size_t>(out - to);
+  }
+
+ private:
+  void step(char*& out, size_t room) {
+    std::copy(in_.begin() + static_cast<std::ptrdiff_t>(begin_), in_.begin() + static_cast<std::ptrdiff_t>(end_),
+              in_.begin());
+    end_ -= begin_, begin_ = 0;
+    const size_t more = file_->read(in_.data() + end_, in_.size() - end_);
+    end_ += more;
+    if (end_ == 0) {
+      ended_ = true;
+      ::iconv(iconv_, nullptr, nullptr, &out, &room);
+      return;
+    }
+    char* from = in_.data();
+    size_t left = end_;
+    const size_t code = ::iconv(iconv_, &from, &left, &out, &room);
+    const int reason = errno;
+    begin_ = end_ - left, passed_ += static_cast<int64_t>(begin_);
+    if (code != static_cast<size_t>(-1) || reason == E2BIG) return;
+    require(reason == EINVAL && more > 0, Fault::Data, name_, ": byte ", passed_ + 1, " is no ", encoding_,
+            "; is --encoding right?");
+  }
+  static inline const iconv_t kNone = reinterpret_cast<iconv_t>(-1);
+  std::unique_ptr<ByteSource> file_;
+  std::string name_, encoding_, in_;
+  iconv_t iconv_;
+  size_t begin_ = 0, end_ = 0;  // of in_, what is not converted yet
+  int64_t passed_ = 0;          // bytes of the file before it
+  bool ended_ = false;
+};
+
 }  // namespace
+
+void check_encoding(const std::string& encoding) {
+  if (!encoding.empty()) RecodedBytes(nullptr, "", encoding);
+}
 
 void ByteSource::skip(int64_t bytes) {
   std::string sink(kBlock, '\0');
@@ -157,7 +222,9 @@ std::unique_ptr<ByteSource> open_bytes(const fs::path& path) {
   return file;
 }
 
-TextStream::TextStream(const fs::path& path) : name_(path.string()), source_(open_bytes(path)), buffer_(kBlock, '\0') {
+TextStream::TextStream(const fs::path& path, const std::string& encoding)
+    : name_(path.string()), source_(open_bytes(path)), buffer_(kBlock, '\0') {
+  if (!encoding.empty()) source_ = std::make_unique<RecodedBytes>(std::move(source_), name_, encoding);
   fill();
   check_start();
 }
@@ -165,7 +232,7 @@ TextStream::TextStream(const fs::path& path) : name_(path.string()), source_(ope
 void TextStream::check_start() {
   const std::string_view start(buffer_.data(), std::min<size_t>(end_, 4));
   require(!start.starts_with("\xff\xfe") && !start.starts_with("\xfe\xff"), Fault::Data, name_,
-          ": the file is UTF-16; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)");
+          ": the file is UTF-16; say --encoding utf-16, or save it as UTF-8 (iconv -f UTF-16 -t UTF-8)");
   require(!start.starts_with("PAR1"), Fault::Data, name_, ": this is a Parquet file; name it *.parquet");
   require(!start.starts_with("PK\x03\x04"), Fault::Data, name_,
           ": this is a zip archive (or an .xlsx sheet); unpack it, or save the sheet as CSV");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file as a stream of bytes, uncompressed on the way when it is gzip or zstd
-// (known by its first bytes, not its name).
+// A file as a stream of bytes, uncompressed on the way when it is gzip or zstd (known by its first bytes, not its
+// name), and brought to UTF-8 where somebody says how it is written.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,16 @@ class ByteSource {
   virtual void skip(int64_t bytes);                // reads them where nothing better is possible
 };
 
+// Whether the system can read this encoding, by iconv's names ("gbk", "latin-1"). Throws where not (Fault::Usage).
+void check_encoding(const std::string& encoding);
+
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path);
 
 // The same with a buffer: gives characters and lines, and tells the position of the next one.
 class TextStream {
  public:
   static constexpr int kEnd = -1;
-  explicit TextStream(const std::filesystem::path& path);
+  explicit TextStream(const std::filesystem::path& path, const std::string& encoding = "");  // empty: UTF-8
 
   int peek() { return begin_ < end_ || fill() ? static_cast<unsigned char>(buffer_[begin_]) : kEnd; }
   int get() {

@@ -25,13 +25,18 @@ bool readable_name(const fs::path& path) {
   return std::find(std::begin(known), std::end(known), format) != std::end(known);
 }
 
-std::unique_ptr<RowReader> open_reader(const fs::path& path) {
+bool is_plain_json_lines(const fs::path& path) {
+  const std::string ending = path.extension().string();
+  return ending == ".jsonl" || ending == ".ndjson" || !readable_name(path);
+}
+
+std::unique_ptr<RowReader> open_reader(const fs::path& path, const std::string& encoding) {
   const std::string format = format_of(path);
-  if (format == "jsonl" || format == "ndjson") return open_json_lines(path);
-  if (format == "json") return open_json(path);
-  if (format == "csv") return open_csv(path, ',');
-  if (format == "tsv") return open_csv(path, '\t');
-  if (format == "txt") return open_text(path);
+  if (format == "jsonl" || format == "ndjson") return open_json_lines(path, encoding);
+  if (format == "json") return open_json(path, encoding);
+  if (format == "csv") return open_csv(path, ',', encoding);
+  if (format == "tsv") return open_csv(path, '\t', encoding);
+  if (format == "txt") return open_text(path, encoding);
   if (format == "parquet") return open_parquet(path);
   if (format == "arrow") return open_arrow(path);
   fail(Fault::Usage, path.string(), ": unknown kind of dataset file",

@@ -26,14 +26,17 @@ class RowReader {
 };
 
 // By the name's ending (.jsonl .ndjson .json .csv .tsv .txt .parquet .arrow; .gz and .zst behind the text ones).
-std::unique_ptr<RowReader> open_reader(const std::filesystem::path& path);
+// `encoding`: of text files, as iconv names it; empty: UTF-8.
+std::unique_ptr<RowReader> open_reader(const std::filesystem::path& path, const std::string& encoding = "");
 bool readable_name(const std::filesystem::path& path);  // does open_reader know the ending?
+// JSON lines as they lie there: such a file, standard input ("-"), or a name without a known ending.
+bool is_plain_json_lines(const std::filesystem::path& path);
 
 // By format, for open_reader.
-std::unique_ptr<RowReader> open_json_lines(const std::filesystem::path& path);
-std::unique_ptr<RowReader> open_json(const std::filesystem::path& path);
-std::unique_ptr<RowReader> open_csv(const std::filesystem::path& path, char delimiter);
-std::unique_ptr<RowReader> open_text(const std::filesystem::path& path);
+std::unique_ptr<RowReader> open_json_lines(const std::filesystem::path& path, const std::string& encoding);
+std::unique_ptr<RowReader> open_json(const std::filesystem::path& path, const std::string& encoding);
+std::unique_ptr<RowReader> open_csv(const std::filesystem::path& path, char delimiter, const std::string& encoding);
+std::unique_ptr<RowReader> open_text(const std::filesystem::path& path, const std::string& encoding);
 std::unique_ptr<RowReader> open_parquet(const std::filesystem::path& path);
 std::unique_ptr<RowReader> open_arrow(const std::filesystem::path& path);
 

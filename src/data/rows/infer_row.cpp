@@ -98,7 +98,7 @@ bool Questions::open_next() {
     if (set.count && of_set_ >= *set.count) continue;
     if (opened_ == set.files.size() && set.count && of_set_ > 0) opened_ = 0;
     if (opened_ == set.files.size()) continue;
-    reader_ = open_reader(set.files[opened_++]);
+    reader_ = open_reader(set.files[opened_++], set.encoding);
     return true;
   }
   return false;

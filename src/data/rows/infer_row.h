@@ -34,6 +34,7 @@ struct QuestionSet {
   // Only so many rows; where there are fewer, they are taken again from the first on.
   std::optional<int64_t> count;
   NormalizeOptions normalize;
+  std::string encoding;  // of text files; empty: UTF-8
 };
 
 // Rows of several datasets one after the other. A bad row is a RowError; the next call gives the row after it.

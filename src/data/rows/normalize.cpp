@@ -50,15 +50,16 @@ class Normalizer {
 
   Json run() {
     if (options_.auto_mapping && in_.contains("solution")) solution_ = in_["solution"];
+    if (present("input_ids") && !messages_column()) return encoded_row();
     if (const char* column = messages_column()) {
-      rename_known();
+      rename_known(false);
       from_messages(column);
     } else if (present("instruction") && in_.contains("input")) {
       join_instruction();
-      rename_known();
+      rename_known(true);
       from_pair();
     } else {
-      rename_known();
+      rename_known(true);
       from_pair();
     }
     const Json tag = in_.contains("tag") ? in_["tag"] : Json();
@@ -101,8 +102,9 @@ class Normalizer {
     const std::string first = text(instruction, "instruction"), second = text(input, "input");
     in_["query"] = first.empty() || second.empty() ? first + second : first + "\n" + second;
   }
-  // A target with several candidates is left alone: which one is meant cannot be known.
-  void rename_known() {
+  // A target with several candidates is left alone: which one is meant cannot be known. Without a question the answers
+  // would be learnt as if nobody had asked, so where one is needed the row is refused.
+  void rename_known(bool question_needed) {
     if (!options_.auto_mapping) return;
     for (const Target& target : targets()) {
       std::vector<std::string> found;
@@ -112,10 +114,12 @@ class Normalizer {
             std::any_of(target.known.begin(), target.known.end(), [&](const char* k) { return low == k; });
         if (known && !value.is_null()) found.push_back(name);
       }
-      if (remark_ && found.size() > 1 && !in_.contains(target.name))
-        remark_(str("several columns could be the ", target.name, ": ", join(found),
-                    "; none of them is used. Say which one by --columns '{\"", found[0], "\": \"", target.name,
-                    "\"}'"));
+      if (found.size() > 1 && !in_.contains(target.name)) {
+        const std::string several = str("several columns could be the ", target.name, ": ", join(found)),
+                          way = str("Say which one by --columns '{\"", found[0], "\": \"", target.name, "\"}'");
+        if (question_needed && target.name == std::string("query")) bad("", str(several, ". ", way));
+        if (remark_) remark_(str(several, "; none of them is used. ", way));
+      }
       if (found.size() != 1 || found[0] == target.name) continue;
       Json value = std::move(in_[found[0]]);
       in_.erase(found[0]);
@@ -138,6 +142,39 @@ class Normalizer {
     if (system.is_string() && !system.get_ref<const std::string&>().empty() && messages[0]["role"] != "system")
       messages.insert(messages.begin(), Json{{"role", "system"}, {"content", system}});
     out_["messages"] = std::move(messages);
+  }
+
+  // Ids that somebody else has made of a conversation, which of them are learnt, and how much: taken as they are.
+  Json encoded_row() {
+    Json row = {{"messages", Json::array()}};
+    size_t length = 0;
+    for (const char* name : {"input_ids", "labels", "loss_scale", "attention_mask"}) {
+      Json list = take(name);
+      if (list.is_null()) continue;
+      if (list.is_string()) list = parsed_cell(list.get<std::string>(), origin_, name);
+      const bool weights = std::string(name) == "loss_scale";
+      if (!list.is_array() || list.empty()) bad(name, "must be a list with a number for each token");
+      for (const auto& item : list)
+        if (weights ? !item.is_number() || item.get<double>() < 0 : !item.is_number_integer() || item > INT32_MAX)
+          bad(name, "holds " + json_text(item).substr(0, 40) +
+                        (weights ? ", which is no weight" : ", no whole number of a token"));
+      if (length == 0) length = list.size();
+      if (list.size() != length) bad(name, str("has ", list.size(), " entries for ", length, " input_ids"));
+      row[name] = std::move(list);
+    }
+    if (row.contains("attention_mask"))
+      for (const auto& item : row["attention_mask"])
+        if (item != 1) bad("attention_mask", "masks tokens: leave the padding out of input_ids and labels");
+    row.erase("attention_mask");
+    if (row.contains("labels"))
+      for (size_t i = 0; i < length; ++i)
+        if (row["labels"][i] >= 0 && row["labels"][i] != row["input_ids"][i])
+          bad("labels", str("entry ", i, " is ", json_text(row["labels"][i]), ", but the token there is ",
+                            json_text(row["input_ids"][i]), "; a label is its token (not the next one), or -100"));
+    if (present("channel")) row["channel"] = take("channel");
+    if (row.contains("channel") && !row["channel"].is_string()) bad("channel", "must be a text");
+    if (present("label")) row["label"] = take("label");
+    return row;
   }
 
   void from_pair() {
@@ -295,8 +332,8 @@ std::map<std::string, std::string> parse_columns(const Json& value) {
 
 Json normalize_row(const Row& row, const NormalizeOptions& options,
                    const std::function<void(const std::string&)>& remark) {
-  // Token ids are used as they are (data/encode/id_rows.h).
-  if (row.value.contains("input_ids") || row.value.contains("chosen_input_ids")) return row.value;
+  // Pairs of token ids are used as they are (data/encode/id_rows.h).
+  if (row.value.contains("chosen_input_ids")) return row.value;
   return Normalizer(row, options, remark).run();
 }
 

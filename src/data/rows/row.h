@@ -42,4 +42,7 @@ class RowError : public Error {
 // JSON (or what Python prints for a list or dict) that stands as text in a cell; what is neither is a RowError.
 Json parsed_cell(const std::string& text, const Origin& origin, const std::string& key);
 
+// The row with the JSON that a table's cells hold as text: messages, tools, ids and their kin.
+Json with_parsed_cells(const Row& row);
+
 }  // namespace apus

@@ -8,12 +8,16 @@
 namespace apus {
 
 DatasetStream::DatasetStream(DatasetRef ref, std::vector<std::filesystem::path> files,
-                             const NormalizeOptions& normalize, RejectLog& rejects)
-    : ref_(std::move(ref)), files_(std::move(files)), normalize_(normalize), rejects_(rejects) {}
+                             const NormalizeOptions& normalize, RejectLog& rejects, std::string encoding)
+    : ref_(std::move(ref)),
+      files_(std::move(files)),
+      normalize_(normalize),
+      rejects_(rejects),
+      encoding_(std::move(encoding)) {}
 
 bool DatasetStream::next_raw(Row& row) {
   for (; file_ < files_.size(); ++file_, reader_.reset()) {
-    if (!reader_) reader_ = open_reader(files_[file_]);
+    if (!reader_) reader_ = open_reader(files_[file_], encoding_);
     while (true) {
       try {
         if (reader_->next(row)) return true;
@@ -60,7 +64,7 @@ void DatasetStream::restore(const Json& position) {
   const ReadPosition at{position.at("row").get<int64_t>(), position.at("offset").get<int64_t>(),
                         position.at("line").get<int64_t>()};
   if (file_ == files_.size() || at.row == 0) return;
-  reader_ = open_reader(files_[file_]);
+  reader_ = open_reader(files_[file_], encoding_);
   reader_->seek(at);
 }
 

@@ -19,7 +19,7 @@ namespace apus {
 class DatasetStream {
  public:
   DatasetStream(DatasetRef ref, std::vector<std::filesystem::path> files, const NormalizeOptions& normalize,
-                RejectLog& rejects);
+                RejectLog& rejects, std::string encoding = "");  // of text files; empty: UTF-8
   bool next(Row& row);
   void limit(int64_t rows) { limit_ = rows; }  // good rows to give at most
   void rewind();
@@ -33,6 +33,7 @@ class DatasetStream {
   std::vector<std::filesystem::path> files_;
   NormalizeOptions normalize_;
   RejectLog& rejects_;
+  std::string encoding_;
   std::unique_ptr<RowReader> reader_;
   size_t file_ = 0;
   int64_t given_ = 0;

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/nearby.h"
 #include "base/nearest.h"
 #include "data/read/reader.h"
@@ -20,9 +21,24 @@ namespace fs = std::filesystem;
 
 namespace {
 
+// Why a link cannot be followed.
+std::string why_dead(const fs::path& link) {
+  std::error_code code;
+  const std::string to = fs::read_symlink(link, code).string();
+  fs::status(link, code);
+  return str("a link to ", to,
+             code == std::errc::too_many_symbolic_link_levels ? ", which leads in a circle" : ", which does not exist");
+}
+
 bool is_glob(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
 bool looks_local(const std::string& id) {
   return id.starts_with("/") || id.starts_with("./") || id.starts_with("../") || id.starts_with("~");
+}
+
+// Is there anything of this name, be it a link that leads nowhere?
+bool is_here(const std::string& name) {
+  std::error_code code;
+  return fs::exists(fs::symlink_status(name, code));
 }
 
 std::vector<std::string> split(std::string_view text, char by) {
@@ -35,12 +51,21 @@ std::vector<std::string> split(std::string_view text, char by) {
   return parts;
 }
 
+// A link that leads nowhere or in a circle is passed over, which is said.
+bool is_file_here(const fs::path& path) {
+  std::error_code code;
+  const bool file = fs::is_regular_file(path, code);
+  const bool link = fs::is_symlink(path, code);
+  if (!file && link && !fs::exists(path, code)) log_warning(path.string(), ": ", why_dead(path), "; it is passed over");
+  return file;
+}
+
 std::vector<fs::path> glob_files(const std::string& pattern) {
   glob_t found{};
   std::vector<fs::path> files;
   if (::glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0)
     for (size_t i = 0; i < found.gl_pathc; ++i)
-      if (fs::is_regular_file(found.gl_pathv[i])) files.emplace_back(found.gl_pathv[i]);
+      if (is_file_here(found.gl_pathv[i])) files.emplace_back(found.gl_pathv[i]);
   ::globfree(&found);
   return files;
 }
@@ -52,14 +77,15 @@ std::vector<fs::path> files_below(const fs::path& folder) {
        it != fs::recursive_directory_iterator(); ++it) {
     const std::string name = it->path().filename().string();
     if (name.starts_with(".")) {
-      if (it->is_directory()) it.disable_recursion_pending();
+      std::error_code code;
+      if (it->is_directory(code)) it.disable_recursion_pending();
       continue;
     }
     static const std::vector<std::string> not_rows = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
                                                       "state.json",        "config.json",        "configuration.json",
                                                       "requirements.txt",  "LICENSE.txt"};
     const bool meta = std::find(not_rows.begin(), not_rows.end(), name) != not_rows.end();
-    if (it->is_regular_file() && !meta && readable_name(it->path())) files.push_back(it->path());
+    if (!meta && readable_name(it->path()) && is_file_here(it->path())) files.push_back(it->path());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -169,7 +195,7 @@ DatasetRef parse_dataset_ref(const std::string& text) {
   if (rest.starts_with("hf::")) ref.hub = DatasetRef::Hub::HuggingFace;
   if (rest.starts_with("ms::")) ref.hub = DatasetRef::Hub::ModelScope;
   if (ref.hub != DatasetRef::Hub::Default) rest.erase(0, 4);
-  if (fs::exists(rest)) {  // a name as it stands is never taken apart
+  if (is_here(rest)) {  // a name as it stands is never taken apart
     ref.id = rest;
     return ref;
   }
@@ -185,7 +211,7 @@ DatasetRef parse_dataset_ref(const std::string& text) {
   const bool drive = rest.size() > 2 && rest[1] == ':' && std::isalpha(static_cast<unsigned char>(rest[0])) &&
                      (rest[2] == '\\' || rest[2] == '/');
   const size_t colon = rest.find(':', drive ? 2 : 0);
-  if (colon != std::string::npos && !fs::exists(rest)) {
+  if (colon != std::string::npos && !is_here(rest)) {
     ref.subsets = split(std::string_view(rest).substr(colon + 1), '/');
     rest.erase(colon);
   }
@@ -196,11 +222,14 @@ DatasetRef parse_dataset_ref(const std::string& text) {
 
 std::vector<fs::path> dataset_files(const DatasetRef& ref, const FetchDataset& fetch) {
   const bool hub_named = ref.hub != DatasetRef::Hub::Default;
-  if (!hub_named && fs::is_directory(ref.id)) return folder_files(ref.id, ref);
-  require(hub_named || ref.subsets.empty() || !(fs::exists(ref.id) || is_glob(ref.id)), Fault::Usage, "dataset ",
-          ref.text, ": ", ref.id, is_glob(ref.id) ? " names files" : " is a file",
+  std::error_code code;
+  if (!hub_named && fs::is_directory(ref.id, code)) return folder_files(ref.id, ref);
+  if (!hub_named && is_here(ref.id) && !fs::exists(ref.id, code))
+    fail(Fault::Io, "dataset ", ref.text, ": it is ", why_dead(ref.id));
+  require(hub_named || ref.subsets.empty() || !(is_here(ref.id) || is_glob(ref.id)), Fault::Usage, "dataset ", ref.text,
+          ": ", ref.id, is_glob(ref.id) ? " names files" : " is a file",
           ", and only folders and datasets of hubs have subsets; leave ':", join(ref.subsets, "/"), "' away");
-  if (!hub_named && fs::exists(ref.id)) return {ref.id};
+  if (!hub_named && is_here(ref.id)) return {ref.id};
   if (!hub_named && is_glob(ref.id)) {
     const std::vector<fs::path> out = glob_files(ref.id);
     require(!out.empty(), Fault::Data, "dataset ", ref.text, ": no file matches this pattern");

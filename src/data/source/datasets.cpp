@@ -22,7 +22,7 @@ std::vector<DatasetStream> open_streams(const std::vector<std::string>& refs, co
     const auto [ref, columns] = options.known.resolve(parse_dataset_ref(text), options.use_hf);
     NormalizeOptions normalize = options.normalize;
     normalize.columns.insert(columns.begin(), columns.end());  // --columns wins
-    streams.emplace_back(ref, dataset_files(ref, options.fetch), normalize, rejects);
+    streams.emplace_back(ref, dataset_files(ref, options.fetch), normalize, rejects, options.encoding);
   }
   return streams;
 }

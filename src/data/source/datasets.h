@@ -25,6 +25,7 @@ struct DatasetOptions {
   Stopping stopping = Stopping::FirstExhausted;
   uint64_t seed = 42;
   NormalizeOptions normalize;
+  std::string encoding;  // of text files; empty: UTF-8
   FetchDataset fetch;
   DatasetInfo known;  // names for datasets, with columns of their own
   bool use_hf = false;

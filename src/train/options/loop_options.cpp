@@ -33,7 +33,7 @@ void LoopOptions::fields(OptionTable& v) {
 void LoopOptions::saving_fields(OptionTable& v) {
   v("save_strategy", save_strategy, "when to save").choices({"no", "steps", "epoch"});
   v("save_steps", save_steps, "updates between; below 1: a share of the run").above(0);
-  v("save_total_limit", save_total_limit, "how many checkpoints stay; the best one always does").at_least(1);
+  v("save_total_limit", save_total_limit, "how many checkpoints stay; the best one always does; -1: all").at_least(-1);
   v("save_only_model", save_only_model, "without the optimizer's state: smaller, cannot be resumed");
   v("create_checkpoint_symlink", create_checkpoint_symlink, "links best and last in the run's folder");
   v("eval_strategy", eval_strategy, "when to evaluate")

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "data/read/cell.h"
 #include "data/read/parquet/encodings.h"
+#include "text/unicode.h"
 
 namespace apus {
 
@@ -30,6 +31,8 @@ enum Encoding {
 enum Chunk { kCodec = 4, kValues = 5, kCompressedTotal = 7, kDataOffset = 9, kDictionaryOffset = 11 };
 enum Header { kType = 1, kFull = 2, kCompressed = 3, kV1 = 5, kDictionaryPage = 7, kV2 = 8 };
 
+constexpr size_t kForgotten = 100;
+
 int bits_for(int level) { return std::bit_width(static_cast<unsigned>(level)); }
 
 size_t entries_of(const ThriftValue& header, const std::string& where) {
@@ -47,6 +50,14 @@ bool is_text(const ParquetNode& leaf) {
   return leaf.physical == Physical::Bytes || leaf.physical == Physical::Fixed || leaf.physical == Physical::Int96;
 }
 
+// UTF-8 without control characters, of which bytes of other things always have some.
+bool reads_as_text(std::string_view raw) {
+  const auto control = [](char c) {
+    return static_cast<unsigned char>(c) < ' ' && c != '\t' && c != '\n' && c != '\r';
+  };
+  return std::none_of(raw.begin(), raw.end(), control) && unicode::valid_prefix(raw) == raw.size();
+}
+
 int64_t per_second(Meaning meaning) {
   switch (meaning) {
     case Meaning::StampMs:
@@ -60,13 +71,18 @@ int64_t per_second(Meaning meaning) {
   }
 }
 
-// Julian day and nanoseconds of the day, as Impala and Spark write.
+// Julian day and nanoseconds of the day, as Impala and Spark write. Of years far away Spark's sum of microseconds has
+// wrapped around, which shows in the nanoseconds; the difference wraps back.
 std::string int96_text(std::string_view raw) {
   int64_t nanos;
   int32_t day;
   std::memcpy(&nanos, raw.data(), 8);
   std::memcpy(&day, raw.data() + 8, 4);
-  return date_text(static_cast<int64_t>(day) - 2440588) + "T" + clock_text(nanos, 1000000000);
+  constexpr int64_t kEpoch = 2440588, kDay = 86400;  // the Julian day of 1970-01-01; seconds
+  const int64_t days = static_cast<int64_t>(day) - kEpoch;
+  if (nanos >= 0 && nanos < kDay * 1000000000) return date_text(days) + "T" + clock_text(nanos, 1000000000);
+  const uint64_t micros = static_cast<uint64_t>(days) * (kDay * 1000000) + static_cast<uint64_t>(nanos / 1000);
+  return stamp_text(static_cast<int64_t>(micros), 1000000);
 }
 
 }  // namespace
@@ -82,10 +98,12 @@ ParquetColumn::ParquetColumn(std::span<const std::byte> file, const ThriftValue&
   if (chunk.has(kDictionaryOffset) && chunk[kDictionaryOffset].number > 0)
     start = std::min(start, chunk[kDictionaryOffset].number);
   const int64_t bytes = chunk[kCompressedTotal].number, size = static_cast<int64_t>(file.size());
+  if (total_ == 0) return;  // a column without a value need not lie anywhere
   require(start >= 4 && bytes >= 0 && start <= size && bytes <= size - start, Fault::Data, where_,
           ": it lies outside of the file; the file is damaged");
   next_page_ = static_cast<size_t>(start);
-  end_ = next_page_ + static_cast<size_t>(bytes);
+  // Old writers forgot the header of the dictionary in the size.
+  end_ = std::min(file.size(), next_page_ + static_cast<size_t>(bytes) + kForgotten);
 }
 
 void ParquetColumn::ensure() {
@@ -171,7 +189,11 @@ void ParquetColumn::load_v2(const ThriftValue& header, std::span<const std::byte
   if (leaf_.max_rep > 0) rep_ = decode_hybrid(rep_bytes, bits_for(leaf_.max_rep), entries);
   if (leaf_.max_def > 0) def_ = decode_hybrid(def_bytes, bits_for(leaf_.max_def), entries);
   const bool compressed = !h.has(7) || h[7].number;
-  page_ = decompress(compressed ? codec_ : Codec::None, body.subspan(head), static_cast<size_t>(full) - head, where_);
+  const auto packed = body.subspan(head);
+  if (packed.empty())  // a page of nulls alone may hold no values, not even compressed ones
+    page_.clear();
+  else
+    page_ = decompress(compressed ? codec_ : Codec::None, packed, static_cast<size_t>(full) - head, where_);
   const size_t defined =
       def_.empty() ? entries
                    : static_cast<size_t>(std::count(def_.begin(), def_.end(), static_cast<uint32_t>(leaf_.max_def)));
@@ -318,6 +340,8 @@ Json ParquetColumn::cell(const ParquetValues& values, size_t index) const {
           return half_to_double(
               static_cast<uint16_t>(static_cast<uint8_t>(raw[0]) | static_cast<uint8_t>(raw[1]) << 8));
         return bytes_text(raw);
+      case Meaning::Unsaid:  // Impala, Spark and Hive write texts without saying so
+        return reads_as_text(raw) ? Json(std::string(raw)) : Json(bytes_text(raw));
       default:
         return bytes_text(raw);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/read/parquet/compression.h"
 
+#include <dlfcn.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -20,7 +21,11 @@ std::string gzip_decompress(std::span<const std::byte> in, size_t size, std::str
   z.avail_in = static_cast<uInt>(in.size());
   z.next_out = reinterpret_cast<Bytef*>(out.data());
   z.avail_out = static_cast<uInt>(size);
-  const int code = inflate(&z, Z_FINISH);
+  int code = inflate(&z, Z_FINISH);
+  while (code == Z_STREAM_END && z.avail_out > 0 && z.avail_in > 0) {  // several members in a row are one text
+    inflateReset(&z);
+    code = inflate(&z, Z_FINISH);
+  }
   const bool whole = code == Z_STREAM_END && z.avail_out == 0;
   inflateEnd(&z);
   require(whole, Fault::Data, where, ": damaged gzip data");
@@ -114,6 +119,45 @@ std::string lz4_decompress(std::span<const std::byte> in, size_t size, std::stri
   return out;
 }
 
+std::string hadoop_lz4_decompress(std::span<const std::byte> in, size_t size, std::string_view where) {
+  const auto number = [&](size_t at) {  // 4 bytes, the highest first
+    size_t value = 0;
+    for (size_t i = 0; i < 4; ++i) value = value << 8 | static_cast<size_t>(in[at + i]);
+    return value;
+  };
+  // Some writers gave raw blocks this number: what does not add up as frames is one.
+  size_t framed = 0;
+  for (size_t at = 0; at < in.size();) {
+    const size_t left = in.size() - at;
+    if (left < 8 || number(at + 4) > left - 8 || number(at) > size - framed) return lz4_decompress(in, size, where);
+    framed += number(at), at += 8 + number(at + 4);
+  }
+  if (framed != size) return lz4_decompress(in, size, where);
+  std::string out;
+  out.reserve(size);
+  for (size_t at = 0; at < in.size(); at += 8 + number(at + 4))
+    out += lz4_decompress(in.subspan(at + 8, number(at + 4)), number(at), where);
+  return out;
+}
+
+std::string brotli_decompress(std::span<const std::byte> in, size_t size, std::string_view where) {
+  // Few files need it, so the program does not: it is opened where it is installed.
+  using Decode = int (*)(size_t in_size, const uint8_t* in, size_t* out_size, uint8_t* out);
+  static const Decode decode = [] {
+    void* const library = ::dlopen("libbrotlidec.so.1", RTLD_NOW | RTLD_LOCAL);
+    return library ? reinterpret_cast<Decode>(::dlsym(library, "BrotliDecoderDecompress")) : nullptr;
+  }();
+  require(decode != nullptr, Fault::Data, where,
+          ": compressed with brotli, and libbrotlidec.so.1 is not installed (Debian, Ubuntu: apt install libbrotli1; "
+          "RHEL: dnf install libbrotli); or write the file with zstd");
+  std::string out(size, '\0');
+  size_t made = size;
+  const int code =
+      decode(in.size(), reinterpret_cast<const uint8_t*>(in.data()), &made, reinterpret_cast<uint8_t*>(out.data()));
+  require(code == 1 && made == size, Fault::Data, where, ": damaged brotli data");
+  return out;
+}
+
 std::string decompress(Codec codec, std::span<const std::byte> in, size_t size, std::string_view where) {
   // Even zstd makes no more than this of a byte; memory for what is stated beyond that is not given.
   require(size <= in.size() * 40000 + (size_t{1} << 20) && size <= size_t{1} << 31, Fault::Data, where,
@@ -130,14 +174,15 @@ std::string decompress(Codec codec, std::span<const std::byte> in, size_t size, 
       return zstd_decompress(in, size, where);
     case Codec::Lz4:
       return lz4_decompress(in, size, where);
+    case Codec::Lz4Hadoop:
+      return hadoop_lz4_decompress(in, size, where);
+    case Codec::Brotli:
+      return brotli_decompress(in, size, where);
     default:
       break;
   }
-  static const char* const names[] = {"none", "snappy", "gzip", "lzo", "brotli", "lz4 (Hadoop's framing)",
-                                      "zstd", "lz4"};
-  const auto index = static_cast<size_t>(codec);
-  fail(Fault::Data, where, ": compressed with ", index < std::size(names) ? names[index] : "an unknown method",
-       ", which is not read; write the file with snappy, gzip, zstd or lz4 (raw)");
+  fail(Fault::Data, where, ": compressed with ", codec == Codec::Lzo ? "lzo" : "an unknown method",
+       ", which is not read; write the file with snappy, gzip, zstd or lz4");
 }
 
 }  // namespace apus

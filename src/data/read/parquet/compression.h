@@ -17,7 +17,10 @@ std::string decompress(Codec codec, std::span<const std::byte> in, size_t size, 
 
 // Snappy's block format.
 std::string snappy_decompress(std::span<const std::byte> in, size_t size, std::string_view where);
-// LZ4's block format.
+// LZ4's block format; and blocks with their two sizes before each, as Hadoop writes them.
 std::string lz4_decompress(std::span<const std::byte> in, size_t size, std::string_view where);
+std::string hadoop_lz4_decompress(std::span<const std::byte> in, size_t size, std::string_view where);
+// By libbrotlidec, where it is installed.
+std::string brotli_decompress(std::span<const std::byte> in, size_t size, std::string_view where);
 
 }  // namespace apus

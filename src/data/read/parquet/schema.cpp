@@ -65,7 +65,10 @@ Meaning meaning_of(const ThriftValue& e, Physical physical) {
   if (logical.has(6)) return Meaning::Date;
   if (logical.has(10) && logical[10].has(2) && !logical[10][2].number) return Meaning::Unsigned;
   if (logical.has(12)) return Meaning::Json;
-  return physical == Physical::Bytes || physical == Physical::Fixed ? Meaning::Binary : Meaning::Number;
+  const bool binary = e[kConverted].number == 20 || logical.has(13) || logical.has(16) || logical.has(17) ||
+                      logical.has(18);  // BSON, variant, geometry, geography
+  if (physical == Physical::Bytes) return binary ? Meaning::Binary : Meaning::Unsaid;
+  return physical == Physical::Fixed ? Meaning::Binary : Meaning::Number;
 }
 
 class Builder {

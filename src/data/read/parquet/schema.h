@@ -18,6 +18,7 @@ enum class Meaning {
   Unsigned,
   Text,
   Binary,
+  Unsaid,  // bytes without an annotation, or with one that is not known
   Json,
   Decimal,
   Date,
