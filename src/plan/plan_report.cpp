@@ -9,7 +9,7 @@
 namespace apus {
 namespace {
 
-constexpr double kGib = 1024.0 * 1024 * 1024;
+constexpr double kGibibyte = 1024.0 * 1024 * 1024;
 
 template <class... P>
 std::string printed(const char* format, P... parts) {
@@ -18,11 +18,11 @@ std::string printed(const char* format, P... parts) {
   return text;
 }
 
-std::string gib(double bytes) { return printed(bytes < 10 * kGib ? "%.2f" : "%.1f", bytes / kGib); }
+std::string gib(double bytes) { return printed(bytes < 10 * kGibibyte ? "%.2f" : "%.1f", bytes / kGibibyte); }
 
 // Small models in MiB, so that their parts can be told apart.
 struct Unit {
-  explicit Unit(double peak) : divisor(peak < 2 * kGib ? kGib / 1024 : kGib), name(peak < 2 * kGib ? "MiB" : "GiB") {}
+  explicit Unit(double peak) : divisor(peak < 2 * kGibibyte ? kGibibyte / 1024 : kGibibyte), name(peak < 2 * kGibibyte ? "MiB" : "GiB") {}
   std::string line(const char* what, double bytes) const {
     const double n = bytes / divisor;
     return printed(n < 10 ? "  %-16s%9.2f %s" : "  %-16s%9.1f %s", what, n, name);
