@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <sstream>
 
 #include "base/clock.h"
 #include "base/descriptor.h"
@@ -29,8 +30,9 @@ class RewardProgram {
  public:
   explicit RewardProgram(const std::string& command) {
     int ends[2];
-    require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0 && out_.is_open() && errors_.is_open(),
-            Fault::Io, "no file descriptors are left for the reward program '", command, "': ", std::strerror(errno));
+    const bool paired = ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0;
+    require(paired && out_.is_open() && errors_.is_open(), Fault::Io,
+            "no file descriptors are left for the reward program '", command, "'");
     input_.reset(ends[0]);
     const Descriptor its_input(ends[1]);
     posix_spawn_file_actions_t files;
@@ -126,6 +128,15 @@ double number_of(const std::string& line, const std::string& where) {
 }
 
 }  // namespace
+
+std::string program_name(const std::string& command) {
+  std::istringstream words(command);
+  std::string best;
+  for (std::string word; words >> word;)
+    if (best.empty() || (word[0] != '-' && best.find('/') == std::string::npos && best.find('.') == std::string::npos))
+      best = word;
+  return best.substr(best.rfind('/') + 1);
+}
 
 ExternalReward::ExternalReward(std::string command, const RewardOptions& options)
     : command_(std::move(command)), timeout_(options.reward_timeout), skips_(options.reward_failure == "skip") {}

@@ -38,9 +38,11 @@ void in_parallel(size_t count, const std::function<void(size_t)>& work) {
   if (failure) std::rethrow_exception(failure);
 }
 
+bool is_program(const std::string& name) { return name.rfind(kExternalReward, 0) == 0; }
+std::string command_of(const std::string& name) { return name.substr(std::string(kExternalReward).size()); }
+
 std::unique_ptr<Reward> make_reward(const std::string& name, const RewardOptions& options) {
-  if (name.rfind(kExternalReward, 0) == 0)
-    return std::make_unique<ExternalReward>(name.substr(std::string(kExternalReward).size()), options);
+  if (is_program(name)) return std::make_unique<ExternalReward>(command_of(name), options);
   const MakeReward* make = Registry<MakeReward>::of().find(name);
   require(make, Fault::Usage, "no reward is named '", name, "'");
   return (*make)(options);
@@ -55,9 +57,16 @@ std::vector<double> SingleReward::score(const std::vector<RewardInput>& answers)
 }
 
 Rewards::Rewards(const RewardOptions& options)
-    : names_(options.reward_funcs),
-      weights_(options.reward_weights.empty() ? std::vector<double>(names_.size(), 1.0) : options.reward_weights) {
-  for (const std::string& name : names_) rewards_.push_back(make_reward(name, options));
+    : weights_(options.reward_weights.empty() ? std::vector<double>(options.reward_funcs.size(), 1.0)
+                                              : options.reward_weights) {
+  for (const std::string& name : options.reward_funcs) {
+    rewards_.push_back(make_reward(name, options));
+    const std::string shown = is_program(name) ? program_name(command_of(name)) : name;
+    const auto same = std::count_if(names_.begin(), names_.end(), [&](const std::string& other) {
+      return other == shown || other.rfind(shown + "#", 0) == 0;
+    });
+    names_.push_back(same == 0 ? shown : str(shown, "#", same + 1));
+  }
 }
 
 Rewards::~Rewards() = default;

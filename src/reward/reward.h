@@ -55,6 +55,7 @@ class Rewards {
     std::vector<double> totals;                  // weighed sums; what is nan counts nothing
   };
   Scores score(const std::vector<RewardInput>& answers);
+  // As logs show them: a program by its file. No two are the same.
   const std::vector<std::string>& names() const { return names_; }
   const std::vector<double>& weights() const { return weights_; }
 

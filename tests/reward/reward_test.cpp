@@ -156,6 +156,12 @@ TEST(RewardProgram, ThatHangsIsEndedWithItsChildren) {
   EXPECT_TRUE(std::isnan(skipped[0]) && std::isnan(skipped[1]));
 }
 
+TEST(RewardProgram, IsCalledByItsFile) {
+  RewardOptions o;
+  o.reward_funcs = {"external:python3 /a/b.c/reward.py --strict", "external:./judge", "external:judge -x", "format"};
+  EXPECT_EQ(Rewards(o).names(), (std::vector<std::string>{"reward.py", "judge", "judge#2", "format"}));
+}
+
 TEST(RewardOptions, AreChecked) {
   const auto fault = [](const std::function<void(RewardOptions&)>& change) {
     RewardOptions o;

@@ -106,9 +106,9 @@ void GrpoOptions::loss_fields(OptionTable& v) {
 
 void GrpoOptions::other_fields(OptionTable& v) {
   v.no_effect(
-      {"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enforce_eager",
-       "vllm_enable_prefix_caching", "vllm_enable_lora", "vllm_limit_mm_per_prompt", "sleep_level", "offload_model",
-       "offload_optimizer", "move_model_batches", "ds3_gather_for_generation", "enable_flattened_weight_sync"},
+      {"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enforce_eager", "vllm_enable_prefix_caching",
+       "vllm_enable_lora", "vllm_limit_mm_per_prompt", "sleep_level", "offload_model", "offload_optimizer",
+       "move_model_batches", "ds3_gather_for_generation", "enable_flattened_weight_sync"},
       "the engine works on the trainer's own weights, and its cache is given back between rounds");
   v.refuse({"vllm_server_host", "vllm_server_port", "vllm_server_base_url", "vllm_server_timeout",
             "vllm_server_group_port", "vllm_server_pass_dataset", "async_generate"},
@@ -213,7 +213,11 @@ const RegisterAlgorithmOptions<GrpoOptions> grpo(
      .command = "rlhf",
      .examples = {"rlhf --rlhf_type grpo --model DIR --dataset questions.jsonl --reward_funcs accuracy format",
                   "rlhf --rlhf_type grpo --model DIR --dataset questions.jsonl --reward_funcs external:./reward.py"},
-     .defaults = {{"temperature", 0.9}, {"loss_scale", "last_round"}, {"logging_steps", 1}},
+     .defaults = {{"temperature", 0.9},
+                  {"loss_scale", "last_round"},
+                  {"logging_steps", 1},
+                  // What is trained is what answered: noise would be a difference between the two.
+                  {"lora_dropout", 0}},
      .asks_rows = true});
 
 }  // namespace

@@ -75,6 +75,12 @@ std::string shown(const Json& values) {
   return out + "}";
 }
 
+double eight_digits(double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.8g", value);
+  return std::strtod(text, nullptr);
+}
+
 // JSON has no nan and no infinity: null stands for them.
 Json cleaned(const Json& values) {
   Json out = Json::object();
@@ -82,8 +88,8 @@ Json cleaned(const Json& values) {
     if (!value.is_number_float())
       out[key] = value;
     else if (const double v = value.get<double>(); std::isfinite(v))
-      // Small numbers (learning rates) would vanish in eight decimals.
-      out[key] = std::fabs(v) < 1e-3 ? std::strtod(str(v).c_str(), nullptr) : rounded(v);
+      // Small numbers (learning rates) would vanish in eight decimals: they have eight digits.
+      out[key] = std::fabs(v) < 1e-3 ? eight_digits(v) : rounded(v);
     else
       out[key] = nullptr;
   return out;
