@@ -29,7 +29,7 @@ enum Encoding {
 };
 // Fields of ColumnMetaData, and of PageHeader with what it holds.
 enum Chunk { kCodec = 4, kValues = 5, kCompressedTotal = 7, kDataOffset = 9, kDictionaryOffset = 11 };
-enum Header { kType = 1, kFull = 2, kCompressed = 3, kV1 = 5, kDictionaryPage = 7, kV2 = 8 };
+enum Header { kPageType = 1, kFull = 2, kCompressed = 3, kV1 = 5, kDictionaryPage = 7, kV2 = 8 };
 
 constexpr size_t kForgotten = 100;
 
@@ -127,7 +127,7 @@ void ParquetColumn::load_page() {
           ": a page beyond its column; the file is damaged");
   const auto body = file_.subspan(next_page_, static_cast<size_t>(size));
   next_page_ += static_cast<size_t>(size);
-  switch (header[kType].number) {
+  switch (header[kPageType].number) {
     case 0:
       return load_v1(header, body);
     case 2:
