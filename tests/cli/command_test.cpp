@@ -45,7 +45,7 @@ TEST(Commands, EveryOneExplainsItself) {
   const auto commands = all_commands();
   ASSERT_GE(commands.size(), 4u);
   for (const Command* command : commands) {
-    const std::string help = command_help(*command, "apus", 80, /*all=*/true);
+    const std::string help = command_help(*command, "apus", 80, {}, /*all=*/true);
     EXPECT_FALSE(command->info.summary.empty());
     EXPECT_FALSE(command->info.examples.empty()) << command->info.name;
     const auto instance = command->make();
