@@ -24,7 +24,7 @@ TEST(Algorithms, AreCommandsOrChosenByOneWithTheirOwnOptions) {
     ASSERT_NE(command, nullptr) << name;
     const std::vector<std::string> words =
         alone ? std::vector<std::string>() : std::vector<std::string>{"--" + info.command + "_type", name};
-    const std::string help = command_help(*command, "apus", 100, words);
+    const std::string help = command_help(*command, "apus", 100, words, /*all=*/true);
     EXPECT_NE(help.find(info.summary.substr(0, 20)), std::string::npos) << help;
     EXPECT_FALSE(info.examples.empty());
     OptionTable own;
