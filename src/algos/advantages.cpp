@@ -11,7 +11,7 @@ namespace apus {
 namespace {
 
 template <class T>
-T named(const std::map<std::string, T>& all, const std::string& name) {
+T rule_named(const std::map<std::string, T>& all, const std::string& name) {
   const auto found = all.find(name);
   require(found != all.end(), Fault::Bug, "no rule of advantages is named '", name, "'");
   return found->second;
@@ -31,7 +31,7 @@ GroupStatistics statistics_over_ranks(const std::vector<double>& values, const R
 }
 
 // What is taken off the rewards of one group.
-double baseline(const ScoredAnswers& a, size_t first, size_t end, Estimator estimator) {
+double group_baseline(const ScoredAnswers& a, size_t first, size_t end, Estimator estimator) {
   if (estimator == Estimator::Remax) return a.greedy[first];
   if (estimator != Estimator::Opo) return statistics_of(&a.rewards[first], end - first).mean;
   double sum = 0, length = 0;  // the mean by length has the least variance when every token has the same gradient
@@ -64,7 +64,7 @@ std::vector<double> unscaled(const ScoredAnswers& a, Estimator estimator) {
       best_of_group(a.rewards, first, end, out);
       continue;
     }
-    const double base = baseline(a, first, end, estimator);
+    const double base = group_baseline(a, first, end, estimator);
     const auto n = static_cast<double>(end - first);
     const double factor = estimator == Estimator::Rloo ? n / (n - 1) : 1;
     for (size_t i = first; i < end; ++i) out[i] = (a.rewards[i] - base) * factor;
@@ -104,18 +104,18 @@ std::vector<double> normalised_apart(const ScoredAnswers& a, const AdvantageRule
 }  // namespace
 
 Estimator estimator_named(const std::string& name) {
-  return named<Estimator>({{"grpo", Estimator::Grpo},
-                           {"rloo", Estimator::Rloo},
-                           {"reinforce_plus_plus", Estimator::ReinforcePlusPlus},
-                           {"remax", Estimator::Remax},
-                           {"opo", Estimator::Opo},
-                           {"grpo_passk", Estimator::PassK}},
-                          name);
+  return rule_named<Estimator>({{"grpo", Estimator::Grpo},
+                                {"rloo", Estimator::Rloo},
+                                {"reinforce_plus_plus", Estimator::ReinforcePlusPlus},
+                                {"remax", Estimator::Remax},
+                                {"opo", Estimator::Opo},
+                                {"grpo_passk", Estimator::PassK}},
+                               name);
 }
 
 Scale scale_named(const std::string& name) {
-  return named<Scale>({{"group", Scale::Group}, {"batch", Scale::Batch}, {"none", Scale::None}, {"gdpo", Scale::Gdpo}},
-                      name);
+  return rule_named<Scale>(
+      {{"group", Scale::Group}, {"batch", Scale::Batch}, {"none", Scale::None}, {"gdpo", Scale::Gdpo}}, name);
 }
 
 std::vector<std::pair<size_t, size_t>> group_ranges(const std::vector<int64_t>& groups) {
@@ -153,11 +153,6 @@ std::vector<double> advantages(const ScoredAnswers& answers, const AdvantageRule
     for (double& v : out) v /= deviation + rule.epsilon;
   }
   return out;
-}
-
-void whiten(std::vector<double>& values, const RankSum& over_ranks) {
-  const GroupStatistics all = statistics_over_ranks(values, over_ranks);
-  for (double& v : values) v = (v - all.mean) / std::sqrt(all.deviation * all.deviation + 1e-8);
 }
 
 }  // namespace apus

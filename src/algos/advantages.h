@@ -38,10 +38,6 @@ using RankSum = std::function<double(double)>;
 std::vector<double> advantages(
     const ScoredAnswers& answers, const AdvantageRule& rule, const RankSum& over_ranks = [](double x) { return x; });
 
-// Values of all ranks brought to mean 0 and variance 1: REINFORCE++ does it to the advantages of tokens.
-void whiten(
-    std::vector<double>& values, const RankSum& over_ranks = [](double x) { return x; });
-
 // [first, end) of each group.
 std::vector<std::pair<size_t, size_t>> group_ranges(const std::vector<int64_t>& groups);
 

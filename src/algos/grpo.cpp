@@ -279,7 +279,8 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
     if (correction_ != Correction::None)
       loss_N = loss_N * correction_weights(t, engine_N, correction_,
                                            {.high = o_.rollout_importance_sampling_threshold,
-                                            .low = o_.rollout_importance_sampling_low});
+                                            .low = o_.rollout_importance_sampling_low,
+                                            .product = o_.rollout_importance_sampling_product});
   }
   if (o_.off_policy_sequence_mask_delta) loss_N = loss_N * on_policy_enough(t, *o_.off_policy_sequence_mask_delta);
   out.sum = (loss_N * token_factors(t, info_.normaliser)).sum();

@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kRoundsUntilWarning = 10;
 
-Ratio ratio(double sum, double count) { return {at::tensor(sum, at::kDouble), at::tensor(count, at::kDouble)}; }
+Ratio noted_ratio(double sum, double count) { return {at::tensor(sum, at::kDouble), at::tensor(count, at::kDouble)}; }
 
 std::string first_line(const std::string& text, size_t most) {
   std::string out = text.substr(0, most);
@@ -43,16 +43,18 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
     dead += !has_spread(answers, first, end);
   }
   const auto of_groups = static_cast<double>(groups.size());
-  noted_["reward"] = ratio(reward, n), noted_["reward_std"] = ratio(deviation, of_groups);
-  noted_["frac_reward_zero_std"] = ratio(dead, of_groups);
-  noted_["completions/mean_length"] = ratio(length, n);
+  noted_["reward"] = noted_ratio(reward, n), noted_["reward_std"] = noted_ratio(deviation, of_groups);
+  noted_["frac_reward_zero_std"] = noted_ratio(dead, of_groups);
+  noted_["completions/mean_length"] = noted_ratio(length, n);
   if (!answers.empty()) {
-    noted_["completions/min_length"] = ratio(shortest, 1), noted_["completions/max_length"] = ratio(longest, 1);
+    noted_["completions/min_length"] = noted_ratio(shortest, 1),
+    noted_["completions/max_length"] = noted_ratio(longest, 1);
   }
   if (o_.brings_rows()) return;
-  noted_["completions/clipped_ratio"] = ratio(cut, n);
-  noted_["completions/tokens_per_second"] = ratio(static_cast<double>(round.tokens), std::max(1e-9, round.seconds));
-  if (o_.dynamic_sample) noted_["resampled_groups"] = ratio(static_cast<double>(round.resampled), of_groups);
+  noted_["completions/clipped_ratio"] = noted_ratio(cut, n);
+  noted_["completions/tokens_per_second"] =
+      noted_ratio(static_cast<double>(round.tokens), std::max(1e-9, round.seconds));
+  if (o_.dynamic_sample) noted_["resampled_groups"] = noted_ratio(static_cast<double>(round.resampled), of_groups);
   const std::vector<std::string>& names = rounds_->functions();
   for (size_t f = 0; f < names.size(); ++f) {
     double sum = 0, count = 0, squares = 0;
@@ -62,8 +64,8 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
     for (const Answer& answer : answers)
       if (!std::isnan(answer.rewards[f])) squares += (answer.rewards[f] - mean) * (answer.rewards[f] - mean);
     squares = over_ranks(squares);
-    noted_["rewards/" + names[f] + "/mean"] = ratio(sum, count);
-    if (all > 1) noted_["rewards/" + names[f] + "/std"] = ratio(std::sqrt(squares / (all - 1)), 1);
+    noted_["rewards/" + names[f] + "/mean"] = noted_ratio(sum, count);
+    if (all > 1) noted_["rewards/" + names[f] + "/std"] = noted_ratio(std::sqrt(squares / (all - 1)), 1);
   }
   if (!training) return;
   warn(answers);

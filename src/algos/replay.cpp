@@ -12,10 +12,10 @@
 namespace apus {
 namespace {
 
-constexpr size_t kLongestLine = 64 << 20;
+constexpr size_t kLongestRollout = 64 << 20;
 constexpr const char* kAnswerColumn = "answer";
 
-std::vector<int32_t> ids_of(const Json& row, const char* name) {
+std::vector<int32_t> token_ids_of(const Json& row, const char* name) {
   require(row.contains(name) && row[name].is_array() && !row[name].empty(), Fault::Data, "key '", name,
           "' must be a list of token ids, and not empty");
   std::vector<int32_t> out;
@@ -34,7 +34,7 @@ Answer answer_of(const Json& row, std::map<std::string, int64_t>& groups) {
   require(row["reward"].is_number() && std::isfinite(row["reward"].get<double>()), Fault::Data,
           "key 'reward': ", row["reward"].dump(), " is no number");
   Answer answer;
-  answer.prompt = ids_of(row, "prompt_ids"), answer.ids = ids_of(row, "completion_ids");
+  answer.prompt = token_ids_of(row, "prompt_ids"), answer.ids = token_ids_of(row, "completion_ids");
   answer.reward = row["reward"].get<double>();
   answer.group = groups.emplace(row["group"].dump(), static_cast<int64_t>(groups.size())).first->second;
   if (!row.contains("logprobs") || row["logprobs"].is_null()) return answer;
@@ -64,7 +64,7 @@ std::vector<Answer> read_rollouts(const std::filesystem::path& file) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     try {
-      require(line.size() <= kLongestLine, Fault::Data, "more than ", kLongestLine, " bytes");
+      require(line.size() <= kLongestRollout, Fault::Data, "more than ", kLongestRollout, " bytes");
       answers.push_back(answer_of(parse_json(line, "the row"), groups));
     } catch (const Error& error) {
       if (++bad <= 10) faults += str("\n  line ", number, ": ", error.what());

@@ -47,8 +47,8 @@ class CosineAccuracy final : public SingleReward {
   const double longest_;
 };
 
-const RegisterReward<Accuracy> accuracy("accuracy");
-const RegisterReward<CosineAccuracy> cosine("cosine");
+const RegisterReward<Accuracy> accuracy_reward("accuracy");
+const RegisterReward<CosineAccuracy> cosine_reward("cosine");
 
 }  // namespace
 }  // namespace apus

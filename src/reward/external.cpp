@@ -104,7 +104,7 @@ class RewardProgram {
   int status_ = 0;
 };
 
-std::string line_of(const RewardInput& answer) {
+std::string line_about(const RewardInput& answer) {
   Json line = answer.row ? *answer.row : Json::object();
   line["completion"] = answer.completion;
   line["completion_ids"] = answer.tokens;
@@ -112,12 +112,12 @@ std::string line_of(const RewardInput& answer) {
   return json_text(line) + "\n";
 }
 
-std::string ending(int status) {
+std::string how_it_ended(int status) {
   if (WIFSIGNALED(status)) return str("was ended by signal ", WTERMSIG(status));
   return str("ended with code ", WEXITSTATUS(status));
 }
 
-double number_of(const std::string& line, const std::string& where) {
+double reward_on_line(const std::string& line, const std::string& where) {
   const Json value = parse_json(line, where);
   const Json& reward = value.is_object() && value.contains("reward") ? value["reward"] : value;
   if (reward.is_null()) return NAN;
@@ -154,7 +154,7 @@ std::vector<double> ExternalReward::score(const std::vector<RewardInput>& answer
 
 std::vector<double> ExternalReward::asked(const std::vector<RewardInput>& answers) const {
   std::string text;
-  for (const RewardInput& answer : answers) text += line_of(answer);
+  for (const RewardInput& answer : answers) text += line_about(answer);
   RewardProgram program(command_);
   const size_t most = kBytesPerAnswer * (answers.size() + 1);
   const bool done = program.talk(text, timeout_, most);
@@ -168,7 +168,7 @@ std::vector<double> ExternalReward::asked(const std::vector<RewardInput>& answer
   require(program.printed.size() <= most, Fault::Data, "the reward program '", command_, "' prints more than ",
           kBytesPerAnswer, " bytes an answer; it should print a number on a line for each");
   require(WIFEXITED(status) && WEXITSTATUS(status) == 0, Fault::Data, "the reward program '", command_, "' ",
-          ending(status), last_words);
+          how_it_ended(status), last_words);
   std::vector<double> out;
   for (size_t begin = 0; begin < program.printed.size();) {
     const size_t end = std::min(program.printed.find('\n', begin), program.printed.size());
@@ -176,7 +176,7 @@ std::vector<double> ExternalReward::asked(const std::vector<RewardInput>& answer
     begin = end + 1;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     out.push_back(
-        number_of(line, str("line ", out.size() + 1, " of what the reward program '", command_, "' printed")));
+        reward_on_line(line, str("line ", out.size() + 1, " of what the reward program '", command_, "' printed")));
   }
   require(out.size() == answers.size(), Fault::Data, "the reward program '", command_, "' printed ", out.size(),
           " rewards for ", answers.size(), " answers", last_words);

@@ -60,8 +60,8 @@ class ReactForm final : public SingleReward {
   }
 };
 
-const RegisterReward<ThinkAnswerForm> format("format");
-const RegisterReward<ReactForm> react_format("react_format");
+const RegisterReward<ThinkAnswerForm> format_reward("format");
+const RegisterReward<ReactForm> react_format_reward("react_format");
 
 }  // namespace
 }  // namespace apus

@@ -69,9 +69,9 @@ class Repetition final : public SingleReward {
   const double penalty_;
 };
 
-const RegisterReward<SoftOverlong> soft_overlong("soft_overlong");
-const RegisterReward<LengthShare> length("length");
-const RegisterReward<Repetition> repetition("repetition");
+const RegisterReward<SoftOverlong> soft_overlong_reward("soft_overlong");
+const RegisterReward<LengthShare> length_reward("length");
+const RegisterReward<Repetition> repetition_reward("repetition");
 
 }  // namespace
 }  // namespace apus

@@ -132,12 +132,5 @@ TEST(Advantages, KeepTheirProperties) {
   expect_near(of(one_group(rewards), "rloo", "none"), rloo, 1e-12);
 }
 
-// RPP-2: advantages of tokens, whitened over both answers.
-TEST(Advantages, AreWhitened) {
-  Numbers values = {0.495, 0.5025, 0.49, 0.5, -0.515, -0.505};
-  whiten(values);
-  expect_near(values, {0.641857, 0.656281, 0.632241, 0.651473, -1.300542, -1.281311});
-}
-
 }  // namespace
 }  // namespace apus

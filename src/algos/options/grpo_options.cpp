@@ -96,6 +96,9 @@ void GrpoOptions::loss_fields(OptionTable& v) {
   v("rollout_importance_sampling_low", rollout_importance_sampling_low, "the masks' lower bound (IcePop)")
       .at_least(0)
       .noted();
+  v("rollout_importance_sampling_product", rollout_importance_sampling_product,
+    "the weight of an answer is the product of those of its tokens, not their geometric mean")
+      .noted();
   v("log_rollout_offpolicy_metrics", log_rollout_offpolicy_metrics,
     "log how engine and trainer differ: divergences, perplexities, share of the sample that counts");
   v("off_policy_sequence_mask_delta", off_policy_sequence_mask_delta,

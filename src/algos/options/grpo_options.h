@@ -39,6 +39,7 @@ struct GrpoOptions : RewardOptions {
   double entropy_coef = 0, top_entropy_quantile = 1;
   std::optional<std::string> rollout_importance_sampling_mode;
   double rollout_importance_sampling_threshold = 2, rollout_importance_sampling_low = 0;
+  bool rollout_importance_sampling_product = false;
   bool log_rollout_offpolicy_metrics = false;
   std::optional<double> off_policy_sequence_mask_delta;
 

@@ -10,7 +10,7 @@ at::Tensor cispo_loss(const PolicyTokens& t, const PolicyOptions& o) {
   return -weight_N * t.advantage_N * t.logprob_N;
 }
 
-const RegisterPolicyLoss cispo("cispo", {cispo_loss, Normaliser::Tokens});
+const RegisterPolicyLoss cispo_policy("cispo", {cispo_loss, Normaliser::Tokens});
 
 }  // namespace
 }  // namespace apus

@@ -22,11 +22,11 @@ at::Tensor luspo_loss(const PolicyTokens& t, const PolicyOptions& o) {
   return clipped_surrogate(t, whole);
 }
 
-const RegisterPolicyLoss grpo("grpo", {clipped_surrogate, Normaliser::Sequence});
-const RegisterPolicyLoss bnpo("bnpo", {clipped_surrogate, Normaliser::MicroBatch});
-const RegisterPolicyLoss dr_grpo("dr_grpo", {clipped_surrogate, Normaliser::Constant});
-const RegisterPolicyLoss dapo("dapo", {clipped_surrogate, Normaliser::Tokens});
-const RegisterPolicyLoss luspo("luspo", {luspo_loss, Normaliser::SequenceSums});
+const RegisterPolicyLoss grpo_policy("grpo", {clipped_surrogate, Normaliser::Sequence});
+const RegisterPolicyLoss bnpo_policy("bnpo", {clipped_surrogate, Normaliser::MicroBatch});
+const RegisterPolicyLoss dr_grpo_policy("dr_grpo", {clipped_surrogate, Normaliser::Constant});
+const RegisterPolicyLoss dapo_policy("dapo", {clipped_surrogate, Normaliser::Tokens});
+const RegisterPolicyLoss luspo_policy("luspo", {luspo_loss, Normaliser::SequenceSums});
 
 }  // namespace
 }  // namespace apus

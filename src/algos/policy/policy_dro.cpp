@@ -9,7 +9,7 @@ at::Tensor dro_loss(const PolicyTokens& t, const PolicyOptions& o) {
   return -(t.logprob_N * t.advantage_N - o.dro_beta / 2 * t.log_ratio().square());
 }
 
-const RegisterPolicyLoss dro("dro", {dro_loss, Normaliser::Tokens});
+const RegisterPolicyLoss dro_policy("dro", {dro_loss, Normaliser::Tokens});
 
 }  // namespace
 }  // namespace apus

@@ -43,7 +43,7 @@ at::Tensor fipo_loss(const PolicyTokens& t, const PolicyOptions& o) {
   return loss_N * weight_N;
 }
 
-const RegisterPolicyLoss fipo("fipo", {fipo_loss, Normaliser::Tokens});
+const RegisterPolicyLoss fipo_policy("fipo", {fipo_loss, Normaliser::Tokens});
 
 }  // namespace
 }  // namespace apus

@@ -16,7 +16,7 @@ at::Tensor gmpo_loss(const PolicyTokens& t, const PolicyOptions& o) {
   return -t.spread(t.means(bounded_N).exp()) * t.advantage_N;
 }
 
-const RegisterPolicyLoss gmpo("gmpo", {gmpo_loss, Normaliser::Sequence});
+const RegisterPolicyLoss gmpo_policy("gmpo", {gmpo_loss, Normaliser::Sequence});
 
 }  // namespace
 }  // namespace apus

@@ -24,7 +24,7 @@ at::Tensor real_loss(const PolicyTokens& t, const PolicyOptions& o) {
   return t.spread(share_G.index_select(0, t.group_S));
 }
 
-const RegisterPolicyLoss real("real", {real_loss, Normaliser::Groups});
+const RegisterPolicyLoss real_policy("real", {real_loss, Normaliser::Groups});
 
 }  // namespace
 }  // namespace apus

@@ -16,7 +16,7 @@ at::Tensor sapo_loss(const PolicyTokens& t, const PolicyOptions& o) {
   return -at::sigmoid(tau_N * (ratio_N - 1)) * (4 / tau_N) * t.advantage_N;
 }
 
-const RegisterPolicyLoss sapo("sapo", {sapo_loss, Normaliser::Sequence});
+const RegisterPolicyLoss sapo_policy("sapo", {sapo_loss, Normaliser::Sequence});
 
 }  // namespace
 }  // namespace apus

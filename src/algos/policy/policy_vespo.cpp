@@ -19,7 +19,7 @@ at::Tensor vespo_loss(const PolicyTokens& t, const PolicyOptions& o) {
   return -weight_N * t.advantage_N * t.logprob_N;
 }
 
-const RegisterPolicyLoss vespo("vespo", {vespo_loss, Normaliser::Tokens});
+const RegisterPolicyLoss vespo_policy("vespo", {vespo_loss, Normaliser::Tokens});
 
 }  // namespace
 }  // namespace apus
