@@ -16,8 +16,9 @@ at::Tensor cpo_losses(const at::Tensor& chosen_P, const at::Tensor& rejected_P, 
 Loss Cpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const PairSums sums = pair_sums(policy_logprobs(actors, batch, forward), batch);
   const PairSums shown = o_.loss_type == "ipo" ? sums.averaged() : sums;
-  Loss out{.sum = cpo_losses(shown.chosen_P, shown.rejected_P, o_).sum() + chosen_nll(sums, batch) * o_.cpo_alpha,
-           .metrics = {}};
+  Loss out{
+      .sum = cpo_losses(shown.chosen_P, shown.rejected_P, o_).sum() + (chosen_nll(sums, batch) * o_.cpo_alpha).sum(),
+      .metrics = {}};
   log_rewards(out, shown.chosen_P.detach() * o_.beta, shown.rejected_P.detach() * o_.beta, shown);
   out.metrics["nll_loss"] = {-sums.chosen_P.detach().sum(), sums.chosen_tokens_P.sum()};
   return out;

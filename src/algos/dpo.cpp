@@ -64,14 +64,15 @@ Loss Dpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
                    .divergence = o_.f_divergence_type,
                    .divergence_alpha = o_.f_alpha_divergence_coef};
   if (compares("bco_pair")) spec.bco_mean = bco_mean(chosen_P, rejected_P);
-  const at::Tensor nll = chosen_nll(whole, batch);
+  const at::Tensor nll_P = chosen_nll(whole, batch);
   Loss out;
   for (size_t i = 0; i < o_.loss_type.size(); ++i) {
     const std::string& type = o_.loss_type[i];
-    const at::Tensor loss = type == "sft" ? nll : dpo_losses(type, type == "ipo" ? means : sums, spec).sum();
-    out.sum = out.sum.defined() ? out.sum + loss * o_.weight(i) : loss * o_.weight(i);
+    const at::Tensor loss_P = type == "sft" ? nll_P : dpo_losses(type, type == "ipo" ? means : sums, spec);
+    const at::Tensor sum = (loss_P * o_.weight(i)).sum();
+    out.sum = out.sum.defined() ? out.sum + sum : sum;
   }
-  if (o_.rpo_alpha) out.sum = out.sum + nll * *o_.rpo_alpha;
+  if (o_.rpo_alpha) out.sum = out.sum + (nll_P * *o_.rpo_alpha).sum();
   log_rewards(out, chosen_P.detach() * o_.beta, rejected_P.detach() * o_.beta, by_token ? whole.averaged() : whole);
   if (o_.rpo_alpha || compares("sft"))
     out.metrics["nll_loss"] = {-whole.chosen_P.detach().sum(), whole.chosen_tokens_P.sum()};

@@ -252,7 +252,7 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const bool entropy = o_.log_entropy || o_.entropy_coef > 0 || o_.top_entropy_quantile < 1;
   const ops::HeadLogprob head =
       ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, temperature_, entropy);
-  Loss out{.sum = head.logprob_T.sum() * 0, .metrics = std::exchange(noted_, {})};
+  Loss out{.sum = (head.logprob_T * 0).sum(), .metrics = std::exchange(noted_, {})};
   if (batch.trained == 0) return out;
   const PolicyTokens t = tokens_of(batch, head.logprob_T);
   const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);

@@ -118,7 +118,7 @@ std::vector<Update> PairAlgorithm::collect(Actors& actors, std::vector<Samples> 
 double PairAlgorithm::count(const Batch& batch) const { return static_cast<double>(batch.step.length_q.size()) / 2; }
 
 at::Tensor PairAlgorithm::chosen_nll(const PairSums& sums, const Batch& batch) {
-  return sums.chosen_P.sum() * -batch.sequence_columns.at(kNllScale)[0];
+  return sums.chosen_P * -batch.sequence_columns.at(kNllScale)[0];
 }
 
 Ratio mean_of(const at::Tensor& values) {

@@ -38,7 +38,8 @@ class PairAlgorithm : public Algorithm {
 
  protected:
   // The negative log-likelihood of a token of the chosen answers, over all micro-batches and ranks of the update: a sum
-  // that the trainer's division by the pairs makes this mean of.
+  // that the trainer's division by the pairs makes this mean of. Its parts, one a pair: they are weighed before they
+  // are summed, since libtorch makes the gradient of one number times a factor in f64, which an NPU lacks.
   static at::Tensor chosen_nll(const PairSums& sums, const Batch& batch);
 };
 

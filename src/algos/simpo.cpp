@@ -11,8 +11,9 @@ at::Tensor simpo_losses(const at::Tensor& chosen_P, const at::Tensor& rejected_P
 
 Loss Simpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const PairSums sums = pair_sums(policy_logprobs(actors, batch, forward), batch), means = sums.averaged();
-  Loss out{.sum = simpo_losses(means.chosen_P, means.rejected_P, o_).sum() + chosen_nll(sums, batch) * o_.cpo_alpha,
-           .metrics = {}};
+  Loss out{
+      .sum = simpo_losses(means.chosen_P, means.rejected_P, o_).sum() + (chosen_nll(sums, batch) * o_.cpo_alpha).sum(),
+      .metrics = {}};
   log_rewards(out, means.chosen_P.detach() * o_.beta, means.rejected_P.detach() * o_.beta, means);
   out.metrics["nll_loss"] = {-sums.chosen_P.detach().sum(), sums.chosen_tokens_P.sum()};
   return out;
