@@ -363,7 +363,7 @@ TEST(ProgramRun, HelpIsInstant) {
       EXPECT_EQ(result.code, 0) << result.out;
       EXPECT_TRUE(has(result.out, "--help")) << result.out;
     }
-#ifndef __SANITIZE_ADDRESS__
+#ifndef APUS_SANITIZED
     EXPECT_LT(best, 0.05) << arguments;
 #endif
   }

