@@ -20,7 +20,7 @@ Loss Cpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
       .sum = cpo_losses(shown.chosen_P, shown.rejected_P, o_).sum() + (chosen_nll(sums, batch) * o_.cpo_alpha).sum(),
       .metrics = {}};
   log_rewards(out, shown.chosen_P.detach() * o_.beta, shown.rejected_P.detach() * o_.beta, shown);
-  out.metrics["nll_loss"] = {-sums.chosen_P.detach().sum(), sums.chosen_tokens_P.sum()};
+  out.metrics["nll_loss"] = shown_nll(sums);
   return out;
 }
 

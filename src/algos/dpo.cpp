@@ -74,8 +74,7 @@ Loss Dpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   }
   if (o_.rpo_alpha) out.sum = out.sum + (nll_P * *o_.rpo_alpha).sum();
   log_rewards(out, chosen_P.detach() * o_.beta, rejected_P.detach() * o_.beta, by_token ? whole.averaged() : whole);
-  if (o_.rpo_alpha || compares("sft"))
-    out.metrics["nll_loss"] = {-whole.chosen_P.detach().sum(), whole.chosen_tokens_P.sum()};
+  if (o_.rpo_alpha || compares("sft")) out.metrics["nll_loss"] = shown_nll(whole);
   return out;
 }
 

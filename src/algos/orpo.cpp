@@ -22,7 +22,7 @@ Loss Orpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const at::Tensor odds_P = log_odds_ratio(means.chosen_P, means.rejected_P), log_P = log_sigmoid(odds_P);
   Loss out{.sum = (chosen_nll(sums, batch) - log_P * o_.beta).sum(), .metrics = {}};
   log_rewards(out, means.chosen_P.detach() * o_.beta, means.rejected_P.detach() * o_.beta, means);
-  out.metrics["nll_loss"] = {-sums.chosen_P.detach().sum(), sums.chosen_tokens_P.sum()};
+  out.metrics["nll_loss"] = shown_nll(sums);
   out.metrics["log_odds_ratio"] = mean_of(log_P), out.metrics["log_odds_chosen"] = mean_of(odds_P);
   return out;
 }

@@ -125,6 +125,8 @@ Ratio mean_of(const at::Tensor& values) {
   return {values.detach().sum(), at::tensor(static_cast<double>(values.numel()), at::kDouble)};
 }
 
+Ratio shown_nll(const PairSums& sums) { return {-sums.chosen_P.detach().sum(), sums.chosen_tokens_P.sum()}; }
+
 void log_rewards(Loss& out, const at::Tensor& chosen_reward_P, const at::Tensor& rejected_reward_P,
                  const PairSums& logprobs) {
   out.metrics["rewards/chosen"] = mean_of(chosen_reward_P);

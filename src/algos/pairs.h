@@ -49,4 +49,7 @@ void log_rewards(Loss& out, const at::Tensor& chosen_reward_P, const at::Tensor&
 
 Ratio mean_of(const at::Tensor& values);
 
+// The negative log-likelihood of a token of the chosen answers, to be shown.
+Ratio shown_nll(const PairSums& sums);
+
 }  // namespace apus

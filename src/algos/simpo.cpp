@@ -15,7 +15,7 @@ Loss Simpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
       .sum = simpo_losses(means.chosen_P, means.rejected_P, o_).sum() + (chosen_nll(sums, batch) * o_.cpo_alpha).sum(),
       .metrics = {}};
   log_rewards(out, means.chosen_P.detach() * o_.beta, means.rejected_P.detach() * o_.beta, means);
-  out.metrics["nll_loss"] = {-sums.chosen_P.detach().sum(), sums.chosen_tokens_P.sum()};
+  out.metrics["nll_loss"] = shown_nll(sums);
   return out;
 }
 
