@@ -182,12 +182,13 @@ std::function<Schedule(int64_t)> schedule_of(const TrainCommandOptions& o) {
 }
 
 RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const fs::path& run_dir) {
-  const auto tokenizer = Tokenizer::load(o.model);
+  const bool asks = algorithm_info(o.algorithm).asks_rows;
+  const auto tokenizer = asks ? Tokenizer::load(o.model) : nullptr;
   return {.loop = o,
           .rank = mesh.rank(kDataAxes),
           .ranks = mesh.size(kDataAxes),
           .tokenizer = tokenizer,
-          .sampling = algorithm_info(o.algorithm).asks_rows ? rollout_sampling(o, tokenizer) : Sampling(),
+          .sampling = asks ? rollout_sampling(o, tokenizer) : Sampling(),
           .output_dir = run_dir,
           .seed = static_cast<uint64_t>(o.seed),
           .device = mesh.device()};

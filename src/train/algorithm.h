@@ -42,10 +42,10 @@ using Update = std::vector<Batch>;
 // What an algorithm is told of the run, before it collects anything.
 struct RunSetting {
   const LoopOptions& loop;
-  int64_t rank = 0, ranks = 1;  // that share the rows
-  std::shared_ptr<const Tokenizer> tokenizer;
-  Sampling sampling;                 // of rollouts, as the flags and the checkpoint say it
-  std::filesystem::path output_dir;  // of this rank's files; empty: none are written
+  int64_t rank = 0, ranks = 1;                 // that share the rows
+  std::shared_ptr<const Tokenizer> tokenizer;  // null unless the algorithm asks its rows as questions
+  Sampling sampling;                           // of rollouts, as the flags and the checkpoint say it
+  std::filesystem::path output_dir;            // of this rank's files; empty: none are written
   uint64_t seed = 42;
   c10::Device device = c10::Device(c10::kCPU);
 };
