@@ -96,6 +96,9 @@ c10::intrusive_ptr<::c10d::Store> Store::c10d() const { return table_->store; }
 void Store::report_failure(int rank, const std::string& text) noexcept {
   try {
     if (add("failures", 1) == 1) set("failure", apus::str("rank ", rank, " failed: ", text));
+    // c10d sends a text without waiting until it has arrived. Asking for it does wait: whoever then sees this process
+    // go finds the reason.
+    for (int tries = 0; tries < 100 && !has("failure"); ++tries) std::this_thread::sleep_for(milliseconds(10));
   } catch (...) {
     // The table is gone with its keeper; the failure itself is on its way up.
   }
