@@ -20,6 +20,7 @@
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
+#include "nn/training_step.h"
 #include "ops/ops.h"
 #include "tensor/dtype.h"
 #include "train/param_groups.h"
@@ -116,7 +117,7 @@ int run(int argc, char** argv) {
   double first_step = 0, best = 1e30, least_cpu = 1e30;
   for (int64_t step = 0; step < steps; ++step) {
     Batch batch = random_batch(length, model->shape().vocab, static_cast<uint64_t>(step)).to(device.device);
-    batch.step.dropout_seed = static_cast<uint64_t>(step) + 1;
+    set_training(batch.step, {.dropout_seed = static_cast<uint64_t>(step) + 1, .router = {}, .table = {}});
     const Stopwatch watch;
     const double cpu = processor_seconds();
     const int64_t pages = fresh_pages();
