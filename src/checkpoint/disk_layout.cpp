@@ -8,7 +8,7 @@ namespace apus {
 
 std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p) {
   if (!p.tied.empty()) return {};
-  if (p.pieces.empty()) return {{name, p.full}};
+  if (p.pieces.empty()) return {{name, p.full, p.statistic}};
   const auto pieces = static_cast<int64_t>(p.pieces.size());
   std::vector<DiskShape> shapes;  // [E, 2F, D] in 2E pieces: [F, D]
   for (const auto& piece : p.pieces)

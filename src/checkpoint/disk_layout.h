@@ -14,6 +14,7 @@ namespace apus {
 struct DiskShape {
   std::string name;
   std::vector<int64_t> shape;
+  bool statistic = false;  // Param::statistic
 };
 // Of one parameter, and of all of a model in visiting order. Nothing need be loaded.
 std::vector<DiskShape> disk_shapes(const std::string& name, const Param& param);

@@ -115,6 +115,14 @@ bool is_harmless(const std::string& name) {
          name == "lm_head.weight" || name.find(".mtp.") != std::string::npos || name.starts_with("mtp.");
 }
 
+// Of the layers behind the last one that guess tokens ahead.
+bool of_unread_layer(const Model& model, const std::string& name) {
+  const ModelShape& shape = model.shape();
+  for (int64_t i = shape.layers; i < shape.layers + shape.unread_layers; ++i)
+    if (name.starts_with(model.layer_name(i) + ".")) return true;
+  return false;
+}
+
 c10::Device device_of(const std::string& name, const LoadOptions& options) {
   return options.place ? options.place(name) : options.device;
 }
@@ -128,13 +136,14 @@ at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dt
 
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
   const auto& [name, p, tensors, whole, fresh] = from;
+  const at::ScalarType dtype = p.statistic ? at::kFloat : options.dtype;
   if (fresh.defined()) {
-    p.data = brought(own_part(fresh, p).contiguous(), device_of(name, options), options.dtype, /*own=*/true);
+    p.data = brought(own_part(fresh, p).contiguous(), device_of(name, options), dtype, /*own=*/true);
     return;
   }
   if (whole) {
     const at::Tensor disk = source.tensor(tensors[0].name), mine = own_part(disk, p).contiguous();
-    p.data = brought(mine, device_of(name, options), options.dtype, options.own(name));
+    p.data = brought(mine, device_of(name, options), dtype, options.own(name));
     p.mapped = p.data.is_alias_of(disk);
     if (!p.mapped) source.forget(tensors[0].name);
     return;
@@ -184,7 +193,7 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
     }
   });
   for (const auto& name : source.names())
-    if (!used.count(name) && !is_harmless(name)) problems.unexpected.push_back(name);
+    if (!used.count(name) && !is_harmless(name) && !of_unread_layer(model, name)) problems.unexpected.push_back(name);
   problems.raise_if_any();
   require(problems.unexpected.empty(), Fault::Model,
           "the checkpoint holds tensors its config.json does not account for",
@@ -214,7 +223,8 @@ void save_weights(Model& model, const fs::path& dir, int64_t max_shard, at::Scal
   std::unique_ptr<ShardsWriter> writer;  // of the first rank; the others give their parts
   if (!model.mesh() || model.mesh()->layout().first()) {
     std::vector<SafetensorsWriter::Spec> tensors;
-    for (const DiskShape& t : disk_shapes(model)) tensors.push_back({t.name, dtype, t.shape});
+    for (const DiskShape& t : disk_shapes(model))
+      tensors.push_back({t.name, t.statistic ? at::kFloat : dtype, t.shape});
     writer = std::make_unique<ShardsWriter>(dir, tensors, max_shard);
   }
   each_disk_tensor(model, [&](const DiskTensor& t) {

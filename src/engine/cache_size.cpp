@@ -51,18 +51,25 @@ EngineSpec with_block_size(EngineSpec spec, const Model& model, at::Device only)
 }
 
 int64_t alike_up_to(const Model& model, at::Device device, int64_t longest) {
-  const auto table = [&](int64_t length) {
+  const auto tables = [&](int64_t length) {
     Step step = packed_step({2}, device);
     step.length_k = {static_cast<int32_t>(length)};
     model.begin(step);
-    return step.cos.defined() ? step.cos.to(at::kCPU) : at::zeros({1});
+    std::vector<at::Tensor> all;
+    for (const Turn& turn : step.turns) all.push_back(turn.cos.to(at::kCPU));
+    return all;
   };
-  const at::Tensor shortest = table(1);
+  const std::vector<at::Tensor> shortest = tables(1);
+  const auto alike_at = [&](int64_t length) {
+    const std::vector<at::Tensor> there = tables(length);
+    return std::equal(there.begin(), there.end(), shortest.begin(),
+                      [](const at::Tensor& a, const at::Tensor& b) { return a.equal(b); });
+  };
   int64_t alike = 1, other = longest;  // halved until they are neighbours
-  if (table(longest).equal(shortest)) return longest;
+  if (alike_at(longest)) return longest;
   while (other - alike > 1) {
     const int64_t middle = alike + (other - alike) / 2;
-    (table(middle).equal(shortest) ? alike : other) = middle;
+    (alike_at(middle) ? alike : other) = middle;
   }
   return alike;
 }

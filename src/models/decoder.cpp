@@ -2,6 +2,7 @@
 #include "models/decoder.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
 
 #include "nn/moe.h"
@@ -14,37 +15,70 @@ namespace {
 std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t layer) {
   const FeedForwardSpec& wanted = spec.feed_forward[static_cast<size_t>(layer)];
   if (const auto* dense = std::get_if<DenseSpec>(&wanted))
-    return std::make_unique<Mlp>(spec.shape.hidden, dense->ffn, Mlp::Spec{.bias = dense->bias, .act = spec.act});
+    return std::make_unique<Mlp>(spec.shape.hidden, dense->ffn,
+                                 Mlp::Spec{.bias = dense->bias, .act = spec.act, .kind = dense->kind});
   const auto& mixture = std::get<MixtureSpec>(wanted);
   return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = spec.shape.hidden,
                                                .ffn = mixture.ffn,
                                                .experts = mixture.experts,
                                                .per_token = mixture.per_token,
-                                               .normalise = mixture.normalise,
-                                               .shared_ffn = mixture.shared_ffn});
+                                               .shared_ffn = mixture.shared_ffn,
+                                               .router = mixture.router,
+                                               .names = mixture.names});
+}
+
+const char* block_name(const DecoderSpec& spec, int64_t layer) {
+  const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward[static_cast<size_t>(layer)]);
+  return mixture ? mixture->names.block : "mlp";
+}
+
+Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
+  const auto i = static_cast<size_t>(index);
+  const int turn = spec.rope_of[i];
+  return {.layer = index,
+          .hidden = spec.shape.hidden,
+          .heads = spec.shape.heads,
+          .kv_heads = spec.shape.kv_heads,
+          .head_dim = spec.shape.head_dim,
+          .form = spec.attention,
+          .norm = spec.norm,
+          .window = spec.window[i],
+          .turn = turn,
+          .neighbours = turn != kNoRope && spec.ropes[static_cast<size_t>(turn)].neighbours};
 }
 }  // namespace
 
+Norm* DecoderLayer::norm(const std::string& name, const DecoderSpec& spec) {
+  return name.empty() ? nullptr : &child<Norm>(name, spec.shape.hidden, spec.norm);
+}
+
 DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
-    : norm1_(child<RmsNorm>("input_layernorm", spec.shape.hidden, spec.eps)),
-      attention_(child<Attention>("self_attn", Attention::Spec{.layer = index,
-                                                               .hidden = spec.shape.hidden,
-                                                               .heads = spec.shape.heads,
-                                                               .kv_heads = spec.shape.kv_heads,
-                                                               .head_dim = spec.shape.head_dim,
-                                                               .qkv_bias = spec.qkv_bias,
-                                                               .out_bias = spec.out_bias,
-                                                               .qk_norm = spec.qk_norm,
-                                                               .eps = spec.eps,
-                                                               .window = spec.window[static_cast<size_t>(index)]})),
-      norm2_(child<RmsNorm>("post_attention_layernorm", spec.shape.hidden, spec.eps)),
-      mlp_(adopt("mlp", make_feed_forward(spec, index))) {
-  mlp_.result_is_only_added();
+    : parallel_(spec.parallel),
+      branch_scale_(spec.branch_scale),
+      before_attention_(norm(spec.norms.before_attention, spec)),
+      attention_(child<Attention>("self_attn", attention_spec(spec, index))),
+      after_attention_(norm(spec.norms.after_attention, spec)),
+      before_feed_forward_(norm(spec.norms.before_feed_forward, spec)),
+      feed_forward_(adopt(block_name(spec, index), make_feed_forward(spec, index))),
+      after_feed_forward_(norm(spec.norms.after_feed_forward, spec)) {
+  if (!after_feed_forward_ && branch_scale_ == 1) feed_forward_.result_is_only_added();
 }
 
 at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const {
-  const auto [sum_TD, normed_TD] = norm2_.add(x_TD, attention_(norm1_(x_TD), s));
-  return sum_TD + mlp_(normed_TD, s);
+  const auto scaled = [&](at::Tensor branch) { return branch_scale_ == 1 ? branch : branch * branch_scale_; };
+  at::Tensor read_TD = before_attention_ ? (*before_attention_)(x_TD) : x_TD;
+  at::Tensor attended_TD = attention_(read_TD, s);
+  if (after_attention_) attended_TD = (*after_attention_)(attended_TD);
+  at::Tensor sum_TD;
+  if (before_feed_forward_) {
+    std::tie(sum_TD, read_TD) = before_feed_forward_->add(x_TD, scaled(std::move(attended_TD)));
+  } else {
+    sum_TD = x_TD + scaled(std::move(attended_TD));
+    if (!parallel_) read_TD = sum_TD;
+  }
+  at::Tensor fed_TD = feed_forward_(read_TD, s);
+  if (after_feed_forward_) fed_TD = (*after_feed_forward_)(fed_TD);
+  return sum_TD + scaled(std::move(fed_TD));
 }
 
 struct Decoder::Backbone : Module {
@@ -57,10 +91,10 @@ struct Decoder::Backbone : Module {
   explicit Backbone(const DecoderSpec& spec)
       : embed(child<Embedding>("embed_tokens", spec.shape.vocab, spec.shape.hidden)),
         layers(child<Layers>("layers", spec)),
-        norm(child<RmsNorm>("norm", spec.shape.hidden, spec.eps)) {}
+        norm(child<Norm>("norm", spec.shape.hidden, spec.norm)) {}
   Embedding& embed;
   Layers& layers;
-  RmsNorm& norm;
+  Norm& norm;
 };
 
 namespace {
@@ -78,7 +112,7 @@ Decoder::Decoder(DecoderSpec spec)
 }
 
 void Decoder::begin(Step& s) const {
-  fill_rope(spec_.rope, s);
+  fill_rope(spec_.ropes, s);
   Param& head = head_.weight();  // untied where one of the two is trained or merged for itself
   const bool shared = !head.tied.empty() && at::GradMode::is_enabled() && head.data.requires_grad();
   if (!shared && !training_of(s).table) return;
@@ -92,22 +126,35 @@ at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
     require(spans.empty(), Fault::Usage, "this model reads text only, and ", spans.size(),
             " images, videos or sounds came with it; send text, or take a model that reads them");
   const auto& table = training_of(s).table;
-  if (!table) return backbone_.embed(in.id_T, s);
+  if (!table) return scaled_embedding(backbone_.embed(in.id_T, s));
   const auto [x_TD, table_VD] = ops::embedding_and_table(in.id_T, backbone_.embed.weight().data);
   *table = table_VD;
-  return x_TD;
+  return scaled_embedding(x_TD);
 }
+
+at::Tensor Decoder::scaled_embedding(const at::Tensor& x_TD) const {
+  if (spec_.embedding_scale == 1) return x_TD;
+  if (!spec_.embedding_scale_rounded) return x_TD * spec_.embedding_scale;
+  return x_TD * at::scalar_tensor(spec_.embedding_scale, x_TD.scalar_type()).item<double>();
+}
+
 at::Tensor Decoder::layer(int64_t i, at::Tensor x_TD, const Step& s) const {
   return (*backbone_.layers.list[static_cast<size_t>(i)])(x_TD, s);
 }
 at::Tensor Decoder::final_norm(const at::Tensor& x_TD) const { return backbone_.norm(x_TD); }
+// The number that logits are multiplied by is put on the hidden state: the product with the vocabulary is linear.
+at::Tensor Decoder::before_head(const at::Tensor& normed_TD) const {
+  return spec_.logit_scale == 1 ? normed_TD : normed_TD * spec_.logit_scale;
+}
 ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
   require(spec_.head == Head::Vocab, Fault::Bug, "a loss over words is asked of a model whose head gives scores");
   const auto& table = training_of(s).table;
-  if (table && table->defined()) return Model::head_factors(normed_TD, s);
-  return head_.factors(normed_TD, s);
+  if (table && table->defined()) return Model::head_factors(before_head(normed_TD), s);
+  return head_.factors(before_head(normed_TD), s);
 }
 at::Tensor Decoder::head_weight() const { return head_.weight().data; }
-at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const { return head_(normed_TD, s); }
+at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const {
+  return head_(spec_.head == Head::Vocab ? before_head(normed_TD) : normed_TD, s);
+}
 
 }  // namespace apus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder that the text families share: embedding, pre-norm layers of attention and feed-forward, norm, head. All
-// that families differ in stands in the spec.
+// The decoder that the text families share: embedding, layers of attention and feed-forward, norm, head. All that
+// families differ in stands in the spec.
 #pragma once
 
 #include "models/model.h"
@@ -18,10 +18,15 @@ class DecoderLayer : public Module {
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const;
 
  private:
-  RmsNorm& norm1_;
+  Norm* norm(const std::string& name, const DecoderSpec& spec);
+  const bool parallel_;
+  const double branch_scale_;
+  // Null where the family has none.
+  Norm* before_attention_;
   Attention& attention_;
-  RmsNorm& norm2_;
-  FeedForward& mlp_;
+  Norm *after_attention_, *before_feed_forward_;
+  FeedForward& feed_forward_;
+  Norm* after_feed_forward_;
 };
 
 class Decoder : public Model {
@@ -40,6 +45,8 @@ class Decoder : public Model {
 
  private:
   struct Backbone;
+  at::Tensor scaled_embedding(const at::Tensor& x_TD) const;
+  at::Tensor before_head(const at::Tensor& normed_TD) const;
   DecoderSpec spec_;
   Backbone& backbone_;
   Linear& head_;

@@ -2,6 +2,8 @@
 // Shapes: T tokens, N query heads, K key-value heads, H head size.
 #include "nn/attention.h"
 
+#include <ATen/ops/cat.h>
+
 #include <cmath>
 
 #include "nn/training_step.h"
@@ -19,55 +21,84 @@ Linear::Spec queries(const Attention::Spec& s, Linear::Spec linear) {
 Linear::Spec keys(const Attention::Spec& s) {
   return {.in = s.hidden,
           .out = s.kv_heads * s.head_dim,
-          .bias = s.qkv_bias,
+          .bias = s.form.qkv_bias,
           .split = Split::Out,
           .cut = {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .shared = true}};
 }
+
+// Pairs (2j, 2j + 1) of the first n numbers of each head, brought to (j, j + n / 2), where ops::rope turns them. Done
+// to queries and keys alike, it changes none of their products.
+at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n) {
+  const int64_t t = x_TNH.size(0), heads = x_TNH.size(1), h = x_TNH.size(2);
+  const at::Tensor turned = x_TNH.narrow(2, 0, n).reshape({t, heads, n / 2, 2}).transpose(2, 3).reshape({t, heads, n});
+  return n == h ? turned : at::cat({turned, x_TNH.narrow(2, n, h - n)}, 2);
+}
 }  // namespace
+
+std::vector<Linear*> Attention::projections() {
+  const Spec& s = spec_;
+  const int64_t q = s.heads * s.head_dim, k = s.kv_heads * s.head_dim;
+  if (s.form.fused)
+    return {&child<Linear>("qkv_proj", Linear::Spec{.in = s.hidden, .out = q + 2 * k, .bias = s.form.qkv_bias})};
+  return {
+      &child<Linear>("q_proj", queries(s, {.in = s.hidden, .out = q, .bias = s.form.qkv_bias, .split = Split::Out})),
+      &child<Linear>("k_proj", keys(s)), &child<Linear>("v_proj", keys(s))};
+}
 
 Attention::Attention(Spec s)
     : spec_(s),
-      q_(child<Linear>(
-          "q_proj",
-          queries(s, {.in = s.hidden, .out = s.heads * s.head_dim, .bias = s.qkv_bias, .split = Split::Out}))),
-      k_(child<Linear>("k_proj", keys(s))),
-      v_(child<Linear>("v_proj", keys(s))),
+      qkv_(projections()),
       o_(child<Linear>(
-          "o_proj", queries(s, {.in = s.heads * s.head_dim, .out = s.hidden, .bias = s.out_bias, .split = Split::In}))),
-      qkv_({&q_, &k_, &v_}) {
-  if (!s.qk_norm) return;
-  q_norm_ = &child<RmsNorm>("q_norm", s.head_dim, s.eps);
-  k_norm_ = &child<RmsNorm>("k_norm", s.head_dim, s.eps);
+          "o_proj",
+          queries(s, {.in = s.heads * s.head_dim, .out = s.hidden, .bias = s.form.out_bias, .split = Split::In}))) {
+  if (s.form.qk_norm == QkNorm::None) return;
+  const bool all = s.form.qk_norm == QkNorm::AllHeads;
+  q_norm_ = &child<Norm>(qk_norm_name(s.form.qk_norm, true), s.head_dim * (all ? s.heads : 1), s.norm);
+  k_norm_ = &child<Norm>(qk_norm_name(s.form.qk_norm, false), s.head_dim * (all ? s.kv_heads : 1), s.norm);
+}
+
+// Projected, normalised and turned by position.
+Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
+  const int64_t tokens = x_TD.size(0), h = spec_.head_dim;
+  std::vector<at::Tensor> qkv = qkv_(x_TD, s);
+  if (spec_.form.fused) qkv = qkv[0].split_with_sizes({spec_.heads * h, spec_.kv_heads * h, spec_.kv_heads * h}, 1);
+  at::Tensor q = qkv[0], k = qkv[1];
+  if (spec_.form.qk_norm == QkNorm::AllHeads) q = (*q_norm_)(q), k = (*k_norm_)(k);
+  q = q.reshape({tokens, -1, h}), k = k.reshape({tokens, -1, h});
+  if (spec_.form.qk_norm == QkNorm::Head) q = (*q_norm_)(q), k = (*k_norm_)(k);
+  if (spec_.turn >= 0) {
+    const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
+    if (spec_.neighbours) q = neighbours_apart(q, 2 * turn.cos.size(1)), k = neighbours_apart(k, 2 * turn.cos.size(1));
+    std::tie(q, k) = ops::rope(q, k, turn.cos, turn.sin);
+  }
+  if (spec_.form.qk_norm == QkNorm::HeadAfterRope) q = (*q_norm_)(q), k = (*k_norm_)(k);
+  return {std::move(q), std::move(k), qkv[2].reshape({tokens, -1, h})};
+}
+
+at::Tensor Attention::attended(const Heads& now, const Step& s) const {
+  const double scale = spec_.form.scale > 0 ? spec_.form.scale : 1 / std::sqrt(static_cast<double>(spec_.head_dim));
+  const ops::Mask mask{.causal = true, .window = spec_.window};
+  if (s.cache) {
+    at::Tensor k_cache = s.cache->k(spec_.layer), v_cache = s.cache->v(spec_.layer);
+    ops::store_kv(now.k_TKH, now.v_TKH, k_cache, v_cache, s.slot);
+    return ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, scale,
+                                mask);
+  }
+  Memo* const memo = memo_of(s, ResultKind::Attention);
+  const bool again = memo && memo->again();
+  ops::Attended result;
+  if (again) {
+    auto known = memo->recall(*this);
+    result = {std::move(known[0]), std::move(known[1])};
+  }
+  const at::Tensor y = ops::attention(now.q_TNH, now.k_TKH, now.v_TKH, s.cu_q, s.cu_k, s.max_q, s.max_k, scale, mask,
+                                      memo ? &result : nullptr);
+  if (memo && !again) memo->remember(*this, {result.out_TNH, result.lse_NT});
+  return y;
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
-  const int64_t tokens = x_TD.size(0), h = spec_.head_dim;
-  const auto qkv = qkv_(x_TD, s);
-  const int64_t heads = qkv[0].size(1) / h, kv_heads = qkv[1].size(1) / h;  // this rank's
-  at::Tensor q = qkv[0].view({tokens, heads, h}), k = qkv[1].view({tokens, kv_heads, h});
-  const at::Tensor v = qkv[2].view({tokens, kv_heads, h});
-  if (q_norm_) q = (*q_norm_)(q), k = (*k_norm_)(k);
-  std::tie(q, k) = ops::rope(q, k, s.cos, s.sin);
-
-  const double scale = 1 / std::sqrt(static_cast<double>(h));
-  const ops::Mask mask{.causal = true, .window = spec_.window};
-  at::Tensor y;
-  if (s.cache) {
-    at::Tensor k_cache = s.cache->k(spec_.layer), v_cache = s.cache->v(spec_.layer);
-    ops::store_kv(k, v, k_cache, v_cache, s.slot);
-    y = ops::paged_attention(q, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, scale, mask);
-  } else {
-    Memo* const memo = memo_of(s, ResultKind::Attention);
-    const bool again = memo && memo->again();
-    ops::Attended result;
-    if (again) {
-      auto known = memo->recall(*this);
-      result = {std::move(known[0]), std::move(known[1])};
-    }
-    y = ops::attention(q, k, v, s.cu_q, s.cu_k, s.max_q, s.max_k, scale, mask, memo ? &result : nullptr);
-    if (memo && !again) memo->remember(*this, {result.out_TNH, result.lse_NT});
-  }
-  return o_(y.reshape({tokens, heads * h}), s);
+  return o_(attended(heads(x_TD, s), s).reshape({x_TD.size(0), -1}), s);
 }
 
 }  // namespace apus

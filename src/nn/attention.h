@@ -2,6 +2,7 @@
 // Self-attention over packed tokens, with or without a paged cache.
 #pragma once
 
+#include "nn/attention_form.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
 
@@ -12,19 +13,28 @@ class Attention : public Module {
   struct Spec {
     int64_t layer = 0;  // whose cache
     int64_t hidden, heads, kv_heads, head_dim;
-    bool qkv_bias = false, out_bias = false, qk_norm = false;
-    double eps = 1e-6;
-    int64_t window = 0;  // > 0: sliding
+    AttentionForm form;
+    NormSpec norm;
+    int64_t window = 0;       // > 0: sliding
+    int turn = 0;             // which of the step's turns; below 0: positions are not told
+    bool neighbours = false;  // RopeSpec::neighbours
   };
   explicit Attention(Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const;
   void prepare_inference() override { qkv_.prepare_inference(); }
 
  private:
+  struct Heads {
+    at::Tensor q_TNH, k_TKH, v_TKH;
+  };
+  std::vector<Linear*> projections();
+  Heads heads(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor attended(const Heads& heads, const Step& s) const;
+
   Spec spec_;
-  Linear &q_, &k_, &v_, &o_;
-  RmsNorm *q_norm_ = nullptr, *k_norm_ = nullptr;
-  LinearGroup qkv_;
+  LinearGroup qkv_;  // queries, keys, values: three matrices, or one that makes all
+  Linear& o_;
+  Norm *q_norm_ = nullptr, *k_norm_ = nullptr;
 };
 
 }  // namespace apus

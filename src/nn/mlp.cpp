@@ -4,39 +4,64 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/relu.h>
+#include <ATen/ops/silu.h>
 
 #include "ops/ops.h"
 
 namespace apus {
 
-// Silu's is one fused operator; the others are rare and composed. gate may be a slice of a wider tensor, of which
-// libtorch's gradient of gelu makes nonsense on some processors.
-at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up_TF) {
+namespace {
+at::Tensor activated(Activation act, const at::Tensor& x) {
   switch (act) {
     case Activation::Gelu:
-      return at::gelu(gate_TF.contiguous()) * up_TF;
+      return at::gelu(x);
     case Activation::GeluTanh:
-      return at::gelu(gate_TF.contiguous(), "tanh") * up_TF;
+      return at::gelu(x, "tanh");
     case Activation::Relu:
-      return at::relu(gate_TF) * up_TF;
+      return at::relu(x);
     case Activation::Silu:
       break;
   }
-  return ops::swiglu(gate_TF, up_TF);
+  return at::silu(x);
+}
+}  // namespace
+
+// Silu's is one fused operator; the others are rare and composed. gate may be a slice of a wider tensor, of which
+// libtorch's gradient of gelu makes nonsense on some processors.
+at::Tensor gated(Activation act, const at::Tensor& gate_TF, const at::Tensor& up_TF) {
+  if (act == Activation::Silu) return ops::swiglu(gate_TF, up_TF);
+  return activated(act, act == Activation::Relu ? gate_TF : gate_TF.contiguous()) * up_TF;
+}
+
+std::vector<Linear*> Mlp::inner(int64_t hidden, int64_t ffn) {
+  const auto matrix = [&](const char* name, int64_t out, Linear::Spec spec) {
+    spec.in = hidden, spec.out = out, spec.bias = spec_.bias;
+    Linear* linear = &child<Linear>(name, spec);
+    linear->result_is(ResultKind::FeedForward);
+    return linear;
+  };
+  switch (spec_.kind) {
+    case FeedForwardKind::FusedGate:
+      return {matrix("gate_up_proj", 2 * ffn, {})};
+    case FeedForwardKind::Plain:
+      return {matrix("c_fc", ffn, {.split = Split::Out})};
+    case FeedForwardKind::Gated:
+      break;
+  }
+  return {matrix("gate_proj", ffn, {.split = Split::Out}), matrix("up_proj", ffn, {.split = Split::Out})};
 }
 
 Mlp::Mlp(int64_t hidden, int64_t ffn, Spec s)
-    : gate_(child<Linear>("gate_proj", Linear::Spec{.in = hidden, .out = ffn, .bias = s.bias, .split = Split::Out})),
-      up_(child<Linear>("up_proj", Linear::Spec{.in = hidden, .out = ffn, .bias = s.bias, .split = Split::Out})),
-      down_(child<Linear>("down_proj", Linear::Spec{.in = ffn, .out = hidden, .bias = s.bias, .split = Split::In})),
-      gate_up_({&gate_, &up_}),
-      spec_(s) {
-  gate_.result_is(ResultKind::FeedForward), up_.result_is(ResultKind::FeedForward);
-}
+    : spec_(s),
+      gate_up_(inner(hidden, ffn)),
+      down_(child<Linear>(s.kind == FeedForwardKind::Plain ? "c_proj" : "down_proj",
+                          Linear::Spec{.in = ffn, .out = hidden, .bias = s.bias, .split = Split::In})) {}
 
 at::Tensor Mlp::operator()(const at::Tensor& x_TD, const Step& s) const {
-  const auto gate_up = gate_up_(x_TD, s);
-  return down_(gated(spec_.act, gate_up[0], gate_up[1]), s);
+  std::vector<at::Tensor> parts = gate_up_(x_TD, s);
+  if (spec_.kind == FeedForwardKind::Plain) return down_(activated(spec_.act, parts[0].contiguous()), s);
+  if (spec_.kind == FeedForwardKind::FusedGate) parts = parts[0].chunk(2, -1);
+  return down_(gated(spec_.act, parts[0], parts[1]), s);
 }
 
 }  // namespace apus

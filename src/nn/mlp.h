@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gated feed-forward block: down(act(gate x) * up x), where act is nearly always silu.
+// The feed-forward block of a layer, nearly always gated: down(act(gate x) * up x).
 #pragma once
 
 #include "nn/activation.h"
@@ -21,6 +21,7 @@ class Mlp : public FeedForward {
   struct Spec {
     bool bias = false;
     Activation act = Activation::Silu;
+    FeedForwardKind kind = FeedForwardKind::Gated;
   };
   Mlp(int64_t hidden, int64_t ffn, Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
@@ -28,9 +29,10 @@ class Mlp : public FeedForward {
   void prepare_inference() override { gate_up_.prepare_inference(); }
 
  private:
-  Linear &gate_, &up_, &down_;
-  LinearGroup gate_up_;
+  std::vector<Linear*> inner(int64_t hidden, int64_t ffn);
   const Spec spec_;
+  LinearGroup gate_up_;  // what reads the input: gate and up, both in one matrix, or c_fc
+  Linear& down_;
 };
 
 }  // namespace apus

@@ -9,7 +9,7 @@ namespace apus {
 
 namespace {
 std::string joined(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : prefix + "." + name;
+  return prefix.empty() ? name : name.empty() ? prefix : prefix + "." + name;
 }
 }  // namespace
 

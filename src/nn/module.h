@@ -28,6 +28,8 @@ struct Param {
   std::vector<Range> part;  // what of each dimension this rank holds: all of it until Module::place()
   std::vector<int64_t> local_shape() const;
   bool trainable = true;
+  // A statistic that training elsewhere has made: f32 whatever the weights are, and never trained.
+  bool statistic = false;
   // Stacked weights: on disk they are `pieces.size()` tensors, relative names, equal parts of `data` in memory order
   // ([E, 2F, D] read as 2E pieces of [F, D]). Empty: one tensor under the parameter's own name.
   std::vector<std::string> pieces;

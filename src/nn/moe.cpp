@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "nn/capsule.h"
+#include "nn/router.h"
 #include "nn/training_step.h"
 #include "ops/expert_pairs.h"
 #include "ops/ops.h"
@@ -63,16 +64,19 @@ void record(RouterLoss& loss, const at::Tensor& logits_TE, const at::Tensor& exp
 
 }  // namespace
 
-Experts::Experts(int64_t count, int64_t hidden, int64_t ffn)
-    : gate_up_(param("gate_up_proj", {count, 2 * ffn, hidden}, {{Axis::Ep, 0}})),
-      down_(param("down_proj", {count, hidden, ffn}, {{Axis::Ep, 0}})) {
+Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names)
+    : gate_up_(param(names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj", {count, 2 * ffn, hidden},
+                     {{Axis::Ep, 0}})),
+      down_(param(names.stacked_down ? names.stacked_down : "down_proj", {count, hidden, ffn}, {{Axis::Ep, 0}})) {
   for (int64_t e = 0; e < count; ++e) {
-    gate_up_.pieces.push_back(str(e, ".gate_proj.weight"));
-    gate_up_.pieces.push_back(str(e, ".up_proj.weight"));
-    down_.pieces.push_back(str(e, ".down_proj.weight"));
-    gate_of_.push_back(&child<Linear>(str(e, ".gate_proj"), Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e));
-    up_of_.push_back(&child<Linear>(str(e, ".up_proj"), Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e + 1));
-    down_of_.push_back(&child<Linear>(str(e, ".down_proj"), Linear::Spec{.in = ffn, .out = hidden}, down_, e));
+    const std::string gate = str(e, ".", names.gate), up = str(e, ".", names.up), down = str(e, ".", names.down);
+    if (!names.stacked_gate_up) {
+      gate_up_.pieces.push_back(gate + ".weight"), gate_up_.pieces.push_back(up + ".weight");
+      down_.pieces.push_back(down + ".weight");
+    }
+    gate_of_.push_back(&child<Linear>(gate, Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e));
+    up_of_.push_back(&child<Linear>(up, Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e + 1));
+    down_of_.push_back(&child<Linear>(down, Linear::Spec{.in = ffn, .out = hidden}, down_, e));
   }
 }
 
@@ -143,26 +147,39 @@ at::Tensor Experts::one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_
   return summed(at::cat(outputs, 0), x_TD, weight_Tk, pairs);
 }
 
+Param* MoeMlp::make_correction() {
+  const MixtureNames& names = spec_.names;
+  if (!names.correction) return nullptr;
+  Param& p = param(names.correction, names.correction_has_row ? std::vector<int64_t>{1, spec_.experts}
+                                                              : std::vector<int64_t>{spec_.experts});
+  p.statistic = true, p.trainable = false;
+  return &p;
+}
+
 MoeMlp::MoeMlp(Spec s)
     : spec_(s),
-      gate_(child<Linear>("gate", Linear::Spec{.in = s.hidden, .out = s.experts})),
-      experts_(child<Experts>("experts", s.experts, s.hidden, s.ffn)) {
+      gate_(child<Linear>(s.names.router, Linear::Spec{.in = s.hidden, .out = s.experts})),
+      correction_(make_correction()),
+      experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.hidden, s.ffn, s.names)) {
   if (s.shared_ffn == 0) return;
-  shared_ = &child<Mlp>("shared_expert", s.hidden, s.shared_ffn, Mlp::Spec{});
-  shared_gate_ = &child<Linear>("shared_expert_gate", Linear::Spec{.in = s.hidden, .out = 1});
+  shared_ = &child<Mlp>(s.names.shared, s.hidden, s.shared_ffn, Mlp::Spec{});
+  if (s.names.shared_is_gated)
+    shared_gate_ = &child<Linear>(str(s.names.shared, "_gate"), Linear::Spec{.in = s.hidden, .out = 1});
 }
 
 at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   const TrainingStep& training = training_of(s);
   at::Tensor logits = gate_(x_TD, s);
   if (training.router && logits.requires_grad()) logits = AttachBalance::apply(logits, training.router);
-  const ops::Routing routing = ops::route_topk(logits, spec_.per_token, spec_.normalise);
+  const ops::Routing routing =
+      route(logits, spec_.router, spec_.per_token, correction_ ? correction_->data : at::Tensor());
   // The second run of a layer brings tokens that were counted already.
   const bool counted = training.memo && training.memo->again();
   if (training.router && !counted) record(*training.router, logits, routing.expert_Tk);
   at::Tensor y_TD = experts_(x_TD, routing.weight_Tk, routing.expert_Tk, s);
-  if (shared_) y_TD = y_TD + at::sigmoid((*shared_gate_)(x_TD, s)) * (*shared_)(x_TD, s);
-  return y_TD;
+  if (!shared_) return y_TD;
+  const at::Tensor shared_TD = (*shared_)(x_TD, s);
+  return y_TD + (shared_gate_ ? at::sigmoid((*shared_gate_)(x_TD, s)) * shared_TD : shared_TD);
 }
 
 }  // namespace apus

@@ -6,6 +6,7 @@
 #include "nn/expert_lora.h"
 #include "nn/linear.h"
 #include "nn/mlp.h"
+#include "nn/router_form.h"
 
 namespace apus {
 
@@ -22,7 +23,7 @@ struct RouterLoss {
 
 class Experts : public Module {
  public:
-  Experts(int64_t count, int64_t hidden, int64_t ffn);
+  Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names);
   at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
                         const Step& s) const;
 
@@ -41,15 +42,18 @@ class MoeMlp : public FeedForward {
  public:
   struct Spec {
     int64_t hidden, ffn, experts, per_token;
-    bool normalise;          // the chosen weights sum to 1
-    int64_t shared_ffn = 0;  // > 0: an expert for every token, scaled by a sigmoid gate
+    int64_t shared_ffn = 0;  // > 0: an expert for every token
+    RouterForm router;
+    MixtureNames names;
   };
   explicit MoeMlp(Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
 
  private:
+  Param* make_correction();
   Spec spec_;
   Linear& gate_;
+  Param* correction_ = nullptr;
   Experts& experts_;
   Mlp* shared_ = nullptr;
   Linear* shared_gate_ = nullptr;

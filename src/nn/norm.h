@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// RMS normalisation with a learned scale.
+// Normalisation with a learned scale over the last dimension.
 #pragma once
 
 #include <tuple>
 
 #include "nn/module.h"
+#include "nn/norm_kind.h"
 
 namespace apus {
 
-class RmsNorm : public Module {
+class Norm : public Module {
  public:
-  RmsNorm(int64_t size, double eps) : eps_(eps), weight_(param("weight", {size})) {}
+  Norm(int64_t size, NormSpec spec);
   at::Tensor operator()(const at::Tensor& x) const;
-  // {x + delta, norm(x + delta)} in one pass over memory
+  // {x + delta, norm(x + delta)}: where it is the plain kind, in one pass over memory.
   std::tuple<at::Tensor, at::Tensor> add(const at::Tensor& x, const at::Tensor& delta) const;
 
  private:
-  double eps_;
+  NormSpec spec_;
   Param& weight_;
+  Param* bias_ = nullptr;
 };
 
 }  // namespace apus

@@ -53,9 +53,7 @@ class Frequencies {
   size_t next_ = 0;
 };
 
-}  // namespace
-
-void fill_rope(const RopeSpec& spec, Step& step) {
+Turn turn_of(const RopeSpec& spec, const Step& step) {
   const int64_t r = spec.dim / 2, tokens = step.position.size(-1);
   const at::Tensor position = step.position.to(at::kCPU).contiguous();
   const int64_t* p = position.data_ptr<int64_t>();
@@ -84,8 +82,13 @@ void fill_rope(const RopeSpec& spec, Step& step) {
     }
     same_as = t;
   }
-  step.cos = cos.to(step.position.device());
-  step.sin = sin.to(step.position.device());
+  return {cos.to(step.position.device()), sin.to(step.position.device())};
+}
+}  // namespace
+
+void fill_rope(const std::vector<RopeSpec>& specs, Step& step) {
+  step.turns.clear();
+  for (const RopeSpec& spec : specs) step.turns.push_back(turn_of(spec, step));
 }
 
 }  // namespace apus

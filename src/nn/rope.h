@@ -8,7 +8,7 @@
 
 namespace apus {
 
-// Fills step.cos and step.sin [T, R] f32 from step.position, on the position's device.
-void fill_rope(const RopeSpec& spec, Step& step);
+// Fills step.turns, one for each spec, from step.position, on the position's device.
+void fill_rope(const std::vector<RopeSpec>& specs, Step& step);
 
 }  // namespace apus

@@ -26,11 +26,15 @@ struct RopeSpec {
   // yarn, longrope; 0: from the factor
   double attention_factor = 0;
   // longrope: of each frequency, within and beyond the original context
-  std::vector<double> short_factor, long_factor;
+  std::vector<double> short_factor = {}, long_factor = {};
   // m-rope: how many of the R frequencies follow time, height, width
-  std::vector<int64_t> sections;
+  std::vector<int64_t> sections = {};
   // m-rope: frequencies take turns t, h, w, t, h, w instead of three runs
   bool interleaved_sections = false;
+  // The two numbers that turn together are neighbours instead of lying half the turned part apart.
+  bool neighbours = false;
+
+  bool operator==(const RopeSpec&) const = default;
 };
 
 struct RopeFrequencies {

@@ -51,9 +51,9 @@ Step Step::without_adapters() const {
 
 Step moved(const Step& step, at::Device device) {
   Step there = step;
-  for (at::Tensor* t :
-       {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table, &there.cos, &there.sin})
+  for (at::Tensor* t : {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table})
     if (t->defined()) *t = t->to(device);
+  for (Turn& turn : there.turns) turn = {turn.cos.to(device), turn.sin.to(device)};
   for (Step::AdapterRows& a : there.adapters) a.rows = a.rows.to(device);
   return there;
 }

@@ -31,6 +31,11 @@ class KvCache {
 
 struct TrainingStep;  // nn/training_step.h
 
+// By which angles each token turns its queries and keys.
+struct Turn {
+  at::Tensor cos, sin;  // [T, R] f32
+};
+
 struct Step {
   // [T] int64, or [3, T] (time, height, width) for m-rope. Undefined: a forward asks the model for them.
   at::Tensor position;
@@ -56,7 +61,8 @@ struct Step {
   Step without_adapters() const;
 
   std::shared_ptr<const TrainingStep> training;  // null in inference
-  at::Tensor cos, sin;                           // [T, R] f32, filled once by Model::begin()
+  // Of each rotary setting that the model's layers use, filled once by Model::begin().
+  std::vector<Turn> turns;
 };
 
 // The same step with its tensors on `device`; those that are there already are shared. The cache stays where it is.

@@ -18,7 +18,7 @@ class Listing {
   void all() {
     plain(spec_.backbone + ".embed_tokens.weight", {shape_.vocab, hidden_});
     for (int64_t i = 0; i < shape_.layers; ++i) layer(str(spec_.backbone, ".layers.", i), i);
-    plain(spec_.backbone + ".norm.weight", {hidden_});
+    norm(spec_.backbone + ".norm", hidden_);
     if (spec_.head == Head::Scalar)
       linear("score", hidden_, spec_.labels, false);
     else if (!spec_.tied)
@@ -31,38 +31,71 @@ class Listing {
     params_.push_back({name + ".weight", {out, in}, true});
     if (bias) plain(name + ".bias", {out});
   }
+  void norm(const std::string& name, int64_t size) {
+    plain(name + ".weight", {size});
+    if (spec_.norm.kind == NormKind::MeanAndBias) plain(name + ".bias", {size});
+  }
+  void norm_of_layer(const std::string& layer, const std::string& name) {
+    if (!name.empty()) norm(layer + "." + name, hidden_);
+  }
   void layer(const std::string& name, int64_t i) {
-    plain(name + ".input_layernorm.weight", {hidden_});
+    norm_of_layer(name, spec_.norms.before_attention);
     attention(name + ".self_attn");
-    plain(name + ".post_attention_layernorm.weight", {hidden_});
+    norm_of_layer(name, spec_.norms.after_attention);
+    norm_of_layer(name, spec_.norms.before_feed_forward);
     const FeedForwardSpec& kind = spec_.feed_forward[static_cast<size_t>(i)];
     if (const auto* dense = std::get_if<DenseSpec>(&kind))
-      feed_forward(name + ".mlp", dense->ffn, dense->bias);
+      feed_forward(name + ".mlp", *dense);
     else
-      mixture(name + ".mlp", std::get<MixtureSpec>(kind));
+      mixture(name, std::get<MixtureSpec>(kind));
+    norm_of_layer(name, spec_.norms.after_feed_forward);
   }
   void attention(const std::string& name) {
     const int64_t q = shape_.heads * shape_.head_dim, k = shape_.kv_heads * shape_.head_dim;
-    linear(name + ".q_proj", hidden_, q, spec_.qkv_bias);
-    linear(name + ".k_proj", hidden_, k, spec_.qkv_bias);
-    linear(name + ".v_proj", hidden_, k, spec_.qkv_bias);
-    linear(name + ".o_proj", q, hidden_, spec_.out_bias);
-    if (!spec_.qk_norm) return;
-    plain(name + ".q_norm.weight", {shape_.head_dim});
-    plain(name + ".k_norm.weight", {shape_.head_dim});
+    const AttentionForm& form = spec_.attention;
+    if (form.fused) {
+      linear(name + ".qkv_proj", hidden_, q + 2 * k, form.qkv_bias);
+    } else {
+      linear(name + ".q_proj", hidden_, q, form.qkv_bias);
+      linear(name + ".k_proj", hidden_, k, form.qkv_bias);
+      linear(name + ".v_proj", hidden_, k, form.qkv_bias);
+    }
+    linear(name + ".o_proj", q, hidden_, form.out_bias);
+    if (form.qk_norm == QkNorm::None) return;
+    const bool all = form.qk_norm == QkNorm::AllHeads;
+    norm(str(name, ".", qk_norm_name(form.qk_norm, true)), all ? q : shape_.head_dim);
+    norm(str(name, ".", qk_norm_name(form.qk_norm, false)), all ? k : shape_.head_dim);
   }
-  void feed_forward(const std::string& name, int64_t ffn, bool bias) {
-    linear(name + ".gate_proj", hidden_, ffn, bias);
-    linear(name + ".up_proj", hidden_, ffn, bias);
-    linear(name + ".down_proj", ffn, hidden_, bias);
+  void feed_forward(const std::string& name, const DenseSpec& dense) {
+    if (dense.kind == FeedForwardKind::Plain) {
+      linear(name + ".c_fc", hidden_, dense.ffn, dense.bias);
+      linear(name + ".c_proj", dense.ffn, hidden_, dense.bias);
+      return;
+    }
+    if (dense.kind == FeedForwardKind::FusedGate) {
+      linear(name + ".gate_up_proj", hidden_, 2 * dense.ffn, dense.bias);
+    } else {
+      linear(name + ".gate_proj", hidden_, dense.ffn, dense.bias);
+      linear(name + ".up_proj", hidden_, dense.ffn, dense.bias);
+    }
+    linear(name + ".down_proj", dense.ffn, hidden_, dense.bias);
   }
-  void mixture(const std::string& name, const MixtureSpec& m) {
-    linear(name + ".gate", hidden_, m.experts, false);
-    plain(name + ".experts.gate_up_proj", {m.experts, 2 * m.ffn, hidden_});
-    plain(name + ".experts.down_proj", {m.experts, hidden_, m.ffn});
+  void mixture(const std::string& layer, const MixtureSpec& m) {
+    const MixtureNames& names = m.names;
+    const std::string name = str(layer, ".", names.block);
+    if (names.correction)
+      plain(str(name, ".", names.correction),
+            names.correction_has_row ? std::vector<int64_t>{1, m.experts} : std::vector<int64_t>{m.experts});
+    linear(str(name, ".", names.router), hidden_, m.experts, false);
+    const std::string experts = names.stacked_gate_up ? name : name + ".experts";
+    plain(str(experts, ".", names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj"),
+          {m.experts, 2 * m.ffn, hidden_});
+    params_.back().pieces = {names.gate, names.up};
+    plain(str(experts, ".", names.stacked_down ? names.stacked_down : "down_proj"), {m.experts, hidden_, m.ffn});
+    params_.back().pieces = {names.down};
     if (m.shared_ffn == 0) return;
-    feed_forward(name + ".shared_expert", m.shared_ffn, false);
-    linear(name + ".shared_expert_gate", hidden_, 1, false);
+    feed_forward(str(name, ".", names.shared), {.ffn = m.shared_ffn});
+    if (names.shared_is_gated) linear(str(name, ".", names.shared, "_gate"), hidden_, 1, false);
   }
 
   const DecoderSpec& spec_;
@@ -96,14 +129,14 @@ int64_t ModelFacts::parameters() const {
 
 int64_t ModelFacts::active_parameters() const {
   int64_t n = 0;
-  for (const ParamFacts& p : params) n += p.shape.size() == 3 ? p.numel() / experts * per_token : p.numel();
+  for (const ParamFacts& p : params) n += !p.pieces.empty() ? p.numel() / experts * per_token : p.numel();
   return n;
 }
 
 int64_t ModelFacts::matrix_elements() const {
   int64_t n = tied ? vocab * hidden : 0;  // the head; the embedding only looks up
   for (const ParamFacts& p : params)
-    n += p.shape.size() == 3 ? p.numel() / experts * per_token : p.linear ? p.numel() : 0;
+    n += !p.pieces.empty() ? p.numel() / experts * per_token : p.linear ? p.numel() : 0;
   return n;
 }
 
@@ -112,12 +145,8 @@ std::vector<std::string> ModelFacts::linear_modules() const {
   for (const ParamFacts& p : params)
     if (p.linear) {
       names.push_back(p.module());
-    } else if (p.shape.size() == 3) {  // of stacked experts the first
-      const std::string expert = p.name.substr(0, p.name.rfind('.')) + ".0.";
-      const bool pair = p.name.ends_with(".gate_up_proj");
-      for (const char* part :
-           pair ? std::vector<const char*>{"gate_proj", "up_proj"} : std::vector<const char*>{"down_proj"})
-        names.push_back(expert + part);
+    } else {  // of stacked experts the first
+      for (const std::string& piece : p.pieces) names.push_back(str(p.module(), ".0.", piece));
     }
   return names;
 }
@@ -130,7 +159,7 @@ ModelFacts model_facts(const Json& config) {
   m.type = c.text("model_type", ""), m.dtype = c.text("torch_dtype", c.text("dtype", ""));
   m.layers = shape.layers, m.hidden = shape.hidden, m.vocab = shape.vocab, m.positions = shape.max_positions;
   m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim;
-  m.tied = spec.tied, m.qk_norm = spec.qk_norm, m.act = spec.act;
+  m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;
   m.experts = shape.experts, m.per_token = shape.experts_per_token;
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);
   Listing(spec, m.params).all();

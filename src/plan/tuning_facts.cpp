@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -40,23 +41,37 @@ LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   LoraConfig c;
   c.r = s.rank, c.target_regex = s.target_regex;
   c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
+  std::set<std::string> norms;
+  for (const ParamFacts& p : model.params)
+    if (const std::string last = p.module().substr(p.module().rfind('.') + 1); last.ends_with("norm"))
+      norms.insert(last);
   for (const std::string& word : s.modules_to_save) {
     if (word == "all-norm")
-      c.modules_to_save.insert(c.modules_to_save.end(),
-                               {"norm", "input_layernorm", "post_attention_layernorm", "q_norm", "k_norm"});
+      c.modules_to_save.insert(c.modules_to_save.end(), norms.begin(), norms.end());
     else
       c.modules_to_save.push_back(word == "all-embedding" ? "embed_tokens" : word);
   }
   return c;
 }
 
-// Where in its layer a linear layer stands: by the last part of its name.
-LinearUse* place(LayerUse& layer, const std::string& last) {
-  const std::map<std::string, LinearUse*> places = {
-      {"q_proj", &layer.q},       {"k_proj", &layer.k},   {"v_proj", &layer.v},      {"o_proj", &layer.o},
-      {"gate_proj", &layer.gate}, {"up_proj", &layer.up}, {"down_proj", &layer.down}};
+// Where in its layer a linear layer stands: by the last part of its name. A matrix that does the work of several stands
+// in the place of each.
+void place(LayerUse& layer, const std::string& last, LinearUse use) {
+  const std::map<std::string, std::vector<LinearUse*>> places = {{"q_proj", {&layer.q}},
+                                                                 {"k_proj", {&layer.k}},
+                                                                 {"v_proj", {&layer.v}},
+                                                                 {"qkv_proj", {&layer.q, &layer.k, &layer.v}},
+                                                                 {"o_proj", {&layer.o}},
+                                                                 {"gate_proj", {&layer.gate}},
+                                                                 {"up_proj", {&layer.up}},
+                                                                 {"gate_up_proj", {&layer.gate, &layer.up}},
+                                                                 {"c_fc", {&layer.gate, &layer.up}},
+                                                                 {"down_proj", {&layer.down}},
+                                                                 {"c_proj", {&layer.down}}};
   const auto found = places.find(last);
-  return found == places.end() ? nullptr : found->second;
+  if (found == places.end()) return;
+  if (last == "gate_up_proj") use.out /= 2;
+  for (LinearUse* each : found->second) *each = use;
 }
 
 // Factors on the embedding, and on each expert's matrices, which are stacked in one parameter.
@@ -66,11 +81,11 @@ double other_factors(const ParamFacts& p, const LoraConfig& lora) {
     return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0);
   };
   if (module == "model.embed_tokens") return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
-  if (p.shape.size() != 3) return 0;
-  const bool pair = p.name.ends_with(".gate_up_proj");
-  const std::string expert = p.name.substr(0, p.name.rfind('.')) + ".0.";
-  const double ranks = pair ? rank(expert + "gate_proj") + rank(expert + "up_proj") : rank(expert + "down_proj");
-  return static_cast<double>(p.shape[0]) * ranks * static_cast<double>(p.shape[1] / (pair ? 2 : 1) + p.shape[2]);
+  double ranks = 0;
+  for (const std::string& piece : p.pieces) ranks += rank(str(module, ".0.", piece));
+  if (ranks == 0) return 0;
+  const auto pieces = static_cast<int64_t>(p.pieces.size());
+  return static_cast<double>(p.shape[0]) * ranks * static_cast<double>(p.shape[1] / pieces + p.shape[2]);
 }
 
 int64_t layer_index(const std::string& name) {
@@ -108,10 +123,9 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
     LayerUse& layer = t.layers[static_cast<size_t>(i)];
     layer.elements += n, layer.adapter += factors;
     if (trained) layer.trained += n, layer.largest_trained = std::max(layer.largest_trained, n);
-    if (p.shape.size() == 3) layer.experts_trained |= trained;
+    if (!p.pieces.empty()) layer.experts_trained |= trained;
     if (!p.linear) continue;
-    if (LinearUse* use = place(layer, module.substr(module.rfind('.') + 1)))
-      *use = {p.shape[1], p.shape[0], trained, rank};
+    place(layer, module.substr(module.rfind('.') + 1), {p.shape[1], p.shape[0], trained, rank});
   }
   require(t.trained + t.adapter > 0, Fault::Usage,
           spec.lora ? "--target_modules means no layer of this model; it has "

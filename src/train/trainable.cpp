@@ -21,7 +21,7 @@ void mark(Module& model, const char* flag, const std::string& rule, bool value,
           const std::function<bool(const std::string&)>& means) {
   bool any = false;
   model.visit([&](const std::string& name, Param& p) {
-    if (means(name)) any = true, p.trainable = value;
+    if (means(name)) any = true, p.trainable = value && !p.statistic;
   });
   require(any, Fault::Usage, flag, " ", rule,
           " means no parameter of this model; names are like model.layers.0.mlp.up_proj.weight");
@@ -45,7 +45,7 @@ void choose_trainable(Module& model, const FreezeRules& rules) {
   model.visit([&](const std::string&, Param& p) {
     if (!p.tied.empty()) return;
     sum += static_cast<double>(numel(p));
-    p.trainable = sum > total * rules.ratio;
+    p.trainable = sum > total * rules.ratio && !p.statistic;
   });
   mark_all(model, "--freeze_parameters", rules.frozen, rules.frozen_regex, false);
   mark_all(model, "--trainable_parameters", rules.trained, rules.trained_regex, true);

@@ -65,7 +65,7 @@ double Trainer::backward(Update& batches, double total) {
       part.metrics["aux_loss"] = {value * share, at::tensor(share)};
     }
     metrics_.add(part.metrics);
-    batch.step.cos = batch.step.sin = at::Tensor();
+    batch.step.turns.clear();
   }
   return summed(loss);
 }

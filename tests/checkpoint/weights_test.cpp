@@ -56,7 +56,8 @@ TEST(Weights, EverySpellingOfTheConfigMeansTheSameModel) {
       const auto model = make_model(config);
       Step step = packed_step({40}, at::kCPU);
       model->begin(step);
-      return std::pair(disk_shapes(*model).size(), step.cos.sum().item<double>() + 3 * step.sin.sum().item<double>());
+      const Turn& turn = step.turns[0];
+      return std::pair(disk_shapes(*model).size(), turn.cos.sum().item<double>() + 3 * turn.sin.sum().item<double>());
     };
     EXPECT_EQ(shapes("config.json"), shapes("config.as_saved_by_transformers.json")) << name;
     EXPECT_EQ(shapes("config.json"), shapes("config.as_saved_by_transformers_5.json")) << name;

@@ -74,7 +74,7 @@ TEST_P(GoldenModel, LossAndGradients) {
     if (router) router->scale = numbers.at("router_aux_loss_coef").get<double>();
     set_training(step, {.router = router});
     const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, device), step);
-    const auto loss = ops::head_loss({hidden, model->head_weight()}, golden::ids_tensor(p.labels, device),
+    const auto loss = ops::head_loss(model->head_factors(hidden, step), golden::ids_tensor(p.labels, device),
                                      at::ones({hidden.size(0)}, at::TensorOptions().device(device)), {});
     const double count = numbers.at("n_label_tokens").get<double>();
     EXPECT_NEAR(loss.loss_sum.item<double>() / count, numbers.at("loss").get<double>(), 2e-5) << which;
@@ -180,7 +180,7 @@ TEST_P(GoldenModel, GreedyThroughPagedCache) {
 std::vector<std::string> with_fixed_tables() {
   std::vector<std::string> names;
   for (const std::string& name : golden::text_models())
-    if (!follows_length(describe_model(read_model_config(golden::models() / name / "checkpoint")).rope))
+    if (!follows_length(describe_model(read_model_config(golden::models() / name / "checkpoint")).ropes[0]))
       names.push_back(name);
   return names;
 }

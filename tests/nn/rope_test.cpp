@@ -112,8 +112,8 @@ TEST(Rope, TablesThatFollowTheLengthDoNotDependOnTheSteps) {
     Step step = packed_step({static_cast<int32_t>(positions.size())}, at::kCPU);
     step.position = step.position + positions.front();
     step.length_k = {prompt};
-    fill_rope(spec, step);
-    return step.cos;
+    fill_rope({spec}, step);
+    return step.turns[0].cos;
   };
   const at::Tensor whole = tables({0, 1, 2, 3, 4, 5, 6, 7}, 6);
   EXPECT_TRUE(tables({0, 1, 2}, 6).equal(whole.narrow(0, 0, 3)));

@@ -8,7 +8,7 @@ namespace apus {
 namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.positions = 2048, .mlp_bias = true});
-  spec.qkv_bias = spec.out_bias = c.flag("attention_bias", false);
+  spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
   return spec;
 }
 

@@ -8,7 +8,7 @@ namespace apus {
 namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.kv_heads = 32});
-  spec.qkv_bias = true;
+  spec.attention.qkv_bias = true;
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Above));
   return spec;
 }

@@ -8,14 +8,14 @@ namespace apus {
 namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.kv_heads = 16, .ffn = 5632});
-  spec.qkv_bias = c.flag("qkv_bias", true);
+  spec.attention.qkv_bias = c.flag("qkv_bias", true);
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::EvenBelow));
-  use_experts(c, spec,
-              {.experts = c.integer("num_experts"),
-               .per_token = c.integer("num_experts_per_tok", 4),
-               .ffn = c.integer("moe_intermediate_size"),
-               .shared_ffn = c.integer("shared_expert_intermediate_size"),
-               .normalise = c.flag("norm_topk_prob", false)});
+  use_qwen_experts(c, spec,
+                   {.experts = c.integer("num_experts"),
+                    .per_token = c.integer("num_experts_per_tok", 4),
+                    .ffn = c.integer("moe_intermediate_size"),
+                    .shared_ffn = c.integer("shared_expert_intermediate_size"),
+                    .router = {.normalise = c.flag("norm_topk_prob", false)}});
   return spec;
 }
 

@@ -8,8 +8,8 @@ namespace apus {
 namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.kv_heads = 32, .head_dim = 128});
-  spec.qk_norm = true;
-  spec.qkv_bias = spec.out_bias = c.flag("attention_bias", false);
+  spec.attention.qk_norm = QkNorm::Head;
+  spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Above));
   return spec;
 }

@@ -8,19 +8,19 @@ namespace apus {
 namespace {
 DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .ffn = 6144});
-  spec.qk_norm = true;
-  spec.qkv_bias = spec.out_bias = c.flag("attention_bias", false);
+  spec.attention.qk_norm = QkNorm::Head;
+  spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
   spec.window = read_windows(c, spec.shape.layers, if_asked(c, Slides::Always));
-  use_experts(c, spec,
-              {.experts = c.find("num_experts") ? c.integer("num_experts") : c.integer("num_local_experts"),
-               .per_token = c.integer("num_experts_per_tok", 8),
-               .ffn = c.integer("moe_intermediate_size"),
-               .normalise = c.flag("norm_topk_prob", false)});
+  use_qwen_experts(c, spec,
+                   {.experts = c.find("num_experts") ? c.integer("num_experts") : c.integer("num_local_experts"),
+                    .per_token = c.integer("num_experts_per_tok", 8),
+                    .ffn = c.integer("moe_intermediate_size"),
+                    .router = {.normalise = c.flag("norm_topk_prob", false)}});
   return spec;
 }
 
 constexpr MixtureSpec mixture(int64_t experts, int64_t per_token, int64_t ffn) {
-  return {.experts = experts, .per_token = per_token, .ffn = ffn, .normalise = true};
+  return {.experts = experts, .per_token = per_token, .ffn = ffn, .router = {.normalise = true}};
 }
 
 // name           hidden layers heads kv dim ffn vocab positions theta tied mixture

@@ -9,8 +9,8 @@ namespace {
 DecoderSpec read(const Config& c) {
   const int64_t head_dim = c.json().contains("head_dim") ? 0 : 128;  // null: hidden / heads
   DecoderSpec spec = read_decoder(c, {.kv_heads = 8, .positions = 524288, .head_dim = head_dim, .mlp_bias = true});
-  spec.qkv_bias = c.flag("attention_bias", true);
-  spec.out_bias = c.flag("attention_out_bias", false);
+  spec.attention.qkv_bias = c.flag("attention_bias", true);
+  spec.attention.out_bias = c.flag("attention_out_bias", false);
   return spec;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What config.json says about positions, windows and activations, and what it may not say.
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/error.h"
@@ -10,11 +12,8 @@
 namespace apus {
 
 namespace {
-// Where the file says nothing, in all families that know windows.
-constexpr int64_t kUsualWindow = 4096;
-
 // rope_scaling of transformers 4 or rope_parameters of 5, which may be one set per kind of layer.
-const Json& rope_settings(const Config& config) {
+const Json& rope_settings(const Config& config, RopeOf of) {
   static const Json none = Json::object();
   const Json* found = &none;
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -26,9 +25,9 @@ const Json& rope_settings(const Config& config) {
   }
   const Config kinds(*found);
   const Json *full = kinds.find("full_attention"), *sliding = kinds.find("sliding_attention");
-  require(!full || !sliding || *full == *sliding, Fault::Model,
-          "config.json: other rotary settings for sliding layers than for full ones are not supported");
-  const Json* both = full ? full : sliding;
+  require(of != RopeOf::Every || !full || !sliding || *full == *sliding, Fault::Model,
+          "config.json: other rotary settings for sliding layers than for full ones are not known in this family");
+  const Json* both = of == RopeOf::SlidingLayers ? (sliding ? sliding : full) : (full ? full : sliding);
   if (!both) return *found;
   require(both->is_object(), Fault::Model, "config.json: rotary settings of a kind of layer should be an object");
   return *both;
@@ -52,15 +51,22 @@ double above_zero(const Config& config, const char* key, double fallback) {  // 
 }
 }  // namespace
 
-RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions) {
-  const Config rope(rope_settings(config));
+RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions, const RopeDefaults& defaults) {
+  const Config rope(rope_settings(config, defaults.of));
   RopeSpec spec;
   spec.type = rope.text("rope_type", rope.text("type", "default"));
   if (spec.type == "mrope") spec.type = "default";
+  // Older names of it.
+  if (spec.type == "su" || (spec.type == "yarn" && rope.find("short_factor"))) spec.type = "longrope";
+  const double alpha = defaults.alpha && spec.type == "dynamic" ? rope.number("alpha", 0) : 0;
+  if (alpha > 0) spec.type = "default";
   require_numbers(spec.type, rope, config);
-  spec.theta = rope.number("rope_theta", config.number("rope_theta", 10000));
-  spec.dim = static_cast<int64_t>(static_cast<double>(head_dim) *
-                                  rope.number("partial_rotary_factor", config.number("partial_rotary_factor", 1)));
+  spec.theta = rope.number("rope_theta", config.number("rope_theta", defaults.theta));
+  const double turned = rope.number("partial_rotary_factor", config.number("partial_rotary_factor", defaults.turned));
+  spec.dim = static_cast<int64_t>(static_cast<double>(head_dim) * turned);
+  if (alpha > 0)
+    spec.theta *=
+        std::pow(alpha, static_cast<double>(spec.dim) / static_cast<double>(std::max<int64_t>(spec.dim - 2, 1)));
   // Some files hold it beside the settings; `dynamic` starts from the whole context whatever they say.
   const char* const original = "original_max_position_embeddings";
   spec.original_positions = above_zero(config, original, above_zero(rope, original, static_cast<double>(positions)));
@@ -89,29 +95,36 @@ RopeSpec read_rope(const Config& config, int64_t head_dim, int64_t positions) {
   return spec;
 }
 
-std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides rule) {
+std::vector<int64_t> read_windows(const Config& config, int64_t layers, const std::function<bool(int64_t)>& slides,
+                                  int64_t unsaid) {
+  const bool said = config.json().contains("sliding_window");  // null: no window
+  const int64_t window = said ? config.integer("sliding_window", 0) : unsaid;
+  const auto types = config.texts("layer_types");
   std::vector<int64_t> windows(static_cast<size_t>(layers), 0);
-  if (rule == Slides::Never) return windows;
-  const bool unsaid = !config.json().contains("sliding_window");  // null: no window
-  const int64_t window = unsaid ? kUsualWindow : config.integer("sliding_window", 0);
-  const int64_t bound = config.integer("max_window_layers", 28);
-  const auto types = rule == Slides::Always ? std::vector<std::string>() : config.texts("layer_types");
   require(types.empty() || types.size() == windows.size(), Fault::Model, "config.json: layer_types has ", types.size(),
           " entries, the model ", layers, " layers");
   for (int64_t i = 0; i < layers; ++i) {
     const std::string type = types.empty() ? "" : types[static_cast<size_t>(i)];
     require(type.empty() || type == "sliding_attention" || type == "full_attention", Fault::Model,
             "config.json: layer type '", type, "' is not supported");
-    const bool slides = !type.empty()               ? type == "sliding_attention"
-                        : rule == Slides::Above     ? i >= bound
-                        : rule == Slides::EvenBelow ? i % 2 == 0 && i < bound
-                                                    : true;
-    if (slides) windows[static_cast<size_t>(i)] = window;
+    if (type.empty() ? slides(i) : type == "sliding_attention") windows[static_cast<size_t>(i)] = window;
   }
   return windows;
 }
 
-Activation read_activation(const Config& config) {
+std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides rule) {
+  constexpr int64_t kUnsaid = 4096;
+  if (rule == Slides::Never) return std::vector<int64_t>(static_cast<size_t>(layers), 0);
+  if (rule == Slides::Always) {
+    const bool said = config.json().contains("sliding_window");
+    return std::vector<int64_t>(static_cast<size_t>(layers), said ? config.integer("sliding_window", 0) : kUnsaid);
+  }
+  const int64_t bound = config.integer("max_window_layers", 28);
+  return read_windows(
+      config, layers, [&](int64_t i) { return rule == Slides::Above ? i >= bound : i % 2 == 0 && i < bound; }, kUnsaid);
+}
+
+Activation read_activation(const Config& config, const char* key, const char* unsaid) {
   static const std::map<std::string, Activation> known = {
       {"silu", Activation::Silu},
       {"swish", Activation::Silu},
@@ -124,11 +137,11 @@ Activation read_activation(const Config& config) {
       {"gelu_python_tanh", Activation::GeluTanh},
       {"relu", Activation::Relu},
   };
-  const auto name = config.text("hidden_act", "silu");
+  const auto name = config.text(key, unsaid);
   std::vector<std::string> names;
   for (const auto& [each, act] : known) names.push_back(each);
   const auto found = known.find(name);
-  require(found != known.end(), Fault::Model, "config.json: hidden_act '", name,
+  require(found != known.end(), Fault::Model, "config.json: ", key, " '", name,
           "' is not supported; known: ", join(names));
   return found->second;
 }

@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "nn/activation.h"
+#include "nn/attention_form.h"
+#include "nn/norm_kind.h"
 #include "nn/rope_spec.h"
+#include "nn/router_form.h"
 
 namespace apus {
 
@@ -19,25 +22,38 @@ struct ModelShape {
   int64_t max_positions = 0;
   // Of the layers that are mixtures; 0: there are none.
   int64_t experts = 0, experts_per_token = 0;
+  // So many further layers are in the file, which guess tokens ahead; they are not read.
+  int64_t unread_layers = 0;
 };
 
-// The feed-forward of one layer: the plain gated block,
+// The feed-forward of one layer: one block,
 struct DenseSpec {
   int64_t ffn = 0;
   bool bias = false;
+  FeedForwardKind kind = FeedForwardKind::Gated;
 };
 // or a router and experts.
 struct MixtureSpec {
   int64_t experts = 0, per_token = 0, ffn = 0;
-  // Above 0: an expert of this width for every token, scaled by a sigmoid gate.
+  // Above 0: an expert of this width for every token.
   int64_t shared_ffn = 0;
-  // The weights of the chosen experts sum to 1.
-  bool normalise = false;
+  RouterForm router = {};
+  MixtureNames names = {};
 };
 using FeedForwardSpec = std::variant<DenseSpec, MixtureSpec>;
 
+constexpr int kNoRope = -1;
+
 // What is computed from the last hidden state: the scores of all tokens, or numbers that rate the text.
 enum class Head { Vocab, Scalar };
+
+// The norms of a layer, by their names in the checkpoint; "": there is none. Those after a branch work on what it gives
+// before that is added.
+struct LayerNorms {
+  std::string before_attention = "input_layernorm", after_attention = "";
+  // "" with parallel branches, which read one norm.
+  std::string before_feed_forward = "post_attention_layernorm", after_feed_forward = "";
+};
 
 struct DecoderSpec {
   ModelShape shape;
@@ -46,10 +62,20 @@ struct DecoderSpec {
   Head head = Head::Vocab;
   // How many numbers a scalar head gives.
   int64_t labels = 0;
-  double eps = 1e-6;
-  bool tied = false, qkv_bias = false, out_bias = false, qk_norm = false;
-  RopeSpec rope;
+  bool tied = false;
+  NormSpec norm;
+  LayerNorms norms;
+  // Attention and feed-forward read the same normed input, and both are added to it.
+  bool parallel = false;
+  AttentionForm attention;
+  // The settings by which layers turn queries and keys, and each layer's choice among them; kNoRope: it does not.
+  std::vector<RopeSpec> ropes;
+  std::vector<int> rope_of;
   Activation act = Activation::Silu;
+  // Embeddings, what branches give before it is added, and logits are multiplied by these.
+  double embedding_scale = 1, branch_scale = 1, logit_scale = 1;
+  // The embeddings' number is rounded to their dtype first.
+  bool embedding_scale_rounded = false;
   // Per layer: how far it looks back; 0: as far as the text goes.
   std::vector<int64_t> window;
   // Per layer.

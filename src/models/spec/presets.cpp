@@ -18,7 +18,7 @@ void add_experts(const MixtureSpec& mixture, Json& c) {
   c["moe_intermediate_size"] = mixture.ffn;
   c["decoder_sparse_step"] = 1;
   c["mlp_only_layers"] = Json::array();
-  c["norm_topk_prob"] = mixture.normalise;
+  c["norm_topk_prob"] = mixture.router.normalise;
   c["router_aux_loss_coef"] = 0.001;
   c["output_router_logits"] = false;
   if (mixture.shared_ffn > 0) c["shared_expert_intermediate_size"] = mixture.shared_ffn;

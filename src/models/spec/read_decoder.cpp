@@ -31,13 +31,15 @@ DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
   DecoderSpec spec;
   spec.act = read_activation(c);
   ModelShape& shape = spec.shape = read_shape(c, defaults);
-  spec.eps = c.number("rms_norm_eps", 1e-6);
-  spec.tied = c.flag("tie_word_embeddings", false);
-  spec.rope = read_rope(c, shape.head_dim, shape.max_positions);
+  spec.norm.eps = c.number("rms_norm_eps", defaults.eps);
+  spec.tied = c.flag("tie_word_embeddings", defaults.tied);
+  const RopeSpec rope = read_rope(c, shape.head_dim, shape.max_positions, defaults.rope);
   // These two reach further than the number in the file, which is the context before scaling in the usual recipes.
-  if (spec.rope.type == "yarn" || spec.rope.type == "dynamic")
-    shape.max_positions = std::max(
-        shape.max_positions, static_cast<int64_t>(std::min(spec.rope.original_positions * spec.rope.factor, 1e9)));
+  if (rope.type == "yarn" || rope.type == "dynamic")
+    shape.max_positions =
+        std::max(shape.max_positions, static_cast<int64_t>(std::min(rope.original_positions * rope.factor, 1e9)));
+  spec.ropes = {rope};
+  spec.rope_of.assign(static_cast<size_t>(shape.layers), 0);
   spec.window.assign(static_cast<size_t>(shape.layers), 0);
   const DenseSpec dense{
       .ffn = defaults.ffn > 0 ? c.integer("intermediate_size", defaults.ffn) : c.integer("intermediate_size"),
@@ -46,21 +48,70 @@ DecoderSpec read_decoder(const Config& c, const FamilyDefaults& defaults) {
   return spec;
 }
 
-void use_experts(const Config& c, DecoderSpec& spec, const MixtureSpec& mixture) {
-  if (mixture.experts == 0) return;
+void use_kind(DecoderSpec& spec, FeedForwardKind kind, bool bias) {
+  for (FeedForwardSpec& each : spec.feed_forward)
+    std::get<DenseSpec>(each).kind = kind, std::get<DenseSpec>(each).bias = bias;
+}
+
+void norms_after_branches(DecoderSpec& spec) {
+  spec.norms = {.before_attention = "",
+                .after_attention = "post_attention_layernorm",
+                .before_feed_forward = "",
+                .after_feed_forward = "post_feedforward_layernorm"};
+}
+
+void use_multipliers(const Config& c, DecoderSpec& spec) {
+  const auto above_zero = [&](const char* key) {
+    const double value = c.number(key, 1);
+    require(value > 0, Fault::Model, "config.json: '", key, "' must be above 0, it is ", value);
+    return value;
+  };
+  spec.embedding_scale = above_zero("embedding_multiplier");
+  spec.attention.scale = above_zero("attention_multiplier");
+  spec.branch_scale = above_zero("residual_multiplier");
+  spec.logit_scale = 1 / above_zero("logits_scaling");
+}
+
+void turn_sliding_layers(DecoderSpec& spec, RopeSpec rope) {
+  spec.ropes.push_back(std::move(rope));
+  const int added = static_cast<int>(spec.ropes.size()) - 1;
+  for (size_t i = 0; i < spec.window.size(); ++i)
+    if (spec.window[i] > 0) spec.rope_of[i] = added;
+}
+
+void turn_only(DecoderSpec& spec, const std::function<bool(size_t)>& turns) {
+  for (size_t i = 0; i < spec.rope_of.size(); ++i)
+    if (!turns(i)) spec.rope_of[i] = kNoRope;
+}
+
+void use_experts(const Config& c, DecoderSpec& spec, const MixtureSpec& mixture,
+                 const std::function<bool(int64_t)>& at) {
   require(spec.act == Activation::Silu, Fault::Model, "config.json: hidden_act '", c.text("hidden_act", ""),
           "' is not supported with experts, only silu");
-  const int64_t step = c.integer("decoder_sparse_step", 1);
-  const auto dense = c.integers("mlp_only_layers");
-  require(mixture.per_token > 0 && mixture.per_token <= mixture.experts && mixture.experts <= 65536 && step > 0,
-          Fault::Model, "config.json: num_experts ", mixture.experts, ", num_experts_per_tok ", mixture.per_token,
-          " and decoder_sparse_step ", step, " do not fit together");
+  const RouterForm& router = mixture.router;
+  require(mixture.per_token > 0 && mixture.per_token <= mixture.experts && mixture.experts <= 65536, Fault::Model,
+          "config.json: ", mixture.experts, " experts of which each token takes ", mixture.per_token,
+          " do not fit together");
+  require(router.groups > 0 && mixture.experts % router.groups == 0 && router.open_groups > 0 &&
+              router.open_groups <= router.groups &&
+              mixture.per_token <= mixture.experts / router.groups * router.open_groups &&
+              (router.groups == 1 || !router.two_best || mixture.experts / router.groups > 1),
+          Fault::Model, "config.json: n_group ", router.groups, " and topk_group ", router.open_groups, " do not fit ",
+          mixture.experts, " experts of which each token takes ", mixture.per_token);
   spec.shape.experts = mixture.experts;
   spec.shape.experts_per_token = mixture.per_token;
-  for (int64_t i = 0; i < spec.shape.layers; ++i) {
-    const bool named_dense = std::find(dense.begin(), dense.end(), i) != dense.end();
-    if (!named_dense && (i + 1) % step == 0) spec.feed_forward[static_cast<size_t>(i)] = mixture;
-  }
+  for (int64_t i = 0; i < spec.shape.layers; ++i)
+    if (at(i)) spec.feed_forward[static_cast<size_t>(i)] = mixture;
+}
+
+void use_qwen_experts(const Config& c, DecoderSpec& spec, const MixtureSpec& mixture) {
+  if (mixture.experts == 0) return;
+  const int64_t step = c.integer("decoder_sparse_step", 1);
+  const auto dense = c.integers("mlp_only_layers");
+  require(step > 0, Fault::Model, "config.json: decoder_sparse_step must be above 0");
+  use_experts(c, spec, mixture, [&](int64_t i) {
+    return std::find(dense.begin(), dense.end(), i) == dense.end() && (i + 1) % step == 0;
+  });
 }
 
 }  // namespace apus

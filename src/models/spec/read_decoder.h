@@ -18,13 +18,31 @@ struct FamilyDefaults {
   int64_t head_dim = 0;
   // The file's mlp_bias counts.
   bool mlp_bias = false;
+  bool tied = false;
+  double eps = 1e-6;
+  RopeDefaults rope = {};
 };
 
 // Every layer is dense.
 DecoderSpec read_decoder(const Config& config, const FamilyDefaults& defaults);
 
-// The layers of a Qwen mixture of experts: every decoder_sparse_step-th one that mlp_only_layers does not name. The
-// rest stay dense, and all of them where there are no experts.
-void use_experts(const Config& config, DecoderSpec& spec, const MixtureSpec& mixture);
+// Every layer's feed-forward is of this kind.
+void use_kind(DecoderSpec& spec, FeedForwardKind kind, bool bias = false);
+// What branches give is normalised before it is added, and nothing else is.
+void norms_after_branches(DecoderSpec& spec);
+// Granite's numbers: embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling.
+void use_multipliers(const Config& config, DecoderSpec& spec);
+
+// A second set of rotary settings, for the layers that slide.
+void turn_sliding_layers(DecoderSpec& spec, RopeSpec rope);
+// Layers of which `turns` says so are told positions, the others not.
+void turn_only(DecoderSpec& spec, const std::function<bool(size_t layer)>& turns);
+
+// The layers for which `at` says so become mixtures; the others stay dense.
+void use_experts(const Config& config, DecoderSpec& spec, const MixtureSpec& mixture,
+                 const std::function<bool(int64_t layer)>& at);
+// Those of a Qwen mixture: every decoder_sparse_step-th one that mlp_only_layers does not name; none where there are no
+// experts.
+void use_qwen_experts(const Config& config, DecoderSpec& spec, const MixtureSpec& mixture);
 
 }  // namespace apus

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// EXAONE 4: norms after each branch only, normalised heads; where layers slide, the full ones are not told positions.
+#include "base/error.h"
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+// sliding_window_pattern: a number, or a word like LLLG.
+int64_t full_every(const Config& c) {
+  const Json* pattern = c.find("sliding_window_pattern");
+  const int64_t every = !pattern               ? 4
+                        : pattern->is_string() ? std::ssize(pattern->get<std::string>())
+                                               : c.integer("sliding_window_pattern");
+  require(every > 0, Fault::Model, "config.json: sliding_window_pattern must name at least one layer");
+  return every;
+}
+
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_decoder(c, {.positions = 2048, .eps = 1e-5});
+  norms_after_branches(spec);
+  spec.attention.qk_norm = QkNorm::Head;
+  if (!c.find("sliding_window")) return spec;
+  spec.window = read_windows(c, spec.shape.layers, all_but_every(full_every(c)));
+  turn_only(spec, [&](size_t i) { return spec.window[i] > 0; });
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"exaone4-1.2b", 2048, 30, 32, 8, 64, 4096, 102400, 65536, 1e6, true},
+    {"exaone4-32b", 5120, 64, 40, 8, 128, 27392, 102400, 131072, 1e6, false, {}, {{"sliding_window", 4096}}},
+};
+
+const RegisterFamily exaone4("exaone4", {.title = "EXAONE 4",
+                                         .architecture = "Exaone4ForCausalLM",
+                                         .read = read,
+                                         .says = {{"rms_norm_eps", 1e-5}},
+                                         .presets = presets});
+}  // namespace
+
+}  // namespace apus

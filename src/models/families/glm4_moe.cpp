@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// GLM-4.5 and 4.6: experts chosen by sigmoids with a correction, out of groups, and shared ones beside them.
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec =
+      read_decoder(c, {.kv_heads = 8, .positions = 131072, .ffn = 10944, .eps = 1e-5, .rope = {.turned = 0.5}});
+  spec.attention.qkv_bias = c.flag("attention_bias", false);
+  if (c.flag("use_qk_norm", false)) spec.attention.qk_norm = QkNorm::Head;
+  const int64_t width = c.integer("moe_intermediate_size", 1408), dense = c.integer("first_k_dense_replace", 1);
+  use_experts(
+      c, spec,
+      {.experts = c.integer("n_routed_experts", 128),
+       .per_token = c.integer("num_experts_per_tok", 8),
+       .ffn = width,
+       .shared_ffn = width * c.integer("n_shared_experts", 1),
+       .router = {.sigmoid = true,
+                  .normalise = c.flag("norm_topk_prob", true),
+                  .scale = c.number("routed_scaling_factor", 1),
+                  .groups = c.integer("n_group", 1),
+                  .open_groups = c.integer("topk_group", 1)},
+       .names = {.correction = "gate.e_score_correction_bias", .shared = "shared_experts", .shared_is_gated = false}},
+      [&](int64_t layer) { return layer >= dense; });
+  spec.shape.unread_layers = c.integer("num_nextn_predict_layers", 0);
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"glm4.5-air", 4096, 46, 96, 8, 128, 10944, 151552, 131072, 1e6, false},
+    {"glm4.5",
+     5120,
+     92,
+     96,
+     8,
+     128,
+     12288,
+     151552,
+     131072,
+     1e6,
+     false,
+     {},
+     {{"use_qk_norm", true},
+      {"n_routed_experts", 160},
+      {"moe_intermediate_size", 1536},
+      {"first_k_dense_replace", 3},
+      {"routed_scaling_factor", 2.5}}},
+};
+
+const RegisterFamily glm4_moe("glm4_moe", {.title = "GLM-4.5 and 4.6",
+                                           .architecture = "Glm4MoeForCausalLM",
+                                           .read = read,
+                                           .says = {{"attention_bias", true},
+                                                    {"partial_rotary_factor", 0.5},
+                                                    {"rms_norm_eps", 1e-5},
+                                                    {"n_routed_experts", 128},
+                                                    {"n_shared_experts", 1},
+                                                    {"num_experts_per_tok", 8},
+                                                    {"moe_intermediate_size", 1408},
+                                                    {"first_k_dense_replace", 1},
+                                                    {"routed_scaling_factor", 1.0},
+                                                    {"norm_topk_prob", true}},
+                                           .presets = presets});
+}  // namespace
+
+}  // namespace apus

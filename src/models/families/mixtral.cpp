@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mixtral: Mistral with experts in every layer, under names of their own.
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec =
+      read_decoder(c, {.kv_heads = 8, .positions = 131072, .ffn = 14336, .eps = 1e-5, .rope = {.theta = 1e6}});
+  spec.window = read_windows(c, spec.shape.layers, c.find("sliding_window") ? Slides::Always : Slides::Never);
+  use_experts(c, spec,
+              {.experts = c.integer("num_local_experts", 8),
+               .per_token = c.integer("num_experts_per_tok", 2),
+               .ffn = c.integer("intermediate_size", 14336),
+               .router = {.normalise = true},
+               .names = {.block = "block_sparse_moe", .gate = "w1", .up = "w3", .down = "w2"}},
+              [](int64_t) { return true; });
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"mixtral-8x7b", 4096, 32, 32, 8, 0, 14336, 32000, 32768, 1e6, false},
+};
+
+const RegisterFamily mixtral("mixtral", {.title = "Mixtral",
+                                         .architecture = "MixtralForCausalLM",
+                                         .read = read,
+                                         .says = {{"num_local_experts", 8},
+                                                  {"num_experts_per_tok", 2},
+                                                  {"sliding_window", nullptr},
+                                                  {"rms_norm_eps", 1e-5}},
+                                         .presets = presets});
+}  // namespace
+
+}  // namespace apus

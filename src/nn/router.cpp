@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes: T tokens, E experts, k experts per token, G groups.
+#include "nn/router.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
+
+#include <limits>
+
+namespace apus {
+
+namespace {
+
+// Experts of closed groups can not be chosen.
+at::Tensor in_open_groups(const at::Tensor& rank_TE, const RouterForm& form) {
+  const int64_t tokens = rank_TE.size(0), experts = rank_TE.size(1);
+  const at::Tensor by_group = rank_TE.view({tokens, form.groups, experts / form.groups});
+  const at::Tensor best_TG =
+      form.two_best ? std::get<0>(by_group.topk(2, -1)).sum(-1) : std::get<0>(by_group.topk(1, -1)).squeeze(-1);
+  const at::Tensor open_TG =
+      at::zeros(best_TG.sizes(), best_TG.options()).scatter(1, std::get<1>(best_TG.topk(form.open_groups, -1)), 1);
+  const at::Tensor closed_TE =
+      (open_TG == 0).unsqueeze(-1).expand({tokens, form.groups, experts / form.groups}).reshape({tokens, experts});
+  return rank_TE.masked_fill(closed_TE, -std::numeric_limits<double>::infinity());
+}
+
+}  // namespace
+
+ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t per_token,
+                   const at::Tensor& correction_E) {
+  const bool usual = !form.sigmoid && form.groups == 1 && form.scale == 1 && !correction_E.defined();
+  if (usual) return ops::route_topk(logits_TE, per_token, form.normalise);
+  const at::Tensor wide_TE = logits_TE.scalar_type() == at::kDouble ? logits_TE : logits_TE.to(at::kFloat);
+  const at::Tensor share_TE = form.sigmoid ? at::sigmoid(wide_TE) : at::softmax(wide_TE, -1);
+  at::Tensor expert_Tk;
+  {
+    at::NoGradGuard choosing;
+    at::Tensor rank_TE = share_TE.detach();
+    if (correction_E.defined()) rank_TE = rank_TE + correction_E.reshape({-1});
+    if (form.groups > 1) rank_TE = in_open_groups(rank_TE, form);
+    expert_Tk = std::get<1>(rank_TE.topk(per_token, -1));
+  }
+  at::Tensor weight_Tk = share_TE.gather(1, expert_Tk);
+  if (form.normalise) weight_Tk = weight_Tk / (weight_Tk.sum(-1, /*keepdim=*/true) + 1e-20);
+  if (form.scale != 1) weight_Tk = weight_Tk * form.scale;
+  return {weight_Tk.to(logits_TE.scalar_type()), expert_Tk};
+}
+
+}  // namespace apus

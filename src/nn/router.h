@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which experts each token meets, and by how much each counts.
+#pragma once
+
+#include "nn/router_form.h"
+#include "ops/ops.h"
+
+namespace apus {
+
+// correction_E (f32, may be undefined) is added to what the choice is made by, not to the weights.
+ops::Routing route(const at::Tensor& logits_TE, const RouterForm& form, int64_t per_token,
+                   const at::Tensor& correction_E);
+
+}  // namespace apus

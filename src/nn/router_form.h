@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a mixture of experts chooses, and how its parts are called in checkpoints. No tensor library here; nn/router.h
+// and nn/moe.h compute it.
+#pragma once
+
+#include <cstdint>
+
+namespace apus {
+
+struct RouterForm {
+  // What a router's logits become: numbers between 0 and 1 each for itself, or (false) shares of 1.
+  bool sigmoid = false;
+  // The weights of the chosen experts sum to 1; then they are multiplied by `scale`.
+  bool normalise = false;
+  double scale = 1;
+  // Above 1: experts stand in so many groups, of which `open_groups` are chosen from. A group is as good as its two
+  // best experts together, or (false) as its best one.
+  int64_t groups = 1, open_groups = 1;
+  bool two_best = true;
+
+  bool operator==(const RouterForm&) const = default;
+};
+
+struct MixtureNames {
+  const char* block = "mlp";
+  const char* router = "gate";
+  // Numbers added for the choice alone, which training leaves as they are; null: there are none.
+  const char* correction = nullptr;
+  // Their shape is [1, E] instead of [E].
+  bool correction_has_row = false;
+  // Of one expert.
+  const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
+  // All experts' gates with ups, and all downs, are one tensor each in the file, under these names; null: they are not.
+  const char *stacked_gate_up = nullptr, *stacked_down = nullptr;
+  // The feed-forward that every token meets; with a number of its own for each token it is scaled by.
+  const char* shared = "shared_expert";
+  bool shared_is_gated = true;
+};
+
+}  // namespace apus
