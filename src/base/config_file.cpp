@@ -5,6 +5,7 @@
 
 #include <cctype>
 #include <charconv>
+#include <cstdlib>
 #include <set>
 
 #include "base/error.h"
@@ -137,6 +138,54 @@ ConfigFile from_yaml(const std::string& text, const std::string& path) {
 }
 
 }  // namespace
+
+namespace {
+
+bool names_variable(char c, bool first) {
+  return c == '_' ||
+         (first ? std::isalpha(static_cast<unsigned char>(c)) : std::isalnum(static_cast<unsigned char>(c)));
+}
+
+std::string filled_in(const std::string& text, const ConfigEntry& entry, const std::string& path) {
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    if (text[at] != '$' || at + 1 == text.size()) {
+      out += text[at++];
+      continue;
+    }
+    if (text[at + 1] == '$') {
+      out += '$', at += 2;
+      continue;
+    }
+    const bool braced = text[at + 1] == '{';
+    const size_t begin = at + 1 + braced;
+    size_t end = begin;
+    while (end < text.size() && names_variable(text[end], end == begin)) ++end;
+    const std::string name = text.substr(begin, end - begin);
+    if (name.empty() || (braced && (end == text.size() || text[end] != '}'))) {
+      out += text[at++];
+      continue;
+    }
+    const char* const value = std::getenv(name.c_str());
+    require(value || !braced, Fault::Usage, path, ": ", entry.key, ": the environment has no variable ", name);
+    out += value ? value : text.substr(at, end - at);
+    at = end + braced;
+  }
+  return out;
+}
+
+void fill_in(Json& value, const ConfigEntry& entry, const std::string& path) {
+  if (value.is_string()) value = filled_in(value.get<std::string>(), entry, path);
+  if (value.is_structured())
+    for (auto& inner : value) fill_in(inner, entry, path);
+}
+
+}  // namespace
+
+void fill_in_environment(ConfigEntry& entry, const std::string& path) {
+  for (std::string& word : entry.words) word = filled_in(word, entry, path);
+  fill_in(entry.value, entry, path);
+}
 
 bool names_config_file(const std::string& argument) {
   if (argument.starts_with("-")) return false;

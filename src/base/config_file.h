@@ -27,5 +27,8 @@ struct ConfigFile {
 bool names_config_file(const std::string& argument);  // ends in .json, .yaml or .yml
 ConfigFile read_config_file(const std::string& path);
 ConfigFile parse_config(const std::string& text, bool yaml, const std::string& path);
+// ${NAME} and $NAME in its texts become the variables of the environment. $NAME that is no variable stays as it is;
+// ${NAME} that is none is Fault::Usage. $$ is a dollar.
+void fill_in_environment(ConfigEntry& entry, const std::string& path);
 
 }  // namespace apus

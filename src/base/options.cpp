@@ -143,7 +143,8 @@ void OptionTable::read_config(const std::string& path, std::vector<std::string>&
       notes.push_back(str("ENV ", name, "=", value, " of ", path, " is ignored: it is set to ", present));
     if (!present) ::setenv(name.c_str(), value.c_str(), 0);
   }
-  for (const auto& entry : config.entries) {
+  for (ConfigEntry entry : config.entries) {
+    fill_in_environment(entry, path);
     Option* option = look_up(entry.key, errors);
     if (!option) continue;
     const bool typed = entry.value.is_object() || std::holds_alternative<Json*>(option->target);

@@ -12,6 +12,7 @@
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
 #include "serve/child_server.h"
+#include "text/agent_template.h"
 #include "text/tool_calls.h"
 
 namespace apus {
@@ -36,16 +37,19 @@ void DeployOptions::fields(OptionTable& v) {
   v("result_path", result_path, "JSONL file: the answers that were not streamed, with their requests");
   v("max_logprobs", max_logprobs, "most alternatives that a request may ask for").at_least(0).at_most(100);
   v("infer_backend", infer_backend,
-    "engine: many requests at once. pt: one after the other. vllm, sglang: that program's server, found on PATH, "
-    "behind this one")
+    "engine: many requests at once. pt: one after the other. vllm, sglang, lmdeploy: the engine too, as it batches and "
+    "pages like them")
       .choices({"engine", "pt", "transformers", "vllm", "sglang", "lmdeploy"});
+  v("use_installed_backend", use_installed_backend,
+    "vllm and sglang mean those programs: that server, found on PATH, is started behind this one");
   v("vllm_server_base_url", vllm_server_base_url,
     "with vllm or sglang: a server that runs already; nothing is started then")
       .alias("sglang_server_base_url");
   v("vllm_engine_kwargs", vllm_engine_kwargs, "with vllm: further flags of its server, as JSON: {\"max_loras\": 4}");
   v("sglang_engine_kwargs", sglang_engine_kwargs, "with sglang: the same");
   v("tool_call_parser", tool_call_parser, "format of tool calls")
-      .choices({"auto", "none", "hermes", "llama3", "qwen_coder", "deepseek", "mistral"})
+      .choices({"auto", "none", "hermes", "llama3", "qwen3_coder", "deepseek", "mistral", "seed_oss", "glm", "react",
+                "qwen_agent"})
       .shown_default("auto: from the chat template");
   v("reasoning_parser", reasoning_parser, "split <think>...</think> off as reasoning_content")
       .choices({"auto", "on", "off"})
@@ -79,6 +83,12 @@ void DeployOptions::fields(OptionTable& v) {
       .at_least(1);
   v.at("vllm_data_parallel_size").honoured(&vllm_data_parallel_size, "with vllm: copies of the model").at_least(1);
   v.at("sglang_tp_size").honoured(&sglang_tp_size, "with sglang: devices that share each layer").at_least(1);
+  for (const char* name : {"vllm_enable_expert_parallel", "sglang_pp_size", "sglang_dp_size", "sglang_ep_size",
+                           "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"})
+    v.at(name).idle_for("the engine serves on one device; --device_map auto lays the model over several");
+  for (const char* name : {"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps",
+                           "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
+    v.at(name).idle_for("the engine makes one token of a sequence at a time, with the same answers");
   untrained_fields(v);
   RunOptions::fields(v);
 }
@@ -94,7 +104,25 @@ std::vector<std::pair<std::string, std::string>> DeployOptions::named_adapters()
   return out;
 }
 
+// Other programs' names for what the engine does, in scripts that were written for them.
+void DeployOptions::take_foreign_backend(OptionTable& v) {
+  const bool foreign = infer_backend == "vllm" || infer_backend == "sglang" || infer_backend == "lmdeploy";
+  if (!foreign || use_installed_backend || !vllm_server_base_url.empty()) return;
+  v.notes.push_back(str("--infer_backend ", infer_backend,
+                        ": Apus's own engine serves, which batches continuously with a paged cache as it does; "
+                        "--use_installed_backend true starts that program"));
+  infer_backend = "engine";
+  for (const char* name : {"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size",
+                           "sglang_tp_size", "vllm_engine_kwargs", "sglang_engine_kwargs"})
+    if (v.given(name))
+      v.notes.push_back(str("--", name, " has no effect: it is of that program; --device_map auto spreads a model"));
+  vllm_tensor_parallel_size.reset(), vllm_pipeline_parallel_size.reset(), vllm_data_parallel_size.reset(),
+      sglang_tp_size.reset();
+  vllm_engine_kwargs = sglang_engine_kwargs = Json();
+}
+
 void DeployOptions::resolve(OptionTable& v) {
+  take_foreign_backend(v);
   if (upstream()) note_idle_flags(*this, v);
   const auto named = named_adapters();
   if (named.empty()) {
@@ -113,19 +141,24 @@ void DeployOptions::resolve(OptionTable& v) {
   }
   HubFlags::resolve();
   TemplateOptions::resolve(v);
+  if (const std::string stop = AgentTemplate::stop_of(agent_template); !stop.empty()) stop_words.push_back(stop);
   if (infer_backend == "transformers") infer_backend = "pt";
   if (!api_key)
     if (const char* key = std::getenv("APUS_API_KEY")) api_key = key;
 }
 
 void DeployOptions::check() const {
-  require(infer_backend != "lmdeploy", Fault::Usage,
-          "--infer_backend lmdeploy is not known here; --infer_backend engine batches continuously with a paged cache "
-          "as it does");
+  require(
+      infer_backend != "lmdeploy", Fault::Usage,
+      "--infer_backend lmdeploy with --use_installed_backend true: that program is not started here; vllm and sglang "
+      "are, and without --use_installed_backend the engine serves");
+  require(!use_installed_backend || upstream(), Fault::Usage,
+          "--use_installed_backend true belongs to --infer_backend vllm or sglang");
   const bool theirs = vllm_tensor_parallel_size || vllm_pipeline_parallel_size || vllm_data_parallel_size ||
                       sglang_tp_size || vllm_engine_kwargs.is_object() || sglang_engine_kwargs.is_object() ||
                       !vllm_server_base_url.empty();
-  require(upstream() || !theirs, Fault::Usage, "flags of another program's server need --infer_backend vllm or sglang");
+  require(upstream() || !theirs, Fault::Usage,
+          "flags of another program's server need --infer_backend vllm or sglang with --use_installed_backend true");
   require(!upstream() || !placed(), Fault::Usage,
           "--device_map and --max_memory are of --infer_backend engine; the other server spreads a model by "
           "--vllm_tensor_parallel_size");

@@ -28,7 +28,8 @@ struct DeployOptions : ModelOptions,
   int64_t max_logprobs = 20;
   // "engine": continuous batching; "pt": one request at a time; "vllm", "sglang"
   std::string infer_backend = "engine";
-  std::string vllm_server_base_url;  // of a server that runs already; empty: one is started
+  bool use_installed_backend = false;  // another program's name in infer_backend means that program
+  std::string vllm_server_base_url;    // of a server that runs already; empty: one is started
   std::optional<int64_t> vllm_tensor_parallel_size, vllm_pipeline_parallel_size, vllm_data_parallel_size,
       sglang_tp_size;
   Json vllm_engine_kwargs, sglang_engine_kwargs;  // further flags of that server
@@ -51,6 +52,9 @@ struct DeployOptions : ModelOptions,
   }
   bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
   void rehearse(Rehearsal& r) const;
+
+ private:
+  void take_foreign_backend(OptionTable& v);
 };
 
 HttpServerSpec http_server_spec(const DeployOptions& options);

@@ -83,7 +83,7 @@ void note_idle_flags(const DeployOptions& o, OptionTable& v) {
   each_sampling_field([&](const auto& field) { (is_taken(field.name) ? taken : untaken) += str(" ", field.name); });
   idle(
       "model_type device kv_cache_gb max_batched_tokens enable_prefix_caching system chat_template_kwargs "
-      "use_chat_template enable_thinking response_prefix max_length truncation_strategy "
+      "use_chat_template agent_template enable_thinking response_prefix max_length truncation_strategy "
       "stop_words max_logprobs max_waiting tool_call_parser reasoning_parser owned_by log_interval "
       "request_log result_path" +
           untaken,

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/sizes.h"
+#include "checkpoint/adapted_folder.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
 
@@ -34,10 +35,13 @@ void ExportOptions::fields(OptionTable& v) {
   v.no_effect({"load_args", "load_data_args", "check_model", "model_type", "task_type", "tuner_backend", "tuner_type",
                "attn_impl"},
               "exporting needs files only");
-  v.no_effect({"ddp_timeout", "ddp_backend", "enable_npu_model_patch", "local_repo_path", "max_model_len",
-               "rope_scaling", "experts_impl"},
+  v("new_special_tokens", new_special_tokens, "tokens that the adapter was trained with, or .txt files of them")
+      .shown_default("what the adapter's run was given");
+  v("rope_scaling", rope_scaling, "how its positions were stretched").shown_default("what the adapter's run was given");
+  v("max_model_len", max_model_len, "how far").at_least(1).shown_default("what the adapter's run was given");
+  v.no_effect({"ddp_timeout", "ddp_backend", "enable_npu_model_patch", "local_repo_path", "experts_impl"},
               "exporting needs files only");
-  v.refuse({"new_special_tokens", "init_strategy", "num_labels", "problem_type"},
+  v.refuse({"init_strategy", "num_labels", "problem_type"},
            "the checkpoint is used as it is; change its files instead");
   v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
@@ -76,9 +80,25 @@ void ExportOptions::resolve(OptionTable& v) {
       model = config["base_model_name_or_path"].get<std::string>();
     if (!fs::exists(model) && fs::exists(first / model)) model = (first / model).lexically_normal();
   }
+  take_settings_of(first, v);
   std::string name = first.string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   if (output_dir.empty()) output_dir = name + "-merged";
+}
+
+// What its run changed about the checkpoint must be changed here too.
+void ExportOptions::take_settings_of(const fs::path& adapter, OptionTable& v) {
+  const fs::path file = adapter / "args.json";
+  if (!fs::exists(file)) return;
+  const Json args = Json::parse(read_file(file, 64 << 20), nullptr, /*allow_exceptions=*/false);
+  for (const char* name : {"new_special_tokens", "rope_scaling", "max_model_len"})
+    if (args.is_object() && args.contains(name) && !args[name].is_null() && !v.given(name)) v.set(name, args[name]);
+}
+
+void ExportOptions::fetch() {
+  model = fetched_model(model);
+  if (rope_scaling.empty() && new_special_tokens.empty()) return;
+  model = adapted_folder(model, {rope_scaling, max_model_len, listed_tokens(new_special_tokens)}).string();
 }
 
 void ExportOptions::check() const {

@@ -16,6 +16,9 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   std::vector<double> adapter_weights;  // empty: 1 each
   std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset
   std::optional<std::string> torch_dtype;
+  std::vector<std::string> new_special_tokens;  // with which, and how stretched, the adapter was trained
+  std::string rope_scaling;
+  std::optional<int64_t> max_model_len;
   std::string max_shard_size = "5GB";
   int64_t max_shard_bytes = 0;
   bool merge_lora = false, to_cached_dataset = false, exist_ok = false;
@@ -23,9 +26,10 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   void resolve(OptionTable& v);
   void check() const;
   void rehearse(Rehearsal& r) const;
-  void fetch() { model = fetched_model(model); }
+  void fetch();
 
  private:
+  void take_settings_of(const std::filesystem::path& adapter, OptionTable& v);
   void check_merge() const;
 };
 

@@ -14,6 +14,7 @@
 #include "data/read/byte_source.h"
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_info.h"
+#include "text/agent_template.h"
 
 namespace apus {
 
@@ -120,9 +121,10 @@ void take_kept_rows(OptionTable& v, const std::filesystem::path& checkpoint) {
 void check_client(const InferOptions& o) {
   require(!o.interactive(), Fault::Usage, "--infer_backend client answers rows: give them by --val_dataset");
   require(o.adapters.empty(), Fault::Usage, "--adapters are the server's business: name one of its models by --model");
-  require(o.response_prefix.empty() && o.chat_template.empty() && o.use_chat_template, Fault::Usage,
+  require(o.response_prefix.empty() && o.chat_template.empty() && o.agent_template.empty() && o.use_chat_template,
+          Fault::Usage,
           "with --infer_backend client the server's own chat template is used: no --response_prefix, --chat_template, "
-          "--use_chat_template");
+          "--agent_template, --use_chat_template");
   require(!o.max_length, Fault::Usage,
           "--max_length cannot be kept with --infer_backend client: only the server counts tokens");
   require(!o.stream.value_or(false), Fault::Usage,
@@ -142,9 +144,15 @@ void InferOptions::resolve(OptionTable& v) {
   AdapterOptions::resolve(v, *this);
   HubFlags::resolve();
   TemplateOptions::resolve(v);
+  if (const std::string stop = AgentTemplate::stop_of(agent_template); !stop.empty()) stop_words.push_back(stop);
   if (load_data_args && val_dataset.empty()) take_kept_rows(v, adapters.empty() ? model : adapters.front());
   if (infer_backend == "transformers") infer_backend = "pt";
   take_foreign_backend(*this, v);
+  if (infer_backend == "engine" && max_batch_size) {
+    if (*max_batch_size > 0 && !v.given("max_num_seqs")) engine.max_sequences = *max_batch_size;
+    v.notes.push_back("--max_batch_size is the engine's --max_num_seqs; --infer_backend pt answers in fixed batches");
+    max_batch_size.reset();
+  }
 }
 
 void InferOptions::check() const {
@@ -156,7 +164,7 @@ void InferOptions::check() const {
   require(!use_installed_backend, Fault::Usage,
           "--use_installed_backend true belongs to --infer_backend vllm, sglang or lmdeploy");
   require(!max_batch_size || infer_backend == "pt", Fault::Usage,
-          "--max_batch_size belongs to --infer_backend pt; the engine's limit is --max_num_seqs");
+          "--max_batch_size is of a model here: the server at --base_url makes its own batches");
   require(!(interactive() && metric), Fault::Usage, "--metric needs rows to compare with: give --val_dataset");
   require(!top_logprobs || logprobs, Fault::Usage, "--top_logprobs needs --logprobs true");
 }

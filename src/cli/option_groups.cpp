@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/nearby.h"
 #include "base/nearest.h"
+#include "checkpoint/adapted_folder.h"
 #include "checkpoint/adapter_config.h"
 #include "hub/hub.h"
 #include "parallel/placement/device_map.h"
@@ -83,15 +84,24 @@ void ModelOptions::fields(OptionTable& v) {
   HubFlags::fields(v);
   v.refuse({"num_labels", "problem_type"}, "this command knows causal language models only");
   v.no_effect({"experts_impl"}, "the experts of a layer are always computed together, by one grouped product");
-  v.refuse({"new_special_tokens", "init_strategy"}, "the checkpoint is used as it is; change its files instead");
-  v.refuse({"rope_scaling"}, "the scaling of config.json is used; set rope_scaling there");
+  v("new_special_tokens", new_special_tokens,
+    "tokens that the tokenizer learns to know, or .txt files with one in a line; the embedding grows where it must")
+      .restored("model");
+  v("rope_scaling", rope_scaling,
+    "stretch the positions to --max_model_len: linear, dynamic, yarn, or a JSON object as config.json has it")
+      .restored("model");
+  v.refuse({"init_strategy"}, "the checkpoint is used as it is; change its files instead");
   const char* const whole = "weights are held in --torch_dtype; bfloat16 is the smallest";
   v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_storage"}, whole);
   v.no_effect({"bnb_4bit_quant_type", "bnb_4bit_use_double_quant"}, whole);
   v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
 }
 
-void ModelOptions::fetch() { model = fetched_model(model); }
+void ModelOptions::fetch() {
+  model = base_folder = fetched_model(model);
+  if (rope_scaling.empty() && new_special_tokens.empty()) return;
+  model = adapted_folder(model, {rope_scaling, max_model_len, listed_tokens(new_special_tokens)}).string();
+}
 
 void ModelOptions::check() const {
   require(!model.empty(), Fault::Usage, "--model is needed: the folder of a checkpoint, or a hub's id");
@@ -197,8 +207,6 @@ void TemplateOptions::fields(OptionTable& v) {
       .restored("model");
   v.no_effect({"template_backend"}, "templates are always the checkpoint's Jinja");
   v.no_effect({"padding_side", "padding_free"}, "tokens are packed, there is no padding");
-  v.refuse({"agent_template"},
-           "tool prompts are written by the checkpoint's chat template; another one can be given with --chat_template");
   v.refuse({"max_pixels", "norm_bbox"}, "this command knows text models only");
   v.refuse({"preserve_thinking"},
            "old thoughts are kept or dropped by the chat template; pass what it asks for in --chat_template_kwargs");

@@ -33,6 +33,9 @@ struct ModelOptions : HubFlags {
   std::optional<std::string> model_type;   // overrides config.json's
   std::optional<std::string> torch_dtype;  // float32 | bfloat16 | float16; absent: config.json's
   std::optional<int64_t> max_model_len;    // absent: max_position_embeddings
+  std::vector<std::string> new_special_tokens;
+  std::string rope_scaling;
+  std::string base_folder;  // of the model, when --rope_scaling or --new_special_tokens made another of it; fetch()
   std::string device = "auto";
   std::string task_type = "causal_lm";
   void fields(OptionTable& v);

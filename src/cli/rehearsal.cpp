@@ -41,7 +41,7 @@ void compare(const ModelFacts& model, const std::map<std::string, std::vector<in
   for (const ParamFacts& p : model.params) {
     if (p.shape.size() == 3) continue;
     auto found = on_disk.find(p.name);
-    if (found == on_disk.end()) found = on_disk.find(bare_name(p.name, "model"));
+    if (found == on_disk.end()) found = on_disk.find(bare_name(p.name, p.name.substr(0, p.name.find('.'))));
     if (found == on_disk.end())
       wrong.push_back(p.name + " is missing");
     else if (found->second != p.shape)

@@ -235,10 +235,13 @@ void TrainCommandOptions::fetch() {
 }
 
 void TrainCommandOptions::check_update_in_backward(int64_t ranks) const {
+  require(!clip_in_backward || update_in_backward, Fault::Usage,
+          "--clip_in_backward belongs to --update_in_backward true; without it --max_grad_norm clips as it is");
   if (!update_in_backward) return;
-  require(max_grad_norm == 0, Fault::Usage,
+  require(max_grad_norm == 0 || clip_in_backward, Fault::Usage,
           "--update_in_backward true updates a weight before the gradients of others are known, so they cannot be "
-          "scaled to a common norm: give --max_grad_norm 0 with it, or leave it out");
+          "scaled to a common norm in one pass: give --max_grad_norm 0 with it, or --clip_in_backward second_pass "
+          "(exact, twice the time) or last_norm (by the step before)");
   require(ranks == 1, Fault::Usage, "--update_in_backward true is for one process, not for ", ranks,
           ", whose gradients would have to be summed first: leave it out, or train in one");
   require(accumulation(ranks) == 1, Fault::Usage,

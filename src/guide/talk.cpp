@@ -27,6 +27,7 @@ Opening opening_of(ToolFormat format, const Vocabulary& words) {
   bool parallel = false;  // several calls in one section
   std::vector<ToolForm> forms;
   switch (format) {
+    case ToolFormat::SeedOss:
     case ToolFormat::QwenCoder:  // a call is one without <tool_call> around it, too
       mark = "<function=";
       form.begin.clear();
@@ -50,6 +51,12 @@ Opening opening_of(ToolFormat format, const Vocabulary& words) {
     case ToolFormat::Llama3:
       mark = "<|python_tag|>";
       break;
+    case ToolFormat::React:
+      mark = "Action:";
+      without(form.begin, mark);
+      break;
+    case ToolFormat::Flower:
+      fail(Fault::Usage, "tools with 'strict' are not possible with calls of this form; tool_choice 'required' is");
     default:
       without(form.begin, mark);
   }

@@ -23,6 +23,14 @@ ToolForm tool_form(ToolFormat format, const Vocabulary& words) {
     case ToolFormat::Mistral:
       if (words.special("[ARGS]") >= 0) return {"", "[TOOL_CALLS]", "[ARGS]", "", "", ""};
       return {"[TOOL_CALLS][", "{\"name\": \"", "\", \"arguments\": ", "}", ", ", "]"};
+    case ToolFormat::SeedOss:
+      return {"", "<seed:tool_call>\n<function=", ">\n", "</function>\n</seed:tool_call>", "\n", ""};
+    case ToolFormat::React:
+      return {"", "Action: ", "\nAction Input: ", "\nObservation:", "", "", false};
+    case ToolFormat::Flower:
+      return {"", "✿FUNCTION✿: ", "\n✿ARGS✿: ", "\n✿RESULT✿:", "", "", false};
+    case ToolFormat::Glm:
+      fail(Fault::Usage, "calls in GLM's form cannot be forced: tool_choice 'auto' leaves them to the model");
     case ToolFormat::None:
       break;
   }
@@ -90,7 +98,7 @@ std::vector<Tool> read_tools(const GuideTools& wanted) {
 
 Node arguments_of(Grammar& g, const Tool& tool, ToolFormat format, Node next) {
   const std::string path = "tools/" + tool.name + "/parameters";
-  if (format == ToolFormat::QwenCoder)
+  if (format == ToolFormat::QwenCoder || format == ToolFormat::SeedOss)
     return tool.free ? any_coder_arguments(g, next) : coder_arguments(g, tool.parameters, path, next);
   // The grammar keeps a reference to the schema while it is built.
   const Json parameters = with_local_refs(tool.parameters);

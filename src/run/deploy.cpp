@@ -21,12 +21,14 @@ namespace {
 using namespace std::chrono_literals;
 
 ToolFormat tool_format_of(const DeployOptions& o, const Chat& chat) {
-  return o.tool_call_parser == "auto" ? guess_tool_format(chat.template_text(true)) : tool_format(o.tool_call_parser);
+  return o.tool_call_parser == "auto" ? chat.tool_format() : tool_format(o.tool_call_parser);
 }
 
 void say_where(const DeployOptions& o, int port) {
   log_info("serving ", o.served_model_name.value_or("model"), " at ", served_at(o, port),
            o.api_key ? " for who has the API key" : "");
+  const std::string api = served_at(o, port);
+  log_info("a page to chat on: ", api.substr(0, api.size() - 2));
 }
 
 void serve_until_stopped(const DeployOptions& o, Api& api, const StopFlag& stop) {

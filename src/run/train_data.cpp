@@ -46,8 +46,11 @@ EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d, con
 
 std::optional<ChatTemplate> chat_template(const TemplateOptions& o, const fs::path& model_dir) {
   if (!o.use_chat_template) return std::nullopt;
-  if (!o.chat_template.empty()) return ChatTemplate::from_text(o.chat_template, "--chat_template", model_dir);
-  return ChatTemplate::load(model_dir);
+  ChatTemplate chosen = o.chat_template.empty()
+                            ? ChatTemplate::load(model_dir)
+                            : ChatTemplate::from_text(o.chat_template, "--chat_template", model_dir);
+  chosen.use_agent(o.agent_template);
+  return chosen;
 }
 
 DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {

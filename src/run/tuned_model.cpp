@@ -21,7 +21,7 @@ namespace {
 
 LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
   LoraConfig c;
-  c.base_model = fs::absolute(o.model).lexically_normal();
+  c.base_model = fs::absolute(o.base_folder.empty() ? o.model : o.base_folder).lexically_normal();
   c.r = o.lora_rank, c.alpha = o.lora_alpha, c.dropout = o.lora_dropout, c.rslora = o.use_rslora, c.dora = o.use_dora;
   c.bias = o.lora_bias, c.init = o.init_weights;
   c.target_modules = target_suffixes(o.target_modules, linear_modules(model));
@@ -116,6 +116,9 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh) {
   if (const double share = Config(config).number("attention_dropout", 0); share > 0)
     log_warning("config.json: attention_dropout ", share,
                 " is not applied: attention drops nothing while it is trained");
+  if (const double share = Config(config).number("residual_dropout", 0); share > 0)
+    fail(Fault::Model, out.base.string(), ": config.json says residual_dropout ", share,
+         ", which is not applied here; to train without it, set it to 0 there");
   if (!o.lora())
     choose_trainable(*out.model, {.ratio = o.freeze_parameters_ratio,
                                   .frozen = o.freeze_parameters,

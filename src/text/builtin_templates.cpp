@@ -127,6 +127,24 @@ constexpr std::string_view kLlama3 = R"({%- set first_is_system = messages and m
 {%- endif -%}
 )";
 
+// ### Human and ### Assistant, for base models without tokens for roles.
+constexpr std::string_view kDefault = R"({{- bos_token -}}
+{%- if not (messages and messages[0].role == 'system') -%}
+  {{- 'You are a helpful assistant.\n\n' -}}
+{%- endif -%}
+{%- for message in messages -%}
+  {%- if message.role == 'assistant' -%}
+    {%- generation -%}
+      {{- text_of(message.content) ~ (eos_token if loop.last else '\n\n') -}}
+    {%- endgeneration -%}
+  {%- elif message.role == 'system' -%}
+    {{- text_of(message.content) ~ '\n\n' -}}
+  {%- else -%}
+    {{- '### Human:\n' ~ text_of(message.content) ~ '\n\n### Assistant:\n' -}}
+  {%- endif -%}
+{%- endfor -%}
+)";
+
 // No marks at all, for base models: the messages' texts with a blank line between.
 constexpr std::string_view kPlain = R"({%- for message in messages -%}
   {{- '\n\n' if not loop.first -}}
@@ -149,6 +167,7 @@ struct Builtin {
 const std::vector<Builtin>& builtins() {
   static const std::vector<Builtin> all = {{"chatml", std::string(kTextOf) + std::string(kChatml)},
                                            {"llama3", std::string(kTextOf) + std::string(kLlama3)},
+                                           {"default", std::string(kTextOf) + std::string(kDefault)},
                                            {"plain", std::string(kTextOf) + std::string(kPlain)}};
   return all;
 }

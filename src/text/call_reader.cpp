@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "text/agent_reader.h"
 #include "text/json_scanner.h"
 #include "text/qwen_coder_reader.h"
 
@@ -345,6 +346,14 @@ std::vector<std::string_view> call_markers(ToolFormat format) {
       return {kAllBegin, kBegin};
     case ToolFormat::Mistral:
       return {"[TOOL_CALLS]"};
+    case ToolFormat::SeedOss:
+      return {"<seed:tool_call>", "<function="};
+    case ToolFormat::Glm:
+      return {"<tool_call>"};
+    case ToolFormat::React:
+      return {kReactWords.action};
+    case ToolFormat::Flower:
+      return {kFlowerWords.action};
     case ToolFormat::None:
       break;
   }
@@ -363,6 +372,14 @@ std::unique_ptr<CallReader> make_call_reader(ToolFormat format, std::string_view
       return std::make_unique<DeepSeekReader>(marker == kBegin);
     case ToolFormat::Mistral:
       return std::make_unique<MistralReader>();
+    case ToolFormat::SeedOss:
+      return std::make_unique<QwenCoderReader>(marker == "<function=", tools, "</seed:tool_call>");
+    case ToolFormat::Glm:
+      return std::make_unique<GlmReader>(tools);
+    case ToolFormat::React:
+      return std::make_unique<ReactReader>(kReactWords);
+    case ToolFormat::Flower:
+      return std::make_unique<ReactReader>(kFlowerWords);
     case ToolFormat::None:
       break;
   }

@@ -196,7 +196,46 @@ const JinjaTemplate& ChatTemplate::choose(const std::string& variant, bool with_
   return it->second;
 }
 
+void ChatTemplate::use_agent(const std::string& name) {
+  if (name.empty()) return;
+  auto agent = std::make_shared<const AgentTemplate>(AgentTemplate::named(name));
+  if (agent->of_checkpoint()) {
+    const bool fits = guess_tool_format(choose("", true).text()) == agent->format();
+    require(fits, Fault::Usage, "--agent_template ", name,
+            ": this form is written by its models' own chat templates, and this one writes another (",
+            tool_format_name(guess_tool_format(choose("", true).text())),
+            "); leave it out, or give their template with --chat_template");
+    return;
+  }
+  agent_ = std::move(agent);
+}
+
+ToolFormat ChatTemplate::tool_format() const {
+  return agent_ ? agent_->format() : guess_tool_format(choose("", true).text());
+}
+
+std::string ChatTemplate::agent_name() const { return agent_ ? agent_->name() : ""; }
+
+bool ChatTemplate::shows_tools() const { return agent_ || text().find("tools") != std::string::npos; }
+
 Rendered ChatTemplate::render(const ChatInput& input, const RenderLimits& limits) const {
+  if (!agent_ || !input.messages || !input.messages->is_array()) return rendered(input, limits);
+  const Json messages = agent_->without_tools(*input.messages, input.tools ? *input.tools : Json());
+  ChatInput plain = input;
+  plain.messages = &messages;
+  plain.tools = nullptr;
+  const bool after_result = !input.messages->empty() && input.messages->back().is_object() &&
+                            input.messages->back().value("role", Json()) == "tool";
+  // Behind a result in its own message the assistant goes on.
+  if (after_result && agent_->joins_results() && input.add_generation_prompt && !messages.empty() &&
+      messages.back()["role"] == "assistant") {
+    plain.add_generation_prompt = false;
+    plain.continue_final_message = true;
+  }
+  return rendered(plain, limits);
+}
+
+Rendered ChatTemplate::rendered(const ChatInput& input, const RenderLimits& limits) const {
   require(input.messages && input.messages->is_array(), Fault::Data,
           "messages must be a list of {\"role\", \"content\"}");
   require(!input.continue_final_message || !input.add_generation_prompt, Fault::Usage,
@@ -233,6 +272,7 @@ std::vector<std::string> ChatTemplate::variants() const {
 const Json& ChatTemplate::special_tokens() const { return *special_; }
 
 bool ChatTemplate::marks_generation(const std::string& variant) const {
+  if (agent_ && agent_->joins_results()) return false;  // a block would hold results too
   const std::string& source = text(variant);
   for (size_t at = source.find("{%"); at != std::string::npos; at = source.find("{%", at + 2)) {
     std::string_view tag = std::string_view(source).substr(at + 2, 64);

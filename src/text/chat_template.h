@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "text/agent_template.h"
 #include "text/jinja.h"
 
 namespace apus {
@@ -44,6 +45,13 @@ class ChatTemplate {
   static ChatTemplate builtin(const std::string& name, const std::filesystem::path& folder = {});
   static std::vector<std::string> builtin_names();
 
+  // Tools, their calls and results in a form of AgentTemplate rather than the template's. Fault::Usage where the
+  // form is left to the template and the template does not write it.
+  void use_agent(const std::string& name);
+  ToolFormat tool_format() const;  // of the calls that answers may hold
+  bool shows_tools() const;
+  std::string agent_name() const;  // of use_agent, where it changes what is said; else empty
+
   Rendered render(const ChatInput& input, const RenderLimits& limits = {}) const;
 
   const std::string& text(const std::string& variant = "") const;
@@ -53,9 +61,11 @@ class ChatTemplate {
 
  private:
   ChatTemplate();
+  Rendered rendered(const ChatInput& input, const RenderLimits& limits) const;
   const JinjaTemplate& choose(const std::string& variant, bool with_tools) const;
   std::map<std::string, JinjaTemplate> variants_;
   std::shared_ptr<const Json> special_;
+  std::shared_ptr<const AgentTemplate> agent_;  // null: the template says it all
 };
 
 }  // namespace apus

@@ -15,11 +15,7 @@ using Status = CallReader::Status;
 
 constexpr size_t kLongestName = 500;
 constexpr std::string_view kFunction = "<function=", kParameter = "<parameter=", kEndParameter = "</parameter>",
-                           kEndFunction = "</function>", kEndCall = "</tool_call>";
-
-std::string as_json_string(std::string_view text) {
-  return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+                           kEndFunction = "</function>";
 
 const Json* member(const Json* json, const std::string& name) {
   if (!json || !json->is_object()) return nullptr;
@@ -27,7 +23,38 @@ const Json* member(const Json* json, const std::string& name) {
   return it == json->end() ? nullptr : &*it;
 }
 
+// The schema of a function's parameter; null: not known.
+const Json* schema_of(const Json* tools, const std::string& function_name, const std::string& key) {
+  if (!tools || !tools->is_array()) return nullptr;
+  for (const Json& tool : *tools) {
+    const Json* function = member(&tool, "function") ? member(&tool, "function") : &tool;
+    const Json* name = member(function, "name");
+    if (name && *name == function_name) return member(member(member(function, "parameters"), "properties"), key);
+  }
+  return nullptr;
+}
+
 }  // namespace
+
+std::string as_json_string(std::string_view text) {
+  return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string json_argument(std::string_view value, const Json* tools, const std::string& function,
+                          const std::string& key) {
+  const Json* wanted = member(schema_of(tools, function, key), "type");
+  const auto wants = [&](const char* type) {
+    if (!wanted) return false;
+    return *wanted == type || (wanted->is_array() && std::find(wanted->begin(), wanted->end(), type) != wanted->end());
+  };
+  if (value == "null" && (!wanted || !wants("string") || wants("null"))) return "null";
+  if (wants("string")) return as_json_string(value);
+  if (value == "True" || value == "False") return value == "True" ? "true" : "false";
+  const Json parsed = Json::parse(value, nullptr, false);
+  if (parsed.is_discarded()) return as_json_string(value);
+  std::string text(value);
+  return text;
+}
 
 Status QwenCoderReader::put(char c, CallSink& sink) {
   if (text_.empty() && is_blank(c) && place_ != Place::Value) return Status::More;
@@ -68,8 +95,8 @@ Status QwenCoderReader::put(char c, CallSink& sink) {
     case Place::Value:
       return text_.ends_with(kEndParameter) ? put_parameter(sink) : Status::More;
     case Place::End:
-      if (text_ == kEndCall) return Status::Closed;
-      return spells(kEndCall) ? Status::More : Status::Outside;
+      if (text_ == end_call_) return Status::Closed;
+      return spells(end_call_) ? Status::More : Status::Outside;
   }
   return Status::Bad;
 }
@@ -79,7 +106,7 @@ Status QwenCoderReader::put_parameter(CallSink& sink) {
   if (value.starts_with('\n')) value.remove_prefix(1);
   if (value.ends_with('\n')) value.remove_suffix(1);
   if (!any_) sink.name(function_);
-  sink.arguments((any_ ? ", " : "{") + as_json_string(key_) + ": " + argument(value));
+  sink.arguments((any_ ? ", " : "{") + as_json_string(key_) + ": " + json_argument(value, tools_, function_, key_));
   any_ = true;
   text_.clear();
   place_ = Place::Between;
@@ -87,31 +114,5 @@ Status QwenCoderReader::put_parameter(CallSink& sink) {
 }
 
 Status QwenCoderReader::finish(CallSink&) { return finished_ ? Status::Closed : Status::Bad; }
-
-const Json* QwenCoderReader::schema() const {
-  if (!tools_ || !tools_->is_array()) return nullptr;
-  for (const Json& tool : *tools_) {
-    const Json* function = member(&tool, "function") ? member(&tool, "function") : &tool;
-    const Json* name = member(function, "name");
-    if (name && *name == function_) return member(member(member(function, "parameters"), "properties"), key_);
-  }
-  return nullptr;
-}
-
-// A string stays one when the tool wants a string; without a description, what reads as another JSON value is taken so.
-std::string QwenCoderReader::argument(std::string_view value) const {
-  const Json* wanted = member(schema(), "type");
-  const auto wants = [&](const char* type) {
-    if (!wanted) return false;
-    return *wanted == type || (wanted->is_array() && std::find(wanted->begin(), wanted->end(), type) != wanted->end());
-  };
-  if (value == "null" && (!wanted || !wants("string") || wants("null"))) return "null";
-  if (wants("string")) return as_json_string(value);
-  if (value == "True" || value == "False") return value == "True" ? "true" : "false";
-  const Json parsed = Json::parse(value, nullptr, false);
-  if (parsed.is_discarded()) return as_json_string(value);
-  std::string text(value);
-  return text;
-}
 
 }  // namespace apus

@@ -13,12 +13,16 @@ namespace apus {
 namespace {
 
 constexpr std::string_view kThink = "<think>", kEndThink = "</think>";
-constexpr std::array<std::pair<ToolFormat, const char*>, 6> kFormats = {{{ToolFormat::None, "none"},
-                                                                         {ToolFormat::Hermes, "hermes"},
-                                                                         {ToolFormat::Llama3, "llama3"},
-                                                                         {ToolFormat::QwenCoder, "qwen3_coder"},
-                                                                         {ToolFormat::DeepSeek, "deepseek"},
-                                                                         {ToolFormat::Mistral, "mistral"}}};
+constexpr std::array<std::pair<ToolFormat, const char*>, 10> kFormats = {{{ToolFormat::None, "none"},
+                                                                          {ToolFormat::Hermes, "hermes"},
+                                                                          {ToolFormat::Llama3, "llama3"},
+                                                                          {ToolFormat::QwenCoder, "qwen3_coder"},
+                                                                          {ToolFormat::DeepSeek, "deepseek"},
+                                                                          {ToolFormat::Mistral, "mistral"},
+                                                                          {ToolFormat::SeedOss, "seed_oss"},
+                                                                          {ToolFormat::Glm, "glm"},
+                                                                          {ToolFormat::React, "react"},
+                                                                          {ToolFormat::Flower, "qwen_agent"}}};
 
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
@@ -41,10 +45,11 @@ ToolFormat tool_format(std::string_view name) {
 }
 
 ToolFormat guess_tool_format(std::string_view text) {
+  if (has(text, "<seed:tool_call>")) return ToolFormat::SeedOss;
   if (has(text, "<function=") && has(text, "<parameter=")) return ToolFormat::QwenCoder;
   if (has(text, "tool▁call▁begin")) return ToolFormat::DeepSeek;
   if (has(text, "[TOOL_CALLS]")) return ToolFormat::Mistral;
-  if (has(text, "<arg_key>")) return ToolFormat::None;  // GLM's calls, which begin like Hermes' but are not JSON
+  if (has(text, "<arg_key>")) return ToolFormat::Glm;  // before Hermes, whose calls begin alike
   if (has(text, "<tool_call>")) return ToolFormat::Hermes;
   if (has(text, "<|python_tag|>") || (has(text, "<|start_header_id|>") && has(text, "\"parameters\":")))
     return ToolFormat::Llama3;

@@ -23,6 +23,12 @@ enum class ToolFormat {
   DeepSeek,
   // [TOOL_CALLS][{"name", "arguments"}] or [TOOL_CALLS]name[ARGS]{...}
   Mistral,
+  // Qwen3-Coder's between <seed:tool_call> and </seed:tool_call>
+  SeedOss,
+  // <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>
+  Glm,
+  React,   // Action: name, Action Input: {...}, Observation:
+  Flower,  // the same in other words: ✿FUNCTION✿:, ✿ARGS✿:, ✿RESULT✿:
 };
 
 const char* tool_format_name(ToolFormat format);               // "none", "hermes", ...

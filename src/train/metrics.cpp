@@ -36,20 +36,33 @@ void Metrics::add(const std::map<std::string, Ratio>& ratios) {
   }
 }
 
-Json Metrics::take(Comm& ranks, const std::string& prefix) {
+Json Metrics::sums(Comm& ranks) const {
   std::set<std::string> names;
   for (const auto& [name, ratio] : sums_) names.insert(name);
+  for (const auto& [name, ratio] : earlier_) names.insert(name);
   Json out = Json::object();
   for (const std::string& name : union_of(names, ranks)) {
-    const auto found = sums_.find(name);
-    const bool here = found != sums_.end();
-    at::Tensor both = at::tensor(
-        {here ? found->second.sum.item<double>() : 0.0, here ? found->second.count.item<double>() : 0.0}, at::kDouble);
+    double sum = 0, count = 0;
+    if (const auto found = sums_.find(name); found != sums_.end())
+      sum += found->second.sum.item<double>(), count += found->second.count.item<double>();
+    if (const auto found = earlier_.find(name); found != earlier_.end())
+      sum += found->second.first, count += found->second.second;
+    at::Tensor both = at::tensor({sum, count}, at::kDouble);
     ranks.all_reduce(both)->wait();
-    const double count = both[1].item<double>();
-    if (count > 0) out[prefix + name] = both[0].item<double>() / count;
+    out[name] = {both[0].item<double>(), both[1].item<double>()};
   }
-  sums_.clear();
+  return out;
+}
+
+void Metrics::restore(const Json& sums) {
+  for (const auto& [name, both] : sums.items()) earlier_[name] = {both[0].get<double>(), both[1].get<double>()};
+}
+
+Json Metrics::take(Comm& ranks, const std::string& prefix) {
+  Json out = Json::object();
+  for (const auto& [name, both] : sums(ranks).items())
+    if (const double count = both[1].get<double>(); count > 0) out[prefix + name] = both[0].get<double>() / count;
+  clear();
   return out;
 }
 

@@ -16,10 +16,15 @@ class Metrics {
   void add(const std::map<std::string, Ratio>& ratios);
   // name -> sum / count over all ranks; names with count 0 are left out.
   Json take(Comm& ranks, const std::string& prefix = "");
-  void clear() { sums_.clear(); }
+  // The sums over all ranks so far, which stay, as {name: [sum, count]}; and those of a run that is gone on with, given
+  // to one rank.
+  Json sums(Comm& ranks) const;
+  void restore(const Json& sums);
+  void clear() { sums_.clear(), earlier_.clear(); }
 
  private:
   std::map<std::string, Ratio> sums_;
+  std::map<std::string, std::pair<double, double>> earlier_;
 };
 
 }  // namespace apus

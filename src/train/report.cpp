@@ -135,13 +135,14 @@ Json Trainer::trainer_json() const {
 // step is tried once more.
 void Trainer::save(bool must) {
   save_due_ = false;
+  const Json window = log_window();  // of all ranks
   const fs::path target = o_.output_dir / str("checkpoint-", step_);
   bool saved = p_.data_ranks.rank() != 0;
   if (!saved) {
     try {
       FolderWriter folder(target);
       p_.save_model(folder.dir());
-      write_progress(folder.dir());
+      write_progress(folder.dir(), window);
       folder.commit();
       saved = true;
     } catch (const Error& e) {
@@ -166,8 +167,17 @@ void Trainer::after_save(const fs::path& target) {
     point_link(o_.output_dir, "best", *result_.best_checkpoint);
 }
 
-void Trainer::write_progress(const fs::path& dir) const {
+// What the next log line tells of, so far: a run that goes on from here continues it.
+Json Trainer::log_window() {
+  return {{"loss", loss_since_log_},
+          {"steps", logged_steps_},
+          {"grad_norm", last_norm_},
+          {"metrics", metrics_.sums(p_.data_ranks)}};
+}
+
+void Trainer::write_progress(const fs::path& dir, const Json& window) const {
   RunState s = state();
+  s.progress["log_window"] = window;
   if (!o_.loop.save_only_model) s.optimizer_state = gathered_state(p_.actors.policy, p_.optimizer.state());
   write_state(dir, s, !o_.loop.save_only_model);
 }

@@ -31,8 +31,10 @@ Trainer::Trainer(TrainerParts parts, TrainerOptions options)
   p_.actors.data_ranks = &p_.data_ranks;
   require(accumulation_ > 0, Fault::Usage, "--gradient_accumulation_steps must be above 0");
   if (o_.loop.update_in_backward) {
-    require(accumulation_ == 1 && o_.loop.max_grad_norm == 0 && p_.data_ranks.size() == 1, Fault::Usage,
-            "updates inside the backward pass are for one process, without accumulation and without clipping");
+    require(accumulation_ == 1 && (o_.loop.max_grad_norm == 0 || o_.loop.clip_in_backward) && p_.data_ranks.size() == 1,
+            Fault::Usage,
+            "updates inside the backward pass are for one process, without accumulation, and with clipping only by "
+            "--clip_in_backward");
     in_backward_ = std::make_unique<UpdateInBackward>(p_.optimizer);
   }
   max_steps_ = planned_steps();
@@ -86,6 +88,11 @@ void Trainer::resume(const RunState& saved, Resume what) {
   last_saved_ = last_evaluated_ = step_;
   result_.log_history = saved.trainer.value("log_history", Json::array());
   tokens_seen_ = saved.trainer.value("num_input_tokens_seen", int64_t{0});
+  if (const Json window = saved.progress.value("log_window", Json::object()); !window.empty() && what.optimizer) {
+    loss_since_log_ = window["loss"].get<double>(), logged_steps_ = window["steps"].get<int64_t>();
+    last_norm_ = window["grad_norm"].get<double>();
+    if (p_.data_ranks.rank() == 0) metrics_.restore(window["metrics"]);
+  }
   evaluations_without_gain_ = saved.progress.value("evaluations_without_gain", int64_t{0});
   if (const auto best = saved.trainer.find("best_metric"); best != saved.trainer.end() && best->is_number())
     result_.best_metric = best->get<double>();

@@ -108,7 +108,8 @@ class Trainer {
   StepResult step(Update batches);  // compute, its errors explained
   void explained_memory(const std::function<void()>& work) const;
   StepResult compute(Update& batches);
-  double backward(Update& batches, double total);
+  double backward(Update& batches, double total, bool only_measured = false);
+  std::optional<double> scale_in_backward(Update& batches, double total);
   void left_out(const std::string& what);
   void prepare(Batch& batch, uint64_t micro, const std::shared_ptr<RouterLoss>& router, double share) const;
   double summed(double value) const;
@@ -120,7 +121,8 @@ class Trainer {
   void judge(const Json& line);  // is it the best so far?
   void save(bool must);
   void after_save(const std::filesystem::path& target);
-  void write_progress(const std::filesystem::path& dir) const;
+  void write_progress(const std::filesystem::path& dir, const Json& window) const;
+  Json log_window();
   RunState state() const;
   Json trainer_json() const;
   void report(Json values);

@@ -44,7 +44,7 @@ void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<Router
   set_training(batch.step, std::move(training));
 }
 
-double Trainer::backward(Update& batches, double total) {
+double Trainer::backward(Update& batches, double total, bool only_measured) {
   double loss = 0;
   for (size_t i = 0; i < batches.size(); ++i) {
     Batch& batch = batches[i] = batches[i].to(p_.device);
@@ -64,7 +64,7 @@ double Trainer::backward(Update& batches, double total) {
       loss += router->scale * value.item<double>();
       part.metrics["aux_loss"] = {value * share, at::tensor(share)};
     }
-    metrics_.add(part.metrics);
+    if (!only_measured) metrics_.add(part.metrics);
     batch.step.turns.clear();
   }
   return summed(loss);
@@ -100,6 +100,20 @@ Trainer::StepResult Trainer::step(Update batches) {
   return result;
 }
 
+// By what gradients are scaled when weights are updated as they come. Absent: the norm is not finite.
+std::optional<double> Trainer::scale_in_backward(Update& batches, double total) {
+  const double most = o_.loop.max_grad_norm;
+  if (most <= 0) return 1;
+  double norm = last_norm_;  // 0 before the first step, which is not clipped
+  if (*o_.loop.clip_in_backward == "second_pass") {
+    in_backward_->measure();
+    backward(batches, total, /*only_measured=*/true);
+    norm = in_backward_->end().norm;
+  }
+  if (!std::isfinite(norm)) return std::nullopt;
+  return std::min(1.0, most / (norm + 1e-6));
+}
+
 Trainer::StepResult Trainer::compute(Update& batches) {
   double count = 0;
   for (const Batch& b : batches) count += p_.algorithm.count(b), tokens_seen_ += b.id_T.numel();
@@ -110,7 +124,14 @@ Trainer::StepResult Trainer::compute(Update& batches) {
     log_warning("step ", step_ + 1, " holds no token to learn from; nothing is updated");
     return out;
   }
-  if (in_backward_) in_backward_->begin(schedule_(step_));
+  if (in_backward_) {
+    const auto scale = scale_in_backward(batches, total);
+    if (!scale) {
+      left_out(str(find_not_finite(batches), "; this update is left out"));
+      return out;
+    }
+    in_backward_->begin(schedule_(step_), *scale);
+  }
   out.loss = backward(batches, total);
   if (p_.gradients) p_.gradients->finish();
   const UpdateInBackward::Outcome done = in_backward_ ? in_backward_->end() : UpdateInBackward::Outcome();

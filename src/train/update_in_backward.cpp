@@ -17,10 +17,12 @@ UpdateInBackward::UpdateInBackward(Optimizer& optimizer) : optimizer_(optimizer)
 
 UpdateInBackward::~UpdateInBackward() = default;
 
-void UpdateInBackward::begin(double lr_factor) {
-  armed_ = true, lr_factor_ = lr_factor, outcome_ = {};
+void UpdateInBackward::begin(double lr_factor, double grad_scale) {
+  armed_ = true, measures_ = false, lr_factor_ = lr_factor, grad_scale_ = grad_scale, outcome_ = {};
   std::fill(squares_.begin(), squares_.end(), -1.0);
 }
+
+void UpdateInBackward::measure() { begin(0), measures_ = true; }
 
 // Autograd hands a leaf the sum of what its users gave, once they have all run: whatever else reads the parameter's
 // value in the backward pass has read it.
@@ -31,9 +33,9 @@ void UpdateInBackward::arrived(size_t i) {
           " came after the parameter was updated; train this model without --update_in_backward");
   squares_[i] = ops::sum_of_squares({param.tensor.grad()});
   if (outcome_.not_finite.empty() && !std::isfinite(squares_[i])) outcome_.not_finite = param.name;
-  if (outcome_.not_finite.empty()) {
+  if (outcome_.not_finite.empty() && !measures_) {
     if (outcome_.updated++ == 0) optimizer_.begin_step();
-    optimizer_.update_one(i, lr_factor_, 1);
+    optimizer_.update_one(i, lr_factor_, grad_scale_);
   }
   param.tensor.mutable_grad().reset();
 }

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "base/config_file.h"
 #include "base/error.h"
 #include "tests/refusal.h"
 
@@ -329,6 +330,22 @@ TEST(Options, ANameDescribedTwiceIsADefect) {
   } twice;
   OptionTable table = OptionTable::of(twice);
   test::refusal(Fault::Bug, [&] { table.parse({}); });
+}
+
+TEST(ConfigFiles, VariablesOfTheEnvironmentAreFilledIn) {
+  ::setenv("APUS_TEST_PLACE", "/here", 1);
+  ::unsetenv("APUS_TEST_NOWHERE");
+  const auto filled = [](const std::string& text) {
+    ConfigEntry entry{"output_dir", text, {text}};
+    fill_in_environment(entry, "run.yaml");
+    EXPECT_EQ(entry.value, entry.words[0]);
+    return entry.words[0];
+  };
+  EXPECT_EQ(filled("${APUS_TEST_PLACE}/out"), "/here/out");
+  EXPECT_EQ(filled("$APUS_TEST_PLACE/out"), "/here/out");
+  EXPECT_EQ(filled("costs $5, $$APUS_TEST_PLACE, $APUS_TEST_NOWHERE$"),
+            "costs $5, $APUS_TEST_PLACE, $APUS_TEST_NOWHERE$");
+  EXPECT_THROW(filled("${APUS_TEST_NOWHERE}"), Error);
 }
 
 }  // namespace

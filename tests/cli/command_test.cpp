@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "base/nearest.h"
+#include "cli/deploy.h"
 #include "cli/infer.h"
 #include "cli/init.h"
 #include "cli/score.h"
@@ -230,8 +231,31 @@ TEST(Commands, ChecksAcrossOptions) {
                     str("apus deploy --infer_backend ", foreign)));
   }
   EXPECT_TRUE(has(wrong({"--model", model, "--use_installed_backend", "true"}), "belongs to --infer_backend vllm"));
-  EXPECT_TRUE(has(wrong({"--model", model, "--max_batch_size", "2"}), "--max_num_seqs"));
+  InferOptions batched;
+  OptionTable table = OptionTable::of(batched);
+  table.parse({"--model", model, "--max_batch_size", "2"});
+  batched.resolve(table);
+  batched.check();
+  EXPECT_EQ(batched.engine.max_sequences, 2) << "the engine's batch, as scripts without a backend mean it";
   EXPECT_EQ(wrong({"--model", model, "--max_batch_size", "2", "--infer_backend", "transformers"}), "");
+}
+
+TEST(Commands, DeployTakesOtherProgramsNamesForItsEngine) {
+  const std::string model = testing::TempDir() + "apus-model";
+  fs::create_directories(model);
+  for (const char* foreign : {"vllm", "sglang", "lmdeploy"}) {
+    DeployOptions options;
+    OptionTable table = OptionTable::of(options);
+    table.parse({"--model", model, "--infer_backend", foreign, "--vllm_tensor_parallel_size", "2", "--sglang_tp_size",
+                 "2", "--lmdeploy_tp", "2", "--agent_template", "react_en"});
+    options.resolve(table);
+    options.check();
+    EXPECT_EQ(options.infer_backend, "engine");
+    EXPECT_EQ(options.stop_words, std::vector<std::string>{"Observation:"});
+    const std::string notes = join(table.notes, "\n");
+    EXPECT_TRUE(has(notes, "Apus's own engine serves")) << notes;
+    EXPECT_TRUE(has(notes, "--vllm_tensor_parallel_size has no effect")) << notes;
+  }
 }
 
 TEST(Commands, TrainingTakesWhatScriptsOfOthersSay) {

@@ -461,5 +461,23 @@ TEST(EncoderGolden, TurnsOfRealTemplates) {
   }
 }
 
+// Results stand in the assistant's own message, and are not learnt.
+TEST(Encoder, AnAgentLearnsItsCallsAndNotTheirResults) {
+  ChatTemplate chat = ChatTemplate::from_text(kPlain, "test");
+  chat.use_agent("react_en");
+  const Encoder encode(tiny(), chat, {});
+  const Row row = row_of(
+      R"({"tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}],
+      "messages": [{"role": "user", "content": "q"}, {"role": "tool_call", "content": "{\"name\": \"f\", \"arguments\":
+      {}}"}, {"role": "tool_response", "content": "r1"}, {"role": "tool_call", "content": "{\"name\": \"f\",
+      \"arguments\": {}}"}, {"role": "tool_response", "content": "r2"}, {"role": "assistant", "content": "Final"}]})");
+  const std::string text = shown(encode.encode(row)[0], *tiny());
+  const size_t at = text.find("<|im_start|>assistant");
+  EXPECT_EQ(text.substr(at),
+            "<|im_start|>assistant\n[Action: f\nAction Input: {}\nObservation:]r1\n"
+            "[Action: f\nAction Input: {}\nObservation:]r2\n[Final<|im_end|>\n]")
+      << text;
+}
+
 }  // namespace
 }  // namespace apus

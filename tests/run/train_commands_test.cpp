@@ -10,7 +10,9 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/folder_lock.h"
 #include "base/lines.h"
+#include "checkpoint/adapter_config.h"
 #include "cli/export.h"
 #include "cli/infer.h"
 #include "cli/init.h"
@@ -20,6 +22,7 @@
 #include "run/runner.h"
 #include "tests/hub/fake_hub.h"
 #include "tests/paths.h"
+#include "text/tokenizer.h"
 
 namespace apus {
 namespace {
@@ -269,6 +272,50 @@ TEST_F(TrainCommands, AResumedRunCountsItsEvaluationsOn) {
   EXPECT_EQ(stopped_at("early_rest", {"--max_steps", "6", "--resume_from_checkpoint", from}), 3);
 }
 
+// A log line tells of the steps since the line before it, also where the run was interrupted between the two.
+TEST_F(TrainCommands, TheFirstLineAfterAResumeTellsOfItsWholeWindow) {
+  const auto line_of_step_4 = [&](const std::string& out, const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"--dataset",
+                                      (island() / "heldout.jsonl").string(),
+                                      "--max_steps",
+                                      "4",
+                                      "--save_steps",
+                                      "3",
+                                      "--logging_steps",
+                                      "4",
+                                      "--logging_first_step",
+                                      "false",
+                                      "--learning_rate",
+                                      "1e-2"};
+    words.insert(words.end(), more.begin(), more.end());
+    sft(out, words);
+    Json line = lines(dir() / out / "logging.jsonl").front();
+    EXPECT_EQ(line["global_step/max_steps"], "4/4");
+    for (const char* changing : {"elapsed_time", "remaining_time", "memory(GiB)", "train_speed(s/it)"})
+      line.erase(changing);
+    return line;
+  };
+  const Json whole = line_of_step_4("window_whole", {});
+  const std::string from = (dir() / "window_whole/checkpoint-3").string();
+  const Json resumed = line_of_step_4("window_rest", {"--resume_from_checkpoint", from});
+  EXPECT_EQ(whole, resumed) << whole << "\n" << resumed;
+}
+
+// Two runs in one folder would write over each other's checkpoints; the second is told whose folder it is.
+TEST_F(TrainCommands, AFolderThatARunWritesInIsRefused) {
+  fs::create_directories(dir() / "locked");
+  const FolderLock held(dir() / "locked");
+  const fs::path program = test::binary_dir() / "apus";
+  std::string command = program.string() + " sft";
+  for (const std::string& word : sft_words("locked", {"--dataset", (island() / "heldout.jsonl").string()}))
+    command += " '" + word + "'";
+  const fs::path said = dir() / "locked.txt";
+  const int status = std::system((command + " >" + said.string() + " 2>&1").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 2) << read_file(said);
+  EXPECT_NE(read_file(said).find(std::to_string(::getpid())), std::string::npos) << read_file(said);
+  EXPECT_FALSE(fs::exists(dir() / "locked/logging.jsonl"));
+}
+
 TEST_F(TrainCommands, AResumedRunSaysWhatWasChanged) {
   const std::string rows = (island() / "heldout.jsonl").string();
   sft("changed", {"--dataset", rows, "--save_steps", "1"});
@@ -355,10 +402,64 @@ TEST_F(TrainCommands, UpdatesInBackwardGiveTheSameCheckpoint) {
     }
   };
   refused({"--update_in_backward", "true", "--max_grad_norm", "1"}, "give --max_grad_norm 0");
+  refused({"--clip_in_backward", "last_norm"}, "belongs to --update_in_backward");
+  // A pass that measures the norm before makes clipping exact; the norm of the step before is another one.
+  const auto clipped = [&](const std::string& out, std::vector<std::string> more) {
+    more.insert(more.begin(), {"--max_grad_norm", "0.05", "--optim", "adamw_torch", "--torch_dtype", "float32"});
+    sft(out, with(more));
+    return read_file(dir() / out / "checkpoint-2/model.safetensors", 1 << 30);
+  };
+  const std::string exact = clipped("clipped", {});
+  EXPECT_TRUE(exact == clipped("clipped_two", {"--update_in_backward", "true", "--clip_in_backward", "second_pass"}));
+  EXPECT_FALSE(exact == clipped("clipped_last", {"--update_in_backward", "true", "--clip_in_backward", "last_norm"}));
   refused({"--update_in_backward", "true", "--gradient_accumulation_steps", "2"}, "--gradient_accumulation_steps 1");
   ::setenv("NPROC_PER_NODE", "2", 1);
   refused({"--update_in_backward", "true"}, "for one process, not for 2");
   ::unsetenv("NPROC_PER_NODE");
+}
+
+// Tokens that the checkpoint does not know, in an embedding that had no room for them: trained, saved, asked again.
+TEST_F(TrainCommands, NewTokensGrowTheEmbeddingAndTheirCheckpointsWork) {
+  ::setenv("XDG_CACHE_HOME", (dir() / "cache").c_str(), 1);
+  const std::string rows = (island() / "heldout.jsonl").string();
+  const auto vocabulary = [&](const fs::path& folder) {
+    return Json::parse(read_file(folder / "config.json"))["vocab_size"].get<int64_t>();
+  };
+  std::vector<std::string> words = {"--dataset", rows, "--new_special_tokens", "<reach-a>", "<reach-b>"};
+  for (int64_t i = 0; i < 200; ++i) words.push_back("<more-" + std::to_string(i) + ">");
+  for (const char* word : {"--save_steps", "2", "--rope_scaling", "yarn", "--max_model_len", "4096"})
+    words.push_back(word);
+  const int64_t before = vocabulary(dir() / "model");
+  auto full = words;
+  full.insert(full.end(), {"--tuner_type", "full"});
+  sft("new_tokens", full);
+  const fs::path saved = dir() / "new_tokens/checkpoint-2";
+  EXPECT_GT(vocabulary(saved), before);
+  EXPECT_EQ(vocabulary(saved) % 128, 0);
+  EXPECT_EQ(Tokenizer::load(saved)->encode("<reach-b>").size(), 1u);
+  EXPECT_EQ(Json::parse(read_file(saved / "config.json"))["rope_scaling"]["rope_type"], "yarn");
+  EXPECT_EQ(vocabulary(dir() / "model"), before) << "the model itself stays as it is";
+
+  auto lora = words;
+  lora.insert(lora.end(), {"--modules_to_save", "embed_tokens", "lm_head"});
+  sft("new_tokens_lora", lora);
+  const std::string adapter = (dir() / "new_tokens_lora/checkpoint-2").string();
+  EXPECT_EQ(read_adapter_config(adapter).base_model, (dir() / "model").string());
+  auto merge = parsed<MergeLoraOptions>({"--adapters", adapter, "--output_dir", (dir() / "new_merged").string()});
+  ASSERT_EQ(apus_run_command("export", static_cast<ExportOptions*>(&merge)), 0);
+  EXPECT_EQ(vocabulary(dir() / "new_merged"), vocabulary(saved));
+  for (const std::vector<std::string>& which : {std::vector<std::string>{"--model", saved.string()},
+                                                {"--adapters", adapter},
+                                                {"--model", (dir() / "new_merged").string()}}) {
+    std::vector<std::string> ask = which;
+    const std::string result = (dir() / "new_answers.jsonl").string();
+    ask.insert(ask.end(), {"--val_dataset", rows + "#1", "--result_path", result, "--resume", "false", "--device",
+                           "cpu", "--max_new_tokens", "3", "--temperature", "0"});
+    const auto options = parsed<InferOptions>(ask);
+    ASSERT_EQ(apus_run_command("infer", &options), 0) << which[1];
+    EXPECT_EQ(lines(result).size(), 1u);
+  }
+  ::unsetenv("XDG_CACHE_HOME");
 }
 
 TEST_F(TrainCommands, ModelAndRowsFromAHub) {

@@ -192,9 +192,41 @@ TEST(ToolCalls, NothingIsLookedForWithoutAFormat) {
                 "C[<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>] R[]");
 }
 
+TEST(ToolCalls, React) {
+  const auto options = with(ToolFormat::React);
+  expect_pieces("Thought: the weather\nAction: weather\nAction Input: {\"city\": \"Rome\"}\nObservation:", options,
+                "C[Thought: the weather] R[] weather({\"city\": \"Rome\"})");
+  expect_pieces("Action: a\nAction Input: {}\nAction: b\nAction Input: {\"x\": [1]}\n", options,
+                "C[] R[] a({}) b({\"x\": [1]})");
+  expect_pieces("Action: a\nnothing else", options, "C[Action: a\nnothing else] R[]");
+  expect_pieces("Action: a\nAction Input: nonsense", options, "C[Action: a\nAction Input: nonsense] R[]");
+  expect_pieces("✿FUNCTION✿: weather\n✿ARGS✿: {\"city\": \"Rome\"}\n✿RESULT✿:", with(ToolFormat::Flower),
+                "C[] R[] weather({\"city\": \"Rome\"})");
+}
+
+TEST(ToolCalls, GlmAndSeed) {
+  const Json tools = Json::parse(
+      R"([{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties":
+      {"s": {"type": "string"}, "n": {"type": "integer"}}}}}])");
+  auto options = with(ToolFormat::Glm);
+  options.tools = &tools;
+  expect_pieces(
+      "<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>12</arg_value>\n<arg_key>n</arg_key>\n"
+      "<arg_value>12</arg_value>\n</tool_call>",
+      options, "C[] R[] f({\"s\": \"12\", \"n\": 12})");
+  expect_pieces("So: <tool_call>f<arg_key>n</arg_key><arg_value>1</arg_value></tool_call>", options,
+                "C[So: ] R[] f({\"n\": 1})");
+  expect_pieces("<tool_call>f</tool_call>", options, "C[] R[] f({})");
+  expect_pieces("<tool_call>f<other>", options, "C[<tool_call>f<other>] R[]");
+  options.format = ToolFormat::SeedOss;
+  expect_pieces("<seed:tool_call>\n<function=f>\n<parameter=s>12</parameter>\n</function>\n</seed:tool_call>", options,
+                "C[] R[] f({\"s\": \"12\"})");
+}
+
 TEST(ToolCalls, FormatsHaveNamesAndAreGuessed) {
-  for (const ToolFormat format : {ToolFormat::None, ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder,
-                                  ToolFormat::DeepSeek, ToolFormat::Mistral}) {
+  for (const ToolFormat format :
+       {ToolFormat::None, ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek,
+        ToolFormat::Mistral, ToolFormat::SeedOss, ToolFormat::Glm, ToolFormat::React, ToolFormat::Flower}) {
     EXPECT_EQ(tool_format(tool_format_name(format)), format);
   }
   EXPECT_THROW(tool_format("nope"), Error);
@@ -210,7 +242,7 @@ TEST(ToolCalls, FormatsHaveNamesAndAreGuessed) {
                                                      {"deepseekv3", ToolFormat::DeepSeek},
                                                      {"deepseek-ai-DeepSeek-V3.1", ToolFormat::DeepSeek},
                                                      {"mistralai-Mistral-Nemo-Instruct-2407", ToolFormat::Mistral},
-                                                     {"glm4moe", ToolFormat::None},
+                                                     {"glm4moe", ToolFormat::Glm},
                                                      {"phi3", ToolFormat::None},
                                                      {"gptoss", ToolFormat::None}};
   for (const auto& [name, format] : real) {

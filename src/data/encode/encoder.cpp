@@ -279,7 +279,7 @@ Sample Encoder::templated(const Row& row, const Json& messages) const {
   const Json* tools = row.value.contains("tools") ? &row.value["tools"] : nullptr;
   Dialogue dialogue = dialogue_of(row, ready, tools);
   check_calls_shown(ready, dialogue.text, row.origin);
-  if (tools && remark_ && chat_->text().find("tools") == std::string::npos)
+  if (tools && remark_ && !chat_->shows_tools())
     remark_(row.origin, "the chat template does not show the row's tools; give one that does: --chat_template");
   for (const auto& remark : dialogue.remarks)
     if (remark_) remark_(row.origin, remark);
@@ -398,17 +398,18 @@ Json Encoder::made_with() const {
   for (int32_t id = 0; id < tokenizer_->vocab_size(); id += std::max(1, tokenizer_->vocab_size() / 512))
     pieces.push_back(tokenizer_->piece(id));
   tokenizer["pieces"] = std::move(pieces);
-  return {{"tokenizer", short_digest(json_text(tokenizer))},
-          {"chat_template", options_.use_chat_template ? Json(short_digest(chat_->text())) : Json()},
-          {"chat_template_kwargs", options_.chat_template_kwargs},
-          {"system", options_.system ? Json(*options_.system) : Json()},
-          {"max_length", options_.max_length},
-          {"truncation_strategy", truncations[static_cast<int>(options_.truncation)]},
-          {"loss_scale", options_.loss_scale},
-          {"is_binary_loss_scale", binary_},
-          {"add_non_thinking_prefix", options_.add_non_thinking_prefix},
-          {"disable_ignore_empty_think", !options_.ignore_empty_think},
-          {"preserve_thinking", options_.preserve_thinking ? Json(*options_.preserve_thinking) : Json()}};
+  return {
+      {"tokenizer", short_digest(json_text(tokenizer))},
+      {"chat_template", options_.use_chat_template ? Json(short_digest(chat_->text() + chat_->agent_name())) : Json()},
+      {"chat_template_kwargs", options_.chat_template_kwargs},
+      {"system", options_.system ? Json(*options_.system) : Json()},
+      {"max_length", options_.max_length},
+      {"truncation_strategy", truncations[static_cast<int>(options_.truncation)]},
+      {"loss_scale", options_.loss_scale},
+      {"is_binary_loss_scale", binary_},
+      {"add_non_thinking_prefix", options_.add_non_thinking_prefix},
+      {"disable_ignore_empty_think", !options_.ignore_empty_think},
+      {"preserve_thinking", options_.preserve_thinking ? Json(*options_.preserve_thinking) : Json()}};
 }
 
 }  // namespace apus

@@ -11,8 +11,8 @@ namespace apus {
 
 namespace {
 
-std::optional<ChatTemplate> choose_template(const std::filesystem::path& folder, const Tokenizer& tokenizer,
-                                            const ChatSpec& spec) {
+std::optional<ChatTemplate> plain_template(const std::filesystem::path& folder, const Tokenizer& tokenizer,
+                                           const ChatSpec& spec) {
   if (!spec.use_chat_template) return std::nullopt;
   if (!spec.chat_template.empty()) return ChatTemplate::from_text(spec.chat_template, "--chat_template", folder);
   if (auto found = ChatTemplate::find(folder)) return found;
@@ -23,6 +23,15 @@ std::optional<ChatTemplate> choose_template(const std::filesystem::path& folder,
   }
   fail(Fault::Model, folder.string(),
        " brings no chat template: give one by --chat_template FILE.jinja, or --use_chat_template false for plain text");
+}
+
+std::optional<ChatTemplate> choose_template(const std::filesystem::path& folder, const Tokenizer& tokenizer,
+                                            const ChatSpec& spec) {
+  auto chosen = plain_template(folder, tokenizer, spec);
+  require(chosen || spec.agent_template.empty(), Fault::Usage, "--agent_template ", spec.agent_template,
+          " needs a chat template, and --use_chat_template is false");
+  if (chosen) chosen->use_agent(spec.agent_template);
+  return chosen;
 }
 
 // Text of a message: a string, or a list of parts of which the texts count.
@@ -95,6 +104,8 @@ std::string Chat::template_text(bool with_tools) const {
   const bool own = with_tools && std::find(variants.begin(), variants.end(), "tool_use") != variants.end();
   return template_->text(own ? "tool_use" : "");
 }
+
+ToolFormat Chat::tool_format() const { return template_ ? template_->tool_format() : ToolFormat::None; }
 
 std::vector<int32_t> limited(std::vector<int32_t> ids, const ChatSpec& spec) {
   const auto length = static_cast<int64_t>(ids.size());

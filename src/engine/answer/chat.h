@@ -35,6 +35,7 @@ class Chat {
   std::vector<int32_t> prompt(const ChatRequest& request) const;  // Fault::Data when it is longer than max_length
   std::vector<int32_t> encode(const std::string& text) const;     // prompt() is encode(text())
   std::string template_text(bool with_tools) const;               // Jinja; "" without a template
+  ToolFormat tool_format() const;                                 // of calls in answers
   // The tokens that end a turn in this template, beside the checkpoint's eos: what stands behind an assistant's text.
   const std::vector<int32_t>& turn_ends() const { return turn_ends_; }
   const Tokenizer& tokenizer() const { return *tokenizer_; }

@@ -2,6 +2,7 @@
 #include "engine/answer/chat_spec.h"
 
 #include "base/options.h"
+#include "text/agent_template.h"
 
 namespace apus {
 
@@ -11,6 +12,10 @@ void ChatSpec::fields(OptionTable& v) {
       .shown_default("the checkpoint's")
       .restored("model");
   v("chat_template_kwargs", chat_template_kwargs, "further variables for the chat template");
+  v("agent_template", agent_template, "how tools are told to the model, called and answered")
+      .choices(AgentTemplate::names())
+      .shown_default(of_template)
+      .restored("model");
   v("system", system, "system prompt: text, or a .txt file; \\n means a new line")
       .shown_default(of_template)
       .restored("model");

@@ -19,6 +19,7 @@ struct ChatSpec {
   std::optional<std::string> system;  // for messages that bring none
   std::optional<bool> enable_thinking;
   std::string response_prefix;                 // every answer begins with it
+  std::string agent_template;                  // how tools are told and called; empty: as the chat template does
   Json chat_template_kwargs;                   // further variables of the template: an object, or null
   std::optional<int64_t> max_length;           // of a prompt in tokens; absent: no limit but the model's
   std::string truncation_strategy = "delete";  // left, right, or delete: a longer prompt is an error

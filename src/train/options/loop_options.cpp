@@ -22,7 +22,13 @@ void LoopOptions::fields(OptionTable& v) {
   v("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0: not at all").at_least(0);
   v("update_in_backward", update_in_backward,
     "update each weight in the backward pass as soon as its gradient is complete: gradients never exist all together. "
-    "One process, --max_grad_norm 0, --gradient_accumulation_steps 1");
+    "One process, --gradient_accumulation_steps 1, and --max_grad_norm 0 or --clip_in_backward");
+  v("clip_in_backward", clip_in_backward,
+    "with it, how gradients are scaled to --max_grad_norm. second_pass: a backward pass before it measures the norm, "
+    "which takes about twice the time. last_norm: by the norm of the step before, which costs nothing")
+      .choices({"second_pass", "last_norm"})
+      .shown_default("not at all")
+      .noted();
   v("router_aux_loss_coef", router_aux_loss_coef,
     "mixture of experts: weight of the loss that keeps experts busy alike")
       .at_least(0)

@@ -18,6 +18,8 @@ struct LoopOptions {
   std::optional<int64_t> gradient_accumulation_steps;
   double max_grad_norm = 1;         // 0: no clipping
   bool update_in_backward = false;  // train/update_in_backward.h
+  // How it clips: "second_pass", "last_norm"; absent: it does not.
+  std::optional<std::string> clip_in_backward;
   double router_aux_loss_coef = 0;
   int64_t max_bad_steps = 10;  // updates in a row without finite gradients that end the run
   std::string save_strategy = "steps";

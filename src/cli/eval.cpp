@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/eval.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/lines.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "base/table.h"
+#include "cli/command.h"
+#include "cli/infer_client.h"
+#include "cli/rehearsal.h"
+#include "cli/score.h"
+#include "data/read/reader.h"
+#include "data/source/dataset_fetch.h"
+#include "data/source/dataset_ref.h"
+#include "engine/answer/chat.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kRow = "eval_row";  // the column that says which question an answer is of
+
+std::string fixed(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4f", value);
+  return text;
+}
+
+// Of several files those of one part of the set, when their paths tell.
+std::vector<fs::path> of_split(const std::vector<fs::path>& files, const std::string& split) {
+  if (split.empty() || files.size() < 2) return files;
+  std::vector<fs::path> chosen;
+  for (const fs::path& file : files)
+    if (file.filename().string().find(split) != std::string::npos ||
+        file.parent_path().filename().string().find(split) != std::string::npos)
+      chosen.push_back(file);
+  return chosen.empty() ? files : chosen;
+}
+
+Json messages_of(const EvalOptions::Question& q) {
+  return Json::array({Json{{"role", "user"}, {"content", asked_text(q.item)}}});
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> named_rows(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos) return {text, ""};
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void EvalOptions::fields(OptionTable& v) {
+  v.group("Evaluation");
+  std::vector<std::string> names;
+  for (const Benchmark& one : benchmarks()) names.emplace_back(one.name);
+  v("eval_dataset", eval_dataset,
+    "what is asked: " + join(names) + "; each with =FILES for rows that are here: mmlu=rows.jsonl")
+      .required();
+  v("eval_limit", eval_limit, "only the first n rows of each").at_least(1);
+  v("eval_method", eval_method,
+    "generate: the model writes an answer. logprobs: the likeliest of the choices is its answer")
+      .choices({"generate", "logprobs"});
+  v("eval_dataset_args", eval_dataset_args,
+    "by set: {\"mmlu\": {\"dataset_id\": files or a hub's id, \"subset_list\": [subjects]}}");
+  v("eval_generation_config", eval_generation_config,
+    "{\"max_tokens\", \"temperature\", ...}: the flags of those names, together");
+  v("eval_output_dir", eval_output_dir, "folder of the results; each run has its own in it");
+  v("eval_backend", eval_backend, "Native, OpenCompass: the program's own evaluation")
+      .choices({"Native", "OpenCompass", "VLMEvalKit"});
+  v.no_effect({"local_dataset"}, "rows are looked for here, then on the hub");
+  v.refuse({"extra_eval_args"}, "these are another program's; the flags of this command say what is possible");
+  InferOptions::fields(v);
+  v.at("base_url").alias("eval_url");
+  v.at("max_concurrency").alias("eval_num_proc");
+  for (const char* name : {"val_dataset", "load_data_args", "val_dataset_sample", "metric", "columns",
+                           "disable_auto_column_mapping", "model_name", "model_author", "custom_dataset_info"})
+    v.at(name).refused("--eval_dataset says what is asked");
+  v.at("result_path").refused("--eval_output_dir says where the results go");
+  v.at("stream").target = {}, v.at("stream").no_effect = "answers are judged, not shown";
+  temperature = 0;
+  v.at("temperature").default_text.clear();
+}
+
+void EvalOptions::take_generation_config(OptionTable& v) {
+  if (eval_generation_config.is_null()) return;
+  require(eval_generation_config.is_object(), Fault::Usage, "--eval_generation_config must be an object");
+  for (const auto& [name, value] : eval_generation_config.items()) {
+    if (name == "do_sample" || name == "timeout" || name == "stream") continue;
+    const std::string flag = name == "max_tokens" ? "max_new_tokens" : name;
+    const auto& all = v.options();
+    require(std::any_of(all.begin(), all.end(), [&](const auto& o) { return o->name == flag; }), Fault::Usage,
+            "--eval_generation_config: '", name, "' is no flag here");
+    if (!v.given(flag)) v.set(flag, value);
+  }
+}
+
+void EvalOptions::resolve(OptionTable& v) {
+  take_generation_config(v);
+  if (eval_backend == "OpenCompass")
+    v.notes.push_back("--eval_backend OpenCompass: the program's own evaluation asks and judges");
+  if (!base_url.empty()) {
+    infer_backend = "client";
+    if (const size_t at = base_url.find("/chat/completions"); at != std::string::npos) base_url.resize(at);
+  }
+  folder = (fs::path(eval_output_dir) / local_time("%Y%m%d-%H%M%S")).string();
+  val_dataset = {(fs::path(folder) / "questions.jsonl").string()};
+  result_path = (fs::path(folder) / "answers.jsonl").string();
+  InferOptions::resolve(v);
+}
+
+void EvalOptions::check() const {
+  require(eval_backend != "VLMEvalKit", Fault::Usage,
+          "--eval_backend VLMEvalKit asks about images, which no model reads here");
+  for (const std::string& text : eval_dataset) {
+    const auto [name, files] = named_rows(text);
+    const Benchmark& benchmark = benchmark_named(name);
+    const bool elsewhere =
+        !files.empty() || *benchmark.modelscope || (eval_dataset_args.is_object() && eval_dataset_args.contains(name));
+    require(elsewhere, Fault::Usage, "--eval_dataset ", name, " is for rows of one's own: ", name, "=FILE");
+  }
+  const Json none = Json::object(), &all = eval_dataset_args.is_object() ? eval_dataset_args : none;
+  for (const auto& [name, settings] : all.items()) {
+    require(settings.is_object(), Fault::Usage, "--eval_dataset_args: ", name, " needs an object");
+    for (const auto& [key, value] : settings.items())
+      require(key == "dataset_id" || key == "local_path" || key == "subset_list" ||
+                  ((key == "few_shot_num" || key == "few_shot_random") && (value == 0 || value == false)),
+              Fault::Usage, "--eval_dataset_args: ", name, ": '", key,
+              "' is not possible; dataset_id, local_path and subset_list are, and questions stand without examples");
+  }
+  require(eval_method != "logprobs" || base_url.empty(), Fault::Usage,
+          "--eval_method logprobs needs the model itself: servers of chats do not tell how likely a given text is");
+  InferOptions::check();
+}
+
+void EvalOptions::read_set(size_t set) {
+  const auto [name, given] = named_rows(eval_dataset[set]);
+  const Benchmark& benchmark = benchmark_named(name);
+  const Json settings = eval_dataset_args.is_object() ? eval_dataset_args.value(name, Json::object()) : Json::object();
+  std::string source = given;
+  for (const char* key : {"local_path", "dataset_id"})
+    if (source.empty() && settings.contains(key)) source = settings[key].get<std::string>();
+  const bool own = source.empty();
+  if (own) {
+    source = use_hf ? benchmark.huggingface : benchmark.modelscope;
+    if (*benchmark.subset) source += std::string(":") + benchmark.subset;
+  }
+  const std::vector<std::string> groups = settings.value("subset_list", std::vector<std::string>());
+  int64_t count = 0;
+  const auto files = dataset_files(parse_dataset_ref(source), hub_datasets(use_hf, hub_token.value_or("")));
+  for (const fs::path& file : of_split(files, benchmark.split)) {
+    const auto reader = open_reader(file, encoding);
+    for (Row row; reader->next(row);) {
+      if (eval_limit && count >= *eval_limit) return;
+      BenchmarkItem item;
+      try {
+        item = benchmark.read(row.value);
+      } catch (const Error& e) {
+        throw RowError(row.origin, name, e.what());
+      }
+      if (item.group.empty() && files.size() > 1) item.group = file.stem();
+      if (!groups.empty() && std::find(groups.begin(), groups.end(), item.group) == groups.end()) continue;
+      require(eval_method != "logprobs" || !item.choices.empty(), Fault::Usage, "--eval_method logprobs: ", name,
+              " has no choices; --eval_method generate asks it");
+      questions.push_back({set, std::move(item), row.value});
+      ++count;
+    }
+  }
+  require(count > 0, Fault::Data, "--eval_dataset ", name, ": ", source, " holds no row",
+          groups.empty() ? "" : " of " + join(groups));
+}
+
+void EvalOptions::fetch() {
+  questions.clear();
+  for (size_t set = 0; set < eval_dataset.size(); ++set) read_set(set);
+  if (!client()) ModelOptions::fetch();
+  if (dry_run) return;
+  make_writable_dir(folder);
+  LineWriter out(val_dataset[0]);
+  for (size_t i = 0; i < questions.size(); ++i)
+    out.write(json_text({{"messages", messages_of(questions[i])}, {kRow, i}}));
+  out.close();
+  rows = question_sets();
+}
+
+void EvalOptions::rehearse(Rehearsal& r) const {
+  for (size_t set = 0; set < eval_dataset.size(); ++set)
+    r.right("questions",
+            str(eval_dataset[set], ": ",
+                std::count_if(questions.begin(), questions.end(), [&](const Question& q) { return q.set == set; })));
+  r.output(folder);
+  if (client()) return;
+  r.model(model);
+  r.adapters(adapters);
+  r.tokenizer(model);
+  if (use_chat_template) r.chat_template(chat_template, model);
+}
+
+std::vector<EvalScore> eval_scores(const EvalOptions& o, const std::vector<double>& marks) {
+  std::vector<EvalScore> out;
+  for (size_t set = 0; set < o.eval_dataset.size(); ++set) {
+    const std::string name = named_rows(o.eval_dataset[set]).first;
+    EvalScore all{name, benchmark_named(name).metric, "", 0, 0};
+    std::map<std::string, EvalScore> groups;
+    for (size_t i = 0; i < o.questions.size(); ++i) {
+      if (o.questions[i].set != set) continue;
+      EvalScore& group = groups[o.questions[i].item.group];
+      ++all.count, ++group.count;
+      all.score += marks[i], group.score += marks[i];
+    }
+    all.score /= static_cast<double>(std::max<int64_t>(1, all.count));
+    out.push_back(all);
+    if (groups.size() < 2) continue;
+    for (auto& [title, group] : groups)
+      out.push_back({name, all.metric, title, group.count, group.score / static_cast<double>(group.count)});
+  }
+  return out;
+}
+
+namespace {
+
+// The answers by question; empty: none came.
+std::vector<std::string> asked(const EvalOptions& o) {
+  const InferOptions& infer = o;
+  if (o.client())
+    infer_client(infer);
+  else
+    run_heavy("infer", &infer);
+  std::vector<std::string> answers(o.questions.size());
+  LineReader in(o.result_path);
+  for (std::string line; in.next(line);) {
+    const Json record = parse_json(line, str(o.result_path, ":", in.number()));
+    const auto row = record.value(kRow, int64_t{-1});
+    if (row >= 0 && row < static_cast<int64_t>(answers.size()))
+      answers[static_cast<size_t>(row)] = record.value("response", std::string());
+  }
+  return answers;
+}
+
+// Rows for `score`: each choice behind its question, of which only the choice counts.
+void write_choices(const EvalOptions& o, const std::string& path) {
+  const auto tokenizer = Tokenizer::load(o.model);
+  const Chat chat(o.model, tokenizer, o);
+  LineWriter out(path);
+  for (const EvalOptions::Question& q : o.questions) {
+    const bool continues = benchmark_named(named_rows(o.eval_dataset[q.set]).first).continues;
+    const Json messages = messages_of(q);
+    const std::vector<int32_t> prompt =
+        continues ? tokenizer->encode(q.item.question, true) : chat.prompt({.messages = &messages});
+    for (size_t c = 0; c < q.item.choices.size(); ++c) {
+      const std::string text = continues ? " " + q.item.choices[c] : std::string(1, choice_letter(c));
+      std::vector<int32_t> ids = prompt, labels(prompt.size(), -100);
+      for (const int32_t id : tokenizer->encode(text)) ids.push_back(id), labels.push_back(id);
+      out.write(json_text({{"input_ids", ids}, {"labels", labels}}));
+    }
+  }
+  out.close();
+}
+
+// The likeliest choice of each question, as its letter. Endings of different length are compared by their mean over
+// bytes.
+std::vector<std::string> likeliest(const EvalOptions& o) {
+  ScoreOptions score;
+  static_cast<ModelOptions&>(score) = o;
+  static_cast<PlacementOptions&>(score) = o;
+  static_cast<AdapterOptions&>(score) = o;
+  static_cast<TemplateOptions&>(score) = o;
+  static_cast<RunOptions&>(score) = o;
+  score.dataset = {(fs::path(o.folder) / "choices.jsonl").string()};
+  score.result_path = (fs::path(o.folder) / "choices-scored.jsonl").string();
+  write_choices(o, score.dataset[0]);
+  run_heavy("score", &score);
+  std::vector<std::string> answers;
+  LineReader in(score.result_path);
+  std::string line;
+  for (const EvalOptions::Question& q : o.questions) {
+    double best = -INFINITY;
+    size_t choice = 0;
+    const bool continues = benchmark_named(named_rows(o.eval_dataset[q.set]).first).continues;
+    for (size_t c = 0; c < q.item.choices.size(); ++c) {
+      require(in.next(line), Fault::Bug, "a choice was not scored");
+      const Json scored = parse_json(line, score.result_path);
+      if (!scored.contains("loss") || !scored["loss"].is_number()) continue;
+      double value = -scored["loss"].get<double>() * scored["num_labels"].get<double>();
+      if (continues) value /= static_cast<double>(std::max<size_t>(1, q.item.choices[c].size()));
+      if (value > best) best = value, choice = c;
+    }
+    answers.emplace_back(1, choice_letter(choice));
+  }
+  return answers;
+}
+
+std::vector<double> judged(const EvalOptions& o, const std::vector<std::string>& answers) {
+  std::vector<double> marks;
+  LineWriter out((fs::path(o.folder) / "reviews.jsonl").string());
+  for (size_t i = 0; i < o.questions.size(); ++i) {
+    const auto& [set, item, row] = o.questions[i];
+    const Benchmark& benchmark = benchmark_named(named_rows(o.eval_dataset[set]).first);
+    marks.push_back(answers[i].empty() ? 0 : benchmark.judge(item, row, answers[i]));
+    const Json right = item.choices.empty() ? Json(item.solution) : Json(std::string(1, choice_letter(item.right)));
+    out.write(json_text({{"dataset", benchmark.name},
+                         {"group", item.group},
+                         {"question", asked_text(item)},
+                         {"answer", answers[i]},
+                         {"right", right},
+                         {"score", marks.back()}}));
+  }
+  out.close();
+  return marks;
+}
+
+int run(const EvalOptions& o) {
+  const std::vector<std::string> answers = o.eval_method == "logprobs" ? likeliest(o) : asked(o);
+  const std::vector<double> marks = judged(o, answers);
+  const auto none = std::count(answers.begin(), answers.end(), "");
+  if (none > 0) log_warning(none, " questions have no answer, which counts as a wrong one");
+  Json report = {{"model", o.model}, {"method", o.eval_method}, {"scores", Json::array()}};
+  std::vector<std::vector<std::string>> table = {{"set", "subset", "metric", "rows", "score"}};
+  for (const EvalScore& s : eval_scores(o, marks)) {
+    table.push_back({s.set, s.group.empty() ? "all" : s.group, s.metric, std::to_string(s.count), fixed(s.score)});
+    report["scores"].push_back(
+        {{"set", s.set}, {"subset", s.group}, {"metric", s.metric}, {"rows", s.count}, {"score", s.score}});
+  }
+  const auto plain = [](const std::string&, const std::string& cell, bool) { return cell; };
+  std::printf("%s", table_text(table, plain).c_str());
+  write_file_atomic(fs::path(o.folder) / "report.json", report.dump(2) + "\n");
+  log_info("results: ", o.folder);
+  return 0;
+}
+
+const RegisterCommand<EvalOptions> eval_command(
+    {.name = "eval",
+     .group = "Run",
+     .summary = "ask a model known questions: gsm8k, mmlu, ceval, arc, hellaswag, ifeval, ...",
+     .examples = {"eval --model DIR --eval_dataset gsm8k mmlu=rows.jsonl --eval_limit 100",
+                  "eval --model DIR --eval_dataset mmlu --eval_method logprobs",
+                  "eval --eval_url http://127.0.0.1:8000/v1 --eval_dataset gsm8k"}},
+    run);
+
+}  // namespace
+
+}  // namespace apus

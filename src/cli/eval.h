@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// `apus eval`: known questions, asked as `apus infer` asks them (of a checkpoint, or of a server), or by the
+// log-probabilities of their choices as `apus score` gives them; a table and files of the results.
+#pragma once
+
+#include <map>
+
+#include "cli/infer.h"
+#include "reward/benchmark.h"
+
+namespace apus {
+
+struct EvalOptions : InferOptions {
+  std::vector<std::string> eval_dataset;  // name, or name=files
+  Json eval_dataset_args;                 // {name: {"dataset_id", "subset_list"}}
+  std::optional<int64_t> eval_limit;      // rows of each set
+  std::string eval_output_dir = "eval_output";
+  std::string eval_method = "generate";  // generate, logprobs
+  std::string eval_backend = "Native";
+  Json eval_generation_config;
+
+  struct Question {
+    size_t set;  // of eval_dataset
+    BenchmarkItem item;
+    Json row;
+  };
+  std::vector<Question> questions;  // after fetch()
+  std::string folder;               // of the results
+
+  void fields(OptionTable& v);
+  void resolve(OptionTable& v);
+  void check() const;
+  void fetch();
+  void rehearse(Rehearsal& r) const;
+
+ private:
+  void take_generation_config(OptionTable& v);
+  void read_set(size_t set);
+};
+
+// "mmlu=rows.jsonl" as its two parts; the second empty: the hub's.
+std::pair<std::string, std::string> named_rows(const std::string& text);
+
+struct EvalScore {
+  std::string set, metric, group;  // group empty: all of them
+  int64_t count = 0;
+  double score = 0;  // the mean
+};
+// Of each set, and of each of its groups where it has several.
+std::vector<EvalScore> eval_scores(const EvalOptions& options, const std::vector<double>& marks);
+
+}  // namespace apus

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of eval and sample, what they ask, and what they make of the answers.
+#include "cli/eval.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "cli/sample.h"
+#include "tests/folder.h"
+
+namespace apus {
+namespace {
+
+namespace fs = std::filesystem;
+
+template <class Options>
+std::string wrong_words(const std::vector<std::string>& words) {
+  Options options;
+  OptionTable table = OptionTable::of(options);
+  try {
+    table.parse(words);
+    options.resolve(table);
+    options.check();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+void write_mmlu(const fs::path& file) {
+  std::ofstream out(file);
+  for (int i = 0; i < 4; ++i)
+    out << Json({{"question", "q" + std::to_string(i)},
+                 {"subject", i < 2 ? "law" : "art"},
+                 {"choices", {"a", "b"}},
+                 {"answer", i % 2}})
+               .dump()
+        << "\n";
+}
+
+TEST(Eval, AsksAServerWhatTheRowsSay) {
+  const test::Folder folder;
+  write_mmlu(folder.path / "rows.jsonl");
+  EvalOptions o;
+  OptionTable table = OptionTable::of(o);
+  table.parse({"--eval_url", "http://127.0.0.1:1/v1/chat/completions", "--eval_dataset",
+               "mmlu=" + (folder.path / "rows.jsonl").string(), "--eval_output_dir", (folder.path / "out").string(),
+               "--eval_limit", "3", "--eval_generation_config", R"({"max_tokens": 7, "do_sample": false})"});
+  o.resolve(table);
+  o.check();
+  o.fetch();
+  EXPECT_TRUE(o.client());
+  EXPECT_EQ(o.base_url, "http://127.0.0.1:1/v1");
+  EXPECT_EQ(o.max_new_tokens, 7);
+  EXPECT_EQ(o.temperature, 0);
+  ASSERT_EQ(o.questions.size(), 3u);
+  const std::string asked = read_file(o.val_dataset[0]);
+  EXPECT_NE(asked.find("q2"), std::string::npos);
+  EXPECT_EQ(asked.find("q3"), std::string::npos) << "--eval_limit";
+  EXPECT_EQ(asked.find("\"answer\""), std::string::npos) << "the right answer stays here";
+  const auto scores = eval_scores(o, {1, 0, 1});
+  ASSERT_EQ(scores.size(), 3u);  // all, art, law
+  EXPECT_NEAR(scores[0].score, 2.0 / 3, 1e-12);
+  EXPECT_EQ(scores[1].group, "art");
+  EXPECT_EQ(scores[1].score, 1);
+  EXPECT_EQ(scores[2].score, 0.5);
+}
+
+TEST(Eval, RefusesWhatItCannotDo) {
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+  };
+  EXPECT_TRUE(has(wrong_words<EvalOptions>({"--eval_dataset", "gsm9k", "--model", "/"}), "there are gsm8k"));
+  EXPECT_TRUE(has(wrong_words<EvalOptions>({"--eval_dataset", "general_qa", "--model", "/"}), "general_qa=FILE"));
+  EXPECT_TRUE(
+      has(wrong_words<EvalOptions>({"--eval_dataset", "mmlu", "--eval_url", "http://x", "--eval_method", "logprobs"}),
+          "needs the model itself"));
+  EXPECT_TRUE(has(wrong_words<EvalOptions>({"--eval_dataset", "mmlu", "--model", "/", "--eval_backend", "VLMEvalKit"}),
+                  "images"));
+}
+
+TEST(Sample, TheBestAboveTheThreshold) {
+  const std::vector<double> scores = {0, 1, 0.5, 1};
+  const Choice c = best_answers(scores, 2, 0, {});
+  EXPECT_EQ(c.kept, (std::vector<size_t>{1, 3}));
+  EXPECT_EQ(c.worst, 0u);
+  EXPECT_EQ(best_answers(scores, 5, 0.5, {}).kept.size(), 2u);
+  EXPECT_TRUE(best_answers(scores, 5, 0, 0.7).kept.empty()) << "three of four are good: too easy";
+  EXPECT_EQ(best_answers(scores, 5, 0, 0.75).kept.size(), 3u);
+  EXPECT_TRUE(best_answers({}, 5, 0, {}).kept.empty());
+}
+
+TEST(Sample, TakesItsPartOfTheQuestions) {
+  const test::Folder folder;
+  {
+    std::ofstream out(folder.path / "rows.jsonl");
+    for (int i = 0; i < 5; ++i) out << Json({{"query", "q" + std::to_string(i)}, {"response", "r"}}).dump() << "\n";
+  }
+  size_t all = 0;
+  for (const char* part : {"0", "1"}) {
+    SampleOptions o;
+    OptionTable table = OptionTable::of(o);
+    table.parse({"--dataset", (folder.path / "rows.jsonl").string(), "--sampler_engine", "client", "--base_url",
+                 "http://127.0.0.1:1", "--num_return_sequences", "3", "--output_dir", folder.path.string(),
+                 "--output_file", std::string(part) + ".jsonl", "--data_range", part, "2", "--orm_model", "math"});
+    o.resolve(table);
+    o.check();
+    o.fetch();
+    EXPECT_EQ(o.reward.reward_funcs, std::vector<std::string>{"accuracy"});
+    EXPECT_EQ(o.asked[0].label, "r");
+    const std::string text = read_file(o.val_dataset[0]);
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), static_cast<long>(3 * o.asked.size()));
+    all += o.asked.size();
+  }
+  EXPECT_EQ(all, 5u) << "none is lost between parts";
+  EXPECT_NE(wrong_words<SampleOptions>({"--dataset", "x", "--model", "/", "--data_range", "2", "2"}), "");
+  EXPECT_NE(wrong_words<SampleOptions>({"--dataset", "x", "--sampler_engine", "no"}), "");
+}
+
+}  // namespace
+}  // namespace apus
