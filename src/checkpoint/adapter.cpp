@@ -136,7 +136,6 @@ void freeze(Model& model) {
   model.visit([](const std::string&, Param& p) { p.trainable = false; });
 }
 
-
 // Of any of its parameters: a layer that was packed for inference may have let go of its weight.
 at::Device device_of(Model& model) {
   at::Device device(at::kCPU);

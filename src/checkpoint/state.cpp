@@ -65,8 +65,8 @@ std::vector<fs::path> optimizer_files(const fs::path& dir) {
 std::map<std::string, at::Tensor> state_slice(const RunState& state, int slice, int slices) {
   const auto& saved = state.optimizer_slices;
   if (static_cast<int>(saved.size()) == slices) return saved.at(static_cast<size_t>(slice));
-  require(state.optimizer.find("8bit") == std::string::npos, Fault::Usage, "the state of ", state.optimizer, " lies in ",
-          saved.size(), " slices, and its blocks of 256 elements cannot be divided among ", slices,
+  require(state.optimizer.find("8bit") == std::string::npos, Fault::Usage, "the state of ", state.optimizer,
+          " lies in ", saved.size(), " slices, and its blocks of 256 elements cannot be divided among ", slices,
           " ranks: go on with as many ranks, or with --resume_only_model true");
   std::map<std::string, at::Tensor> mine;
   for (const auto& [name, first] : saved.at(0)) {
@@ -128,7 +128,8 @@ RunState read_state(const fs::path& dir, bool with_optimizer) {
     for (const auto& [name, entry] : file->entries()) slice[name] = file->tensor(name);
     for (const auto& [name, tensor] : slice)
       require(state.optimizer_slices[0].count(name) && slice.size() == state.optimizer_slices[0].size(), Fault::Data,
-              path.string(), " and ", slices[0].string(), " hold the state of different parameters: they are not of one "
+              path.string(), " and ", slices[0].string(),
+              " hold the state of different parameters: they are not of one "
               "checkpoint");
   }
   return state;

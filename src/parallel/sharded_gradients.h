@@ -32,8 +32,8 @@ class ShardedGradients final : public GradientSync {
     bool each_micro_batch = false;
     // A bucket leaves when complete() names its unit, instead of when its gradients have come.
     bool by_unit = false;
-    // What lets go of wholes that come and go; such wholes are gathered from the slices when they are needed. Without it
-    // every rank keeps the wholes, which learn after the optimizer's step what the slices became.
+    // What lets go of wholes that come and go; such wholes are gathered from the slices when they are needed. Without
+    // it every rank keeps the wholes, which learn after the optimizer's step what the slices became.
     std::function<void()> let_go = {};
   };
   // In the same order on all ranks. `ranks` carries tensors of the wholes' device, `host` those of the host.

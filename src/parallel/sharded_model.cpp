@@ -106,8 +106,7 @@ at::Tensor ShardedModel::Runner::leave(size_t unit, const at::Tensor& y_TD) {
   const bool last = unit + 2 == owner_.units_.size();
   if (!u.stays && !last && (owner_.spec_.release_after_forward || !back)) owner_.release(unit);
   if (!back) return y_TD;
-  return Arrival::apply(y_TD,
-                        std::make_shared<std::function<void()>>([o = &owner_, unit] { o->back_at(unit); }));
+  return Arrival::apply(y_TD, std::make_shared<std::function<void()>>([o = &owner_, unit] { o->back_at(unit); }));
 }
 
 at::Tensor ShardedModel::Runner::embed(const Model& model, const Inputs& in, const Step& s) {
@@ -172,8 +171,8 @@ ShardedModel::ShardedModel(Model& model, Comm& ranks, Spec spec) : model_(model)
     for (Unit::Message& m : unit->messages) {
       std::vector<std::vector<int64_t>> shapes;
       for (const size_t i : m.shards) shapes.push_back(unit->shards[i].param->full);
-      m.how = std::make_unique<SliceMessage>(ranks_, std::move(shapes),
-                                             unit->shards[m.shards[0]].whole.detach().options());
+      m.how =
+          std::make_unique<SliceMessage>(ranks_, std::move(shapes), unit->shards[m.shards[0]].whole.detach().options());
     }
   }
   model_.run_by(std::make_shared<Runner>(*this));
@@ -190,10 +189,8 @@ std::vector<ShardedGradients::Param> ShardedModel::trained() const {
   for (size_t u = units_.size(); u-- > 0;)
     for (auto s = units_[u]->shards.rbegin(); s != units_[u]->shards.rend(); ++s)
       if (s->param->trainable)
-        all.push_back({.name = s->name,
-                       .whole = s->whole,
-                       .slice = s->slice,
-                       .unit = static_cast<int>(units_.size() - 1 - u)});
+        all.push_back(
+            {.name = s->name, .whole = s->whole, .slice = s->slice, .unit = static_cast<int>(units_.size() - 1 - u)});
   return all;
 }
 
@@ -209,7 +206,8 @@ void ShardedModel::start(size_t number) {
   if (unit.presence != Presence::Away) return;
   for (const Shard& s : unit.shards) s.fill();
   bytes_ += unit.bytes(), most_bytes_ = std::max(most_bytes_, bytes_);
-  for (Unit::Message& m : unit.messages) m.pending = m.how->start_gather(unit.of(m, &Shard::slice), unit.of(m, &Shard::whole));
+  for (Unit::Message& m : unit.messages)
+    m.pending = m.how->start_gather(unit.of(m, &Shard::slice), unit.of(m, &Shard::whole));
   unit.presence = Presence::Coming;
 }
 

@@ -11,6 +11,11 @@
 
 namespace apus {
 
+namespace {
+// The same memory, written into unseen by the tape: the values that it remembers come back to where they were.
+at::Tensor unseen(const at::Tensor& t) { return at::Tensor(t.variable_data()); }
+}  // namespace
+
 at::Tensor rows_of(const at::Tensor& whole, int rank, int ranks) {
   const Range rows = part_of(whole.size(0), rank, ranks);
   return whole.narrow(0, rows.begin, rows.size);
@@ -44,7 +49,9 @@ SliceMessage::Pending SliceMessage::start_gather(const Tensors& slices, const Te
   at::NoGradGuard no_grad;
   Pending p;
   if (direct_) {
-    p.work = ranks_.all_gather(wholes[0].detach(), slices[0].detach().to(options_.device()).contiguous());
+    const at::Tensor mine = slices[0].detach();
+    p.segment = mine.is_alias_of(wholes[0]) ? mine.clone() : mine.to(options_.device()).contiguous();
+    p.work = ranks_.all_gather(unseen(wholes[0]), p.segment);
     return p;
   }
   p.segment = at::empty({segment_}, options_), p.flat = at::empty({segment_ * ranks_.size()}, options_);
@@ -58,8 +65,7 @@ void SliceMessage::end_gather(Pending& p, const Tensors& wholes) const {
   p.work->wait();
   for (int r = 0; r < ranks_.size() && !direct_; ++r) {
     const at::Tensor segment = p.flat.narrow(0, r * segment_, segment_);
-    for (size_t m = 0; m < wholes.size(); ++m)
-      rows_of(wholes[m].detach(), r, ranks_.size()).copy_(place(segment, m, r));
+    for (size_t m = 0; m < wholes.size(); ++m) rows_of(unseen(wholes[m]), r, ranks_.size()).copy_(place(segment, m, r));
   }
   p = {};
 }

@@ -94,8 +94,7 @@ void require_same_state(const RunState& state, World& world, const std::filesyst
   const bool whole = state.optimizer_slices.size() == 1;
   text += str(state.optimizer_slices.size(), " slices of its state\n");
   for (size_t i = 0; whole && i < state.optimizer_slices.size(); ++i)
-    for (const auto& [name, tensor] : state.optimizer_slices[i])
-      text += str(name, " ", tensor_digest(tensor), "\n");
+    for (const auto& [name, tensor] : state.optimizer_slices[i]) text += str(name, " ", tensor_digest(tensor), "\n");
   world.require_same(text, "the states to go on from",
                      str(folder.string(), " is not the same everywhere: copy that of rank 0"));
 }

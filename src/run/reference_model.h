@@ -15,10 +15,10 @@
 namespace apus {
 
 struct ReferenceModel {
-  std::unique_ptr<Model> model;      // null: the policy itself, or not needed any more
+  std::unique_ptr<Model> model;           // null: the policy itself, or not needed any more
   std::unique_ptr<ShardedModel> sharded;  // where ranks share it out
-  std::optional<Adapter> adapter;    // of --ref_adapters
-  std::optional<Reference> compare;  // empty: the algorithm compares with nothing
+  std::optional<Adapter> adapter;         // of --ref_adapters
+  std::optional<Reference> compare;       // empty: the algorithm compares with nothing
   ReferenceRecord record;
 };
 

@@ -27,19 +27,16 @@ std::vector<NamedParam> in_model_order(const Sliced& slices, const std::vector<N
 
 }  // namespace
 
-MeshSizes mesh_sizes(const Sharding& sharding, int ranks) {
-  return {.dp_shard = sharding.stage == 3 ? ranks : 1};
-}
+MeshSizes mesh_sizes(const Sharding& sharding, int ranks) { return {.dp_shard = sharding.stage == 3 ? ranks : 1}; }
 
 std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding) {
   if (mesh.size(Axis::DpShard) == 1) return nullptr;
-  return std::make_unique<ShardedModel>(model, mesh.comm(Axis::DpShard),
-                                        ShardedModel::Spec{.release_after_forward = sharding.release_after_forward,
-                                                           .device = mesh.device()});
+  return std::make_unique<ShardedModel>(
+      model, mesh.comm(Axis::DpShard),
+      ShardedModel::Spec{.release_after_forward = sharding.release_after_forward, .device = mesh.device()});
 }
 
-SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh,
-                              const TrainOptions& o) {
+SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, const TrainOptions& o) {
   SharedTraining out;
   out.updated = params;
   if (mesh.size(kDataAxes) == 1) {
@@ -66,9 +63,10 @@ SharedTraining share_training(Model& model, const std::vector<NamedParam>& param
   if (out.model) out.model->tell(out.slices.get());
   int64_t mine = 0;
   for (const NamedParam& p : out.updated) mine += p.tensor.numel();
-  log_info(ranks.size(), " ranks share out ", s.stage == 1   ? "the optimizer's state"
-                                              : s.stage == 2 ? "gradients and the optimizer's state"
-                                                             : "weights, gradients and the optimizer's state",
+  log_info(ranks.size(), " ranks share out ",
+           s.stage == 1   ? "the optimizer's state"
+           : s.stage == 2 ? "gradients and the optimizer's state"
+                          : "weights, gradients and the optimizer's state",
            ": rank ", ranks.rank(), " updates ", mine, " numbers",
            out.model ? str(" and holds ", bytes_text(out.model->slice_bytes()), " of the weights") : "",
            s.on_host ? ", on the host" : "");

@@ -219,10 +219,11 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   log_info("model_parameter_info: ", parameters);
 
   const SharedTraining shared = share_training(*tuned.model, params, mesh, o);
-  const auto optimizer = make_optimizer(spec, make_groups(shared.updated, {.lr = o.lr(),
-                                                                   .weight_decay = o.weight_decay,
-                                                                   .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
-                                                                   .lr_by_prefix = {}}));
+  const auto optimizer =
+      make_optimizer(spec, make_groups(shared.updated, {.lr = o.lr(),
+                                                        .weight_decay = o.weight_decay,
+                                                        .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
+                                                        .lr_by_prefix = {}}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
                   {.max_sequences = algorithm_info(o.algorithm).asks_rows ? 256 : 16});

@@ -190,8 +190,7 @@ std::string Trainer::save_together(const fs::path& target) {
     require(fs::is_directory(dir), Fault::Io, "rank ", p_.data_ranks.rank(), " does not see ", dir.string(),
             ": each rank writes its slice of the optimizer's state, so --output_dir must be a folder that all share");
     p_.save_model(dir);
-    if (!o_.loop.save_only_model)
-      write_optimizer(dir, p_.optimizer.kind(), p_.optimizer.state(), slice(), slices());
+    if (!o_.loop.save_only_model) write_optimizer(dir, p_.optimizer.kind(), p_.optimizer.state(), slice(), slices());
     if (first) write_state(dir, state());
   });
   if (const std::string any = first_of(failure, p_.data_ranks); !any.empty()) return any;

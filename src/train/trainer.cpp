@@ -104,8 +104,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
           ", and this run ends at step ", max_steps_, ": raise --num_train_epochs or --max_steps to go on");
   if (what.optimizer)
-    p_.optimizer.load(state_slice(saved, slice(), slices()),
-                      saved.progress.value("optimizer_steps", saved.step),
+    p_.optimizer.load(state_slice(saved, slice(), slices()), saved.progress.value("optimizer_steps", saved.step),
                       saved.progress.value("optimizer_steps_of", std::map<std::string, int64_t>()));
   step_ = first_step_ = saved.step;
   last_saved_ = last_evaluated_ = step_;

@@ -47,13 +47,13 @@ struct TrainerParts {
   double base_lr;
   SampleSource& train;
   SampleSource* eval = nullptr;
-  Comm& data_ranks;                  // of host tensors: counts, decisions
+  Comm& data_ranks;                   // of host tensors: counts, decisions
   GradientSync* gradients = nullptr;  // null with one rank
   RunLog* log = nullptr;              // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
   // Weights or adapter, configs. By the first rank; by all together where they share out the optimizer's state.
   std::function<void(const std::filesystem::path& dir)> save_model;
-  std::function<Json()> evaluate_more;                               // by generation; eval_* values, may be empty
+  std::function<Json()> evaluate_more;  // by generation; eval_* values, may be empty
   const StopFlag* stop = nullptr;
 };
 

@@ -233,9 +233,8 @@ TEST(Parts, DoraBeginsAsOnOneRank) {
   test::on_fake_ranks({.dp_shard = 3}, 3, [&](MeshView& mesh) {
     const auto model = placed_model(dir, mesh, at::kFloat);
     make_adapter(*model, dora, 1);
-    model->visit([&](const std::string& n, Param& p) {
-      EXPECT_TRUE(at::equal(p.data, own_part(whole.at(n), p))) << n;
-    });
+    model->visit(
+        [&](const std::string& n, Param& p) { EXPECT_TRUE(at::equal(p.data, own_part(whole.at(n), p))) << n; });
   });
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that share out state, gradients and weights train as one process that holds everything; each holds its part and
 // no more; and a run goes on from what other ranks saved.
-#include "parallel/sharded_model.h"
-
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
@@ -11,6 +9,7 @@
 #include "checkpoint/adapter.h"
 #include "dist/mesh.h"
 #include "parallel/sharded_gradients.h"
+#include "parallel/sharded_model.h"
 #include "run/shared_training.h"
 #include "tensor/safetensors.h"
 #include "tests/rank_body.h"
@@ -34,7 +33,10 @@ struct ShardedRun {
 
 fs::path sharded_checkpoint(const std::string& variant) {
   const bool moe = variant.starts_with("moe");
-  return golden::models() / (moe ? "qwen3_moe_norm" : variant == "full" ? "train_qwen2" : "qwen2_untied_sharded") /
+  return golden::models() /
+         (moe                 ? "qwen3_moe_norm"
+          : variant == "full" ? "train_qwen2"
+                              : "qwen2_untied_sharded") /
          "checkpoint";
 }
 
@@ -46,7 +48,9 @@ std::vector<golden::Packed> sharded_rows(int64_t vocabulary, int rank, int ranks
     for (int32_t length = 5 + i % 3, row = 0; row < 2; ++row) {
       for (int32_t t = 0; t < length; ++t) {
         p.flat.push_back((i * 31 + row * 17 + t * 7 + i * t) % std::min<int64_t>(vocabulary, 300));
-        p.labels.push_back(t + 1 < length ? (i * 31 + row * 17 + (t + 1) * 7 + i * (t + 1)) % std::min<int64_t>(vocabulary, 300) : -100);
+        p.labels.push_back(t + 1 < length
+                               ? (i * 31 + row * 17 + (t + 1) * 7 + i * (t + 1)) % std::min<int64_t>(vocabulary, 300)
+                               : -100);
       }
       p.lengths.push_back(length);
     }
@@ -80,16 +84,16 @@ Json train_sharded(const ShardedRun& s, World& world) {
   Adapter adapter;
   if (lora) {
     std::vector<std::string> targets = {"q_proj", "o_proj", "up_proj", "down_proj"};
-    adapter = make_adapter(*model,
-                           {.r = 4,
-                            .alpha = 8,
-                            .dropout = s.variant == "lora" ? 0.2 : 0.0,
-                            .dora = s.variant == "dora",
-                            .target_modules = targets,
-                            .modules_to_save = s.variant == "lora" ? std::vector<std::string>{"norm"}
-                                                                   : std::vector<std::string>(),
-                            .init = "true"},
-                           3);
+    adapter = make_adapter(
+        *model,
+        {.r = 4,
+         .alpha = 8,
+         .dropout = s.variant == "lora" ? 0.2 : 0.0,
+         .dora = s.variant == "dora",
+         .target_modules = targets,
+         .modules_to_save = s.variant == "lora" ? std::vector<std::string>{"norm"} : std::vector<std::string>(),
+         .init = "true"},
+        3);
     if (!s.from.empty()) restore_adapter(*model, adapter, s.from);
   }
   o.ddp_bucket_cap_mb = 1;
@@ -238,9 +242,9 @@ INSTANTIATE_TEST_SUITE_P(
                       ShardedCase{"full", "zero3_offload", 2}, ShardedCase{"untied", "zero3", 4},
                       ShardedCase{"lora", "zero1", 2}, ShardedCase{"lora", "zero2", 4}, ShardedCase{"lora", "zero3", 2},
                       ShardedCase{"lora", "zero3", 4}, ShardedCase{"dora", "zero2", 2}, ShardedCase{"dora", "zero3", 2},
-                      ShardedCase{"mixed", "zero1", 4}, ShardedCase{"mixed", "zero3", 2}, ShardedCase{"moe", "zero2", 2},
-                      ShardedCase{"moe", "zero3", 2}, ShardedCase{"moe", "zero3", 4}, ShardedCase{"moe_lora", "zero1", 2},
-                      ShardedCase{"moe_lora", "zero3", 2}),
+                      ShardedCase{"mixed", "zero1", 4}, ShardedCase{"mixed", "zero3", 2},
+                      ShardedCase{"moe", "zero2", 2}, ShardedCase{"moe", "zero3", 2}, ShardedCase{"moe", "zero3", 4},
+                      ShardedCase{"moe_lora", "zero1", 2}, ShardedCase{"moe_lora", "zero3", 2}),
     [](const auto& info) { return str(info.param.variant, "_", info.param.strategy, "_", info.param.ranks); });
 
 // The sums of a processor are made in the order of the ranks, whoever keeps them: to the bit.

@@ -46,8 +46,9 @@ TEST(ShardingOptions, Words) {
   expect_refused("zero9 is no file here; possible: zero0", [] { asked("zero9"); });
   expect_refused("'hybrid_shard' is not possible", [] { asked({}, "hybrid_shard"); });
   expect_refused("belongs to --fsdp", [] { asked({}, {}, {{"fsdp_version", 2}}); });
-  expect_refused("--gradient_checkpointing true computes them again",
-                 [] { asked({}, "fsdp2", {{"activation_cpu_offload", true}}); });
+  expect_refused("--gradient_checkpointing true computes them again", [] {
+    asked({}, "fsdp2", {{"activation_cpu_offload", true}});
+  });
   expect_refused("must be true or false", [] { asked({}, "fsdp2", {{"reshard_after_forward", "perhaps"}}); });
 }
 
@@ -75,7 +76,8 @@ TEST(ShardingOptions, DeepSpeedFiles) {
   const auto zero = [&](const Json& content) { return [&, content] { file({{"zero_optimization", content}}); }; };
   expect_refused("stage must be 0, 1, 2 or 3, it is 4", zero({{"stage", 4}}));
   expect_refused("stage must be", zero({{"stage", "two"}}));
-  expect_refused("offload_optimizer.device is 'nvme'", zero({{"stage", 2}, {"offload_optimizer", {{"device", "nvme"}}}}));
+  expect_refused("offload_optimizer.device is 'nvme'",
+                 zero({{"stage", 2}, {"offload_optimizer", {{"device", "nvme"}}}}));
   expect_refused("give offload_param too", zero({{"stage", 3}, {"offload_optimizer", {{"device", "cpu"}}}}));
   expect_refused("without offload_optimizer", zero({{"stage", 3}, {"offload_param", {{"device", "cpu"}}}}));
   expect_refused("must hold an object", zero(7));
