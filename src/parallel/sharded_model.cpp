@@ -204,10 +204,11 @@ int64_t ShardedModel::slice_bytes() const {
 void ShardedModel::start(size_t number) {
   Unit& unit = *units_[number];
   if (unit.presence != Presence::Away) return;
-  for (const Shard& s : unit.shards) s.fill();
   bytes_ += unit.bytes(), most_bytes_ = std::max(most_bytes_, bytes_);
-  for (Unit::Message& m : unit.messages)
+  for (Unit::Message& m : unit.messages) {
+    if (m.how->direct()) unit.shards[m.shards[0]].fill();
     m.pending = m.how->start_gather(unit.of(m, &Shard::slice), unit.of(m, &Shard::whole));
+  }
   unit.presence = Presence::Coming;
 }
 
@@ -215,7 +216,11 @@ void ShardedModel::need(size_t number) {
   start(number);
   Unit& unit = *units_[number];
   if (unit.presence == Presence::Here) return;
-  for (Unit::Message& m : unit.messages) m.how->end_gather(m.pending, unit.of(m, &Shard::whole));
+  for (Unit::Message& m : unit.messages) {
+    for (const size_t i : m.shards)
+      if (!m.how->direct()) unit.shards[i].fill();
+    m.how->end_gather(m.pending, unit.of(m, &Shard::whole));
+  }
   for (const Shard& s : unit.shards) s.show(s.whole);
   unit.presence = Presence::Here;
 }

@@ -25,8 +25,9 @@ class SliceMessage {
     WorkPtr work;
     at::Tensor flat, segment;
   };
-  // Everybody's slices become the wholes. Of a single parameter that all ranks share evenly, `wholes` is written into
-  // directly, and may hold the slice already.
+  // Of a single parameter that all ranks share evenly: the message is the parameter itself.
+  bool direct() const { return direct_; }
+  // Everybody's slices become the wholes, which are written into at the end; from the start if it is direct.
   Pending start_gather(const Tensors& slices, const Tensors& wholes) const;
   void end_gather(Pending& pending, const Tensors& wholes) const;
 

@@ -88,7 +88,8 @@ int64_t Trainer::take_other_ranks(const RunState& saved, RunState& mine) const {
           taken % ranks == 0 ? str("give --gradient_accumulation_steps ", taken / ranks, " with ", ranks, " ranks")
                              : str("start as many ranks as divide ", taken),
           ", or go on from the weights alone with --resume_only_model true --ignore_data_skip true");
-  require(saved.data.value("kind", "") != "streamed", Fault::Usage, "the place in streamed rows is that of ", there,
+  require(!saved.data.is_object() || saved.data.value("kind", "") != "streamed", Fault::Usage,
+          "the place in streamed rows is that of ", there,
           " ranks: go on with as many, or give --ignore_data_skip true");
   for (const char* key : {kRanks, kEach}) mine.exact[key] = saved.exact[key];
   if (p_.log) log_info("the checkpoint is of ", there, " ranks; ", ranks, " go on from it");
