@@ -77,7 +77,7 @@ class ShardedModel::Runner final : public LayerRunner {
   at::Tensor final_norm(const Model& model, const at::Tensor& x_TD) override;
 
  private:
-  at::Tensor leave(size_t unit, const at::Tensor& y_TD);
+  at::Tensor leave(size_t unit, const at::Tensor& y_TD, bool runs_again = false);
   ShardedModel& owner_;
 };
 
@@ -99,30 +99,36 @@ struct Arrival : torch::autograd::Function<Arrival> {
 
 }  // namespace
 
-at::Tensor ShardedModel::Runner::leave(size_t unit, const at::Tensor& y_TD) {
+at::Tensor ShardedModel::Runner::leave(size_t unit, const at::Tensor& y_TD, bool runs_again) {
   const bool back = at::GradMode::is_enabled() && y_TD.requires_grad();
   const Unit& u = *owner_.units_[unit];
   // The backward pass begins with the last layer.
   const bool last = unit + 2 == owner_.units_.size();
-  if (!u.stays && !last && (owner_.spec_.release_after_forward || !back)) owner_.release(unit);
+  const bool kept = !owner_.spec_.release_after_forward && (back || runs_again);
+  if (!u.stays && !last && !kept) owner_.release(unit);
   if (!back) return y_TD;
+  owner_.backward_waits_ = true;
   return Arrival::apply(y_TD, std::make_shared<std::function<void()>>([o = &owner_, unit] { o->back_at(unit); }));
 }
 
 at::Tensor ShardedModel::Runner::embed(const Model& model, const Inputs& in, const Step& s) {
-  owner_.release();  // what an earlier pass left: a head, layers of a pass that ended early
+  // What an earlier pass left; but not the head that its backward pass begins with (a reference is asked in between).
+  const size_t head = owner_.units_.size() - 1;
+  for (size_t u = 0; u <= head; ++u)
+    if (u != head || !owner_.backward_waits_) owner_.release(u);
   owner_.need(0), owner_.start(1);
   return leave(0, model.embed(in, s));
 }
 
 at::Tensor ShardedModel::Runner::layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) {
   const auto unit = static_cast<size_t>(i) + 1;
-  if (const Memo* memo = training_of(s).memo; memo && memo->again()) {  // its backward pass follows
+  const Memo* memo = training_of(s).memo;
+  if (memo && memo->again()) {  // its backward pass follows
     owner_.back_at(unit);
     return model.layer(i, x_TD, s);
   }
   owner_.need(unit), owner_.start(unit + 1);
-  return leave(unit, model.layer(i, x_TD, s));
+  return leave(unit, model.layer(i, x_TD, s), memo != nullptr);
 }
 
 // The head is used behind this, and stays until the backward pass has left it.
@@ -235,11 +241,13 @@ void ShardedModel::release(size_t number) {
 }
 
 void ShardedModel::release() {
+  backward_waits_ = false;
   for (size_t u = 0; u < units_.size(); ++u) release(u);
 }
 
 void ShardedModel::back_at(size_t number) {
   const size_t last = units_.size() - 1;
+  backward_waits_ = false;
   for (size_t u = number + 1; u <= last; ++u) release(u);
   if (gradients_) gradients_->complete(static_cast<int>(last - number) - 1);
   // Of a plain table the backward pass wants no values.

@@ -51,6 +51,7 @@ class ShardedModel {
   const Spec spec_;
   std::vector<std::unique_ptr<Unit>> units_;  // embedding, layers, final norm and head
   ShardedGradients* gradients_ = nullptr;
+  bool backward_waits_ = false;  // for a forward pass that was made
   int64_t bytes_ = 0, most_bytes_ = 0;
 };
 

@@ -96,7 +96,7 @@ void Optimizer::zero_grad() {
 std::vector<at::Tensor> Optimizer::gradients() const {
   std::vector<at::Tensor> all;
   for (const Slot& slot : slots_)
-    if (slot.param->tensor.grad().defined()) all.push_back(slot.param->tensor.grad());
+    if (const at::Tensor& grad = slot.param->tensor.grad(); grad.defined() && grad.numel() > 0) all.push_back(grad);
   return all;
 }
 

@@ -85,7 +85,7 @@ double Trainer::backward(Update& batches, double total) {
   if (sync && sync->in_step()) rounds = static_cast<size_t>(largest_of(p_.data_ranks, static_cast<double>(rounds)));
   for (size_t i = 0; i < std::max<size_t>(1, rounds); ++i) {
     const bool last = i + 1 >= rounds;
-    if (sync) sync->begin(last);
+    if (sync && (i < batches.size() || sync->in_step())) sync->begin(last);
     if (i < batches.size())
       loss += backward_of(batches[i] = batches[i].to(p_.device), i, total);
     else if (sync && sync->passes_in_step())
