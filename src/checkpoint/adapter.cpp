@@ -136,10 +136,6 @@ void freeze(Model& model) {
   model.visit([](const std::string&, Param& p) { p.trainable = false; });
 }
 
-at::TensorOptions options_like(Adaptable& layer, at::ScalarType type) {
-  return layer.weight().data.options().dtype(type).requires_grad(false);
-}
-
 // Of any of its parameters: a layer that was packed for inference may have let go of its weight.
 at::Device device_of(Model& model) {
   at::Device device(at::kCPU);
@@ -149,6 +145,14 @@ at::Device device_of(Model& model) {
   return device;
 }
 
+}  // namespace
+
+namespace {
+// Of a layer's factors: the device of its weight, which of an expert in a stack that ranks share out is not there.
+at::TensorOptions factor_options(Adaptable& layer, Model& model, at::ScalarType type) {
+  const at::Tensor& weight = layer.weight().data;
+  return at::TensorOptions().dtype(type).device(weight.defined() ? weight.device() : device_of(model));
+}
 }  // namespace
 
 std::vector<std::string> linear_modules(Module& model) {
@@ -212,11 +216,19 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
   note_tied(model, attached);
   each_lora(model, name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
     const bool taken = changes && !lora.spec().looks_up;
-    require(!is_cut(layer.weight(), model.mesh()) || !(taken || lora.magnitude()), Fault::Usage, "the weight of ",
-            module, " is shared out over several ranks, but ", taken ? "--init_weights " + adapter.config.init : "DoRA",
-            " needs all of it; use --init_weights true without DoRA, or ranks that each hold the whole model");
-    if (taken) layer.put_weight(layer.weight().data.clone());
-    init_lora(lora, layer, adapter.config.init, seed, options_like(layer, wide));
+    Param& weight = layer.weight();
+    const bool cut = is_cut(weight, model.mesh());
+    require(!cut || !taken, Fault::Usage, "the weight of ", module,
+            " is shared out over several ranks, but --init_weights ", adapter.config.init,
+            " changes all of it; use --init_weights true, or ranks that each hold the whole model");
+    require(weight.data.defined() || !lora.magnitude(), Fault::Usage, "DoRA on ", module,
+            ", an expert whose weight is shared out over several ranks, is not available; leave experts out of "
+            "--target_modules, or use --deepspeed zero2");
+    if (taken) layer.put_weight(weight.data.clone());
+    const at::Tensor part = weight.data;
+    if (cut && lora.magnitude()) weight.data = gathered(weight, model.mesh());  // for the lengths of its rows
+    init_lora(lora, layer, adapter.config.init, seed, factor_options(layer, model, wide));
+    if (cut) weight.data = part;
     lora.visit([&](const std::string&, Param& p) {  // alike on all ranks, which keep their parts
       if (is_cut(p, model.mesh())) p.data = own_part(p.data, p).clone();
     });

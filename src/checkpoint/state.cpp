@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/state.h"
 
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
+
 #include "base/differences.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearest.h"
 #include "checkpoint/file_names.h"
-#include "nn/parts.h"
+#include "dist/launch/mesh_layout.h"
 #include "tensor/safetensors.h"
+#include "tensor/weight_files.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -15,6 +20,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int64_t kFormat = 1;
+constexpr size_t kMostSlices = 1 << 14;
 constexpr const char* kWeightsAlone =
     "--resume_only_model true --ignore_data_skip true trains on from its weights alone";
 
@@ -35,49 +41,71 @@ std::vector<std::string> keys_only_in(const Json& a, const Json& b) {
   return out;
 }
 
-// Of every tensor of an optimizer's state whose parameter ranks share out.
-void each_shared_state(Module& model, std::map<std::string, at::Tensor>& state,
-                       const std::function<void(const Param&, at::Tensor&)>& f) {
-  model.visit([&](const std::string& name, Param& p) {
-    if (!is_cut(p, model.mesh())) return;
-    const std::string prefix = name + "/";
-    for (auto it = state.lower_bound(prefix); it != state.end() && it->first.starts_with(prefix); ++it) {
-      const bool fits = it->second.dim() == static_cast<int64_t>(p.full.size());
-      require(fits, Fault::Usage, "this optimizer's ", it->first, " is no value for each element of ", name,
-              ", which several ranks share out: use an optimizer with such state (adamw_torch, sgd, muon)");
-      f(p, it->second);
+constexpr const char* kOptimizerStem = "optimizer";
+
+// The files of an optimizer's state, slice by slice; empty: there are none.
+std::vector<fs::path> optimizer_files(const fs::path& dir) {
+  if (fs::exists(dir / kOptimizerFile)) return {dir / kOptimizerFile};
+  std::vector<fs::path> files;
+  for (size_t slices = 2; slices <= kMostSlices; ++slices) {
+    if (!fs::exists(dir / shard_file(kOptimizerStem, 0, slices))) continue;
+    for (size_t i = 0; i < slices; ++i) {
+      files.push_back(dir / shard_file(kOptimizerStem, i, slices));
+      require(fs::exists(files.back()), Fault::Usage, files.back().string(), " is missing: ", slices,
+              " ranks shared out the optimizer's state, and each wrote its own file. Bring the files of all machines "
+              "into this folder; or --resume_only_model true goes on from the weights");
     }
-  });
+    break;
+  }
+  return files;
 }
 
 }  // namespace
 
-std::map<std::string, at::Tensor> gathered_state(Module& model, std::map<std::string, at::Tensor> parts) {
-  each_shared_state(model, parts, [&](const Param& p, at::Tensor& t) { t = gathered(t, p, model.mesh()); });
-  return parts;
+std::map<std::string, at::Tensor> state_slice(const RunState& state, int slice, int slices) {
+  const auto& saved = state.optimizer_slices;
+  if (static_cast<int>(saved.size()) == slices) return saved.at(static_cast<size_t>(slice));
+  require(state.optimizer.find("8bit") == std::string::npos, Fault::Usage, "the state of ", state.optimizer,
+          " lies in ", saved.size(), " slices, and its blocks of 256 elements cannot be divided among ", slices,
+          " ranks: go on with as many ranks, or with --resume_only_model true");
+  std::map<std::string, at::Tensor> mine;
+  for (const auto& [name, first] : saved.at(0)) {
+    int64_t rows = 0;
+    for (const auto& part : saved) rows += part.at(name).size(0);
+    const Range wanted = part_of(rows, slice, slices);
+    std::vector<at::Tensor> pieces;
+    int64_t begin = 0;
+    for (const auto& part : saved) {
+      const at::Tensor& t = part.at(name);
+      const int64_t from = std::max(wanted.begin, begin), to = std::min(wanted.begin + wanted.size, begin + t.size(0));
+      if (from < to) pieces.push_back(t.narrow(0, from - begin, to - from));
+      begin += t.size(0);
+    }
+    mine[name] = pieces.empty() ? first.narrow(0, 0, 0) : pieces.size() == 1 ? pieces[0] : at::cat(pieces);
+  }
+  return mine;
 }
 
-std::map<std::string, at::Tensor> own_state(Module& model, std::map<std::string, at::Tensor> whole) {
-  each_shared_state(model, whole, [](const Param& p, at::Tensor& t) { t = own_part(t, p); });
-  return whole;
-}
-
-void write_state(const fs::path& dir, const RunState& state, bool with_optimizer) {
+void write_state(const fs::path& dir, const RunState& state) {
   write_file_atomic(dir / kTrainerStateFile, state.trainer.dump(2) + "\n");
   const Json own = {
       {"format", kFormat},    {"step", state.step},   {"epoch", state.epoch},         {"data", state.data},
       {"exact", state.exact}, {"noted", state.noted}, {"optimizer", state.optimizer}, {"progress", state.progress}};
   write_file_atomic(dir / kRunStateFile, own.dump(2) + "\n");
-  if (!with_optimizer) return;
-  std::vector<std::pair<std::string, at::Tensor>> tensors(state.optimizer_state.begin(), state.optimizer_state.end());
-  write_safetensors(dir / kOptimizerFile, tensors, {{"format", "pt"}, {"optimizer", state.optimizer}});
+}
+
+void write_optimizer(const fs::path& dir, const std::string& kind, const std::map<std::string, at::Tensor>& state,
+                     int slice, int slices) {
+  const std::string name = shard_file(kOptimizerStem, static_cast<size_t>(slice), static_cast<size_t>(slices));
+  write_safetensors(dir / name, {state.begin(), state.end()}, {{"format", "pt"}, {"optimizer", kind}});
 }
 
 RunState read_state(const fs::path& dir, bool with_optimizer) {
   for (const char* name : {kTrainerStateFile, kRunStateFile})
     require(fs::exists(dir / name), Fault::Usage, dir.string(), " holds no ", name,
             ": it is no checkpoint of this program's training. ", kWeightsAlone);
-  require(!with_optimizer || fs::exists(dir / kOptimizerFile), Fault::Usage, dir.string(), " holds no ", kOptimizerFile,
+  const std::vector<fs::path> slices = with_optimizer ? optimizer_files(dir) : std::vector<fs::path>();
+  require(!with_optimizer || !slices.empty(), Fault::Usage, dir.string(), " holds no ", kOptimizerFile,
           ": it was saved with --save_only_model true. ", "--resume_only_model true goes on from its weights");
   const Json own = parsed(dir / kRunStateFile);
   const std::string path = (dir / kRunStateFile).string();
@@ -94,8 +122,16 @@ RunState read_state(const fs::path& dir, bool with_optimizer) {
   state.trainer = parsed(dir / kTrainerStateFile);
   state.progress = own.value("progress", state.trainer);  // older builds wrote it there
   if (!with_optimizer) return state;
-  const auto file = SafetensorsFile::open(dir / kOptimizerFile);
-  for (const auto& [name, entry] : file->entries()) state.optimizer_state[name] = file->tensor(name);
+  for (const fs::path& path : slices) {
+    const auto file = SafetensorsFile::open(path);
+    auto& slice = state.optimizer_slices.emplace_back();
+    for (const auto& [name, entry] : file->entries()) slice[name] = file->tensor(name);
+    for (const auto& [name, tensor] : slice)
+      require(state.optimizer_slices[0].count(name) && slice.size() == state.optimizer_slices[0].size(), Fault::Data,
+              path.string(), " and ", slices[0].string(),
+              " hold the state of different parameters: they are not of one "
+              "checkpoint");
+  }
   return state;
 }
 

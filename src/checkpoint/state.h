@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/json.h"
-#include "nn/module.h"
 
 namespace apus {
 
@@ -52,16 +51,19 @@ struct RunState {
   Json exact;
   Json noted;             // settings that may change; a change is said
   std::string optimizer;  // its kind
-  std::map<std::string, at::Tensor> optimizer_state;
+  // Its state ("<parameter>/<what>"), in as many slices as ranks shared it out: rows of each tensor, as part_of() cuts
+  // them. One: whole.
+  std::vector<std::map<std::string, at::Tensor>> optimizer_slices;
 };
 
-// An optimizer's state ("<parameter>/<what>") whole, as files hold it, and this rank's part of it again. Where ranks
-// share out parameters, all of them call the first together.
-std::map<std::string, at::Tensor> gathered_state(Module& model, std::map<std::string, at::Tensor> parts);
-std::map<std::string, at::Tensor> own_state(Module& model, std::map<std::string, at::Tensor> whole);
+// The slice-th of `slices` of an optimizer's state that was saved in others. What need not be copied is not.
+std::map<std::string, at::Tensor> state_slice(const RunState& state, int slice, int slices);
 
-// trainer_state.json, apus_state.json and, unless it is left out, optimizer.safetensors.
-void write_state(const std::filesystem::path& dir, const RunState& state, bool with_optimizer);
+// trainer_state.json and apus_state.json.
+void write_state(const std::filesystem::path& dir, const RunState& state);
+// optimizer.safetensors, or optimizer-0000I-of-0000N.safetensors.
+void write_optimizer(const std::filesystem::path& dir, const std::string& kind,
+                     const std::map<std::string, at::Tensor>& state, int slice = 0, int slices = 1);
 // Fault::Usage when the folder does not hold the state that is asked for.
 RunState read_state(const std::filesystem::path& dir, bool with_optimizer = true);
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <set>
 
@@ -227,9 +228,16 @@ void save_weights(Model& model, const fs::path& dir, int64_t max_shard, at::Scal
       tensors.push_back({t.name, t.statistic ? at::kFloat : dtype, t.shape});
     writer = std::make_unique<ShardsWriter>(dir, tensors, max_shard);
   }
+  std::exception_ptr failed;  // the others gather to the end, and must not wait for this rank
   each_disk_tensor(model, [&](const DiskTensor& t) {
-    if (writer) writer->add(t.name, t.data);
+    if (!writer || failed) return;
+    try {
+      writer->add(t.name, t.data);
+    } catch (const Error&) {
+      failed = std::current_exception();
+    }
   });
+  if (failed) std::rethrow_exception(failed);
   if (writer) writer->commit();
 }
 

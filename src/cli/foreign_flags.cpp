@@ -41,9 +41,10 @@ void foreign_training_fields(OptionTable& v) {
   trainer_fields(v);
   v.no_effect({"safe_serialization", "save_safetensors"}, "weights are always written as safetensors");
   v.no_effect({"average_tokens_across_devices"}, "the loss is always divided by the tokens of all devices");
-  v.no_effect({"deepspeed", "fsdp", "fsdp_config", "fsdp_transformer_layer_cls_to_wrap", "accelerator_config",
-               "zero_hpz_partition_size", "deepspeed_autotp_size"},
-              "every device holds the whole model and its optimizer's state: nothing is sharded");
+  v.no_effect({"fsdp_transformer_layer_cls_to_wrap"}, "each layer of the model is gathered by itself");
+  v.no_effect({"accelerator_config"}, "options say how batches are dealt out");
+  v.refuse({"zero_hpz_partition_size", "deepspeed_autotp_size"},
+           "--deepspeed zero1, zero2 and zero3 share out over all ranks alike", "1");
   v.no_effect({"ddp_find_unused_parameters"}, "parameters that are not used are always allowed");
   v.no_effect({"ddp_backend"}, "each kind of device has its own way to communicate");
   v.no_effect({"save_on_each_node"}, "the first process writes checkpoints, the others need none");

@@ -37,14 +37,6 @@ Json config_of(const std::string& model) {
   return preset_config(name);
 }
 
-int zero_stage(const PlanOptions& o) {
-  if (o.fsdp) return 3;
-  if (!o.deepspeed) return 0;
-  for (int stage = 0; stage <= 3; ++stage)
-    if (*o.deepspeed == str("zero", stage)) return stage;
-  fail(Fault::Usage, "--deepspeed ", *o.deepspeed, " cannot be planned; possible: zero0, zero1, zero2, zero3");
-}
-
 // What alignment adds: a second answer to a row, a frozen reference (where there is no adapter that could be switched
 // off), a cache to generate with.
 void add_alignment(const PlanOptions& o, PlanSpec& spec) {
@@ -74,10 +66,6 @@ PlanSpec plan_spec(const PlanOptions& o) {
     return spec;
   }
   spec.train.accumulation = o.accumulation(o.devices);
-  spec.train.zero = zero_stage(o);
-  if (spec.train.zero > 0 && o.stack == "apus")
-    spec.assumptions.push_back(
-        "sharing over devices as zero defines it; apus sft of this version trains data parallel only");
   if (o.of == "rlhf") add_alignment(o, spec), spec.command = "rlhf " + o.rlhf_type;
   spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens * spec.row_copies);
   return spec;
@@ -101,16 +89,15 @@ void PlanOptions::fields(OptionTable& v) {
   EngineOptions::fields(v);
   for (const char* name : {"device_map", "max_memory"})
     v.at(name).refusal = "a plan is of one device; --dry_run true of infer, score and deploy says what lies where";
-  v.at("deepspeed")
-      .honoured(&deepspeed,
-                "what the devices share: zero1 the optimizer's state, zero2 gradients too, zero3 weights too");
-  v.at("fsdp").honoured(&fsdp, "counts as zero3");
   v.at("model").help = "folder with a config.json, the file itself, or the name of a known shape (qwen2.5-7b)";
   v.at("device").help =
       "910B3, A100-80G, H200, ... (see docs/plan.md); auto, npu, cuda: what this machine has; cpu: its processor";
 }
 
-void PlanOptions::resolve(OptionTable& v) { TemplateOptions::resolve(v); }
+void PlanOptions::resolve(OptionTable& v) {
+  TemplateOptions::resolve(v);
+  resolve_sharding(v);
+}
 
 void PlanOptions::check() const {
   require(model.empty() != preset.empty(), Fault::Usage,
@@ -121,7 +108,7 @@ void PlanOptions::check() const {
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");
   require(!search || !(of == "infer" || of == "deploy" || of == "score"), Fault::Usage,
           "--search tries micro-batches, recompute and sharding, which are of training");
-  zero_stage(*this);
+  check_sharding(devices);
 }
 
 void PlanOptions::rehearse(Rehearsal& r) const { r.plan(plan_spec(*this)); }

@@ -13,7 +13,6 @@ struct PlanOptions : TrainCommandOptions, EngineOptions {
   std::string of = "sft";  // the command that is planned
   std::string preset;
   int64_t devices = 1;
-  std::optional<std::string> deepspeed, fsdp;
   std::string rlhf_type = "grpo", stack = "apus";
   int64_t num_generations = 8, max_completion_length = 512;
   bool search = false, as_json = false;

@@ -55,6 +55,11 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.model = model_facts(config), spec.tuning = tuning_of(flags.tuner);
   spec.train.element = element_of(flags.model.torch_dtype, spec.model, device, spec);
   spec.train.devices = static_cast<int>(devices);
+  if (devices > 1) {
+    const Sharding& sharding = o.sharding();
+    spec.train.zero = sharding.stage, spec.train.on_host = sharding.on_host;
+    spec.train.release_after_forward = sharding.release_after_forward;
+  }
   spec.train.recompute = recompute_of(o, spec.model);
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";

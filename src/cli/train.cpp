@@ -227,6 +227,14 @@ void TrainCommandOptions::check() const {
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
   check_update_in_backward(ranks);
+  check_sharding(ranks);
+  if (sharding().stage < 3 || ranks == 1) return;
+  require(!algorithm_info(algorithm).asks_rows, Fault::Usage, "--rlhf_type ", algorithm,
+          " answers its questions with the model that is trained, which must be whole on each rank: use --deepspeed "
+          "zero1 or zero2");
+  require(!reference.precompute_ref_log_probs, Fault::Usage,
+          "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with --deepspeed zero3, where "
+          "the reference is shared out as well");
 }
 
 void TrainCommandOptions::fetch() {

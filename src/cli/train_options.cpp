@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
 #include "base/nearest.h"
@@ -265,6 +266,7 @@ void TrainOptions::fields(OptionTable& v) {
   v("load_args", load_args, "take settings that are not given from the checkpoint's args.json");
   v("load_data_args", load_data_args, "the data settings too");
   v("ddp_timeout", ddp_timeout, "several processes: seconds that one waits for another").above(0).at_most(1e8);
+  ShardingOptions::fields(v);
   v("broadcast_weights", broadcast_weights,
     "several processes: rank 0 sends its weights to all, instead of refusing where they differ");
   v("ddp_bucket_cap_mb", ddp_bucket_cap_mb, "several processes: gradients sent at a time")
@@ -274,9 +276,33 @@ void TrainOptions::fields(OptionTable& v) {
   foreign_training_fields(v);
 }
 
-void TrainOptions::resolve(OptionTable&) {
+void TrainOptions::resolve(OptionTable& v) {
+  resolve_sharding(v);
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
   if (save_total_limit && *save_total_limit <= 0) save_total_limit.reset();  // all stay
+}
+
+// What a slice of a parameter is not enough for, and what a DeepSpeed file says otherwise than the options.
+void TrainOptions::check_sharding(int64_t ranks) const {
+  const std::map<std::string, double> here = {
+      {"gradient_accumulation_steps", static_cast<double>(accumulation(ranks))},
+      {"train_micro_batch_size_per_gpu", static_cast<double>(per_device_train_batch_size)},
+      {"gradient_clipping", max_grad_norm},
+      {"train_batch_size", static_cast<double>(accumulation(ranks) * per_device_train_batch_size * ranks)}};
+  for (const Claim& claim : claims())
+    require(parse_json(claim.value, claim.key).get<double>() == here.at(claim.key), Fault::Usage, *deepspeed, ": ",
+            claim.key, " is ", claim.value, ", and ", json_text(here.at(claim.key)),
+            " by the options: make them the same, or write \"auto\"");
+  const Sharding& s = sharding();
+  if (s.stage == 0 || ranks == 1) return;
+  const bool matrices = optimizer.value_or("") == "muon" || optim == "adafactor";
+  require(!matrices, Fault::Usage, optim == "adafactor" ? "--optim adafactor" : "--optimizer muon",
+          " looks at whole matrices, of which each rank would hold some rows: use adamw_torch, adamw_8bit or sgd with "
+          "--deepspeed and --fsdp");
+  require(s.stage < 3 || !predict_with_generate, Fault::Usage,
+          "--predict_with_generate needs the whole model on each rank: use --deepspeed zero2, or evaluate by loss");
+  require(s.stage < 3 || !broadcast_weights, Fault::Usage,
+          "--broadcast_weights sends whole weights, and each rank would hold a slice of them: copy the files instead");
 }
 
 void TrainOptions::check() const {

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "cli/option_groups.h"
 #include "train/options/loop_options.h"
+#include "train/options/sharding_options.h"
 
 namespace apus {
 
@@ -60,7 +61,7 @@ struct TunerOptions {
   void check() const;
 };
 
-struct TrainOptions : LoopOptions {
+struct TrainOptions : LoopOptions, ShardingOptions {
   std::optional<std::string> output_dir;
   bool add_version = true;
   int64_t per_device_eval_batch_size = 1;
@@ -100,6 +101,7 @@ struct TrainOptions : LoopOptions {
   };
   Recompute recompute(int64_t layers) const;
   void check_recompute() const;
+  void check_sharding(int64_t ranks) const;
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;

@@ -37,9 +37,10 @@ at::Tensor Model::forward(const Inputs& in, Step& s) const {
     SpreadRunner spread(*devices_);
     return run_layers(*this, in, s, spread);
   }
-  LayerRunner here;
-  return run_layers(*this, in, s, here);
+  return run_layers(*this, in, s, *runner());
 }
+
+std::shared_ptr<LayerRunner> Model::runner() const { return runner_ ? runner_ : std::make_shared<LayerRunner>(); }
 
 at::Device Model::device_of(const std::string& name) const {
   const auto within = [&](const std::string& module) {

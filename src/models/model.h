@@ -25,6 +25,8 @@ struct PartDevices {
   std::vector<at::Device> layer;
 };
 
+class LayerRunner;  // models/layer_runner.h
+
 class Model : public Module {
  public:
   virtual const ModelShape& shape() const = 0;
@@ -64,8 +66,13 @@ class Model : public Module {
   // Of a module or parameter, when the model is spread.
   at::Device device_of(const std::string& name) const;
 
+  // Who runs its parts in every forward pass, of training too; null: nobody acts on the way.
+  void run_by(std::shared_ptr<LayerRunner> runner) { runner_ = std::move(runner); }
+  std::shared_ptr<LayerRunner> runner() const;
+
  private:
   std::optional<PartDevices> devices_;
+  std::shared_ptr<LayerRunner> runner_;
 };
 
 // From a checkpoint's config.json, as describe_model reads it. Parameters are described but hold no data yet.

@@ -66,8 +66,10 @@ const at::Tensor& Linear::matrix() const {
   return weight_.data;
 }
 
+// Of a stack that ranks share out it is not there while this one holds its part alone.
 Param& Linear::weight() {
-  if (!stacked_ || stacked_->data.defined()) matrix();
+  const bool whole = stacked_ && stacked_->data.defined() && stacked_->data.sizes() == at::IntArrayRef(stacked_->full);
+  if (!stacked_ || whole) matrix();
   return weight_;
 }
 

@@ -56,7 +56,8 @@ GradientSum::~GradientSum() = default;
 
 size_t GradientSum::buckets() const { return buckets_.size(); }
 
-void GradientSum::begin() {
+void GradientSum::begin(bool last) {
+  if (!last) return;
   for (const auto& m : members_) m->parts = 0;
   armed_ = true, sent_early_ = 0;
 }
@@ -97,7 +98,8 @@ void GradientSum::send(Bucket& b) {
   b.work = ranks_.all_reduce(b.flat, Reduce::Sum);
 }
 
-void GradientSum::finish() {
+void GradientSum::finish(bool last) {
+  if (!last) return;
   at::NoGradGuard no_grad;
   while (next_ < buckets_.size()) send(buckets_[next_++]);
   for (Bucket& b : buckets_) {

@@ -10,25 +10,23 @@
 #include <vector>
 
 #include "device/comm.h"
+#include "parallel/gradient_sync.h"
 
 namespace apus {
 
-class GradientSum {
+class GradientSum final : public GradientSync {
  public:
   struct Spec {
     int64_t bucket_bytes = 25 << 20;
   };
   // Leaves of the tape, in the same order on all ranks. `ranks` carries tensors of their device, and outlives this.
   GradientSum(std::vector<std::pair<std::string, at::Tensor>> params, Comm& ranks, Spec spec);
-  ~GradientSum();
-  GradientSum(const GradientSum&) = delete;
-  GradientSum& operator=(const GradientSum&) = delete;
+  ~GradientSum() override;
 
   // Before the backward pass of the last micro-batch: from now on a bucket leaves when its gradients are complete.
-  void begin();
-  // After it (or without any begin()): sends what has not left, and waits. Every gradient is then the sum over all
-  // ranks; a parameter that no rank used has none, as if one process had seen all data.
-  void finish();
+  void begin(bool last = true) override;
+  // After it (or without any begin()): sends what has not left, and waits.
+  void finish(bool last = true) override;
 
   int64_t sent_early() const { return sent_early_; }  // buckets of the last step that left during the backward pass
   size_t buckets() const;

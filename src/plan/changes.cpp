@@ -36,7 +36,8 @@ void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
   if (s.element() > 2)
     knobs.push_back({{"--torch_dtype bfloat16", "weights and activations in two bytes"},
                      [](PlanSpec& p) { p.train.element = 2, p.train.optimizer.master = p.master_by_choice; }});
-  if (s.train.devices > 1)
+  const bool by_rows = s.train.optimizer.kind != "adafactor" && s.train.optimizer.kind != "muon";
+  if (s.train.devices > 1 && by_rows)
     for (int zero = std::max(1, s.train.zero + 1); zero <= 3; ++zero)
       knobs.push_back(
           {{str("--deepspeed zero", zero), zero == 1   ? "share the optimizer's state"

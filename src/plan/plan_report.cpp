@@ -22,7 +22,8 @@ std::string gib(double bytes) { return printed(bytes < 10 * kGibibyte ? "%.2f" :
 
 // Small models in MiB, so that their parts can be told apart.
 struct Unit {
-  explicit Unit(double peak) : divisor(peak < 2 * kGibibyte ? kGibibyte / 1024 : kGibibyte), name(peak < 2 * kGibibyte ? "MiB" : "GiB") {}
+  explicit Unit(double peak)
+      : divisor(peak < 2 * kGibibyte ? kGibibyte / 1024 : kGibibyte), name(peak < 2 * kGibibyte ? "MiB" : "GiB") {}
   std::string line(const char* what, double bytes) const {
     const double n = bytes / divisor;
     return printed(n < 10 ? "  %-16s%9.2f %s" : "  %-16s%9.1f %s", what, n, name);
@@ -89,12 +90,8 @@ std::string changes_text(const Plan& p) {
   if (p.changes.empty())
     return "No change of flags that is known here makes it fit: a smaller model, or larger devices.\n";
   std::string out = str("The cheapest change that makes it fit (", gib(p.changed_peak), " GiB):\n");
-  bool shares = false;
-  for (const Change& c : p.changes) {
-    out += str("  ", c.flags, "\n      ", c.meaning, "\n");
-    shares |= c.flags.find("--deepspeed") != std::string::npos;
-  }
-  return shares ? out + "Sharing is a prediction: apus sft of this version trains data parallel only.\n" : out;
+  for (const Change& c : p.changes) out += str("  ", c.flags, "\n      ", c.meaning, "\n");
+  return out;
 }
 
 }  // namespace

@@ -46,11 +46,11 @@ class TrainingRun {
 
   MemoryUse play() {
     start();
-    at_.add(Holds::Optimizer, optimizer_state_bytes(t_, s_) / shared(1));
+    if (!away()) at_.add(Holds::Optimizer, optimizer_state_bytes(t_, s_) / shared(1));
     for (int update = 1; update <= 2; ++update) {
       for (int64_t i = 0; i < std::min<int64_t>(2, s_.accumulation); ++i) micro_batch(i > 0);
       at_.moment(update == 1 ? "the first update of the optimizer" : "the update of the optimizer");
-      if (!s_.update_in_backward) at_.brief(Holds::Optimizer, update_brief(t_.largest_trained));
+      if (!s_.update_in_backward && !away()) at_.brief(Holds::Optimizer, update_brief(t_.largest_trained) / shared(1));
       at_.drop(Holds::Gradients, at_.now(Holds::Gradients));
     }
     return with_scatter({at_.at_peak(), at_.peak(), at_.when()});
@@ -65,6 +65,8 @@ class TrainingRun {
     of(use.at_peak, Holds::Runtime) += holes, use.peak += holes;
     return use;
   }
+  // In another memory than the device's.
+  bool away() const { return s_.zero > 0 && s_.on_host && !d_.host; }
   double shared(int stage) const { return s_.zero >= stage ? s_.devices : 1; }
   double update_brief(double elements) const { return 4 * elements * update_temporaries(s_.optimizer, s_.element > 2); }
   double width(double elements) const { return elements * s_.tokens * s_.element; }
@@ -75,16 +77,24 @@ class TrainingRun {
   void start() {
     at_.add(Holds::Runtime, d_.context + d_.reserved);
     at_.moment("loading");
-    at_.add(Holds::Weights, t_.elements * s_.element / shared(3) + t_.adapter * t_.spec.adapter_bytes / shared(3));
-    at_.add(Holds::Weights, static_cast<double>(s_.frozen_copies) * t_.elements * s_.element / shared(3));
+    if (s_.zero < 3 || !away()) {
+      at_.add(Holds::Weights, t_.elements * s_.element / shared(3) + t_.adapter * t_.spec.adapter_bytes / shared(3));
+      at_.add(Holds::Weights, static_cast<double>(s_.frozen_copies) * t_.elements * s_.element / shared(3));
+    }
     at_.add(Holds::Cache, s_.cache_bytes);
     if (s_.devices == 1) return;
     at_.add(Holds::Communication,
             d_.comm + 2 * std::min(kGradientBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes));
-    // A sharded model is whole only where it is computed: this layer and the one that is being fetched, or the head.
-    double largest = 0;
-    for (const LayerUse& layer : t_.layers) largest = std::max(largest, layer.elements);
-    if (s_.zero >= 3) at_.add(Holds::Communication, std::max(2 * largest, vocab_ * h_ + largest) * s_.element);
+    if (s_.zero >= 3) at_.add(Holds::Communication, gathered() * s_.element);
+  }
+
+  // Elements of a sharded model that are whole at once: the layer that is computed and the one that is fetched, or the
+  // last one and the head. A table that is the head too stays throughout a pass.
+  double gathered() const {
+    double largest = 0, all = 0;
+    for (const LayerUse& layer : t_.layers) largest = std::max(largest, layer.elements), all += layer.elements;
+    const double table = vocab_ * h_, layers = s_.release_after_forward ? std::min(2 * largest, all) : all;
+    return m_.tied ? table + layers : std::max(layers, table + (s_.release_after_forward ? largest : all));
   }
 
   // A gradient tensor appears; with `there` it is added to the one of earlier micro-batches and goes.
@@ -95,8 +105,9 @@ class TrainingRun {
       at_.brief(Holds::Gradients, whole + update_brief(elements));
     else if (there)
       at_.brief(Holds::Gradients, whole);
-    else if (s_.zero >= 2)
-      at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, whole / s_.devices);
+    // Of several micro-batches zero1 keeps whole gradients until the last.
+    else if (s_.zero >= 2 || (s_.zero == 1 && s_.accumulation == 1))
+      at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, away() ? 0 : whole / s_.devices);
     else
       at_.add(Holds::Gradients, whole);
   }

@@ -34,8 +34,10 @@ struct TrainSpec {
   bool update_in_backward = false;  // a gradient goes as soon as it is complete
   // Data-parallel ranks; what they share out: 1 the optimizer's state, 2 also gradients, 3 also weights.
   int devices = 1, zero = 0;
-  int64_t frozen_copies = 0;  // of the model, beside the trained one: a reference
-  double cache_bytes = 0;     // of keys and values, when the run also generates
+  bool release_after_forward = true;  // of 3: layers are gathered again for their backward pass
+  bool on_host = false;               // what a rank holds of them, and the optimizer's step
+  int64_t frozen_copies = 0;          // of the model, beside the trained one: a reference
+  double cache_bytes = 0;             // of keys and values, when the run also generates
 };
 
 struct MemoryUse {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "nn/parts.h"
 
 namespace apus {
 
@@ -56,7 +57,8 @@ void require_same_weights(Module& model, World& world, const std::filesystem::pa
   if (world.size() == 1) return;
   std::string text;
   model.visit([&](const std::string& name, Param& p) {
-    if (!p.tied.empty() || !p.data.defined()) return;
+    // Of what ranks share out each has read other rows.
+    if (!p.tied.empty() || !p.data.defined() || is_cut(p, model.mesh())) return;
     text += str(name, " ", std::string(p.data.dtype().name()), " ", tensor_digest(p.data), "\n");
     if (p.mapped) forget_mapped(p.data.data_ptr(), static_cast<int64_t>(p.data.nbytes()));
   });
@@ -88,7 +90,11 @@ void require_same_state(const RunState& state, World& world, const std::filesyst
   if (world.size() == 1) return;
   std::string text = str("step ", state.step, ", epoch ", state.epoch, "\nplace in the data ", json_text(state.data),
                          "\nprogress ", json_text(state.progress), "\noptimizer ", state.optimizer, "\n");
-  for (const auto& [name, tensor] : state.optimizer_state) text += str(name, " ", tensor_digest(tensor), "\n");
+  // Of slices each rank reads what it needs; they are not compared.
+  const bool whole = state.optimizer_slices.size() == 1;
+  text += str(state.optimizer_slices.size(), " slices of its state\n");
+  for (size_t i = 0; whole && i < state.optimizer_slices.size(); ++i)
+    for (const auto& [name, tensor] : state.optimizer_slices[i]) text += str(name, " ", tensor_digest(tensor), "\n");
   world.require_same(text, "the states to go on from",
                      str(folder.string(), " is not the same everywhere: copy that of rank 0"));
 }

@@ -24,6 +24,7 @@ void load_second(ReferenceModel& out, const TrainCommandOptions& o, const TunedM
   load_weights(*out.model, TensorFolder(dir), {.dtype = tuned.dtype, .device = mesh.device()});
   if (!o.reference.ref_adapters.empty()) out.adapter = load_adapter(*out.model, o.reference.ref_adapters[0]);
   out.model->visit([](const std::string&, Param& p) { p.trainable = false; });
+  out.sharded = shard_model(*out.model, mesh, o.sharding());
   log_info("compared with ", dir.string(), out.adapter ? " and the adapter " + o.reference.ref_adapters[0] : "");
 }
 

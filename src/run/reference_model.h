@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "checkpoint/adapter.h"
+#include "run/shared_training.h"
 #include "run/train_data.h"
 #include "run/tuned_model.h"
 #include "train/reference_record.h"
@@ -14,9 +15,10 @@
 namespace apus {
 
 struct ReferenceModel {
-  std::unique_ptr<Model> model;      // null: the policy itself, or not needed any more
-  std::optional<Adapter> adapter;    // of --ref_adapters
-  std::optional<Reference> compare;  // empty: the algorithm compares with nothing
+  std::unique_ptr<Model> model;           // null: the policy itself, or not needed any more
+  std::unique_ptr<ShardedModel> sharded;  // where ranks share it out
+  std::optional<Adapter> adapter;         // of --ref_adapters
+  std::optional<Reference> compare;       // empty: the algorithm compares with nothing
   ReferenceRecord record;
 };
 

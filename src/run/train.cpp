@@ -14,12 +14,12 @@
 #include "base/signals.h"
 #include "device/agree.h"
 #include "dist/mesh.h"
-#include "parallel/data_parallel.h"
 #include "run/inference.h"
 #include "run/prediction.h"
 #include "run/rank_agreement.h"
 #include "run/reference_model.h"
 #include "run/runner.h"
+#include "run/shared_training.h"
 #include "run/train_data.h"
 #include "run/tuned_model.h"
 #include "tensor/dtype.h"
@@ -162,15 +162,6 @@ std::unique_ptr<RunLog> open_log(const TrainCommandOptions& o, const fs::path& r
   return log;
 }
 
-std::unique_ptr<GradientSum> sum_gradients(const std::vector<NamedParam>& params, Mesh& mesh,
-                                           const TrainCommandOptions& o) {
-  if (mesh.size(kDataAxes) == 1) return nullptr;
-  std::vector<std::pair<std::string, at::Tensor>> named;
-  for (const NamedParam& p : params) named.emplace_back(p.name, p.tensor);
-  return std::make_unique<GradientSum>(std::move(named), mesh.comm(kDataAxes),
-                                       GradientSum::Spec{.bucket_bytes = o.ddp_bucket_cap_mb << 20});
-}
-
 std::function<Schedule(int64_t)> schedule_of(const TrainCommandOptions& o) {
   return [&o](int64_t steps) {
     return make_schedule({.type = o.lr_scheduler_type,
@@ -206,7 +197,7 @@ TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::
 
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
-  Mesh mesh(world);
+  Mesh mesh(world, mesh_sizes(o.sharding(), world.size()));
   std::unique_ptr<FolderLock> lock;  // two runs in one folder would write over each other's checkpoints
   const fs::path run_dir = run_folder(o, world, lock);
   if (world.first()) write_arguments(o, run_dir);
@@ -227,12 +218,13 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 
-  const auto optimizer = make_optimizer(spec, make_groups(params, {.lr = o.lr(),
-                                                                   .weight_decay = o.weight_decay,
-                                                                   .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
-                                                                   .lr_by_prefix = {}}));
+  const SharedTraining shared = share_training(*tuned.model, params, mesh, o);
+  const auto optimizer =
+      make_optimizer(spec, make_groups(shared.updated, {.lr = o.lr(),
+                                                        .weight_decay = o.weight_decay,
+                                                        .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
+                                                        .lr_by_prefix = {}}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
-  const auto gradients = sum_gradients(params, mesh, o);
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
                   {.max_sequences = algorithm_info(o.algorithm).asks_rows ? 256 : 16});
   const StopFlag stop;
@@ -244,7 +236,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .train = *data.train,
                    .eval = data.eval.get(),
                    .data_ranks = mesh.host(kDataAxes),
-                   .gradients = gradients.get(),
+                   .gradients = shared.sync(),
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o); },

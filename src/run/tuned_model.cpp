@@ -133,7 +133,7 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh) {
   load_weights(
       *out.model, TensorFolder(out.base),
       {.dtype = out.dtype,
-       .device = device,
+       .device = o.sharding().on_host && mesh.size(Axis::DpShard) > 1 ? c10::Device(c10::kCPU) : device,
        .own = [&](const std::string& name) { return trained.count(name) > 0; },
        .fresh = head == Head::Scalar ? fresh_score(*out.model, config, static_cast<uint64_t>(o.seed)) : FreshValues()});
   if (o.lora()) attach_adapter(out, o);
@@ -146,7 +146,9 @@ std::optional<Reference> TunedModel::reference() const {
 }
 
 void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
-  write_file_atomic(dir / "args.json", o.all.dump(2) + "\n");
+  const bool first = model->mesh()->layout().first();
+  if (!first && model->mesh()->size(Axis::DpShard) == 1) return;  // the first holds all there is
+  if (first) write_file_atomic(dir / "args.json", o.all.dump(2) + "\n");
   if (adapter) {
     const Json additional = {{"lora_dtype", o.lora_dtype ? Json(*o.lora_dtype) : Json()},
                              {"lorap_lr_ratio", o.lorap_lr_ratio ? Json(*o.lorap_lr_ratio) : Json()},
@@ -154,6 +156,7 @@ void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
     return save_adapter(*model, *adapter, dir, additional);
   }
   save_weights(*model, dir, o.max_shard_bytes, dtype);
+  if (!first) return;
   Json config = read_model_config(base);
   if (model->head_kind() == Head::Scalar) config = score_config(std::move(config), base);
   config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =

@@ -65,7 +65,7 @@ std::optional<Memo::Kinds> Forward::remembered(int64_t layer) const {
 
 at::Tensor Forward::hidden(const Model& model, const Inputs& in, Step& s) const {
   s.position = model.positions(in, s);
-  RecomputeRunner recompute([this](int64_t layer) { return remembered(layer); }, std::make_shared<LayerRunner>());
+  RecomputeRunner recompute([this](int64_t layer) { return remembered(layer); }, model.runner());
   WatchedRunner watched(*this, recompute);
   return run_layers(model, in, s, watched);
 }

@@ -35,7 +35,7 @@ void Optimizer::adamw(Slot& slot, at::Tensor param, const at::Tensor& grad, cons
                             .weight_decay = u.weight_decay,
                             .step = u.step,
                             .grad_scale = u.grad_scale,
-                            .dither = dither_start(slot.index, u.step),
+                            .dither = dither_of(slot, u.step),
                             .stochastic = rounding_ == Rounding::Stochastic};
   const auto scale = slot.state.find("exp_avg_scale");
   if (scale == slot.state.end())
@@ -43,6 +43,10 @@ void Optimizer::adamw(Slot& slot, at::Tensor param, const at::Tensor& grad, cons
   ops::Moments8 moments{slot.state.at("exp_avg"), scale->second, slot.state.at("exp_avg_sq"),
                         slot.state.at("exp_avg_sq_scale")};
   ops::adamw_8bit(param, grad, moments, master, step);
+}
+
+int64_t Optimizer::dither_of(const Slot& slot, int64_t step) {
+  return advanced(dither_start(slot.index, step), slot.param->first);
 }
 
 Optimizer::Slot& Optimizer::ready(size_t i) {
@@ -64,8 +68,10 @@ void Optimizer::update_one(size_t i, double lr_factor, double grad_scale) {
   const at::Tensor& grad = slots_[i].param->tensor.grad();
   if (!grad.defined()) return;
   Slot& slot = ready(i);
+  ++slot.steps;
+  if (grad.numel() == 0) return;  // a rank without a row of it
   update(slot, slot.param->tensor.detach(), grad,
-         {slot.group->lr * lr_factor, slot.group->weight_decay, grad_scale, ++slot.steps});
+         {slot.group->lr * lr_factor, slot.group->weight_decay, grad_scale, slot.steps});
 }
 
 void Optimizer::make_state() {
@@ -78,7 +84,7 @@ void Optimizer::change_in_f32(Slot& slot, at::Tensor param, const Update& u,
   at::Tensor wide = keeps_master(param) ? slot.state.at("master") : param.to(at::kFloat);
   change(wide);
   if (rounding_ == Rounding::Stochastic)
-    round_stochastic_(param, wide, dither_start(slot.index, u.step));
+    round_stochastic_(param, wide, dither_of(slot, u.step));
   else
     param.copy_(wide);
 }
@@ -90,7 +96,7 @@ void Optimizer::zero_grad() {
 std::vector<at::Tensor> Optimizer::gradients() const {
   std::vector<at::Tensor> all;
   for (const Slot& slot : slots_)
-    if (slot.param->tensor.grad().defined()) all.push_back(slot.param->tensor.grad());
+    if (const at::Tensor& grad = slot.param->tensor.grad(); grad.defined() && grad.numel() > 0) all.push_back(grad);
   return all;
 }
 

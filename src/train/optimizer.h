@@ -18,7 +18,9 @@ namespace apus {
 
 struct NamedParam {
   std::string name;
-  at::Tensor tensor;  // a leaf; its gradient is tensor.grad()
+  at::Tensor tensor;  // its gradient is tensor.grad()
+  // Of a slice of a parameter: how many elements of it come before.
+  int64_t first = 0;
 };
 
 struct ParamGroup {
@@ -99,6 +101,7 @@ class Optimizer {
     double beta1, beta2, eps;
   };
   void adamw(Slot& slot, at::Tensor param, const at::Tensor& grad, const Update& u, const Decay& decay) const;
+  static int64_t dither_of(const Slot& slot, int64_t step);
   // Calls change(f32 parameter) and puts the result back by the rounding in force.
   void change_in_f32(Slot& slot, at::Tensor param, const Update& u,
                      const std::function<void(at::Tensor&)>& change) const;

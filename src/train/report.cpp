@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "device/agree.h"
 #include "device/device.h"
+#include "parallel/gradient_sync.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -48,8 +50,14 @@ void Trainer::evaluate() {
   const Stopwatch watch;
   double loss = 0, count = 0, sequences = 0, batches = 0;
   Metrics metrics;
+  const bool in_step = p_.gradients && p_.gradients->passes_in_step();
   p_.eval->start(0);
-  for (auto samples = p_.eval->next(); samples; samples = p_.eval->next(), ++batches)
+  for (auto samples = p_.eval->next();; samples = p_.eval->next(), ++batches) {
+    if (!(in_step ? summed(samples ? 1 : 0) > 0 : samples.has_value())) break;
+    if (!samples) {
+      keep_step(nullptr);
+      continue;
+    }
     for (const Update& update : p_.algorithm.collect(p_.actors, {std::move(*samples)}))
       for (const Batch& batch : update) {
         Batch here = batch.to(p_.device);
@@ -57,7 +65,9 @@ void Trainer::evaluate() {
         loss += part.sum.item<double>(), count += p_.algorithm.count(here),
             sequences += static_cast<double>(here.step.length_q.size());
         metrics.add(part.metrics);
+        if (in_step) spare_ = here;
       }
+  }
   loss = summed(loss), count = summed(count), sequences = summed(sequences);
   Json line = {{"eval_loss", count > 0 ? loss / count : NAN}};
   line.update(metrics.take(p_.data_ranks, "eval_"));
@@ -135,24 +145,61 @@ Json Trainer::trainer_json() const {
 // step is tried once more.
 void Trainer::save(bool must) {
   save_due_ = false;
+  if (p_.gradients) p_.gradients->rest();
   const Json window = log_window();  // of all ranks
   const fs::path target = o_.output_dir / str("checkpoint-", step_);
-  bool saved = p_.data_ranks.rank() != 0;
-  if (!saved) {
-    try {
-      FolderWriter folder(target);
-      p_.save_model(folder.dir());
-      write_progress(folder.dir(), window);
-      folder.commit();
-      saved = true;
-    } catch (const Error& e) {
-      if (must || e.at.fault != Fault::Io) throw;
-      log_warning("no checkpoint at step ", step_, ": ", e.what(),
-                  step_ < max_steps_ ? ". Training goes on; earlier checkpoints are untouched" : "");
-    }
-    if (saved) after_save(target);
+  const std::string failure = save_together(target, window);
+  require(failure.empty() || !must, Fault::Io, failure);
+  if (failure.empty()) {
+    last_saved_ = step_;
+    if (p_.data_ranks.rank() == 0) after_save(target);
+  } else if (p_.data_ranks.rank() == 0) {
+    log_warning("no checkpoint at step ", step_, ": ", failure,
+                step_ < max_steps_ ? ". Training goes on; earlier checkpoints are untouched" : "");
   }
-  if (summed(saved ? 0 : 1) == 0) last_saved_ = step_;  // all ranks wait here for the first
+}
+
+namespace {
+// What a full disk says is told; anything else ends the run.
+std::string why_not_written(const std::function<void()>& write) {
+  try {
+    write();
+    return "";
+  } catch (const Error& e) {
+    if (e.at.fault != Fault::Io) throw;
+    return e.what();
+  }
+}
+
+std::string first_of(const std::string& mine, Comm& ranks) {
+  for (const std::string& text : gather_text(mine, ranks))
+    if (!text.empty()) return text;
+  return "";
+}
+}  // namespace
+
+// The first rank makes the folder and names it when all have written theirs. All ranks wait here for each other.
+std::string Trainer::save_together(const fs::path& target, const Json& window) {
+  const bool first = p_.data_ranks.rank() == 0;
+  std::unique_ptr<FolderWriter> folder;
+  std::string failure;
+  if (first) failure = why_not_written([&] { folder = std::make_unique<FolderWriter>(target); });
+  const fs::path dir = gather_text(folder ? folder->dir().string() : "", p_.data_ranks)[0];
+  if (dir.empty()) return first_of(failure, p_.data_ranks);
+  failure = why_not_written([&] {
+    if (!first && slices() == 1) return;
+    require(fs::is_directory(dir), Fault::Io, "rank ", p_.data_ranks.rank(), " does not see ", dir.string(),
+            ": each rank writes its slice of the optimizer's state, so --output_dir must be a folder that all share");
+    p_.save_model(dir);
+    if (!o_.loop.save_only_model) write_optimizer(dir, p_.optimizer.kind(), p_.optimizer.state(), slice(), slices());
+    if (!first) return;
+    RunState s = state();
+    s.progress["log_window"] = window;
+    write_state(dir, s);
+  });
+  if (const std::string any = first_of(failure, p_.data_ranks); !any.empty()) return any;
+  if (first) failure = why_not_written([&] { folder->commit(); });
+  return first_of(failure, p_.data_ranks);
 }
 
 void Trainer::after_save(const fs::path& target) {
@@ -173,13 +220,6 @@ Json Trainer::log_window() {
           {"steps", logged_steps_},
           {"grad_norm", last_norm_},
           {"metrics", metrics_.sums(p_.data_ranks)}};
-}
-
-void Trainer::write_progress(const fs::path& dir, const Json& window) const {
-  RunState s = state();
-  s.progress["log_window"] = window;
-  if (!o_.loop.save_only_model) s.optimizer_state = gathered_state(p_.actors.policy, p_.optimizer.state());
-  write_state(dir, s, !o_.loop.save_only_model);
 }
 
 }  // namespace apus

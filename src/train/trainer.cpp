@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "device/agree.h"
+#include "parallel/gradient_sync.h"
 
 namespace apus {
 
@@ -73,16 +74,40 @@ int64_t Trainer::planned_steps() {
   return static_cast<int64_t>(std::ceil(o_.loop.epochs() * static_cast<double>(steps_of(most))));
 }
 
+int Trainer::slices() const { return p_.gradients && p_.gradients->sliced() ? p_.data_ranks.size() : 1; }
+int Trainer::slice() const { return slices() > 1 ? p_.data_ranks.rank() : 0; }
+
+// A run goes on with more or fewer ranks when all of them together take as many micro-batches for an update as before.
+// -> how many there were.
+int64_t Trainer::take_other_ranks(const RunState& saved, RunState& mine) const {
+  constexpr const char *kRanks = "data_parallel_ranks", *kEach = "gradient_accumulation_steps";
+  const int64_t ranks = p_.data_ranks.size();
+  if (!saved.exact.contains(kRanks) || !saved.exact.contains(kEach) || !mine.exact.contains(kRanks)) return ranks;
+  const auto there = saved.exact[kRanks].get<int64_t>(), taken = there * saved.exact[kEach].get<int64_t>();
+  if (there == ranks) return ranks;
+  require(taken == ranks * accumulation_, Fault::Usage, "the checkpoint is of ", there, " ranks that took ", taken,
+          " micro-batches for an update, and these ", ranks, " would take ", ranks * accumulation_, ": ",
+          taken % ranks == 0 ? str("give --gradient_accumulation_steps ", taken / ranks, " with ", ranks, " ranks")
+                             : str("start as many ranks as divide ", taken),
+          ", or go on from the weights alone with --resume_only_model true --ignore_data_skip true");
+  require(!saved.data.is_object() || saved.data.value("kind", "") != "streamed", Fault::Usage,
+          "the place in streamed rows is that of ", there,
+          " ranks: go on with as many, or give --ignore_data_skip true");
+  for (const char* key : {kRanks, kEach}) mine.exact[key] = saved.exact[key];
+  if (p_.log) log_info("the checkpoint is of ", there, " ranks; ", ranks, " go on from it");
+  return there;
+}
+
 void Trainer::resume(const RunState& saved, Resume what) {
   RunState mine = state();
   if (!what.data) mine.exact = saved.exact;
   if (!what.optimizer) mine.optimizer = saved.optimizer;
+  const int64_t there = take_other_ranks(saved, mine);
   for (const std::string& change : check_resume(saved, mine)) log_warning("resumed ", change);
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
           ", and this run ends at step ", max_steps_, ": raise --num_train_epochs or --max_steps to go on");
   if (what.optimizer)
-    p_.optimizer.load(own_state(p_.actors.policy, saved.optimizer_state),
-                      saved.progress.value("optimizer_steps", saved.step),
+    p_.optimizer.load(state_slice(saved, slice(), slices()), saved.progress.value("optimizer_steps", saved.step),
                       saved.progress.value("optimizer_steps_of", std::map<std::string, int64_t>()));
   step_ = first_step_ = saved.step;
   last_saved_ = last_evaluated_ = step_;
@@ -104,7 +129,8 @@ void Trainer::resume(const RunState& saved, Resume what) {
   if (what.optimizer) p_.algorithm.restore(saved.progress.value("algorithm", Json::object()));
   if (!what.data) return;
   epoch_ = saved.epoch;
-  micro_in_epoch_ = saved.progress.value("micro_batches_in_epoch", int64_t{0});
+  const int64_t ranks = p_.data_ranks.size();
+  micro_in_epoch_ = (saved.progress.value("micro_batches_in_epoch", int64_t{0}) * there + ranks - 1) / ranks;
   result_.rows = saved.progress.value("rows", int64_t{0});
   p_.train.start(epoch_);
   p_.train.restore(saved.data);

@@ -25,8 +25,8 @@
 
 namespace apus {
 
-class GradientSum;  // parallel/data_parallel.h
-struct RouterLoss;  // nn/moe.h
+class GradientSync;  // parallel/gradient_sync.h
+struct RouterLoss;   // nn/moe.h
 
 enum class When { Never, Steps, Epoch };
 
@@ -47,12 +47,13 @@ struct TrainerParts {
   double base_lr;
   SampleSource& train;
   SampleSource* eval = nullptr;
-  Comm& data_ranks;                  // of host tensors: counts, decisions
-  GradientSum* gradients = nullptr;  // null with one rank
-  RunLog* log = nullptr;             // on the first rank
+  Comm& data_ranks;                   // of host tensors: counts, decisions
+  GradientSync* gradients = nullptr;  // null with one rank
+  RunLog* log = nullptr;              // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
-  std::function<void(const std::filesystem::path& dir)> save_model;  // weights or adapter, configs
-  std::function<Json()> evaluate_more;                               // by generation; eval_* values, may be empty
+  // Weights or adapter, configs. By the first rank; by all together where they share out the optimizer's state.
+  std::function<void(const std::filesystem::path& dir)> save_model;
+  std::function<Json()> evaluate_more;  // by generation; eval_* values, may be empty
   const StopFlag* stop = nullptr;
 };
 
@@ -95,6 +96,9 @@ class Trainer {
     bool open() const { return done < updates.size(); }
   };
   // trainer.cpp: the loop
+  int slices() const;  // in which ranks share out the optimizer's state
+  int slice() const;   // this rank's
+  int64_t take_other_ranks(const RunState& saved, RunState& mine) const;
   int64_t planned_steps();
   int64_t steps_of(double micro_batches) const;
   bool collect();
@@ -109,9 +113,12 @@ class Trainer {
   void explained_memory(const std::function<void()>& work) const;
   StepResult compute(Update& batches);
   double backward(Update& batches, double total, bool only_measured = false);
+  double backward_of(Batch& batch, uint64_t micro, double total, bool only_measured);
+  void keep_step(const Batch* like);
   std::optional<double> scale_in_backward(Update& batches, double total);
   void left_out(const std::string& what);
   void prepare(Batch& batch, uint64_t micro, const std::shared_ptr<RouterLoss>& router, double share) const;
+  double gradient_norm() const;  // over all ranks
   double summed(double value) const;
   std::string find_not_finite(Update& batches);
   std::string first_known(const std::string& mine) const;
@@ -120,8 +127,8 @@ class Trainer {
   void evaluate();
   void judge(const Json& line);  // is it the best so far?
   void save(bool must);
+  std::string save_together(const std::filesystem::path& target, const Json& window);  // why it failed; empty: saved
   void after_save(const std::filesystem::path& target);
-  void write_progress(const std::filesystem::path& dir, const Json& window) const;
   Json log_window();
   RunState state() const;
   Json trainer_json() const;
@@ -130,6 +137,7 @@ class Trainer {
   TrainerParts p_;
   TrainerOptions o_;
   std::unique_ptr<UpdateInBackward> in_backward_;
+  std::optional<Batch> spare_;  // run through in step with others when this rank has no batch; counts nothing
   Schedule schedule_;
   Collection collection_;
   const int64_t accumulation_;

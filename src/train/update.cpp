@@ -5,6 +5,7 @@
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 #include "nn/moe.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
-#include "parallel/data_parallel.h"
+#include "parallel/gradient_sync.h"
 #include "train/rollout.h"
 #include "train/trainer.h"
 
@@ -44,29 +45,55 @@ void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<Router
   set_training(batch.step, std::move(training));
 }
 
-double Trainer::backward(Update& batches, double total, bool only_measured) {
-  double loss = 0;
-  for (size_t i = 0; i < batches.size(); ++i) {
-    Batch& batch = batches[i] = batches[i].to(p_.device);
-    const double share = p_.algorithm.count(batch) / total;
-    const auto router = std::make_shared<RouterLoss>();
-    prepare(batch, i, router, share);
-    Loss part = p_.algorithm.loss(p_.actors, batch, o_.forward);
-    if (p_.gradients && i + 1 == batches.size()) p_.gradients->begin();
-    const double sum = part.sum.item<double>();
-    // The factor as the first gradient: the gradient of a product of a scalar and a number is made in f64. What would
-    // update weights on the way does not begin when the loss is not finite.
-    if (part.sum.requires_grad() && (!in_backward_ || std::isfinite(sum)))
-      part.sum.backward(at::full_like(part.sum, 1 / total));
-    loss += sum / total;
-    if (training_of(batch.step).router) {
-      const at::Tensor value = router->value();
-      loss += router->scale * value.item<double>();
-      part.metrics["aux_loss"] = {value * share, at::tensor(share)};
-    }
-    if (!only_measured) metrics_.add(part.metrics);
-    batch.step.turns.clear();
+double Trainer::backward_of(Batch& batch, uint64_t micro, double total, bool only_measured) {
+  const double share = p_.algorithm.count(batch) / total;
+  const auto router = std::make_shared<RouterLoss>();
+  prepare(batch, micro, router, share);
+  Loss part = p_.algorithm.loss(p_.actors, batch, o_.forward);
+  const double sum = part.sum.item<double>();
+  // The factor as the first gradient: the gradient of a product of a scalar and a number is made in f64. What would
+  // update weights on the way does not begin when the loss is not finite.
+  if (part.sum.requires_grad() && (!in_backward_ || std::isfinite(sum)))
+    part.sum.backward(at::full_like(part.sum, 1 / total));
+  double loss = sum / total;
+  if (training_of(batch.step).router) {
+    const at::Tensor value = router->value();
+    loss += router->scale * value.item<double>();
+    part.metrics["aux_loss"] = {value * share, at::tensor(share)};
   }
+  if (!only_measured) metrics_.add(part.metrics);
+  batch.step.turns.clear();
+  return loss;
+}
+
+// This rank has no batch left while others have: it makes their passes over one that it had, and adds nothing.
+void Trainer::keep_step(const Batch* like) {
+  if (like) spare_ = *like;
+  if (!spare_) spare_ = collate({{.ids = {0, 0}, .trained = {false, true}}}).to(p_.device);
+  Batch batch = *spare_;
+  prepare(batch, 0, std::make_shared<RouterLoss>(), 0);
+  const bool trains = at::GradMode::is_enabled();
+  if (!trains) batch.step.training = nullptr;
+  const Loss none = p_.algorithm.loss(p_.actors, batch, trains ? o_.forward : Forward{});
+  if (none.sum.requires_grad()) none.sum.backward(at::zeros_like(none.sum));
+}
+
+double Trainer::backward(Update& batches, double total, bool only_measured) {
+  GradientSync* const sync = p_.gradients;
+  double loss = 0;
+  size_t rounds = batches.size();
+  if (sync && sync->in_step()) rounds = static_cast<size_t>(largest_of(p_.data_ranks, static_cast<double>(rounds)));
+  for (size_t i = 0; i < std::max<size_t>(1, rounds); ++i) {
+    const bool last = i + 1 >= rounds;
+    if (sync && (i < batches.size() || sync->in_step())) sync->begin(last);
+    if (i < batches.size())
+      loss += backward_of(batches[i] = batches[i].to(p_.device), i, total, only_measured);
+    else if (sync && sync->passes_in_step())
+      keep_step(batches.empty() ? nullptr : &batches.back());
+    if (sync) sync->finish(last);
+  }
+  if (sync) sync->rest();
+  if (sync && sync->passes_in_step() && !batches.empty()) spare_ = batches.front();
   return summed(loss);
 }
 
@@ -114,6 +141,11 @@ std::optional<double> Trainer::scale_in_backward(Update& batches, double total) 
   return std::min(1.0, most / (norm + 1e-6));
 }
 
+double Trainer::gradient_norm() const {
+  const double squares = ops::sum_of_squares(p_.optimizer.gradients());
+  return std::sqrt(p_.gradients ? p_.gradients->of_all(squares) : squares);
+}
+
 Trainer::StepResult Trainer::compute(Update& batches) {
   double count = 0;
   for (const Batch& b : batches) count += p_.algorithm.count(b), tokens_seen_ += b.id_T.numel();
@@ -133,13 +165,13 @@ Trainer::StepResult Trainer::compute(Update& batches) {
     in_backward_->begin(schedule_(step_), *scale);
   }
   out.loss = backward(batches, total);
-  if (p_.gradients) p_.gradients->finish();
   const UpdateInBackward::Outcome done = in_backward_ ? in_backward_->end() : UpdateInBackward::Outcome();
-  out.grad_norm = in_backward_ ? done.norm : std::sqrt(ops::sum_of_squares(p_.optimizer.gradients()));
+  out.grad_norm = in_backward_ ? done.norm : gradient_norm();
   out.updated = std::isfinite(out.loss) && std::isfinite(out.grad_norm);
   if (out.updated) {
     const double scale = o_.loop.max_grad_norm > 0 ? std::min(1.0, o_.loop.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
     if (!in_backward_) p_.optimizer.step(schedule_(step_), scale);
+    if (p_.gradients) p_.gradients->updated();
     if (p_.actors.rollout) p_.actors.rollout->weights_changed();
     bad_in_a_row_ = 0;
   } else if (done.not_finite.empty()) {

@@ -4,7 +4,9 @@
 #include "nn/parts.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
 #include <unistd.h>
 
@@ -213,39 +215,53 @@ TEST(Parts, FactorsThatNeedTheWholeWeightAreRefused) {
   test::FakeWorld world;
   test::FakeMesh mesh(MeshLayout({.tp = 2}, 2, 0), world);
   const auto dir = golden::models() / "qwen2/checkpoint";
-  LoraConfig dora = lora_on({"q_proj"}), pissa = lora_on({"q_proj"});
-  dora.dora = true, dora.init = "true", pissa.init = "pissa";
-  for (const LoraConfig& config : {dora, pissa}) {
-    const auto model = placed_model(dir, mesh);
-    test::expect_says(test::refusal(Fault::Usage, [&] { make_adapter(*model, config, 1); }), "needs all of it");
-  }
+  LoraConfig pissa = lora_on({"q_proj"});
+  pissa.init = "pissa";
+  const auto model = placed_model(dir, mesh);
+  test::expect_says(test::refusal(Fault::Usage, [&] { make_adapter(*model, pissa, 1); }), "changes all of it");
 }
 
-TEST(Parts, OfAnOptimizersStateMakeUpTheWhole) {
-  const auto dir = golden::models() / "qwen3_moe_norm/checkpoint";
+// The lengths of a weight's rows that DoRA begins with are those of the whole, whoever holds which rows.
+TEST(Parts, DoraBeginsAsOnOneRank) {
+  const auto dir = golden::models() / "qwen2/checkpoint";
+  LoraConfig dora = lora_on({"q_proj", "o_proj"});
+  dora.dora = true, dora.init = "true";
   const auto one = load_model(dir, {});
+  make_adapter(*one, dora, 1);
   std::map<std::string, at::Tensor> whole;
-  one->visit([&](const std::string& n, Param& p) { whole[n + "/exp_avg"] = p.data * 2; });
-  for (const auto& [sizes, ranks] : all_sizes())
-    test::on_fake_ranks(sizes, ranks, [&](MeshView& mesh) {
-      const auto model = placed_model(dir, mesh, at::kFloat);
-      std::map<std::string, at::Tensor> mine;
-      model->visit([&](const std::string& n, Param& p) { mine[n + "/exp_avg"] = p.data * 2; });
-      const auto gathered = gathered_state(*model, mine), parts = own_state(*model, whole);
-      for (const auto& [n, t] : whole) {
-        EXPECT_TRUE(at::equal(gathered.at(n), t)) << n;
-        EXPECT_TRUE(at::equal(parts.at(n), mine.at(n))) << n;
-      }
-    });
-  test::FakeWorld world;
-  test::FakeMesh mesh(MeshLayout({.tp = 2}, 2, 0), world);
-  one->visit([](const std::string&, Param& p) { p.data = at::Tensor(); });
-  one->place(mesh);
-  test::expect_says(test::refusal(Fault::Usage,
-                                  [&] {
-                                    own_state(*one, {{"model.embed_tokens.weight/exp_avg_sq_row", at::zeros({3})}});
-                                  }),
-                    "several ranks share out");
+  one->visit([&](const std::string& n, Param& p) { whole[n] = p.data; });
+  test::on_fake_ranks({.dp_shard = 3}, 3, [&](MeshView& mesh) {
+    const auto model = placed_model(dir, mesh, at::kFloat);
+    make_adapter(*model, dora, 1);
+    model->visit(
+        [&](const std::string& n, Param& p) { EXPECT_TRUE(at::equal(p.data, own_part(whole.at(n), p))) << n; });
+  });
+}
+
+// A state that so many ranks saved is that of any other number of ranks; blocks of 8-bit moments cannot be divided.
+TEST(Parts, OfAnOptimizersStateAreThoseOfAnyRanks) {
+  const std::map<std::string, at::Tensor> whole = {{"w/exp_avg", at::rand({7, 3})}, {"b/exp_avg", at::rand({2})}};
+  const auto cut = [&](const RunState& from, int ranks) {
+    RunState to;
+    for (int r = 0; r < ranks; ++r) to.optimizer_slices.push_back(state_slice(from, r, ranks));
+    return to;
+  };
+  RunState state;
+  state.optimizer_slices = {whole};
+  for (const int ranks : {1, 2, 4, 3, 9, 2, 1}) {
+    state = cut(state, ranks);
+    at::Tensor joined = at::cat([&] {
+      std::vector<at::Tensor> rows;
+      for (const auto& slice : state.optimizer_slices) rows.push_back(slice.at("w/exp_avg"));
+      return rows;
+    }());
+    EXPECT_TRUE(at::equal(joined, whole.at("w/exp_avg"))) << ranks;
+    for (int r = 0; r < ranks; ++r)
+      EXPECT_EQ(state.optimizer_slices[static_cast<size_t>(r)].at("w/exp_avg").size(0), part_of(7, r, ranks).size);
+  }
+  EXPECT_TRUE(at::equal(state.optimizer_slices[0].at("b/exp_avg"), whole.at("b/exp_avg")));
+  state.optimizer = "adamw_8bit";
+  test::expect_says(test::refusal(Fault::Usage, [&] { state_slice(state, 0, 2); }), "as many ranks");
 }
 
 // The second half of a table is cut off after the file was opened: to touch it would be a bus error.

@@ -75,6 +75,30 @@ agree)  # other weights, rows or states under the same path: told before the fir
   [ $code = 2 ] || { cat state.0.log >&2; fail "another state: exit code $code"; }
   says state.0.log 'the states to go on from differ between ranks'
   ;;
+zero)  # every strategy trains as one process does, on processors and over the simulated NPU's library; bad ones are refused
+  train 1 cpu one --num_train_epochs 1 --save_steps 2
+  train 1 cpu whole --num_train_epochs 1 --save_steps 2 --tuner_type full
+  for strategy in zero1 zero2 zero3; do
+    train 2 cpu lora-$strategy --deepspeed $strategy --num_train_epochs 1 --save_steps 2 || { cat lora-$strategy.log >&2; fail "$strategy"; }
+    alike one lora-$strategy || fail "$strategy, LoRA: other losses"
+    train 3 cpu full-$strategy --deepspeed $strategy --num_train_epochs 1 --save_steps 2 --tuner_type full || { cat full-$strategy.log >&2; fail "$strategy"; }
+    alike whole full-$strategy || fail "$strategy, full: other losses"
+  done
+  says full-zero3.log "3 ranks share out weights, gradients and the optimizer's state: rank 0 updates [0-9]+ numbers and holds"
+  [ -f full-zero3/checkpoint-4/optimizer-00003-of-00003.safetensors ] || fail "no slice of the third rank"
+  train 1 cpu again --num_train_epochs 1 --save_steps 2 --tuner_type full --resume_from_checkpoint full-zero3/checkpoint-2 || { cat again.log >&2; fail "resume"; }
+  alike whole again || fail "gone on with one rank: other losses"
+  for strategy in zero2 zero3_offload; do
+    LD_LIBRARY_PATH=$sim/lib train 2 npu npu-$strategy --deepspeed $strategy --num_train_epochs 1 --save_steps 2 --tuner_type full || { cat npu-$strategy.log >&2; fail "npu $strategy"; }
+    alike whole npu-$strategy || fail "npu, $strategy: other losses"
+  done
+  code=0; train 2 cpu bad --deepspeed zero3 --optim adafactor || code=$?
+  [ $code = 2 ] || fail "adafactor: exit code $code"
+  says bad.log "looks at whole matrices"
+  code=0; train 2 cpu bad --deepspeed zero3 --predict_with_generate true || code=$?
+  [ $code = 2 ] || fail "answers: exit code $code"
+  says bad.log "use --deepspeed zero2"
+  ;;
 npu)  # the same over the simulated NPU's library
   train 2 cpu cpu --max_steps 4
   LD_LIBRARY_PATH=$sim/lib train 2 npu npu --max_steps 4 || { cat npu.log >&2; fail "npu"; }

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <map>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/ports.h"
 #include "tests/paths.h"
 
 namespace apus {
@@ -27,33 +29,56 @@ struct Ran {
   double peak = 0;  // bytes resident, of its whole life
 };
 
-// Runs the program and watches its peak, which only grows.
-Ran run_program(Words words, const fs::path& output) {
+using Variables = std::map<std::string, std::string>;
+
+pid_t start_program(Words words, const fs::path& output, const Variables& variables) {
   words.insert(words.begin(), (test::binary_dir() / "apus").string());
   const pid_t child = fork();
-  if (child == 0) {
-    const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    ::dup2(file, 1), ::dup2(file, 2);
-    ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);  // on a busy machine threads that spin wait for each other
-    std::vector<char*> argv;
-    for (std::string& word : words) argv.push_back(word.data());
-    argv.push_back(nullptr);
-    ::execv(argv[0], argv.data());
-    ::_exit(127);
+  if (child != 0) return child;
+  const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  ::dup2(file, 1), ::dup2(file, 2);
+  ::setenv("OMP_WAIT_POLICY", "PASSIVE", 1);  // on a busy machine threads that spin wait for each other
+  for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execv(argv[0], argv.data());
+  ::_exit(127);
+}
+
+// Whether it has ended; if not, looks at its peak, which only grows.
+bool watch(pid_t child, Ran& ran) {
+  int status = 0;
+  if (::waitpid(child, &status, WNOHANG) != 0) {
+    ran.exit = std::max(ran.exit, WIFEXITED(status) ? WEXITSTATUS(status) : 128);
+    return true;
+  }
+  std::ifstream in(str("/proc/", child, "/status"));
+  std::string program, peak;
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("Name:", 0) == 0) program = line;
+    if (line.rfind("VmHWM:", 0) == 0) peak = line.substr(6);
+  }
+  if (program.find("apus") != std::string::npos && !peak.empty()) ran.peak = std::max(ran.peak, std::stod(peak) * 1024);
+  return false;
+}
+
+// Runs the program as so many ranks, and finds the peak of the largest.
+Ran run_program(const Words& words, const fs::path& output, int ranks = 1) {
+  std::vector<pid_t> running;
+  const std::string port = str(free_port().value());
+  for (int r = 0; r < ranks; ++r) {
+    Variables variables;
+    if (ranks > 1)
+      variables = {{"RANK", str(r)},      {"WORLD_SIZE", str(ranks)},       {"LOCAL_RANK", str(r)},
+                   {"MASTER_PORT", port}, {"LOCAL_WORLD_SIZE", str(ranks)}, {"MASTER_ADDR", "127.0.0.1"}};
+    running.push_back(start_program(words, r == 0 ? output : fs::path(output.string() + str(r)), variables));
   }
   Ran ran;
-  int status = 0;
-  while (::waitpid(child, &status, WNOHANG) == 0) {
-    std::ifstream in(str("/proc/", child, "/status"));
-    std::string program, peak;
-    for (std::string line; std::getline(in, line);) {
-      if (line.rfind("Name:", 0) == 0) program = line;
-      if (line.rfind("VmHWM:", 0) == 0) peak = line.substr(6);
-    }
-    if (program.find("apus") != std::string::npos && !peak.empty()) ran.peak = std::stod(peak) * 1024;
+  while (!running.empty()) {
+    std::erase_if(running, [&](pid_t child) { return watch(child, ran); });
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  ran.exit = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return ran;
 }
 
@@ -61,6 +86,7 @@ struct Case {
   const char *name, *dtype;
   Words flags;
   const char* act = "silu";
+  int ranks = 1;
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
@@ -117,12 +143,13 @@ TEST_P(PlannedMemory, IsWhatTheRunTakes) {
     front.insert(front.end(), back.begin(), back.end());
     return front;
   };
-  ASSERT_EQ(run_program(with({"plan"}, {"--json"}), dir() / "plan.json").exit, 0) << read_file(dir() / "plan.json");
+  ASSERT_EQ(run_program(with({"plan"}, {"--json", "--devices", str(GetParam().ranks)}), dir() / "plan.json").exit, 0)
+      << read_file(dir() / "plan.json");
   const std::string text = read_file(dir() / "plan.json");
   const Json plan = Json::parse(text.substr(text.find("{\n")));
   const Ran ran = run_program(with({"sft"}, {"--dataset", (dir() / "rows.jsonl").string(), "--max_steps", "2",
                                              "--report_to", "none", "--output_dir", (dir() / "out").string()}),
-                              dir() / "sft.log");
+                              dir() / "sft.log", GetParam().ranks);
   ASSERT_EQ(ran.exit, 0) << read_file(dir() / "sft.log");
   const auto planned = plan.at("peak_bytes").get<double>();
   std::printf("%-28s %7.1f MiB planned, %7.1f MiB taken: %+.1f %%\n", GetParam().name, planned / (1 << 20),
@@ -198,7 +225,31 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"lora_f32_two_rows",
              "float32",
              {"--tuner_type", "lora", "--lora_rank", "32", "--max_length", "512", "--per_device_train_batch_size", "2",
-              "--gradient_accumulation_steps", "1", "--gradient_checkpointing", "false"}}),
+              "--gradient_accumulation_steps", "1", "--gradient_checkpointing", "false"}},
+        Case{"zero1_f32",
+             "float32",
+             {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1", "--deepspeed",
+              "zero1"},
+             "silu",
+             2},
+        Case{"zero2_f32",
+             "float32",
+             {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "2", "--deepspeed",
+              "zero2"},
+             "silu",
+             2},
+        Case{"zero3_f32",
+             "float32",
+             {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1", "--deepspeed",
+              "zero3"},
+             "silu",
+             2},
+        Case{"zero3_bf16_4",
+             "bfloat16",
+             {"--tuner_type", "full", "--max_length", "512", "--gradient_accumulation_steps", "1", "--deepspeed",
+              "zero3"},
+             "silu",
+             4}),
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -41,14 +41,16 @@ class IndexedSource : public SampleSource {
                          : (total - options_.rank + options_.ranks - 1) / options_.ranks;
   }
   Json position() const override {
-    return {{"kind", "indexed"}, {"samples", count_}, {"epoch", epoch_}, {"next", next_}};
+    return {{"kind", "indexed"}, {"samples", count_}, {"epoch", epoch_}, {"next", next_}, {"ranks", options_.ranks}};
   }
   void restore(const Json& position) override {
     require(position.value("kind", "") == "indexed" && position.value("samples", int64_t{-1}) == count_, Fault::Data,
             "the data are not those of the checkpoint: it had ", position.value("samples", int64_t{-1}),
             " samples, now there are ", count_, "; give the same datasets and options, or --ignore_data_skip true");
     start(position.at("epoch").get<int64_t>());
-    next_ = position.at("next").get<int64_t>();
+    // Other ranks than these may have got so far: what they took together is behind us.
+    const auto taken = position.at("next").get<int64_t>() * position.value("ranks", options_.ranks);
+    next_ = (taken + options_.ranks - 1) / options_.ranks;
   }
 
  private:

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run/shared_training.h"
+
+#include <map>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+namespace apus {
+
+namespace {
+
+using Sliced = std::vector<ShardedGradients::Param>;
+
+// The optimizer goes through them in the order of the model, as one that holds everything does.
+std::vector<NamedParam> in_model_order(const Sliced& slices, const std::vector<NamedParam>& params, const Comm& ranks) {
+  std::map<std::string, const ShardedGradients::Param*> of;
+  for (const auto& p : slices) of[p.name] = &p;
+  std::vector<NamedParam> all;
+  for (const NamedParam& p : params) {
+    const at::Tensor &whole = of.at(p.name)->whole, &slice = of.at(p.name)->slice;
+    const Range rows = part_of(whole.size(0), ranks.rank(), ranks.size());
+    all.push_back({.name = p.name, .tensor = slice, .first = rows.begin * (whole.numel() / whole.size(0))});
+  }
+  return all;
+}
+
+}  // namespace
+
+MeshSizes mesh_sizes(const Sharding& sharding, int ranks) { return {.dp_shard = sharding.stage == 3 ? ranks : 1}; }
+
+std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding) {
+  if (mesh.size(Axis::DpShard) == 1) return nullptr;
+  return std::make_unique<ShardedModel>(
+      model, mesh.comm(Axis::DpShard),
+      ShardedModel::Spec{.release_after_forward = sharding.release_after_forward, .device = mesh.device()});
+}
+
+SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, const TrainOptions& o) {
+  SharedTraining out;
+  out.updated = params;
+  if (mesh.size(kDataAxes) == 1) {
+    if (o.sharding().stage > 0) log_info("one process: there is nobody to share weights, gradients or state with");
+    return out;
+  }
+  Comm& ranks = mesh.comm(kDataAxes);
+  const int64_t bytes = o.ddp_bucket_cap_mb << 20;
+  const Sharding& s = o.sharding();
+  std::vector<std::pair<std::string, at::Tensor>> named;
+  for (const NamedParam& p : params) named.emplace_back(p.name, p.tensor);
+  if (s.stage == 0) {
+    out.sum = std::make_unique<GradientSum>(std::move(named), ranks, GradientSum::Spec{.bucket_bytes = bytes});
+    return out;
+  }
+  ShardedGradients::Spec spec{.bucket_bytes = bytes, .each_micro_batch = s.stage >= 2};
+  if (s.bucket_elements)
+    spec.bucket_bytes = *s.bucket_elements * static_cast<int64_t>(params.front().tensor.element_size());
+  out.model = shard_model(model, mesh, s);
+  if (out.model) spec.by_unit = true, spec.let_go = [m = out.model.get()] { m->release(); };
+  const Sliced slices = out.model ? out.model->trained() : sliced_params(named, ranks, s.on_host);
+  out.updated = in_model_order(slices, params, ranks);
+  out.slices = std::make_unique<ShardedGradients>(slices, ranks, mesh.host(kDataAxes), std::move(spec));
+  if (out.model) out.model->tell(out.slices.get());
+  int64_t mine = 0;
+  for (const NamedParam& p : out.updated) mine += p.tensor.numel();
+  log_info(ranks.size(), " ranks share out ",
+           s.stage == 1   ? "the optimizer's state"
+           : s.stage == 2 ? "gradients and the optimizer's state"
+                          : "weights, gradients and the optimizer's state",
+           ": rank ", ranks.rank(), " updates ", mine, " numbers",
+           out.model ? str(" and holds ", bytes_text(out.model->slice_bytes()), " of the weights") : "",
+           s.on_host ? ", on the host" : "");
+  return out;
+}
+
+}  // namespace apus

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of a training run share its work out: gradients summed, or slices of them, of the optimizer's state and
+// of the parameters, as --deepspeed and --fsdp say.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cli/train.h"
+#include "dist/mesh.h"
+#include "models/model.h"
+#include "parallel/data_parallel.h"
+#include "parallel/sharded_gradients.h"
+#include "parallel/sharded_model.h"
+#include "train/optimizer.h"
+
+namespace apus {
+
+MeshSizes mesh_sizes(const Sharding& sharding, int ranks);
+
+// A placed and loaded model whose parameters are slices; nothing when they are not.
+std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding);
+
+struct SharedTraining {
+  std::unique_ptr<ShardedModel> model;  // of --deepspeed zero3
+  std::unique_ptr<ShardedGradients> slices;
+  std::unique_ptr<GradientSum> sum;
+  std::vector<NamedParam> updated;  // what this rank's optimizer updates
+
+  GradientSync* sync() const { return slices ? static_cast<GradientSync*>(slices.get()) : sum.get(); }
+};
+
+// `params`: the model's trainable ones. Model and mesh must outlive it.
+SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh,
+                              const TrainOptions& options);
+
+}  // namespace apus

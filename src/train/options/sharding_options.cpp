@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/options/sharding_options.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+
+#include "base/files.h"
+#include "base/nearest.h"
+
+namespace apus {
+
+namespace {
+
+constexpr int64_t kLargestFile = 1 << 20;
+
+bool is_auto(const Json& value) { return value.is_string() && value.get<std::string>() == "auto"; }
+
+bool truth(const Json& value, const std::string& where) {
+  if (value.is_boolean()) return value.get<bool>();
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  if (text == "true" || text == "True" || text == "1") return true;
+  if (text == "false" || text == "False" || text == "0") return false;
+  fail(Fault::Usage, where, " must be true or false, it is ", text);
+}
+
+const Json& section(const Json& file, const char* key, const std::string& where) {
+  static const Json none = Json::object();
+  const auto found = file.find(key);
+  if (found == file.end() || found->is_null()) return none;
+  require(found->is_object(), Fault::Usage, where, ": ", key, " must hold an object");
+  return *found;
+}
+
+Json read_json_file(const std::string& flag, const std::string& path, const std::string& possible) {
+  std::error_code code;
+  require(std::filesystem::is_regular_file(path, code), Fault::Usage, flag, " ", path,
+          " is no file here; possible: ", possible, ", or a JSON file");
+  Json file = parse_json(read_file(path, kLargestFile), path, Fault::Usage);
+  require(file.is_object(), Fault::Usage, path, " must hold an object");
+  return file;
+}
+
+bool offloads(const Json& zero, const char* key, const std::string& path) {
+  const Json& offload = section(zero, key, path);
+  const std::string device = offload.value("device", Json("none")).is_string()
+                                 ? offload.value("device", std::string("none"))
+                                 : std::string("?");
+  require(device == "none" || device == "cpu", Fault::Usage, path, ": ", key, ".device is '", device,
+          "'; possible: none, cpu");
+  return device == "cpu";
+}
+
+}  // namespace
+
+void ShardingOptions::fields(OptionTable& v) {
+  v("deepspeed", deepspeed,
+    "several processes share out: zero1 the optimizer's state, zero2 gradients too, zero3 weights too; _offload keeps "
+    "that on the host; or a DeepSpeed JSON file");
+  v("fsdp", fsdp, "fsdp2, \"full_shard auto_wrap\": weights, gradients and state are shared out; or a JSON file");
+  v("fsdp_config", fsdp_config, "its settings: {\"reshard_after_forward\": false} keeps weights for the backward pass");
+}
+
+void ShardingOptions::read_deepspeed(const std::string& path, OptionTable& v) {
+  const Json file = read_json_file("--deepspeed", path, "zero0, zero1, zero2, zero3, zero2_offload, zero3_offload");
+  const Json& zero = section(file, "zero_optimization", path);
+  const Json stage = zero.value("stage", Json(0));
+  require(stage.is_number_integer() && stage >= 0 && stage <= 3, Fault::Usage, path,
+          ": zero_optimization.stage must be 0, 1, 2 or 3, it is ", stage.dump());
+  sharding_.stage = stage.get<int>();
+  const bool states = offloads(zero, "offload_optimizer", path), parameters = offloads(zero, "offload_param", path);
+  require(states || !parameters, Fault::Usage, path,
+          ": offload_param without offload_optimizer is not possible; give both, or none");
+  require(sharding_.stage < 3 || states == parameters, Fault::Usage, path,
+          ": of stage 3 the optimizer's state goes to the host together with the parameters: give offload_param too");
+  require(sharding_.stage > 0 || !states, Fault::Usage, path, ": offload_optimizer needs a stage above 0");
+  sharding_.on_host = states;
+  if (const auto size = zero.find("reduce_bucket_size"); size != zero.end() && size->is_number()) {
+    require(*size >= 1, Fault::Usage, path, ": reduce_bucket_size must be above 0");
+    sharding_.bucket_elements = static_cast<int64_t>(size->get<double>());
+  }
+  for (const char* key : {"optimizer", "scheduler"})
+    require(!file.contains(key), Fault::Usage, path, ": '", key,
+            "' is chosen by options: take it out of the file, and give ",
+            key == std::string("optimizer") ? "--optim, --learning_rate, --adam_beta1 ..." : "--lr_scheduler_type");
+  for (const char* key :
+       {"gradient_accumulation_steps", "train_micro_batch_size_per_gpu", "gradient_clipping", "train_batch_size"})
+    if (const auto value = file.find(key); value != file.end() && !is_auto(*value)) {
+      require(value->is_number(), Fault::Usage, path, ": ", key, " must be a number or \"auto\"");
+      claims_.push_back({key, value->dump()});
+    }
+  static const std::vector<std::string> used = {"zero_optimization", "gradient_accumulation_steps",
+                                                "train_micro_batch_size_per_gpu", "gradient_clipping",
+                                                "train_batch_size"};
+  static const std::vector<std::string> used_of_zero = {"stage", "offload_optimizer", "offload_param",
+                                                        "reduce_bucket_size"};
+  std::vector<std::string> unused;
+  for (const auto& [key, value] : file.items())
+    if (std::find(used.begin(), used.end(), key) == used.end()) unused.push_back(key);
+  for (const auto& [key, value] : zero.items())
+    if (std::find(used_of_zero.begin(), used_of_zero.end(), key) == used_of_zero.end())
+      unused.push_back("zero_optimization." + key);
+  if (!unused.empty())
+    v.notes.push_back(str("--deepspeed ", path, ": these have no effect here: ", join(unused),
+                          " (--torch_dtype decides the number format)"));
+}
+
+void ShardingOptions::read_fsdp_words(const std::string& words) {
+  std::istringstream text(words);
+  bool any = false;
+  for (std::string word; text >> word; any = true) {
+    if (word == "fsdp2" || word == "full_shard")
+      sharding_.stage = 3;
+    else if (word == "shard_grad_op")
+      sharding_.stage = 3, sharding_.release_after_forward = false;
+    else if (word == "offload")
+      sharding_.on_host = true;
+    else
+      require(word == "auto_wrap" || word == "no_shard", Fault::Usage, "--fsdp: '", word,
+              "' is not possible; possible: fsdp2, full_shard, shard_grad_op, no_shard, auto_wrap, offload, or a JSON "
+              "file");
+  }
+  require(any, Fault::Usage, "--fsdp is empty; possible: fsdp2, \"full_shard auto_wrap\", or a JSON file");
+  require(sharding_.stage == 3 || !sharding_.on_host, Fault::Usage, "--fsdp offload belongs to full_shard");
+}
+
+void ShardingOptions::read_fsdp_config(const Json& config, const std::string& where, OptionTable& v) {
+  std::vector<std::string> unused;
+  for (const auto& [given, value] : config.items()) {
+    const std::string key = given.starts_with("fsdp_") ? given.substr(5) : given, at = str(where, ": ", given);
+    if (key == "version") {
+      require(value == 1 || value == 2 || value == "1" || value == "2", Fault::Usage, at, " must be 1 or 2");
+    } else if (key == "reshard_after_forward") {
+      const bool words = value == "FULL_SHARD" || value == "SHARD_GRAD_OP";
+      sharding_.release_after_forward = words ? value == "FULL_SHARD" : truth(value, at);
+    } else if (key == "activation_cpu_offload") {
+      require(!truth(value, at), Fault::Usage, at,
+              ": activations do not go to the host; --gradient_checkpointing true computes them again instead");
+    } else if (key == "offload_params" || key == "cpu_offload") {
+      sharding_.on_host = truth(value, at);
+    } else if (key == "cpu_ram_efficient_loading") {
+      if (!truth(value, at)) v.notes.push_back(str(at, ": each rank reads its own rows of the files alone"));
+    } else if (key == "activation_checkpointing") {
+      v.notes.push_back(str(at, ": --gradient_checkpointing decides"));
+    } else {
+      unused.push_back(given);
+    }
+  }
+  if (!unused.empty())
+    v.notes.push_back(str(where, ": these have no effect here: ", join(unused),
+                          " (each layer is gathered by itself; checkpoints hold a slice of the state from each rank)"));
+}
+
+void ShardingOptions::resolve_sharding(OptionTable& v) {
+  sharding_ = {}, claims_.clear();
+  require(!deepspeed || !fsdp, Fault::Usage, "give --deepspeed or --fsdp, not both: each says what is shared out");
+  require(fsdp || fsdp_config.is_null() || fsdp_config.empty(), Fault::Usage, "--fsdp_config belongs to --fsdp");
+  if (deepspeed) {
+    const std::string& name = *deepspeed;
+    const bool offload = name == "zero2_offload" || name == "zero3_offload";
+    if (name.size() == 5 && name.starts_with("zero") && name[4] >= '0' && name[4] <= '3')
+      sharding_.stage = name[4] - '0';
+    else if (offload)
+      sharding_.stage = name[4] - '0', sharding_.on_host = true;
+    else
+      read_deepspeed(name, v);
+  }
+  if (!fsdp) return;
+  std::error_code code;
+  if (!fsdp->ends_with(".json")) {
+    read_fsdp_words(*fsdp);
+  } else {
+    const Json file = read_json_file("--fsdp", *fsdp, "fsdp2, \"full_shard auto_wrap\"");
+    const Json words = file.value("fsdp", Json("full_shard auto_wrap"));
+    require(words.is_string(), Fault::Usage, *fsdp, ": fsdp must be a text such as \"full_shard auto_wrap\"");
+    read_fsdp_words(words.get<std::string>());
+    read_fsdp_config(file.contains("fsdp_config") ? section(file, "fsdp_config", *fsdp) : Json::object(), *fsdp, v);
+  }
+  if (fsdp_config.is_object()) read_fsdp_config(fsdp_config, "--fsdp_config", v);
+}
+
+}  // namespace apus

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What data-parallel ranks share out instead of each holding all of it: --deepspeed, --fsdp and their files.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/options.h"
+
+namespace apus {
+
+struct Sharding {
+  // 1: the optimizer's state; 2: also gradients; 3: also parameters. 0: nothing.
+  int stage = 0;
+  bool release_after_forward = true;  // of 3: layers are gathered again for their backward pass
+  // Slices, the optimizer's state and its step are on the host.
+  bool on_host = false;
+  std::optional<int64_t> bucket_elements;
+};
+
+struct ShardingOptions {
+  std::optional<std::string> deepspeed, fsdp;
+  Json fsdp_config;
+
+  void fields(OptionTable& v);
+  // Reads the files that are named; what has no meaning here is said in a note.
+  void resolve_sharding(OptionTable& v);
+  const Sharding& sharding() const { return sharding_; }
+
+  // What a DeepSpeed file says of settings that have an option here: it must say the same.
+  struct Claim {
+    std::string key, value;
+  };
+  const std::vector<Claim>& claims() const { return claims_; }
+
+ private:
+  void read_deepspeed(const std::string& path, OptionTable& v);
+  void read_fsdp_words(const std::string& words);
+  void read_fsdp_config(const Json& config, const std::string& where, OptionTable& v);
+  Sharding sharding_;
+  std::vector<Claim> claims_;
+};
+
+}  // namespace apus
