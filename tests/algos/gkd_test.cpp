@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/gkd.h"
 
+#include <ATen/ops/log_softmax.h>
+
 #include "algos/pairs.h"
 #include "tests/algos/learning.h"
 #include "tests/algos/preference_steps.h"
