@@ -17,6 +17,7 @@ set(APUS_HOST_FOLDERS base text hub guide data reward serve doctor plan cli
     train/options train/record)
 set(APUS_HOST_FILES
     algos/advantages.cpp
+    algos/gae.cpp
     checkpoint/adapted_folder.cpp
     checkpoint/adapter_config.cpp
     devices/cpu/host.cpp

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <future>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "device/agree.h"
 #include "train/rollout.h"
 
 namespace apus {
@@ -27,18 +30,51 @@ bool has_spread(const std::vector<Answer>& answers, size_t first, size_t end) {
                      [&](const Answer& a) { return a.reward != answers[first].reward; });
 }
 
-AnswerRounds::AnswerRounds(const GrpoOptions& options, const RunSetting& setting)
-    : o_(options),
+Sample sample_of(const Answer& answer, bool learnt, bool joins) {
+  Sample sample;
+  sample.ids = answer.prompt;
+  sample.ids.insert(sample.ids.end(), answer.ids.begin(), answer.ids.end());
+  sample.trained.assign(answer.prompt.size(), 0);
+  sample.trained.insert(sample.trained.end(), answer.ids.size(), learnt);
+  sample.grouped = joins;
+  return sample;
+}
+
+std::vector<float> answer_column(const Answer& answer, const std::vector<float>& of_tokens) {
+  std::vector<float> column(answer.prompt.size() - 1, 0.0f);
+  column.insert(column.end(), of_tokens.begin(), of_tokens.end());
+  column.push_back(0.0f);
+  return column;
+}
+
+void write_completions(const std::string& mine, const std::filesystem::path& dir, Comm* data_ranks) {
+  std::string lines = mine;
+  if (data_ranks && data_ranks->size() > 1) {
+    lines.clear();
+    for (const std::string& part : gather_text(mine, *data_ranks)) lines += part;
+    if (data_ranks->rank() != 0) return;
+  }
+  const std::filesystem::path file = dir / "completions.jsonl";
+  std::ofstream out(file, std::ios::app);
+  out << lines << std::flush;
+  require(out.good(), Fault::Io, "cannot write ", file.string(), " (--log_completions)");
+}
+
+AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
+    : o_(std::move(options)),
       tokenizer_(setting.tokenizer),
       sampling_(setting.sampling),
       seed_(setting.seed),
       rank_(setting.rank),
       ranks_(setting.ranks),
-      rewards_(options) {
+      device_(setting.device),
+      rewards_(o_.rewards),
+      names_(rewards_.names()) {
+  for (const std::string& model : o_.rewards.reward_model) names_.push_back(reward_model_name(model, names_));
   require(
       sampling_.temperature > 0, Fault::Usage,
       "--temperature 0 gives the same answer to a question every time, and there is nothing to compare: give 0.9 or 1");
-  sampling_.max_new_tokens = o_.max_completion_length;
+  sampling_.max_new_tokens = o_.rewards.max_completion_length;
   sampling_.top_logprobs = 0, sampling_.tempered_logprobs = true;
 }
 
@@ -68,17 +104,47 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
   return out;
 }
 
-void AnswerRounds::reward(std::vector<Answer>& answers, const Samples& questions, size_t of_each) {
+// What a reward model says of each answer behind its question.
+std::vector<double> AnswerRounds::judged_by(const Model& model, const std::string& name,
+                                            const std::vector<Answer>& answers) const {
+  std::vector<double> out;
+  const auto at_once = static_cast<size_t>(o_.scored_at_once);
+  for (size_t begin = 0; begin < answers.size(); begin += at_once) {
+    Samples samples;
+    for (size_t i = begin; i < std::min(answers.size(), begin + at_once); ++i)
+      samples.push_back(sample_of(answers[i], false, false));
+    const at::Tensor score_S = Scorer(model).scores(collate(samples).to(device_)).select(1, 0).to(at::kCPU);
+    for (int64_t s = 0; s < score_S.numel(); ++s) {
+      out.push_back(score_S[s].item<double>());
+      require(std::isfinite(out.back()), Fault::Model, "the reward model ", name, " gives ", out.back(),
+              " for an answer: no number to learn from. Is its checkpoint whole? --torch_dtype float32 may help");
+    }
+  }
+  return out;
+}
+
+// Functions and programs judge while the models do.
+void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions, size_t of_each) {
   std::vector<Json> rows;
   for (const Sample& question : questions) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
   std::vector<RewardInput> inputs;
   for (size_t i = 0; i < answers.size(); ++i)
     inputs.push_back(
         {.completion = answers[i].text, .tokens = answers[i].ids, .cut = answers[i].cut, .row = &rows[i / of_each]});
-  const Rewards::Scores scores = rewards_.score(inputs);
+  std::future<Rewards::Scores> functions =
+      std::async(std::launch::async, [&] { return rewards_.score(inputs); });
+  std::vector<std::vector<double>> judged;
+  const size_t first = rewards_.names().size();
+  for (size_t m = 0; first + m < names_.size(); ++m)
+    judged.push_back(judged_by(*actors.others.at("reward").at(m), names_[first + m], answers));
+  const Rewards::Scores scores = functions.get();
   for (size_t i = 0; i < answers.size(); ++i) {
     answers[i].reward = scores.totals[i];
     for (const auto& function : scores.functions) answers[i].rewards.push_back(function[i]);
+    for (size_t m = 0; m < judged.size(); ++m) {
+      answers[i].reward += rewards_.weights()[first + m] * judged[m][i];
+      answers[i].rewards.push_back(judged[m][i]);
+    }
   }
 }
 
@@ -87,20 +153,20 @@ void AnswerRounds::add_greedy_rewards(Actors& actors, const Samples& questions, 
   const double temperature = std::exchange(sampling_.temperature, 0);
   std::vector<Answer> greedy = rolled_out(actors, questions, 1, seed_, round);
   sampling_.temperature = temperature;
-  reward(greedy, questions, 1);
+  reward(actors, greedy, questions, 1);
   for (Answer& answer : answers) answer.greedy_reward = greedy[static_cast<size_t>(answer.group)].reward;
 }
 
 AnswerRounds::Round AnswerRounds::ask(Actors& actors, const Samples& questions, bool training) {
   require(actors.rollout, Fault::Bug, "there is no engine to roll answers out with");
   Round round;
-  const int64_t each = o_.generations(!training);
+  const int64_t each = training ? o_.each : o_.each_in_evaluation;
   // A function of the step, so that a resumed run asks in the same way.
   const uint64_t place = static_cast<uint64_t>(actors.step * ranks_ + rank_);
   round.answers = rolled_out(actors, questions, each, mix(seed_, stream_named("rollout"), place), round);
-  reward(round.answers, questions, static_cast<size_t>(each));
-  if (o_.advantage_estimator == "remax") add_greedy_rewards(actors, questions, round.answers, round);
-  if (training && o_.dynamic_sample) resample(actors, round, each);
+  reward(actors, round.answers, questions, static_cast<size_t>(each));
+  if (o_.asks_greedy) add_greedy_rewards(actors, questions, round.answers, round);
+  if (training && o_.resamples) resample(actors, round, each);
   return round;
 }
 
@@ -121,8 +187,8 @@ void AnswerRounds::resample(Actors& actors, Round& round, int64_t each) {
         static_cast<uint64_t>((actors.step * (o_.max_resample_times + 1) + attempt) * ranks_ + rank_);
     std::vector<Answer> fresh =
         rolled_out(actors, further, each, mix(seed_, stream_named("rollout again"), place), round);
-    reward(fresh, further, static_cast<size_t>(each));
-    if (o_.advantage_estimator == "remax") add_greedy_rewards(actors, further, fresh, round);
+    reward(actors, fresh, further, static_cast<size_t>(each));
+    if (o_.asks_greedy) add_greedy_rewards(actors, further, fresh, round);
     size_t next = 0;
     for (const auto& [first, end] : groups_of(fresh)) {
       if (!has_spread(fresh, first, end) || next == dead.size()) continue;

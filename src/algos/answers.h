@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "algos/options/grpo_options.h"
 #include "reward/reward.h"
+#include "reward/reward_options.h"
 #include "train/algorithm.h"
 
 namespace apus {
@@ -26,9 +26,27 @@ struct Answer {
 bool has_spread(const std::vector<Answer>& answers, size_t first, size_t end);
 std::vector<std::pair<size_t, size_t>> groups_of(const std::vector<Answer>& answers);
 
+// The answer behind its question. What is trained are the answer's tokens, or none. `joins`: the group of the sample
+// before it.
+Sample sample_of(const Answer& answer, bool learnt, bool joins);
+// Numbers of an answer's tokens as a column of that sample: each stands where its token is the label.
+std::vector<float> answer_column(const Answer& answer, const std::vector<float>& of_tokens);
+
+// Adds lines of all ranks to completions.jsonl, by rank; the first one writes. `data_ranks` null: one rank.
+void write_completions(const std::string& lines, const std::filesystem::path& dir, Comm* data_ranks);
+
+struct RoundOptions {
+  RewardOptions rewards;
+  int64_t each = 1, each_in_evaluation = 1;  // answers to a question
+  bool asks_greedy = false;                  // the likeliest answer is rewarded too, for comparison
+  bool resamples = false;                    // groups without spread give way to further questions
+  int64_t max_resample_times = 3;
+  int64_t scored_at_once = 64;  // answers that a reward model reads in one forward pass
+};
+
 class AnswerRounds {
  public:
-  AnswerRounds(const GrpoOptions& options, const RunSetting& setting);
+  AnswerRounds(RoundOptions options, const RunSetting& setting);
 
   struct Round {
     std::vector<Answer> answers;  // whole groups one after the other
@@ -38,21 +56,25 @@ class AnswerRounds {
   };
   // `training`: further questions may be asked for groups without spread.
   Round ask(Actors& actors, const Samples& questions, bool training);
-  const std::vector<std::string>& functions() const { return rewards_.names(); }
+  // Functions first, then reward models.
+  const std::vector<std::string>& functions() const { return names_; }
   const std::vector<double>& weights() const { return rewards_.weights(); }
 
  private:
   std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, int64_t each, uint64_t seed, Round& round);
-  void reward(std::vector<Answer>& answers, const Samples& questions, size_t of_each);
+  void reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions, size_t of_each);
+  std::vector<double> judged_by(const Model& model, const std::string& name, const std::vector<Answer>& answers) const;
   void add_greedy_rewards(Actors& actors, const Samples& questions, std::vector<Answer>& answers, Round& round);
   void resample(Actors& actors, Round& round, int64_t each);
 
-  const GrpoOptions o_;
+  const RoundOptions o_;
   const std::shared_ptr<const Tokenizer> tokenizer_;
   Sampling sampling_;
   const uint64_t seed_;
   const int64_t rank_, ranks_;
+  const c10::Device device_;
   Rewards rewards_;
+  std::vector<std::string> names_;
 };
 
 }  // namespace apus

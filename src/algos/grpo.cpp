@@ -35,20 +35,13 @@ PolicyOptions policy_options(const GrpoOptions& o) {
   return p;
 }
 
-Sample sample_of(const Answer& answer, bool learnt, bool joins) {
-  Sample sample;
-  sample.ids = answer.prompt;
-  sample.ids.insert(sample.ids.end(), answer.ids.begin(), answer.ids.end());
-  sample.trained.assign(answer.prompt.size(), 0);
-  sample.trained.insert(sample.trained.end(), answer.ids.size(), learnt);
-  sample.grouped = joins;
-  if (!answer.engine_logprobs.empty()) {
-    std::vector<float>& column = sample.token_columns[kEngine];
-    column.assign(answer.prompt.size() - 1, 0.0f);
-    column.insert(column.end(), answer.engine_logprobs.begin(), answer.engine_logprobs.end());
-    column.push_back(0.0f);
-  }
-  return sample;
+RoundOptions round_options(const GrpoOptions& o) {
+  return {.rewards = o,
+          .each = o.generations(false),
+          .each_in_evaluation = o.generations(true),
+          .asks_greedy = o.advantage_estimator == "remax",
+          .resamples = o.dynamic_sample,
+          .max_resample_times = o.max_resample_times};
 }
 
 bool has_column(const Batch& batch, const char* name) { return batch.token_columns.count(name) > 0; }
@@ -66,13 +59,13 @@ void Grpo::begin(const RunSetting& setting) {
   temperature_ = setting.sampling.temperature, tokenizer_ = setting.tokenizer, output_dir_ = setting.output_dir;
   micro_batch_ = setting.loop.per_device_train_batch_size;
   if (o_.brings_rows()) {
-    replayed_ = read_rollouts(*o_.replay_rollouts);
+    replayed_ = read_rollouts(*o_.replay_rollouts, 2);
     replayed_batches_ = ReplayedAnswers(replayed_, micro_batch_, rank_, ranks_).size();
     return;
   }
   const GrpoOptions::Division division = o_.division(setting.loop, ranks_);
   updates_ = division.updates * o_.num_iterations, questions_ = division.questions;
-  rounds_ = std::make_unique<AnswerRounds>(o_, setting);
+  rounds_ = std::make_unique<AnswerRounds>(round_options(o_), setting);
 }
 
 std::unique_ptr<SampleSource> Grpo::own_rows() {
@@ -142,6 +135,8 @@ std::vector<std::vector<Grpo::Part>> Grpo::divided(const std::vector<Answer>& an
       for (const size_t i : part.answers) {
         const bool joins = !samples.empty() && answers[i].group == answers[part.answers[samples.size() - 1]].group;
         samples.push_back(sample_of(answers[i], !(o_.overlong_filter && answers[i].cut), joins));
+        if (!answers[i].engine_logprobs.empty())
+          samples.back().token_columns[kEngine] = answer_column(answers[i], answers[i].engine_logprobs);
       }
       part.batch = collate(samples).to(device_);
     }

@@ -5,6 +5,7 @@
 
 #include "algos/advantages.h"
 #include "algos/answers.h"
+#include "algos/options/grpo_options.h"
 #include "algos/policy/kl.h"
 #include "algos/policy/mismatch.h"
 #include "algos/policy/policy_loss.h"

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 
 #include "algos/grpo.h"
 #include "algos/replay.h"
 #include "base/log.h"
-#include "device/agree.h"
 
 namespace apus {
 namespace {
@@ -107,17 +105,8 @@ void Grpo::keep_completions(const std::vector<Answer>& answers, Actors& actors) 
     line["reward"] = answer.reward, line["tokens"] = answer.ids.size(), line["truncated"] = answer.cut;
     lines += json_text(line) + "\n";
   }
-  if (ranks_ > 1) {
-    std::string all;
-    for (const std::string& part : gather_text(lines, *actors.data_ranks)) all += part;
-    lines = std::move(all);
-  }
-  if (rank_ != 0) return;
-  const std::filesystem::path file = output_dir_ / "completions.jsonl";
-  std::ofstream out(file, std::ios::app);
-  out << lines << std::flush;
-  require(out.good(), Fault::Io, "cannot write ", file.string(), " (--log_completions)");
-  if (answers.empty()) return;
+  write_completions(lines, output_dir_, actors.data_ranks);
+  if (rank_ != 0 || answers.empty()) return;
   const auto best = std::max_element(answers.begin(), answers.end(),
                                      [](const Answer& a, const Answer& b) { return a.reward < b.reward; });
   log_info("step ", actors.step + 1, ", reward ", best->reward, ": ", first_line(best->text, 120));

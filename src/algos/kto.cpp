@@ -12,17 +12,6 @@
 #include "algos/pairs.h"
 
 namespace apus {
-namespace {
-
-// Where the last stretch of trained tokens begins.
-size_t answer_begin(const Sample& sample) {
-  size_t at = sample.trained.size();
-  while (at > 0 && !sample.trained[at - 1]) --at;
-  while (at > 0 && sample.trained[at - 1]) --at;
-  return at;
-}
-
-}  // namespace
 
 at::Tensor kto_losses(const at::Tensor& ratio_N, const at::Tensor& desirable_N, double divergence,
                       const KtoOptions& options) {

@@ -47,6 +47,13 @@ PairSums PairSums::averaged() const {
   return {chosen_P / chosen_tokens_P, rejected_P / rejected_tokens_P, chosen_tokens_P, rejected_tokens_P};
 }
 
+size_t answer_begin(const Sample& sample) {
+  size_t at = sample.trained.size();
+  while (at > 0 && !sample.trained[at - 1]) --at;
+  while (at > 0 && sample.trained[at - 1]) --at;
+  return at;
+}
+
 at::Tensor sequence_sums(const at::Tensor& x_T, const Step& step) {
   std::vector<at::Tensor> sums;
   int64_t begin = 0;

@@ -13,6 +13,9 @@ struct PairSums {
   PairSums averaged() const;  // by token
 };
 
+// Where the last answer of a sample begins: its last stretch of trained tokens.
+size_t answer_begin(const Sample& sample);
+
 // sum_t x_t of each sequence, [S].
 at::Tensor sequence_sums(const at::Tensor& x_T, const Step& step);
 

@@ -53,7 +53,7 @@ Answer answer_of(const Json& row, std::map<std::string, int64_t>& groups) {
 
 }  // namespace
 
-std::vector<Answer> read_rollouts(const std::filesystem::path& file) {
+std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t least) {
   std::ifstream in(file);
   require(in.good(), Fault::Usage, "--replay_rollouts ", file.string(), " cannot be read");
   std::vector<Answer> answers;
@@ -77,7 +77,7 @@ std::vector<Answer> read_rollouts(const std::filesystem::path& file) {
     std::string name;
     for (const auto& [text, group] : groups)
       if (group == answers[first].group) name = text;
-    require(end - first > 1, Fault::Data, file.string(), ": group ", name,
+    require(end - first >= least, Fault::Data, file.string(), ": group ", name,
             " has one answer, which nothing can be compared with: leave it out, or give it another answer");
   }
   const auto known = static_cast<size_t>(

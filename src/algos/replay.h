@@ -12,7 +12,8 @@ namespace apus {
 
 // Answers of one group come one after the other, whatever their order in the file; groups are numbered as they first
 // appear. Bad rows are all told, with their lines (Fault::Data).
-std::vector<Answer> read_rollouts(const std::filesystem::path& file);
+// A group of fewer than `least` answers is such a fault too.
+std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t least);
 void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, int64_t step);
 
 // All answers of this rank's groups, in one pass; a micro-batch is `batch` of them.

@@ -3,10 +3,13 @@
 
 #include <ATen/ops/scalar_tensor.h>
 
-#include "ops/ops.h"
+#include "ops/divergence.h"
 
 namespace apus {
 namespace {
+
+constexpr int64_t kEaftTokens = 20;
+constexpr double kEaftEntropy = 3;  // log 20, roughly: the weight is about the share of the largest entropy
 
 void add_channels(Loss& out, const Batch& batch, const at::Tensor& nll_T, const at::Tensor& trained_T) {
   int64_t begin = 0;
@@ -37,11 +40,22 @@ Ratio whole_sequences(const Batch& batch, const at::Tensor& correct_T, const at:
 
 Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
-  const ops::HeadLoss head =
-      ops::head_loss(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, batch.weight_T,
-                     {.label_smoothing = o_.label_smoothing_factor, .dft = o_.enable_dft_loss});
+  const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
+  at::Tensor weight_T = batch.weight_T;
+  if (o_.enable_eaft_loss)
+    weight_T = weight_T * (ops::head_top_entropy(factors, batch.label_T, kEaftTokens) / kEaftEntropy).pow(o_.eaft_alpha);
+  const ops::HeadLoss head = ops::head_loss(
+      factors, batch.label_T, weight_T,
+      {.label_smoothing = o_.label_smoothing_factor, .dft = o_.enable_dft_loss || o_.enable_asft_loss});
   const at::Tensor trained_T = batch.label_T.ge(0);
   Loss out{.sum = head.loss_sum, .metrics = {}};
+  if (o_.uses_reference()) {
+    const ops::HeadDivergence kl =
+        ops::head_divergence(factors, batch.label_T, actors.reference.value().head_factors(batch), batch.label_T,
+                             {.beta = 0, .factor = o_.asft_alpha});
+    out.sum = out.sum + kl.sum;
+    out.metrics["kl"] = {kl.value_n.sum(), trained_T.sum()};
+  }
   if (o_.acc_strategy == "seq")
     out.metrics["seq_acc"] = whole_sequences(batch, head.correct_T, trained_T);
   else

@@ -89,6 +89,8 @@ void TrainCommandOptions::fields(OptionTable& v) {
   if (info.asks_rows) {
     for (const char* name : {"packing", "cached_dataset", "cached_val_dataset"})
       v.at(name).refused("rows are questions here, and answers of any length are trained on without padding");
+  }
+  if (info.rolls_out()) {
     v.at("temperature").help = "of the answers that are rolled out";
     v.at("max_new_tokens").refused("--max_completion_length says how long an answer may be");
   }
@@ -134,10 +136,12 @@ void make_absolute(Json& all) {
     return !text.empty() && fs::exists(text, code) ? fs::absolute(text).lexically_normal().string() : text;
   };
   for (const char* name : {"model", "resume_from_checkpoint"}) all[name] = path(all[name].get<std::string>());
-  for (const char* name : {"adapters", "custom_dataset_info", "cached_dataset", "cached_val_dataset", "ref_adapters"})
+  for (const char* name : {"adapters", "custom_dataset_info", "cached_dataset", "cached_val_dataset", "ref_adapters",
+                           "reward_model", "reward_adapters", "teacher_adapters"})
     if (all.contains(name))
       for (Json& text : all[name]) text = path(text.get<std::string>());
-  if (all.contains("ref_model") && all["ref_model"].is_string()) all["ref_model"] = path(all["ref_model"]);
+  for (const char* name : {"ref_model", "teacher_model", "value_model"})
+    if (all.contains(name) && all[name].is_string()) all[name] = path(all[name]);
   for (const char* name : {"dataset", "val_dataset"})
     for (Json& text : all[name]) {
       const DatasetRef ref = parse_dataset_ref(text.get<std::string>());  // an id, then :subset#count
@@ -240,6 +244,8 @@ void TrainCommandOptions::check() const {
 void TrainCommandOptions::fetch() {
   ModelOptions::fetch();
   if (reference.ref_model) reference.ref_model = fetched_model(*reference.ref_model, true, "--ref_model");
+  for (const OtherModel& other : own.other_models())
+    if (other.folder) *other.folder = fetched_model(*other.folder, true, other.flag);
 }
 
 void TrainCommandOptions::check_update_in_backward(int64_t ranks) const {

@@ -92,4 +92,16 @@ at::Tensor HeadProducts::d_weight(size_t side) const {
   return s.weight_sum.defined() ? s.weight_sum.to(s.weight.scalar_type()) : at::Tensor();
 }
 
+void scale_gradient(at::Tensor x, const at::Tensor& factor) {
+  if (x.scalar_type() == wide_type(x)) {
+    x.mul_(factor);
+    return;
+  }
+  const int64_t rows = std::max<int64_t>(1, (int64_t{4} << 20) / std::max<int64_t>(1, x.size(1)));
+  for (int64_t begin = 0; begin < x.size(0); begin += rows) {
+    at::Tensor piece = x.narrow(0, begin, std::min(rows, x.size(0) - begin));
+    piece.copy_(widen(piece).mul_(factor));
+  }
+}
+
 }  // namespace apus::ops

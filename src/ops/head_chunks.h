@@ -61,4 +61,7 @@ class HeadProducts {
   std::array<Side, 2> sides_;
 };
 
+// x *= factor, rounding once: a half-typed tensor is widened a piece at a time, as its type cannot hold the factor.
+void scale_gradient(at::Tensor x, const at::Tensor& factor);
+
 }  // namespace apus::ops

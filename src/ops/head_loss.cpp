@@ -81,19 +81,6 @@ const auto& head_loss_op() {
   return op;
 }
 
-// x *= factor, rounding once: a half-typed tensor is widened a piece at a time, as its type cannot hold the factor.
-void scale(at::Tensor x, const at::Tensor& factor) {
-  if (x.scalar_type() == wide_type(x)) {
-    x.mul_(factor);
-    return;
-  }
-  const int64_t rows = std::max<int64_t>(1, (int64_t{4} << 20) / std::max<int64_t>(1, x.size(1)));
-  for (int64_t begin = 0; begin < x.size(0); begin += rows) {
-    at::Tensor piece = x.narrow(0, begin, std::min(rows, x.size(0) - begin));
-    piece.copy_(widen(piece).mul_(factor));
-  }
-}
-
 struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
                                                 const at::Tensor& head, const OptionalTensor& low_hidden,
@@ -118,7 +105,7 @@ struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
     const auto gradients = ctx->saved_data.at("gradients").toTensorVector();
     ctx->saved_data.clear();
     for (size_t i = 0; i < gradients.size(); ++i)
-      if (gradients[i].defined()) scale(out[i] = gradients[i], grad[0]);
+      if (gradients[i].defined()) scale_gradient(out[i] = gradients[i], grad[0]);
     return out;
   }
 };

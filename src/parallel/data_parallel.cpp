@@ -14,13 +14,13 @@
 namespace apus {
 
 // A parameter may receive its gradient in several parts (an embedding that is the head too, a layer run again inside
-// the backward pass): how many is learnt in the first step, in which nothing leaves early.
+// the backward pass): how many is learnt in the first step that uses it, in which it does not leave early.
 struct GradientSum::Member {
   std::string name;
   at::Tensor param;
   size_t bucket = 0;
   int64_t offset = 0;  // elements
-  int parts = 0, parts_expected = 1;
+  int parts = 0, parts_expected = 0;  // 0: not learnt yet
   std::unique_ptr<GradientHook> hook;
 };
 
@@ -65,14 +65,14 @@ void GradientSum::begin(bool last) {
 void GradientSum::arrived(Member& m) {
   if (!armed_) return;
   ++m.parts;
-  if (!learnt_) return;
+  if (m.parts_expected == 0) return;
   require(m.bucket >= next_, Fault::Bug, "a part of the gradient of ", m.name,
           " came after it was sent to the other ranks (part ", m.parts, " of ", m.parts_expected, ")");
   if (m.bucket == next_ && m.parts >= m.parts_expected) send_complete();
 }
 
 void GradientSum::send_complete() {
-  const auto complete = [](const Member* m) { return m->parts >= m->parts_expected; };
+  const auto complete = [](const Member* m) { return m->parts_expected > 0 && m->parts >= m->parts_expected; };
   while (next_ < buckets_.size() &&
          std::all_of(buckets_[next_].members.begin(), buckets_[next_].members.end(), complete)) {
     send(buckets_[next_++]);
@@ -112,10 +112,9 @@ void GradientSum::finish(bool last) {
     }
     b.flat = at::Tensor(), b.work.reset();
   }
-  if (armed_ && !learnt_) {
-    for (const auto& m : members_) m->parts_expected = std::max(1, m->parts);
-    learnt_ = true;
-  }
+  if (armed_)
+    for (const auto& m : members_)
+      if (m->parts_expected == 0) m->parts_expected = m->parts;
   armed_ = false, next_ = 0;
 }
 

@@ -42,7 +42,7 @@ class GradientSum final : public GradientSync {
   std::vector<std::unique_ptr<Member>> members_;
   std::vector<Bucket> buckets_;
   size_t next_ = 0;  // bucket to leave: all ranks send them in this order
-  bool armed_ = false, learnt_ = false;
+  bool armed_ = false;
   int64_t sent_early_ = 0;
 };
 

@@ -16,28 +16,6 @@ namespace {
 
 constexpr size_t kAnswersAThread = 16;  // fewer are not worth a thread
 
-// Calls work(i) for all i below count, on several threads; the first exception is the caller's.
-void in_parallel(size_t count, const std::function<void(size_t)>& work) {
-  const size_t threads = std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()),
-                                          (count + kAnswersAThread - 1) / kAnswersAThread);
-  std::atomic<size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto loop = [&] {
-    try {
-      for (size_t i = next++; i < count; i = next++) work(i);
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      if (!failure) failure = std::current_exception();
-    }
-  };
-  std::vector<std::thread> helpers;
-  for (size_t t = 1; t < threads; ++t) helpers.emplace_back(loop);
-  loop();
-  for (std::thread& helper : helpers) helper.join();
-  if (failure) std::rethrow_exception(failure);
-}
-
 bool is_program(const std::string& name) { return name.rfind(kExternalReward, 0) == 0; }
 std::string command_of(const std::string& name) { return name.substr(std::string(kExternalReward).size()); }
 
@@ -50,14 +28,35 @@ std::unique_ptr<Reward> make_reward(const std::string& name, const RewardOptions
 
 }  // namespace
 
+void in_parallel(size_t count, size_t threads, const std::function<void(size_t)>& work) {
+  std::atomic<size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto loop = [&] {
+    try {
+      for (size_t i = next++; i < count; i = next++) work(i);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (size_t t = 1; t < std::min(threads, count); ++t) helpers.emplace_back(loop);
+  loop();
+  for (std::thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
 std::vector<double> SingleReward::score(const std::vector<RewardInput>& answers) {
   std::vector<double> out(answers.size());
-  in_parallel(answers.size(), [&](size_t i) { out[i] = one(answers[i]); });
+  const size_t threads = std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()),
+                                          (answers.size() + kAnswersAThread - 1) / kAnswersAThread);
+  in_parallel(answers.size(), threads, [&](size_t i) { out[i] = one(answers[i]); });
   return out;
 }
 
 Rewards::Rewards(const RewardOptions& options)
-    : weights_(options.reward_weights.empty() ? std::vector<double>(options.reward_funcs.size(), 1.0)
+    : weights_(options.reward_weights.empty() ? std::vector<double>(options.reward_funcs.size() + options.reward_model.size(), 1.0)
                                               : options.reward_weights) {
   for (const std::string& name : options.reward_funcs) {
     rewards_.push_back(make_reward(name, options));

@@ -36,6 +36,9 @@ class SingleReward : public Reward {
   virtual double one(const RewardInput& answer) const = 0;  // thread-safe
 };
 
+// Calls work(i) for all i below count, on several threads; the first exception is the caller's.
+void in_parallel(size_t count, size_t threads, const std::function<void(size_t)>& work);
+
 using MakeReward = std::function<std::unique_ptr<Reward>(const RewardOptions&)>;
 template <class R>
 struct RegisterReward {
@@ -57,7 +60,7 @@ class Rewards {
   Scores score(const std::vector<RewardInput>& answers);
   // As logs show them: a program by its file. No two are the same.
   const std::vector<std::string>& names() const { return names_; }
-  const std::vector<double>& weights() const { return weights_; }
+  const std::vector<double>& weights() const { return weights_; }  // of functions, then of --reward_model
 
  private:
   std::vector<std::string> names_;

@@ -2,6 +2,7 @@
 #include "reward/reward_options.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "reward/external.h"
 #include "reward/reward.h"
@@ -17,14 +18,34 @@ std::string known_rewards() {
 
 }  // namespace
 
+std::string reward_model_name(const std::string& folder, const std::vector<std::string>& others) {
+  std::string path = folder;
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  const std::string name = path.substr(path.rfind('/') + 1);
+  std::string out = name;
+  for (int number = 2; std::find(others.begin(), others.end(), out) != others.end(); ++number)
+    out = str(name, "#", number);
+  return out;
+}
+
 void RewardOptions::fields(OptionTable& v) {
   v.group("Rewards");
   v("reward_funcs", reward_funcs, "what answers are worth: " + known_rewards() + " (docs/grpo.md)").noted();
-  v("reward_weights", reward_weights, "a factor for each of --reward_funcs").shown_default("all 1").noted();
+  v("reward_weights", reward_weights, "a factor for each of --reward_funcs, then of --reward_model").shown_default("all 1").noted();
   v("reward_timeout", reward_timeout, "seconds that a program may take for a round of answers").above(0);
   v("reward_failure", reward_failure,
     "a program that died, hung or printed what cannot be read: stop the run, or skip its opinion of that round")
       .choices({"stop", "skip"});
+  v("judge_url", judge_url, "judge: the address of an OpenAI chat API, up to /v1; its key is in JUDGE_API_KEY").noted();
+  v("judge_model", judge_model, "judge: the model to ask there").noted();
+  v("judge_prompt", judge_prompt,
+    "judge: what it is asked, with {question}, {answer} and {solution}; a text, or a file of it. The last number of its "
+    "reply counts")
+      .shown_default("a score from 0 to 10")
+      .noted();
+  v("judge_best_score", judge_best_score, "judge: the number that is worth 1").above(0).noted();
+  v("judge_parallel", judge_parallel, "judge: answers that it is asked about at the same time").at_least(1).at_most(256);
+  v("judge_max_tokens", judge_max_tokens, "judge: longest reply in tokens").at_least(1);
   v("cosine_min_len_value_wrong", cosine_min_len_value_wrong, "cosine: of a wrong answer of no length").noted();
   v("cosine_max_len_value_wrong", cosine_max_len_value_wrong, "cosine: of a wrong answer of full length").noted();
   v("cosine_min_len_value_correct", cosine_min_len_value_correct, "cosine: of a right answer of no length").noted();
@@ -39,16 +60,27 @@ void RewardOptions::fields(OptionTable& v) {
       .shown_default("--max_completion_length");
   v("soft_cache_length", soft_cache_length, "soft_overlong: so many tokens before, it begins to be worth less")
       .at_least(1);
-  v.refuse({"reward_model", "reward_adapters", "reward_model_type", "reward_model_revision", "reward_template",
-            "reward_model_plugin"},
-           "rewards are functions and programs so far: --reward_funcs, or --reward_funcs external:./judge.sh with a "
-           "program that asks the reward model");
+  v("reward_model", reward_model,
+    "models with a head of one score that read question and answer (apus rlhf --rlhf_type rm trains one); they must "
+    "know the policy's tokens. Their --reward_weights come behind those of the functions")
+      .noted();
+  v("reward_adapters", reward_adapters, "a LoRA adapter on each of them").noted();
+  v.no_effect({"reward_model_type", "reward_template"},
+              "a checkpoint's config.json says what it is, and it reads the very tokens of question and answer");
+  v.refuse({"reward_model_revision"}, "--reward_model takes a folder: download that revision first");
+  v.refuse({"reward_model_plugin"},
+           "a model that judges in words is asked with --reward_funcs judge; anything else is a program: "
+           "--reward_funcs external:./judge.sh");
 }
 
 void RewardOptions::check() const {
-  require(reward_weights.empty() || reward_weights.size() == reward_funcs.size(), Fault::Usage, "--reward_weights has ",
-          reward_weights.size(), " factors for ", reward_funcs.size(),
-          " functions of --reward_funcs: give one for each");
+  const size_t rewards = reward_funcs.size() + reward_model.size();
+  require(reward_weights.empty() || reward_weights.size() == rewards, Fault::Usage, "--reward_weights has ",
+          reward_weights.size(), " factors for ", reward_funcs.size(), " functions of --reward_funcs and ",
+          reward_model.size(), " models of --reward_model: give one for each");
+  require(reward_adapters.empty() || reward_adapters.size() == reward_model.size(), Fault::Usage, "--reward_adapters ",
+          "has ", reward_adapters.size(), " adapters for ", reward_model.size(),
+          " models of --reward_model: give one for each, or none");
   for (const std::string& name : reward_funcs) {
     if (name.rfind(kExternalReward, 0) == 0) {
       require(name.size() > std::string(kExternalReward).size(), Fault::Usage, "--reward_funcs ", name,
@@ -60,6 +92,14 @@ void RewardOptions::check() const {
     require(std::find(names.begin(), names.end(), name) != names.end(), Fault::Usage, "--reward_funcs ", name,
             " is not known; there are ", known_rewards());
   }
+  const bool judged = std::find(reward_funcs.begin(), reward_funcs.end(), "judge") != reward_funcs.end();
+  require(!judged || judge_url, Fault::Usage,
+          "--reward_funcs judge needs --judge_url: the address of an OpenAI chat API, e.g. http://127.0.0.1:8000/v1, "
+          "which apus deploy serves too");
+  require(!judge_prompt || judge_prompt->find('\n') != std::string::npos || judge_prompt->find('{') != std::string::npos ||
+              std::filesystem::exists(*judge_prompt),
+          Fault::Usage, "--judge_prompt ", judge_prompt.value_or(""),
+          " is neither a file here nor a text with {question} and {answer}");
   const bool soft = std::find(reward_funcs.begin(), reward_funcs.end(), "soft_overlong") != reward_funcs.end();
   require(!soft || soft_cache_length, Fault::Usage,
           "--reward_funcs soft_overlong needs --soft_cache_length: how many tokens before the end the penalty begins");

@@ -15,6 +15,7 @@
 #include "device/agree.h"
 #include "dist/mesh.h"
 #include "run/inference.h"
+#include "run/other_models.h"
 #include "run/prediction.h"
 #include "run/rank_agreement.h"
 #include "run/reference_model.h"
@@ -173,7 +174,7 @@ std::function<Schedule(int64_t)> schedule_of(const TrainCommandOptions& o) {
 }
 
 RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const fs::path& run_dir) {
-  const bool asks = algorithm_info(o.algorithm).asks_rows;
+  const bool asks = algorithm_info(o.algorithm).rolls_out();
   const auto tokenizer = asks ? Tokenizer::load(o.model) : nullptr;
   return {.loop = o,
           .rank = mesh.rank(kDataAxes),
@@ -209,11 +210,13 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   TrainData data = rows_of(o, *algorithm, run_dir, mesh);
   world.require_same(data.rows_text, "the rows",
                      "The files of --dataset are not the same everywhere: copy those of rank 0");
-  TunedModel tuned = load_tuned_model(o, mesh);
+  TunedModel tuned = load_tuned_model(o, mesh, algorithm_info(o.algorithm).head);
   if (o.broadcast_weights) broadcast_weights(*tuned.model, world);
   require_same_weights(*tuned.model, world, o.model);
   const auto reference = load_reference(o, tuned, data, mesh);
-  const auto params = trainable_params(*tuned.model);
+  const OtherModels others(o, tuned, mesh, world);
+  std::vector<NamedParam> params = trainable_params(*tuned.model);
+  for (const NamedParam& p : others.params()) params.push_back(p);
   const std::string kind = tuned.model->head_kind() == Head::Scalar ? "ForSequenceClassification" : "ForCausalLM";
   const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
@@ -223,13 +226,16 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
       make_optimizer(spec, make_groups(shared.updated, {.lr = o.lr(),
                                                         .weight_decay = o.weight_decay,
                                                         .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
-                                                        .lr_by_prefix = {}}));
+                                                        .lr_by_prefix = others.learning_rates()}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
-                  {.max_sequences = algorithm_info(o.algorithm).asks_rows ? 256 : 16});
+                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16});
   const StopFlag stop;
   Trainer trainer({.algorithm = *algorithm,
-                   .actors = {.policy = *tuned.model, .reference = reference->compare, .rollout = &rollout},
+                   .actors = {.policy = *tuned.model,
+                              .reference = reference->compare,
+                              .rollout = &rollout,
+                              .others = others.by_role()},
                    .optimizer = *optimizer,
                    .schedule = schedule_of(o),
                    .base_lr = o.lr(),
@@ -239,7 +245,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .gradients = shared.sync(),
                    .log = log.get(),
                    .device = mesh.device(),
-                   .save_model = [&](const fs::path& dir) { tuned.save(dir, o); },
+                   .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
                    .evaluate_more = prediction(o, data, rollout, mesh, run_dir),
                    .stop = &stop},
                   trainer_options(o, data, *tuned.model, run_dir));

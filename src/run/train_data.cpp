@@ -76,7 +76,7 @@ TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, 
   TrainingDataOptions d;
   const bool asks = algorithm_info(o.algorithm).asks_rows;
   d.datasets = dataset_options(o, o);
-  d.datasets.normalize.keep_unused = asks;
+  d.datasets.normalize.keep_unused = algorithm_info(o.algorithm).rolls_out();
   d.cached = o.cached_dataset, d.cached_validation = o.cached_val_dataset;
   d.streaming = o.streaming, d.lazy = o.lazy_tokenize.value_or(false), d.shuffle_buffer = o.shuffle_buffer_size,
   d.threads = o.dataset_num_proc;

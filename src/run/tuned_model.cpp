@@ -37,7 +37,7 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
     if (meant.empty()) meant.insert(word);
     c.modules_to_save.insert(c.modules_to_save.end(), meant.begin(), meant.end());
   }
-  if (algorithm_info(o.algorithm).head == Head::Scalar)
+  if (model.head_kind() == Head::Scalar)
     c.task_type = "SEQ_CLS", c.modules_to_save.push_back(model.head_name());
   return c;
 }
@@ -70,8 +70,8 @@ FreshValues fresh_score(const Model& model, const Json& config, uint64_t seed) {
   };
 }
 
-// config.json of a model whose head gives one number, as HuggingFace writes and reads it. A causal model's tells how
-// many tokens there are, and its architecture's other name.
+}  // namespace
+
 Json score_config(Json config, const fs::path& dir) {
   const std::string causal = "ForCausalLM";
   for (std::string name : Config(config).texts("architectures")) {
@@ -79,9 +79,8 @@ Json score_config(Json config, const fs::path& dir) {
     config["architectures"] = Json::array({name});
   }
   const int64_t labels = Config(config).integer("num_labels", 1);
-  require(labels == 1 && (!config.contains("id2label") || config["id2label"].size() == 1), Fault::Usage, "--model ",
-          dir.string(),
-          " has a head of several labels, and a reward model has one: begin with the model it was made of");
+  require(labels == 1 && (!config.contains("id2label") || config["id2label"].size() == 1), Fault::Usage,
+          dir.string(), " has a head of several labels, and one is wanted: begin with the model it was made of");
   config["id2label"] = {{"0", "LABEL_0"}}, config["label2id"] = {{"LABEL_0", 0}};
   if (!config.contains("pad_token_id") || config["pad_token_id"].is_null()) {
     const Json end = config.value("eos_token_id", Json());
@@ -90,9 +89,7 @@ Json score_config(Json config, const fs::path& dir) {
   return config;
 }
 
-}  // namespace
-
-TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh) {
+TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head) {
   const c10::Device device = mesh.device();
   check_lora_init(o.init_weights);  // before gigabytes are read
   TunedModel out;
@@ -110,7 +107,6 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh) {
     out.dtype = kind_of(device).supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
     log_warning("float16 weights are trained as ", float_type_name(out.dtype));
   }
-  const Head head = algorithm_info(o.algorithm).head;
   out.model = make_model(head == Head::Scalar ? score_config(config, out.base) : config, head);
   out.model->place(mesh);
   if (const double share = Config(config).number("attention_dropout", 0); share > 0)

@@ -14,10 +14,19 @@ at::Tensor Reference::logprobs(const Batch& batch, double temperature) const {
   at::NoGradGuard no_grad;
   require(!record_ || temperature == 1, Fault::Bug, "recorded log-probs are of temperature 1");
   if (record_) return record_->logprobs(batch);
+  return ops::head_logprob(head_factors(batch), batch.label_T, temperature, false).logprob_T;
+}
+
+ops::HeadFactors Reference::head_factors(const Batch& batch) const {
+  at::NoGradGuard no_grad;
+  require(!record_, Fault::Bug, "a record of log-probs has no logits");
   Step step = adapters_off_ ? batch.step.without_adapters() : batch.step;
   step.training = nullptr;
-  const at::Tensor hidden_TD = model_->forward(batch.id_T, step);
-  return ops::head_logprob(model_->head_factors(hidden_TD, step), batch.label_T, temperature, false).logprob_T;
+  return model_->head_factors(model_->forward(batch.id_T, step), step);
+}
+
+at::Tensor token_scores(const Model& model, const at::Tensor& normed_TD, const Step& step) {
+  return model.scores(normed_TD, step).squeeze(1).to(at::kFloat);
 }
 
 at::Tensor last_scores(const Model& model, const at::Tensor& normed_TD, const Step& step) {
@@ -33,6 +42,13 @@ at::Tensor Scorer::scores(const Batch& batch) const {
   Step step = batch.step;
   step.training = nullptr;
   return last_scores(*model_, model_->forward(batch.id_T, step), step);
+}
+
+at::Tensor Scorer::token_scores(const Batch& batch) const {
+  at::NoGradGuard no_grad;
+  Step step = batch.step;
+  step.training = nullptr;
+  return apus::token_scores(*model_, model_->forward(batch.id_T, step), step);
 }
 
 double Actors::summed(double value) const { return data_ranks ? sum_over(*data_ranks, value) : value; }

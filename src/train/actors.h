@@ -3,7 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "device/comm.h"
 #include "models/model.h"
@@ -24,6 +27,8 @@ class Reference {
   // log p of each label of the batch, f32 [T], detached; 0 where there is no label. Nothing is dropped, no noise added.
   // Logits are divided by `temperature`, which a record made beforehand does not know (it must be 1 then).
   at::Tensor logprobs(const Batch& batch, double temperature = 1) const;
+  // What its logits are made of, detached. Not of a record, which holds log-probs alone.
+  ops::HeadFactors head_factors(const Batch& batch) const;
 
  private:
   Reference(const Model* model, bool adapters_off, const ReferenceRecord* record)
@@ -33,6 +38,9 @@ class Reference {
   const ReferenceRecord* record_;
 };
 
+// The number that a model with a head of one score gives at each token: f32 [T].
+at::Tensor token_scores(const Model& model, const at::Tensor& normed_TD, const Step& step);
+
 // The numbers that a model with a head of scores gives for each sequence, at its last token: f32 [S, labels].
 at::Tensor last_scores(const Model& model, const at::Tensor& normed_TD, const Step& step);
 
@@ -40,7 +48,8 @@ at::Tensor last_scores(const Model& model, const at::Tensor& normed_TD, const St
 class Scorer {
  public:
   explicit Scorer(const Model& model) : model_(&model) {}
-  at::Tensor scores(const Batch& batch) const;  // f32 [S, labels], detached
+  at::Tensor scores(const Batch& batch) const;        // f32 [S, labels], detached
+  at::Tensor token_scores(const Batch& batch) const;  // f32 [T], detached
 
  private:
   const Model* model_;
@@ -50,6 +59,8 @@ struct Actors {
   Model& policy;
   std::optional<Reference> reference;
   Rollout* rollout = nullptr;
+  // The further models that the algorithm's options name, by their role (train/options/algorithm_options.h).
+  std::map<std::string, std::vector<Model*>> others = {};
   // Of host tensors, for what all ranks must count together. All of them collect the updates of a step at once, so
   // Algorithm::collect may use it while gradients are on; in evaluations and losses they do not go in step. Null: one.
   Comm* data_ranks = nullptr;

@@ -1,40 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // GRPO's loss, gradients and numbers against TRL's (golden/rl_qwen2), through a file of replayed answers.
-#include <fstream>
-
 #include "algos/grpo.h"
 #include "algos/replay.h"
+#include "tests/algos/golden_rollouts.h"
 #include "tests/algos/preference_steps.h"
 
 namespace apus {
 namespace {
 
 using golden::Case;
-
-// The answers of the golden file as rows, with the log-probs that they were sampled with.
-void write_rollouts(const Case& c, const std::filesystem::path& file) {
-  const auto counted = [&](const char* ids, const char* mask, int64_t row) {
-    std::vector<int64_t> out;
-    const at::Tensor id = c.tensor(ids)[row], counts = c.tensor(mask)[row];
-    for (int64_t i = 0; i < id.numel(); ++i)
-      if (counts[i].item<int64_t>()) out.push_back(id[i].item<int64_t>());
-    return out;
-  };
-  std::ofstream out(file);
-  for (int64_t row = 0; row < 6; ++row) {
-    const auto completion = counted("grpo/completion_ids", "grpo/completion_mask", row);
-    std::vector<double> logprobs;
-    for (size_t i = 0; i < completion.size(); ++i)
-      logprobs.push_back(c.tensor("grpo/old_per_token_logps")[row][static_cast<int64_t>(i)].item<double>());
-    out << Json{{"group", row / 3},
-                {"prompt_ids", counted("grpo/prompt_ids", "grpo/prompt_mask", row)},
-                {"completion_ids", completion},
-                {"reward", c.tensor("grpo/rewards")[row].item<double>()},
-                {"logprobs", logprobs}}
-               .dump()
-        << "\n";
-  }
-}
+using test::write_rollouts;
 
 struct GoldenRun {
   GoldenRun()
@@ -128,7 +103,7 @@ std::string fault_of(const std::string& text) {
   test::Folder folder;
   write_file_atomic(folder.path / "rows.jsonl", text);
   try {
-    read_rollouts(folder.path / "rows.jsonl");
+    read_rollouts(folder.path / "rows.jsonl", 2);
   } catch (const Error& error) {
     EXPECT_EQ(error.at.fault, Fault::Data);
     return error.what();
@@ -161,7 +136,7 @@ TEST(ReplayedRollouts, AreReadAsTheyWereWritten) {
       .prompt = {1, 2}, .ids = {3}, .engine_logprobs = {-0.25f}, .text = "", .group = 4, .reward = 0.5, .rewards = {}};
   append_rollouts(folder.path / "out.jsonl", {answer, answer}, 7);
   append_rollouts(folder.path / "out.jsonl", {answer, answer}, 8);
-  const auto back = read_rollouts(folder.path / "out.jsonl");
+  const auto back = read_rollouts(folder.path / "out.jsonl", 2);
   ASSERT_EQ(back.size(), 4u);
   EXPECT_EQ(back[3].group, 1);
   EXPECT_EQ(back[0].prompt, answer.prompt);

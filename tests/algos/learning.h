@@ -116,15 +116,26 @@ struct Student {
     return right / 200;
   }
 
+  RunSetting setting(const LoopOptions& loop) const {
+    return {.loop = loop,
+            .tokenizer = Tokenizer::load(test::source_dir() / "assets/tokenizer"),
+            .sampling = sampling(),
+            .output_dir = {},
+            .device = golden::device()};
+  }
+
   void train(Algorithm& algorithm, SampleSource& source, Rollout* rollout, LoopOptions loop, double lr) {
     test::Folder folder;
     loop.save_strategy = "no", loop.logging_steps = 1;
-    const auto params = golden::trainable(*model);
+    auto params = golden::trainable(*model);
+    for (const auto& [role, models] : others)
+      if (role == "critic")
+        for (const NamedParam& p : golden::trainable(*models[0])) params.push_back({"critic." + p.name, p.tensor});
     const auto optimizer = make_optimizer({}, make_groups(params, {.lr = lr, .weight_decay = 0}));
     const auto comm = lone_comm();
     RunLog log({.dir = folder.path, .events_dir = {}, .quiet = true});
     Trainer trainer({.algorithm = algorithm,
-                     .actors = {.policy = *model, .rollout = rollout},
+                     .actors = {.policy = *model, .rollout = rollout, .others = others},
                      .optimizer = *optimizer,
                      .schedule = [](int64_t) { return [](int64_t) { return 1.0; }; },
                      .base_lr = lr,
@@ -151,15 +162,12 @@ struct Student {
     LoopOptions loop{.max_steps = steps, .per_device_train_batch_size = 128, .gradient_accumulation_steps = 1};
     o.max_completion_length = kDigits + 2, o.beta = 0, o.entropy_coef = 0.02;
     Grpo grpo(o);
-    grpo.begin({.loop = loop,
-                .tokenizer = Tokenizer::load(test::source_dir() / "assets/tokenizer"),
-                .sampling = sampling(),
-                .output_dir = {},
-                .device = golden::device()});
+    grpo.begin(setting(loop));
     train(grpo, tasks, &rollout, loop, lr);
   }
 
   std::unique_ptr<Model> model;
+  std::map<std::string, std::vector<Model*>> others;  // a critic is trained too
   Json history;
 };
 

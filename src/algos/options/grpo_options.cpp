@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/options/grpo_options.h"
 
+#include "algos/options/reward_models.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "train/options/algorithm_options.h"
@@ -127,6 +128,8 @@ void GrpoOptions::other_fields(OptionTable& v) {
            "answers of a dataset are not mixed in; train with apus sft first");
 }
 
+std::vector<OtherModel> GrpoOptions::other_models() { return reward_models(*this); }
+
 std::string GrpoOptions::scale() const {
   if (scale_rewards) return *scale_rewards;
   if (loss_type == "real") return "none";
@@ -149,8 +152,9 @@ void GrpoOptions::check() const {
       num_generations > 1, Fault::Usage,
       "--num_generations must be greater than 1: an answer is judged by the others to the same question, and a group "
       "of one has none. 8 is usual");
-  require(brings_rows() || !reward_funcs.empty(), Fault::Usage,
-          "--reward_funcs is needed: what makes an answer good, e.g. accuracy, or external:./reward.py");
+  require(brings_rows() || !reward_funcs.empty() || !reward_model.empty(), Fault::Usage,
+          "--reward_funcs is needed: what makes an answer good, e.g. accuracy, or external:./reward.py; or "
+          "--reward_model, a model that judges");
   require(!(steps_per_generation && generation_batch_size), Fault::Usage,
           "--steps_per_generation and --generation_batch_size say the same thing: give one of them");
   require(kl_rewarded() || beta == 0 || kl() != "k1", Fault::Usage,

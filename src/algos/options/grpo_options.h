@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "reward/reward_options.h"
+#include "train/options/algorithm_options.h"
 #include "train/options/loop_options.h"
 
 namespace apus {
@@ -44,6 +45,7 @@ struct GrpoOptions : RewardOptions {
   std::optional<double> off_policy_sequence_mask_delta;
 
   bool uses_reference() const { return beta > 0; }
+  std::vector<OtherModel> other_models();  // of --reward_model
   bool brings_rows() const { return replay_rollouts.has_value(); }
   std::string scale() const;     // of rewards: as given, else what suits the estimator
   bool kl_rewarded() const;      // else it is part of the loss

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/options/sft_options.h"
 
+#include "base/error.h"
 #include "train/options/algorithm_options.h"
 
 namespace apus {
@@ -12,9 +13,22 @@ void SftOptions::fields(OptionTable& v) {
       .at_most(0.999)
       .noted();
   v("enable_dft_loss", enable_dft_loss, "weigh each token by its own probability").noted();
+  v("enable_asft_loss", enable_asft_loss,
+    "the same, and hold the model to a reference: add asft_alpha times KL(reference | model)")
+      .noted();
+  v("asft_alpha", asft_alpha, "... how strongly").at_least(0).noted();
+  v("enable_eaft_loss", enable_eaft_loss,
+    "weigh each token by how uncertain the model is of it: its entropy over the 20 likeliest tokens, by 3")
+      .noted();
+  v("eaft_alpha", eaft_alpha, "... the power of that weight").above(0).noted();
   v("enable_channel_loss", enable_channel_loss, "log the loss of each row's channel");
   v("acc_strategy", acc_strategy, "accuracy of tokens, or of whole sequences").choices({"token", "seq"});
   v.refuse({"loss_type"}, "this command trains by cross-entropy; apus rlhf has other losses");
+}
+
+void SftOptions::check() const {
+  require(enable_dft_loss + enable_asft_loss + enable_eaft_loss <= 1, Fault::Usage,
+          "--enable_dft_loss, --enable_asft_loss and --enable_eaft_loss are three losses: give one of them");
 }
 
 namespace {

@@ -11,9 +11,13 @@ namespace apus {
 struct SftOptions {
   double label_smoothing_factor = 0;
   bool enable_dft_loss = false;
+  bool enable_asft_loss = false, enable_eaft_loss = false;
+  double asft_alpha = 0.1, eaft_alpha = 1;
   bool enable_channel_loss = false;
   std::string acc_strategy = "token";  // token, seq
+  bool uses_reference() const { return enable_asft_loss && asft_alpha > 0; }
   void fields(OptionTable& v);
+  void check() const;
 };
 
 }  // namespace apus

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <typeinfo>
 #include <vector>
@@ -17,11 +18,25 @@
 
 namespace apus {
 
+// Another model that an algorithm works with, as its options name it.
+struct OtherModel {
+  std::string role;          // what it is to the algorithm: "teacher", "reward"
+  std::string flag;          // the option that names it, for messages
+  std::string* folder;       // in the options themselves: a hub's id there becomes a folder; null: that of --model
+  std::string adapter = {};  // a LoRA adapter on it; empty: none
+  Head head = Head::Vocab;
+  // With the policy: its own parameters (or a LoRA adapter of its own), a place in the optimizer and in checkpoints. A
+  // scalar head that its checkpoint lacks begins anew.
+  bool trained = false;
+  std::optional<double> learning_rate = {};  // of a trained one; absent: the policy's
+};
+
 // The options of one algorithm, whatever struct they are: it describes itself with fields(OptionTable&), and may have
 // check() const, for rules across its options (or check(loop, ranks), when they depend on how long the run is and on
 // how many processes share it), brings_rows() const, when it may need no dataset, and uses_reference() const, when it
 // can compare the policy with another model: the command then has the options that say with which
-// (train/options/reference_options.h).
+// (train/options/reference_options.h). other_models() names the further models that it
+// works with.
 class AlgorithmOptions {
  public:
   template <class Options>
@@ -36,6 +51,7 @@ class AlgorithmOptions {
     };
     if constexpr (requires { held->brings_rows(); }) out.brings_rows_ = [held] { return held->brings_rows(); };
     if constexpr (requires { held->uses_reference(); }) out.uses_reference_ = [held] { return held->uses_reference(); };
+    if constexpr (requires { held->other_models(); }) out.other_models_ = [held] { return held->other_models(); };
     return out;
   }
   void fields(OptionTable& v) const { fields_(v); }
@@ -43,6 +59,7 @@ class AlgorithmOptions {
   bool brings_rows() const { return brings_rows_ && brings_rows_(); }
   bool knows_reference() const { return static_cast<bool>(uses_reference_); }
   bool uses_reference() const { return knows_reference() && uses_reference_(); }
+  std::vector<OtherModel> other_models() const { return other_models_ ? other_models_() : std::vector<OtherModel>(); }
   template <class Options>
   const Options& as() const {
     require(*type_ == typeid(Options), Fault::Bug, "an algorithm is given the options of another");
@@ -55,6 +72,7 @@ class AlgorithmOptions {
   std::function<void(OptionTable&)> fields_;
   std::function<void(const LoopOptions&, int64_t)> check_;
   std::function<bool()> uses_reference_, brings_rows_;
+  std::function<std::vector<OtherModel>()> other_models_;
 };
 
 // `apus <name>` trains by it, or `apus rlhf --rlhf_type <name>`.
@@ -64,10 +82,12 @@ struct AlgorithmInfo {
   std::vector<std::string> examples;  // without the program's name
   Json defaults = Json::object();     // options of the command that have another default here
   bool asks_rows = false;             // rows are questions that the model answers; all their columns are kept
+  bool may_answer = false;            // rows have answers, and the model may be asked for others
   bool splits_rows = false;           // --truncation_strategy split makes sense: rows are plain text
   bool compares_rows = true;          // what a reference is asked of are the rows, known before the run
   Head head = Head::Vocab;            // what the trained model gives: words, or numbers
   std::function<AlgorithmOptions()> options = {};
+  bool rolls_out() const { return asks_rows || may_answer; }
 };
 
 template <class Options>

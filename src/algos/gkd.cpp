@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/gkd.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+
+#include "algos/answers.h"
+#include "algos/pairs.h"
+#include "base/random.h"
+#include "data/encode/id_rows.h"
+#include "ops/divergence.h"
+
+namespace apus {
+namespace {
+
+constexpr const char* kTold = "told";     // of each sequence: the number of the batch that the teacher reads instead
+constexpr const char* kRolled = "rolled";  // of each sequence: 1 where its answer was rolled out
+
+Json messages_for_teacher(const Row& row) {
+  Json messages = row.value["messages"];
+  for (auto message = messages.rbegin(); message != messages.rend(); ++message)
+    if ((*message)["role"] == "user") {
+      (*message)["content"] = row.value["teacher_prompt"];
+      return messages;
+    }
+  throw RowError(row.origin, "teacher_prompt", "takes the place of the last question, and the row has none");
+}
+
+// The same answer behind another beginning.
+Sample answered(const Sample& asked, std::vector<int32_t> answer) {
+  Sample out;
+  const size_t begin = answer_begin(asked);
+  out.ids.assign(asked.ids.begin(), asked.ids.begin() + static_cast<long>(begin));
+  out.trained.assign(begin, 0), out.trained.resize(begin + answer.size(), 1);
+  out.ids.insert(out.ids.end(), answer.begin(), answer.end());
+  out.columns[kRolled] = 1;
+  return out;
+}
+
+}  // namespace
+
+void Gkd::begin(const RunSetting& setting) {
+  sampling_ = setting.sampling, tokenizer_ = setting.tokenizer, output_dir_ = setting.output_dir;
+  device_ = setting.device, seed_ = setting.seed, rank_ = setting.rank, ranks_ = setting.ranks;
+  sampling_.max_new_tokens = o_.max_completion_length, sampling_.top_logprobs = 0;
+  require(sampling_.temperature > 0, Fault::Usage,
+          "--temperature 0: probabilities are compared at this temperature, give 0.9 or 1");
+}
+
+std::vector<Sample> Gkd::encode(const Row& row, const Encoder& encoder) const {
+  Samples out = encoder.encode(row);
+  const auto told = row.value.find("teacher_prompt");
+  if (told == row.value.end() || told->is_null()) return out;
+  if (!told->is_string() || has_ids(row, ""))
+    throw RowError(row.origin, "teacher_prompt", "is a text that takes the place of the last question");
+  require(out.size() == 1, Fault::Bug, "a row became ", out.size(), " samples");
+  Sample other = encoder.encode_messages(row, messages_for_teacher(row));
+  if (other.trained_tokens() != out[0].trained_tokens())
+    throw RowError(row.origin, "teacher_prompt", "with it the answer is cut: raise --max_length");
+  other.grouped = true;
+  out.push_back(std::move(other));
+  return out;
+}
+
+Reference Gkd::teacher(const Actors& actors) const {
+  if (const auto found = actors.others.find("teacher"); found != actors.others.end())
+    return Reference::of(*found->second.at(0));
+  require(actors.reference.has_value(), Fault::Bug, "there is no teacher");
+  return *actors.reference;
+}
+
+// The same on all ranks, and again in a resumed run.
+bool Gkd::asks_policy(int64_t step) const {
+  return Random(seed_, stream_named("on policy"), static_cast<uint64_t>(step) << 8).uniform() < o_.lmbda;
+}
+
+std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batches) {
+  told_.clear();
+  if (at::GradMode::is_enabled()) {
+    if (asks_policy(actors.step)) {
+      answer(actors, micro_batches, *actors.rollout, true);
+    } else if (o_.seq_kd) {
+      Model& model = *actors.others.at("teacher").at(0);
+      if (!lecturer_)
+        lecturer_ = std::make_unique<Rollout>(model, model.head_weight().options().requires_grad(false),
+                                              EngineSpec{.max_sequences = 256});
+      answer(actors, micro_batches, *lecturer_, false);
+    }
+  }
+  Update update;
+  for (Samples& samples : micro_batches) {
+    Samples mine, theirs;
+    for (Sample& sample : samples) (sample.grouped ? theirs : mine).push_back(std::move(sample));
+    Batch& batch = update.emplace_back(collate(mine));
+    if (theirs.empty()) continue;
+    require(theirs.size() == mine.size(), Fault::Data,
+            "some rows have a teacher_prompt and some have none: give it to all, or train on them one after the other");
+    batch.sequence_columns[kTold] =
+        at::full({static_cast<int64_t>(mine.size())}, static_cast<double>(told_.size()), at::kFloat);
+    told_.push_back(collate(theirs).to(device_));
+  }
+  return {std::move(update)};
+}
+
+// New answers in the place of those of the rows.
+void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bool by_policy) {
+  std::vector<std::vector<int32_t>> prompts;
+  for (const Samples& samples : rows)
+    for (const Sample& sample : samples)
+      if (!sample.grouped)
+        prompts.emplace_back(sample.ids.begin(), sample.ids.begin() + static_cast<long>(answer_begin(sample)));
+  Sampling sampling = sampling_;
+  sampling.seed = mix(seed_, stream_named("rollout"), static_cast<uint64_t>(actors.step * ranks_ + rank_));
+  const auto finished = engine.answers(prompts, sampling);
+  double tokens = 0, cut = 0;
+  std::string lines;
+  size_t next = 0;
+  for (Samples& samples : rows) {
+    std::vector<int32_t> said;
+    for (Sample& sample : samples) {
+      if (!sample.grouped) {
+        const FinishedAnswer& from = finished[next];
+        require(from.finish == Finish::Stop || from.finish == Finish::Length, Fault::Device,
+                "rolling out answers: ", from.error.empty() ? "an answer was not finished" : from.error);
+        said = from.ids();
+        tokens += static_cast<double>(said.size()), cut += from.finish == Finish::Length;
+        if (o_.log_completions)
+          lines += json_text(Json{{"step", actors.step + 1},
+                                  {"prompt", tokenizer_->decode(prompts[next], false)},
+                                  {"completion", tokenizer_->decode(said, true)},
+                                  {"by", by_policy ? "model" : "teacher"},
+                                  {"truncated", from.finish == Finish::Length}}) +
+                   "\n";
+        ++next;
+      }
+      const bool grouped = sample.grouped;
+      sample = answered(sample, said);
+      sample.grouped = grouped;
+    }
+  }
+  const auto noted = [](double sum, double count) {
+    return Ratio{at::tensor(sum, at::kDouble), at::tensor(count, at::kDouble)};
+  };
+  noted_["completions/mean_length"] = noted(tokens, static_cast<double>(next));
+  noted_["completions/clipped_ratio"] = noted(cut, static_cast<double>(next));
+  if (o_.log_completions) write_completions(lines, output_dir_, actors.data_ranks);
+}
+
+Loss Gkd::loss(Actors& actors, Batch& batch, const Forward& forward) {
+  const auto told = batch.sequence_columns.find(kTold);
+  const Batch& read = told == batch.sequence_columns.end()
+                          ? batch
+                          : told_.at(static_cast<size_t>(told->second[0].item<float>()));
+  const ops::HeadFactors lesson = teacher(actors).head_factors(read);
+  const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
+  const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
+  const ops::HeadDivergence divergence =
+      ops::head_divergence(factors, batch.label_T, lesson, read.label_T,
+                           {.beta = o_.beta, .temperature = sampling_.temperature, .top_k = o_.gkd_logits_topk.value_or(0)});
+  Loss out{.sum = divergence.sum, .metrics = std::exchange(noted_, {})};
+  const at::Tensor count = at::tensor(static_cast<double>(batch.trained), at::kFloat);
+  out.metrics["divergence"] = {divergence.sum.detach(), count};
+  const bool rolled = batch.sequence_columns.count(kRolled) > 0;
+  out.metrics["on_policy"] = {at::tensor(rolled ? static_cast<double>(batch.trained) : 0.0, at::kFloat), count};
+  if (o_.sft_alpha > 0 && !rolled) {
+    // Weighed before it is summed: the gradient of one number times a factor would be made in f64.
+    const ops::HeadLoss own = ops::head_loss(factors, batch.label_T, batch.weight_T * o_.sft_alpha, {});
+    out.sum = out.sum + own.loss_sum;
+    out.metrics["sft_loss"] = {own.nll_T.sum(), count};
+    out.metrics["token_acc"] = {own.correct_T.logical_and(batch.label_T.ge(0)).sum(), count};
+  }
+  return out;
+}
+
+namespace {
+const RegisterAlgorithm<Gkd> gkd("gkd");
+}  // namespace
+
+}  // namespace apus

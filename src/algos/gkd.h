@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Distillation: the model learns the probabilities that a teacher gives every token of an answer. The answer is that of
+// the row, of the model itself (on policy), or of the teacher; the teacher may have been told more than the model
+// (teacher_prompt).
+#pragma once
+
+#include <filesystem>
+
+#include "algos/options/gkd_options.h"
+#include "train/algorithm.h"
+#include "train/rollout.h"
+
+namespace apus {
+
+class Gkd final : public Algorithm {
+ public:
+  using Options = GkdOptions;
+  explicit Gkd(GkdOptions options) : o_(std::move(options)) {}
+  void begin(const RunSetting& setting) override;
+  std::vector<Sample> encode(const Row& row, const Encoder& encoder) const override;
+  std::vector<Update> collect(Actors& actors, std::vector<Samples> micro_batches) override;
+  bool collects_by_policy() const override { return o_.lmbda > 0; }
+  double count(const Batch& batch) const override { return static_cast<double>(batch.trained); }
+  Loss loss(Actors& actors, Batch& batch, const Forward& forward) override;
+
+ private:
+  Reference teacher(const Actors& actors) const;
+  bool asks_policy(int64_t step) const;
+  void answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bool by_policy);
+
+  const GkdOptions o_;
+  Sampling sampling_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
+  std::filesystem::path output_dir_;
+  c10::Device device_ = c10::Device(c10::kCPU);
+  uint64_t seed_ = 42;
+  int64_t rank_ = 0, ranks_ = 1;
+  std::unique_ptr<Rollout> lecturer_;   // of a teacher that answers
+  std::vector<Batch> told_;             // what the teacher reads instead of each batch of the collection, where it does
+  std::map<std::string, Ratio> noted_;  // of a collection, until a loss carries them out
+};
+
+}  // namespace apus

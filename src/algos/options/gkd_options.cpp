@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/options/gkd_options.h"
+
+#include "base/error.h"
+
+namespace apus {
+
+void GkdOptions::fields(OptionTable& v) {
+  v.group("Teacher");
+  v("teacher_model", teacher_model, "the model that is learnt from: a folder, or a hub's id")
+      .shown_default("the model itself as it is at the start, for rows with a teacher_prompt")
+      .noted();
+  v("teacher_adapters", teacher_adapters, "a LoRA adapter on the teacher").noted();
+  v.no_effect({"teacher_model_type", "teacher_deepspeed"}, "a checkpoint's config.json says what it is");
+  v.no_effect({"offload_teacher_model"},
+              "a teacher is never changed: on a processor its weights stay in the mapped file");
+  v.refuse({"teacher_model_revision"}, "--teacher_model takes a folder: download that revision first");
+  v.refuse({"teacher_model_server", "teacher_tag_key"}, "the teacher runs in this process: --teacher_model DIR");
+  v.group("Loss");
+  v("lmbda", lmbda, "share of the updates that learn from answers of the model itself instead of the rows'")
+      .at_least(0)
+      .at_most(1)
+      .noted();
+  v("seq_kd", seq_kd, "the other updates learn from answers of the teacher instead of the rows'").noted();
+  v("beta", beta, "0: KL(teacher | model), 1: KL(model | teacher), between: Jensen-Shannon (docs/distillation.md)")
+      .at_least(0)
+      .at_most(1)
+      .noted();
+  v("gkd_logits_topk", gkd_logits_topk, "compare the teacher's so many likeliest tokens alone")
+      .at_least(1)
+      .shown_default("the whole vocabulary")
+      .noted();
+  v("sft_alpha", sft_alpha, "add this times the cross-entropy of the rows' own answers").at_least(0).noted();
+  v.refuse({"loss_type"}, "--beta says which divergence it is");
+  v.group("Rollout");
+  v("max_completion_length", max_completion_length, "longest answer in tokens").at_least(1).noted();
+  v("log_completions", log_completions, "write all answers that were rolled out to completions.jsonl");
+  v.no_effect({"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_tensor_parallel_size",
+               "vllm_max_model_len", "vllm_enforce_eager", "vllm_enable_lora", "sleep_level", "offload_model",
+               "offload_optimizer", "move_model_batches", "use_liger_kernel"},
+              "the engine works on the trainer's own weights, and its cache is given back between rounds");
+  v.refuse({"vllm_server_host", "vllm_server_port", "vllm_server_base_url"},
+           "answers are rolled out in this process, on the weights that are trained");
+  v.refuse({"multi_turn_scheduler", "max_turns"}, "an answer is of one turn so far");
+}
+
+std::vector<OtherModel> GkdOptions::other_models() {
+  if (!teacher_model) return {};
+  return {{.role = "teacher",
+           .flag = "--teacher_model",
+           .folder = &*teacher_model,
+           .adapter = teacher_adapters.empty() ? "" : teacher_adapters[0]}};
+}
+
+void GkdOptions::check() const {
+  require(teacher_adapters.size() <= 1, Fault::Usage, "--teacher_adapters takes one adapter, not ",
+          teacher_adapters.size());
+  require(teacher_model || teacher_adapters.empty(), Fault::Usage,
+          "--teacher_adapters are of a --teacher_model, which is not given: give it, or the adapter as --ref_adapters");
+  require(teacher_model || !seq_kd, Fault::Usage,
+          "--seq_kd true lets a teacher answer: give --teacher_model. What the model itself says is learnt from with "
+          "--lmbda");
+}
+
+namespace {
+
+const RegisterAlgorithmOptions<GkdOptions> gkd(
+    "gkd", {.summary = "distillation: a model learns the probabilities of a teacher, on answers of its own or of rows",
+            .command = "rlhf",
+            .examples = {"rlhf --rlhf_type gkd --model DIR --teacher_model DIR --dataset rows.jsonl --output_dir out"},
+            .defaults = {{"temperature", 0.9}, {"loss_scale", "last_round"}, {"lora_dropout", 0}},
+            .may_answer = true,
+            .compares_rows = false});
+
+}  // namespace
+}  // namespace apus

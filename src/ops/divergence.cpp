@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/divergence.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/head_chunks.h"
+#include "ops/op.h"
+
+namespace apus::ops {
+namespace {
+
+// Of log-probabilities: the value, and its gradient in the student's logits before they were divided.
+RowDivergence of_log_probs(const at::Tensor& p_nV, const at::Tensor& q_nV, double beta) {
+  const at::Tensor student_nV = at::exp(p_nV);
+  if (beta == 0) {
+    const at::Tensor teacher_nV = at::exp(q_nV);
+    return {(teacher_nV * (q_nV - p_nV)).sum(-1), student_nV - teacher_nV};
+  }
+  const auto spread = [&](const at::Tensor& lead_nV) {  // of sum p lead, where the gradient in p is lead + a constant
+    const at::Tensor mean_n = (student_nV * lead_nV).sum(-1);
+    return std::pair(mean_n, student_nV * (lead_nV - mean_n.unsqueeze(1)));
+  };
+  if (beta == 1) {
+    auto [value_n, gradient_nV] = spread(p_nV - q_nV);
+    return {value_n, gradient_nV};
+  }
+  const at::Tensor mixed_nV = at::logaddexp(p_nV + std::log(1 - beta), q_nV + std::log(beta));
+  auto [own_n, gradient_nV] = spread(p_nV - mixed_nV);
+  return {(at::exp(q_nV) * (q_nV - mixed_nV)).sum(-1) * beta + own_n * (1 - beta), gradient_nV * (1 - beta)};
+}
+
+struct HeadDivergenceNode : torch::autograd::Function<HeadDivergenceNode> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
+                                                const at::Tensor& head, const OptionalTensor& low_hidden,
+                                                const OptionalTensor& low_head, const at::Tensor& label,
+                                                const HeadFactors& teacher, const at::Tensor& teacher_label,
+                                                const DivergenceRule& rule) {
+    const BelowAutograd guard;
+    const HeadNeeds need{hidden.requires_grad(), head.requires_grad(), requires_grad(low_hidden),
+                         requires_grad(low_head)};
+    const LabelledTokens tokens(hidden, low_hidden, label), theirs(teacher.hidden_TD, maybe(teacher.low_TR),
+                                                                   teacher_label);
+    require(tokens.count() == theirs.count(), Fault::Bug, "a student's ", tokens.count(),
+            " tokens are compared with a teacher's ", theirs.count());
+    HeadProducts products(tokens, head, low_head, need);
+    const HeadProducts lessons(theirs, teacher.weight_VD, maybe(teacher.low_VR), {});
+    const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
+    at::Tensor sum = at::zeros({}, wide), value = at::empty({tokens.count()}, wide);
+    // Twice the vocabulary: two models' logits are at hand.
+    tokens.for_chunks(2 * head.size(0), 0, products.head_gradient(), [&](int64_t begin, int64_t n) {
+      const RowDivergence rows = divergence(products.logits(begin, n), lessons.logits(begin, n), rule);
+      value.narrow(0, begin, n).copy_(rows.value_n);
+      sum.add_(rows.value_n.sum(), rule.factor);
+      if (products.needed())
+        products.add(begin, rule.factor == 1 ? rows.gradient_nV : rows.gradient_nV * rule.factor);
+    });
+    ctx->mark_non_differentiable({value});
+    ctx->saved_data["gradients"] = std::vector<at::Tensor>{products.d_rows(0), products.d_weight(0),
+                                                           products.d_rows(1), products.d_weight(1)};
+    return {sum, value};
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grad) {
+    const BelowAutograd guard;
+    require(!ctx->saved_data.empty(), Fault::Bug, "head_divergence: its gradient can be taken once only");
+    torch::autograd::variable_list out(8);
+    const auto gradients = ctx->saved_data.at("gradients").toTensorVector();
+    ctx->saved_data.clear();
+    for (size_t i = 0; i < gradients.size(); ++i)
+      if (gradients[i].defined()) scale_gradient(out[i] = gradients[i], grad[0]);
+    return out;
+  }
+};
+
+// The first `vocabulary` tokens.
+HeadFactors cut(const HeadFactors& f, int64_t vocabulary) {
+  if (f.weight_VD.size(0) == vocabulary) return f;
+  return {f.hidden_TD, f.weight_VD.narrow(0, 0, vocabulary), f.low_TR,
+          f.low_VR.defined() ? f.low_VR.narrow(0, 0, vocabulary) : f.low_VR};
+}
+
+}  // namespace
+
+RowDivergence divergence(const at::Tensor& student_nV, const at::Tensor& teacher_nV, const DivergenceRule& rule) {
+  const auto log_probs = [&](const at::Tensor& logits) { return at::log_softmax(logits / rule.temperature, -1); };
+  if (rule.top_k <= 0 || rule.top_k >= teacher_nV.size(1)) {
+    const RowDivergence all = of_log_probs(log_probs(student_nV), log_probs(teacher_nV), rule.beta);
+    return {all.value_n, all.gradient_nV / rule.temperature};
+  }
+  const auto [teacher_nk, index_nk] = at::topk(teacher_nV, rule.top_k, -1);
+  const RowDivergence best =
+      of_log_probs(log_probs(student_nV.gather(1, index_nk)), log_probs(teacher_nk), rule.beta);
+  return {best.value_n,
+          at::zeros_like(student_nV).scatter_(1, index_nk, best.gradient_nV / rule.temperature)};
+}
+
+HeadDivergence head_divergence(const HeadFactors& student, const at::Tensor& label_T, const HeadFactors& teacher,
+                               const at::Tensor& teacher_label_T, const DivergenceRule& rule) {
+  const int64_t vocabulary = std::min(student.weight_VD.size(0), teacher.weight_VD.size(0));
+  const HeadFactors mine = cut(student, vocabulary), theirs = cut(teacher, vocabulary);
+  const auto out = HeadDivergenceNode::apply(mine.hidden_TD, mine.weight_VD, maybe(mine.low_TR), maybe(mine.low_VR),
+                                             label_T, theirs, teacher_label_T, rule);
+  return {out[0], out[1]};
+}
+
+at::Tensor head_top_entropy(const HeadFactors& f, const at::Tensor& label_T, int64_t top) {
+  const at::NoGradGuard no_grad;
+  const OptionalTensor low_TR = maybe(f.low_TR);
+  const LabelledTokens tokens(f.hidden_TD, low_TR, label_T);
+  const HeadProducts products(tokens, f.weight_VD, maybe(f.low_VR), {});
+  at::Tensor entropy = at::empty({tokens.count()}, f.hidden_TD.options().dtype(wide_type(f.hidden_TD)));
+  tokens.for_chunks(f.weight_VD.size(0), 0, /*head_gradient=*/false, [&](int64_t begin, int64_t n) {
+    const at::Tensor logits = products.logits(begin, n);
+    const at::Tensor best = std::get<0>(at::topk(logits, std::min(top, logits.size(1)), -1));
+    const at::Tensor log_p = at::log_softmax(best, -1);
+    entropy.narrow(0, begin, n).copy_(-(at::exp(log_p) * log_p).sum(-1));
+  });
+  return tokens.spread(entropy);
+}
+
+}  // namespace apus::ops

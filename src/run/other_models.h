@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The further models of a training run: a teacher, reward models, a critic that is trained with the policy.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/train.h"
+#include "dist/world.h"
+#include "run/tuned_model.h"
+#include "train/optimizer.h"
+
+namespace apus {
+
+class OtherModels {
+ public:
+  // As the algorithm's options name them. Trained ones of a resumed run come from its checkpoint. `tuned` is the policy;
+  // `mesh` must outlive the models.
+  OtherModels(const TrainCommandOptions& options, const TunedModel& tuned, Mesh& mesh, World& world);
+
+  std::map<std::string, std::vector<Model*>> by_role() const;
+  std::vector<NamedParam> params() const;  // of the trained ones, under their role's name
+  std::vector<std::pair<std::string, double>> learning_rates() const;  // by the beginning of those names
+  void save(const std::filesystem::path& checkpoint) const;            // trained ones, each in a folder of its role
+
+ private:
+  struct One {
+    OtherModel asked;
+    TrainCommandOptions options;  // a trained one's: the run's, with this model in the policy's place
+    TunedModel tuned;
+  };
+  std::vector<std::unique_ptr<One>> all_;
+};
+
+}  // namespace apus

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/gkd.h"
+
+#include <ATen/ops/log_softmax.h>
+
+#include "algos/pairs.h"
+#include "tests/algos/learning.h"
+#include "tests/algos/preference_steps.h"
+
+namespace apus {
+namespace {
+
+using learning::Student;
+using learning::Tasks;
+
+struct Distilled {
+  golden::Case c{"rl_qwen2"};
+  std::unique_ptr<Model> policy = golden::owned_model(c.dir / "checkpoint"),
+                         teacher = golden::owned_model(c.dir / "checkpoint_ref");
+  Actors actors() { return {.policy = *policy, .others = {{"teacher", {teacher.get()}}}}; }
+  Samples rows() {
+    Samples out;
+    for (const Sample& sample : test::golden_pairs(c)) out.push_back(sample), out.back().grouped = false;
+    return out;
+  }
+  test::Step1 step(GkdOptions o, const std::vector<Samples>& micro_batches) {
+    Gkd gkd(o);
+    LoopOptions loop;
+    Sampling sampling;
+    sampling.temperature = 0.9;
+    gkd.begin({.loop = loop, .sampling = sampling, .device = golden::device()});
+    return test::step_of(gkd, actors(), micro_batches);
+  }
+};
+
+GkdOptions off_policy(double beta) {
+  GkdOptions o;
+  o.teacher_model = "teacher", o.lmbda = 0, o.beta = beta;
+  return o;
+}
+
+TEST(Gkd, DividingTheRowsChangesNothing) {
+  Distilled d;
+  for (const double beta : {0.0, 0.5, 1.0}) {
+    GkdOptions o = off_policy(beta);
+    o.sft_alpha = 0.5;
+    if (beta == 0.5) o.gkd_logits_topk = 7;
+    const test::Step1 whole = d.step(o, {d.rows()});
+    EXPECT_LT(test::distance(whole, d.step(o, test::one_by_one(d.rows()))), 1e-4) << beta;
+    EXPECT_NEAR(whole.loss, whole.metrics.at("divergence") + 0.5 * whole.metrics.at("sft_loss"), 1e-5);
+    EXPECT_EQ(whole.metrics.at("on_policy"), 0);
+    EXPECT_GT(whole.metrics.at("divergence"), 0);
+  }
+}
+
+// KL(teacher | model) by the log-probs of all words at one place.
+TEST(Gkd, IsTheDivergenceOfTheModels) {
+  Distilled d;
+  const test::Step1 got = d.step(off_policy(0), {d.rows()});
+  double sum = 0, count = 0;
+  for (const Sample& sample : d.rows()) {
+    const Batch batch = collate({sample}).to(golden::device());
+    const auto log_probs = [&](const Model& model) {
+      Step step = batch.step;
+      const at::NoGradGuard no_grad;
+      return at::log_softmax(model.head(model.forward(batch.id_T, step), step).to(at::kFloat) / 0.9, -1).to(at::kCPU);
+    };
+    const at::Tensor mine = log_probs(*d.policy), theirs = log_probs(*d.teacher);
+    const at::Tensor kl_T = (theirs.exp() * (theirs - mine)).sum(-1);
+    const at::Tensor label_T = batch.label_T.to(at::kCPU);
+    for (int64_t t = 0; t < label_T.numel(); ++t)
+      if (label_T[t].item<int64_t>() >= 0) sum += kl_T[t].item<double>(), ++count;
+  }
+  EXPECT_NEAR(got.loss, sum / count, 2e-5);
+}
+
+TEST(Gkd, NothingIsLearntFromOneself) {
+  Distilled d;
+  d.teacher = golden::owned_model(d.c.dir / "checkpoint");
+  for (const double beta : {0.0, 0.5, 1.0}) {
+    const test::Step1 step = d.step(off_policy(beta), {d.rows()});
+    EXPECT_NEAR(step.loss, 0, 1e-6);
+    EXPECT_LT(step.norm, 1e-3);
+  }
+}
+
+TEST(GkdLearning, StudentComesNearItsTeacher) {
+  Student teacher, student;
+  teacher.pretrain(0.6);
+  const double known = teacher.exact();
+  ASSERT_GT(known, 0.5);
+  student.others["teacher"] = {teacher.model.get()};
+  GkdOptions o;
+  o.teacher_model = "teacher", o.lmbda = 0.5, o.beta = 0.5, o.max_completion_length = learning::kDigits + 2;
+  Tasks tasks(31, 32, true);
+  Rollout rollout(*student.model, student.options(), {.max_sequences = 256, .max_model_len = 64});
+  const LoopOptions loop{.max_steps = 250, .gradient_accumulation_steps = 1};
+  Gkd gkd(o);
+  gkd.begin(student.setting(loop));
+  student.train(gkd, tasks, &rollout, loop, 3e-3);
+  EXPECT_GT(student.exact(), known - 0.15);
+  double rolled = 0;
+  for (const Json& line : student.history) rolled += line.at("on_policy").get<double>();
+  EXPECT_NEAR(rolled / 250, 0.5, 0.12);
+  EXPECT_LT(student.history.at(249).at("divergence").get<double>(), 0.1 * student.history.at(0).at("divergence").get<double>());
+}
+
+}  // namespace
+}  // namespace apus
