@@ -12,7 +12,7 @@ namespace apus {
 
 namespace {
 
-constexpr int64_t kLargestFile = 1 << 20;
+constexpr int64_t kLargestSettings = 1 << 20;
 
 bool is_auto(const Json& value) { return value.is_string() && value.get<std::string>() == "auto"; }
 
@@ -36,7 +36,7 @@ Json read_json_file(const std::string& flag, const std::string& path, const std:
   std::error_code code;
   require(std::filesystem::is_regular_file(path, code), Fault::Usage, flag, " ", path,
           " is no file here; possible: ", possible, ", or a JSON file");
-  Json file = parse_json(read_file(path, kLargestFile), path, Fault::Usage);
+  Json file = parse_json(read_file(path, kLargestSettings), path, Fault::Usage);
   require(file.is_object(), Fault::Usage, path, " must hold an object");
   return file;
 }
