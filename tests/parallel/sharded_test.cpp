@@ -154,7 +154,7 @@ Json train_sharded(const ShardedRun& s, World& world) {
 
 fs::path report_of(const fs::path& dir, int rank) { return dir / str("report", rank, ".json"); }
 
-const RankBody sharded_rank("sharded.train", [](const auto& a) {
+const test::RankBody sharded_rank("sharded.train", [](const auto& a) {
   World world({.device = golden::device_named(), .timeout_s = 60});
   const Json report = train_sharded({a[0], a[1], a[3], a[2]}, world);
   write_file_atomic(report_of(a[2], world.rank()), report.dump());
