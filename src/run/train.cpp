@@ -240,7 +240,10 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                   {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16});
   const StopFlag stop;
   Trainer trainer({.algorithm = *algorithm,
-                   .actors = {.policy = *tuned.model, .reference = reference->compare, .rollout = &rollout, .others = others.by_role()},
+                   .actors = {.policy = *tuned.model,
+                              .reference = reference->compare,
+                              .rollout = &rollout,
+                              .others = others.by_role()},
                    .optimizer = *optimizer,
                    .schedule = schedule_of(o),
                    .base_lr = o.lr(),
