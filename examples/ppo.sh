@@ -13,5 +13,5 @@ judge=$(newest "$OUT/rm")
 
 "$APUS" rlhf --rlhf_type ppo --model "$answering" --reward_model "$judge" --dataset "$DATA" --output_dir "$OUT/ppo" \
   --learning_rate 3e-4 --critic_learning_rate 3e-4 --per_device_train_batch_size 16 --gradient_accumulation_steps 2 \
-  --num_mini_batches 2 --num_ppo_epochs 2 --critic_warmup_rounds 2 --max_completion_length 32 --temperature 1 \
+  --num_ppo_epochs 2 --critic_warmup_rounds 1 --max_completion_length 32 --temperature 1 \
   --missing_eos_penalty 1 --log_completions true "${small[@]}" "$@"

@@ -104,6 +104,20 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
   return out;
 }
 
+Sample AnswerRounds::question(const Row& row, const Encoder& encoder) const {
+  Sample out = encoder.encode_prompt(row);
+  if (o_.rewards.reward_model.empty()) return out;
+  const std::lock_guard lock(mutex_);
+  if (behind_turn_) return out;
+  const Json turns = Json::array({{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", "b"}}});
+  const std::vector<int32_t> ids =
+      encoder.encode_messages({.value = {{"messages", turns}}, .origin = row.origin}, turns).ids;
+  const auto& ends = sampling_.stop_ids;
+  const auto end = std::find_first_of(ids.rbegin(), ids.rend(), ends.begin(), ends.end()).base();
+  behind_turn_.emplace(end == ids.begin() ? ids.end() : end, ids.end());
+  return out;
+}
+
 // What a reward model says of each answer behind its question.
 std::vector<double> AnswerRounds::judged_by(const Model& model, const std::string& name,
                                             const std::vector<Answer>& answers) const {
@@ -111,8 +125,14 @@ std::vector<double> AnswerRounds::judged_by(const Model& model, const std::strin
   const auto at_once = static_cast<size_t>(o_.scored_at_once);
   for (size_t begin = 0; begin < answers.size(); begin += at_once) {
     Samples samples;
-    for (size_t i = begin; i < std::min(answers.size(), begin + at_once); ++i)
-      samples.push_back(sample_of(answers[i], false, false));
+    for (size_t i = begin; i < std::min(answers.size(), begin + at_once); ++i) {
+      Sample sample = sample_of(answers[i], false, false);
+      if (!answers[i].cut && behind_turn_) {
+        sample.ids.insert(sample.ids.end(), behind_turn_->begin(), behind_turn_->end());
+        sample.trained.resize(sample.ids.size(), 0);
+      }
+      samples.push_back(std::move(sample));
+    }
     const at::Tensor score_S = Scorer(model).scores(collate(samples).to(device_)).select(1, 0).to(at::kCPU);
     for (int64_t s = 0; s < score_S.numel(); ++s) {
       out.push_back(score_S[s].item<double>());
@@ -131,8 +151,7 @@ void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Sa
   for (size_t i = 0; i < answers.size(); ++i)
     inputs.push_back(
         {.completion = answers[i].text, .tokens = answers[i].ids, .cut = answers[i].cut, .row = &rows[i / of_each]});
-  std::future<Rewards::Scores> functions =
-      std::async(std::launch::async, [&] { return rewards_.score(inputs); });
+  std::future<Rewards::Scores> functions = std::async(std::launch::async, [&] { return rewards_.score(inputs); });
   std::vector<std::vector<double>> judged;
   const size_t first = rewards_.names().size();
   for (size_t m = 0; first + m < names_.size(); ++m)

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +56,8 @@ class AnswerRounds {
     int64_t tokens = 0;           // that it generated, also of answers that were left out
     int64_t resampled = 0;        // groups that took the place of others
   };
+  // A row as a question. Thread-safe.
+  Sample question(const Row& row, const Encoder& encoder) const;
   // `training`: further questions may be asked for groups without spread.
   Round ask(Actors& actors, const Samples& questions, bool training);
   // Functions first, then reward models.
@@ -75,6 +79,10 @@ class AnswerRounds {
   const c10::Device device_;
   Rewards rewards_;
   std::vector<std::string> names_;
+  // What the chat template has behind the token that ends a turn (often a line's end): reward models have learnt to
+  // read there. Known from the first question on.
+  mutable std::mutex mutex_;
+  mutable std::optional<std::vector<int32_t>> behind_turn_;
 };
 
 }  // namespace apus

@@ -14,7 +14,7 @@
 namespace apus {
 namespace {
 
-constexpr const char* kTold = "told";     // of each sequence: the number of the batch that the teacher reads instead
+constexpr const char* kTold = "told";      // of each sequence: the number of the batch that the teacher reads instead
 constexpr const char* kRolled = "rolled";  // of each sequence: 1 where its answer was rolled out
 
 Json messages_for_teacher(const Row& row) {
@@ -149,15 +149,14 @@ void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bo
 
 Loss Gkd::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const auto told = batch.sequence_columns.find(kTold);
-  const Batch& read = told == batch.sequence_columns.end()
-                          ? batch
-                          : told_.at(static_cast<size_t>(told->second[0].item<float>()));
+  const Batch& read =
+      told == batch.sequence_columns.end() ? batch : told_.at(static_cast<size_t>(told->second[0].item<float>()));
   const ops::HeadFactors lesson = teacher(actors).head_factors(read);
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
-  const ops::HeadDivergence divergence =
-      ops::head_divergence(factors, batch.label_T, lesson, read.label_T,
-                           {.beta = o_.beta, .temperature = sampling_.temperature, .top_k = o_.gkd_logits_topk.value_or(0)});
+  const ops::HeadDivergence divergence = ops::head_divergence(
+      factors, batch.label_T, lesson, read.label_T,
+      {.beta = o_.beta, .temperature = sampling_.temperature, .top_k = o_.gkd_logits_topk.value_or(0)});
   Loss out{.sum = divergence.sum, .metrics = std::exchange(noted_, {})};
   const at::Tensor count = at::tensor(static_cast<double>(batch.trained), at::kFloat);
   out.metrics["divergence"] = {divergence.sum.detach(), count};

@@ -72,7 +72,9 @@ std::unique_ptr<SampleSource> Grpo::own_rows() {
   return std::make_unique<ReplayedAnswers>(replayed_, micro_batch_, rank_, ranks_);
 }
 
-std::vector<Sample> Grpo::encode(const Row& row, const Encoder& encoder) const { return {encoder.encode_prompt(row)}; }
+std::vector<Sample> Grpo::encode(const Row& row, const Encoder& encoder) const {
+  return {rounds_ ? rounds_->question(row, encoder) : encoder.encode_prompt(row)};
+}
 
 std::optional<int64_t> Grpo::batches_per_collection() const {
   return std::max<int64_t>(1, o_.brings_rows() ? replayed_batches_ : questions_);

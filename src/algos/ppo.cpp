@@ -74,7 +74,9 @@ std::unique_ptr<SampleSource> Ppo::own_rows() {
   return std::make_unique<ReplayedAnswers>(replayed_, micro_batch_, rank_, ranks_);
 }
 
-std::vector<Sample> Ppo::encode(const Row& row, const Encoder& encoder) const { return {encoder.encode_prompt(row)}; }
+std::vector<Sample> Ppo::encode(const Row& row, const Encoder& encoder) const {
+  return {rounds_ ? rounds_->question(row, encoder) : encoder.encode_prompt(row)};
+}
 
 std::optional<int64_t> Ppo::batches_per_collection() const {
   return std::max<int64_t>(1, o_.brings_rows() ? replayed_batches_ : questions_);
@@ -141,7 +143,8 @@ Samples Ppo::judged(const std::vector<Answer>& answers, const Traces& traces, co
   std::vector<std::vector<double>> rewards, advantages, returns;
   for (size_t i = 0; i < answers.size(); ++i) {
     std::vector<double>& reward = rewards.emplace_back(own[i].size(), 0.0);
-    for (size_t t = 0; t < reward.size() && o_.kl_coef > 0; ++t) reward[t] = -kl_coef_.value() * traces.divergences[i][t];
+    for (size_t t = 0; t < reward.size() && o_.kl_coef > 0; ++t)
+      reward[t] = -kl_coef_.value() * traces.divergences[i][t];
     reward.back() += shown_reward(answers[i]);
   }
   if (o_.whiten_rewards) whiten(rewards, own, false, over_ranks);
@@ -195,7 +198,8 @@ PolicyTokens Ppo::tokens_of(const Batch& batch, const at::Tensor& logprob_T, con
   return t;
 }
 
-at::Tensor Ppo::policy_loss(Actors& actors, Batch& batch, const Forward& forward, const at::Tensor& index_N, Loss& out) {
+at::Tensor Ppo::policy_loss(Actors& actors, Batch& batch, const Forward& forward, const at::Tensor& index_N,
+                            Loss& out) {
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const ops::HeadLogprob head = ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T,
                                                   temperature_, o_.entropy_coef > 0);

@@ -40,7 +40,7 @@ void Ppo::note(const AnswerRounds::Round& round, const Traces& traces, const Ran
   noted_["completions/mean_length"] = shown(tokens, n);
   const double answers = over_ranks(n);
   const double mean_divergence = over_ranks(divergence) / std::max(1.0, answers);
-  if (at::GradMode::is_enabled()) kl_coef_.see(mean_divergence, answers);
+  if (at::GradMode::is_enabled() && !warms_up_) kl_coef_.see(mean_divergence, answers);
   if (!o_.brings_rows()) note_rollout(round);
 }
 

@@ -43,10 +43,11 @@ Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
   at::Tensor weight_T = batch.weight_T;
   if (o_.enable_eaft_loss)
-    weight_T = weight_T * (ops::head_top_entropy(factors, batch.label_T, kEaftTokens) / kEaftEntropy).pow(o_.eaft_alpha);
-  const ops::HeadLoss head = ops::head_loss(
-      factors, batch.label_T, weight_T,
-      {.label_smoothing = o_.label_smoothing_factor, .dft = o_.enable_dft_loss || o_.enable_asft_loss});
+    weight_T =
+        weight_T * (ops::head_top_entropy(factors, batch.label_T, kEaftTokens) / kEaftEntropy).pow(o_.eaft_alpha);
+  const ops::HeadLoss head =
+      ops::head_loss(factors, batch.label_T, weight_T,
+                     {.label_smoothing = o_.label_smoothing_factor, .dft = o_.enable_dft_loss || o_.enable_asft_loss});
   const at::Tensor trained_T = batch.label_T.ge(0);
   Loss out{.sum = head.loss_sum, .metrics = {}};
   if (o_.uses_reference()) {

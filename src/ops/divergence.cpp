@@ -49,8 +49,8 @@ struct HeadDivergenceNode : torch::autograd::Function<HeadDivergenceNode> {
     const BelowAutograd guard;
     const HeadNeeds need{hidden.requires_grad(), head.requires_grad(), requires_grad(low_hidden),
                          requires_grad(low_head)};
-    const LabelledTokens tokens(hidden, low_hidden, label), theirs(teacher.hidden_TD, maybe(teacher.low_TR),
-                                                                   teacher_label);
+    const LabelledTokens tokens(hidden, low_hidden, label),
+        theirs(teacher.hidden_TD, maybe(teacher.low_TR), teacher_label);
     require(tokens.count() == theirs.count(), Fault::Bug, "a student's ", tokens.count(),
             " tokens are compared with a teacher's ", theirs.count());
     HeadProducts products(tokens, head, low_head, need);
@@ -62,12 +62,11 @@ struct HeadDivergenceNode : torch::autograd::Function<HeadDivergenceNode> {
       const RowDivergence rows = divergence(products.logits(begin, n), lessons.logits(begin, n), rule);
       value.narrow(0, begin, n).copy_(rows.value_n);
       sum.add_(rows.value_n.sum(), rule.factor);
-      if (products.needed())
-        products.add(begin, rule.factor == 1 ? rows.gradient_nV : rows.gradient_nV * rule.factor);
+      if (products.needed()) products.add(begin, rule.factor == 1 ? rows.gradient_nV : rows.gradient_nV * rule.factor);
     });
     ctx->mark_non_differentiable({value});
-    ctx->saved_data["gradients"] = std::vector<at::Tensor>{products.d_rows(0), products.d_weight(0),
-                                                           products.d_rows(1), products.d_weight(1)};
+    ctx->saved_data["gradients"] =
+        std::vector<at::Tensor>{products.d_rows(0), products.d_weight(0), products.d_rows(1), products.d_weight(1)};
     return {sum, value};
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
@@ -99,10 +98,8 @@ RowDivergence divergence(const at::Tensor& student_nV, const at::Tensor& teacher
     return {all.value_n, all.gradient_nV / rule.temperature};
   }
   const auto [teacher_nk, index_nk] = at::topk(teacher_nV, rule.top_k, -1);
-  const RowDivergence best =
-      of_log_probs(log_probs(student_nV.gather(1, index_nk)), log_probs(teacher_nk), rule.beta);
-  return {best.value_n,
-          at::zeros_like(student_nV).scatter_(1, index_nk, best.gradient_nV / rule.temperature)};
+  const RowDivergence best = of_log_probs(log_probs(student_nV.gather(1, index_nk)), log_probs(teacher_nk), rule.beta);
+  return {best.value_n, at::zeros_like(student_nV).scatter_(1, index_nk, best.gradient_nV / rule.temperature)};
 }
 
 HeadDivergence head_divergence(const HeadFactors& student, const at::Tensor& label_T, const HeadFactors& teacher,

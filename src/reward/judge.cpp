@@ -48,8 +48,8 @@ std::string question_of(const RewardInput& answer) {
   std::string out;
   if (!answer.row || !answer.row->contains("messages")) return out;
   const Json& messages = (*answer.row)["messages"];
-  const size_t last = messages.size() && messages.back().value("role", "") == "assistant" ? messages.size() - 1
-                                                                                        : messages.size();
+  const size_t last =
+      messages.size() && messages.back().value("role", "") == "assistant" ? messages.size() - 1 : messages.size();
   for (size_t i = 0; i < last; ++i) {
     const Json& content = messages[i].contains("content") ? messages[i]["content"] : Json("");
     const std::string text = content.is_string() ? content.get<std::string>() : json_text(content);
@@ -146,8 +146,9 @@ class JudgeReward final : public Reward {
                            : str("cannot be reached: ", reply.error);
       if (late || (reply.status != 0 && reply.status != 429 && reply.status < 500)) break;
     }
-    fail(Fault::Data, "the judge ", url_, " ", why, ". Is --judge_url the address of an OpenAI chat API, up to /v1, and ",
-         "--judge_model '", o_.judge_model, "' a model that it has?");
+    fail(Fault::Data, "the judge ", url_, " ", why,
+         ". Is --judge_url the address of an OpenAI chat API, up to /v1, and ", "--judge_model '", o_.judge_model,
+         "' a model that it has?");
   }
 
   std::string content_of(const std::string& body) const {

@@ -56,8 +56,9 @@ std::vector<double> SingleReward::score(const std::vector<RewardInput>& answers)
 }
 
 Rewards::Rewards(const RewardOptions& options)
-    : weights_(options.reward_weights.empty() ? std::vector<double>(options.reward_funcs.size() + options.reward_model.size(), 1.0)
-                                              : options.reward_weights) {
+    : weights_(options.reward_weights.empty()
+                   ? std::vector<double>(options.reward_funcs.size() + options.reward_model.size(), 1.0)
+                   : options.reward_weights) {
   for (const std::string& name : options.reward_funcs) {
     rewards_.push_back(make_reward(name, options));
     const std::string shown = is_program(name) ? program_name(command_of(name)) : name;

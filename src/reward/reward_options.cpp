@@ -31,7 +31,9 @@ std::string reward_model_name(const std::string& folder, const std::vector<std::
 void RewardOptions::fields(OptionTable& v) {
   v.group("Rewards");
   v("reward_funcs", reward_funcs, "what answers are worth: " + known_rewards() + " (docs/grpo.md)").noted();
-  v("reward_weights", reward_weights, "a factor for each of --reward_funcs, then of --reward_model").shown_default("all 1").noted();
+  v("reward_weights", reward_weights, "a factor for each of --reward_funcs, then of --reward_model")
+      .shown_default("all 1")
+      .noted();
   v("reward_timeout", reward_timeout, "seconds that a program may take for a round of answers").above(0);
   v("reward_failure", reward_failure,
     "a program that died, hung or printed what cannot be read: stop the run, or skip its opinion of that round")
@@ -39,12 +41,15 @@ void RewardOptions::fields(OptionTable& v) {
   v("judge_url", judge_url, "judge: the address of an OpenAI chat API, up to /v1; its key is in JUDGE_API_KEY").noted();
   v("judge_model", judge_model, "judge: the model to ask there").noted();
   v("judge_prompt", judge_prompt,
-    "judge: what it is asked, with {question}, {answer} and {solution}; a text, or a file of it. The last number of its "
+    "judge: what it is asked, with {question}, {answer} and {solution}; a text, or a file of it. The last number of "
+    "its "
     "reply counts")
       .shown_default("a score from 0 to 10")
       .noted();
   v("judge_best_score", judge_best_score, "judge: the number that is worth 1").above(0).noted();
-  v("judge_parallel", judge_parallel, "judge: answers that it is asked about at the same time").at_least(1).at_most(256);
+  v("judge_parallel", judge_parallel, "judge: answers that it is asked about at the same time")
+      .at_least(1)
+      .at_most(256);
   v("judge_max_tokens", judge_max_tokens, "judge: longest reply in tokens").at_least(1);
   v("cosine_min_len_value_wrong", cosine_min_len_value_wrong, "cosine: of a wrong answer of no length").noted();
   v("cosine_max_len_value_wrong", cosine_max_len_value_wrong, "cosine: of a wrong answer of full length").noted();
@@ -96,8 +101,8 @@ void RewardOptions::check() const {
   require(!judged || judge_url, Fault::Usage,
           "--reward_funcs judge needs --judge_url: the address of an OpenAI chat API, e.g. http://127.0.0.1:8000/v1, "
           "which apus deploy serves too");
-  require(!judge_prompt || judge_prompt->find('\n') != std::string::npos || judge_prompt->find('{') != std::string::npos ||
-              std::filesystem::exists(*judge_prompt),
+  require(!judge_prompt || judge_prompt->find('\n') != std::string::npos ||
+              judge_prompt->find('{') != std::string::npos || std::filesystem::exists(*judge_prompt),
           Fault::Usage, "--judge_prompt ", judge_prompt.value_or(""),
           " is neither a file here nor a text with {question} and {answer}");
   const bool soft = std::find(reward_funcs.begin(), reward_funcs.end(), "soft_overlong") != reward_funcs.end();

@@ -16,9 +16,9 @@ struct RewardOptions {
   std::vector<double> reward_weights;
   std::vector<std::string> reward_model;     // folders of models with a head of one score
   std::vector<std::string> reward_adapters;  // a LoRA adapter on each of them, or none at all
-  double reward_timeout = 60;           // seconds that a program may take for a round of answers
-  std::string reward_failure = "stop";  // stop, skip
-  std::optional<std::string> judge_url;  // of an OpenAI chat API, up to /v1
+  double reward_timeout = 60;                // seconds that a program may take for a round of answers
+  std::string reward_failure = "stop";       // stop, skip
+  std::optional<std::string> judge_url;      // of an OpenAI chat API, up to /v1
   std::string judge_model = "judge";
   std::optional<std::string> judge_prompt;  // a text or a file of it, with {question}, {answer}, {solution}
   double judge_best_score = 10;             // what the judge says of a perfect answer: worth 1

@@ -55,8 +55,8 @@ TunedModel load_frozen(const OtherModel& asked, const TrainCommandOptions& o, co
   if (!asked.adapter.empty()) {
     out.adapter = load_adapter(*out.model, asked.adapter);
     const auto& own = out.adapter->saved_params;
-    require(asked.head != Head::Scalar || std::find(own.begin(), own.end(), head) != own.end(), Fault::Usage, "the adapter ",
-            asked.adapter, " holds no ", head, ": it is none of a reward model");
+    require(asked.head != Head::Scalar || std::find(own.begin(), own.end(), head) != own.end(), Fault::Usage,
+            "the adapter ", asked.adapter, " holds no ", head, ": it is none of a reward model");
   }
   out.model->visit([](const std::string&, Param& p) { p.trainable = false; });
   log_info(asked.role, ": ", dir.string(), asked.adapter.empty() ? "" : " and the adapter " + asked.adapter);

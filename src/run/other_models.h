@@ -18,12 +18,12 @@ namespace apus {
 
 class OtherModels {
  public:
-  // As the algorithm's options name them. Trained ones of a resumed run come from its checkpoint. `tuned` is the policy;
-  // `mesh` must outlive the models.
+  // As the algorithm's options name them. Trained ones of a resumed run come from its checkpoint. `tuned` is the
+  // policy; `mesh` must outlive the models.
   OtherModels(const TrainCommandOptions& options, const TunedModel& tuned, Mesh& mesh, World& world);
 
   std::map<std::string, std::vector<Model*>> by_role() const;
-  std::vector<NamedParam> params() const;  // of the trained ones, under their role's name
+  std::vector<NamedParam> params() const;                              // of the trained ones, under their role's name
   std::vector<std::pair<std::string, double>> learning_rates() const;  // by the beginning of those names
   void save(const std::filesystem::path& checkpoint) const;            // trained ones, each in a folder of its role
 

@@ -37,8 +37,7 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
     if (meant.empty()) meant.insert(word);
     c.modules_to_save.insert(c.modules_to_save.end(), meant.begin(), meant.end());
   }
-  if (model.head_kind() == Head::Scalar)
-    c.task_type = "SEQ_CLS", c.modules_to_save.push_back(model.head_name());
+  if (model.head_kind() == Head::Scalar) c.task_type = "SEQ_CLS", c.modules_to_save.push_back(model.head_name());
   return c;
 }
 
@@ -79,8 +78,8 @@ Json score_config(Json config, const fs::path& dir) {
     config["architectures"] = Json::array({name});
   }
   const int64_t labels = Config(config).integer("num_labels", 1);
-  require(labels == 1 && (!config.contains("id2label") || config["id2label"].size() == 1), Fault::Usage,
-          dir.string(), " has a head of several labels, and one is wanted: begin with the model it was made of");
+  require(labels == 1 && (!config.contains("id2label") || config["id2label"].size() == 1), Fault::Usage, dir.string(),
+          " has a head of several labels, and one is wanted: begin with the model it was made of");
   config["id2label"] = {{"0", "LABEL_0"}}, config["label2id"] = {{"LABEL_0", 0}};
   if (!config.contains("pad_token_id") || config["pad_token_id"].is_null()) {
     const Json end = config.value("eos_token_id", Json());

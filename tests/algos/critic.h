@@ -14,9 +14,10 @@ inline std::unique_ptr<Model> scalar_model(const std::filesystem::path& dir, uin
                {.dtype = at::kFloat,
                 .device = golden::device(),
                 .own = [](const std::string&) { return true; },
-                .fresh = [&](const std::string& name, const std::vector<int64_t>& shape) {
-                  return name == model->head_name() + ".weight" ? normal_noise(shape, 0, 0.05, seed) : at::Tensor();
-                }});
+                .fresh =
+                    [&](const std::string& name, const std::vector<int64_t>& shape) {
+                      return name == model->head_name() + ".weight" ? normal_noise(shape, 0, 0.05, seed) : at::Tensor();
+                    }});
   return model;
 }
 

@@ -102,7 +102,8 @@ TEST(GkdLearning, StudentComesNearItsTeacher) {
   double rolled = 0;
   for (const Json& line : student.history) rolled += line.at("on_policy").get<double>();
   EXPECT_NEAR(rolled / 250, 0.5, 0.12);
-  EXPECT_LT(student.history.at(249).at("divergence").get<double>(), 0.1 * student.history.at(0).at("divergence").get<double>());
+  EXPECT_LT(student.history.at(249).at("divergence").get<double>(),
+            0.1 * student.history.at(0).at("divergence").get<double>());
 }
 
 }  // namespace

@@ -63,7 +63,8 @@ TEST(Whitening, KnownNumbers) {
   expect_near(two_turns[0], {0.884726, 0.604008, 7, 7, -0.134338, -1.354396}, 5e-5);
   std::vector<Numbers> kept = {{0, 0, 2}};
   whiten(kept, {{1, 1, 1}}, false, one);
-  expect_near(kept[0], {2.0 / 3 - 1 / std::sqrt(3.0), 2.0 / 3 - 1 / std::sqrt(3.0), 2.0 / 3 + 2 / std::sqrt(3.0)}, 1e-6);
+  expect_near(kept[0], {2.0 / 3 - 1 / std::sqrt(3.0), 2.0 / 3 - 1 / std::sqrt(3.0), 2.0 / 3 + 2 / std::sqrt(3.0)},
+              1e-6);
 }
 
 TEST(Whitening, AllAlikeIsZero) {

@@ -48,8 +48,9 @@ class FakeJudge {
       wanted = head + 4 + static_cast<size_t>(std::stoul(request.substr(length + 16)));
     }
     const auto [status, body] = reply_(Json::parse(request.substr(head + 4)));
-    const std::string text = str("HTTP/1.1 ", status, " x\r\nContent-Type: application/json\r\nContent-Length: ",
-                                 body.size(), "\r\nConnection: close\r\n\r\n", body);
+    const std::string text =
+        str("HTTP/1.1 ", status, " x\r\nContent-Type: application/json\r\nContent-Length: ", body.size(),
+            "\r\nConnection: close\r\n\r\n", body);
     ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
     ::close(socket);
   }
@@ -97,7 +98,8 @@ TEST(Judge, IsAskedAboutEveryAnswer) {
   });
   RewardOptions o = judged_at(judge.url());
   o.judge_model = "big", o.judge_prompt = "{question} ({solution}) said: {answer};";
-  const Json row = {{"messages", Json::array({{{"role", "user"}, {"content", "2 + 2, {answer}?"}}})}, {"solution", "4"}};
+  const Json row = {{"messages", Json::array({{{"role", "user"}, {"content", "2 + 2, {answer}?"}}})},
+                    {"solution", "4"}};
   std::vector<std::string> texts(20, "5");
   texts[7] = "4";
   const auto scores = judged(o, texts, row);

@@ -35,9 +35,8 @@ void GkdOptions::fields(OptionTable& v) {
   v.group("Rollout");
   v("max_completion_length", max_completion_length, "longest answer in tokens").at_least(1).noted();
   v("log_completions", log_completions, "write all answers that were rolled out to completions.jsonl");
-  v.no_effect({"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_tensor_parallel_size",
-               "vllm_max_model_len", "vllm_enforce_eager", "vllm_enable_lora", "sleep_level", "offload_model",
-               "offload_optimizer", "move_model_batches", "use_liger_kernel"},
+  v.no_effect({"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enforce_eager", "vllm_enable_lora",
+               "sleep_level", "offload_model", "offload_optimizer", "move_model_batches"},
               "the engine works on the trainer's own weights, and its cache is given back between rounds");
   v.refuse({"vllm_server_host", "vllm_server_port", "vllm_server_base_url"},
            "answers are rolled out in this process, on the weights that are trained");

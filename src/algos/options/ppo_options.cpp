@@ -8,11 +8,15 @@ namespace apus {
 
 void PpoOptions::fields(OptionTable& v) {
   v.group("Critic");
-  v("value_model", value_model, "the critic as it begins: a model with a head of one score, or any model, whose head "
+  v("value_model", value_model,
+    "the critic as it begins: a model with a head of one score, or any model, whose head "
     "then begins anew")
       .shown_default("--reward_model; else --model")
       .noted();
-  v("critic_learning_rate", critic_learning_rate, "its learning rate").above(0).shown_default("--learning_rate").noted();
+  v("critic_learning_rate", critic_learning_rate, "its learning rate")
+      .above(0)
+      .shown_default("--learning_rate")
+      .noted();
   v("critic_warmup_rounds", critic_warmup_rounds, "rounds in which it learns alone and the policy stays as it is")
       .at_least(0)
       .noted();
@@ -68,7 +72,9 @@ std::vector<OtherModel> PpoOptions::other_models() {
   const bool scored = !reward_model.empty() && reward_adapters.empty();
   out.push_back({.role = "critic",
                  .flag = "--value_model",
-                 .folder = value_model ? &*value_model : scored ? &reward_model[0] : nullptr,
+                 .folder = value_model ? &*value_model
+                           : scored    ? &reward_model[0]
+                                       : nullptr,
                  .head = Head::Scalar,
                  .trained = true,
                  .learning_rate = critic_learning_rate});
@@ -98,13 +104,14 @@ void PpoOptions::check(const LoopOptions& loop, int64_t ranks) const {
 namespace {
 
 const RegisterAlgorithmOptions<PpoOptions> ppo(
-    "ppo", {.summary = "answers are rolled out and rewarded; a critic learns what to expect, and what is better becomes "
-                       "likelier",
-            .command = "rlhf",
-            .examples = {"rlhf --rlhf_type ppo --model DIR --dataset questions.jsonl --reward_model DIR",
-                         "rlhf --rlhf_type ppo --model DIR --dataset questions.jsonl --reward_funcs accuracy"},
-            .defaults = {{"temperature", 0.9}, {"loss_scale", "last_round"}, {"logging_steps", 1}, {"lora_dropout", 0}},
-            .asks_rows = true});
+    "ppo",
+    {.summary = "answers are rolled out and rewarded; a critic learns what to expect, and what is better becomes "
+                "likelier",
+     .command = "rlhf",
+     .examples = {"rlhf --rlhf_type ppo --model DIR --dataset questions.jsonl --reward_model DIR",
+                  "rlhf --rlhf_type ppo --model DIR --dataset questions.jsonl --reward_funcs accuracy"},
+     .defaults = {{"temperature", 0.9}, {"loss_scale", "last_round"}, {"logging_steps", 1}, {"lora_dropout", 0}},
+     .asks_rows = true});
 
 }  // namespace
 }  // namespace apus
