@@ -18,6 +18,7 @@ set(APUS_HOST_FOLDERS base text hub guide data reward serve doctor plan cli
 set(APUS_HOST_FILES
     algos/advantages.cpp
     checkpoint/adapter_config.cpp
+    checkpoint/vector_files.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp
     nn/rope_spec.cpp

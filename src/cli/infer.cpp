@@ -19,6 +19,7 @@ namespace apus {
 
 void InferOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  TaskOptions::fields(v, *this);
   PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.group("Rows and results");
@@ -56,7 +57,6 @@ void InferOptions::fields(OptionTable& v) {
            "Apus's own engine answers; `apus deploy --infer_backend vllm` starts that program's server");
   v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"}, "an adapter of any rank is used; name it by --adapters");
   v.no_effect({"vllm_reasoning_parser"}, "answers of rows are kept whole, thoughts included");
-  v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
   plain_rows_fields(v);
   v.at("columns").honoured(&columns, "rename columns: '{\"their\": \"ours\"}'");
   v.at("disable_auto_column_mapping").honoured(&disable_auto_column_mapping, "only --columns renames");
@@ -139,7 +139,9 @@ void InferOptions::resolve(OptionTable& v) {
           "memory_utilization", "kv_cache_gb", "enable_prefix_caching", "truncation_strategy"})
       if (v.given(name))
         v.notes.push_back(str("--", name, " has no effect with --infer_backend client: the server computes"));
+  before_resolve(v);
   AdapterOptions::resolve(v, *this);
+  after_resolve(v, *this);
   HubFlags::resolve();
   TemplateOptions::resolve(v);
   if (load_data_args && val_dataset.empty()) take_kept_rows(v, adapters.empty() ? model : adapters.front());

@@ -182,8 +182,9 @@ std::function<Schedule(int64_t)> schedule_of(const TrainCommandOptions& o) {
 }
 
 RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const fs::path& run_dir) {
-  const bool asks = algorithm_info(o.algorithm).asks_rows;
-  const auto tokenizer = asks ? Tokenizer::load(o.model) : nullptr;
+  const AlgorithmInfo& info = algorithm_info(o.algorithm);
+  const bool asks = info.asks_rows;
+  const auto tokenizer = asks || info.names_tokens ? Tokenizer::load(o.model) : nullptr;
   return {.loop = o,
           .rank = mesh.rank(kDataAxes),
           .ranks = mesh.size(kDataAxes),
@@ -223,7 +224,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   require_same_weights(*tuned.model, world, o.model);
   const auto reference = load_reference(o, tuned, data, mesh);
   const auto params = trainable_params(*tuned.model);
-  const std::string kind = tuned.model->head_kind() == Head::Scalar ? "ForSequenceClassification" : "ForCausalLM";
+  const Head head = tuned.model->head_kind();
+  const std::string kind = head == Head::Scalar ? "ForSequenceClassification" : head == Head::None ? "" : "ForCausalLM";
   const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 

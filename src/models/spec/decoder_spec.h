@@ -36,8 +36,9 @@ struct MixtureSpec {
 };
 using FeedForwardSpec = std::variant<DenseSpec, MixtureSpec>;
 
-// What is computed from the last hidden state: the scores of all tokens, or numbers that rate the text.
-enum class Head { Vocab, Scalar };
+// What is computed from the last hidden state: the scores of all tokens; numbers that rate the text; nothing, for models
+// whose hidden state itself is wanted.
+enum class Head { Vocab, Scalar, None };
 
 struct DecoderSpec {
   ModelShape shape;
@@ -46,6 +47,8 @@ struct DecoderSpec {
   Head head = Head::Vocab;
   // How many numbers a scalar head gives.
   int64_t labels = 0;
+  // The token that fills up texts in other programs: a scalar head passes over those at a text's end. -1: there is none.
+  int64_t pad = -1;
   double eps = 1e-6;
   bool tied = false, qkv_bias = false, out_bias = false, qk_norm = false;
   RopeSpec rope;
