@@ -20,6 +20,7 @@ set(APUS_HOST_FILES
     algos/gae.cpp
     checkpoint/adapted_folder.cpp
     checkpoint/adapter_config.cpp
+    checkpoint/vector_files.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp
     nn/rope_spec.cpp

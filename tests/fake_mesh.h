@@ -4,6 +4,7 @@
 //   test::on_fake_ranks({.tp = 2}, 4, [](MeshView& mesh) { ... });
 #pragma once
 
+#include <ATen/ops/maximum.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -45,7 +46,7 @@ class Board {
   int64_t round_ = 0;
 };
 
-// Gathers, which is what parts of parameters need.
+// Gathers, which is what parts of parameters need, and reduces small host tensors.
 class FakeComm : public Comm {
  public:
   FakeComm(Board& board, int rank) : board_(board), rank_(rank) {}
@@ -62,8 +63,21 @@ class FakeComm : public Comm {
     board_.meet();
     return std::make_unique<Done>();
   }
-  WorkPtr all_reduce(at::Tensor, Reduce) override { return other(); }
-  WorkPtr all_gather(at::Tensor, at::Tensor) override { return other(); }
+  WorkPtr all_reduce(at::Tensor t, Reduce how) override {
+    board_.given[static_cast<size_t>(rank_)] = t.clone();
+    board_.meet();
+    at::Tensor all = board_.given[0].clone();
+    for (size_t r = 1; r < board_.given.size(); ++r)
+      all = how == Reduce::Max ? at::maximum(all, board_.given[r]) : all + board_.given[r];
+    board_.meet();
+    t.copy_(all);
+    return std::make_unique<Done>();
+  }
+  WorkPtr all_gather(at::Tensor out, at::Tensor in) override {
+    std::vector<at::Tensor> parts;
+    for (int r = 0; r < size(); ++r) parts.push_back(out.narrow(0, r * in.size(0), in.size(0)));
+    return all_gather_uneven(parts, in);
+  }
   WorkPtr reduce_scatter(at::Tensor, at::Tensor, Reduce) override { return other(); }
   WorkPtr all_to_all(std::vector<at::Tensor>, std::vector<at::Tensor>) override { return other(); }
   WorkPtr broadcast(at::Tensor, int) override { return other(); }

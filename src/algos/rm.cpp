@@ -4,6 +4,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/nan_to_num.h>
 
+#include "models/pooling.h"
+
 namespace apus {
 
 at::Tensor reward_losses(const at::Tensor& chosen_P, const at::Tensor& rejected_P, const at::Tensor& margin_P,
@@ -16,7 +18,7 @@ at::Tensor reward_losses(const at::Tensor& chosen_P, const at::Tensor& rejected_
 
 Loss RewardModel::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
-  const at::Tensor score_P2 = last_scores(actors.policy, hidden_TD, batch.step).view({-1, 2});
+  const at::Tensor score_P2 = text_scores(actors.policy, batch.id_T, hidden_TD, batch.step).view({-1, 2});
   const at::Tensor chosen_P = score_P2.select(1, 0), rejected_P = score_P2.select(1, 1);
   at::Tensor margin_P;
   if (const auto margin = batch.sequence_columns.find("margin"); margin != batch.sequence_columns.end())

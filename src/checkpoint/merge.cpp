@@ -21,6 +21,8 @@
 #include "checkpoint/shards.h"
 #include "checkpoint/side_files.h"
 #include "checkpoint/state.h"
+#include "checkpoint/vector_files.h"
+#include "models/spec/score_head.h"
 #include "tensor/safetensors.h"
 #include "tensor/weight_files.h"
 
@@ -30,6 +32,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kHead = "lm_head.weight";
+constexpr const char* kScore = "score.weight";  // a head of numbers, which only the adapter may have
 
 // One adapter's changes, by the base's tensor names.
 class Changes {
@@ -56,6 +59,8 @@ class Changes {
   }
 
   bool has(const std::string& target) const { return parts_.count(target) > 0; }
+  // A head of numbers that it brings whole; undefined: none.
+  at::Tensor score() const { return has(kScore) ? file_->tensor(parts_.at(kScore).at("weight")) : at::Tensor(); }
   // Does it change this one of two tied tensors, and not the other?
   bool parts_from_twin(const std::string& target) const { return has(target) && !parts_.at(target).count("rows"); }
   // weight * (merged - W) for the rows [first, first + count) of W, which come as f32.
@@ -126,7 +131,7 @@ class Changes {
     const std::string plain = without_base_layer(rest);
     if (plain != rest && plain.ends_with(".weight")) what = "table";  // the layer's own, below its factors
     rest = plain;
-    if (base.find(rest) || rest == kHead) return {rest, what};
+    if (base.find(rest) || rest == kHead || rest == kScore) return {rest, what};
     const std::string bare = bare_name(rest, rest.substr(0, rest.find('.')));
     return {base.find(bare) ? bare : "", what};
   }
@@ -214,9 +219,22 @@ std::vector<Planned> plan(const TensorFolder& base, const std::vector<Changes>& 
   const bool apart = std::any_of(changes.begin(), changes.end(), [&](const Changes& c) {
     return c.parts_from_twin(kHead) || c.parts_from_twin(embedding);
   });
+  for (const Changes& c : changes)
+    if (const at::Tensor score = c.score(); score.defined() && !base.find(kScore)) {
+      require(changes.size() == 1, Fault::Usage, "several adapters with heads of their own cannot be merged into one");
+      const at::ScalarType type =
+          spec.dtype.value_or(base.find(embedding) ? torch_type(base.find(embedding)->type) : at::kFloat);
+      all.push_back({{kScore, type, score.sizes().vec()}, ""});
+    }
   untied = !base.find(kHead) && apart && base.find(embedding);
   if (untied) add(kHead, embedding);
   return all;
+}
+
+ScoreHead score_head(int64_t labels, const Json& arguments) {
+  const bool says =
+      arguments.is_object() && arguments.contains("problem_type") && arguments["problem_type"].is_string();
+  return {labels, says ? arguments["problem_type"].get<std::string>() : usual_problem(labels)};
 }
 
 }  // namespace
@@ -235,7 +253,14 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   for (const Planned& t : tensors) written.push_back(t.tensor);
   ShardsWriter writer(folder.dir(), written, spec.max_shard);
   MergeReport report{.shards = writer.shards(), .bytes = writer.bytes()};
+  at::Tensor score;
   for (const auto& [tensor, from] : tensors) {
+    if (from.empty()) {  // the adapter's own
+      score = changes[0].score();
+      writer.add(tensor.name, score.to(tensor.type));
+      ++report.changed, spec.progress(++report.tensors, static_cast<int64_t>(tensors.size()));
+      continue;
+    }
     const at::Tensor source = base.tensor(from);
     const bool changed =
         std::any_of(changes.begin(), changes.end(), [&, &name = tensor.name](const Changes& c) { return c.has(name); });
@@ -248,13 +273,19 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   Json config = parse_json(read_file(spec.base / kModelConfigFile, 16 << 20), (spec.base / kModelConfigFile).string(),
                            Fault::Model);
   if (untied) config["tie_word_embeddings"] = false;
+  const fs::path run = spec.parts[0].adapter / kArgumentsFile;
+  const Json arguments = fs::exists(run) ? parse_json(read_file(run, 16 << 20), run.string(), Fault::Model) : Json();
+  if (score.defined()) config = with_score_head(std::move(config), score_head(score.size(0), arguments));
   if (spec.dtype)
     config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
         float_type_name(*spec.dtype);
   write_file_atomic(folder.dir() / kModelConfigFile, config.dump(2) + "\n");
   copy_side_files(spec.base, folder.dir());
-  const fs::path run = spec.parts[0].adapter / kArgumentsFile;  // system prompt and template go with the model
-  if (fs::exists(run)) write_file_atomic(folder.dir() / kArgumentsFile, read_file(run, 16 << 20));
+  // System prompt and template go with the model, and what it is for.
+  if (!arguments.is_null()) write_file_atomic(folder.dir() / kArgumentsFile, read_file(run, 16 << 20));
+  if (arguments.is_object() && arguments.value("task_type", Json()) == "embedding")
+    write_vector_files(folder.dir(), {.mean = arguments.value("pooling", Json()) == "mean",
+                                      .width = config.value("hidden_size", int64_t{0})});
   folder.commit();
   return report;
 }

@@ -19,6 +19,7 @@ namespace apus {
 
 void DeployOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  TaskOptions::fields(v, *this);
   PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.group("Server");
@@ -69,7 +70,6 @@ void DeployOptions::fields(OptionTable& v) {
               "adapters of any rank are served; name them by --adapters name=DIR");
   v.refuse({"dataset", "val_dataset", "strict", "load_data_args", "val_dataset_sample", "max_batch_size", "metric"},
            "requests bring the questions; `apus infer` answers files");
-  v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
   plain_rows_fields(v);
   TemplateOptions::fields(v);
   GenerationOptions::fields(v);
@@ -124,6 +124,7 @@ void DeployOptions::take_foreign_backend(OptionTable& v) {
 void DeployOptions::resolve(OptionTable& v) {
   take_foreign_backend(v);
   if (upstream()) note_idle_flags(*this, v);
+  before_resolve(v);
   const auto named = named_adapters();
   if (named.empty()) {
     AdapterOptions::resolve(v, *this);
@@ -134,6 +135,7 @@ void DeployOptions::resolve(OptionTable& v) {
       require(is_adapter_dir(dir), Fault::Usage, "--adapters ", name, "=", dir, " holds no adapter_config.json");
     if (model.empty()) model = read_adapter_config(named.front().second).base_model;
   }
+  after_resolve(v, *this);
   // Before a hub's id becomes a folder of the cache.
   if (!served_model_name && !model.empty()) {
     const auto folder = std::filesystem::absolute(model).lexically_normal();

@@ -2,7 +2,7 @@
 // The options of `apus deploy`; its body is run/deploy.cpp.
 #pragma once
 
-#include "cli/option_groups.h"
+#include "cli/task_options.h"
 #include "serve/http_server.h"
 
 namespace apus {
@@ -15,6 +15,7 @@ struct DeployOptions : ModelOptions,
                        TemplateOptions,
                        GenerationOptions,
                        EngineOptions,
+                       TaskOptions,
                        RunOptions {
   std::string host = "0.0.0.0";
   int64_t port = 8000;
@@ -48,7 +49,9 @@ struct DeployOptions : ModelOptions,
   void resolve(OptionTable& v);
   void check() const;
   void fetch() {
-    if (!upstream() && !model.empty()) ModelOptions::fetch();  // there it may be a name that the other program knows
+    if (upstream() || model.empty()) return;  // there it may be a name that the other program knows
+    ModelOptions::fetch();
+    settle(*this, *this, named_adapters().empty() ? adapter() : named_adapters().front().second);
   }
   bool upstream() const { return infer_backend == "vllm" || infer_backend == "sglang"; }
   void rehearse(Rehearsal& r) const;

@@ -20,6 +20,7 @@ namespace apus {
 
 void InferOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  TaskOptions::fields(v, *this);
   PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.group("Rows and results");
@@ -57,7 +58,6 @@ void InferOptions::fields(OptionTable& v) {
            "Apus's own engine answers; `apus deploy --infer_backend vllm` starts that program's server");
   v.no_effect({"vllm_enable_lora", "vllm_max_lora_rank"}, "an adapter of any rank is used; name it by --adapters");
   v.no_effect({"vllm_reasoning_parser"}, "answers of rows are kept whole, thoughts included");
-  v.refuse({"reranker_use_activation"}, "this command knows causal language models only");
   plain_rows_fields(v);
   v.at("columns").honoured(&columns, "rename columns: '{\"their\": \"ours\"}'");
   v.at("disable_auto_column_mapping").honoured(&disable_auto_column_mapping, "only --columns renames");
@@ -141,7 +141,9 @@ void InferOptions::resolve(OptionTable& v) {
           "memory_utilization", "kv_cache_gb", "enable_prefix_caching", "truncation_strategy"})
       if (v.given(name))
         v.notes.push_back(str("--", name, " has no effect with --infer_backend client: the server computes"));
+  before_resolve(v);
   AdapterOptions::resolve(v, *this);
+  after_resolve(v, *this);
   HubFlags::resolve();
   TemplateOptions::resolve(v);
   if (const std::string stop = AgentTemplate::stop_of(agent_template); !stop.empty()) stop_words.push_back(stop);

@@ -2,7 +2,7 @@
 // The options of `apus infer`; its body is run/infer.cpp.
 #pragma once
 
-#include "cli/option_groups.h"
+#include "cli/task_options.h"
 #include "data/results/row_book.h"
 
 namespace apus {
@@ -15,6 +15,7 @@ struct InferOptions : ModelOptions,
                       TemplateOptions,
                       GenerationOptions,
                       EngineOptions,
+                      TaskOptions,
                       RunOptions {
   std::vector<std::string> val_dataset;  // as --dataset of sft, or "-", standard input; none: a chat
   Json columns;
@@ -44,7 +45,12 @@ struct InferOptions : ModelOptions,
   void check() const;
   void fetch() {
     rows = question_sets();
-    if (!client()) ModelOptions::fetch();  // there the model's name is the other server's business
+    if (client()) return;  // there the model's name is the other server's business
+    ModelOptions::fetch();
+    settle(*this, *this, adapter());
+    require(gives_words(*this) || !interactive(), Fault::Usage, "this model gives no words to chat with (--task_type ",
+            task_type, "): give it rows by --val_dataset");
+    for (QuestionSet& set : rows) set.whole = !gives_words(*this);
   }
   std::vector<QuestionSet> question_sets() const;  // the files behind val_dataset; a hub's are downloaded
   std::vector<QuestionSet> rows;                   // they, after fetch()

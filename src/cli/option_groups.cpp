@@ -82,7 +82,6 @@ void ModelOptions::fields(OptionTable& v) {
   v.no_effect({"local_repo_path", "check_model"}, "no model needs foreign code, and nothing is compared with a hub");
   v("task_type", task_type, "this command knows causal language models only").choices({"causal_lm"});
   HubFlags::fields(v);
-  v.refuse({"num_labels", "problem_type"}, "this command knows causal language models only");
   v.no_effect({"experts_impl"}, "the experts of a layer are always computed together, by one grouped product");
   v("new_special_tokens", new_special_tokens,
     "tokens that the tokenizer learns to know, or .txt files with one in a line; the embedding grows where it must")
@@ -270,6 +269,7 @@ void untrained_fields(OptionTable& v) {
               "nothing is trained here");
   v.no_effect({"merge_lora"}, "an adapter's factors are used as they are; apus merge-lora writes a merged model");
   v.no_effect({"safe_serialization", "max_shard_size"}, "no model is written here");
+  v.no_effect({"num_labels", "problem_type"}, "config.json says it, or the adapter");
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
 }
 

@@ -8,22 +8,6 @@
 namespace apus {
 namespace {
 
-// --rlhf_type alone, wherever it stands; the rest is read when the options are known.
-struct AlgorithmChoice {
-  std::string rlhf_type = "dpo";
-  bool ignore_others = true;
-  void fields(OptionTable& v) {
-    v("rlhf_type", rlhf_type, "the algorithm").choices(algorithms_of("rlhf"));
-    v("", ignore_others, "").forgives_unknown();
-  }
-};
-
-std::string algorithm_asked_for(const std::vector<std::string>& arguments) {
-  AlgorithmChoice choice;
-  OptionTable::of(choice).parse(arguments);
-  return choice.rlhf_type;
-}
-
 std::string algorithms_text() {
   std::string out = "Algorithms\n";
   for (const std::string& name : algorithms_of("rlhf"))
@@ -39,7 +23,7 @@ const bool registered = [] {
                                           "rlhf --rlhf_type kto --model DIR --dataset judged.jsonl --tuner_type full"},
                              .afterword = algorithms_text},
                     .maker = [](const std::vector<std::string>& arguments) {
-                      return training_command(algorithm_asked_for(arguments));
+                      return training_command(algorithm_asked_for(arguments, "rlhf", "dpo"));
                     }});
   return true;
 }();

@@ -38,8 +38,14 @@ fs::path TrainCommandOptions::ranks_dir() const { return output_root() / "logs" 
 
 namespace {
 
-// A script may say what only other algorithms read.
+std::string asked_by(const std::string& name, const AlgorithmInfo& info) {
+  return info.command.empty() ? "apus " + name : str("--", chooser_of(info.command), " ", name);
+}
+
+// A script may say what only other algorithms read. Among the tasks of one command it is a mistake.
 void options_of_others(OptionTable& v, const std::string& chosen) {
+  const std::string& command = algorithm_info(chosen).command;
+  const bool tasks = command == "sft" || chosen == "sft";
   std::set<std::string> here;
   for (const auto& option : v.options()) {
     here.insert(option->name);
@@ -47,18 +53,18 @@ void options_of_others(OptionTable& v, const std::string& chosen) {
   }
   std::map<std::string, std::vector<std::string>> readers;  // of an option that is none here
   for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all()) {
-    if (name == chosen) continue;
+    if (name == chosen || (tasks && info.command != "sft" && name != "sft")) continue;
     AlgorithmOptions own = info.options();
     OptionTable theirs;
     own.fields(theirs);
     if (ReferenceOptions reference; own.knows_reference()) reference.fields(theirs);
     for (const auto& option : theirs.options())
-      if (!here.count(option->name) && option->refusal.empty())
-        readers[option->name].push_back(info.command.empty() ? "apus " + name
-                                                             : str("--", info.command, "_type ", name));
+      if (!here.count(option->name) && option->refusal.empty()) readers[option->name].push_back(asked_by(name, info));
   }
-  for (const auto& [name, whose] : readers)
-    v.no_effect({name}, str("it is of ", join(whose), ", and this is ", chosen));
+  for (const auto& [name, whose] : readers) {
+    const std::string why = str("it is of ", join(whose), ", and this is ", chosen);
+    tasks ? v.refuse({name}, why) : v.no_effect({name}, why);
+  }
 }
 
 }  // namespace
@@ -82,10 +88,10 @@ void TrainCommandOptions::fields(OptionTable& v) {
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
   RunOptions::fields(v);
   const AlgorithmInfo& info = algorithm_info(algorithm);
-  if (!info.command.empty()) {
-    v.at("predict_with_generate").refused("rows of apus " + info.command + " are not questions with one right answer");
-    options_of_others(v, algorithm);
-  }
+  if (!info.command.empty())
+    v.at("predict_with_generate")
+        .refused(str("rows of ", asked_by(algorithm, info), " are not questions with one right answer"));
+  if (!info.command.empty() || algorithm == "sft") options_of_others(v, algorithm);
   if (info.asks_rows) {
     for (const char* name : {"packing", "cached_dataset", "cached_val_dataset"})
       v.at(name).refused("rows are questions here, and answers of any length are trained on without padding");
@@ -98,9 +104,15 @@ void TrainCommandOptions::fields(OptionTable& v) {
 }
 
 void TrainCommandOptions::algorithm_fields(OptionTable& v) {
-  if (const std::string& command = algorithm_info(algorithm).command; !command.empty()) {
+  const std::string& command = algorithm_info(algorithm).command;
+  if (command == "sft" || algorithm == "sft") {
+    std::vector<std::string> tasks = algorithms_of("sft");
+    tasks.insert(tasks.begin(), "causal_lm");
+    v.at("task_type").choices(std::move(tasks)).must_match();
+    v.at("task_type").help = "what the model is to give: words, labels, a vector, a score; --help shows its options";
+  } else if (!command.empty()) {
     v.group("Algorithm");
-    v((command + "_type").c_str(), algorithm, "the algorithm: its options are those shown here")
+    v(chooser_of(command).c_str(), algorithm, "the algorithm: its options are those shown here")
         .choices(algorithms_of(command))
         .must_match();
   }
@@ -168,6 +180,9 @@ std::string newest_checkpoint(const fs::path& run) {
 
 void TrainCommandOptions::resolve(OptionTable& v) {
   if (load_args || load_data_args) take_saved_args(*this, v);
+  const std::string& command = algorithm_info(algorithm).command;
+  require((command != "sft" && algorithm != "sft") || task_type == (command == "sft" ? algorithm : "causal_lm"),
+          Fault::Usage, "args.json: the run had --task_type ", task_type, ": give it here too");
   model_as_given = model;
   HubFlags::resolve();
   TemplateOptions::resolve(v);
@@ -183,6 +198,7 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   make_absolute(all);
   all["learning_rate"] = lr(), all["output_dir"] = output_root().string();
   all["eval_strategy"] = eval_strategy.value_or(save_strategy), all["eval_steps"] = eval_steps.value_or(save_steps);
+  if (command == "rlhf" && algorithm_info(algorithm).head == Head::Scalar) all["task_type"] = "seq_cls";
   all["hub_token"] = nullptr;  // no secrets in args.json
   config_file = v.config_file;
   remember_settings(v);
@@ -221,8 +237,8 @@ void TrainCommandOptions::check() const {
   require(!streaming || max_steps > 0 || max_epochs, Fault::Usage,
           "--streaming true needs --max_steps or --max_epochs: the length of the data is not known");
   require(algorithm_info(algorithm).command.empty() || (cached_dataset.empty() && cached_val_dataset.empty()),
-          Fault::Usage, "--cached_dataset holds rows as apus sft and apus pt encode them, not those of --rlhf_type ",
-          algorithm, ": give the rows themselves with --dataset");
+          Fault::Usage, "--cached_dataset holds rows as apus sft and apus pt encode them, not those of ",
+          asked_by(algorithm, algorithm_info(algorithm)), ": give the rows themselves with --dataset");
   require(truncation_strategy != "split" || algorithm_info(algorithm).splits_rows, Fault::Usage,
           "--truncation_strategy split cuts plain text and belongs to apus pt; use delete, left or right");
   require(!predict_with_generate || loss_scale.rfind("all", 0) != 0, Fault::Usage,
@@ -243,6 +259,12 @@ void TrainCommandOptions::check() const {
 
 void TrainCommandOptions::fetch() {
   ModelOptions::fetch();
+  if (own.asks_checkpoint()) {
+    const fs::path file = fs::path(model) / "config.json";
+    own.take_from(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
+    const ScoreHead head = own.score_head();
+    for (Json* told : {&all, &exact}) (*told)["num_labels"] = head.labels, (*told)["problem_type"] = head.problem_type;
+  }
   if (reference.ref_model) reference.ref_model = fetched_model(*reference.ref_model, true, "--ref_model");
   for (const OtherModel& other : own.other_models())
     if (other.folder) *other.folder = fetched_model(*other.folder, true, other.flag);
@@ -289,6 +311,30 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   r.plan(spec);
 }
 
+std::string chooser_of(const std::string& command) { return command == "sft" ? "task_type" : command + "_type"; }
+
+namespace {
+// The choosing option alone; the rest is read when the options are known.
+struct AlgorithmChoice {
+  std::string option, value;
+  std::vector<std::string> known;
+  bool ignore_others = true;
+  void fields(OptionTable& v) {
+    v(option.c_str(), value, "the algorithm").choices(known);
+    v("", ignore_others, "").forgives_unknown();
+  }
+};
+}  // namespace
+
+std::string algorithm_asked_for(const std::vector<std::string>& arguments, const std::string& command,
+                                const std::string& usual) {
+  AlgorithmChoice choice{.option = chooser_of(command), .value = usual, .known = algorithms_of(command)};
+  if (std::find(choice.known.begin(), choice.known.end(), usual) == choice.known.end())
+    choice.known.insert(choice.known.begin(), usual);
+  OptionTable::of(choice).parse(arguments);
+  return choice.value;
+}
+
 std::unique_ptr<Command::Instance> training_command(const std::string& algorithm) {
   return command_instance<TrainCommandOptions>(
       std::make_shared<TrainCommandOptions>(algorithm),
@@ -299,7 +345,11 @@ void register_training_commands() {
   for (const auto& [name, info] : Registry<AlgorithmInfo>::of().all())
     if (info.command.empty())
       register_command({.info = {.name = name, .group = "Train", .summary = info.summary, .examples = info.examples},
-                        .maker = [name = name](const auto&) { return training_command(name); }});
+                        .maker = [name = name](const std::vector<std::string>& arguments) {
+                          const bool chosen = !algorithms_of(name).empty();
+                          const std::string asked = chosen ? algorithm_asked_for(arguments, name, "causal_lm") : name;
+                          return training_command(asked == "causal_lm" ? name : asked);
+                        }});
 }
 
 }  // namespace apus

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The options of the commands that train: one command for each algorithm (`apus sft`, `apus pt`), and one for several
-// among which an option chooses (`apus rlhf`, cli/rlhf.cpp). Their body is run/train.cpp.
+// The options of the commands that train: one command for each algorithm (`apus pt`), or for several among which an
+// option chooses (`apus sft --task_type`, `apus rlhf --rlhf_type`, cli/rlhf.cpp). Their body is run/train.cpp.
 #pragma once
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct TrainCommandOptions : ModelOptions,
                              GenerationOptions,  // of --predict_with_generate
                              RunOptions {
   explicit TrainCommandOptions(std::string algorithm = "sft");
-  std::string algorithm;       // under which it is registered: the command's name, or that of its --rlhf_type
+  std::string algorithm;       // under which it is registered: the command's name, or its --rlhf_type or --task_type
   AlgorithmOptions own;        // its own options
   ReferenceOptions reference;  // of an algorithm that compares the policy with another model
   std::string model_as_given;  // --model before a hub's id became a folder: the run's folder is named after it
@@ -54,6 +54,11 @@ struct TrainRehearsal {
 };
 
 std::unique_ptr<Command::Instance> training_command(const std::string& algorithm);
+// The option that chooses among a command's algorithms: rlhf_type; of sft task_type, which is causal_lm for sft itself.
+std::string chooser_of(const std::string& command);
+// What it is set to among the arguments, wherever it stands; unknown options are passed over.
+std::string algorithm_asked_for(const std::vector<std::string>& arguments, const std::string& command,
+                                const std::string& usual);
 
 // A command for each algorithm that is one by itself.
 void register_training_commands();

@@ -29,6 +29,8 @@ struct ModelHooks {
   // For sleep and wake, both or none: the model goes away, and comes again, the same.
   std::function<void()> drop_model;
   std::function<const Model*()> read_model;
+  // What requests for numbers get of their last positions' hidden states, [R, D] -> [R, any]; none: the states.
+  std::function<at::Tensor(const Model& model, const at::Tensor& last_RD, const Step& step)> read_off;
 };
 
 class Engine : public TextEngine {
@@ -73,6 +75,7 @@ class Engine : public TextEngine {
   void compute(const StepPlan& plan);
   void score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   void take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
+  std::vector<int64_t> give_numbers(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   void accept(const Sequence& sequence, TokenOut out, const std::string& error);
   const std::string& adapter_of(const Active& active) const;
   void tell(int64_t id, EngineEvent event);  // to its sink

@@ -111,7 +111,33 @@ void Engine::compute(const StepPlan& plan) {
   const at::Tensor hidden_TD = model_->forward(inputs, step);
   score_prompts(plan, hidden_TD, step);
   scheduler_->advance(plan);
+  const std::vector<int64_t> told = give_numbers(plan, hidden_TD, step);
   take_samples(plan, hidden_TD, step);
+  for (const int64_t id : told) finish(id, Finish::Stop);  // the plan's sequences are used up to here
+}
+
+// To those that want no tokens: their requests.
+std::vector<int64_t> Engine::give_numbers(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step) {
+  std::vector<int64_t> last_rows, ids;
+  std::vector<std::string> adapter_of_row;
+  int64_t row = -1;
+  for (const auto& item : plan.items) {
+    row += item.count;
+    const Active& a = active_.at(item.sequence->id);
+    if (!item.last || !a.request.embedding) continue;
+    last_rows.push_back(row), ids.push_back(item.sequence->id);
+    adapter_of_row.push_back(adapter_of(a));
+  }
+  if (ids.empty()) return ids;
+  at::Tensor numbers = at::index_select(hidden_TD, 0, at::tensor(last_rows, at::kLong).to(hidden_TD.device()));
+  if (hooks_.read_off) numbers = hooks_.read_off(*model_, numbers, builder_.select(step, adapter_of_row));
+  numbers = numbers.to(at::kCPU, at::kFloat).contiguous();
+  const int64_t width = numbers.size(1);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const float* const first = numbers.data_ptr<float>() + static_cast<int64_t>(i) * width;
+    if (const auto& sink = active_.at(ids[i]).request.embedding_sink) sink({first, first + width});
+  }
+  return ids;
 }
 
 // Each prompt token's log-prob stands in the row before it.
@@ -139,7 +165,7 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
 }
 
 void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step) {
-  std::vector<int64_t> last_rows, embedded;
+  std::vector<int64_t> last_rows;
   std::vector<const Sequence*> sampled;
   std::vector<std::string> adapter_of_row;
   std::vector<SampleRow> rows;
@@ -148,13 +174,7 @@ void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, con
     row += item.count;
     if (!item.last) continue;
     Active& a = active_.at(item.sequence->id);
-    if (a.request.embedding) {
-      const at::Tensor vector = hidden_TD[row].to(at::kCPU, at::kFloat).contiguous();
-      if (a.request.embedding_sink)
-        a.request.embedding_sink({vector.data_ptr<float>(), vector.data_ptr<float>() + vector.numel()});
-      embedded.push_back(item.sequence->id);
-      continue;
-    }
+    if (a.request.embedding) continue;
     last_rows.push_back(row);
     sampled.push_back(item.sequence);
     adapter_of_row.push_back(adapter_of(a));
@@ -164,7 +184,6 @@ void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, con
                     {},
                     {}});
   }
-  for (const int64_t id : embedded) finish(id, Finish::Stop);
   if (rows.empty()) return;
   at::Tensor last_RD = hidden_TD;
   if (static_cast<int64_t>(last_rows.size()) != hidden_TD.size(0))

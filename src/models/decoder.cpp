@@ -104,17 +104,21 @@ Linear::Spec head_spec(const DecoderSpec& spec) {
 }
 }  // namespace
 
-Decoder::Decoder(DecoderSpec spec)
-    : spec_(std::move(spec)),
-      backbone_(child<Backbone>(spec_.backbone, spec_)),
-      head_(child<Linear>(head_name(), head_spec(spec_))) {
-  if (spec_.tied && spec_.head == Head::Vocab) head_.weight().tied = embed_name() + ".weight";
+Decoder::Decoder(DecoderSpec spec) : spec_(std::move(spec)), backbone_(child<Backbone>(spec_.backbone, spec_)) {
+  if (spec_.head != Head::None) head_ = &child<Linear>(head_name(), head_spec(spec_));
+  if (spec_.tied && spec_.head == Head::Vocab) head_->weight().tied = embed_name() + ".weight";
+}
+
+Linear& Decoder::words() const {
+  require(head_, Fault::Bug, "logits are asked of a model without a head");
+  return *head_;
 }
 
 void Decoder::begin(Step& s) const {
   fill_rope(spec_.ropes, s);
-  Param& head = head_.weight();  // untied where one of the two is trained or merged for itself
-  const bool shared = !head.tied.empty() && at::GradMode::is_enabled() && head.data.requires_grad();
+  // Untied where one of the two is trained or merged for itself.
+  const Param* head = head_ ? &head_->weight() : nullptr;
+  const bool shared = head && !head->tied.empty() && at::GradMode::is_enabled() && head->data.requires_grad();
   if (!shared && !training_of(s).table) return;
   TrainingStep training = training_of(s);
   training.table = shared ? std::make_shared<at::Tensor>() : nullptr;
@@ -150,11 +154,11 @@ ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& 
   require(spec_.head == Head::Vocab, Fault::Bug, "a loss over words is asked of a model whose head gives scores");
   const auto& table = training_of(s).table;
   if (table && table->defined()) return Model::head_factors(before_head(normed_TD), s);
-  return head_.factors(before_head(normed_TD), s);
+  return words().factors(before_head(normed_TD), s);
 }
-at::Tensor Decoder::head_weight() const { return head_.weight().data; }
+at::Tensor Decoder::head_weight() const { return words().weight().data; }
 at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const {
-  return head_(spec_.head == Head::Vocab ? before_head(normed_TD) : normed_TD, s);
+  return words()(spec_.head == Head::Vocab ? before_head(normed_TD) : normed_TD, s);
 }
 
 }  // namespace apus

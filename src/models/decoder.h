@@ -41,15 +41,17 @@ class Decoder : public Model {
   ops::HeadFactors head_factors(const at::Tensor& normed_TD, const Step& s) const override;
   at::Tensor head(const at::Tensor& normed_TD, const Step& s) const override;
   Head head_kind() const override { return spec_.head; }
+  int64_t pad_id() const override { return spec_.pad; }
   std::string backbone_name() const override { return spec_.backbone; }
 
  private:
   struct Backbone;
   at::Tensor scaled_embedding(const at::Tensor& x_TD) const;
   at::Tensor before_head(const at::Tensor& normed_TD) const;
+  Linear& words() const;  // the head, where there is one
   DecoderSpec spec_;
   Backbone& backbone_;
-  Linear& head_;
+  Linear* head_ = nullptr;  // null: Head::None
 };
 
 }  // namespace apus

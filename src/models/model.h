@@ -50,6 +50,8 @@ class Model : public Module {
   at::Tensor forward(const Inputs& in, Step& s) const;
 
   virtual Head head_kind() const { return Head::Vocab; }
+  // The token that fills up texts in other programs; -1: there is none.
+  virtual int64_t pad_id() const { return -1; }
 
   // The modules behind these calls, by name: what lies on one device as a whole. A module that no name covers (a vision
   // tower) runs inside embed(). All but the head are inside the backbone, which some files leave out of their names.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "models/spec/family.h"
+#include "models/spec/score_head.h"
 
 namespace apus {
 namespace {
@@ -21,7 +22,7 @@ class Listing {
     norm(spec_.backbone + ".norm", hidden_);
     if (spec_.head == Head::Scalar)
       linear("score", hidden_, spec_.labels, false);
-    else if (!spec_.tied)
+    else if (spec_.head == Head::Vocab && !spec_.tied)
       linear("lm_head", hidden_, shape_.vocab, false);
   }
 
@@ -152,7 +153,7 @@ std::vector<std::string> ModelFacts::linear_modules() const {
 }
 
 ModelFacts model_facts(const Json& config) {
-  const DecoderSpec spec = describe_model(config);
+  const DecoderSpec spec = describe_model(config, score_head_of(config) ? Head::Scalar : Head::Vocab);
   const ModelShape& shape = spec.shape;
   const Config c(config);
   ModelFacts m;

@@ -10,6 +10,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "models/spec/config.h"
+#include "models/spec/score_head.h"
 #include "run/runner.h"
 #include "serve/api.h"
 #include "serve/http_server.h"
@@ -62,7 +64,7 @@ void drain(const DeployOptions& o, Api& api, HttpServer& server) {
 int run_deploy(const DeployOptions& o) {
   EngineOptions limits = o;
   if (o.infer_backend == "pt") limits.engine.max_sequences = 1;
-  Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits);
+  Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits, o);
   for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
   const StopFlag stop;
   const auto workers =
@@ -88,11 +90,26 @@ const RegisterRunner<DeployOptions> deploy("deploy", run_deploy);
 
 }  // namespace
 
+namespace {
+ServedTask served_task(const DeployOptions& o, const Inference& in) {
+  ServedTask task;
+  if (gives_words(o)) return task;
+  task.name = o.task_type, task.words = o.words, task.activation = o.reranker_use_activation;
+  if (!has_score_head(o)) return task;
+  const ScoreHead head = score_head_of(in.loaded.config).value_or(ScoreHead{});
+  task.problem_type = head.problem_type;
+  for (int64_t i = 0; i < head.labels; ++i) task.labels.push_back(label_name(in.loaded.config, i));
+  task.pad = Config(in.loaded.config).integer("pad_token_id", -1);
+  return task;
+}
+}  // namespace
+
 ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   ServiceSpec s;
   s.model_name = o.served_model_name.value_or("model");
   s.aliases = {o.model};
   s.owned_by = o.owned_by;
+  s.task = served_task(o, in);
   s.engine = in.engine.get();
   s.chat = in.chat.get();
   s.tokenizer = in.tokenizer;

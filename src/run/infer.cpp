@@ -34,7 +34,8 @@ int run_infer(const InferOptions& o) {
   EngineOptions limits = o;
   if (o.infer_backend == "pt" && o.max_batch_size.value_or(1) > 0)
     limits.engine.max_sequences = o.max_batch_size.value_or(1);
-  Inference inference = open_inference(o, o, o.adapter(), o, limits);
+  if (!gives_words(o)) return infer_numbers(o, result_path);
+  Inference inference = open_inference(o, o, o.adapter(), o, limits, o);
   return o.interactive() ? infer_chat(o, inference, result_path) : infer_rows(o, inference, result_path);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two halves of `apus infer`: rows of a file, and a chat.
+// The parts of `apus infer`: rows that are answered, rows that get numbers, and a chat.
 #pragma once
 
 #include <string>
@@ -11,6 +11,7 @@
 namespace apus {
 
 int infer_rows(const InferOptions& options, Inference& inference, const std::string& result_path);
+int infer_numbers(const InferOptions& options, const std::string& result_path);  // of a model that gives no words
 int infer_chat(const InferOptions& options, Inference& inference, const std::string& result_path);
 
 Sampling infer_sampling(const InferOptions& options, const Inference& inference);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/inference.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <future>
@@ -8,12 +10,15 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 #include "cli/placement_rehearsal.h"
 #include "device/failure.h"
+#include "models/pooling.h"
+#include "models/spec/score_head.h"
 #include "run/runner.h"
 #include "tensor/dtype.h"
 
@@ -57,18 +62,46 @@ Spread place_model(Model& model, const ModelOptions& o, const std::string& adapt
   return spread_model(model, wish);
 }
 
+// Of a head of numbers that an adapter brings; 0: it brings none.
+int64_t labels_of_adapter(const std::string& adapter) {
+  if (adapter.empty()) return 0;
+  const TensorFolder file(adapter, "adapter_model");
+  const TensorEntry* score = file.find("base_model.model.score.weight");
+  return score && score->shape.size() == 2 ? score->shape[0] : 0;
+}
+
+// Until the adapter, which brings it, is loaded.
+at::Tensor empty_score(const std::string& name, const std::vector<int64_t>& shape) {
+  return name == "score.weight" ? at::zeros(shape, at::kFloat) : at::Tensor();
+}
+
 // Weights and adapter into a model that is described, on the places it was told.
 void fill(Model& model, const TensorFolder& source, LoadOptions how, const std::string& adapter) {
+  if (model.head_kind() == Head::Scalar && labels_of_adapter(adapter) > 0) how.fresh = empty_score;
   if (model.devices()) how.place = [&](const std::string& name) { return model.device_of(name); };
   load_weights(model, source, how);
   if (!adapter.empty()) settle_adapter(model, load_adapter(model, adapter, kGiven).name, how.dtype);
   model.visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
 }
 
-Json model_config(const ModelOptions& o) {
+// What the run that made an adapter said its labels are.
+std::string problem_of_adapter(const std::string& adapter, int64_t labels) {
+  const std::filesystem::path file = std::filesystem::path(adapter) / "args.json";
+  const Json args = std::filesystem::exists(file) ? parse_json(read_file(file, 16 << 20), file.string()) : Json();
+  const bool says = args.is_object() && args.contains("problem_type") && args["problem_type"].is_string();
+  return says ? args["problem_type"].get<std::string>() : usual_problem(labels);
+}
+
+Json model_config(const ModelOptions& o, const std::string& adapter) {
   Json config = read_model_config(o.model);
   if (o.model_type) config["model_type"] = *o.model_type;
+  if (const int64_t labels = has_score_head(o) ? labels_of_adapter(adapter) : 0; labels > 0)
+    config = with_score_head(std::move(config), {labels, problem_of_adapter(adapter, labels)});
   return config;
+}
+
+Head head_for(const ModelOptions& o) {
+  return has_score_head(o) ? Head::Scalar : o.task_type == "embedding" ? Head::None : Head::Vocab;
 }
 
 struct Described {
@@ -77,9 +110,9 @@ struct Described {
   at::ScalarType dtype;
 };
 
-Described describe(const ModelOptions& o, const PlacementOptions& placement) {
-  Described d{model_config(o), nullptr, at::kFloat};
-  d.model = make_model(d.config);
+Described describe(const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement) {
+  Described d{model_config(o, adapter), nullptr, at::kFloat};
+  d.model = make_model(d.config, head_for(o));
   d.dtype = dtype_for(o, d.config, parse_device_map(placement.device_map), parse_max_memory(placement.max_memory));
   return d;
 }
@@ -92,7 +125,7 @@ void report(const Spread& spread, int64_t cache_tokens) {
 }
 
 int run_rehearsal(const PlacementRehearsal& a) {
-  Described d = describe(a.model, a.placement);
+  Described d = describe(a.model, a.adapter, a.placement);
   const Spread spread = place_model(*d.model, a.model, a.adapter, a.placement, a.engine, d.dtype);
   *a.table = str(float_type_name(d.dtype),
                  spread.placement.tokens > 0 ? str(", a cache for ", spread.placement.tokens, " tokens or more") : "",
@@ -107,7 +140,8 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
                                const EngineOptions* engine) {
   const Stopwatch watch;
   LoadedModel loaded;
-  Described described = describe(o, placement);
+  Described described = describe(o, adapter, placement);
+  loaded.config = described.config;
   loaded.model = std::move(described.model);
   loaded.dtype = described.dtype;
   Model& model = *loaded.model;
@@ -155,6 +189,7 @@ struct Source {
   std::string folder, adapter;
   std::map<std::string, std::string> beside;  // adapters of requests: name to folder
   std::optional<PartDevices> devices;
+  Head head = Head::Vocab;
 
   void load(const std::string& name, const std::string& dir) {
     require(name != kGiven, Fault::Usage, "an adapter cannot be named '", kGiven, "'; choose another name");
@@ -166,7 +201,7 @@ struct Source {
     beside.erase(name);
   }
   const Model* read() {
-    auto again = make_model(config);
+    auto again = make_model(config, head);
     if (devices) again->spread(*devices);
     fill(*again, TensorFolder(folder), how, adapter);
     for (const auto& [name, dir] : beside) attach(*again, name, dir);
@@ -197,8 +232,24 @@ void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptio
 }
 }  // namespace
 
+std::function<at::Tensor(const Model&, const at::Tensor&, const Step&)> reading_of(const ModelOptions& model,
+                                                                                   const RerankWords& words,
+                                                                                   const Tokenizer& tokenizer) {
+  if (has_score_head(model))
+    return [](const Model& m, const at::Tensor& last_RD, const Step& s) { return m.scores(last_RD, s); };
+  if (model.task_type != "generative_reranker") return nullptr;
+  const int64_t yes = token_of_word(tokenizer, words.yes), no = token_of_word(tokenizer, words.no);
+  return [yes, no](const Model& m, const at::Tensor& last_RD, const Step& s) {
+    return token_lead(m, last_RD, s, yes, no).unsqueeze(1);
+  };
+}
+
 Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
-                         const TemplateOptions& prompt, const EngineOptions& engine) {
+                         const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task) {
+  require(
+      model.task_type != "embedding" || task.pooling == "last", Fault::Usage,
+      "vectors that are the mean of all tokens (--pooling mean) are not served: the cache keeps no states of tokens "
+      "that were read before. apus infer makes them");
   Inference in;
   // Texts beside weights: a large vocabulary takes a tenth of a second.
   auto texts = std::async(std::launch::async, [&] { prepare_texts(in, model, prompt); });
@@ -212,10 +263,12 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
                 " positions that the checkpoint was made for");
   if (in.loaded.spread) spec.cache_limits = in.loaded.spread->cache_limits();
   const LoadOptions how{.dtype = in.loaded.dtype, .device = in.loaded.device.device};
-  const auto from = std::make_shared<Source>(
-      Source{std::move(in.loaded.model), model_config(model), how, model.model, adapter, {}, {}});
-  from->devices = from->model->devices();
-  in.engine = std::make_unique<Engine>(*from->model, in.loaded.options(), spec, model_hooks(from));
+  const auto from =
+      std::make_shared<Source>(Source{std::move(in.loaded.model), in.loaded.config, how, model.model, adapter, {}, {}});
+  from->devices = from->model->devices(), from->head = from->model->head_kind();
+  ModelHooks hooks = model_hooks(from);
+  hooks.read_off = reading_of(model, task.words, *in.tokenizer);
+  in.engine = std::make_unique<Engine>(*from->model, in.loaded.options(), spec, std::move(hooks));
   if (in.loaded.spread) report(*in.loaded.spread, in.engine->cache_tokens());
   return in;
 }

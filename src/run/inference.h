@@ -3,11 +3,12 @@
 // that generate or score.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
-#include "cli/option_groups.h"
+#include "cli/task_options.h"
 #include "device/device.h"
 #include "engine/answer/chat.h"
 #include "engine/answer/generation_config.h"
@@ -23,6 +24,7 @@ struct LoadedModel {
   std::unique_ptr<Model> model;
   int64_t max_positions = 0;
   std::optional<Spread> spread;  // with --device_map
+  Json config;                   // that of the checkpoint, with the head that its adapter brings
   at::TensorOptions options() const { return at::TensorOptions().dtype(dtype).device(device.device); }
 };
 // `adapter`: a PEFT folder, or empty. `engine`: null when there will be no cache.
@@ -42,7 +44,14 @@ struct Inference {
   std::vector<int32_t> stop_ids;
   std::unique_ptr<Engine> engine;  // keeps the model
 };
+// `task`: how numbers are read off, of a model that gives no words.
 Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
-                         const TemplateOptions& prompt, const EngineOptions& engine);
+                         const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task = {});
+
+// The numbers of texts, from their last tokens' hidden states [R, D]: scores, or by how much `yes` is likelier than
+// `no`; null where the states themselves are wanted, or words.
+std::function<at::Tensor(const Model&, const at::Tensor& last_RD, const Step&)> reading_of(const ModelOptions& model,
+                                                                                           const RerankWords& words,
+                                                                                           const Tokenizer& tokenizer);
 
 }  // namespace apus

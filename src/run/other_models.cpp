@@ -40,7 +40,8 @@ TunedModel load_frozen(const OtherModel& asked, const TrainCommandOptions& o, co
   TunedModel out;
   out.base = dir, out.dtype = policy.dtype;
   const Json config = read_model_config(dir);
-  out.model = make_model(asked.head == Head::Scalar ? score_config(config, dir) : config, asked.head);
+  out.model =
+      make_model(asked.head == Head::Scalar ? score_config(config, {1, usual_problem(1)}, dir) : config, asked.head);
   const int64_t tokens = Tokenizer::load(o.model)->vocab_size(), known = out.model->shape().vocab;
   require(known >= tokens, Fault::Usage, asked.flag, " ", dir.string(), " knows ", known,
           " tokens, and the tokenizer of ", o.model, " has ", tokens, ": it must read what the policy reads");

@@ -174,8 +174,9 @@ std::function<Schedule(int64_t)> schedule_of(const TrainCommandOptions& o) {
 }
 
 RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const fs::path& run_dir) {
-  const bool asks = algorithm_info(o.algorithm).rolls_out();
-  const auto tokenizer = asks ? Tokenizer::load(o.model) : nullptr;
+  const AlgorithmInfo& info = algorithm_info(o.algorithm);
+  const bool asks = info.rolls_out();
+  const auto tokenizer = asks || info.names_tokens ? Tokenizer::load(o.model) : nullptr;
   return {.loop = o,
           .rank = mesh.rank(kDataAxes),
           .ranks = mesh.size(kDataAxes),
@@ -217,7 +218,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   const OtherModels others(o, tuned, mesh, world);
   std::vector<NamedParam> params = trainable_params(*tuned.model);
   for (const NamedParam& p : others.params()) params.push_back(p);
-  const std::string kind = tuned.model->head_kind() == Head::Scalar ? "ForSequenceClassification" : "ForCausalLM";
+  const Head head = tuned.model->head_kind();
+  const std::string kind = head == Head::Scalar ? "ForSequenceClassification" : head == Head::None ? "" : "ForCausalLM";
   const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 

@@ -8,6 +8,7 @@
 #include "base/nearest.h"
 #include "base/random.h"
 #include "checkpoint/side_files.h"
+#include "checkpoint/vector_files.h"
 #include "checkpoint/weights.h"
 #include "models/spec/config.h"
 #include "tensor/dtype.h"
@@ -38,6 +39,7 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
     c.modules_to_save.insert(c.modules_to_save.end(), meant.begin(), meant.end());
   }
   if (model.head_kind() == Head::Scalar) c.task_type = "SEQ_CLS", c.modules_to_save.push_back(model.head_name());
+  if (model.head_kind() == Head::None) c.task_type = "FEATURE_EXTRACTION";
   return c;
 }
 
@@ -71,21 +73,12 @@ FreshValues fresh_score(const Model& model, const Json& config, uint64_t seed) {
 
 }  // namespace
 
-Json score_config(Json config, const fs::path& dir) {
-  const std::string causal = "ForCausalLM";
-  for (std::string name : Config(config).texts("architectures")) {
-    if (name.ends_with(causal)) name = name.substr(0, name.size() - causal.size()) + "ForSequenceClassification";
-    config["architectures"] = Json::array({name});
-  }
-  const int64_t labels = Config(config).integer("num_labels", 1);
-  require(labels == 1 && (!config.contains("id2label") || config["id2label"].size() == 1), Fault::Usage, dir.string(),
-          " has a head of several labels, and one is wanted: begin with the model it was made of");
-  config["id2label"] = {{"0", "LABEL_0"}}, config["label2id"] = {{"LABEL_0", 0}};
-  if (!config.contains("pad_token_id") || config["pad_token_id"].is_null()) {
-    const Json end = config.value("eos_token_id", Json());
-    config["pad_token_id"] = end.is_array() && !end.empty() ? end[0] : end;
-  }
-  return config;
+Json score_config(Json config, const ScoreHead& head, const fs::path& dir) {
+  const auto before = score_head_of(config);
+  require(!before || before->labels == head.labels, Fault::Usage, "--model ", dir.string(), " has a head of ",
+          before ? before->labels : 0, " labels, and one of ", head.labels,
+          " is trained here: begin with the model it was made of");
+  return with_score_head(std::move(config), head);
 }
 
 TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head) {
@@ -98,7 +91,8 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head)
           o.resume_from_checkpoint,
           o.lora() ? " holds a whole model, not an adapter; was it trained with --tuner_type full?"
                    : " holds an adapter; was it trained with --tuner_type lora?");
-  const Json config = read_model_config(out.base);
+  Json config = read_model_config(out.base);
+  if (head == Head::Scalar) config = score_config(std::move(config), o.own.score_head(), out.base);
   std::string note;
   out.dtype = choose_dtype(o.torch_dtype.value_or(""), config, device, &note);
   if (!note.empty()) log_warning(note);
@@ -106,7 +100,7 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head)
     out.dtype = kind_of(device).supports(at::kBFloat16) ? at::kBFloat16 : at::kFloat;
     log_warning("float16 weights are trained as ", float_type_name(out.dtype));
   }
-  out.model = make_model(head == Head::Scalar ? score_config(config, out.base) : config, head);
+  out.model = make_model(config, head);
   out.model->place(mesh);
   if (const double share = Config(config).number("attention_dropout", 0); share > 0)
     log_warning("config.json: attention_dropout ", share,
@@ -153,11 +147,13 @@ void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
   save_weights(*model, dir, o.max_shard_bytes, dtype);
   if (!first) return;
   Json config = read_model_config(base);
-  if (model->head_kind() == Head::Scalar) config = score_config(std::move(config), base);
+  if (model->head_kind() == Head::Scalar) config = score_config(std::move(config), o.own.score_head(), base);
   config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
       float_type_name(dtype);
   write_file_atomic(dir / "config.json", config.dump(2) + "\n");
   copy_side_files(base, dir);
+  if (model->head_kind() == Head::None)
+    write_vector_files(dir, {.mean = o.all.value("pooling", "last") == "mean", .width = model->shape().hidden});
 }
 
 }  // namespace apus

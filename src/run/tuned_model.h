@@ -29,8 +29,7 @@ struct TunedModel {
 // `mesh` must outlive the model.
 TunedModel load_tuned_model(const TrainCommandOptions& options, Mesh& mesh, Head head);
 
-// config.json of a model whose head gives one number, as HuggingFace writes and reads it. A causal model's tells how
-// many tokens there are, and its architecture's other name. `dir`: of the checkpoint, for messages.
-Json score_config(Json config, const std::filesystem::path& dir);
+// config.json of a model with this head, made of the one in `dir`; Fault::Usage when that has a head of another size.
+Json score_config(Json config, const ScoreHead& head, const std::filesystem::path& dir);
 
 }  // namespace apus

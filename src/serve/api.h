@@ -12,6 +12,7 @@
 
 #include "base/lines.h"
 #include "serve/access.h"
+#include "serve/embedding.h"
 #include "serve/http.h"
 #include "serve/metrics.h"
 #include "serve/response_store.h"
@@ -81,11 +82,19 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   WholeSink keeping(WholeSink sink, std::shared_ptr<const Json> request);
   void check_admin(const char* what) const;
   void note_ignored(const Exchange& e, const std::vector<std::string>& fields) const;  // in the log
-  Service::Prepared prepare_row(const Exchange& e, const Json& request) const;         // of /infer/
+  void check_task(bool possible, const char* wanted) const;  // ApiError: the model gives something else
+  void check_talks() const { check_task(service_.spec().task.talks(), "cannot chat"); }
+  std::string named(const std::string& model) const;  // as the answer names it
+  void start_numbers(const Exchange& e, std::vector<EngineRequest> requests, std::function<Json(TextNumbers)> form);
+  Service::Prepared prepare_row(const Exchange& e, const Json& request) const;  // of /infer/
 
   void chat(const Exchange& e);
   void completions(const Exchange& e);
   void embeddings(const Exchange& e);
+  void classify(const Exchange& e);
+  void pooling(const Exchange& e);
+  void score(const Exchange& e);
+  void rerank(const Exchange& e);
   void models(const Exchange& e);
   void tokenize(const Exchange& e);
   void detokenize(const Exchange& e);

@@ -9,6 +9,7 @@
 namespace apus {
 
 void Api::messages(const Exchange& e) {
+  check_talks();
   const ChatCall call = read_messages_request(e.body());
   note_ignored(e, call.ignored);
   answer(e, service_.prepare(call), call.stream, {"msg_", 24, streamed_message, whole_message}, to_reply(e));

@@ -5,7 +5,6 @@
 
 #include "serve/api.h"
 #include "serve/api_error.h"
-#include "serve/embedding.h"
 #include "serve/fields.h"
 #include "serve/openai_request.h"
 
@@ -25,6 +24,7 @@ Json result_line(const Json& response, const Json& request) {
 }  // namespace
 
 void Api::chat(const Exchange& e) {
+  check_talks();
   auto body = std::make_shared<Json>(e.body());
   const ChatCall call = read_chat_request(*body, {.max_logprobs = service_.spec().max_logprobs});
   note_ignored(e, call.ignored);
@@ -33,6 +33,7 @@ void Api::chat(const Exchange& e) {
 }
 
 void Api::completions(const Exchange& e) {
+  check_talks();
   auto body = std::make_shared<Json>(e.body());
   const CompletionCall call = read_completion_request(*body, {.max_logprobs = service_.spec().max_logprobs});
   note_ignored(e, call.ignored);
@@ -52,20 +53,6 @@ WholeSink Api::keeping(WholeSink sink, std::shared_ptr<const Json> request) {
             done(std::move(answer));
           },
           std::move(sink.failed)};
-}
-
-void Api::embeddings(const Exchange& e) {
-  const EmbeddingCall call = read_embedding_request(e.body());
-  note_ignored(e, call.ignored);
-  EmbeddingForm form{.model = call.model.empty() ? service_.spec().model_name : call.model,
-                     .base64 = call.base64,
-                     .dimensions = call.dimensions};
-  const auto job = std::make_shared<EmbeddingJob>(service_.spec().engine, std::move(form), e.serial, to_reply(e));
-  e.notes->model = service_.spec().model_name;
-  e.reply->on_gone([weak = std::weak_ptr(job)] {
-    if (const auto alive = weak.lock()) alive->cancel();
-  });
-  job->start(service_.prepare(call));
 }
 
 void Api::models(const Exchange& e) {
@@ -168,6 +155,7 @@ class Rows {
 }  // namespace
 
 void Api::infer(const Exchange& e) {
+  check_talks();
   const Json body = e.body();
   const Fields f(body);
   const Json* rows = f.list("infer_requests");

@@ -18,6 +18,7 @@ ApiError unknown_response(const std::string& id, const char* param) {
 }  // namespace
 
 void Api::responses(const Exchange& e) {
+  check_talks();
   const auto before = [&](const std::string& id) {
     const auto kept = responses_.get(id);
     if (!kept) throw unknown_response(id, "previous_response_id");

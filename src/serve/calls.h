@@ -72,4 +72,25 @@ struct EmbeddingCall {
   std::vector<std::string> ignored;
 };
 
+// What several texts are to the model: labels, rewards.
+struct TextsCall {
+  std::string model;
+  std::vector<Input> inputs;
+  Json messages;  // instead: one conversation; null: none
+  bool base64 = false, activation = true;
+  int priority = 0;
+  std::vector<std::string> ignored;
+};
+
+// Pairs of texts: how well each second one answers the first, or how alike they are.
+struct PairsCall {
+  std::string model, instruction;
+  std::vector<std::string> first, second;  // as many, or one first for all
+  std::optional<bool> activation;          // scores between 0 and 1; absent: as the server says
+  int64_t top_n = INT64_MAX;               // of a ranking
+  bool return_documents = true;
+  int priority = 0;
+  std::vector<std::string> ignored;
+};
+
 }  // namespace apus

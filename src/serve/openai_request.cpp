@@ -183,6 +183,8 @@ Input one_input(const Json& value, const char* key) {
   return input;
 }
 
+}  // namespace
+
 std::vector<Input> read_inputs(const Fields& f, const char* key) {
   const Json* value = f.find(key);
   if (!value) refuse(key, "'", key, "' is missing");
@@ -194,6 +196,8 @@ std::vector<Input> read_inputs(const Fields& f, const char* key) {
   for (const auto& entry : *value) out.push_back(one_input(entry, key));
   return out;
 }
+
+namespace {
 
 std::optional<std::string> read_effort(const Fields& f) {
   const auto effort = f.text("reasoning_effort");

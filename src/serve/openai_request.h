@@ -7,12 +7,15 @@
 
 namespace apus {
 
+class Fields;
+
 struct RequestLimits {
   int64_t max_logprobs = 20;  // top_logprobs and prompt_logprobs
 };
 
 ChatCall read_chat_request(const Json& body, const RequestLimits& limits);
 CompletionCall read_completion_request(const Json& body, const RequestLimits& limits);
+std::vector<Input> read_inputs(const Fields& f, const char* key);  // one or several texts, or lists of token ids
 EmbeddingCall read_embedding_request(const Json& body);
 
 // Messages as chat templates know them. Parts of text become one text; images, sound and files are refused.

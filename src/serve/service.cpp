@@ -6,6 +6,7 @@
 
 #include "serve/api_error.h"
 #include "serve/fim.h"
+#include "text/ended_text.h"
 
 namespace apus {
 
@@ -327,19 +328,85 @@ Service::Prepared Service::prepare(const CompletionCall& call) const {
   return out;
 }
 
+EngineRequest Service::for_numbers(std::vector<int32_t> ids, const std::string& model, int priority,
+                                   const char* param) const {
+  EngineRequest request;
+  while (spec_.task.pad >= 0 && ids.size() > 1 && ids.back() == spec_.task.pad) ids.pop_back();
+  check_room(ids, param, false);
+  request.prompt = std::move(ids);
+  request.adapter = adapter_of(model);
+  request.embedding = true;
+  request.priority = priority;
+  return request;
+}
+
+// What a model of words or vectors reads of one text: a chat's template would make a question of it.
 std::vector<EngineRequest> Service::prepare(const EmbeddingCall& call) const {
   check_queue(call.inputs.size());
   std::vector<EngineRequest> out;
   for (const auto& input : call.inputs) {
-    EngineRequest request;
-    request.prompt = input.is_text ? encode(input.text, true, "input") : input.ids;
-    check_room(request.prompt, "input", false);
-    request.adapter = adapter_of(call.model);
-    request.embedding = true;
-    request.priority = call.priority;
-    out.push_back(std::move(request));
+    std::vector<int32_t> ids = input.ids;
+    if (input.is_text)
+      ids = spec_.task.talks() ? encode(input.text, true, "input")
+                               : text_ids(Json::array({{{"role", "user"}, {"content", input.text}}}), nullptr, "input");
+    out.push_back(for_numbers(std::move(ids), call.model, call.priority, "input"));
   }
   return out;
+}
+
+std::vector<int32_t> Service::text_ids(const Json& messages, const Json& words, const char* param) const {
+  const bool whole = messages.back().value("role", "") == "assistant";
+  if (!spec_.chat->spec().use_chat_template) {
+    encode(joined_texts(messages), false, param);  // refuses what is far too long
+    return spec_.chat->text_ids({.messages = &messages, .whole = whole});
+  }
+  ChatCall call;
+  call.messages = messages;
+  if (words.is_object()) call.kwargs = words;
+  call.add_generation_prompt = !whole;
+  return chat_prompt(call).ids;
+}
+
+std::vector<EngineRequest> Service::prepare(const TextsCall& call) const {
+  check_queue(call.inputs.size());
+  std::vector<EngineRequest> out;
+  if (!call.messages.is_null())
+    return {for_numbers(text_ids(call.messages, nullptr, "messages"), call.model, call.priority, "messages")};
+  for (const auto& input : call.inputs) {
+    auto ids = input.is_text ? text_ids(Json::array({{{"role", "user"}, {"content", input.text}}}), nullptr, "input")
+                             : input.ids;
+    out.push_back(for_numbers(std::move(ids), call.model, call.priority, "input"));
+  }
+  return out;
+}
+
+std::vector<int32_t> Service::pair_ids(const PairsCall& call, const std::string& first,
+                                       const std::string& second) const {
+  const ServedTask& task = spec_.task;
+  if (task.name == "generative_reranker")
+    return text_ids(rerank_messages(first, second, call.instruction, task.words), no_thoughts(), "documents");
+  Json messages = Json::array({{{"role", "user"}, {"content", first}}, {{"role", "assistant"}, {"content", second}}});
+  if (!call.instruction.empty())
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", call.instruction}});
+  return text_ids(messages, nullptr, "documents");
+}
+
+std::vector<EngineRequest> Service::prepare(const PairsCall& call) const {
+  check_queue(call.first.size() + call.second.size());
+  std::vector<EngineRequest> out;
+  const auto add = [&](std::vector<int32_t> ids, const char* param) {
+    out.push_back(for_numbers(std::move(ids), call.model, call.priority, param));
+  };
+  if (spec_.task.ranks()) {
+    for (size_t i = 0; i < call.second.size(); ++i)
+      add(pair_ids(call, call.first[call.first.size() == 1 ? 0 : i], call.second[i]), "documents");
+    return out;
+  }
+  EmbeddingCall alone{.model = call.model, .inputs = {}, .priority = call.priority};
+  for (const std::string& text : call.first)
+    alone.inputs.push_back({.text = call.instruction.empty() ? text : call.instruction + " " + text});
+  for (const std::string& text : call.second) alone.inputs.push_back({.text = text});
+  return prepare(alone);
 }
 
 }  // namespace apus

@@ -13,10 +13,25 @@
 #include "serve/calls.h"
 #include "serve/openai_answer.h"
 #include "serve/plain_specials.h"
+#include "text/rerank_prompt.h"
 
 namespace apus {
 
+// What the model gives, where that is no words.
+struct ServedTask {
+  std::string name = "causal_lm";   // or seq_cls, embedding, reranker, generative_reranker
+  std::vector<std::string> labels;  // seq_cls: their names
+  std::string problem_type;         // and what they mean (text/scores.h)
+  RerankWords words;                // generative_reranker
+  bool activation = true;           // scores of pairs are between 0 and 1
+  int64_t pad = -1;                 // a head of numbers passes over this token at a text's end
+  bool talks() const { return name == "causal_lm"; }
+  bool gives_vectors() const { return talks() || name == "embedding"; }
+  bool ranks() const { return name.ends_with("reranker") || labels.size() == 1; }
+};
+
 struct ServiceSpec {
+  ServedTask task;
   std::string model_name, owned_by = "apus";
   std::vector<std::string> aliases;  // other names of the model itself, such as its folder
   TextEngine* engine = nullptr;
@@ -45,6 +60,9 @@ class Service {
   Prepared prepare(const ChatCall& call) const;
   Prepared prepare(const CompletionCall& call) const;
   std::vector<EngineRequest> prepare(const EmbeddingCall& call) const;
+  std::vector<EngineRequest> prepare(const TextsCall& call) const;
+  // Of a model of scores one request a pair; of one of vectors the first texts, then the second ones.
+  std::vector<EngineRequest> prepare(const PairsCall& call) const;
 
   void check_model(const std::string& name) const { adapter_of(name); }  // ApiError 404
   std::vector<int32_t> chat_ids(const ChatCall& call) const {
@@ -62,6 +80,9 @@ class Service {
     std::vector<int32_t> ids;
   };
   Prompt chat_prompt(const ChatCall& call) const;
+  std::vector<int32_t> text_ids(const Json& messages, const Json& words, const char* param) const;
+  std::vector<int32_t> pair_ids(const PairsCall& call, const std::string& first, const std::string& second) const;
+  EngineRequest for_numbers(std::vector<int32_t> ids, const std::string& model, int priority, const char* param) const;
   std::string render(const ChatCall& call) const;
   Json template_words(const ChatCall& call) const;
   std::string adapter_of(const std::string& model) const;  // empty: the model itself

@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include "device/agree.h"
+#include "models/pooling.h"
 #include "ops/ops.h"
 #include "train/reference_record.h"
 
@@ -41,7 +42,7 @@ at::Tensor Scorer::scores(const Batch& batch) const {
   at::NoGradGuard no_grad;
   Step step = batch.step;
   step.training = nullptr;
-  return last_scores(*model_, model_->forward(batch.id_T, step), step);
+  return text_scores(*model_, batch.id_T, model_->forward(batch.id_T, step), step);
 }
 
 at::Tensor Scorer::token_scores(const Batch& batch) const {

@@ -43,7 +43,7 @@ using Update = std::vector<Batch>;
 struct RunSetting {
   const LoopOptions& loop;
   int64_t rank = 0, ranks = 1;                 // that share the rows
-  std::shared_ptr<const Tokenizer> tokenizer;  // null unless the algorithm asks its rows as questions
+  std::shared_ptr<const Tokenizer> tokenizer;  // null unless the algorithm asks its rows, or names tokens
   Sampling sampling;                           // of rollouts, as the flags and the checkpoint say it
   std::filesystem::path output_dir;            // of this rank's files; empty: none are written
   uint64_t seed = 42;
@@ -77,6 +77,10 @@ class Algorithm {
   virtual double count(const Batch& batch) const = 0;
   // `batch` must outlive the backward pass. With gradients off this is the evaluation's loss.
   virtual Loss loss(Actors& actors, Batch& batch, const Forward& forward) = 0;
+
+  // After the losses of an evaluation's last batch, where all ranks go in step: what it has to say of all of them, by
+  // names that get "eval_" in front.
+  virtual Json evaluated(Comm& /*ranks*/) { return Json::object(); }
 
   // What it remembers of the run besides the weights, for a checkpoint; the same on every rank that goes on from it.
   virtual Json state() const { return Json::object(); }

@@ -24,7 +24,8 @@ struct Batch {
   // What the algorithm needs besides, by name: f32 [T], and f32 [S]. A sample without a column that others of the batch
   // have holds nan there.
   std::map<std::string, at::Tensor> token_columns, sequence_columns;
-  int64_t trained = 0;  // labels that are not -100
+  std::map<std::string, at::Tensor> own;  // of the algorithm, in any shape; they stay on the host
+  int64_t trained = 0;                    // labels that are not -100
 
   Batch to(at::Device device) const;
 };

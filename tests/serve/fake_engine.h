@@ -95,6 +95,10 @@ class FakeEngine : public TextEngine {
   bool has_seen(size_t requests) const {
     return test::eventually([&] { return seen().size() >= requests; });
   }
+  // What requests for numbers get.
+  std::function<std::vector<float>(const EngineRequest&)> numbers = [](const EngineRequest& r) {
+    return std::vector<float>{3, static_cast<float>(r.prompt.size()), 4};
+  };
   std::atomic<int64_t> waiting{0}, fail_after{-1}, cancels{0};
   std::atomic<int64_t> fail_only{-1};  // which request fails then; -1: all
   std::atomic<int> step_us{0};         // pause between steps
@@ -141,9 +145,7 @@ class FakeEngine : public TextEngine {
     for (auto it = active_.begin(); it != active_.end();) {
       Active& a = it->second;
       if (a.request.embedding) {
-        tell.push_back([f = a.request.embedding_sink, n = a.request.prompt.size()] {
-          f({3, static_cast<float>(n), 4});
-        });
+        tell.push_back([f = a.request.embedding_sink, said = numbers(a.request)] { f(said); });
         end(a, it->first, Finish::Stop, tell);
         it = active_.erase(it);
         continue;

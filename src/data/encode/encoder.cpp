@@ -9,6 +9,7 @@
 
 #include "data/encode/id_rows.h"
 #include "data/rows/media_refs.h"
+#include "text/ended_text.h"
 #include "text/unicode.h"
 
 namespace apus {
@@ -183,6 +184,52 @@ Sample Encoder::encode_prompt(const Row& row) const {
   }
   sample.trained.assign(sample.ids.size(), 0);
   sample.row = json_text(row.value);
+  return sample;
+}
+
+std::vector<int32_t> Encoder::text_ids(const Row& row, const Json& messages, const Json& words) const {
+  if (!options_.use_chat_template) {
+    const std::string instruction =
+        options_.system && !options_.system->empty() && messages[0]["role"] != "system" ? *options_.system + " " : "";
+    return ended_text(*tokenizer_, instruction + joined_texts(messages));
+  }
+  const Json ready = template_messages(prepared(row, messages, false), false);
+  Json kwargs = options_.chat_template_kwargs.is_object() ? options_.chat_template_kwargs : Json::object();
+  if (words.is_object()) kwargs.update(words);
+  if (row.value.contains("chat_template_kwargs")) kwargs.update(row.value["chat_template_kwargs"]);
+  const Json* tools = row.value.contains("tools") ? &row.value["tools"] : nullptr;
+  const bool asks = messages.back()["role"] != "assistant";
+  return tokenizer_->encode(
+      chat_->render({.messages = &ready, .tools = tools, .kwargs = &kwargs, .add_generation_prompt = asks}).text);
+}
+
+Sample Encoder::encode_text(const Row& row, const Json& messages, const Json& words, const std::string& key) const {
+  for (const MediaKind& kind : kMediaKinds)
+    if (row.value.contains(kind.column))
+      throw RowError(row.origin, kind.column, str("only texts are read here, and the row has ", kind.column));
+  if (!messages.is_array() || messages.empty()) throw RowError(row.origin, key, "there is no text in it");
+  Sample sample;
+  try {
+    sample.ids = text_ids(row, messages, words);
+  } catch (const RowError&) {
+    throw;
+  } catch (const Error& error) {
+    if (error.at.fault != Fault::Data) throw;
+    throw RowError(row.origin, key, error.what());
+  }
+  if (sample.ids.empty()) throw RowError(row.origin, key, "the text has no tokens");
+  if (const auto limit = static_cast<size_t>(options_.max_length); limit > 0 && sample.ids.size() > limit) {
+    if (options_.truncation != Truncation::Left && options_.truncation != Truncation::Right)
+      throw RowError(row.origin, key,
+                     str("MaxLengthError: its ", sample.ids.size(), " tokens are more than max_length (", limit,
+                         "). Raise --max_length, or choose --truncation_strategy left or right"));
+    // The end mark, where numbers are read off, stays.
+    const auto surplus = static_cast<long>(sample.ids.size() - limit);
+    const auto from = options_.truncation == Truncation::Left ? sample.ids.begin() : sample.ids.end() - 1 - surplus;
+    sample.ids.erase(from, from + surplus);
+  }
+  sample.trained.assign(sample.ids.size(), 0);
+  if (row.value.contains("channel")) sample.channel = row.value["channel"].get<std::string>();
   return sample;
 }
 

@@ -28,7 +28,7 @@ bool is_stream(const std::string& path) {
 
 std::string row_key(const Json& record) {
   Json row = record;
-  for (const char* added : {"response", "labels", "logprobs"}) row.erase(added);
+  for (const char* added : {"response", "labels", "logprobs", "logits", "probabilities"}) row.erase(added);
   if (const auto m = row.find("messages"); m != row.end() && m->is_array() && !m->empty()) m->erase(m->size() - 1);
   return json_text(row);
 }
@@ -41,7 +41,11 @@ ResultFile::ResultFile(Spec spec) : spec_(std::move(spec)) {
 ResultFile::Record ResultFile::read_record(const Json& record) {
   require(record.is_object(), Fault::Data, "a result must be an object");
   const auto response = record.find("response");
-  return {row_key(record), response != record.end() && response->is_string() ? response->get<std::string>() : "",
+  const bool text = response != record.end() && response->is_string();
+  return {row_key(record),
+          text                       ? response->get<std::string>()
+          : response != record.end() ? json_text(*response)
+                                     : "",
           json_text(record)};
 }
 

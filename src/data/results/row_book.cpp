@@ -63,11 +63,11 @@ void RowBook::compare(const Question& question, const std::string& response) {
 
 void RowBook::answer(int64_t row, const Question& question, Reply reply) {
   ++handled_;
-  results_.add(row, question.record(reply.response, std::move(reply.logprobs)));
+  results_.add(row, question.record(reply.response, std::move(reply.logprobs), reply.more));
   ++answered_;
   prompt_tokens_ += reply.prompt_tokens;
   new_tokens_ += reply.new_tokens;
-  compare(question, reply.response);
+  compare(question, reply.response.is_string() ? reply.response.get<std::string>() : json_text(reply.response));
 }
 
 void RowBook::refuse(int64_t row, const Origin& origin, const std::string& why) {

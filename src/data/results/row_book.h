@@ -35,8 +35,9 @@ class RowBook {
   int64_t row() const { return questions_.index(); }  // the number of what next() gave
 
   struct Reply {
-    std::string response;
+    Json response;  // a text, or what else the model gives
     Json logprobs;
+    Json more = Json::object();  // further columns of the record; row_key must know them
     int64_t prompt_tokens = 0, new_tokens = 0;
   };
   void answer(int64_t row, const Question& question, Reply reply);

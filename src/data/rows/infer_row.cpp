@@ -34,17 +34,19 @@ bool for_templates(const Json& row) {
 
 }  // namespace
 
-Json Question::record(const std::string& response, Json logprobs) const {
+Json Question::record(const Json& response, Json logprobs, const Json& more) const {
   Json out = {{"response", response}, {"labels", label ? Json(*label) : Json()}, {"logprobs", std::move(logprobs)}};
+  out.update(more);
   for (const auto& [name, value] : row.items())
     if (!out.contains(name)) out[name] = value;
-  out["messages"].push_back({{"role", "assistant"}, {"content", response}});
+  const bool text = response.is_string();
+  out["messages"].push_back({{"role", "assistant"}, {"content", text ? response : Json(json_text(response))}});
   return out;
 }
 
 std::string Question::key() const { return row_key(record("", nullptr)); }
 
-Question make_question(const Row& row, const NormalizeOptions& options) {
+Question make_question(const Row& row, const NormalizeOptions& options, bool whole) {
   if (!row.value.is_object())
     throw RowError(row.origin, "", str("a row must be an object, is ", row.value.type_name()));
   Question q{.origin = row.origin};
@@ -56,6 +58,11 @@ Question make_question(const Row& row, const NormalizeOptions& options) {
     if (q.row.contains(media) && !q.row[media].empty())
       throw RowError(row.origin, media, str("the row has ", media, ", but this model reads text only"));
   Json& messages = q.row["messages"];
+  if (whole) {
+    if (messages.size() == 1 && messages[0]["role"] == "assistant") messages[0]["role"] = "user";  // a bare text
+    if (const auto label = q.row.find("label"); label != q.row.end() && !label->is_null()) q.label = json_text(*label);
+    return q;
+  }
   if (messages.back()["role"] == "assistant") {
     const auto content = messages.back().find("content");
     if (content != messages.back().end() && content->is_string()) q.label = content->get<std::string>();
@@ -125,7 +132,7 @@ bool Questions::read(Row& row) {
 std::optional<Question> Questions::next() {
   Row row;
   if (!read(row)) return std::nullopt;
-  return make_question(row, sets_[set_].normalize);
+  return make_question(row, sets_[set_].normalize, sets_[set_].whole);
 }
 
 void Questions::rewind() {

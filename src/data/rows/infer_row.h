@@ -19,14 +19,17 @@ struct Question {
   Json row;                          // canonical, messages without the answer
   std::optional<std::string> label;  // the answer the row brought
 
-  // {"response", "labels", "logprobs", messages with the answer, the row's other columns}
-  Json record(const std::string& response, Json logprobs) const;
+  // {"response", "labels", "logprobs", messages with the answer, the row's other columns}; an answer that is no text
+  // stands there as it is, and as its JSON among the messages. `more`: further columns.
+  Json record(const Json& response, Json logprobs, const Json& more = Json::object()) const;
   std::string key() const;  // row_key() of any of its records
 };
 
 // Rows that have messages in roles a template knows are taken as they are, unless columns are to be renamed or names
 // put in; others are made canonical. RowError.
-Question make_question(const Row& row, const NormalizeOptions& options = {});
+// whole: the model says something of the conversation instead of going on with it, so an answer in it is not taken out;
+// what should be said is the column `label`.
+Question make_question(const Row& row, const NormalizeOptions& options = {}, bool whole = false);
 
 // One dataset of questions; the file "-" is standard input, JSON lines.
 struct QuestionSet {
@@ -35,6 +38,7 @@ struct QuestionSet {
   std::optional<int64_t> count;
   NormalizeOptions normalize;
   std::string encoding;  // of text files; empty: UTF-8
+  bool whole = false;    // see make_question
 };
 
 // Rows of several datasets one after the other. A bad row is a RowError; the next call gives the row after it.

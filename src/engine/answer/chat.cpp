@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "text/ended_text.h"
 
 namespace apus {
 
@@ -92,6 +93,14 @@ std::string Chat::text(const ChatRequest& request) const {
 }
 
 std::vector<int32_t> Chat::prompt(const ChatRequest& request) const { return encode(text(request)); }
+
+std::vector<int32_t> Chat::text_ids(const ChatRequest& request) const {
+  if (template_) return prompt(request);
+  Json messages = *request.messages;
+  if (spec_.system && messages[0]["role"] != "system")
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", *spec_.system}});
+  return limited(ended_text(*tokenizer_, joined_texts(messages)), spec_);
+}
 
 std::vector<int32_t> Chat::encode(const std::string& text) const {
   // A template writes the special tokens itself; plain text gets those of the tokenizer.

@@ -42,7 +42,7 @@ struct EngineRequest {
   int priority = 0;     // higher goes first
   std::string adapter;  // a loaded LoRA adapter; empty: none
   std::shared_ptr<Constraint> constraint;
-  // No tokens: the final hidden state of the last position is wanted.
+  // No tokens: numbers are wanted, which the model's task reads off the last position's hidden state, or that itself.
   bool embedding = false;
   std::function<void(const EngineEvent&)> sink;  // called on the engine's thread; must not block
   std::function<void(const std::vector<float>&)> embedding_sink;

@@ -157,7 +157,7 @@ void refuse_other_models(const Config& config, Head head) {
   for (const auto& name : config.texts("architectures"))
     for (const char* other : {"ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering",
                               "ForRewardModel", "RewardModel"})
-      require(head == Head::Scalar || !name.ends_with(other), Fault::Model, "config.json: architectures says ", name,
+      require(head != Head::Vocab || !name.ends_with(other), Fault::Model, "config.json: architectures says ", name,
               ", whose head gives labels or scores instead of tokens; this program runs causal language models "
               "(...ForCausalLM)");
 }

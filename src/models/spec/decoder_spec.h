@@ -44,8 +44,9 @@ using FeedForwardSpec = std::variant<DenseSpec, MixtureSpec>;
 
 constexpr int kNoRope = -1;
 
-// What is computed from the last hidden state: the scores of all tokens, or numbers that rate the text.
-enum class Head { Vocab, Scalar };
+// What is computed from the last hidden state: the scores of all tokens; numbers that rate the text; nothing, for models
+// whose hidden state itself is wanted.
+enum class Head { Vocab, Scalar, None };
 
 // The norms of a layer, by their names in the checkpoint; "": there is none. Those after a branch work on what it gives
 // before that is added.
@@ -62,6 +63,8 @@ struct DecoderSpec {
   Head head = Head::Vocab;
   // How many numbers a scalar head gives.
   int64_t labels = 0;
+  // The token that fills up texts in other programs: a scalar head passes over those at a text's end. -1: there is none.
+  int64_t pad = -1;
   bool tied = false;
   NormSpec norm;
   LayerNorms norms;

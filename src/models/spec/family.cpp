@@ -7,6 +7,7 @@
 #include "base/nearest.h"
 #include "base/registry.h"
 #include "models/spec/presets.h"
+#include "models/spec/score_head.h"
 
 namespace apus {
 
@@ -35,7 +36,10 @@ void check_widths(const DecoderSpec& spec) {
 
 int64_t labels_of(const Config& config) {
   const Json* names = config.find("id2label");
-  const int64_t labels = config.integer("num_labels", names && names->is_object() ? std::ssize(*names) : 1);
+  const bool named = names && names->is_object();
+  // A classifier's file leaves out the usual two.
+  const int64_t usual = named ? std::ssize(*names) : score_head_of(config.json()) ? 2 : 1;
+  const int64_t labels = config.integer("num_labels", usual);
   require(labels > 0, Fault::Model, "config.json: num_labels is ", labels, "; a score head has at least one output");
   return labels;
 }
@@ -73,6 +77,7 @@ DecoderSpec describe_model(const Json& config, Head head) {
   DecoderSpec spec = family.read(c);
   spec.head = head;
   spec.labels = head == Head::Scalar ? labels_of(c) : 0;
+  spec.pad = c.integer("pad_token_id", -1);
   check_widths(spec);
   return spec;
 }

@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "base/registry.h"
 #include "models/spec/decoder_spec.h"
+#include "models/spec/score_head.h"
 #include "train/options/loop_options.h"
 
 namespace apus {
@@ -35,8 +36,9 @@ struct OtherModel {
 // check() const, for rules across its options (or check(loop, ranks), when they depend on how long the run is and on
 // how many processes share it), brings_rows() const, when it may need no dataset, and uses_reference() const, when it
 // can compare the policy with another model: the command then has the options that say with which
-// (train/options/reference_options.h). other_models() names the further models that it
-// works with.
+// (train/options/reference_options.h). other_models() names the further models that it works with. score_head() const
+// says what a scalar head gives, where that is not one number; take_from(config) fills options that were not given from
+// the checkpoint's config.json.
 class AlgorithmOptions {
  public:
   template <class Options>
@@ -52,6 +54,9 @@ class AlgorithmOptions {
     if constexpr (requires { held->brings_rows(); }) out.brings_rows_ = [held] { return held->brings_rows(); };
     if constexpr (requires { held->uses_reference(); }) out.uses_reference_ = [held] { return held->uses_reference(); };
     if constexpr (requires { held->other_models(); }) out.other_models_ = [held] { return held->other_models(); };
+    if constexpr (requires { held->score_head(); }) out.score_head_ = [held] { return held->score_head(); };
+    if constexpr (requires { held->take_from(Json()); })
+      out.take_from_ = [held](const Json& config) { held->take_from(config); };
     return out;
   }
   void fields(OptionTable& v) const { fields_(v); }
@@ -60,6 +65,9 @@ class AlgorithmOptions {
   bool knows_reference() const { return static_cast<bool>(uses_reference_); }
   bool uses_reference() const { return knows_reference() && uses_reference_(); }
   std::vector<OtherModel> other_models() const { return other_models_ ? other_models_() : std::vector<OtherModel>(); }
+  ScoreHead score_head() const { return score_head_ ? score_head_() : ScoreHead{1, usual_problem(1)}; }
+  bool asks_checkpoint() const { return static_cast<bool>(take_from_); }
+  void take_from(const Json& config) const { take_from_(config); }
   template <class Options>
   const Options& as() const {
     require(*type_ == typeid(Options), Fault::Bug, "an algorithm is given the options of another");
@@ -73,19 +81,22 @@ class AlgorithmOptions {
   std::function<void(const LoopOptions&, int64_t)> check_;
   std::function<bool()> uses_reference_, brings_rows_;
   std::function<std::vector<OtherModel>()> other_models_;
+  std::function<ScoreHead()> score_head_;
+  std::function<void(const Json&)> take_from_;
 };
 
-// `apus <name>` trains by it, or `apus rlhf --rlhf_type <name>`.
+// `apus <name>` trains by it, or `apus rlhf --rlhf_type <name>`, or `apus sft --task_type <name>`.
 struct AlgorithmInfo {
   std::string summary;
-  std::string command = {};  // of several algorithms, among which --<command>_type chooses; empty: a command of its own
+  std::string command = {};  // of several algorithms, among which an option chooses; empty: a command of its own
   std::vector<std::string> examples;  // without the program's name
   Json defaults = Json::object();     // options of the command that have another default here
   bool asks_rows = false;             // rows are questions that the model answers; all their columns are kept
   bool may_answer = false;            // rows have answers, and the model may be asked for others
   bool splits_rows = false;           // --truncation_strategy split makes sense: rows are plain text
   bool compares_rows = true;          // what a reference is asked of are the rows, known before the run
-  Head head = Head::Vocab;            // what the trained model gives: words, or numbers
+  Head head = Head::Vocab;            // what the trained model gives: words, numbers, its hidden state
+  bool names_tokens = false;          // it is told the tokenizer (RunSetting), as one that asks rows is
   std::function<AlgorithmOptions()> options = {};
   bool rolls_out() const { return asks_rows || may_answer; }
 };

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/pooling.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+
+#include "ops/ops.h"
+
+namespace apus {
+namespace {
+
+at::Tensor states_at(const at::Tensor& x_TD, const std::vector<int64_t>& rows) {
+  return x_TD.index_select(0, at::tensor(rows, at::kLong).to(x_TD.device()));
+}
+
+}  // namespace
+
+std::vector<int64_t> text_ends(const at::Tensor& id_T, const Step& s, int64_t pad) {
+  std::vector<int64_t> ends;
+  const at::Tensor host_T = pad >= 0 ? id_T.to(at::kCPU, at::kLong).contiguous() : at::Tensor();
+  int64_t begin = 0;
+  for (const int32_t length : s.length_q) {
+    const int64_t last = begin + length - 1;
+    int64_t end = last;
+    while (pad >= 0 && end >= begin && host_T.data_ptr<int64_t>()[end] == pad) --end;
+    ends.push_back(end < begin ? last : end);
+    begin += length;
+  }
+  return ends;
+}
+
+at::Tensor text_scores(const Model& model, const at::Tensor& id_T, const at::Tensor& normed_TD, const Step& s) {
+  return model.scores(states_at(normed_TD, text_ends(id_T, s, model.pad_id())), s).to(at::kFloat);
+}
+
+at::Tensor last_states(const at::Tensor& normed_TD, const Step& s) {
+  return states_at(normed_TD, text_ends(at::Tensor(), s));
+}
+
+at::Tensor token_lead(const Model& model, const at::Tensor& last_SD, const Step& s, int64_t token, int64_t other) {
+  const std::vector<int64_t> two = {token, other};
+  const ops::HeadFactors f = model.head_factors(last_SD, s);
+  at::Tensor logit_S2 = at::linear(f.hidden_TD, states_at(f.weight_VD, two));
+  if (f.low_TR.defined())
+    logit_S2 =
+        logit_S2 + at::linear(f.low_TR, states_at(f.low_VR, two).to(f.low_TR.scalar_type())).to(logit_S2.scalar_type());
+  const at::Tensor wide_S2 = logit_S2.to(at::kFloat);
+  return wide_S2.select(1, 0) - wide_S2.select(1, 1);
+}
+
+at::Tensor at_length_one(const at::Tensor& x_SD) {
+  const at::Tensor wide_SD = x_SD.to(at::kFloat);
+  return wide_SD / wide_SD.norm(2, -1, /*keepdim=*/true).clamp_min(1e-12);
+}
+
+at::Tensor text_vectors(const at::Tensor& normed_TD, const Step& s, Pooling pooling) {
+  if (pooling == Pooling::Last) return at_length_one(last_states(normed_TD, s));
+  std::vector<at::Tensor> means;
+  int64_t begin = 0;
+  for (const int32_t length : s.length_q) {
+    means.push_back(normed_TD.narrow(0, begin, length).to(at::kFloat).mean(0));
+    begin += length;
+  }
+  return at_length_one(at::stack(means));
+}
+
+}  // namespace apus

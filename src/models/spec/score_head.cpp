@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/spec/score_head.h"
+
+#include <nlohmann/json.hpp>
+
+#include "models/spec/config.h"
+
+namespace apus {
+namespace {
+
+const std::string kCausal = "ForCausalLM", kClassifier = "ForSequenceClassification";
+
+std::string usual_name(int64_t label) { return "LABEL_" + std::to_string(label); }
+
+}  // namespace
+
+std::string usual_problem(int64_t labels) { return labels == 1 ? "regression" : "single_label_classification"; }
+
+std::optional<ScoreHead> score_head_of(const Json& config) {
+  const Config c(config);
+  bool classifier = false;
+  for (const std::string& name : c.texts("architectures")) classifier |= name.ends_with(kClassifier);
+  if (!classifier) return std::nullopt;
+  const Json* names = c.find("id2label");
+  const int64_t labels = c.integer("num_labels", names && names->is_object() ? std::ssize(*names) : 2);
+  return ScoreHead{labels, c.text("problem_type", usual_problem(labels))};
+}
+
+std::string label_name(const Json& config, int64_t label) {
+  const Json* names = Config(config).find("id2label");
+  const auto found = names && names->is_object() ? names->find(std::to_string(label)) : Json::const_iterator();
+  return names && names->is_object() && found != names->end() && found->is_string() ? found->get<std::string>()
+                                                                                    : usual_name(label);
+}
+
+Json with_score_head(Json config, const ScoreHead& head) {
+  const std::optional<ScoreHead> before = score_head_of(config);
+  for (std::string name : Config(config).texts("architectures")) {
+    if (name.ends_with(kCausal)) name = name.substr(0, name.size() - kCausal.size()) + kClassifier;
+    config["architectures"] = Json::array({name});
+  }
+  if (!before || before->labels != head.labels || !config.contains("id2label")) {
+    config["id2label"] = config["label2id"] = Json::object();
+    for (int64_t i = 0; i < head.labels; ++i)
+      config["id2label"][std::to_string(i)] = usual_name(i), config["label2id"][usual_name(i)] = i;
+  }
+  config.erase("num_labels");  // id2label says it
+  config["problem_type"] = head.problem_type;
+  if (!config.contains("pad_token_id") || config["pad_token_id"].is_null()) {
+    const Json end = config.value("eos_token_id", Json());
+    config["pad_token_id"] = end.is_array() && !end.empty() ? end[0] : end;
+  }
+  return config;
+}
+
+}  // namespace apus

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus infer with a model that gives no words: labels, vectors and scores of rows, many texts in one forward pass.
+#include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "algos/rank_losses.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/progress.h"
+#include "base/signals.h"
+#include "data/results/row_book.h"
+#include "data/rows/documents.h"
+#include "models/pooling.h"
+#include "models/spec/score_head.h"
+#include "run/infer.h"
+#include "text/scores.h"
+
+namespace apus {
+namespace {
+
+// A row's conversations as ids.
+class TextReader {
+ public:
+  TextReader(const InferOptions& o, const Chat& chat) : o_(o), chat_(chat) {}
+
+  std::vector<std::vector<int32_t>> operator()(const Question& question) const {
+    const Json& messages = question.row["messages"];
+    if (o_.task_type != "reranker" && o_.task_type != "generative_reranker") return {conversation(messages)};
+    const std::vector<Json> documents = documents_of(question);
+    std::vector<std::vector<int32_t>> out;
+    if (documents.empty()) {  // the last message is the document
+      const auto last = std::prev(messages.end());
+      require(last != messages.begin() && (*last)["role"] == "assistant", Fault::Data,
+              "a reranker reads a query and a document: a user's message and an assistant's, or the columns "
+              "positive_messages and negative_messages");
+      out.push_back(pair(Json(messages.begin(), last), Json::array({*last})));
+    }
+    for (const Json& document : documents) out.push_back(pair(messages, document));
+    return out;
+  }
+
+  static std::vector<Json> documents_of(const Question& question) {
+    const Row row{question.row, question.origin};
+    std::vector<Json> all = conversations_of(row, "positive_messages");
+    for (Json& wrong : conversations_of(row, "negative_messages")) all.push_back(std::move(wrong));
+    return all;
+  }
+
+ private:
+  std::vector<int32_t> pair(const Json& query, const Json& document) const {
+    if (o_.task_type == "reranker") return conversation(query_and_document(query, document));
+    const std::string own = system_of(document);
+    return conversation(rerank_messages(text_without_system(query), text_without_system(document),
+                                        own.empty() ? system_of(query) : own, o_.words),
+                        no_thoughts());
+  }
+  std::vector<int32_t> conversation(const Json& messages, const Json& words = nullptr) const {
+    return chat_.text_ids({.messages = &messages,
+                           .kwargs = words.is_null() ? nullptr : &words,
+                           .whole = messages.back()["role"] == "assistant"});
+  }
+  const InferOptions& o_;
+  const Chat& chat_;
+};
+
+class NumbersRun {
+ public:
+  NumbersRun(const InferOptions& o, const std::string& path);
+  int run();
+
+ private:
+  struct Flight {
+    int64_t row;
+    Question question;
+    std::vector<std::vector<int32_t>> texts;
+  };
+  bool read_one();
+  void compute();
+  std::vector<std::vector<float>> numbers_of(const at::Tensor& hidden_TD, const at::Tensor& id_T, const Step& s) const;
+  RowBook::Reply reply_of(const Flight& flight, const std::vector<std::vector<float>>& numbers);
+  RowBook::Reply label_reply(const Question& question, const std::vector<float>& logits);
+  void report() const;
+  RowBook::Spec book_spec(const std::string& path) const;
+
+  const InferOptions& o_;
+  const LoadedModel loaded_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+  const Chat chat_;
+  const TextReader read_;
+  const ScoreHead head_;
+  int64_t yes_ = -1, no_ = -1;
+  RowBook book_;
+  std::vector<Flight> flights_;
+  int64_t tokens_ = 0;  // of the flights
+  double squares_ = 0, apart_ = 0, reciprocal_ = 0, ndcg_ = 0;
+  int64_t compared_ = 0, lists_ = 0;
+};
+
+NumbersRun::NumbersRun(const InferOptions& o, const std::string& path)
+    : o_(o),
+      loaded_(load_for_inference(o, o.adapter(), o)),
+      tokenizer_(Tokenizer::load(o.model)),
+      chat_(o.model, tokenizer_, o),
+      read_(o, chat_),
+      head_(score_head_of(loaded_.config).value_or(ScoreHead{})),
+      book_(book_spec(path)) {
+  if (o.task_type == "generative_reranker")
+    yes_ = token_of_word(*tokenizer_, o.words.yes), no_ = token_of_word(*tokenizer_, o.words.no);
+}
+
+RowBook::Spec NumbersRun::book_spec(const std::string& path) const {
+  RowBook::Spec spec = row_book_spec(o_, path);
+  const bool labels = o_.task_type == "seq_cls" && head_.problem_type != "regression";
+  require(!spec.metric || (labels && *spec.metric == "acc"), Fault::Usage, "--metric ", spec.metric.value_or(""),
+          " is of models that give words, acc of those that give labels too; what can be said of others is said at the "
+          "end");
+  return spec;
+}
+
+// The next row, if there is one.
+bool NumbersRun::read_one() {
+  auto question = book_.next();
+  if (!question) return false;
+  const int64_t row = book_.row(), longest = o_.max_model_len.value_or(loaded_.max_positions);
+  const Origin origin = question->origin;
+  try {
+    Flight flight{row, std::move(*question), {}};
+    flight.texts = read_(flight.question);
+    int64_t tokens = 0;
+    for (const auto& text : flight.texts) {
+      const auto length = std::ssize(text);
+      require(length > 0, Fault::Data, "the row has no tokens");
+      require(length <= longest, Fault::Data, "a text of ", length, " tokens is longer than the model's context of ",
+              longest, "; --truncation_strategy left with --max_length cuts it");
+      tokens += length;
+    }
+    tokens_ += tokens;
+    flights_.push_back(std::move(flight));
+  } catch (const Error& e) {
+    if (e.at.fault != Fault::Data && e.at.fault != Fault::Usage) throw;
+    book_.refuse(row, origin, e.what());
+  }
+  return true;
+}
+
+std::vector<std::vector<float>> NumbersRun::numbers_of(const at::Tensor& hidden_TD, const at::Tensor& id_T,
+                                                       const Step& s) const {
+  const Model& model = *loaded_.model;
+  at::Tensor out = o_.task_type == "embedding"
+                       ? text_vectors(hidden_TD, s, o_.pooling == "mean" ? Pooling::Mean : Pooling::Last)
+                   : yes_ >= 0 ? token_lead(model, last_states(hidden_TD, s), s, yes_, no_).unsqueeze(1)
+                               : text_scores(model, id_T, hidden_TD, s);
+  out = out.to(at::kCPU).contiguous();
+  std::vector<std::vector<float>> rows;
+  for (int64_t i = 0; i < out.size(0); ++i) {
+    const float* const first = out.data_ptr<float>() + i * out.size(1);
+    rows.emplace_back(first, first + out.size(1));
+  }
+  return rows;
+}
+
+void NumbersRun::compute() {
+  std::vector<int32_t> lengths;
+  std::vector<int64_t> ids;
+  for (const Flight& flight : flights_)
+    for (const auto& text : flight.texts) {
+      lengths.push_back(static_cast<int32_t>(text.size()));
+      ids.insert(ids.end(), text.begin(), text.end());
+    }
+  if (lengths.empty()) return;
+  const at::Device device = loaded_.device.device;
+  Step step = packed_step(lengths, device);
+  const at::Tensor id_T = at::tensor(ids, at::kLong).to(device);
+  const auto numbers = numbers_of(loaded_.model->forward(id_T, step), id_T, step);
+  size_t next = 0;
+  for (const Flight& flight : flights_) {
+    const auto first = numbers.begin() + static_cast<long>(next);
+    next += flight.texts.size();
+    RowBook::Reply reply = reply_of(flight, {first, first + static_cast<long>(flight.texts.size())});
+    for (const auto& text : flight.texts) reply.prompt_tokens += std::ssize(text);
+    book_.answer(flight.row, flight.question, std::move(reply));
+  }
+  flights_.clear(), tokens_ = 0;
+}
+
+RowBook::Reply NumbersRun::reply_of(const Flight& flight, const std::vector<std::vector<float>>& numbers) {
+  if (o_.task_type == "seq_cls") return label_reply(flight.question, numbers[0]);
+  if (o_.task_type == "embedding") return {.response = numbers[0], .logprobs = nullptr};
+  std::vector<float> scores;
+  for (const auto& one : numbers) scores.push_back(one[0]);
+  const Row row{flight.question.row, flight.question.origin};
+  const size_t right = conversations_of(row, "positive_messages").size();
+  if (right == 1 && scores.size() > 1) {
+    const RankQuality quality = rank_quality(scores);
+    reciprocal_ += quality.reciprocal_rank, ndcg_ += quality.ndcg, ++lists_;
+  }
+  if (o_.reranker_use_activation)
+    for (float& score : scores) score = static_cast<float>(sigmoid(score));
+  const bool list = TextReader::documents_of(flight.question).size() > 0;
+  return {.response = list ? Json(scores) : Json(scores[0]), .logprobs = nullptr};
+}
+
+RowBook::Reply NumbersRun::label_reply(const Question& question, const std::vector<float>& logits) {
+  const LabelledText said = labelled(logits, head_.problem_type);
+  RowBook::Reply reply{.response = said.label, .logprobs = nullptr, .more = {{"logits", logits}}};
+  if (!said.probabilities.empty()) {
+    reply.more["probabilities"] = said.probabilities;
+    if (o_.logprobs) reply.logprobs = label_logprobs(logits, said, head_.problem_type, o_.top_logprobs.value_or(0));
+    return reply;
+  }
+  const Json wanted = question.label ? Json::parse(*question.label, nullptr, false) : Json();
+  const Json list = wanted.is_array() ? wanted : Json::array({wanted});
+  for (size_t i = 0; i < logits.size() && list.size() == logits.size() && list[i].is_number(); ++i) {
+    const double off = logits[i] - list[i].get<double>();
+    squares_ += off * off, apart_ += std::fabs(off), ++compared_;
+  }
+  return reply;
+}
+
+void NumbersRun::report() const {
+  Json metric = Json::object();
+  if (compared_ > 0)
+    metric = {{"mse", squares_ / static_cast<double>(compared_)}, {"mae", apart_ / static_cast<double>(compared_)}};
+  if (lists_ > 0)
+    metric = {{"mrr", reciprocal_ / static_cast<double>(lists_)}, {"ndcg", ndcg_ / static_cast<double>(lists_)}};
+  if (!metric.empty()) std::fprintf(stdout, "%s\n", json_text(metric).c_str());
+}
+
+int NumbersRun::run() {
+  const c10::InferenceMode inference;
+  const StopFlag stop;
+  book_.begin();
+  const Stopwatch watch;
+  Progress progress("infer", book_.total(), {.unit = "row", .skipped = book_.earlier()});
+  progress.set(book_.earlier());
+  for (bool more = true; more && !stop.raised();) {
+    while (more && tokens_ < o_.engine.max_step_tokens && !stop.raised()) more = read_one();
+    compute();
+    progress.set(book_.done());
+  }
+  if (stop.raised()) {
+    book_.stopped();
+    stop.throw_if_raised();
+  }
+  progress.finish();
+  book_.finish(watch.seconds());
+  report();
+  return 0;
+}
+
+}  // namespace
+
+int infer_numbers(const InferOptions& options, const std::string& result_path) {
+  return NumbersRun(options, result_path).run();
+}
+
+}  // namespace apus

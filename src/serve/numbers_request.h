@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads requests for labels, rewards, scores and rankings, as vLLM, Cohere and Jina have them.
+#pragma once
+
+#include "serve/calls.h"
+
+namespace apus {
+
+TextsCall read_texts_request(const Json& body);   // {"input"} or {"messages"}
+PairsCall read_score_request(const Json& body);   // {"text_1", "text_2"}
+PairsCall read_rerank_request(const Json& body);  // {"query", "documents", "top_n"}
+
+}  // namespace apus
