@@ -10,6 +10,7 @@
 #include "checkpoint/adapter.h"
 #include "cli/train.h"
 #include "dist/mesh.h"
+#include "models/spec/score_head.h"
 #include "train/actors.h"
 
 namespace apus {

@@ -18,23 +18,21 @@ namespace {
 
 using Piece = Tokenizer::Piece;
 
-// Tokens of a text of which none crosses a turn's beginning: what the model reads as prompt ends there.
-std::vector<Piece> pieces_of(const Tokenizer& tokenizer, const Dialogue& dialogue) {
-  std::vector<Piece> pieces = tokenizer.encode_offsets(dialogue.text);
-  const auto crosses = [&](size_t cut) {
+// Tokens of a text of which none crosses a cut: what counts differently is read apart.
+std::vector<Piece> pieces_of(const Tokenizer& tokenizer, std::string_view text, std::vector<size_t> cuts) {
+  std::vector<Piece> pieces = tokenizer.encode_offsets(text);
+  const auto crossed = [&](size_t cut) {
     const auto at =
         std::upper_bound(pieces.begin(), pieces.end(), cut, [](size_t c, const Piece& p) { return c < p.end; });
     return at != pieces.end() && at->begin < cut && cut < at->end;
   };
-  std::vector<size_t> cuts;
-  for (const DialogueTurn& turn : dialogue.turns)
-    if (crosses(turn.begin)) cuts.push_back(turn.begin);
+  cuts.erase(std::remove_if(cuts.begin(), cuts.end(), [&](size_t cut) { return !crossed(cut); }), cuts.end());
   if (cuts.empty()) return pieces;
-  cuts.push_back(dialogue.text.size());
+  cuts.push_back(text.size());
   pieces.clear();
   size_t begin = 0;
   for (const size_t cut : cuts) {
-    for (Piece piece : tokenizer.encode_offsets(std::string_view(dialogue.text).substr(begin, cut - begin))) {
+    for (Piece piece : tokenizer.encode_offsets(text.substr(begin, cut - begin))) {
       piece.begin += static_cast<uint32_t>(begin);
       piece.end += static_cast<uint32_t>(begin);
       pieces.push_back(piece);
@@ -42,6 +40,12 @@ std::vector<Piece> pieces_of(const Tokenizer& tokenizer, const Dialogue& dialogu
     begin = cut;
   }
   return pieces;
+}
+
+// What a tokenizer puts before every text (BOS).
+std::vector<int32_t> beginning(const Tokenizer& tokenizer) {
+  const std::vector<int32_t> plain = tokenizer.encode("a"), whole = tokenizer.encode("a", true);
+  return {whole.begin(), std::search(whole.begin(), whole.end(), plain.begin(), plain.end())};
 }
 
 std::string short_digest(const std::string& text) {
@@ -245,26 +249,30 @@ void Encoder::add_extras(Sample& sample, const Row& row) const {
   }
 }
 
-// The text as it is, an end token behind; everything is learnt.
+// The text as it is, an end token behind. With a question in front only the last answer is learnt.
 Sample Encoder::bare(const Row&, const Json& messages) const {
-  Sample sample;
-  const std::string text = turns_text(messages);
-  sample.ids = tokenizer_->encode(text, true);
   const auto eos = tokenizer_->eos();
   require(eos.has_value(), Fault::Model,
           "the tokenizer names no eos_token, so texts cannot be ended; add it to tokenizer_config.json");
-  if (sample.ids.empty() || sample.ids.back() != *eos) sample.ids.push_back(*eos);
-  sample.trained.assign(sample.ids.size(), 1);
-  if (scale_.base() == LossBase::All) return sample;
-  // With a question in front only the answers are learnt: count the tokens of the text before the last assistant's.
-  std::string before;
-  for (const auto& message : messages)
-    if (message["role"] != "assistant") before += message["content"].get_ref<const std::string&>();
-  if (before.empty() || messages.back()["role"] != "assistant") return sample;
-  const size_t begin = text.size() - messages.back()["content"].get_ref<const std::string&>().size();
-  const auto pieces = tokenizer_->encode_offsets(text, true);
-  for (size_t i = 0; i < pieces.size() && i < sample.ids.size(); ++i)
-    if (pieces[i].end <= begin) sample.trained[i] = 0;
+  Dialogue dialogue{turns_text(messages), {}, {}};
+  const size_t size = dialogue.text.size();
+  const bool asked = std::any_of(messages.begin(), messages.end(), [](const Json& m) {
+    return m["role"] != "assistant" && !m["content"].get_ref<const std::string&>().empty();
+  });
+  const size_t answer = messages.back()["content"].get_ref<const std::string&>().size();
+  const size_t begin = asked && messages.back()["role"] == "assistant" ? size - answer : 0;
+  dialogue.turns.push_back({.begin = begin, .end = size, .said = size, .last_round = true});
+  Sample sample;
+  tokenize(dialogue, false, sample);
+  const std::vector<int32_t> begun = beginning(*tokenizer_);
+  sample.ids.insert(sample.ids.begin(), begun.begin(), begun.end());
+  sample.trained.insert(sample.trained.begin(), begun.size(), scale_.base() == LossBase::All);
+  if (!sample.weights.empty()) sample.weights.insert(sample.weights.begin(), begun.size(), 1.0f);
+  if (sample.ids.empty() || sample.ids.back() != *eos) {
+    sample.ids.push_back(*eos);
+    sample.trained.push_back(1);
+    if (!sample.weights.empty()) sample.weights.push_back(1);
+  }
   return sample;
 }
 
@@ -294,7 +302,6 @@ Json Encoder::prepared(const Row& row, const Json& messages, bool with_media) co
 Dialogue Encoder::dialogue_of(const Row& row, const Json& messages, const Json* tools) const {
   DialogueOptions options;
   options.add_non_thinking_prefix = options_.add_non_thinking_prefix;
-  options.learn_empty_think = !options_.ignore_empty_think;
   options.preserve_thinking = options_.preserve_thinking;
   options.kwargs = options_.chat_template_kwargs;
   if (row.value.contains("chat_template_kwargs"))
@@ -312,7 +319,8 @@ Dialogue Encoder::dialogue_of(const Row& row, const Json& messages, const Json* 
     Dialogue dialogue = rendered_dialogue(*chat_, messages, tools, options);
     if (!dialogue.turns.empty() || (!last_only && !marked)) return dialogue;
   }
-  return compose_dialogue(*chat_, messages, tools, last_only && !marked, options);
+  options.every_turn = marked;
+  return compose_dialogue(*chat_, messages, tools, last_only, options);
 }
 
 Sample Encoder::templated(const Row& row, const Json& messages) const {
@@ -322,7 +330,11 @@ Sample Encoder::templated(const Row& row, const Json& messages) const {
                    str("the conversation ends with the role ", last, ": the answer to learn is missing"));
   bool with_media = false;
   for (const MediaKind& kind : kMediaKinds) with_media = with_media || row.value.contains(kind.column);
-  const Json ready = template_messages(prepared(row, messages, with_media), with_media);
+  Json said = prepared(row, messages, with_media);
+  // Templates expect that somebody asks: an answer alone follows an empty question.
+  if (const size_t first = said[0]["role"] == "system"; said[first]["role"] == "assistant")
+    said.insert(said.begin() + static_cast<long>(first), Json{{"role", "user"}, {"content", ""}});
+  const Json ready = template_messages(said, with_media);
   const Json* tools = row.value.contains("tools") ? &row.value["tools"] : nullptr;
   Dialogue dialogue = dialogue_of(row, ready, tools);
   check_calls_shown(ready, dialogue.text, row.origin);
@@ -333,52 +345,66 @@ Sample Encoder::templated(const Row& row, const Json& messages) const {
   if (unicode::valid_prefix(dialogue.text) != dialogue.text.size())
     throw RowError(row.origin, "messages", "the text is not valid UTF-8; save the file as UTF-8");
   Sample sample;
-  tokenize(dialogue, sample);
+  tokenize(dialogue, chat_->marks_generation(), sample);
   if (sample.trained_tokens() == 0 && scale_.base() != LossBase::All)
     throw RowError(row.origin, "messages",
                    "nothing in the row is learnt (loss, loss_scale and the template leave no answer)");
   return sample;
 }
 
-void Encoder::tokenize(const Dialogue& dialogue, Sample& sample) const {
-  const bool blocks = chat_->marks_generation();
-  const std::vector<Piece> pieces =
-      blocks ? tokenizer_->encode_offsets(dialogue.text) : pieces_of(*tokenizer_, dialogue);
-  sample.ids.reserve(pieces.size());
-  for (const Piece& piece : pieces) sample.ids.push_back(piece.id);
-  if (scale_.base() == LossBase::All) {
-    sample.trained.assign(pieces.size(), 1);
-    if (scale_.plain()) return;
-  } else {
-    sample.trained.assign(pieces.size(), 0);
+std::vector<Encoder::Stretch> Encoder::weighed(const Dialogue& dialogue) const {
+  const std::string_view text = dialogue.text;
+  const LossBase base = scale_.base();
+  std::vector<Stretch> out;
+  size_t at = 0;
+  const auto add = [&](size_t end, float weight, bool said) {
+    if (at < end) out.push_back({at, end, weight, said});
+    at = end;
+  };
+  const auto add_by_words = [&](size_t end, std::string_view question, bool said) {
+    const size_t begin = at;
+    for (const auto& s : scale_.stretches(text.substr(begin, end - begin), question))
+      add(begin + s.end, s.weight, said);
+  };
+  const auto add_between = [&](size_t end) {
+    if (base == LossBase::All)
+      add_by_words(end, {}, false);
+    else
+      add(end, 0, false);
+  };
+  for (const DialogueTurn& turn : dialogue.turns) {
+    const bool last = &turn == &dialogue.turns.back();
+    const bool wanted = turn.loss.value_or(base != LossBase::LastRound || turn.last_round);
+    add_between(turn.begin);
+    if (!wanted || turn.scale)  // what the row says goes before the tables
+      add(turn.said, wanted ? *turn.scale : 0, true);
+    else
+      add_by_words(turn.said, turn.question, true);
+    // The end mark counts 1, whatever the words weigh; it is not learnt behind words that are not.
+    const bool ends =
+        last ? wanted && turn.scale.value_or(1) > 0 : wanted && (turn.said == turn.begin || out.back().weight > 0);
+    add(turn.end, base == LossBase::All || ends, true);
   }
-  weigh(dialogue, pieces, sample);
+  add_between(text.size());
+  return out;
 }
 
-void Encoder::weigh(const Dialogue& dialogue, const std::vector<Piece>& pieces, Sample& sample) const {
-  std::vector<float> weights(pieces.size(), 1.0f);
-  size_t token = 0;
-  for (const DialogueTurn& turn : dialogue.turns) {
-    const bool wanted =
-        turn.loss.value_or(turn.scale ? *turn.scale > 0 : scale_.base() != LossBase::LastRound || turn.last_round);
-    if (!wanted) {
-      for (size_t i = token; i < pieces.size() && scale_.base() == LossBase::All; ++i)
-        if (pieces[i].begin < turn.end && pieces[i].end > turn.begin) sample.trained[i] = 0;
-      continue;
-    }
-    // Tables weigh words; the mark that ends a turn counts 1, and what the row itself says goes before them.
-    const std::string_view said = std::string_view(dialogue.text).substr(turn.begin, turn.said - turn.begin);
-    auto stretches =
-        scale_.plain() || turn.scale ? std::vector<LossScale::Stretch>() : scale_.stretches(said, turn.question);
-    stretches.push_back({said.size(), turn.end - turn.begin, 1.0f});
-    while (token < pieces.size() && pieces[token].end <= turn.begin) ++token;
-    size_t s = 0;
-    for (; token < pieces.size() && pieces[token].begin < turn.end; ++token) {
-      const size_t at = std::max<size_t>(pieces[token].begin, turn.begin) - turn.begin;
-      while (s + 1 < stretches.size() && stretches[s].end <= at) ++s;
-      weights[token] = turn.scale.value_or(stretches[s].weight);
-      sample.trained[token] = !binary_ || weights[token] != 0;
-    }
+// `blocks`: the template says itself which tokens are an answer's: those that reach into it.
+void Encoder::tokenize(const Dialogue& dialogue, bool blocks, Sample& sample) const {
+  const std::vector<Stretch> stretches = weighed(dialogue);
+  std::vector<size_t> cuts;
+  for (size_t s = 0; s + 1 < stretches.size(); ++s)
+    if (stretches[s].weight != stretches[s + 1].weight && (!blocks || stretches[s].said == stretches[s + 1].said))
+      cuts.push_back(stretches[s].end);
+  const std::vector<Piece> pieces = pieces_of(*tokenizer_, dialogue.text, std::move(cuts));
+  std::vector<float> weights;
+  size_t s = 0;
+  for (const Piece& piece : pieces) {
+    while (s + 1 < stretches.size() && stretches[s].end <= piece.begin) ++s;
+    const bool reaches = s + 1 < stretches.size() && !stretches[s].said && piece.end > stretches[s].end;
+    sample.ids.push_back(piece.id);
+    weights.push_back(stretches[reaches ? s + 1 : s].weight);
+    sample.trained.push_back(weights.back() > 0);
   }
   const bool varied = std::any_of(weights.begin(), weights.end(), [](float w) { return w != 0 && w != 1; });
   if (!binary_ || varied) sample.weights = std::move(weights);

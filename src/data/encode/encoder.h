@@ -79,8 +79,14 @@ class Encoder {
   Dialogue dialogue_of(const Row& row, const Json& messages, const Json* tools) const;
   std::string prompt_text(const Row& row) const;
   std::vector<int32_t> text_ids(const Row& row, const Json& messages, const Json& words) const;
-  void tokenize(const Dialogue& dialogue, Sample& sample) const;
-  void weigh(const Dialogue& dialogue, const std::vector<Tokenizer::Piece>& pieces, Sample& sample) const;
+  // The whole text in stretches that count alike; `said`: by the assistant.
+  struct Stretch {
+    size_t begin, end;
+    float weight;
+    bool said;
+  };
+  std::vector<Stretch> weighed(const Dialogue& dialogue) const;
+  void tokenize(const Dialogue& dialogue, bool blocks, Sample& sample) const;
   std::vector<Sample> fitted(Sample sample, const Row& row) const;
   void add_extras(Sample& sample, const Row& row) const;
 

@@ -90,39 +90,47 @@ void LossScale::add_table(const Json& json, const std::string& name) {
   tables_.push_back(std::move(table));
 }
 
-void LossScale::apply(const Table& table, std::string_view answer, std::vector<float>& weights) {
+std::vector<LossScale::Stretch> LossScale::parts(const Table& table, std::string_view text, std::string_view question) {
+  std::vector<Stretch> out;
+  const auto add = [&](size_t begin, size_t end, float weight) {
+    if (begin < end) out.push_back({begin, end, weight});
+  };
+  for (const auto& [asked, weight] : table.questions)
+    if (question.find(asked) != std::string_view::npos) return {{0, text.size(), weight}};
   float following = 1;
-  for (size_t at = 0; at < answer.size();) {
+  for (size_t at = 0; at < text.size();) {
     const Entry* first = nullptr;
-    std::pair<size_t, size_t> found{answer.size(), answer.size()};
+    std::pair<size_t, size_t> found{text.size(), text.size()};
     for (const Entry& entry : table.entries) {
-      const auto match = entry.pattern.find(answer, at);
+      const auto match = entry.pattern.find(text, at);
       if (!match || match->second == match->first) continue;
       const bool earlier =
           match->first < found.first || (match->first == found.first && first && match->second > found.second);
       if (earlier) first = &entry, found = *match;
     }
-    for (size_t i = at; i < found.first; ++i) weights[i] *= following;
-    for (size_t i = found.first; i < found.second; ++i) weights[i] *= first->weight;
+    add(at, found.first, following);
+    if (first) add(found.first, found.second, first->weight);
     if (table.literal && first) following = first->following;
-    at = first ? found.second : answer.size();
+    at = first ? found.second : text.size();
   }
+  return out;
 }
 
+// Each table reads the stretches of the one before it, one by one: "the beginning" is that of a stretch.
 std::vector<LossScale::Stretch> LossScale::stretches(std::string_view answer, std::string_view question) const {
-  std::vector<float> weights(answer.size(), 1.0f);
+  std::vector<Stretch> whole;
+  if (!answer.empty()) whole.push_back({0, answer.size(), 1.0f});
   for (const Table& table : tables_) {
-    const auto asked = std::find_if(table.questions.begin(), table.questions.end(),
-                                    [&](const auto& q) { return question.find(q.first) != std::string_view::npos; });
-    if (asked == table.questions.end())
-      apply(table, answer, weights);
-    else
-      for (float& weight : weights) weight *= asked->second;
+    std::vector<Stretch> finer;
+    for (const Stretch& one : whole)
+      for (const Stretch& part : parts(table, answer.substr(one.begin, one.end - one.begin), question))
+        finer.push_back({one.begin + part.begin, one.begin + part.end, one.weight * part.weight});
+    whole = std::move(finer);
   }
   std::vector<Stretch> out;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    if (out.empty() || out.back().weight != weights[i]) out.push_back({i, i, weights[i]});
-    out.back().end = i + 1;
+  for (const Stretch& one : whole) {
+    if (out.empty() || out.back().weight != one.weight) out.push_back({one.begin, one.begin, one.weight});
+    out.back().end = one.end;
   }
   return out;
 }

@@ -44,7 +44,7 @@ class LossScale {
   };
   void add_table(const Json& table, const std::string& name);
   static std::vector<Entry> entries_of(const Json& words, bool literal, const std::string& where);
-  static void apply(const Table& table, std::string_view answer, std::vector<float>& weights);
+  static std::vector<Stretch> parts(const Table& table, std::string_view text, std::string_view question);
 
   LossBase base_ = LossBase::Default;
   bool binary_ = true;

@@ -12,8 +12,12 @@ namespace apus {
 // texts of "query" has that weight throughout.
 inline const std::map<std::string, const char*>& loss_scale_tables() {
   static const std::map<std::string, const char*> tables = {
-      {"ignore_empty_think", R"({"<think>\\s*</think>\\s*": [0]})"},
-      {"ignore_think_prefix", R"({"^<think>\\s*(</think>\\s*)?": [0]})"},
+      // What models write instead of a thought, where an answer begins.
+      {"ignore_empty_think", R"({"\\A<think>\\s*</think>\\s*": [0], "\\A</think>\\s*": [0], "\\A</mm:think>\\s*": [0],
+                                 "\\A<\\|channel>thought\\n<channel\\|>": [0],
+                                 "\\A<seed:think><seed:cot_budget_reflect>[^<]*</seed:cot_budget_reflect>\\n</seed:think>\\s*": [0]
+                                })"},
+      {"ignore_think_prefix", R"({"\\A<think>\\n?": [0]})"},
       {"hermes", R"({"(?s)<tool_call>.+?</tool_call>": [2]})"},
       {"react", R"({"Action:": [2, 2], "Action Input:": [2, 2], "Thought:": [1, 1],
                     "Final Answer:": [1, 1], "Observation:": [2, 0]})"},

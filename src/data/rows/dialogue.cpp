@@ -73,7 +73,9 @@ class Composer {
         options_(options),
         hybrid_(chat.text().find("enable_thinking") != std::string::npos) {}
 
-  Dialogue compose(const Json& messages, size_t first_turn) {
+  // Turns from `first_turn` on are listed, those from `first_prefix` on may begin with an empty thought.
+  Dialogue compose(const Json& messages, size_t first_turn, size_t first_prefix) {
+    first_prefix_ = first_prefix;
     for (size_t i = 0; i < messages.size(); ++i) {
       if (is_assistant(messages[i]) && i >= first_turn) add_turn(messages[i]);
       head_.push_back(messages[i]);
@@ -97,12 +99,12 @@ class Composer {
   void add_turn(const Json& message) {
     const std::string content = message["content"].is_string() ? message["content"].get<std::string>() : std::string();
     const bool thinks = trimmed_left(content).starts_with("<think>");
-    const bool thinking = thinks || !options_.add_non_thinking_prefix;
+    const bool thinking = thinks || !options_.add_non_thinking_prefix || head_.size() < first_prefix_;
     const std::string prompt = rendered(head_, true, thinking);
     const std::string lead_in = between(prompt, thinking);  // may change the end of the text
     out_.text += lead_in;
     size_t begin = out_.text.size();
-    if (hybrid_ && !thinking && options_.learn_empty_think) {
+    if (hybrid_ && !thinking) {
       const std::string plain = rendered(head_, true, true);
       if (prompt.starts_with(plain)) begin -= prompt.size() - plain.size();
     }
@@ -209,6 +211,13 @@ class Composer {
     return std::string(said.starts_with(tail) ? said.substr(tail.size()) : said.substr(7));
   }
 
+  // A last turn may be shown with an empty thought; where one is wanted the prompt has it.
+  static std::string without_empty_thought(const std::string& turn) {
+    const size_t open = turn.starts_with("<think>") ? turn.find_first_not_of(" \n", 7) : std::string::npos;
+    if (open == std::string::npos || !std::string_view(turn).substr(open).starts_with("</think>")) return turn;
+    return turn.substr(std::min(turn.size(), turn.find_first_not_of(" \n", open + 8)));
+  }
+
   // Calls are written in the template's own way.
   std::string calling_turn(const Json& message, const std::string& prompt, bool thinking) {
     Json with = head_;
@@ -220,7 +229,7 @@ class Composer {
     require(surplus <= out_.text.size(), Fault::Model,
             "the chat template writes tool calls where its prompt does not lead");
     out_.text.resize(out_.text.size() - surplus);
-    const std::string turn = text.substr(same);
+    const std::string turn = without_empty_thought(text.substr(same));
     suffix_ = turn.substr(end_mark(turn, options_));  // what `between` may meet again
     return turn;
   }
@@ -231,19 +240,26 @@ class Composer {
   const bool hybrid_;
   Json head_ = Json::array();
   Dialogue out_;
-  size_t last_turn_ = 0;
+  size_t last_turn_ = 0, first_prefix_ = 0;
   std::string suffix_;  // of the turn before
 };
 
-void mark_turns(Dialogue& dialogue, const Json& messages, size_t first_turn) {
-  size_t last_user = 0, turn = 0;
+// The last message that an answer follows: the user's, or a tool's. 0 where there is none.
+size_t last_asked(const Json& messages) {
+  size_t last = 0;
   for (size_t i = 0; i < messages.size(); ++i)
-    if (messages[i]["role"] == "user") last_user = i;
+    if (messages[i]["role"] == "user" || messages[i]["role"] == "tool") last = i;
+  return last;
+}
+
+void mark_turns(Dialogue& dialogue, const Json& messages, size_t first_turn) {
+  const size_t asked = last_asked(messages);
+  size_t turn = 0;
   for (size_t i = first_turn; i < messages.size(); ++i) {
     if (!is_assistant(messages[i])) continue;
     require(turn < dialogue.turns.size(), Fault::Bug, "a turn of the assistant is missing in the dialogue");
     DialogueTurn& t = dialogue.turns[turn++];
-    t.last_round = i > last_user || last_user == 0;
+    t.last_round = i > asked || asked == 0;
     if (i > 0) t.question = words_of(messages[i - 1]);
     if (messages[i].contains("loss")) t.loss = messages[i]["loss"].get<bool>();
     if (messages[i].contains("loss_scale")) t.scale = messages[i]["loss_scale"].get<float>();
@@ -260,13 +276,16 @@ Json plain_messages(const Json& messages) {
   return out;
 }
 
-// Earlier answers without their thoughts.
+// Answers of earlier rounds without their thoughts and the blanks around.
 void drop_thoughts(Json& messages) {
-  for (size_t i = 0; i + 1 < messages.size(); ++i) {
+  const size_t asked = last_asked(messages);
+  for (size_t i = 0; i < asked; ++i) {
     if (!is_assistant(messages[i]) || !messages[i]["content"].is_string()) continue;
     const std::string content = messages[i]["content"].get<std::string>();
-    if (const size_t end = content.rfind("</think>"); end != std::string::npos)
-      messages[i]["content"] = std::string(trimmed_left(std::string_view(content).substr(end + 8)));
+    const size_t end = content.rfind("</think>");
+    std::string_view said = trimmed_left(std::string_view(content).substr(end == std::string::npos ? 0 : end + 8));
+    said = said.substr(0, said.find_last_not_of(" \t\r\n") + 1);
+    messages[i]["content"] = std::string(said);
   }
 }
 
@@ -293,20 +312,22 @@ Json template_messages(const Json& canonical, bool as_parts) {
 
 Dialogue compose_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools, bool last_only,
                           const DialogueOptions& options) {
-  size_t first_turn = 0;
-  if (last_only && !options.preserve_thinking.value_or(false))
-    for (size_t i = 0; i < messages.size(); ++i)
-      if (messages[i]["role"] == "user") first_turn = i;
+  const bool can_think = chat.text().find("enable_thinking") != std::string::npos;
+  const bool as_history = last_only && !options.every_turn && !options.preserve_thinking.value_or(false);
+  const bool dropped = !options.preserve_thinking.value_or(!(last_only && options.every_turn && can_think));
+  const size_t asked = last_asked(messages);
+  const size_t first_turn = as_history ? asked : 0, first_prefix = last_only || dropped ? asked : 0;
   Json plain = plain_messages(messages);
-  if (options.preserve_thinking && !*options.preserve_thinking) drop_thoughts(plain);
-  Dialogue dialogue = Composer(chat, tools, options).compose(plain, first_turn);
+  if (dropped) drop_thoughts(plain);
+  Dialogue dialogue = Composer(chat, tools, options).compose(plain, first_turn, first_prefix);
   mark_turns(dialogue, messages, first_turn);
   return dialogue;
 }
 
 Dialogue rendered_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools,
                            const DialogueOptions& options) {
-  const Json plain = plain_messages(messages);
+  Json plain = plain_messages(messages);
+  if (!options.preserve_thinking.value_or(true)) drop_thoughts(plain);
   ChatInput input;
   input.messages = &plain;
   input.tools = tools;

@@ -20,7 +20,7 @@ struct DialogueTurn {
   size_t said;                    // where its words end and its end mark begins
   std::optional<bool> loss = {};  // as the row says
   std::optional<float> scale = {};
-  bool last_round = false;    // after the last message of the user
+  bool last_round = false;    // after the last message of the user or of a tool
   std::string question = {};  // the message before it
 };
 
@@ -31,10 +31,10 @@ struct Dialogue {
 };
 
 struct DialogueOptions {
-  // With templates that can think or not, an answer without thoughts stands behind an empty thought...
+  // With templates that can think or not, an answer without thoughts begins with an empty thought.
   bool add_non_thinking_prefix = true;
-  bool learn_empty_think = false;                   // ...which is then learnt as part of the turn
-  std::optional<bool> preserve_thinking;            // of earlier turns; absent: where they are learnt
+  std::optional<bool> preserve_thinking;            // of earlier rounds; absent: where they are learnt
+  bool every_turn = false;                          // `last_only`, but the row chooses among all turns: list them
   Json kwargs;                                      // chat_template_kwargs
   std::string eos;                                  // put behind turns that the template leaves open
   std::function<bool(const std::string&)> is_mark;  // does a text hold an end-of-turn mark (a special token)?
