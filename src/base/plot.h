@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Line plots, as SVG and for terminals.
+// Line plots, as SVG, as PNG and for terminals.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,11 @@ struct PlotLine {
 
 // 800 x 500 pixels, axes with round ticks, a legend when there is more than one line.
 std::string plot_svg(const std::string& title, const std::string& x_label, const std::vector<PlotLine>& lines);
+
+std::string plot_png(const std::string& title, const std::string& x_label, const std::vector<PlotLine>& lines);
+// Both, beside each other: stem.svg and stem.png.
+void write_plots(const std::filesystem::path& stem, const std::string& title, const std::string& x_label,
+                 const std::vector<PlotLine>& lines);
 
 // The same for terminals: one line of points as `height` rows of text, `width` columns wide.
 std::string plot_text(const std::string& title, const std::vector<std::pair<double, double>>& points, int width = 64,

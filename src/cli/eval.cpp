@@ -153,6 +153,7 @@ void EvalOptions::read_set(size_t set) {
   if (own) {
     source = use_hf ? benchmark.huggingface : benchmark.modelscope;
     if (*benchmark.subset) source += std::string(":") + benchmark.subset;
+    if (dry_run) return;
   }
   const std::vector<std::string> groups = settings.value("subset_list", std::vector<std::string>());
   int64_t count = 0;
@@ -193,10 +194,11 @@ void EvalOptions::fetch() {
 }
 
 void EvalOptions::rehearse(Rehearsal& r) const {
-  for (size_t set = 0; set < eval_dataset.size(); ++set)
-    r.right("questions",
-            str(eval_dataset[set], ": ",
-                std::count_if(questions.begin(), questions.end(), [&](const Question& q) { return q.set == set; })));
+  for (size_t set = 0; set < eval_dataset.size(); ++set) {
+    const auto count =
+        std::count_if(questions.begin(), questions.end(), [&](const Question& q) { return q.set == set; });
+    r.right("questions", str(eval_dataset[set], ": ", count > 0 ? str(count) : "of the hub, read when it runs"));
+  }
   r.output(folder);
   if (client()) return;
   r.model(model);
@@ -323,7 +325,7 @@ int run(const EvalOptions& o) {
   const std::vector<double> marks = judged(o, answers);
   const auto none = std::count(answers.begin(), answers.end(), "");
   if (none > 0) log_warning(none, " questions have no answer, which counts as a wrong one");
-  Json report = {{"model", o.model}, {"method", o.eval_method}, {"scores", Json::array()}};
+  Json report = {{"model", o.model.empty() ? o.base_url : o.model}, {"method", o.eval_method}, {"scores", Json::array()}};
   std::vector<std::vector<std::string>> table = {{"set", "subset", "metric", "rows", "score"}};
   for (const EvalScore& s : eval_scores(o, marks)) {
     table.push_back({s.set, s.group.empty() ? "all" : s.group, s.metric, std::to_string(s.count), fixed(s.score)});

@@ -211,8 +211,9 @@ std::filesystem::path result_folder(const InferOptions& o) {
   namespace fs = std::filesystem;
   if (o.client()) return "infer_result";
   if (!o.adapters.empty()) return fs::path(o.adapters.front()) / "infer_result";
-  if (fs::exists(fs::path(o.model) / "args.json")) return fs::path(o.model) / "infer_result";
-  const fs::path model = (fs::absolute(o.model) / "").lexically_normal().parent_path();
+  const std::string& folder = o.base_folder.empty() ? o.model : o.base_folder;
+  if (fs::exists(fs::path(folder) / "args.json")) return fs::path(folder) / "infer_result";
+  const fs::path model = (fs::absolute(folder) / "").lexically_normal().parent_path();
   return fs::path("result") / model.filename() / "infer_result";
 }
 }  // namespace

@@ -112,8 +112,8 @@ void SampleOptions::resolve(OptionTable& v) {
     v.notes.push_back(str("--sampler_engine ", sampler_engine, ": Apus's own engine answers"));
   }
   if (output_file.empty()) output_file = local_time("%Y-%m-%d-%H-%M-%S") + ".jsonl";
-  val_dataset = {result_file() + ".questions"};
-  result_path = result_file() + ".answers";
+  val_dataset = {result_file() + ".questions.jsonl"};
+  result_path = result_file() + ".answers.jsonl";
   InferOptions::resolve(v);
 }
 

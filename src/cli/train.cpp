@@ -12,6 +12,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "checkpoint/adapted_folder.h"
 #include "checkpoint/adapter_config.h"
 #include "cli/command.h"
 #include "cli/plan_spec.h"
@@ -192,6 +193,7 @@ void TrainCommandOptions::resolve(OptionTable& v) {
     for (const char* name : {"lora_rank", "lora_alpha", "lora_dropout", "lora_dtype", "lora_bias", "target_modules",
                              "target_regex", "modules_to_save", "init_weights"})
       if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
+  new_special_tokens = listed_tokens(new_special_tokens);  // args.json names them, not the file they stood in
   all = v.json();
   if (!builtin.empty()) all["chat_template"] = "";  // its text; the name says enough
   all["apus_version"] = APUS_VERSION;

@@ -309,7 +309,10 @@ void TrainOptions::check() const {
   LoopOptions::check();
   for (const std::string& to : report_to)
     require(to == "tensorboard" || to == "none" || to == "all", Fault::Usage, "--report_to ", to,
-            " is not available; possible: tensorboard, none. logging.jsonl is always written");
+            " is not available; possible: tensorboard, none. logging.jsonl is always written",
+            to == "wandb"     ? "; a wandb project takes the TensorBoard files: wandb sync RUN/runs"
+            : to == "swanlab" ? "; a swanlab project takes the TensorBoard files: swanlab convert -t tensorboard"
+                              : "");
   require(warmup_ratio == 0 || warmup_steps == 0, Fault::Usage, "give --warmup_ratio or --warmup_steps, not both");
   require(!ignore_data_skip || !resume_from_checkpoint.empty(), Fault::Usage,
           "--ignore_data_skip belongs to --resume_from_checkpoint");

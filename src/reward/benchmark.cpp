@@ -220,10 +220,16 @@ bool in_word(const std::string& text, size_t at) {
   return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '\'');
 }
 
+// "A man", which begins an answer in words.
+bool is_article(const std::string& text, size_t at) {
+  return text[at] == 'A' && at + 2 < text.size() && text[at + 1] == ' ' &&
+         std::islower(static_cast<unsigned char>(text[at + 2])) && text.compare(at + 2, 3, "is ") != 0;
+}
+
 // The letter at this place, where it stands alone and names a choice.
 std::optional<size_t> letter_at(const std::string& text, size_t at, size_t choices) {
   while (at < text.size() && std::string_view(" \t\n(*[{:$\"").find(text[at]) != std::string_view::npos) ++at;
-  if (at >= text.size() || in_word(text, at + 1)) return {};
+  if (at >= text.size() || in_word(text, at + 1) || is_article(text, at)) return {};
   const size_t index = static_cast<size_t>(text[at] - 'A');
   if (text[at] < 'A' || index >= choices) return {};
   return index;
@@ -249,7 +255,7 @@ std::optional<size_t> chosen(const std::string& answer, const std::vector<std::s
     if (in_word(answer, at - 1) && at > 0) continue;
     const size_t index = static_cast<size_t>(answer[at] - 'A');
     if (answer[at] < 'A' || index >= count || in_word(answer, at + 1)) continue;
-    if (answer[at] == 'A' && at + 1 < answer.size() && answer[at + 1] == ' ') continue;  // an article
+    if (is_article(answer, at)) continue;
     if (only && *only != index) return {};
     only = index;
   }

@@ -60,7 +60,7 @@ std::string question_of(const RewardInput& answer) {
 }
 
 // The last number of a text: what it counts up to may be explained before.
-std::optional<double> last_number(const std::string& text) {
+std::optional<double> last_number_of(const std::string& text) {
   for (size_t end = text.size(); end > 0; --end) {
     if (text[end - 1] < '0' || text[end - 1] > '9') continue;
     size_t begin = end;
@@ -73,7 +73,7 @@ std::optional<double> last_number(const std::string& text) {
     for (const char* of : {"/", " / ", " out of "}) {
       const std::string word = of;
       if (before.size() > word.size() && before.compare(before.size() - word.size(), word.size(), word) == 0)
-        return last_number(before.substr(0, before.size() - word.size()));
+        return last_number_of(before.substr(0, before.size() - word.size()));
     }
     return value;
   }
@@ -123,7 +123,7 @@ class JudgeReward final : public Reward {
                        {"max_tokens", o_.judge_max_tokens},
                        {"messages", Json::array({{{"role", "user"}, {"content", text}}})}};
     const std::string said = reply_to(json_text(body));
-    const auto number = last_number(said);
+    const auto number = last_number_of(said);
     require(number && std::isfinite(*number), Fault::Data, "the judge ", url_, " says no number: '",
             said.substr(0, kBytesShown), "'. Its --judge_prompt should ask for one at the end of its reply");
     return *number / o_.judge_best_score;

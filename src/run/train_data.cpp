@@ -102,7 +102,7 @@ void plot_lengths(const LengthReport& report, const fs::path& run_dir) {
     line.points.emplace_back(static_cast<double>(report.edges[i + 1]), static_cast<double>(report.counts[i]));
   }
   make_writable_dir(run_dir / "images");
-  write_file_atomic(run_dir / "images/dataset_length.svg", plot_svg("rows by length", "tokens", {line}));
+  write_plots(run_dir / "images/dataset_length", "rows by length", "tokens", {line});
 }
 
 // What sources refer to, for as long as they live.

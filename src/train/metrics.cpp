@@ -60,7 +60,8 @@ void Metrics::restore(const Json& sums) {
 
 Json Metrics::take(Comm& ranks, const std::string& prefix) {
   Json out = Json::object();
-  for (const auto& [name, both] : sums(ranks).items())
+  const Json all = sums(ranks);
+  for (const auto& [name, both] : all.items())
     if (const double count = both[1].get<double>(); count > 0) out[prefix + name] = both[0].get<double>() / count;
   clear();
   return out;

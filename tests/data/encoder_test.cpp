@@ -466,11 +466,15 @@ TEST(Encoder, AnAgentLearnsItsCallsAndNotTheirResults) {
   ChatTemplate chat = ChatTemplate::from_text(kPlain, "test");
   chat.use_agent("react_en");
   const Encoder encode(tiny(), chat, {});
-  const Row row = row_of(
-      R"({"tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {}}}],
-      "messages": [{"role": "user", "content": "q"}, {"role": "tool_call", "content": "{\"name\": \"f\", \"arguments\":
-      {}}"}, {"role": "tool_response", "content": "r1"}, {"role": "tool_call", "content": "{\"name\": \"f\",
-      \"arguments\": {}}"}, {"role": "tool_response", "content": "r2"}, {"role": "assistant", "content": "Final"}]})");
+  const Json call = {{"role", "tool_call"}, {"content", R"({"name": "f", "arguments": {}})"}};
+  const Json tool = {{"type", "function"}, {"function", {{"name", "f"}, {"description", "d"}, {"parameters", {}}}}};
+  const Row row = row_of(json_text({{"tools", Json::array({tool})},
+                                    {"messages", Json::array({{{"role", "user"}, {"content", "q"}},
+                                                              call,
+                                                              {{"role", "tool_response"}, {"content", "r1"}},
+                                                              call,
+                                                              {{"role", "tool_response"}, {"content", "r2"}},
+                                                              {{"role", "assistant"}, {"content", "Final"}}})}}));
   const std::string text = shown(encode.encode(row)[0], *tiny());
   const size_t at = text.find("<|im_start|>assistant");
   EXPECT_EQ(text.substr(at),

@@ -62,7 +62,7 @@ std::string tag_of(const std::string& key) {
 std::string file_name_of(std::string tag) {
   for (char& c : tag)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_') c = '_';
-  return tag + ".svg";
+  return tag;
 }
 
 // As Python prints a dict, which is what the scripts of this dialect's users look for in their logs.
@@ -147,7 +147,7 @@ void RunLog::plots() const {
   for (const auto& [tag, points] : series_) {
     std::vector<PlotLine> lines = {{"value", points, tag == "train/loss" ? "#FFC9B8" : "#FF7043"}};
     if (tag == "train/loss") lines.push_back({"smoothed", smoothed(points), "#FF7043"});
-    write_file_atomic(images_dir() / file_name_of(tag), plot_svg(tag, "step", lines));
+    write_plots(images_dir() / file_name_of(tag), tag, "step", lines);
   }
 }
 
