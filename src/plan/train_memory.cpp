@@ -83,9 +83,14 @@ class TrainingRun {
     }
     at_.add(Holds::Cache, s_.cache_bytes);
     if (s_.devices == 1) return;
-    at_.add(Holds::Communication,
-            d_.comm + 2 * std::min(kGradientBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes));
-    if (s_.zero >= 3) at_.add(Holds::Communication, gathered() * s_.element);
+    // Without sharing the buckets of the first backward pass become the gradients' memory, two more are on their way.
+    at_.add(Holds::Communication, d_.comm + (s_.zero == 0 ? buckets() : 0));
+    if (s_.zero >= 3) at_.add(Holds::Communication, gathered() * s_.element + buckets() / 2);
+  }
+
+  // Bytes of gradients that travel, or of small parameters that come together (half as many).
+  double buckets() const {
+    return 2 * std::min(kGradientBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes);
   }
 
   // Elements of a sharded model that are whole at once: the layer that is computed and the one that is fetched, or the
@@ -101,12 +106,14 @@ class TrainingRun {
   void gradient(double elements, double element, bool there) {
     if (elements <= 0) return;
     const double whole = elements * element;
+    const bool leaves = s_.zero >= 2 || (s_.zero == 1 && s_.accumulation == 1);
+    if (s_.devices > 1 && s_.zero > 0) at_.brief(Holds::Communication, buckets() + (leaves ? whole : 0));
     if (s_.update_in_backward)
       at_.brief(Holds::Gradients, whole + update_brief(elements));
     else if (there)
       at_.brief(Holds::Gradients, whole);
     // Of several micro-batches zero1 keeps whole gradients until the last.
-    else if (s_.zero >= 2 || (s_.zero == 1 && s_.accumulation == 1))
+    else if (leaves)
       at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, away() ? 0 : whole / s_.devices);
     else
       at_.add(Holds::Gradients, whole);
