@@ -35,7 +35,7 @@ at::Tensor kto_losses(const at::Tensor& ratio_N, const at::Tensor& desirable_N, 
 Samples mismatched(const Samples& samples) {
   Samples out;
   for (size_t i = 0; i < samples.size(); ++i) {
-    const Sample &asked = samples[i], &answered = samples[(i + 1) % samples.size()];
+    const Sample &asked = samples[i], &answered = samples[(i + samples.size() - 1) % samples.size()];
     const size_t prompt = answer_begin(asked), from = answer_begin(answered);
     const size_t most = std::max(asked.ids.size(), answered.ids.size());
     Sample& sample = out.emplace_back();
