@@ -373,7 +373,9 @@ TEST(LossScales, StretchesOfAnAnswer) {
   TemporaryFolder dir;
   const std::string file = dir.write("w.json", R"({"[0-9]+": [3], "b": [0.5]})").string();
   EXPECT_EQ(weights("last_round+" + file, "a12b"), "a=1;12=3;b=0.5;");
-  EXPECT_EQ(weights(file + "+hermes", "1<tool_call>2</tool_call>"), "1=3;<tool_call>=2;2=6;</tool_call>=2;");
+  EXPECT_EQ(weights("hermes+" + file, "1<tool_call>2</tool_call>"), "1=3;<tool_call>=2;2=6;</tool_call>=2;");
+  // A table reads the stretches that the one before it made: no call stands in one of these.
+  EXPECT_EQ(weights(file + "+hermes", "1<tool_call>2</tool_call>"), "1=3;<tool_call>=1;2=3;</tool_call>=1;");
   EXPECT_FALSE(LossScale::parse("hermes").binary());
   EXPECT_TRUE(LossScale::parse("last_round+ignore_empty_think").binary());
   EXPECT_THROW(LossScale::parse("nonsense"), Error);
@@ -490,9 +492,9 @@ TEST(EncoderGolden, TurnsOfRealTemplates) {
       {"phi3.jinja",
        "<|user|>\nq1<|end|>\n<|assistant|>\n[a1<|end|>\n]<|user|>\nq2<|end|>\n<|assistant|>\n[a2<|end|>\n</s>]"},
       {"Qwen-Qwen3-0.6B.jinja",
-       "<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\n<think>\n\n</"
-       "think>\n\n[a1<|im_end|>\n]<|im_start|>user\nq2<|im_end|>\n<|im_start|>assistant\n<think>\n\n</"
-       "think>\n\n[a2<|im_end|>\n]"},
+       "<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</"
+       "think>\n\na1<|im_end|>\n]<|im_start|>user\nq2<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</"
+       "think>\n\na2<|im_end|>\n]"},
       {"mistralai-Mistral-Nemo-Instruct-2407.jinja", "<s>[INST]q1[/INST][a1</s>][INST]q2[/INST][a2</s>]"},
       {"GLM-4.6.jinja",
        "[gMASK]<sop><|user|>\nq1/nothink<|assistant|>\n<think></think>[\na1<|user|>]\nq2/"
