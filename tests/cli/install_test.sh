@@ -9,7 +9,7 @@ mkdir "$folder/elsewhere"
 cd "$folder/elsewhere"
 apus=$folder/usr/bin/apus
 "$apus" init --preset tiny --output_dir model >/dev/null
-echo '{"query": "Hello", "response": "world"}' >rows.jsonl
+echo '{"text": "Hello world"}' >rows.jsonl
 "$apus" score --model model --dataset rows.jsonl --result_path scores.jsonl >/dev/null
 grep -q logprob scores.jsonl
 echo "installed, and it scores"
