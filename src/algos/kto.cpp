@@ -24,13 +24,12 @@ at::Tensor kto_losses(const at::Tensor& ratio_N, const at::Tensor& desirable_N, 
 Samples mismatched(const Samples& samples) {
   Samples out;
   for (size_t i = 0; i < samples.size(); ++i) {
-    const Sample &asked = samples[i], &answered = samples[(i + 1) % samples.size()];
+    const Sample &asked = samples[i], &answered = samples[(i + samples.size() - 1) % samples.size()];
     const size_t prompt = answer_begin(asked), from = answer_begin(answered);
-    const size_t most = std::max(asked.ids.size(), answered.ids.size());
     Sample& sample = out.emplace_back();
     sample.ids.assign(asked.ids.begin(), asked.ids.begin() + static_cast<long>(prompt));
     sample.trained.assign(prompt, 0);
-    for (size_t k = from; k < answered.ids.size() && sample.ids.size() < most; ++k) {
+    for (size_t k = from; k < answered.ids.size(); ++k) {
       sample.ids.push_back(answered.ids[k]);
       sample.trained.push_back(answered.trained[k] && !sample.trained.empty());
     }

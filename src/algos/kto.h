@@ -13,7 +13,7 @@ namespace apus {
 at::Tensor kto_losses(const at::Tensor& ratio_N, const at::Tensor& desirable_N, double divergence,
                       const KtoOptions& options);
 
-// Each row's prompt with the answer of the row after it, no longer than the longer of the two rows.
+// Each row's prompt with the answer of the row before it.
 Samples mismatched(const Samples& samples);
 
 // The divisor of the loss is the number of rows.

@@ -185,7 +185,9 @@ std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special, s
     if (p.decoder) p.decoder->apply(tokens);
     for (size_t i = 0; i < tokens.size(); ++i) text += (i > 0 && !p.decoder ? " " : "") + tokens[i];
   }
-  return clean_up.value_or(p.clean_up) ? clean_up_spaces(std::move(text)) : text;
+  // Where tokens are bytes the spaces are the text's own, whatever tokenizer_config.json says (Llama 3's asks for it):
+  // "a != b" would become "a!= b".
+  return clean_up.value_or(p.clean_up && !p.byte_decoder) ? clean_up_spaces(std::move(text)) : text;
 }
 
 std::string Tokenizer::piece(int32_t id) const {

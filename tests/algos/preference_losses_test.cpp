@@ -182,11 +182,11 @@ TEST(KtoLoss, MismatchedRowsHaveOthersAnswers) {
                         {.ids = {11, 12, 13}, .trained = {0, 1, 1}}};
   const Samples mixed = mismatched(rows);
   ASSERT_EQ(mixed.size(), 3u);
-  EXPECT_EQ(mixed[0].ids, (std::vector<int32_t>{1, 2, 8, 9, 10}));
-  EXPECT_EQ(mixed[0].trained, (std::vector<uint8_t>{0, 0, 1, 1, 0}));
-  EXPECT_EQ(mixed[1].ids, (std::vector<int32_t>{5, 6, 7, 12, 13}));
-  EXPECT_EQ(mixed[2].ids, (std::vector<int32_t>{11, 3, 4}));
-  EXPECT_EQ(mixed[2].trained, (std::vector<uint8_t>{0, 1, 1}));
+  EXPECT_EQ(mixed[0].ids, (std::vector<int32_t>{1, 2, 12, 13}));
+  EXPECT_EQ(mixed[0].trained, (std::vector<uint8_t>{0, 0, 1, 1}));
+  EXPECT_EQ(mixed[1].ids, (std::vector<int32_t>{5, 6, 7, 3, 4}));
+  EXPECT_EQ(mixed[2].ids, (std::vector<int32_t>{11, 8, 9, 10}));
+  EXPECT_EQ(mixed[2].trained, (std::vector<uint8_t>{0, 1, 1, 0}));
 }
 
 TEST(OrpoLoss, IsWhatTheFormulasGive) {

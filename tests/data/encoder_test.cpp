@@ -63,6 +63,21 @@ std::string shown(const Encoder& e, const std::string& row) {
   return shown(e.encode(row_of(row)).at(0), e.tokenizer());
 }
 
+// What is learnt, as text: tokens of one weight in brackets, "<weight>".
+std::string weighed(const Encoder& e, const std::string& json) {
+  const Sample s = e.encode(row_of(json)).at(0);
+  std::string out;
+  float last = -1;
+  for (size_t i = 0; i < s.ids.size(); ++i) {
+    if (!s.trained[i]) continue;
+    const float weight = s.weights.empty() ? 1 : s.weights[i];
+    if (weight != last) out += str("<", weight, ">");
+    last = weight;
+    out += e.tokenizer().token_bytes(s.ids[i]);
+  }
+  return out;
+}
+
 TEST(Encoder, TakesRowsThatAreEncodedAlreadyAsTheyAre) {
   const Encoder e = encoder(kPlain, {.max_length = 4, .loss_scale = "last_round"});
   const auto one = [&](const std::string& row) { return e.encode(row_of(row)).at(0); };
@@ -120,7 +135,45 @@ TEST(Encoder, RowsChooseTheirTurns) {
             "start|>assistant\n[d<|im_end|>\n]");
   const Sample s = e.encode(row_of(row)).at(0);
   ASSERT_FALSE(s.weights.empty());
-  EXPECT_EQ(s.weights.back(), 0.5f);
+  EXPECT_EQ(s.weights.back(), 1.0f);  // the end of the turn
+  EXPECT_EQ(s.weights[s.weights.size() - 3], 0.5f);
+  // With every token learnt such a turn still is not, but what ends it.
+  EXPECT_EQ(shown(encoder(kPlain, {.loss_scale = "all"}), row),
+            "<|im_start|>[user\na<|im_end|>\n<|im_start|>assistant\n]b[<|im_end|>\n<|im_start|>user\nc<|im_end|>\n<|im_"
+            "start|>assistant\nd<|im_end|>\n]");
+  // A weight does not add a turn that the base leaves out; "loss": true does.
+  const auto first = [](const char* extra) {
+    return str(R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b",)", extra,
+               R"(},{"role":"user","content":"c"},{"role":"assistant","content":"d"}]})");
+  };
+  const Encoder last = encoder(kPlain, {.loss_scale = "last_round"});
+  EXPECT_NE(shown(last, first(R"("loss_scale":2)")).find("assistant\nb<|im_end|>"), std::string::npos);
+  EXPECT_NE(shown(last, first(R"("loss":true)")).find("assistant\n[b<|im_end|>\n]"), std::string::npos);
+}
+
+TEST(Encoder, AnAnswerAloneFollowsAnEmptyQuestion) {
+  EXPECT_EQ(shown(encoder(kPlain), R"({"messages":[{"role":"assistant","content":"b"}]})"),
+            "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n[b<|im_end|>\n]");
+}
+
+TEST(Encoder, TheLastRoundBeginsBehindAToolsAnswer) {
+  const char* const row = R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"call"},
+      {"role":"tool","content":"r"},{"role":"assistant","content":"a"}]})";
+  const std::string all = shown(encoder(kPlain), row), last = shown(encoder(kPlain, {.loss_scale = "last_round"}), row);
+  EXPECT_NE(all.find("[call"), std::string::npos);
+  EXPECT_EQ(last.find("[call"), std::string::npos);
+  EXPECT_NE(last.find("[a<|im_end|>\n]"), std::string::npos);
+}
+
+// Tokens are not joined across a change of weight, and are where there is none.
+TEST(Encoder, WhatCountsAlikeIsReadTogether) {
+  const std::string row = R"({"query":"hi","response":"\nhello"})";
+  const Encoder e = encoder(kPlain), all = encoder(kPlain, {.loss_scale = "all"});
+  EXPECT_EQ(e.encode(row_of(row)).at(0).length(), all.encode(row_of(row)).at(0).length() + 1);
+  const Encoder react = encoder(kPlain, {.loss_scale = "react"});
+  const std::string cut = R"({"query":"hi","response":"Observation:\nx"})";
+  EXPECT_EQ(weighed(react, cut), "<2>Observation:<1><|im_end|>\n");
+  EXPECT_GT(react.encode(row_of(cut)).at(0).length(), e.encode(row_of(cut)).at(0).length());
 }
 
 TEST(Encoder, LossScaleBases) {
@@ -154,6 +207,16 @@ TEST(Encoder, ThinkingIsHandledPerTurn) {
                   R"({"query":"q2","response":"a2","history":[["q","<think>\nhm\n</think>\n\na"]]})"),
             "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n<|im_start|>user\nq2<|im_end|>\n<|im_"
             "start|>assistant\n<think>\n\n</think>\n\n[a2<|im_end|>\n]");
+}
+
+TEST(Encoder, EarlierRoundsHaveNoEmptyThoughts) {
+  const char* const row = R"({"query":"q2","response":"a2","history":[["q","<think>\nhm\n</think>\n\n a "]]})";
+  const std::string wanted =
+      "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n[a<|im_end|>\n]<|im_start|>user\nq2<|im_end|>\n<|im_"
+      "start|>assistant\n<think>\n\n</think>\n\n[a2<|im_end|>\n]";
+  EXPECT_EQ(shown(encoder(kHybrid, {.preserve_thinking = false}), row), wanted);
+  const std::string plain = R"({"query":"q2","response":"a2","history":[["q","a"]]})";
+  EXPECT_EQ(shown(encoder(kHybrid, {.preserve_thinking = false}), plain), wanted);
 }
 
 TEST(Encoder, PromptsThatOpenTheThoughts) {
@@ -299,6 +362,8 @@ TEST(LossScales, StretchesOfAnAnswer) {
     return out;
   };
   EXPECT_EQ(weights("ignore_empty_think", "<think>\n\n</think>\n\nx"), "<think>\n\n</think>\n\n=0;x=1;");
+  EXPECT_EQ(weights("ignore_empty_think", "x <think></think>"), "x <think></think>=1;");  // only at the beginning
+  EXPECT_EQ(weights("ignore_think_prefix", "<think>\nhm\n</think>\n\nx"), "<think>\n=0;hm\n</think>\n\nx=1;");
   EXPECT_EQ(weights("default+hermes", "a<tool_call>\n{}\n</tool_call>b"), "a=1;<tool_call>\n{}\n</tool_call>=2;b=1;");
   EXPECT_EQ(weights("react", "Thought: t Action: a Observation: o"), "Thought: t =1;Action: a Observation:=2; o=0;");
   EXPECT_EQ(weights("alpha_umi", "Thought: t Next: n Action: a"), "Thought: t =1;Next: n Action: a=2;");
@@ -308,7 +373,9 @@ TEST(LossScales, StretchesOfAnAnswer) {
   TemporaryFolder dir;
   const std::string file = dir.write("w.json", R"({"[0-9]+": [3], "b": [0.5]})").string();
   EXPECT_EQ(weights("last_round+" + file, "a12b"), "a=1;12=3;b=0.5;");
-  EXPECT_EQ(weights(file + "+hermes", "1<tool_call>2</tool_call>"), "1=3;<tool_call>=2;2=6;</tool_call>=2;");
+  EXPECT_EQ(weights("hermes+" + file, "1<tool_call>2</tool_call>"), "1=3;<tool_call>=2;2=6;</tool_call>=2;");
+  // A table reads the stretches that the one before it made: no call stands in one of these.
+  EXPECT_EQ(weights(file + "+hermes", "1<tool_call>2</tool_call>"), "1=3;<tool_call>=1;2=3;</tool_call>=1;");
   EXPECT_FALSE(LossScale::parse("hermes").binary());
   EXPECT_TRUE(LossScale::parse("last_round+ignore_empty_think").binary());
   EXPECT_THROW(LossScale::parse("nonsense"), Error);
@@ -332,24 +399,9 @@ TEST(LossScales, AnswersToCertainQuestionsWeighThroughout) {
     EXPECT_THROW(parsed(wrong), Error) << wrong;
 }
 
-// What is learnt, as text: tokens of one weight in brackets, "<weight>".
-std::string weighed(const Encoder& e, const std::string& json) {
-  const Sample s = e.encode(row_of(json)).at(0);
-  std::string out;
-  float last = -1;
-  for (size_t i = 0; i < s.ids.size(); ++i) {
-    if (!s.trained[i]) continue;
-    const float weight = s.weights.empty() ? 1 : s.weights[i];
-    if (weight != last) out += str("<", weight, ">");
-    last = weight;
-    out += e.tokenizer().token_bytes(s.ids[i]);
-  }
-  return out;
-}
-
 TEST(Encoder, TheEndOfATurnCountsOneWhateverItsWordsWeigh) {
   const char* const row = R"({"query":"q","response":"Action: a Observation: o"})";
-  EXPECT_EQ(weighed(encoder(kPlain, {.loss_scale = "react"}), row), "<2>Action: a Observation:<0> o<1><|im_end|>\n");
+  EXPECT_EQ(weighed(encoder(kPlain, {.loss_scale = "react"}), row), "<2>Action: a Observation:<1><|im_end|>\n");
   const char* const asked = R"({"messages":[{"role":"user","content":"What is the value of x?"},
       {"role":"assistant","content":"Action: a"},{"role":"user","content":"so?"},{"role":"assistant","content":"b"}]})";
   EXPECT_EQ(weighed(encoder(kPlain, {.loss_scale = "agentflan"}), asked), "<3>Action: a<1><|im_end|>\nb<|im_end|>\n");
@@ -361,7 +413,7 @@ TEST(Encoder, WhatARowSaysGoesBeforeTheTables) {
   };
   const Encoder e = encoder(kPlain, {.loss_scale = "react"});
   EXPECT_EQ(weighed(e, row(R"(,"loss":true)")), "<2>Action: a<1><|im_end|>\n");
-  EXPECT_EQ(weighed(e, row(R"(,"loss_scale":0.5)")), "<0.5>Action: a<|im_end|>\n");
+  EXPECT_EQ(weighed(e, row(R"(,"loss_scale":0.5)")), "<0.5>Action: a<1><|im_end|>\n");
 }
 
 TEST(Encoder, WeightsFollowTheTokens) {
@@ -440,9 +492,9 @@ TEST(EncoderGolden, TurnsOfRealTemplates) {
       {"phi3.jinja",
        "<|user|>\nq1<|end|>\n<|assistant|>\n[a1<|end|>\n]<|user|>\nq2<|end|>\n<|assistant|>\n[a2<|end|>\n</s>]"},
       {"Qwen-Qwen3-0.6B.jinja",
-       "<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\n<think>\n\n</"
-       "think>\n\n[a1<|im_end|>\n]<|im_start|>user\nq2<|im_end|>\n<|im_start|>assistant\n<think>\n\n</"
-       "think>\n\n[a2<|im_end|>\n]"},
+       "<|im_start|>user\nq1<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</"
+       "think>\n\na1<|im_end|>\n]<|im_start|>user\nq2<|im_end|>\n<|im_start|>assistant\n[<think>\n\n</"
+       "think>\n\na2<|im_end|>\n]"},
       {"mistralai-Mistral-Nemo-Instruct-2407.jinja", "<s>[INST]q1[/INST][a1</s>][INST]q2[/INST][a2</s>]"},
       {"GLM-4.6.jinja",
        "[gMASK]<sop><|user|>\nq1/nothink<|assistant|>\n<think></think>[\na1<|user|>]\nq2/"

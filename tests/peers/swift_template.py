@@ -3,7 +3,7 @@
 """ms-swift's template against ours: token ids, labels and weights of 300 rows of all shapes, under the flags that change them.
 
 Usage: swift_template.py APUS GOLDEN FOLDER [--only TEMPLATE] [--show N]
-Prints one line for each template and flags; EXPECTED (swift_differences.py) names the rows that may differ, and why.
+Prints one line for each template and flags; swift_differences.py names the rows that may differ, and why.
 """
 import argparse
 import collections
@@ -61,7 +61,7 @@ def write_rows(folder):
         path = os.path.join(folder, f"rows_{number:02}.jsonl")
         all_rows.write(path, chosen)
         files.append(path)
-    return files, {row["channel"]: row["shape"] for row in all_rows.rows()}
+    return files, {row["channel"]: row for row in all_rows.rows()}
 
 
 def ours(apus, model, files, flags, folder):
@@ -153,12 +153,13 @@ def main():
                         os.path.join(o.folder, "cached"))
             peer = theirs(rows, processor, template_type, flags)
             wrong, argued = collections.Counter(), collections.Counter()
-            for channel, shape in shapes.items():
+            for channel, row in shapes.items():
+                shape = row["shape"]
                 checked += 1
                 a, b = without_empty(mine.get(channel, [])), without_empty(peer.get(channel, []))
                 if a == b:
                     continue
-                if swift_differences.allowed(name, title, shape):
+                if swift_differences.allowed(name, title, row):
                     argued[shape] += 1
                     continue
                 wrong[shape] += 1
