@@ -226,7 +226,8 @@ void TrainCommandOptions::check() const {
   require(!reference.precompute_ref_log_probs || (!streaming && algorithm_info(algorithm).compares_rows), Fault::Usage,
           "--precompute_ref_log_probs asks the reference of every row beforehand: not with --streaming true, and not "
           "with --rlhf_type ",
-          algorithm, streaming ? "" : ", which compares other texts than the rows", ": leave it out");
+          algorithm, streaming ? "" : ", which asks it for other things than the rows' log-probabilities",
+          ": leave it out");
   const std::string newest = resume_from_checkpoint.empty() ? "" : newest_checkpoint(resume_from_checkpoint);
   require(newest.empty(), Fault::Usage, "--resume_from_checkpoint ", resume_from_checkpoint,
           " is the folder of a run; to go on, name one of its checkpoints: ",

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model that judges in words, behind OpenAI's chat API: `--reward_funcs judge --judge_url http://host:8000/v1`. It is
 // shown question and answer and says a number; several answers are judged at the same time.
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -95,22 +97,26 @@ class JudgeReward final : public Reward {
   }
 
   std::vector<double> score(const std::vector<RewardInput>& answers) override {
+    absent_ = false;
     std::vector<double> out(answers.size(), NAN);
-    in_parallel(answers.size(), static_cast<size_t>(o_.judge_parallel), [&](size_t i) { out[i] = one(answers[i]); });
+    std::vector<std::string> faults(answers.size());
+    in_parallel(answers.size(), static_cast<size_t>(o_.judge_parallel), [&](size_t i) {
+      try {
+        if (!absent_) out[i] = asked(answers[i]);
+      } catch (const Error& error) {
+        if (o_.reward_failure != "skip" || error.at.fault != Fault::Data) throw;
+        faults[i] = error.what();
+      }
+    });
+    const auto without = std::count_if(out.begin(), out.end(), [](double x) { return std::isnan(x); });
+    const auto told = std::find_if(faults.begin(), faults.end(), [](const std::string& f) { return !f.empty(); });
+    if (told != faults.end())
+      log_warning(*told, " (--reward_failure skip: its opinion of ", without, " of ", answers.size(),
+                  " answers is left out)");
     return out;
   }
 
  private:
-  double one(const RewardInput& answer) const {
-    try {
-      return asked(answer);
-    } catch (const Error& error) {
-      if (o_.reward_failure != "skip" || error.at.fault != Fault::Data) throw;
-      log_warning(error.what(), " (--reward_failure skip: its opinion of this answer is left out)");
-      return NAN;
-    }
-  }
-
   double asked(const RewardInput& answer) const {
     std::map<std::string, std::string> values = {{"question", question_of(answer)}, {"answer", answer.completion}};
     if (answer.row && answer.row->contains("solution")) {
@@ -131,6 +137,7 @@ class JudgeReward final : public Reward {
 
   std::string reply_to(const std::string& body) const {
     std::string why;
+    bool absent = false;
     for (int attempt = 0; attempt < kAttempts; ++attempt) {
       if (attempt > 0) std::this_thread::sleep_for(std::chrono::seconds(attempt));
       const Stopwatch watch;
@@ -144,8 +151,10 @@ class JudgeReward final : public Reward {
       why = late           ? str("did not answer within ", o_.reward_timeout, " s (--reward_timeout)")
             : reply.status ? str("says ", reply.status, ": ", reply.body.substr(0, kBytesShown))
                            : str("cannot be reached: ", reply.error);
+      absent = reply.status == 0;
       if (late || (reply.status != 0 && reply.status != 429 && reply.status < 500)) break;
     }
+    absent_ = absent_ || absent;
     fail(Fault::Data, "the judge ", url_, " ", why,
          ". Is --judge_url the address of an OpenAI chat API, up to /v1, and ", "--judge_model '", o_.judge_model,
          "' a model that it has?");
@@ -162,6 +171,7 @@ class JudgeReward final : public Reward {
   const RewardOptions o_;
   std::string url_, prompt_;
   std::vector<std::string> headers_;
+  mutable std::atomic<bool> absent_{false};  // in this round: it is not asked about the other answers
 };
 
 const RegisterReward<JudgeReward> judge_reward("judge");

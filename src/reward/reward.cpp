@@ -30,12 +30,14 @@ std::unique_ptr<Reward> make_reward(const std::string& name, const RewardOptions
 
 void in_parallel(size_t count, size_t threads, const std::function<void(size_t)>& work) {
   std::atomic<size_t> next{0};
+  std::atomic<bool> failed{false};  // nothing more is begun
   std::mutex mutex;
   std::exception_ptr failure;
   const auto loop = [&] {
     try {
-      for (size_t i = next++; i < count; i = next++) work(i);
+      for (size_t i = next++; i < count && !failed; i = next++) work(i);
     } catch (...) {
+      failed = true;
       const std::lock_guard lock(mutex);
       if (!failure) failure = std::current_exception();
     }

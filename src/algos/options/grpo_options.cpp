@@ -225,7 +225,8 @@ const RegisterAlgorithmOptions<GrpoOptions> grpo(
                   {"logging_steps", 1},
                   // What is trained is what answered: noise would be a difference between the two.
                   {"lora_dropout", 0}},
-     .asks_rows = true});
+     .asks_rows = true,
+     .compares_rows = false});
 
 }  // namespace
 }  // namespace apus

@@ -111,7 +111,8 @@ const RegisterAlgorithmOptions<PpoOptions> ppo(
      .examples = {"rlhf --rlhf_type ppo --model DIR --dataset questions.jsonl --reward_model DIR",
                   "rlhf --rlhf_type ppo --model DIR --dataset questions.jsonl --reward_funcs accuracy"},
      .defaults = {{"temperature", 0.9}, {"loss_scale", "last_round"}, {"logging_steps", 1}, {"lora_dropout", 0}},
-     .asks_rows = true});
+     .asks_rows = true,
+     .compares_rows = false});
 
 }  // namespace
 }  // namespace apus

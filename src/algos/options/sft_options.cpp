@@ -38,7 +38,8 @@ const RegisterAlgorithmOptions<SftOptions> sft(
     {.summary = "fine-tune a model on conversations: LoRA or all weights",
      .examples = {"sft --model DIR --dataset rows.jsonl --output_dir out",
                   "sft --model DIR --dataset rows.jsonl --tuner_type full --learning_rate 1e-5 --num_train_epochs 1",
-                  "sft --model DIR --dataset rows.jsonl --resume_from_checkpoint out/v0-.../checkpoint-500"}});
+                  "sft --model DIR --dataset rows.jsonl --resume_from_checkpoint out/v0-.../checkpoint-500"},
+     .compares_rows = false});
 
 // Plain text, of which every token is learnt.
 const RegisterAlgorithmOptions<SftOptions> pt(
@@ -46,7 +47,8 @@ const RegisterAlgorithmOptions<SftOptions> pt(
            .examples = {"pt --model DIR --dataset texts.jsonl --packing true --max_length 2048 --tuner_type full "
                         "--output_dir out"},
            .defaults = {{"use_chat_template", false}, {"loss_scale", "all"}},
-           .splits_rows = true});
+           .splits_rows = true,
+           .compares_rows = false});
 
 }  // namespace
 }  // namespace apus
