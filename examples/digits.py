@@ -55,7 +55,7 @@ def vectors(rng):
 def ranks(rng):
     digits = some(rng, 5)
     return {"messages": user("".join(digits)), "positive_messages": [assistant(shuffled(rng, digits))],
-            "negative_messages": [assistant(changed(rng, digits)) for _ in range(3)]}
+            "negative_messages": [assistant(shuffled(rng, some(rng, 5))) for _ in range(3)]}
 
 
 def main():

@@ -8,7 +8,7 @@ if [ ! -f "$ROWS" ]; then
   python3 "$here/digits.py" ranks 6000 1 > "$ROWS"
   python3 "$here/digits.py" ranks 100 2 > "$HELD"
 fi
-[ ${#small[@]} -eq 0 ] || small=(--max_steps 200 --save_steps 200 --eval_steps 100 --logging_steps 50 --warmup_ratio 0.05)
+[ ${#small[@]} -eq 0 ] || small=(--max_steps 100 --save_steps 100 --eval_steps 50 --logging_steps 50 --warmup_ratio 0.05)
 
 "$APUS" sft --task_type reranker --loss_type listwise_reranker --model "$MODEL" --dataset "$ROWS" --val_dataset "$HELD" \
   --output_dir "$OUT/reranker" --tuner_type full --learning_rate 1e-3 --per_device_train_batch_size 16 \

@@ -11,7 +11,7 @@ if [ ! -f "$PAIRS" ]; then
   python3 "$here/digits.py" pairs 200 2 > "$OUT/held-pairs.jsonl"
 fi
 [ ! -f "$OUT/held-pairs.jsonl" ] || held=(--val_dataset "$OUT/held-pairs.jsonl" --per_device_eval_batch_size 32)
-[ ${#small[@]} -eq 0 ] || small=(--max_steps 200 --save_steps 200 --eval_steps 100 --logging_steps 50 --warmup_ratio 0.05)
+[ ${#small[@]} -eq 0 ] || small=(--max_steps 100 --save_steps 100 --eval_steps 50 --logging_steps 50 --warmup_ratio 0.05)
 
 "$APUS" rlhf --rlhf_type rm --model "$MODEL" --dataset "$PAIRS" --output_dir "$OUT/rm" --tuner_type full \
   --learning_rate 1e-3 --per_device_train_batch_size 32 --gradient_accumulation_steps 1 --max_length 512 \

@@ -71,7 +71,8 @@ void Trainer::evaluate() {
   loss = summed(loss), count = summed(count), sequences = summed(sequences);
   Json line = {{"eval_loss", count > 0 ? loss / count : NAN}};
   line.update(metrics.take(p_.data_ranks, "eval_"));
-  for (const auto& [name, value] : p_.algorithm.evaluated(p_.data_ranks).items()) line["eval_" + name] = value;
+  const Json whole = p_.algorithm.evaluated(p_.data_ranks);
+  for (const auto& [name, value] : whole.items()) line["eval_" + name] = value;
   if (p_.evaluate_more) line.update(p_.evaluate_more());
   const double seconds = watch.seconds();
   line["eval_runtime"] = rounded(seconds, 4), line["eval_samples_per_second"] = rounded(sequences / seconds, 3),

@@ -8,6 +8,7 @@
 
 #include "base/assets.h"
 #include "base/error.h"
+#include "tests/paths.h"
 #include "text/ended_text.h"
 #include "text/rerank_prompt.h"
 
@@ -62,10 +63,12 @@ TEST(EndedText, JoinsTheTextsOfAConversation) {
   EXPECT_EQ(
       joined_texts(Json::parse(R"([{"role": "system", "content": "Find"}, {"role": "user", "content": "this"}])")),
       "Find this");
-  const auto tokenizer = Tokenizer::from_json(asset("tokenizer/tokenizer.json"));
-  const auto ids = ended_text(*tokenizer, "Hello");
-  ASSERT_FALSE(ids.empty());
-  if (const auto eos = tokenizer->eos()) EXPECT_EQ(ids.back(), *eos);
+  const auto plain = Tokenizer::from_json(asset("tokenizer/tokenizer.json"));  // names no end mark
+  EXPECT_EQ(ended_text(*plain, "Hello"), plain->encode("Hello", true));
+  const auto island = Tokenizer::load(test::source_dir() / "examples/island");
+  const auto ids = ended_text(*island, "dog");
+  EXPECT_EQ(ids.back(), *island->eos());
+  EXPECT_EQ(ended_text(*island, "dog<|im_end|>"), ids);  // not twice
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "algos/embedding.h"
 #include "algos/reranker.h"
 #include "algos/seq_cls.h"
+#include "base/assets.h"
 #include "models/pooling.h"
 #include "tests/algos/preference_steps.h"
 #include "tests/fake_mesh.h"
@@ -191,10 +192,10 @@ TEST(Embedding, AnEvaluationSaysWhatIsFound) {
   const auto alone = lone_comm();
   at::NoGradGuard no_grad;
   for (const Samples& rows : groups_of(v.rows("left", true)))  // one row a batch: all the same, all are candidates
-    for (Batch& batch : algorithm.collect(actors, {rows})[0]) {
-      Batch here = batch.to(golden::device());
-      algorithm.loss(actors, here, Forward{});
-    }
+  {
+    Batch batch = algorithm.collect(actors, {rows})[0][0].to(golden::device());
+    algorithm.loss(actors, batch, Forward{});
+  }
   const Json said = algorithm.evaluated(*alone);
   const at::Tensor scores = v.c.tensor("left/scores_last");  // [queries, documents and wrong ones] / temperature or not
   const double scale = scores.abs().max().item<double>() > 1.01 ? 0.05 : 1;
@@ -234,7 +235,7 @@ TEST(GenerativeReranker, IsTheOriginalsScoresLossAndGradient) {
                    r.c.json["token_false_id"].get<int64_t>());
     const at::Tensor no_yes = r.c.tensor(side + "/logits_no_yes");
     EXPECT_LT(golden::max_abs(lead, no_yes.select(1, 1) - no_yes.select(1, 0)), 3e-4);
-    EXPECT_LT(golden::max_abs(at::sigmoid(lead), r.c.tensor(side + "/scores")), 1e-4);
+    EXPECT_LT(golden::max_abs(lead.sigmoid(), r.c.tensor(side + "/scores")), 1e-4);
     GenerativeReranker pointwise = r.algorithm("pointwise_reranker");
     const Step1 step = step_of(pointwise, {.policy = *r.model}, {rows});
     EXPECT_NEAR(step.loss, r.c.json["cases"][side]["loss_pointwise"].get<double>(), 5e-5) << side;

@@ -95,7 +95,7 @@ TEST(VectorLosses, OfPairsAreWhatTheFormulasGive) {
   // One of a kind: the mean of the own kind bounds the other, so nothing of it is chosen.
   expect_near(online_contrastive_losses(cosine_P.narrow(0, 1, 2), label_P.narrow(0, 1, 2)), {0, 0});
   expect_near(online_contrastive_losses(cosine_P.narrow(0, 0, 2), label_P.narrow(0, 0, 2)), {0, 0.64});
-  for (const auto* loss : {cosine_losses, contrastive_losses, online_contrastive_losses})
+  for (auto* const loss : {cosine_losses, contrastive_losses, online_contrastive_losses})
     expect_gradient(cosine_P, [&](const at::Tensor& x) { return loss(x, label_P); });
 }
 
