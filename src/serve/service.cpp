@@ -211,7 +211,7 @@ Json Service::template_words(const ChatCall& call) const {
   Json words = call.kwargs;
   const std::string text = spec_.chat->template_text(true);
   const auto knows = [&](const char* word) { return text.find(word) != std::string::npos; };
-  if (!call.tools.is_null() && !knows("tools"))
+  if (!call.tools.is_null() && !knows("tools") && spec_.chat->spec().agent_template.empty())
     refuse("tools", "'tools': this model's chat template knows of no tools; give another one by --chat_template");
   if (!call.effort) return words;
   if (knows("reasoning_effort"))

@@ -50,6 +50,31 @@ TEST(ServeReach, FieldsActOrAreRefused) {
     EXPECT_EQ(post(*api, "/v1/chat/completions", question(more), 400)["error"]["param"], param) << more;
 }
 
+// --agent_template tells tools to a model whose chat template knows none, and its calls are read.
+TEST(ServeReach, AnAgentsToolsNeedNoTemplateThatKnowsThem) {
+  Served s;
+  s.answer = "Thought: ask\nAction: f\nAction Input: {\"x\": 1}\nObservation:";
+  const char* const bare = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+  Chat chat(std::filesystem::temp_directory_path(), s.tokenizer, {.chat_template = bare, .agent_template = "react_en"});
+  EXPECT_EQ(chat.tool_format(), ToolFormat::React);
+  ServiceSpec spec = s.service();
+  spec.chat = &chat, spec.tool_format = chat.tool_format(), spec.stops = {"Observation:"};
+  const auto api = std::make_shared<Api>(ApiSpec{.verbose = false}, spec, s.workers);
+  const Json tools = Json::array({{{"type", "function"}, {"function", {{"name", "f"}}}}});
+  for (const char* choice : {"auto", "required"}) {
+    const Json a = post(*api, "/v1/chat/completions", question({{"tools", tools}, {"tool_choice", choice}}));
+    const Json& message = a["choices"][0]["message"];
+    ASSERT_TRUE(message.contains("tool_calls")) << a;
+    EXPECT_EQ(message["tool_calls"][0]["function"]["arguments"], "{\"x\": 1}") << choice;
+    EXPECT_EQ(a["choices"][0]["finish_reason"], "tool_calls") << choice;
+    const EngineRequest asked = s.engine.seen().back();
+    EXPECT_NE(s.tokenizer->decode(asked.prompt).find("Action Input:"), std::string::npos);
+    if (choice == std::string("required")) {
+      EXPECT_TRUE(fits(s, asked, "Action: f\nAction Input: {}\nObservation:"));
+    }
+  }
+}
+
 // A forced call of a tool that says nothing of its arguments comes back as a call, not as text.
 TEST(ServeReach, ForcedCallsWithoutParameters) {
   Served s;
