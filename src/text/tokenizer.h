@@ -39,8 +39,8 @@ class Tokenizer {
   };
   std::vector<Piece> encode_offsets(std::string_view text, bool add_special = false, bool split_special = false) const;
 
-  // Ids without a token give nothing. Spaces before punctuation are cleaned up when tokenizer_config.json asks for it;
-  // `clean_up` overrides that.
+  // Ids without a token give nothing. Spaces before punctuation are cleaned up when tokenizer_config.json asks for it
+  // and tokens are no bytes; `clean_up` overrides that.
   std::string decode(std::span<const int32_t> ids, bool skip_special = false, std::optional<bool> clean_up = {}) const;
 
   // As tokenizer.json spells it ("Ġthe", "▁the"); "" for an id without a token.
