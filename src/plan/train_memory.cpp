@@ -85,10 +85,13 @@ class TrainingRun {
     if (s_.devices == 1) return;
     // Without sharing the buckets of the first backward pass become the gradients' memory, two more are on their way.
     at_.add(Holds::Communication, d_.comm + (s_.zero == 0 ? buckets() : 0));
-    if (s_.zero >= 3) at_.add(Holds::Communication, gathered() * s_.element + buckets() / 2);
+    if (s_.zero < 3) return;
+    double largest = 0;  // a layer's small parameters come together, and are then given their places
+    for (const LayerUse& layer : t_.layers) largest = std::max(largest, layer.elements);
+    at_.add(Holds::Communication, gathered() * s_.element + std::min(kGradientBucket, largest * s_.element));
   }
 
-  // Bytes of gradients that travel, or of small parameters that come together (half as many).
+  // Bytes of gradients that travel.
   double buckets() const {
     return 2 * std::min(kGradientBucket, t_.trained * s_.element + t_.adapter * t_.spec.adapter_bytes);
   }
