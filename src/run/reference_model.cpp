@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run/reference_model.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/progress.h"
 #include "checkpoint/weights.h"
+#include "tensor/dtype.h"
 #include "text/tokenizer.h"
 
 namespace apus {
@@ -32,10 +35,31 @@ void ask_all(ReferenceModel& out, SampleSource& rows, const char* title, Mesh& m
   Progress progress(title, rows.size());
   rows.start(0);
   for (auto samples = rows.next(); samples; samples = rows.next(), progress.advance()) {
-    const Batch batch = collate(*samples).to(mesh.device());
+    const Batch host = collate(*samples);
+    if (out.record.knows(host)) continue;
+    const Batch batch = host.to(mesh.device());
     out.record.add(batch, out.compare->logprobs(batch));
   }
   out.record.share(mesh.host(kDataAxes));
+}
+
+// What the reference is, by the files that it comes from: their names, sizes and times. Another dtype or kind of device
+// gives other numbers.
+std::string identity(const TrainCommandOptions& o, const TunedModel& tuned, Mesh& mesh) {
+  std::string out = str("reference 1 ", c10::Device(mesh.device().type()).str(), " ", float_type_name(tuned.dtype));
+  std::vector<fs::path> folders = {o.reference.ref_model.value_or(o.model)};
+  for (const std::string& adapter : o.reference.ref_adapters) folders.push_back(adapter);
+  for (const fs::path& folder : folders) {
+    std::vector<std::string> files;
+    for (const auto& entry : fs::directory_iterator(folder))
+      if (entry.path().extension() == ".safetensors" || entry.path().extension() == ".bin")
+        files.push_back(str(" ", entry.path().filename().string(), " ", fs::file_size(entry.path()), " ",
+                            fs::last_write_time(entry.path()).time_since_epoch().count()));
+    std::sort(files.begin(), files.end());
+    out += "\n" + fs::weakly_canonical(folder).string();
+    for (const std::string& file : files) out += file;
+  }
+  return out;
 }
 
 }  // namespace
@@ -51,8 +75,14 @@ std::unique_ptr<ReferenceModel> load_reference(const TrainCommandOptions& o, con
     out->compare = Reference::of(*out->model);
   }
   if (!o.reference.precompute_ref_log_probs) return out;
+  const std::optional<fs::path> kept = o.reference.ref_log_probs_file;
+  const std::string of = kept ? identity(o, tuned, mesh) : "";
+  const bool found = kept && out->record.load(*kept, of);
+  if (found) log_info("log-probabilities of the reference: ", out->record.size(), " sequences from ", kept->string());
+  const int64_t before = out->record.size();
   ask_all(*out, *data.train, "Reference", mesh);
   if (data.eval) ask_all(*out, *data.eval, "Reference, validation", mesh);
+  if (kept && mesh.rank(kDataAxes) == 0 && out->record.size() > before) out->record.save(*kept, of);
   out->compare = Reference::recorded(out->record);
   out->model.reset(), out->adapter.reset();
   log_info("log-probabilities of the reference: ", out->record.size(), " sequences");

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/random.h"
 #include "device/agree.h"
 
@@ -58,23 +59,58 @@ at::Tensor ReferenceRecord::logprobs(const Batch& batch) const {
   return out_T.to(batch.id_T.device());
 }
 
-void ReferenceRecord::share(Comm& ranks) {
-  if (ranks.size() == 1) return;
-  std::string mine;
+std::string ReferenceRecord::packed() const {
+  std::string out;
   for (const auto& [digest, values] : known_) {
     const uint64_t count = values.size();
-    append(mine, &digest, 1), append(mine, &count, 1), append(mine, values.data(), values.size());
+    append(out, &digest, 1), append(out, &count, 1), append(out, values.data(), values.size());
   }
-  for (const std::string& text : gather_text(mine, ranks)) {
-    for (size_t at = 0; at < text.size();) {
-      uint64_t head[2];
-      std::memcpy(head, text.data() + at, sizeof(head));
-      std::vector<float>& values = known_[head[0]];
-      values.resize(head[1]);
-      std::memcpy(values.data(), text.data() + at + sizeof(head), values.size() * sizeof(float));
-      at += sizeof(head) + values.size() * sizeof(float);
-    }
+  return out;
+}
+
+// False: the text ends in the middle.
+bool ReferenceRecord::unpack(const std::string& text, size_t at) {
+  while (at < text.size()) {
+    uint64_t head[2];
+    if (text.size() - at < sizeof(head)) return false;
+    std::memcpy(head, text.data() + at, sizeof(head));
+    at += sizeof(head);
+    if (head[1] > (text.size() - at) / sizeof(float)) return false;
+    std::vector<float>& values = known_[head[0]];
+    values.resize(head[1]);
+    std::memcpy(values.data(), text.data() + at, values.size() * sizeof(float));
+    at += values.size() * sizeof(float);
   }
+  return true;
+}
+
+void ReferenceRecord::share(Comm& ranks) {
+  if (ranks.size() == 1) return;
+  for (const std::string& text : gather_text(packed(), ranks))
+    require(unpack(text, 0), Fault::Bug, "a rank's record of the reference is cut");
+}
+
+void ReferenceRecord::save(const std::filesystem::path& file, const std::string& of) const {
+  write_file_atomic(file, of + '\0' + packed());
+}
+
+bool ReferenceRecord::load(const std::filesystem::path& file, const std::string& of) {
+  std::error_code code;
+  if (!std::filesystem::exists(file, code)) return false;
+  const std::string text = read_file(file, int64_t{1} << 40), head = of + '\0';
+  if (text.compare(0, head.size(), head) != 0) return false;
+  const bool whole = unpack(text, head.size());
+  if (!whole) known_.clear();
+  return whole;
+}
+
+bool ReferenceRecord::knows(const Batch& batch) const {
+  bool all = true;
+  each_sequence(batch, [&](uint64_t digest, const std::vector<int64_t>& places) {
+    const auto found = known_.find(digest);
+    all = all && found != known_.end() && found->second.size() == places.size();
+  });
+  return all;
 }
 
 }  // namespace apus

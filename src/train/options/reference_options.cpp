@@ -14,6 +14,8 @@ void ReferenceOptions::fields(OptionTable& v) {
   v("ref_adapters", ref_adapters, "a LoRA adapter on the reference: the one that the run began from").must_match();
   v("precompute_ref_log_probs", precompute_ref_log_probs,
     "ask the reference once for every row before the run instead of in each step; its memory is then given back");
+  v("ref_log_probs_file", ref_log_probs_file,
+    "keep what was asked in this file: a later run asks the same reference only for rows that are not in it");
   v.no_effect({"ref_model_type"}, "a checkpoint's config.json says what it is");
   v.refuse({"ref_model_revision"}, "--ref_model takes a folder: download that revision first");
 }
@@ -23,6 +25,8 @@ void ReferenceOptions::check(bool used) const {
           "--ref_model, --ref_adapters and --precompute_ref_log_probs say what the policy is compared with, and with "
           "these options it is compared with nothing: leave them out");
   require(ref_adapters.size() <= 1, Fault::Usage, "--ref_adapters takes one adapter, not ", ref_adapters.size());
+  require(!ref_log_probs_file || precompute_ref_log_probs, Fault::Usage,
+          "--ref_log_probs_file keeps what --precompute_ref_log_probs true asks: give both");
   std::error_code code;
   for (const std::string& dir : ref_adapters)
     require(std::filesystem::is_directory(dir, code), Fault::Usage, "--ref_adapters ", dir, " is not a folder here");
