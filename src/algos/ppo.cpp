@@ -222,7 +222,7 @@ at::Tensor Ppo::critic_loss(Actors& actors, const Batch& batch, const Forward& f
                             Loss& out) {
   const Model& critic = *actors.others.at("critic").at(0);
   read_by_critic_ = batch;  // layers that run again in the backward pass look at its step
-  read_by_critic_.step.cos = read_by_critic_.step.sin = at::Tensor();
+  read_by_critic_.step.turns.clear();
   const at::Tensor hidden_TD = forward.hidden(critic, read_by_critic_);
   const at::Tensor value_N = token_scores(critic, hidden_TD, read_by_critic_.step).index_select(0, index_N);
   const at::Tensor old_N = batch.token_columns.at(kOldValue).index_select(0, index_N);
