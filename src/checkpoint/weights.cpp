@@ -177,7 +177,7 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) return;
     OnDisk& at = plan.emplace_back(name, p, found_name);
-    for (auto& [disk, wanted] : at.tensors) {
+    for (auto& [disk, wanted, statistic] : at.tensors) {
       disk = found_name(disk, at.whole ? other_name[name] : "");
       const TensorEntry* entry = source.find(disk);
       if (!entry && options.fresh) at.fresh = options.fresh(name, p.full);
