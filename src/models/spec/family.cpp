@@ -85,8 +85,9 @@ DecoderSpec describe_model(const Json& config, Head head) {
 std::string family_table() {
   std::vector<std::vector<std::string>> rows = {{"family", "what it is", "train", "LoRA", "serve"}};
   for (const auto& [name, family] : Registry<Family>::of().all()) {
-    const bool experts = std::any_of(family.presets.begin(), family.presets.end(),
-                                     [](const Preset& preset) { return preset.mixture.experts > 0; });
+    const bool experts = std::any_of(family.presets.begin(), family.presets.end(), [](const Preset& preset) {
+      return describe_model(preset_config(preset.name)).shape.experts > 0;
+    });
     rows.push_back({name, family.title, "yes", experts ? "linear layers, experts" : "linear layers", "yes"});
   }
   return markdown(rows);
