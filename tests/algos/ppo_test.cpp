@@ -16,15 +16,15 @@ namespace {
 using learning::Student;
 using learning::Tasks;
 
-at::Tensor doubles(std::vector<double> x) { return at::tensor(x, at::kDouble); }
+at::Tensor in_f64(std::vector<double> x) { return at::tensor(x, at::kDouble); }
 
 TEST(ValueLoss, KnownNumbers) {
-  const at::Tensor value = doubles({0.9, 0.1, 0.55, 0.3}).set_requires_grad(true);
-  const at::Tensor loss = value_losses(value, doubles({0.5, 0.4, 0.6, 0.7}), doubles({1, 1, 0.5, 0}), 0.2);
-  EXPECT_LT((loss - doubles({0.09, 0.81, 0.0025, 0.25}) * 0.5).abs().max().item<double>(), 1e-12);
+  const at::Tensor value = in_f64({0.9, 0.1, 0.55, 0.3}).set_requires_grad(true);
+  const at::Tensor loss = value_losses(value, in_f64({0.5, 0.4, 0.6, 0.7}), in_f64({1, 1, 0.5, 0}), 0.2);
+  EXPECT_LT((loss - in_f64({0.09, 0.81, 0.0025, 0.25}) * 0.5).abs().max().item<double>(), 1e-12);
   EXPECT_NEAR(loss.mean().item<double>(), 0.144063, 1e-6);
   loss.mean().backward();
-  EXPECT_LT((value.grad() - doubles({0, -0.45, 0.025, 0}) * 0.5).abs().max().item<double>(), 1e-12);
+  EXPECT_LT((value.grad() - in_f64({0, -0.45, 0.025, 0}) * 0.5).abs().max().item<double>(), 1e-12);
 }
 
 struct ReplayedPpo {
@@ -73,7 +73,7 @@ TEST(Ppo, IsWhatItsFormulasSay) {
       log_ratio.push_back(logprob_T[at].item<double>() - answer.engine_logprobs[t]);
     }
   }
-  const at::Tensor lead = doubles(reward) - doubles(value), ratio = doubles(log_ratio).exp();
+  const at::Tensor lead = in_f64(reward) - in_f64(value), ratio = in_f64(log_ratio).exp();
   const at::Tensor gain = (lead - lead.mean()) / (lead.var() + 1e-8).sqrt();
   const double policy = at::max(-ratio * gain, -ratio.clamp(0.8, 1.2) * gain).mean().item<double>();
   const double critic = lead.square().mean().item<double>() * 0.5;
