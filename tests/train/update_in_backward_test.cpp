@@ -62,7 +62,7 @@ TEST_P(UpdatesInBackward, EndWhereOrdinaryOnesDo) {
     EXPECT_NEAR(norm, b[i]["grad_norm"].get<double>(), 1e-9 * norm) << i;
     EXPECT_GT(norm, 0);
   }
-  for (const NamedParam& p : golden::trainable(*other->model)) EXPECT_FALSE(p.param.grad().defined()) << p.name;
+  for (const NamedParam& p : golden::trainable(*other->model)) EXPECT_FALSE(p.tensor.grad().defined()) << p.name;
 }
 
 TEST_P(UpdatesInBackward, ResumeToTheBit) {
