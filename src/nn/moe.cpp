@@ -175,7 +175,10 @@ at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
       route(logits, spec_.router, spec_.per_token, correction_ ? correction_->data : at::Tensor());
   // The second run of a layer brings tokens that were counted already.
   const bool counted = training.memo && training.memo->again();
-  if (training.router && !counted) record(*training.router, logits, routing.expert_Tk);
+  // The loss counts the experts that the router itself likes best, as HuggingFace's does, whatever a correction chose.
+  if (training.router && !counted)
+    record(*training.router, logits,
+           correction_ ? std::get<1>(logits.detach().topk(spec_.per_token, -1)) : routing.expert_Tk);
   at::Tensor y_TD = experts_(x_TD, routing.weight_Tk, routing.expert_Tk, s);
   if (!shared_) return y_TD;
   const at::Tensor shared_TD = (*shared_)(x_TD, s);
