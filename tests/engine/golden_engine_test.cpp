@@ -81,8 +81,12 @@ TEST_P(GoldenEngine, GreedyWithPreemption) {
                          .max_sequences = 8,
                          .cache_bytes = bytes(blocks, 2),
                          .prefix_caching = false});
-  expect_golden(*e);
-  e->sleep();  // the statistics after all of it
+  // On a busy machine requests come so late that earlier ones have ended: asked again until some had to make room.
+  for (int tries = 0; tries < 50 && e->stats().preemptions == 0; ++tries) {
+    if (tries > 0) e->wake();
+    expect_golden(*e);
+    e->sleep();  // the statistics after all of it
+  }
   EXPECT_GT(e->stats().preemptions, 0);
 }
 
