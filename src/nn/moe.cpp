@@ -68,12 +68,11 @@ Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames&
     : gate_up_(param(names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj", {count, 2 * ffn, hidden},
                      {{Axis::Ep, 0}})),
       down_(param(names.stacked_down ? names.stacked_down : "down_proj", {count, hidden, ffn}, {{Axis::Ep, 0}})) {
-  for (int64_t e = 0; e < count; ++e) {
+  // What is one tensor in the file has no names that adapters of single experts could be saved under.
+  for (int64_t e = 0; e < count && !names.stacked_gate_up; ++e) {
     const std::string gate = str(e, ".", names.gate), up = str(e, ".", names.up), down = str(e, ".", names.down);
-    if (!names.stacked_gate_up) {
-      gate_up_.pieces.push_back(gate + ".weight"), gate_up_.pieces.push_back(up + ".weight");
-      down_.pieces.push_back(down + ".weight");
-    }
+    gate_up_.pieces.push_back(gate + ".weight"), gate_up_.pieces.push_back(up + ".weight");
+    down_.pieces.push_back(down + ".weight");
     gate_of_.push_back(&child<Linear>(gate, Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e));
     up_of_.push_back(&child<Linear>(up, Linear::Spec{.in = hidden, .out = ffn}, gate_up_, 2 * e + 1));
     down_of_.push_back(&child<Linear>(down, Linear::Spec{.in = ffn, .out = hidden}, down_, e));

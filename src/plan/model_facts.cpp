@@ -91,9 +91,9 @@ class Listing {
     const std::string experts = names.stacked_gate_up ? name : name + ".experts";
     plain(str(experts, ".", names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj"),
           {m.experts, 2 * m.ffn, hidden_});
-    params_.back().pieces = {names.gate, names.up};
+    if (!names.stacked_gate_up) params_.back().pieces = {names.gate, names.up};
     plain(str(experts, ".", names.stacked_down ? names.stacked_down : "down_proj"), {m.experts, hidden_, m.ffn});
-    params_.back().pieces = {names.down};
+    if (!names.stacked_down) params_.back().pieces = {names.down};
     if (m.shared_ffn == 0) return;
     feed_forward(str(name, ".", names.shared), {.ffn = m.shared_ffn});
     if (names.shared_is_gated) linear(str(name, ".", names.shared, "_gate"), hidden_, 1, false);
@@ -130,14 +130,14 @@ int64_t ModelFacts::parameters() const {
 
 int64_t ModelFacts::active_parameters() const {
   int64_t n = 0;
-  for (const ParamFacts& p : params) n += !p.pieces.empty() ? p.numel() / experts * per_token : p.numel();
+  for (const ParamFacts& p : params) n += p.shape.size() == 3 ? p.numel() / experts * per_token : p.numel();
   return n;
 }
 
 int64_t ModelFacts::matrix_elements() const {
   int64_t n = tied ? vocab * hidden : 0;  // the head; the embedding only looks up
   for (const ParamFacts& p : params)
-    n += !p.pieces.empty() ? p.numel() / experts * per_token : p.linear ? p.numel() : 0;
+    n += p.shape.size() == 3 ? p.numel() / experts * per_token : p.linear ? p.numel() : 0;
   return n;
 }
 

@@ -16,7 +16,7 @@ struct ParamFacts {
   std::vector<int64_t> shape;
   // The weight of a linear layer, which can have LoRA factors.
   bool linear = false;
-  // Experts stacked in one parameter: which matrices of one expert it holds, by their names.
+  // Stacked experts that adapters can be on: which matrices of one expert the parameter holds, by their names.
   std::vector<std::string> pieces = {};
   int64_t numel() const;
   std::string module() const { return name.substr(0, name.rfind('.')); }

@@ -123,7 +123,7 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
     LayerUse& layer = t.layers[static_cast<size_t>(i)];
     layer.elements += n, layer.adapter += factors;
     if (trained) layer.trained += n, layer.largest_trained = std::max(layer.largest_trained, n);
-    if (!p.pieces.empty()) layer.experts_trained |= trained;
+    if (p.shape.size() == 3) layer.experts_trained |= trained;
     if (!p.linear) continue;
     place(layer, module.substr(module.rfind('.') + 1), {p.shape[1], p.shape[0], trained, rank});
   }

@@ -44,6 +44,13 @@ int64_t labels_of(const Config& config) {
   return labels;
 }
 
+// Experts that are single matrices in the file: adapters can be on them.
+bool has_experts_of_their_own(const Preset& preset) {
+  const DecoderSpec spec = describe_model(preset_config(preset.name));
+  const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward.back());
+  return mixture && !mixture->names.stacked_gate_up;
+}
+
 std::string markdown(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size());
   for (const auto& row : rows)
@@ -85,9 +92,7 @@ DecoderSpec describe_model(const Json& config, Head head) {
 std::string family_table() {
   std::vector<std::vector<std::string>> rows = {{"family", "what it is", "train", "LoRA", "serve"}};
   for (const auto& [name, family] : Registry<Family>::of().all()) {
-    const bool experts = std::any_of(family.presets.begin(), family.presets.end(), [](const Preset& preset) {
-      return describe_model(preset_config(preset.name)).shape.experts > 0;
-    });
+    const bool experts = std::any_of(family.presets.begin(), family.presets.end(), has_experts_of_their_own);
     rows.push_back({name, family.title, "yes", experts ? "linear layers, experts" : "linear layers", "yes"});
   }
   return markdown(rows);
