@@ -83,7 +83,7 @@ TEST(Families, ADescriptionIsPlainData) {
   ASSERT_EQ(spec.feed_forward.size(), 3u);
   EXPECT_EQ(std::get<MixtureSpec>(spec.feed_forward[0]).per_token, 2);
   EXPECT_EQ(std::get<DenseSpec>(spec.feed_forward[1]).ffn, 384);
-  EXPECT_TRUE(spec.qk_norm);
+  EXPECT_EQ(spec.attention.qk_norm, QkNorm::Head);
   EXPECT_EQ(spec.shape.experts, 8);
   EXPECT_EQ(spec.backbone, "model");
 }
