@@ -165,19 +165,21 @@ RowBook::Reply Sender::reply_of(const std::string& text) {
   const auto part = [&](const char* name) {
     return message.contains(name) && message[name].is_string() ? message[name].get<std::string>() : std::string();
   };
-  RowBook::Reply reply;
+  std::string response;
   if (const std::string thought = part("reasoning_content"); !thought.empty())
-    reply.response = "<think>\n" + thought + "\n</think>\n\n";
-  reply.response += part("content");
+    response = "<think>\n" + thought + "\n</think>\n\n";
+  response += part("content");
   if (message.contains("tool_calls") && message["tool_calls"].is_array())
     for (const Json& call : message["tool_calls"]) {
       const Json& f = call.at("function");
       const Json arguments = Json::parse(f.at("arguments").get<std::string>(), nullptr, false);
-      reply.response +=
-          (reply.response.empty() ? "" : "\n") + std::string("<tool_call>\n") +
+      response +=
+          (response.empty() ? "" : "\n") + std::string("<tool_call>\n") +
           json_text({{"name", f.at("name")}, {"arguments", arguments.is_discarded() ? f["arguments"] : arguments}}) +
           "\n</tool_call>";
     }
+  RowBook::Reply reply;
+  reply.response = response;
   if (choice.contains("logprobs")) reply.logprobs = choice["logprobs"];
   if (body.contains("usage") && body["usage"].is_object()) {
     reply.prompt_tokens = body["usage"].value("prompt_tokens", int64_t{0});

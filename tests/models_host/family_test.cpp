@@ -60,7 +60,7 @@ TEST(Families, APlanRefusesWhatTheModelWould) {
       {"hidden_act", "relu6"},
       {"is_causal", false},
       {"layer_types", {"linear_attention"}},
-      {"architectures", {"Qwen2ForSequenceClassification"}},
+      {"architectures", {"Qwen2ForTokenClassification"}},
       {"rope_scaling", {{"rope_type", "spiral"}}},
       {"quantization_config", {{"quant_method", "awq"}}},
       {"num_attention_heads", 7},

@@ -22,8 +22,8 @@ TEST(Algorithms, AreCommandsOrChosenByOneWithTheirOwnOptions) {
     const bool alone = info.command.empty();
     const Command* command = find_command(alone ? name : info.command);
     ASSERT_NE(command, nullptr) << name;
-    const std::vector<std::string> words =
-        alone ? std::vector<std::string>() : std::vector<std::string>{"--" + info.command + "_type", name};
+    const std::string choice = info.command == "rlhf" ? "--rlhf_type" : "--task_type";
+    const auto words = alone ? std::vector<std::string>() : std::vector<std::string>{choice, name};
     const std::string help = command_help(*command, "apus", 100, words, /*all=*/true);
     EXPECT_NE(help.find(info.summary.substr(0, 20)), std::string::npos) << help;
     EXPECT_FALSE(info.examples.empty());
@@ -105,17 +105,32 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
   EXPECT_EQ(keys(lora.exact),
             (std::set<std::string>{"tuner_type", "per_device_train_batch_size", "lora_rank", "lora_alpha", "use_rslora",
                                    "init_weights", "use_dora", "target_modules", "target_regex", "modules_to_save",
-                                   "data_seed", "streaming", "packing", "train_dataloader_shuffle", "ref_adapters"}));
+                                   "data_seed", "streaming", "packing", "train_dataloader_shuffle", "ref_adapters",
+                                   "task_type"}));
   EXPECT_EQ(lora.exact["lora_rank"], 4);
-  EXPECT_EQ(
-      keys(lora.noted),
-      (std::set<std::string>{"lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio", "weight_decay",
-                             "adam_beta1", "adam_beta2", "adam_epsilon", "optim_args", "lorap_lr_ratio", "lora_dropout",
-                             "neftune_noise_alpha", "label_smoothing_factor", "enable_dft_loss", "enable_asft_loss",
-                             "enable_eaft_loss", "asft_alpha", "eaft_alpha", "router_aux_loss_coef"}));
+  EXPECT_EQ(keys(lora.noted), (std::set<std::string>{"lr_scheduler_type",
+                                                     "lr_scheduler_kwargs",
+                                                     "warmup_steps",
+                                                     "warmup_ratio",
+                                                     "weight_decay",
+                                                     "adam_beta1",
+                                                     "adam_beta2",
+                                                     "adam_epsilon",
+                                                     "optim_args",
+                                                     "lorap_lr_ratio",
+                                                     "lora_dropout",
+                                                     "neftune_noise_alpha",
+                                                     "label_smoothing_factor",
+                                                     "enable_dft_loss",
+                                                     "enable_asft_loss",
+                                                     "enable_eaft_loss",
+                                                     "asft_alpha",
+                                                     "eaft_alpha",
+                                                     "clip_in_backward",
+                                                     "router_aux_loss_coef"}));
   EXPECT_EQ(keys(parsed("sft", {"--tuner_type", "full"}).exact),
             (std::set<std::string>{"tuner_type", "per_device_train_batch_size", "data_seed", "streaming", "packing",
-                                   "train_dataloader_shuffle", "ref_adapters"}));
+                                   "train_dataloader_shuffle", "ref_adapters", "task_type"}));
 }
 
 }  // namespace
