@@ -12,7 +12,7 @@ function(apus_sources out)
 endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
-set(APUS_HOST_FOLDERS base text hub guide data reward serve doctor plan cli
+set(APUS_HOST_FOLDERS base text hub guide media data reward serve doctor plan cli
     algos/options dist/launch engine/answer engine/schedule models/families models/spec parallel/placement
     train/options train/record)
 set(APUS_HOST_FILES

@@ -47,6 +47,19 @@ std::vector<float> answer_column(const Answer& answer, const std::vector<float>&
   return column;
 }
 
+std::string completion_lines(const std::vector<Answer>& answers, const std::vector<std::string>& functions,
+                             const Tokenizer& tokenizer, int64_t step) {
+  std::string lines;
+  for (const Answer& answer : answers) {
+    Json line = {{"step", step}, {"prompt", tokenizer.decode(answer.prompt, false)}, {"completion", answer.text}};
+    for (size_t f = 0; f < answer.rewards.size(); ++f)
+      line[functions[f]] = std::isnan(answer.rewards[f]) ? Json() : Json(answer.rewards[f]);
+    line["reward"] = answer.reward, line["tokens"] = answer.ids.size(), line["truncated"] = answer.cut;
+    lines += json_text(line) + "\n";
+  }
+  return lines;
+}
+
 void write_completions(const std::string& mine, const std::filesystem::path& dir, Comm* data_ranks) {
   std::string lines = mine;
   if (data_ranks && data_ranks->size() > 1) {

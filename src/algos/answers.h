@@ -34,6 +34,9 @@ Sample sample_of(const Answer& answer, bool learnt, bool joins);
 // Numbers of an answer's tokens as a column of that sample: each stands where its token is the label.
 std::vector<float> answer_column(const Answer& answer, const std::vector<float>& of_tokens);
 
+// A line for each: prompt, answer, what each function and all together gave, at a step counted from 1.
+std::string completion_lines(const std::vector<Answer>& answers, const std::vector<std::string>& functions,
+                             const Tokenizer& tokenizer, int64_t step);
 // Adds lines of all ranks to completions.jsonl, by rank; the first one writes. `data_ranks` null: one rank.
 void write_completions(const std::string& lines, const std::filesystem::path& dir, Comm* data_ranks);
 

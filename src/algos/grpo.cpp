@@ -82,14 +82,7 @@ std::optional<int64_t> Grpo::batches_per_collection() const {
 
 std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_batches) {
   const bool training = at::GradMode::is_enabled();
-  Samples questions;
-  for (Samples& samples : micro_batches)
-    for (Sample& sample : samples) questions.push_back(std::move(sample));
-  AnswerRounds::Round round;
-  if (o_.brings_rows())
-    for (const Sample& sample : questions) round.answers.push_back(replayed_[answer_number(sample)]);
-  else
-    round = rounds_->ask(actors, questions, training);
+  AnswerRounds::Round round = answers_to(std::move(micro_batches), replayed_, rounds_.get(), actors, training);
   const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) : x; };
 
   auto updates = divided(round.answers, static_cast<uint64_t>(actors.step), training);

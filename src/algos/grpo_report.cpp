@@ -96,16 +96,8 @@ void Grpo::keep_completions(const std::vector<Answer>& answers, Actors& actors) 
     append_rollouts(file, answers, actors.step);
   }
   if (!o_.log_completions) return;
-  std::string lines;
-  for (const Answer& answer : answers) {
-    Json line = {
-        {"step", actors.step + 1}, {"prompt", tokenizer_->decode(answer.prompt, false)}, {"completion", answer.text}};
-    for (size_t f = 0; f < answer.rewards.size(); ++f)
-      line[rounds_->functions()[f]] = std::isnan(answer.rewards[f]) ? Json() : Json(answer.rewards[f]);
-    line["reward"] = answer.reward, line["tokens"] = answer.ids.size(), line["truncated"] = answer.cut;
-    lines += json_text(line) + "\n";
-  }
-  write_completions(lines, output_dir_, actors.data_ranks);
+  write_completions(completion_lines(answers, rounds_->functions(), *tokenizer_, actors.step + 1), output_dir_,
+                    actors.data_ranks);
   if (rank_ != 0 || answers.empty()) return;
   const auto best = std::max_element(answers.begin(), answers.end(),
                                      [](const Answer& a, const Answer& b) { return a.reward < b.reward; });

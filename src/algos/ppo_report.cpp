@@ -62,16 +62,8 @@ void Ppo::keep(const std::vector<Answer>& answers, Actors& actors) const {
   if (o_.dump_rollouts)
     append_rollouts(ranks_ > 1 ? str(*o_.dump_rollouts, ".", rank_) : *o_.dump_rollouts, answers, actors.step);
   if (!o_.log_completions || o_.brings_rows()) return;
-  std::string lines;
-  for (const Answer& answer : answers) {
-    Json line = {
-        {"step", actors.step + 1}, {"prompt", tokenizer_->decode(answer.prompt, false)}, {"completion", answer.text}};
-    for (size_t f = 0; f < answer.rewards.size(); ++f)
-      line[rounds_->functions()[f]] = std::isnan(answer.rewards[f]) ? Json() : Json(answer.rewards[f]);
-    line["reward"] = answer.reward, line["tokens"] = answer.ids.size(), line["truncated"] = answer.cut;
-    lines += json_text(line) + "\n";
-  }
-  write_completions(lines, output_dir_, actors.data_ranks);
+  write_completions(completion_lines(answers, rounds_->functions(), *tokenizer_, actors.step + 1), output_dir_,
+                    actors.data_ranks);
 }
 
 }  // namespace apus

@@ -115,6 +115,16 @@ std::optional<Samples> ReplayedAnswers::next() {
   return at_ < batches_.size() ? std::optional(batches_[at_++]) : std::nullopt;
 }
 
-size_t answer_number(const Sample& sample) { return static_cast<size_t>(sample.columns.at(kAnswerColumn)); }
+AnswerRounds::Round answers_to(std::vector<Samples> micro_batches, const std::vector<Answer>& replayed,
+                               AnswerRounds* rounds, Actors& actors, bool training) {
+  Samples questions;
+  for (Samples& samples : micro_batches)
+    for (Sample& sample : samples) questions.push_back(std::move(sample));
+  if (rounds) return rounds->ask(actors, questions, training);
+  AnswerRounds::Round round;
+  for (const Sample& sample : questions)
+    round.answers.push_back(replayed[static_cast<size_t>(sample.columns.at(kAnswerColumn))]);
+  return round;
+}
 
 }  // namespace apus

@@ -31,7 +31,8 @@ class ReplayedAnswers final : public SampleSource {
   size_t at_ = 0;
 };
 
-// A sample holds an answer's number among those that were read: column "answer".
-size_t answer_number(const Sample& sample);
+// The answers that such micro-batches stand for; without `replayed` ones those that `rounds` asks for.
+AnswerRounds::Round answers_to(std::vector<Samples> micro_batches, const std::vector<Answer>& replayed,
+                               AnswerRounds* rounds, Actors& actors, bool training);
 
 }  // namespace apus

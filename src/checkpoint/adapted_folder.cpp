@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/adapted_folder.h"
 
-#include <openssl/evp.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -25,19 +25,6 @@ namespace {
 
 constexpr int64_t kRowsTogether = 128;  // a grown vocabulary is a multiple of this, which matrix products like
 constexpr const char* kNewRows = "model-new-tokens.safetensors";
-
-std::string hex_digest(const std::string& text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr);
-  std::string out;
-  for (unsigned int i = 0; i < std::min(size, 8u); ++i) {
-    static const char hex[] = "0123456789abcdef";
-    out += hex[digest[i] >> 4];
-    out += hex[digest[i] & 15];
-  }
-  return out;
-}
 
 Json& text_config(Json& config) {
   const bool nested = config.contains("text_config") && config["text_config"].is_object();
@@ -196,7 +183,7 @@ std::string key_of(const fs::path& folder, const Adaptation& wanted) {
       files[entry.path().filename()] =
           str(entry.file_size(code), " ", entry.last_write_time(code).time_since_epoch().count());
   for (const auto& [name, state] : files) key += "\n" + name + " " + state;
-  return hex_digest(key);
+  return hex_digest(key, 8);
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/sample.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -11,6 +9,7 @@
 #include <numeric>
 
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/lines.h"
@@ -27,19 +26,6 @@ namespace {
 
 constexpr const char* kQuestion = "sample_question";  // columns that say of which question an answer is
 constexpr const char* kTurn = "sample_turn";
-
-std::string digest_of(const std::string& text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr);
-  std::string out;
-  for (unsigned int i = 0; i < std::min(size, 16u); ++i) {
-    static const char hex[] = "0123456789abcdef";
-    out += hex[digest[i] >> 4];
-    out += hex[digest[i] & 15];
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -142,7 +128,7 @@ void SampleOptions::fetch() {
       auto question = all.next();
       more = question.has_value();
       if (!more) break;
-      const std::string id = digest_of(question->key());
+      const std::string id = hex_digest(question->key(), 16);
       asked.push_back({std::move(question->row), question->label.value_or(""), id});
     } catch (const RowError& e) {
       if (strict) throw;

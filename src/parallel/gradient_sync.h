@@ -28,7 +28,7 @@ class GradientSync {
   virtual double of_all(double squares) { return squares; }
   // After the optimizer's step: every rank learns what the others changed.
   virtual void updated() {}
-  // Nothing is computed for now: a parameter is what this rank holds of it.
+  // No forward or backward pass runs for now: each parameter may be reduced to what this rank holds of it.
   virtual void rest() {}
 };
 

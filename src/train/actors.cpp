@@ -30,14 +30,6 @@ at::Tensor token_scores(const Model& model, const at::Tensor& normed_TD, const S
   return model.scores(normed_TD, step).squeeze(1).to(at::kFloat);
 }
 
-at::Tensor last_scores(const Model& model, const at::Tensor& normed_TD, const Step& step) {
-  std::vector<int64_t> last;
-  int64_t end = 0;
-  for (const int32_t length : step.length_q) last.push_back((end += length) - 1);
-  const at::Tensor last_SD = normed_TD.index_select(0, at::tensor(last, at::kLong).to(normed_TD.device()));
-  return model.scores(last_SD, step).to(at::kFloat);
-}
-
 at::Tensor Scorer::scores(const Batch& batch) const {
   at::NoGradGuard no_grad;
   Step step = batch.step;

@@ -41,9 +41,6 @@ class Reference {
 // The number that a model with a head of one score gives at each token: f32 [T].
 at::Tensor token_scores(const Model& model, const at::Tensor& normed_TD, const Step& step);
 
-// The numbers that a model with a head of scores gives for each sequence, at its last token: f32 [S, labels].
-at::Tensor last_scores(const Model& model, const at::Tensor& normed_TD, const Step& step);
-
 // Such a model, asked what it thinks of whole texts: a reward model.
 class Scorer {
  public:

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/encode/encoder.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/digest.h"
 #include "data/encode/id_rows.h"
 #include "data/rows/media_refs.h"
 #include "text/ended_text.h"
@@ -46,19 +45,6 @@ std::vector<Piece> pieces_of(const Tokenizer& tokenizer, std::string_view text, 
 std::vector<int32_t> beginning(const Tokenizer& tokenizer) {
   const std::vector<int32_t> plain = tokenizer.encode("a"), whole = tokenizer.encode("a", true);
   return {whole.begin(), std::search(whole.begin(), whole.end(), plain.begin(), plain.end())};
-}
-
-std::string short_digest(const std::string& text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr);
-  std::string out;
-  for (unsigned int i = 0; i < std::min(size, 8u); ++i) {
-    static const char hex[] = "0123456789abcdef";
-    out += hex[digest[i] >> 4];
-    out += hex[digest[i] & 15];
-  }
-  return out;
 }
 
 // Calls that the template does not write would be learnt as empty answers.
@@ -472,8 +458,8 @@ Json Encoder::made_with() const {
     pieces.push_back(tokenizer_->piece(id));
   tokenizer["pieces"] = std::move(pieces);
   return {
-      {"tokenizer", short_digest(json_text(tokenizer))},
-      {"chat_template", options_.use_chat_template ? Json(short_digest(chat_->text() + chat_->agent_name())) : Json()},
+      {"tokenizer", hex_digest(json_text(tokenizer), 8)},
+      {"chat_template", options_.use_chat_template ? Json(hex_digest(chat_->text() + chat_->agent_name(), 8)) : Json()},
       {"chat_template_kwargs", options_.chat_template_kwargs},
       {"system", options_.system ? Json(*options_.system) : Json()},
       {"max_length", options_.max_length},

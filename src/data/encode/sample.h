@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "media/media_item.h"
+
 namespace apus {
 
 struct Sample {
@@ -21,7 +23,8 @@ struct Sample {
   // Numbers that a loss needs, by name: one for the sequence (label, margin), or one for each token.
   std::map<std::string, float> columns;
   std::map<std::string, std::vector<float>> token_columns;
-  std::string row;  // JSON of the row's columns, where an algorithm's rewards read them
+  std::vector<MediaItem> media;  // in the order in which they begin
+  std::string row;               // JSON of the row's columns, where an algorithm's rewards read them
 
   int64_t length() const { return static_cast<int64_t>(ids.size()); }
   int64_t trained_tokens() const {
