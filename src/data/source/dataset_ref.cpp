@@ -25,7 +25,7 @@ namespace {
 std::string why_dead(const fs::path& link) {
   std::error_code code;
   const std::string to = fs::read_symlink(link, code).string();
-  fs::status(link, code);
+  static_cast<void>(fs::status(link, code));
   return str("a link to ", to,
              code == std::errc::too_many_symbolic_link_levels ? ", which leads in a circle" : ", which does not exist");
 }
