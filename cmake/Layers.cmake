@@ -60,6 +60,17 @@ target_precompile_headers(apus_host PRIVATE ${host_prelude})
 target_compile_definitions(apus_host PRIVATE APUS_VERSION="${PROJECT_VERSION}")
 # zlib and zstd behind openssl, whose static archives may need them: not every linker looks back.
 target_link_libraries(apus_host PUBLIC apus::json apus::pcre2 apus::utf8proc apus::yaml apus::openssl apus::zlib apus::zstd apus::curl apus::boost Threads::Threads ${CMAKE_DL_LIBS})
+# Pictures of a format whose library is missing are refused.
+foreach(format jpeg png webp)
+  string(TOUPPER ${format} upper)
+  if(APUS_HAS_${upper})
+    set_source_files_properties(${CMAKE_SOURCE_DIR}/src/media/${format}.cpp PROPERTIES
+      COMPILE_DEFINITIONS APUS_WITH_${upper} SKIP_UNITY_BUILD_INCLUSION ON)
+    target_link_libraries(apus_host PUBLIC apus::${format})
+  endif()
+endforeach()
+# Loops over the taps of a filter gain from vector code.
+set_source_files_properties(${CMAKE_SOURCE_DIR}/src/media/resize.cpp PROPERTIES COMPILE_OPTIONS "-O3")
 
 add_executable(apus src/cli/main.cpp)
 target_link_libraries(apus PRIVATE apus_host)

@@ -3,9 +3,10 @@
 
 # Debian packages, and what each is for. The only list; docs/dependencies.md explains them.
 build_packages=(g++ cmake ninja-build ccache lld binutils nlohmann-json3-dev libpcre2-dev libutf8proc-dev libyaml-cpp-dev
-                zlib1g-dev libzstd-dev libssl-dev libcurl4-openssl-dev libboost-dev libgtest-dev)
+                zlib1g-dev libzstd-dev libssl-dev libcurl4-openssl-dev libboost-dev libgtest-dev
+                libjpeg-dev libpng-dev libwebp-dev)
 torch_packages=(libtorch-dev libopenblas0-pthread libdnnl-dev)  # unless another libtorch is at hand
-check_packages=(clang libclang-rt-dev)                          # the sanitizers and the fuzz targets
+check_packages=(clang libclang-rt-dev python3-pil)              # the sanitizers and the fuzz targets; a reference for pictures
 
 # A script that sets stages=N numbers its headings, and tells the time since its start: "== 2/7 Building build (0:03)".
 say() {

@@ -93,7 +93,6 @@ void ModelOptions::fields(OptionTable& v) {
   const char* const whole = "weights are held in --torch_dtype; bfloat16 is the smallest";
   v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_storage"}, whole);
   v.no_effect({"bnb_4bit_quant_type", "bnb_4bit_use_double_quant"}, whole);
-  v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
 }
 
 void ModelOptions::fetch() {
@@ -206,13 +205,14 @@ void TemplateOptions::fields(OptionTable& v) {
       .restored("model");
   v.no_effect({"template_backend"}, "templates are always the checkpoint's Jinja");
   v.no_effect({"padding_side", "padding_free"}, "tokens are packed, there is no padding");
-  v.refuse({"max_pixels", "norm_bbox"}, "this command knows text models only");
+  v.include(media);
   v.refuse({"preserve_thinking"},
            "old thoughts are kept or dropped by the chat template; pass what it asks for in --chat_template_kwargs");
   v.refuse({"sequence_parallel_size"}, "one device holds the sequence; chunked prefill keeps long prompts small", "1");
 }
 
 void TemplateOptions::resolve(OptionTable&) {
+  media.check();
   chat_template = chosen_template(builtin, chat_template);
   if (!system) return;
   if (system->ends_with(".txt") && is_file(*system)) system = text_of_file(*system);

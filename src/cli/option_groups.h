@@ -12,6 +12,7 @@
 #include "engine/answer/chat_spec.h"
 #include "engine/answer/engine_spec.h"
 #include "engine/answer/sampling_fields.h"
+#include "media/media_options.h"
 
 namespace apus {
 
@@ -76,6 +77,7 @@ struct RunOptions {  // what every command has
 
 struct TemplateOptions : ChatSpec {
   std::string builtin;  // --template: the name of one of the program's own
+  MediaOptions media;
   void fields(OptionTable& v);
   void resolve(OptionTable& v);  // reads the files that --system and --chat_template name
 };

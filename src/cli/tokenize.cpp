@@ -6,12 +6,17 @@
 #include "base/files.h"
 #include "base/lines.h"
 #include "base/nearest.h"
+#include "base/png.h"
 #include "base/progress.h"
 #include "base/signals.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
+#include "data/encode/grounding.h"
 #include "data/read/byte_source.h"
 #include "data/read/reader.h"
+#include "data/rows/dialogue.h"
+#include "data/rows/media_refs.h"
+#include "data/rows/normalize.h"
 #include "text/builtin_templates.h"
 #include "text/unicode.h"
 
@@ -35,6 +40,43 @@ std::filesystem::path folder_of(const std::string& tokenizer) {
   std::error_code code;
   return std::filesystem::is_directory(tokenizer, code) ? std::filesystem::path(tokenizer)
                                                         : std::filesystem::path(tokenizer).parent_path();
+}
+
+// Whether a row has images, videos or sounds, in columns or among the parts of its messages.
+bool shows_media(const Json& row) {
+  for (const MediaKind& kind : kMediaKinds)
+    if (member(row, kind.column) || member(row, kind.name)) return true;
+  const Json* messages = member(row, "messages");
+  if (!messages || !messages->is_array()) return false;
+  for (const Json& message : *messages) {
+    const Json* content = message.is_object() ? member(message, "content") : nullptr;
+    if (!content || !content->is_array()) continue;
+    for (const Json& part : *content)
+      if (part.is_object() && part.contains("type") && part["type"].is_string() &&
+          media_kind(part["type"].get_ref<const std::string&>()))
+        return true;
+  }
+  return false;
+}
+
+Picture picture_of(const Image& image) {
+  Picture picture(static_cast<int>(image.width), static_cast<int>(image.height), {});
+  const uint8_t* from = image.rgb.data();
+  for (int y = 0; y < image.height; ++y)
+    for (int x = 0; x < image.width; ++x, from += 3) picture.dot(x, y, {from[0], from[1], from[2]});
+  return picture;
+}
+
+void draw_box(Picture& picture, const Image& image, const SeenBox& box) {
+  const auto width = static_cast<double>(image.width - 1), height = static_cast<double>(image.height - 1);
+  const double left = box.sides[0] * width, top = box.sides[1] * height;
+  const double right = box.sides[2] * width, bottom = box.sides[3] * height;
+  constexpr Rgb kRed{255, 0, 0};
+  if (box.point) return picture.box(static_cast<int>(left) - 2, static_cast<int>(top) - 2, 5, 5, kRed);
+  picture.line(left, top, right, top, kRed, 2);
+  picture.line(right, top, right, bottom, kRed, 2);
+  picture.line(right, bottom, left, bottom, kRed, 2);
+  picture.line(left, bottom, left, top, kRed, 2);
 }
 
 std::vector<int32_t> ids_of(const Json& value) {
@@ -71,12 +113,19 @@ void TokenizeOptions::fields(OptionTable& v) {
   v("template", builtin, "one of the program's own chat templates instead: " + join(builtin_template_names()));
   v("chat_template_kwargs", chat_template_kwargs, "further variables for the template; a row's own come first");
   v("add_generation_prompt", add_generation_prompt, "end with the beginning of an answer, where a row does not say");
+  v.group("Images, videos, sounds");
+  v("show_media", show_media, "folder for pictures of what the model sees of each row: as resized, or cut into tiles");
+  v("dump_media", dump_media,
+    "safetensors file of what the model is given: pixel_values.<row>, image_grid_thw.<row> and so on, rows from 0");
+  v.include(media);
+  v.group("Conversations");
   v("render_only", render_only, "only the text, no ids; needs no tokenizer when --chat_template is given");
   RunOptions::fields(v);
 }
 
 void TokenizeOptions::resolve(OptionTable&) {
   HubFlags::resolve();
+  media.check();
   chat_template = chosen_template(builtin, chat_template);
 }
 
@@ -84,6 +133,8 @@ void TokenizeOptions::check() const {
   require(!tokenizer.empty() || (render_only && !chat_template.empty()), Fault::Usage,
           "--tokenizer is needed: a checkpoint's folder, or a tokenizer.json (without one: --render_only true "
           "--chat_template FILE)");
+  require(!render_only || (show_media.empty() && dump_media.empty()), Fault::Usage,
+          "--show_media and --dump_media need a checkpoint: leave out --render_only");
   check_encoding(encoding);
   require(chat_template_kwargs.is_null() || chat_template_kwargs.is_object(), Fault::Usage,
           "--chat_template_kwargs must be a JSON object");
@@ -97,7 +148,17 @@ void TokenizeOptions::rehearse(Rehearsal& r) const {
 }
 
 RowTokenizer::RowTokenizer(const TokenizeOptions& options) : options_(options) {
-  if (!options.render_only) tokenizer_ = Tokenizer::load(options.tokenizer);
+  if (options.render_only) return;
+  tokenizer_ = Tokenizer::load(options.tokenizer);
+  media_ = open_media_reader(folder_of(options.tokenizer), *tokenizer_, options.media);
+  require(media_ || (options.show_media.empty() && options.dump_media.empty()), Fault::Usage,
+          "--show_media and --dump_media are for models that see, and ", options.tokenizer, " reads text only");
+  if (!options.show_media.empty()) make_writable_dir(options.show_media);
+  if (!options.dump_media.empty()) dump_ = std::make_unique<MediaDump>(options.dump_media);
+}
+
+void RowTokenizer::finish() const {
+  if (dump_) dump_->write();
 }
 
 std::string RowTokenizer::rendered(const Json& row) {
@@ -152,8 +213,59 @@ Json RowTokenizer::of_text(const std::string& text, const std::vector<int32_t>& 
   return {{"text", text}, {"ids", ids}, {"pieces", pieces(text)}, {"tokens", std::move(tokens)}};
 }
 
+// A file for each picture that the tower is given. The row's boxes are drawn where the whole of an image is seen: in
+// its one picture, or in the last of its tiles.
+void RowTokenizer::keep_media(const Row& row, const RowMedia& media) {
+  if (dump_) dump_->add(row_, media, media_->processor());
+  if (options_.show_media.empty()) return;
+  std::vector<ImageSize> sizes;
+  for (const RowMedium& medium : media)
+    if (medium.media.content->type == MediaType::Image) sizes.push_back(medium.size);
+  const std::vector<SeenBox> boxes = row_boxes(row, sizes);
+  size_t image = 0;
+  for (const RowMedium& medium : media) {
+    const std::vector<Image> views = media_->views(medium.source);
+    const bool is_image = medium.media.content->type == MediaType::Image;
+    for (size_t v = 0; v < views.size(); ++v) {
+      Picture picture = picture_of(views[v]);
+      for (const SeenBox& box : boxes)
+        if (is_image && box.image == image && v + 1 == views.size()) draw_box(picture, views[v], box);
+      const std::string part = views.size() > 1 ? str("_", v) : "";
+      write_file_atomic(std::filesystem::path(options_.show_media) / str("row", row_, "_", medium.key, part, ".png"),
+                        picture.png());
+    }
+    image += is_image;
+  }
+}
+
+// Rows of every shape that sft reads; the tokens of media stand among the ids.
+Json RowTokenizer::of_media(const Json& given) {
+  Row row{given, {std::make_shared<const std::string>("rows"), row_ + 1, true}};
+  row.value = normalize_row(row, {.keep_unused = true});
+  Json messages = with_media_tags(row, row.value["messages"]);
+  RowMedia media = media_->read(row, messages);
+  row.value["messages"] = template_messages(messages);
+  const std::string text = rendered(row.value);
+  Sample sample;
+  sample.ids = tokenizer_->encode(text);
+  sample.trained.assign(sample.ids.size(), 0);
+  keep_media(row, media);
+  Json answer = of_text(text, sample.ids);
+  place_media(sample, std::move(media), row.origin);
+  answer["ids"] = sample.ids;
+  for (const MediaItem& item : sample.media)
+    answer["media"].push_back({{"type", parse_json(item.source, "a medium")["type"]},
+                               {"begin", item.begin},
+                               {"length", item.length},
+                               {"shape", item.content->shape},
+                               {"grid", item.content->grid},
+                               {"digest", item.digest}});
+  return answer;
+}
+
 Json RowTokenizer::answer(const Json& row) {
   require(row.is_object(), Fault::Data, "a row must be an object");
+  if (media_ && shows_media(row)) return of_media(row);
   if (member(row, "messages")) {  // null, as tables write what a row has not, is nothing
     std::string text = rendered(row);
     if (options_.render_only) return {{"text", std::move(text)}};
@@ -181,13 +293,14 @@ std::optional<Json> RowTokenizer::next_of(RowReader& reader) {
   try {
     if (!reader.next(row)) return std::nullopt;
   } catch (const RowError& error) {  // after any other error there is no next row
-    ++errors_;
+    ++row_, ++errors_;
     return Json{{"error", error.what()}};
   }
   return guarded([&] { return answer(with_parsed_cells(row)); });
 }
 
 Json RowTokenizer::guarded(const std::function<Json()>& body) {
+  ++row_;
   try {
     return body();
   } catch (const TemplateError& error) {
@@ -236,6 +349,7 @@ int run(const TokenizeOptions& options) {
     }
   }
   out.close();
+  tokenizer.finish();
   progress.finish();
   if (tokenizer.errors())
     log_warning(tokenizer.errors(), " of ", rows, rows == 1 ? " row gave an error" : " rows gave an error");

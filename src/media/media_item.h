@@ -32,7 +32,8 @@ struct MediaContent {
 // In a text: `begin` is the first of its tokens, `length` reaches to behind the last. Other tokens may stand between
 // them (a video's time stamps; sounds among a video's frames).
 struct MediaItem : MediaSpan {
-  std::shared_ptr<const MediaContent> content;
+  std::shared_ptr<const MediaContent> content;  // null in a stored sample, until somebody loads it again
+  std::string source;                           // what it was made of, as JSON: by this it can be made again
 };
 
 }  // namespace apus

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/plot.h"
 #include "checkpoint/weights.h"
+#include "data/encode/row_media.h"
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_ref.h"
 #include "data/source/training_data.h"
@@ -39,8 +40,6 @@ EncodeOptions encode_options(const TemplateOptions& t, const DataOptions& d, con
   e.preserve_thinking = d.preserve_thinking;
   e.chat_template_kwargs = t.chat_template_kwargs.is_object() ? t.chat_template_kwargs : Json::object();
   if (t.enable_thinking) e.chat_template_kwargs["enable_thinking"] = *t.enable_thinking;
-  const char* root = std::getenv("ROOT_IMAGE_DIR");
-  e.media_root = root ? root : "";
   return e;
 }
 
@@ -72,7 +71,7 @@ DatasetOptions dataset_options(const DataOptions& o, const HubFlags& hub) {
   return d;
 }
 
-TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, int64_t max_length) {
+TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, int64_t max_length, bool sees) {
   TrainingDataOptions d;
   const bool asks = algorithm_info(o.algorithm).asks_rows;
   d.datasets = dataset_options(o, o);
@@ -92,6 +91,7 @@ TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, 
                // Every row once, as with one process; the trainer knows that a rank may have one less.
                .even = false};
   d.validation_batch_size = asks ? 1 : o.per_device_eval_batch_size;
+  if (sees) d.ahead = 4;  // pixels take more memory than text
   return d;
 }
 
@@ -114,9 +114,12 @@ struct Keep {
 
 std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOptions& data, const fs::path& model_dir,
                                    RejectLog::Spec rejects) {
-  auto keep = std::make_shared<Keep>(
-      std::move(rejects),
-      Encoder(Tokenizer::load(model_dir), chat_template(prompt, model_dir), encode_options(prompt, data, model_dir)));
+  const auto tokenizer = Tokenizer::load(model_dir);
+  const auto media = open_media_reader(model_dir, *tokenizer, prompt.media);
+  EncodeOptions options = encode_options(prompt, data, model_dir);
+  if (media) options.media = media->made_with();
+  auto keep =
+      std::make_shared<Keep>(std::move(rejects), Encoder(tokenizer, chat_template(prompt, model_dir), options, media));
   keep->encoder.on_remark(
       [log = &keep->rejects](const Origin& origin, const std::string& text) { log->remark(origin, text); });
   return keep;
@@ -148,7 +151,8 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
                                  {.file = first && !o.dry_run ? run_dir / "rejected.jsonl" : fs::path(),
                                   .strict = o.strict,
                                   .shown = first ? 20 : 0});
-  const TrainingDataOptions options = data_options(o, share, keep->encoder.options().max_length);
+  const TrainingDataOptions options =
+      data_options(o, share, keep->encoder.options().max_length, !keep->encoder.options().media.is_null());
   const EncodeRow encode = [&algorithm, &encoder = keep->encoder](const Row& row) {
     return algorithm.encode(row, encoder);
   };

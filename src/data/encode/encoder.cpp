@@ -7,6 +7,7 @@
 
 #include "base/digest.h"
 #include "data/encode/id_rows.h"
+#include "data/encode/row_media.h"
 #include "data/rows/media_refs.h"
 #include "text/ended_text.h"
 #include "text/unicode.h"
@@ -59,6 +60,11 @@ void check_calls_shown(const Json& messages, const std::string& text, const Orig
   }
 }
 
+bool has_media(const Row& row) {
+  return std::any_of(kMediaKinds.begin(), kMediaKinds.end(),
+                     [&](const MediaKind& kind) { return row.value.contains(kind.column); });
+}
+
 float number_of(const Json& value) { return value.is_boolean() ? value.get<bool>() : value.get<float>(); }
 
 std::string turns_text(const Json& messages) {
@@ -80,7 +86,7 @@ Truncation truncation_named(const std::string& name) {
 }
 
 Encoder::Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat, EncodeOptions options,
-                 MediaHook media)
+                 std::shared_ptr<const MediaReader> media)
     : tokenizer_(std::move(tokenizer)), chat_(std::move(chat)), options_(std::move(options)), media_(std::move(media)) {
   require(!options_.use_chat_template || chat_, Fault::Usage,
           "the model has no chat template: give one with --chat_template, or --use_chat_template false");
@@ -125,7 +131,16 @@ Sample Encoder::encode_messages(const Row& row, const Json& messages) const {
           str("the row has ", kind.column,
               ", but this model reads text only; take the column away or choose a model that reads ", kind.column));
   try {
-    Sample sample = options_.use_chat_template ? templated(row, messages) : bare(row, messages);
+    RowMedia media;
+    Json shown = messages;
+    if (has_media(row)) {
+      shown = with_media_tags(row, messages, [&](const std::string& text) {
+        if (remark_) remark_(row.origin, text);
+      });
+      media = media_->read(row, shown);
+    }
+    Sample sample = options_.use_chat_template ? templated(row, shown) : bare(row, shown);
+    if (!media.empty()) place_media(sample, std::move(media), row.origin);
     if (!sample.trained.empty()) sample.trained[0] = 0;
     add_extras(sample, row);
     return sample;
@@ -143,7 +158,7 @@ std::string Encoder::prompt_text(const Row& row) const {
   while (!messages.empty() && messages.back()["role"] == "assistant") messages.erase(messages.size() - 1);
   if (messages.empty()) throw RowError(row.origin, "messages", "there is no question before the answer");
   if (!options_.use_chat_template) return turns_text(messages);
-  const Json ready = template_messages(prepared(row, messages, false), false);
+  const Json ready = template_messages(prepared(messages));
   Json kwargs = options_.chat_template_kwargs.is_object() ? options_.chat_template_kwargs : Json::object();
   if (row.value.contains("chat_template_kwargs")) kwargs.update(row.value["chat_template_kwargs"]);
   const Json* tools = row.value.contains("tools") ? &row.value["tools"] : nullptr;
@@ -183,7 +198,7 @@ std::vector<int32_t> Encoder::text_ids(const Row& row, const Json& messages, con
         options_.system && !options_.system->empty() && messages[0]["role"] != "system" ? *options_.system + " " : "";
     return ended_text(*tokenizer_, instruction + joined_texts(messages));
   }
-  const Json ready = template_messages(prepared(row, messages, false), false);
+  const Json ready = template_messages(prepared(messages));
   Json kwargs = options_.chat_template_kwargs.is_object() ? options_.chat_template_kwargs : Json::object();
   if (words.is_object()) kwargs.update(words);
   if (row.value.contains("chat_template_kwargs")) kwargs.update(row.value["chat_template_kwargs"]);
@@ -227,12 +242,12 @@ void Encoder::add_extras(Sample& sample, const Row& row) const {
   if (row.value.contains("channel")) sample.channel = row.value["channel"].get<std::string>();
   for (const char* name : {"label", "margin"})
     if (row.value.contains(name)) sample.columns[name] = number_of(row.value[name]);
-  bool with_media = false;
-  for (const MediaKind& kind : kMediaKinds) with_media = with_media || row.value.contains(kind.column);
-  if (with_media) {
-    check_media_readable(row.value, options_.media_root, row.origin);
-    media_(sample, row);
-  }
+}
+
+void Encoder::load_media(Sample& sample) const {
+  if (sample.media.empty()) return;
+  require(media_ != nullptr, Fault::Usage, "the samples have images, and this model reads text only");
+  for (MediaItem& item : sample.media) media_->load(item);
 }
 
 // The text as it is, an end token behind. With a question in front only the last answer is learnt.
@@ -262,26 +277,11 @@ Sample Encoder::bare(const Row&, const Json& messages) const {
   return sample;
 }
 
-// The conversation with a system message where one is wanted, and every medium with its tag.
-Json Encoder::prepared(const Row& row, const Json& messages, bool with_media) const {
+// The conversation with a system message where one is wanted.
+Json Encoder::prepared(const Json& messages) const {
   Json out = messages;
   if (options_.system && out[0]["role"] != "system" && !options_.system->empty())
     out.insert(out.begin(), Json{{"role", "system"}, {"content", *options_.system}});
-  if (!with_media) return out;
-  for (const MediaKind& kind : kMediaKinds) {
-    if (!row.value.contains(kind.column)) continue;
-    const size_t media = row.value[kind.column].size(), tags = count_tags(turns_text(out), kind.tag);
-    if (tags > media && remark_)
-      remark_(row.origin,
-              str("more ", kind.tag, " tags than entries in '", kind.column, "'; the surplus stays as text"));
-    for (auto& message : out) {
-      if (message["role"] != "user" || tags >= media) continue;
-      std::string missing;
-      for (size_t i = tags; i < media; ++i) missing += kind.tag;
-      message["content"] = missing + message["content"].get<std::string>();
-      break;
-    }
-  }
   return out;
 }
 
@@ -314,13 +314,11 @@ Sample Encoder::templated(const Row& row, const Json& messages) const {
   if (last != "assistant" && last != "tool_call")
     throw RowError(row.origin, "messages",
                    str("the conversation ends with the role ", last, ": the answer to learn is missing"));
-  bool with_media = false;
-  for (const MediaKind& kind : kMediaKinds) with_media = with_media || row.value.contains(kind.column);
-  Json said = prepared(row, messages, with_media);
+  Json said = prepared(messages);
   // Templates expect that somebody asks: an answer alone follows an empty question.
   if (const size_t first = said[0]["role"] == "system"; said[first]["role"] == "assistant")
     said.insert(said.begin() + static_cast<long>(first), Json{{"role", "user"}, {"content", ""}});
-  const Json ready = template_messages(said, with_media);
+  const Json ready = template_messages(said);
   const Json* tools = row.value.contains("tools") ? &row.value["tools"] : nullptr;
   Dialogue dialogue = dialogue_of(row, ready, tools);
   check_calls_shown(ready, dialogue.text, row.origin);
@@ -415,11 +413,17 @@ std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
     out.trained[0] = 0;
     out.channel = sample.channel;
     out.columns = sample.columns;
+    out.media = sample.media;  // all of their tokens are kept, so that each span only moves
+    for (MediaItem& item : out.media)
+      item.begin = std::lower_bound(kept.begin(), kept.end(), item.begin) - kept.begin();
     return out;
   };
   std::vector<Sample> parts;
   std::vector<int64_t> kept;
   if (options_.truncation == Truncation::Split) {
+    if (!sample.media.empty())
+      throw RowError(row.origin, "images",
+                     "rows with media cannot be split: --truncation_strategy delete, left or right");
     for (int64_t begin = 0; begin < length; begin += limit) {
       kept.clear();
       for (int64_t i = begin; i < std::min(begin + limit, length); ++i) kept.push_back(i);
@@ -427,7 +431,11 @@ std::vector<Sample> Encoder::fitted(Sample sample, const Row& row) const {
     }
     return parts;
   }
-  const auto is_uncut = [&](int64_t i) { return options_.uncut.count(sample.ids[static_cast<size_t>(i)]) > 0; };
+  const auto is_uncut = [&](int64_t i) {
+    return options_.uncut.count(sample.ids[static_cast<size_t>(i)]) > 0 ||
+           std::any_of(sample.media.begin(), sample.media.end(),
+                       [&](const MediaItem& m) { return m.begin <= i && i < m.begin + m.length; });
+  };
   int64_t room = limit;
   for (int64_t i = 0; i < length; ++i) room -= is_uncut(i);
   if (room < 0)
@@ -457,7 +465,7 @@ Json Encoder::made_with() const {
   for (int32_t id = 0; id < tokenizer_->vocab_size(); id += std::max(1, tokenizer_->vocab_size() / 512))
     pieces.push_back(tokenizer_->piece(id));
   tokenizer["pieces"] = std::move(pieces);
-  return {
+  Json made = {
       {"tokenizer", hex_digest(json_text(tokenizer), 8)},
       {"chat_template", options_.use_chat_template ? Json(hex_digest(chat_->text() + chat_->agent_name(), 8)) : Json()},
       {"chat_template_kwargs", options_.chat_template_kwargs},
@@ -469,6 +477,8 @@ Json Encoder::made_with() const {
       {"add_non_thinking_prefix", options_.add_non_thinking_prefix},
       {"disable_ignore_empty_think", !options_.ignore_empty_think},
       {"preserve_thinking", options_.preserve_thinking ? Json(*options_.preserve_thinking) : Json()}};
+  if (!options_.media.is_null()) made["media"] = options_.media;
+  return made;
 }
 
 }  // namespace apus

@@ -25,6 +25,8 @@ using EncodeRow = std::function<Samples(const Row& row)>;
 enum class Truncation { Delete, Left, Right, Split };
 Truncation truncation_named(const std::string& name);  // Fault::Usage
 
+class MediaReader;  // data/encode/row_media.h
+
 struct EncodeOptions {
   bool use_chat_template = true;      // false: the bare text and an end token
   std::optional<std::string> system;  // of rows without one
@@ -38,17 +40,15 @@ struct EncodeOptions {
   bool ignore_empty_think = true;  // of templates that can think or not
   std::optional<bool> preserve_thinking;
   Json chat_template_kwargs;
-  std::string media_root;   // ROOT_IMAGE_DIR
-  std::set<int32_t> uncut;  // truncation keeps these (a medium's placeholders)
+  std::set<int32_t> uncut;  // truncation keeps these, and the tokens of media
+  Json media;               // how media are prepared, for made_with(); null: the model reads text only
 };
 
 class Encoder {
  public:
-  // Puts a row's media into its sample (placeholders repeated, pixels prepared); absent: the model reads text only.
-  using MediaHook = std::function<void(Sample& sample, const Row& row)>;
-
+  // `media` null: the model reads text only.
   Encoder(std::shared_ptr<const Tokenizer> tokenizer, std::optional<ChatTemplate> chat, EncodeOptions options,
-          MediaHook media = nullptr);
+          std::shared_ptr<const MediaReader> media = nullptr);
 
   // One sample, or several with Truncation::Split. Throws RowError for a row that gives none. Thread-safe.
   std::vector<Sample> encode(const Row& row) const;
@@ -63,6 +63,9 @@ class Encoder {
   // Another conversation of the row ("rejected_messages") in the same way.
   Sample encode_messages(const Row& row, const Json& messages) const;
 
+  // Makes the contents of a sample's media that was stored without them.
+  void load_media(Sample& sample) const;
+
   using Remark = std::function<void(const Origin&, const std::string&)>;
   void on_remark(Remark remark) { remark_ = std::move(remark); }  // told of rows that are used but look wrong
 
@@ -75,7 +78,7 @@ class Encoder {
   Sample already_encoded(const Row& row) const;
   Sample bare(const Row& row, const Json& messages) const;
   Sample templated(const Row& row, const Json& messages) const;
-  Json prepared(const Row& row, const Json& messages, bool with_media) const;
+  Json prepared(const Json& messages) const;
   Dialogue dialogue_of(const Row& row, const Json& messages, const Json* tools) const;
   std::string prompt_text(const Row& row) const;
   std::vector<int32_t> text_ids(const Row& row, const Json& messages, const Json& words) const;
@@ -93,7 +96,7 @@ class Encoder {
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::optional<ChatTemplate> chat_;
   EncodeOptions options_;
-  MediaHook media_;
+  std::shared_ptr<const MediaReader> media_;
   LossScale scale_;
   bool hybrid_ = false, binary_ = true;
   Remark remark_;

@@ -83,7 +83,9 @@ class Unpacker {
 // What only some algorithms have; empty for a sample that is alone and has no columns.
 std::string packed_columns(const Sample& sample) {
   std::string out;
-  if (!sample.grouped && sample.columns.empty() && sample.token_columns.empty() && sample.row.empty()) return out;
+  if (!sample.grouped && sample.columns.empty() && sample.token_columns.empty() && sample.row.empty() &&
+      sample.media.empty())
+    return out;
   put<uint8_t>(out, sample.grouped);
   put<uint32_t>(out, static_cast<uint32_t>(sample.columns.size()));
   for (const auto& [name, value] : sample.columns) put_text(out, name), put(out, value);
@@ -92,7 +94,12 @@ std::string packed_columns(const Sample& sample) {
     require(values.size() == sample.ids.size(), Fault::Bug, "the column ", name, " has not one value for each token");
     put_text(out, name), put_runs(out, values);
   }
-  if (!sample.row.empty()) put_text(out, sample.row);
+  if (!sample.row.empty() || !sample.media.empty()) put_text(out, sample.row);
+  // Pixels are not stored, but where they come from.
+  for (const MediaItem& item : sample.media) {
+    put(out, item.begin), put(out, item.length);
+    put_text(out, item.digest), put_text(out, item.source);
+  }
   return out;
 }
 
@@ -110,6 +117,12 @@ void unpack_columns(std::string_view bytes, Sample& sample) {
     sample.token_columns[name] = in.runs<float>(sample.ids.size());
   }
   if (!in.empty()) sample.row = in.text();
+  while (!in.empty()) {
+    MediaItem item;
+    item.begin = in.value<int64_t>(), item.length = in.value<int64_t>();
+    item.digest = in.text(), item.source = in.text();
+    sample.media.push_back(std::move(item));
+  }
 }
 
 }  // namespace

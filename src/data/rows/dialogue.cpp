@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/rows/media_refs.h"
 
 namespace apus {
 
@@ -19,22 +18,6 @@ bool is_assistant(const Json& message) { return message["role"] == "assistant"; 
 std::string_view trimmed_left(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin);
-}
-
-// The content with its media tags as parts of their own.
-Json content_parts(std::string_view text) {
-  Json parts = Json::array();
-  while (!text.empty()) {
-    size_t at = text.size();
-    const MediaKind* first = nullptr;
-    for (const MediaKind& kind : kMediaKinds)
-      if (const size_t found = text.find(kind.tag); found < at) at = found, first = &kind;
-    if (at > 0) parts.push_back({{"type", "text"}, {"text", text.substr(0, at)}});
-    if (!first) break;
-    parts.push_back({{"type", first->name}});
-    text.remove_prefix(at + std::string_view(first->tag).size());
-  }
-  return parts;
 }
 
 Json tool_call(const Json& message) {
@@ -291,7 +274,7 @@ void drop_thoughts(Json& messages) {
 
 }  // namespace
 
-Json template_messages(const Json& canonical, bool as_parts) {
+Json template_messages(const Json& canonical) {
   Json out = Json::array();
   for (const auto& message : canonical) {
     const std::string role = message["role"].get<std::string>();
@@ -299,10 +282,7 @@ Json template_messages(const Json& canonical, bool as_parts) {
       if (out.empty() || !is_assistant(out.back())) out.push_back({{"role", "assistant"}, {"content", ""}});
       out.back()["tool_calls"].push_back(tool_call(message));
     } else {
-      const bool parts = as_parts && role != "assistant" && role != "system";
-      out.push_back(
-          {{"role", role == "tool_response" ? "tool" : role},
-           {"content", parts ? content_parts(message["content"].get_ref<const std::string&>()) : message["content"]}});
+      out.push_back({{"role", role == "tool_response" ? "tool" : role}, {"content", message["content"]}});
     }
     for (const char* mark : {"loss", "loss_scale"})
       if (message.contains(mark)) out.back()[mark] = message[mark];

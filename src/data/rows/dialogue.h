@@ -40,9 +40,9 @@ struct DialogueOptions {
   std::function<bool(const std::string&)> is_mark;  // does a text hold an end-of-turn mark (a special token)?
 };
 
-// Canonical messages for a template: tool calls join their assistant's turn, tools' answers have the role "tool". With
-// `as_parts` media tags become content parts. Calls that are not JSON are Fault::Data.
-Json template_messages(const Json& canonical, bool as_parts);
+// Canonical messages for a template: tool calls join their assistant's turn, tools' answers have the role "tool". Calls
+// that are not JSON are Fault::Data.
+Json template_messages(const Json& canonical);
 
 // `last_only`: earlier rounds stand as the template shows them later on; only turns of the last round are listed.
 Dialogue compose_dialogue(const ChatTemplate& chat, const Json& messages, const Json* tools, bool last_only,

@@ -51,15 +51,16 @@ std::shared_ptr<SampleStore> open_caches(const std::vector<std::string>& folders
   return all;
 }
 
-std::unique_ptr<SampleSource> source_of(std::shared_ptr<const SampleStore> samples, const BatchOptions& options) {
+std::unique_ptr<SampleSource> source_of(std::shared_ptr<const SampleStore> samples, const Encoder& encoder,
+                                        const BatchOptions& options) {
   std::vector<int64_t> first = samples->groups(), lengths(first.size() - 1, 0);
   for (size_t g = 0; g < lengths.size(); ++g)
     for (int64_t i = first[g]; i < first[g + 1]; ++i) lengths[g] += samples->length(i);
   const auto count = static_cast<int64_t>(lengths.size());
-  FetchGroup fetch = [samples, first = std::move(first)](int64_t number) {
+  FetchGroup fetch = [samples, first = std::move(first), &encoder](int64_t number) {
     Samples group;
     for (int64_t i = first[static_cast<size_t>(number)]; i < first[static_cast<size_t>(number) + 1]; ++i)
-      group.push_back(samples->get(i));
+      encoder.load_media(group.emplace_back(samples->get(i)));
     return group;
   };
   return make_indexed_source(count, std::move(lengths), std::move(fetch), options);
@@ -99,7 +100,7 @@ void add_validation(TrainingData& data, const TrainingDataOptions& options, cons
         encode_rows(*data.rows, data.validation_rows, encode, rejects, options.threads, "Encoding validation rows");
   if (samples->size() == 0) return;
   data.validation_report = length_report(*samples);
-  data.validation = source_of(samples, validation_batches(options));
+  data.validation = source_of(samples, encoder, validation_batches(options));
 }
 
 void add_streamed(TrainingData& data, const TrainingDataOptions& options, const EncodeRow& encode, RejectLog& rejects) {
@@ -145,7 +146,11 @@ SampleStore encode_rows(const RowStore& rows, const std::vector<int64_t>& number
         for (size_t i = first; i < end; ++i, progress.advance()) {
           const Row row = rows.row(numbers[i]);
           try {
-            for (auto& sample : encode(row)) made[t].emplace_back(numbers[i], std::move(sample));
+            for (auto& sample : encode(row)) {
+              for (MediaItem& item : sample.media)
+                item.content = nullptr;  // pixels are made again when they are needed
+              made[t].emplace_back(numbers[i], std::move(sample));
+            }
           } catch (const RowError& error) {
             rejects.add(error, &row.value);
           }
@@ -181,7 +186,7 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
     require(samples->size() > 0, Fault::Data, "the cached dataset is empty");
     data.report = length_report(*samples);
     data.first = samples->get(0);
-    data.train = source_of(samples, options.batches);
+    data.train = source_of(samples, encoder, options.batches);
   } else {
     Datasets loaded = load_datasets(options.datasets, rejects);
     data.rows = loaded.rows;
@@ -203,7 +208,7 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
       for (auto& row : data.report->longest_rows)
         row.where = data.rows->origin(row_of[static_cast<size_t>(row.sample)]).text();
       data.first = samples->get(0);
-      data.train = source_of(samples, options.batches);
+      data.train = source_of(samples, encoder, options.batches);
     }
   }
   add_validation(data, options, encoder, encode, rejects);

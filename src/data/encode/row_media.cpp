@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/encode/row_media.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "data/encode/grounding.h"
+#include "data/rows/media_refs.h"
+#include "media/sound.h"
+
+namespace apus {
+
+namespace {
+
+constexpr double kFrameRate = 2;  // of a video that is given as pictures, as qwen-vl-utils takes it
+constexpr std::array<MediaType, 3> kTypes{MediaType::Image, MediaType::Video, MediaType::Audio};  // as kMediaKinds
+
+// Each tag that has a medium left, in the order of the text.
+template <class F>
+void each_tag(const Row& row, Json& messages, const F& text_of) {
+  std::array<size_t, kMediaKinds.size()> used{};
+  for (Json& message : messages) {
+    auto& text = message["content"].get_ref<std::string&>();
+    std::string out;
+    for (size_t at = 0; at < text.size();) {
+      size_t kind = kMediaKinds.size();
+      for (size_t k = 0; k < kMediaKinds.size(); ++k)
+        if (text.compare(at, std::string_view(kMediaKinds[k].tag).size(), kMediaKinds[k].tag) == 0) kind = k;
+      const bool open = kind < kMediaKinds.size() && row.value.contains(kMediaKinds[kind].column) &&
+                        used[kind] < row.value[kMediaKinds[kind].column].size();
+      if (open) {
+        out += text_of(kind, used[kind]++);
+        at += std::string_view(kMediaKinds[kind].tag).size();
+      } else {
+        out += text[at++];
+      }
+    }
+    text = std::move(out);
+  }
+}
+
+}  // namespace
+
+Image entry_image(const Json& entry, const std::string& root, const SourceLimits& limits) {
+  require(entry.is_string(), Fault::Data, "an image must be one path, URL or data URI");
+  const std::string where = resolved_media(entry.get<std::string>(), root);
+  const std::string bytes = media_bytes(where, limits);
+  try {
+    return decode_image(bytes);
+  } catch (const Error& error) {
+    fail(error.at, entry_name(where), ": ", error.what());
+  }
+}
+
+VideoFrames entry_frames(const Json& entry, const std::string& root, const SourceLimits& limits) {
+  require(entry.is_array(), Fault::Data, entry_name(entry.is_string() ? entry.get<std::string>() : json_text(entry)),
+          ": video files are not read; give the video as a list of its frames (two in a second), which "
+          "`ffmpeg -i in.mp4 -vf fps=2 %05d.jpg` writes: \"videos\": [[\"00001.jpg\", \"00002.jpg\"]]");
+  VideoFrames video;
+  for (const Json& frame : entry) {
+    video.at.push_back(static_cast<int64_t>(video.frames.size()));
+    video.frames.push_back(entry_image(frame, root, limits));
+  }
+  video.rate = video.taken_rate = kFrameRate;
+  return video;
+}
+
+Json with_media_tags(const Row& row, const Json& messages, const std::function<void(const std::string&)>& remark) {
+  Json out = messages;
+  for (const MediaKind& kind : kMediaKinds) {
+    if (!row.value.contains(kind.column)) continue;
+    const size_t media = row.value[kind.column].size();
+    size_t tags = 0;
+    for (const Json& message : out) tags += count_tags(message["content"].get_ref<const std::string&>(), kind.tag);
+    if (tags > media && remark)
+      remark(str("more ", kind.tag, " tags than entries in '", kind.column, "'; the surplus stays as text"));
+    if (tags >= media) continue;
+    const auto asked = std::find_if(out.begin(), out.end(), [](const Json& m) { return m["role"] == "user"; });
+    if (asked == out.end())
+      throw RowError(
+          row.origin, kind.column,
+          str("no message of a user in which the ", kind.tag, " tags could stand; write them into the text"));
+    std::string missing;
+    for (size_t i = tags; i < media; ++i) missing += kind.tag;
+    (*asked)["content"] = missing + (*asked)["content"].get<std::string>();
+  }
+  return out;
+}
+
+MediaReader::MediaReader(std::shared_ptr<const MediaProcessor> processor, std::string root, Json settings)
+    : processor_(std::move(processor)),
+      root_(std::move(root)),
+      settings_(std::move(settings)),
+      limits_(source_limits()) {}
+
+std::shared_ptr<const MediaReader> open_media_reader(const std::filesystem::path& model_dir, const Tokenizer& tokenizer,
+                                                     const MediaOptions& options) {
+  auto processor = open_media_processor(model_dir, &tokenizer, options);
+  if (!processor) return nullptr;
+  const char* root = std::getenv("ROOT_IMAGE_DIR");
+  Json settings = Json(options.settings().all());
+  if (options.max_pixels) settings["--max_pixels"] = *options.max_pixels;
+  return std::make_shared<MediaReader>(std::move(processor), root ? root : "", std::move(settings));
+}
+
+PreparedMedia MediaReader::prepared(MediaType type, const Json& entry, ImageSize& size) const {
+  if (type == MediaType::Image) {
+    const Image image = entry_image(entry, root_, limits_);
+    size = {image.width, image.height};
+    return processor_->image(image);
+  }
+  if (type == MediaType::Video) return processor_->video(entry_frames(entry, root_, limits_));
+  require(entry.is_string(), Fault::Data, "a sound must be one path, URL or data URI");
+  const std::string where = resolved_media(entry.get<std::string>(), root_);
+  const std::string bytes = media_bytes(where, limits_);
+  try {
+    return processor_->sound(decode_sound(bytes));
+  } catch (const Error& error) {
+    fail(error.at, entry_name(where), ": ", error.what());
+  }
+}
+
+RowMedia MediaReader::read(const Row& row, Json& messages) const {
+  check_media_readable(row.value, root_, row.origin);
+  RowMedia out;
+  std::vector<ImageSize> sizes;
+  each_tag(row, messages, [&](size_t kind, size_t number) {
+    const char* column = kMediaKinds[kind].column;
+    const Json& entry = row.value[column][number];
+    const std::string key = str(column, "[", number, "]");
+    try {
+      const Json source = {{"type", kMediaKinds[kind].name}, {"entry", entry}};
+      ImageSize size;
+      PreparedMedia media = prepared(kTypes[kind], entry, size);
+      if (kTypes[kind] == MediaType::Image) sizes.push_back(size);
+      out.push_back({std::move(media), json_text(source), key, size});
+    } catch (const RowError&) {
+      throw;
+    } catch (const Error& error) {
+      if (error.at.fault != Fault::Data && error.at.fault != Fault::Io) throw;
+      throw RowError(row.origin, key, error.what());
+    }
+    return out.back().media.text;
+  });
+  put_objects(row, messages, sizes, *processor_);
+  return out;
+}
+
+void MediaReader::load(MediaItem& item) const {
+  if (item.content) return;
+  const Json source = parse_json(item.source, "a stored medium");
+  const MediaKind* kind = media_kind(source.value("type", ""));
+  require(kind != nullptr && source.contains("entry"), Fault::Data, "a stored medium without its source");
+  const size_t number = static_cast<size_t>(kind - kMediaKinds.data());
+  ImageSize size;
+  item.content = prepared(kTypes[number], source["entry"], size).content;
+  require(item.content->digest == item.digest, Fault::Data, entry_name(json_text(source["entry"])),
+          ": it has changed since the row was encoded, or the settings of media have");
+}
+
+std::vector<Image> MediaReader::views(const std::string& source) const {
+  const Json parsed = parse_json(source, "a medium");
+  const std::string type = parsed.value("type", "");
+  if (type == "image") return processor_->views(entry_image(parsed["entry"], root_, limits_));
+  std::vector<Image> out;
+  if (type != "video") return out;
+  for (const Image& frame : entry_frames(parsed["entry"], root_, limits_).frames)
+    for (Image& view : processor_->views(frame)) out.push_back(std::move(view));
+  return out;
+}
+
+void place_media(Sample& sample, RowMedia media, const Origin& origin) {
+  require(sample.token_columns.empty(), Fault::Bug, "media are placed before a loss has columns");
+  Sample out;
+  size_t medium = 0, run = 0;
+  const auto is_placeholder = [&](int32_t id) {
+    return std::any_of(media.begin(), media.end(), [&](const RowMedium& m) { return m.media.placeholder == id; });
+  };
+  for (size_t i = 0; i < sample.ids.size(); ++i) {
+    const int32_t id = sample.ids[i];
+    if (!is_placeholder(id)) {
+      out.ids.push_back(id), out.trained.push_back(sample.trained[i]);
+      if (!sample.weights.empty()) out.weights.push_back(sample.weights[i]);
+      continue;
+    }
+    if (medium == media.size() || media[medium].media.placeholder != id)
+      throw RowError(origin, "messages",
+                     "the text itself holds a token that stands for a medium; write <image>, <video> or <audio>");
+    const PreparedMedia& prepared = media[medium].media;
+    if (run == 0) {
+      MediaItem item;
+      item.begin = static_cast<int64_t>(out.ids.size());
+      item.content = prepared.content, item.digest = prepared.content->digest, item.source = media[medium].source;
+      out.media.push_back(std::move(item));
+    }
+    const std::vector<int32_t>& tokens = prepared.runs[run];
+    out.ids.insert(out.ids.end(), tokens.begin(), tokens.end());
+    out.trained.insert(out.trained.end(), tokens.size(), 0);
+    if (!sample.weights.empty()) out.weights.insert(out.weights.end(), tokens.size(), 0);
+    if (++run < prepared.runs.size()) continue;
+    out.media.back().length = static_cast<int64_t>(out.ids.size()) - out.media.back().begin;
+    run = 0, ++medium;
+  }
+  if (medium < media.size())
+    throw RowError(origin, media[medium].key,
+                   "the chat template leaves it out: the message in which it stands is not shown to the model");
+  sample.ids = std::move(out.ids), sample.trained = std::move(out.trained), sample.weights = std::move(out.weights);
+  sample.media = std::move(out.media);
+}
+
+}  // namespace apus

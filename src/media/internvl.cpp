@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// InternVL 2.5 to 3.5: a picture as a grid of square tiles, and all of it once more in one tile.
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "media/pixel_form.h"
+#include "media/processor.h"
+
+namespace apus {
+
+namespace {
+
+// A side that files write as a number, as [height, width] or as {"height", "width"}.
+std::optional<int64_t> side_of(const Json& value) {
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (value.is_array() && !value.empty()) return side_of(value[0]);
+  if (value.is_object() && value.contains("height")) return side_of(value["height"]);
+  return std::nullopt;
+}
+
+std::optional<int64_t> side_at(const Json& object, const char* name) {
+  return object.is_object() && object.contains(name) ? side_of(object[name]) : std::nullopt;
+}
+
+class InternVlProcessor : public MediaProcessor {
+ public:
+  explicit InternVlProcessor(const MediaCheckpoint& c)
+      : MediaProcessor(c.max_pixels),
+        scale_(pixel_scale(c.preprocessor, kImageNetScale)),
+        filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
+        token_(c.token("<IMG_CONTEXT>", "image_token_id")) {
+    const Json vision = c.config.value("vision_config", Json::object());
+    const int64_t of_tower = side_at(vision, "image_size").value_or(448);
+    side_ = c.settings.get("INPUT_SIZE", side_at(c.config, "force_image_size").value_or(of_tower));
+    const int64_t patch = side_at(vision, "patch_size").value_or(14);
+    const double ratio = c.config.contains("downsample_ratio") && c.config["downsample_ratio"].is_number()
+                             ? c.config["downsample_ratio"].get<double>()
+                             : 0.5;
+    const auto cells = static_cast<double>(side_ / std::max<int64_t>(patch, 1)) * ratio;
+    tokens_ = static_cast<int64_t>(cells * cells);
+    require(patch > 0 && side_ % patch == 0 && side_ <= 4096 && tokens_ >= 1, Fault::Model, "tiles of ", side_,
+            " pixels do not consist of patches of ", patch, "; check INPUT_SIZE and config.json");
+    least_ = number(c, "min_patches", "min_dynamic_patch", 1);
+    most_ = c.settings.get("MAX_NUM", number(c, "max_patches", "max_dynamic_patch", 12));
+    frame_tiles_ = c.settings.get("VIDEO_MAX_NUM", 1);
+    require(least_ >= 1 && most_ >= least_ && most_ <= 1024 && frame_tiles_ <= 1024, Fault::Usage, "from ", least_,
+            " to ", most_, " tiles: check MAX_NUM");
+  }
+
+  ImageSize seen_size(ImageSize size) const override {
+    const TileGrid grid = tile_grid(size, least_, most_, side_);
+    return {grid.columns * side_, grid.rows * side_};
+  }
+  std::vector<int32_t> media_tokens() const override { return {token_}; }
+  BoxForm boxes() const override { return {true, "<ref>", "</ref>", "<box>[[", "]]</box>", false}; }
+  std::string values_name(MediaType) const override { return "pixel_values"; }
+  std::string grid_name(MediaType) const override { return ""; }
+
+ protected:
+  std::vector<Image> seen(const Image& image) const override { return tiles(image, least_, most_); }
+
+  PreparedMedia prepared_image(const Image& image) const override {
+    auto content = std::make_shared<MediaContent>();
+    const auto pictures = seen(image);
+    fill(*content, pictures);
+    PreparedMedia out{content, "<img><IMG_CONTEXT></img>\n", token_, {}};
+    out.runs.emplace_back(pictures.size() * static_cast<size_t>(tokens_), token_);
+    return out;
+  }
+
+  PreparedMedia prepared_video(const VideoFrames& video) const override {
+    auto content = std::make_shared<MediaContent>();
+    content->type = MediaType::Video;
+    std::vector<Image> all;
+    PreparedMedia out{content, "", token_, {}};
+    for (size_t k = 0; k < video.frames.size(); ++k) {
+      std::vector<Image> pictures = tiles(video.frames[k], std::min<int64_t>(least_, frame_tiles_), frame_tiles_);
+      out.text += str("Frame", k + 1, ": <img><IMG_CONTEXT></img>\n");
+      out.runs.emplace_back(pictures.size() * static_cast<size_t>(tokens_), token_);
+      std::move(pictures.begin(), pictures.end(), std::back_inserter(all));
+    }
+    fill(*content, all);
+    return out;
+  }
+
+ private:
+  static int64_t number(const MediaCheckpoint& c, const char* native, const char* original, int64_t otherwise) {
+    const auto said = side_at(c.preprocessor, native);
+    return said ? *said : side_at(c.config, original).value_or(otherwise);
+  }
+
+  std::vector<Image> tiles(const Image& image, int64_t least, int64_t most) const {
+    const TileGrid grid = tile_grid({image.width, image.height}, least, most, side_);
+    const Image whole = resized(image, grid.columns * side_, grid.rows * side_, filter_);
+    std::vector<Image> out;
+    for (int64_t row = 0; row < grid.rows; ++row)
+      for (int64_t column = 0; column < grid.columns; ++column)
+        out.push_back(cropped(whole, column * side_, row * side_, side_, side_));
+    if (out.size() > 1) out.push_back(resized(image, side_, side_, filter_));
+    return out;
+  }
+
+  void fill(MediaContent& content, const std::vector<Image>& pictures) const {
+    content.values = pixel_planes(pictures, scale_);
+    content.shape = {static_cast<int64_t>(pictures.size()), 3, side_, side_};
+    content.digest = content_digest(content, str("tiles ", form_text(scale_)), pictures);
+  }
+
+  PixelScale scale_;
+  Filter filter_;
+  int32_t token_;
+  int64_t side_ = 448, tokens_ = 256, least_ = 1, most_ = 12, frame_tiles_ = 1;
+};
+
+const RegisterMediaFamily internvl({"internvl", "internvl_chat"},
+                                   [](const MediaCheckpoint& c) { return std::make_shared<InternVlProcessor>(c); });
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a checkpoint makes of a medium: the numbers that its tower takes, and the tokens that stand for it in a text.
+// Made of config.json and preprocessor_config.json; each family that sees or hears registers its own.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/registry.h"
+#include "media/frames.h"
+#include "media/image.h"
+#include "media/media_item.h"
+#include "media/media_options.h"
+#include "media/sizes.h"
+
+namespace apus {
+
+class Tokenizer;
+
+// A medium made ready for a model. In a conversation `text` stands for it, in which the token `placeholder` occurs once
+// for each of `runs`: the tokens that it becomes when the text has been tokenized.
+struct PreparedMedia {
+  std::shared_ptr<const MediaContent> content;
+  std::string text;
+  int32_t placeholder = 0;
+  std::vector<std::vector<int32_t>> runs;
+};
+
+// How a family writes where something is in a picture.
+struct BoxForm {
+  bool thousandths = true;  // of the picture's sides; false: pixels of the picture as the model sees it
+  std::string ref_open, ref_close, open, close;  // around a name, and around a box
+  bool pairs = true;                             // (x1,y1),(x2,y2); false: x1, y1, x2, y2
+};
+
+class MediaProcessor {
+ public:
+  explicit MediaProcessor(std::optional<int64_t> max_pixels) : max_pixels_(max_pixels) {}
+  virtual ~MediaProcessor() = default;
+
+  PreparedMedia image(const Image& image) const { return prepared_image(capped(image)); }
+  PreparedMedia video(VideoFrames video) const;  // all frames in the size of the first
+  // Samples of 16 kHz. Fault::Data from models that do not hear.
+  virtual PreparedMedia sound(const std::vector<float>& samples) const;
+
+  // The pictures that the tower is given of this one: one in its size, or tiles.
+  std::vector<Image> views(const Image& image) const { return seen(capped(image)); }
+  // The size in which the model sees all of the picture.
+  virtual ImageSize seen_size(ImageSize size) const = 0;
+  virtual BoxForm boxes() const { return {true, "", "", "[", "]", true}; }
+  // Tokens that only media become: truncation keeps them.
+  virtual std::vector<int32_t> media_tokens() const = 0;
+  // Under which of transformers' names the numbers of a kind and the grid are known; "": there is none.
+  virtual std::string values_name(MediaType type) const;
+  virtual std::string grid_name(MediaType type) const;
+
+ protected:
+  virtual PreparedMedia prepared_image(const Image& image) const = 0;
+  virtual PreparedMedia prepared_video(const VideoFrames& video) const;
+  virtual std::vector<Image> seen(const Image& image) const = 0;
+
+ private:
+  Image capped(const Image& image) const;  // --max_pixels
+  std::optional<int64_t> max_pixels_;
+};
+
+// What a family's processor is made of.
+struct MediaCheckpoint {
+  Json config, preprocessor;             // null: there is no preprocessor_config.json
+  const Tokenizer* tokenizer = nullptr;  // null: token ids are those of config.json, or 0
+  MediaSettings settings;
+  std::optional<int64_t> max_pixels;
+
+  // Of a token by its text. Fault::Model where the tokenizer does not know it, or config.json says another at `key`.
+  int32_t token(const std::string& text, const std::string& key) const;
+  // A whole number of preprocessor_config.json, or of config.json's part at `section`, or the default.
+  int64_t whole(const char* name, const char* section, const char* name_there, int64_t otherwise) const;
+};
+using MakeMediaProcessor = std::function<std::shared_ptr<const MediaProcessor>(const MediaCheckpoint&)>;
+
+// Under the model_type of config.json.
+struct RegisterMediaFamily {
+  RegisterMediaFamily(std::initializer_list<const char*> names, const MakeMediaProcessor& make) {
+    for (const char* name : names) Registry<MakeMediaProcessor>::of().add(name, make);
+  }
+};
+
+// Null for a model that reads text only; settings given by flags are Fault::Usage there.
+std::shared_ptr<const MediaProcessor> open_media_processor(const std::filesystem::path& model_dir,
+                                                           const Tokenizer* tokenizer, const MediaOptions& options);
+// The same from the files' contents.
+std::shared_ptr<const MediaProcessor> make_media_processor(const MediaCheckpoint& checkpoint);
+
+// Names a content: of what is counted as equal all that its values are made of, `pixels` besides.
+std::string content_digest(const MediaContent& content, const std::string& form, const std::vector<Image>& pictures);
+
+}  // namespace apus

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen2-VL, Qwen2.5-VL, Qwen3-VL and the Omni models: pictures near their own size, cut into patches; a video's frames
+// two by two. The Omni models hear besides.
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "media/pixel_form.h"
+#include "media/processor.h"
+#include "media/sound.h"
+
+namespace apus {
+
+namespace {
+
+// Tokens of a second's hundred frames and their rest, by the halvings of each tower.
+int64_t omni2_tokens(int64_t frames) { return (frames + 1) / 2 / 2; }
+int64_t omni3_tokens(int64_t frames) { return (frames % 100 + 7) / 8 + frames / 100 * 13; }
+
+struct QwenFamily {
+  PixelScale scale;
+  int64_t patch = 14;
+  bool stamped = false;     // each group of frames is a picture of its own behind its time
+  bool thousandths = true;  // boxes; else pixels of the resized picture
+  const char *open = "<|vision_start|>", *image = "<|image_pad|>", *video = "<|video_pad|>", *close = "<|vision_end|>";
+  const char* key = "_token_id";  // of config.json, behind image, video and audio
+  const char *sound_open = nullptr, *sound = nullptr, *sound_close = nullptr;  // null: it does not hear
+  int64_t (*sound_tokens)(int64_t frames) = nullptr;
+  int64_t sound_seconds = 0;  // sounds are padded to so many; 0: they are cut to whole frames
+};
+
+class QwenVlProcessor : public MediaProcessor {
+ public:
+  QwenVlProcessor(const MediaCheckpoint& c, const QwenFamily& family)
+      : MediaProcessor(c.max_pixels),
+        family_(family),
+        scale_(pixel_scale(c.preprocessor, family.scale)),
+        filter_(pixel_filter(c.preprocessor, Filter::Bicubic)),
+        image_(c.token(family.image, str("image", family.key))),
+        video_(c.token(family.video, str("video", family.key))) {
+    form_.patch = c.whole("patch_size", "vision_config", "patch_size", family.patch);
+    form_.merge = c.whole("merge_size", "vision_config", "spatial_merge_size", 2);
+    form_.time = c.whole("temporal_patch_size", "vision_config", "temporal_patch_size", 2);
+    const int64_t area = form_.factor() * form_.factor();
+    const SizeLimits usual{form_.factor(), 4 * area, 16384 * area};
+    limits_ = size_limits(c.preprocessor, c.settings, "IMAGE", usual);
+    video_limits_ = size_limits(c.preprocessor, c.settings, "VIDEO", usual);
+    if (!family.sound) return;
+    sound_ = c.token(family.sound, str("audio", family.key));
+    mels_ = c.whole("feature_size", "audio_config", "num_mel_bins", 128);
+  }
+
+  PreparedMedia sound(const std::vector<float>& samples) const override {
+    if (!family_.sound) return MediaProcessor::sound(samples);
+    auto content = std::make_shared<MediaContent>();
+    content->type = MediaType::Audio;
+    int64_t frames = 0;
+    content->values = log_mel(samples, mels_, family_.sound_seconds * kSoundRate, frames);
+    content->shape = {mels_, frames};
+    content->digest = content_digest(*content, "mel", {});
+    const int64_t tokens = family_.sound_tokens(frames);
+    require(tokens > 0, Fault::Data, "a sound of ", samples.size(), " samples is too short to be heard");
+    PreparedMedia out{content, str(family_.sound_open, family_.sound, family_.sound_close), sound_, {}};
+    out.runs.emplace_back(static_cast<size_t>(tokens), sound_);
+    return out;
+  }
+
+  ImageSize seen_size(ImageSize size) const override { return smart_size(size, limits_); }
+  std::vector<int32_t> media_tokens() const override {
+    return family_.sound ? std::vector<int32_t>{image_, video_, sound_} : std::vector<int32_t>{image_, video_};
+  }
+  BoxForm boxes() const override {
+    const char* form = std::getenv("QWENVL_BBOX_FORMAT");
+    if (form && form == std::string_view("new")) return {family_.thousandths, "", "", "[", "]", false};
+    return {family_.thousandths, "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>", true};
+  }
+
+ protected:
+  std::vector<Image> seen(const Image& image) const override {
+    const ImageSize size = seen_size({image.width, image.height});
+    return {resized(image, size.width, size.height, filter_)};
+  }
+
+  PreparedMedia prepared_image(const Image& image) const override {
+    auto content = std::make_shared<MediaContent>();
+    const int64_t tokens = fill(*content, seen(image));
+    PreparedMedia out{content, str(family_.open, family_.image, family_.close), image_, {}};
+    out.runs.emplace_back(static_cast<size_t>(tokens), image_);
+    return out;
+  }
+
+  PreparedMedia prepared_video(const VideoFrames& video) const override {
+    const Image& first = video.frames[0];
+    const ImageSize size = smart_size({first.width, first.height}, video_limits_);
+    std::vector<Image> frames;
+    for (const Image& frame : video.frames) frames.push_back(resized(frame, size.width, size.height, filter_));
+    auto content = std::make_shared<MediaContent>();
+    content->type = MediaType::Video;
+    if (video.taken_rate > 0) content->seconds_per_grid = static_cast<double>(form_.time) / video.taken_rate;
+    const int64_t tokens = fill(*content, frames);
+    const std::string one = str(family_.open, family_.video, family_.close);
+    PreparedMedia out{content, one, video_, {}};
+    if (!family_.stamped) {
+      out.runs.emplace_back(static_cast<size_t>(tokens), video_);
+      return out;
+    }
+    out.text.clear();
+    for (const double seconds : group_seconds(video.at, video.rate, form_.time)) {
+      char stamp[48];
+      std::snprintf(stamp, sizeof stamp, "<%.1f seconds>", seconds);
+      out.text += stamp + one;
+      out.runs.emplace_back(static_cast<size_t>(tokens / content->grid[0]), video_);
+    }
+    return out;
+  }
+
+ private:
+  // How many tokens stand for it.
+  int64_t fill(MediaContent& content, const std::vector<Image>& pictures) const {
+    PatchGrid grid;
+    content.values = patch_rows(pictures, form_, scale_, grid);
+    content.shape = {grid.patches(), form_.numbers()};
+    content.grid = {grid.time, grid.height, grid.width};
+    content.digest = content_digest(content, str("patches ", form_.patch, ' ', form_text(scale_)), pictures);
+    return grid.patches() / (form_.merge * form_.merge);
+  }
+
+  QwenFamily family_;
+  PixelScale scale_;
+  Filter filter_;
+  int32_t image_, video_, sound_ = 0;
+  int64_t mels_ = 128;
+  PatchForm form_;
+  SizeLimits limits_, video_limits_;
+};
+
+MakeMediaProcessor qwen(const QwenFamily& family) {
+  return [family](const MediaCheckpoint& c) { return std::make_shared<QwenVlProcessor>(c, family); };
+}
+
+const RegisterMediaFamily qwen2_vl({"qwen2_vl"}, qwen({.scale = kClipScale}));
+const RegisterMediaFamily qwen2_5_vl({"qwen2_5_vl"}, qwen({.scale = kClipScale, .thousandths = false}));
+const RegisterMediaFamily qwen3_vl({"qwen3_vl", "qwen3_vl_moe"},
+                                   qwen({.scale = kHalfScale, .patch = 16, .stamped = true}));
+const RegisterMediaFamily qwen2_5_omni({"qwen2_5_omni", "qwen2_5_omni_thinker"}, qwen({.scale = kClipScale,
+                                                                                       .thousandths = false,
+                                                                                       .open = "<|vision_bos|>",
+                                                                                       .image = "<|IMAGE|>",
+                                                                                       .video = "<|VIDEO|>",
+                                                                                       .close = "<|vision_eos|>",
+                                                                                       .key = "_token_index",
+                                                                                       .sound_open = "<|audio_bos|>",
+                                                                                       .sound = "<|AUDIO|>",
+                                                                                       .sound_close = "<|audio_eos|>",
+                                                                                       .sound_tokens = omni2_tokens,
+                                                                                       .sound_seconds = 300}));
+const RegisterMediaFamily qwen3_omni({"qwen3_omni_moe", "qwen3_omni_moe_thinker"},
+                                     qwen({.scale = kHalfScale,
+                                           .patch = 16,
+                                           .sound_open = "<|audio_start|>",
+                                           .sound = "<|audio_pad|>",
+                                           .sound_close = "<|audio_end|>",
+                                           .sound_tokens = omni3_tokens}));
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/resize.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace apus {
+
+namespace {
+
+constexpr int kFractionBits = 22;
+
+double filter_at(Filter filter, double x) {
+  x = std::abs(x);
+  if (filter == Filter::Bilinear) return x < 1 ? 1 - x : 0;
+  constexpr double a = -0.5;
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
+// One axis: output i is the sum of weights[i * taps + k] * input[begin[i] + k] over k < count[i].
+struct Axis {
+  int64_t taps = 0;
+  std::vector<int64_t> begin, count;
+  std::vector<double> weights;
+};
+
+Axis axis_of(int64_t from, int64_t to, Filter filter) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to), wide = std::max(scale, 1.0);
+  const double support = (filter == Filter::Bilinear ? 1.0 : 2.0) * wide, narrow = 1.0 / wide;
+  Axis axis;
+  axis.taps = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
+  axis.weights.resize(static_cast<size_t>(to * axis.taps));
+  for (int64_t i = 0; i < to; ++i) {
+    const double center = (static_cast<double>(i) + 0.5) * scale;
+    const int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(center - support + 0.5));
+    const int64_t end = std::min(from, static_cast<int64_t>(center + support + 0.5));
+    double* weights = &axis.weights[static_cast<size_t>(i * axis.taps)];
+    double sum = 0;
+    for (int64_t k = begin; k < end; ++k) {
+      weights[k - begin] = filter_at(filter, (static_cast<double>(k) - center + 0.5) * narrow);
+      sum += weights[k - begin];
+    }
+    for (int64_t k = begin; k < end && sum != 0; ++k) weights[k - begin] /= sum;
+    axis.begin.push_back(begin);
+    axis.count.push_back(end - begin);
+  }
+  return axis;
+}
+
+std::vector<int32_t> fixed_point(const std::vector<double>& weights) {
+  std::vector<int32_t> out;
+  out.reserve(weights.size());
+  for (const double w : weights) out.push_back(static_cast<int32_t>((w < 0 ? -0.5 : 0.5) + w * (1 << kFractionBits)));
+  return out;
+}
+
+uint8_t rounded(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255)); }
+
+Image columns_fixed(const Image& in, int64_t width, Filter filter) {
+  const Axis axis = axis_of(in.width, width, filter);
+  const std::vector<int32_t> weights = fixed_point(axis.weights);
+  Image out{width, in.height, std::vector<uint8_t>(static_cast<size_t>(width * in.height * 3))};
+  for (int64_t y = 0; y < in.height; ++y) {
+    const uint8_t* row = in.rgb.data() + y * in.width * 3;
+    uint8_t* to = out.rgb.data() + y * width * 3;
+    for (int64_t x = 0; x < width; ++x, to += 3) {
+      const uint8_t* from = row + axis.begin[static_cast<size_t>(x)] * 3;
+      const int32_t* w = &weights[static_cast<size_t>(x * axis.taps)];
+      int32_t r = 1 << (kFractionBits - 1), g = r, b = r;
+      for (int64_t k = axis.count[static_cast<size_t>(x)]; k > 0; --k, from += 3, ++w)
+        r += from[0] * *w, g += from[1] * *w, b += from[2] * *w;
+      to[0] = rounded(r), to[1] = rounded(g), to[2] = rounded(b);
+    }
+  }
+  return out;
+}
+
+Image rows_fixed(const Image& in, int64_t height, Filter filter) {
+  const Axis axis = axis_of(in.height, height, filter);
+  const std::vector<int32_t> weights = fixed_point(axis.weights);
+  const size_t line = static_cast<size_t>(in.width * 3);
+  Image out{in.width, height, std::vector<uint8_t>(line * static_cast<size_t>(height))};
+  std::vector<int32_t> sums(line);
+  for (int64_t y = 0; y < height; ++y) {
+    std::fill(sums.begin(), sums.end(), 1 << (kFractionBits - 1));
+    for (int64_t k = 0; k < axis.count[static_cast<size_t>(y)]; ++k) {
+      const uint8_t* from = in.rgb.data() + static_cast<size_t>(axis.begin[static_cast<size_t>(y)] + k) * line;
+      const int32_t w = weights[static_cast<size_t>(y * axis.taps + k)];
+      for (size_t x = 0; x < line; ++x) sums[x] += from[x] * w;
+    }
+    uint8_t* to = out.rgb.data() + static_cast<size_t>(y) * line;
+    for (size_t x = 0; x < line; ++x) to[x] = rounded(sums[x]);
+  }
+  return out;
+}
+
+void check_size(const Image& image, int64_t width, int64_t height) {
+  require(image.width > 0 && image.height > 0 && width > 0 && height > 0, Fault::Data, "an image of ", image.width,
+          " x ", image.height, " pixels cannot become one of ", width, " x ", height);
+}
+
+}  // namespace
+
+Image resized(const Image& image, int64_t width, int64_t height, Filter filter) {
+  check_size(image, width, height);
+  if (image.width == width) return image.height == height ? image : rows_fixed(image, height, filter);
+  const Image wide = columns_fixed(image, width, filter);
+  return wide.height == height ? wide : rows_fixed(wide, height, filter);
+}
+
+Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filter filter) {
+  check_size(image, width, height);
+  if (image.width == width && image.height == height) return image;
+  const Axis across = axis_of(image.width, width, filter), down = axis_of(image.height, height, filter);
+  std::vector<float> wide(static_cast<size_t>(width * image.height * 3));
+  for (int64_t y = 0; y < image.height; ++y)
+    for (int64_t x = 0; x < width; ++x)
+      for (int64_t c = 0; c < 3; ++c) {
+        const uint8_t* from = image.rgb.data() + (y * image.width + across.begin[static_cast<size_t>(x)]) * 3 + c;
+        float sum = 0;
+        for (int64_t k = 0; k < across.count[static_cast<size_t>(x)]; ++k)
+          sum += static_cast<float>(from[k * 3]) *
+                 static_cast<float>(across.weights[static_cast<size_t>(x * across.taps + k)]);
+        wide[static_cast<size_t>((y * width + x) * 3 + c)] = sum;
+      }
+  const int64_t line = width * 3;
+  Image out{width, height, std::vector<uint8_t>(static_cast<size_t>(line * height))};
+  std::vector<float> sums(static_cast<size_t>(line));
+  for (int64_t y = 0; y < height; ++y) {
+    std::fill(sums.begin(), sums.end(), 0.f);
+    for (int64_t k = 0; k < down.count[static_cast<size_t>(y)]; ++k) {
+      const float* from = wide.data() + (down.begin[static_cast<size_t>(y)] + k) * line;
+      const auto w = static_cast<float>(down.weights[static_cast<size_t>(y * down.taps + k)]);
+      for (int64_t x = 0; x < line; ++x) sums[static_cast<size_t>(x)] += from[x] * w;
+    }
+    for (int64_t x = 0; x < line; ++x)
+      out.rgb[static_cast<size_t>(y * line + x)] =
+          static_cast<uint8_t>(std::clamp(std::nearbyint(sums[static_cast<size_t>(x)]), 0.f, 255.f));
+  }
+  return out;
+}
+
+Image cropped(const Image& image, int64_t left, int64_t top, int64_t width, int64_t height) {
+  require(left >= 0 && top >= 0 && left + width <= image.width && top + height <= image.height, Fault::Bug,
+          "a part that reaches out of its image");
+  Image out{width, height, {}};
+  out.rgb.reserve(static_cast<size_t>(width * height * 3));
+  for (int64_t y = 0; y < height; ++y) {
+    const auto from = image.rgb.begin() + ((top + y) * image.width + left) * 3;
+    out.rgb.insert(out.rgb.end(), from, from + width * 3);
+  }
+  return out;
+}
+
+}  // namespace apus

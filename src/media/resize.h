@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures in another size, as the processors of checkpoints make them.
+#pragma once
+
+#include "media/image.h"
+
+namespace apus {
+
+enum class Filter { Bilinear, Bicubic };
+
+// Bit for bit as Pillow's Image.resize: weights of 22 fractional bits, columns first, bytes between the two passes.
+Image resized(const Image& image, int64_t width, int64_t height, Filter filter);
+
+// As torchvision's resize with antialias on bytes: the same filter in floats, rounded once at the end. Frames of videos
+// are resized in this way.
+Image resized_in_floats(const Image& image, int64_t width, int64_t height, Filter filter);
+
+Image cropped(const Image& image, int64_t left, int64_t top, int64_t width, int64_t height);
+
+}  // namespace apus

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which size a model sees a picture in.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace apus {
+
+struct ImageSize {
+  int64_t width = 0, height = 0;
+  bool operator==(const ImageSize& other) const { return width == other.width && height == other.height; }
+};
+
+struct SizeLimits {
+  int64_t factor = 28;  // both sides become multiples of it
+  int64_t min_pixels = 0, max_pixels = 0;
+};
+
+// smart_resize of transformers and qwen-vl-utils: near to the picture's own size and shape, within the limits.
+// Fault::Data for one side more than 200 times the other.
+ImageSize smart_size(ImageSize size, const SizeLimits& limits);
+// Of Qwen3-VL's videos, whose limits count the pixels of all frames.
+ImageSize smart_video_size(int64_t frames, ImageSize size, const SizeLimits& limits, int64_t frames_a_patch = 2);
+// Of Ovis2.5, which takes every shape.
+ImageSize ovis_size(ImageSize size, const SizeLimits& limits);
+
+// InternVL's tiles: the grid of `least` to `most` squares whose shape is nearest to the picture's.
+struct TileGrid {
+  int64_t columns = 1, rows = 1;
+};
+TileGrid tile_grid(ImageSize size, int64_t least, int64_t most, int64_t side);
+
+}  // namespace apus

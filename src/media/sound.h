@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sounds from bytes, and the spectrogram that a model hears. WAV files are read: PCM of 8 to 32 bits and floats.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace apus {
+
+inline constexpr int64_t kSoundRate = 16000;
+
+// One channel (the mean of all) at 16 kHz, in [-1, 1]. Fault::Data for what is no WAV file or longer than an hour.
+std::vector<float> decode_sound(std::string_view bytes);
+
+// Another rate, by a windowed sinc that leaves out what the lower of the two rates cannot carry.
+std::vector<float> resampled(const std::vector<float>& samples, int64_t from, int64_t to);
+
+// Whisper's log-mel spectrogram [mels, frames], one frame for every 160 samples. `padded` > samples: zeros behind the
+// sound up to there count for its last frames, and a begun frame counts as one; else the sound is mirrored at its ends.
+std::vector<float> log_mel(const std::vector<float>& samples, int64_t mels, int64_t padded, int64_t& frames);
+
+// Triangles on the frequencies of a 400-point transform, [201, mels], of Slaney's kind.
+std::vector<double> mel_filters(int64_t mels);
+
+}  // namespace apus

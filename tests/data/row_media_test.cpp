@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows with images and videos as samples: which tokens stand for them, and what is refused.
+#include "data/encode/row_media.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "data/encode/encoder.h"
+#include "data/encode/media_dump.h"
+#include "data/encode/sample_store.h"
+#include "data/rows/normalize.h"
+#include "tensor/safetensors_header.h"
+#include "tests/data/data_test_tools.h"
+#include "tests/paths.h"
+#include "tests/refusal.h"
+
+namespace apus {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int32_t kStart = 2031, kEnd = 2032, kImagePad = 2034, kVideoPad = 2035;
+constexpr const char* kChatMl =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}";
+
+fs::path pictures() { return test::source_dir() / "tests/data/media/pictures"; }  // of 37 x 29 pixels
+
+std::shared_ptr<const Tokenizer> seeing_tokenizer() {
+  return Tokenizer::load(test::source_dir() / "tests/data/text/tokenizers/tiny-qwen3");
+}
+
+// Patches of 4 pixels, so that a picture of 37 x 29 has 40 x 32 of them and stands in 20 tokens.
+std::shared_ptr<const MediaReader> reader_of(const Tokenizer& tokenizer, const std::string& type = "qwen2_vl") {
+  const Json config = {{"model_type", type}, {"image_token_id", kImagePad}};
+  const Json preprocessor = {{"patch_size", 4}, {"merge_size", 2}, {"min_pixels", 64}, {"max_pixels", 6400}};
+  auto processor = make_media_processor({config, preprocessor, &tokenizer, MediaSettings(), std::nullopt});
+  return std::make_shared<MediaReader>(processor, pictures().string());
+}
+
+Encoder seeing(EncodeOptions options = {}, const std::string& type = "qwen2_vl") {
+  const auto tokenizer = seeing_tokenizer();
+  return Encoder(tokenizer, ChatTemplate::from_text(kChatMl, "test"), std::move(options), reader_of(*tokenizer, type));
+}
+
+Row media_row(const Json& value) {
+  Row row{value, {std::make_shared<const std::string>("rows.jsonl"), 3, false}};
+  row.value = normalize_row(row, {});
+  return row;
+}
+
+int64_t count_of(const Sample& sample, int32_t id) { return std::count(sample.ids.begin(), sample.ids.end(), id); }
+
+TEST(RowMedia, PlaceholdersAreAsManyAsTokens) {
+  const Sample s = seeing()
+                       .encode(media_row({{"query", "Compare <image> with <image>."},
+                                          {"response", "alike"},
+                                          {"images", {"plain.jpg", "plain.png"}}}))
+                       .at(0);
+  EXPECT_EQ(count_of(s, kImagePad), 40);
+  ASSERT_EQ(s.media.size(), 2u);
+  for (const MediaItem& item : s.media) {
+    EXPECT_EQ(item.length, 20);
+    EXPECT_EQ(s.ids[static_cast<size_t>(item.begin) - 1], kStart);
+    EXPECT_EQ(s.ids[static_cast<size_t>(item.begin + item.length)], kEnd);
+    for (int64_t i = item.begin; i < item.begin + item.length; ++i) {
+      EXPECT_EQ(s.ids[static_cast<size_t>(i)], kImagePad);
+      EXPECT_EQ(s.trained[static_cast<size_t>(i)], 0);
+    }
+    EXPECT_EQ(item.content->grid, (std::array<int64_t, 3>{1, 8, 10}));
+    EXPECT_EQ(item.content->shape, (std::vector<int64_t>{80, 96}));
+    EXPECT_EQ(item.digest, item.content->digest);
+  }
+  EXPECT_NE(s.media[0].digest, s.media[1].digest);
+  EXPECT_EQ(s.trained.size(), s.ids.size());
+  EXPECT_GT(s.trained_tokens(), 0);
+}
+
+TEST(RowMedia, MissingTagsStandInFront) {
+  const Json with = {{"query", "<image><image>What?"}, {"response", "a"}, {"images", {"plain.jpg", "grey.jpg"}}};
+  Json without = with, one = with;
+  without["query"] = "What?", one["query"] = "<image>What?";
+  const Encoder e = seeing();
+  const Sample wanted = e.encode(media_row(with)).at(0);
+  EXPECT_EQ(e.encode(media_row(without)).at(0).ids, wanted.ids);
+  EXPECT_EQ(e.encode(media_row(one)).at(0).ids, wanted.ids);
+  // The same as parts of a message.
+  const Json parts = {{"messages",
+                       {{{"role", "user"},
+                         {"content",
+                          {{{"type", "image"}, {"image", "plain.jpg"}},
+                           {{"type", "image_url"}, {"image_url", {{"url", "grey.jpg"}}}},
+                           {{"type", "text"}, {"text", "What?"}}}}},
+                        {{"role", "assistant"}, {"content", "a"}}}}};
+  EXPECT_EQ(e.encode(media_row(parts)).at(0).ids, wanted.ids);
+}
+
+TEST(RowMedia, SurplusTagsStayText) {
+  Encoder e = seeing();
+  std::string remark;
+  e.on_remark([&](const Origin&, const std::string& text) { remark = text; });
+  const Sample s =
+      e.encode(media_row({{"query", "<image> and <image>"}, {"response", "a"}, {"images", {"plain.jpg"}}})).at(0);
+  EXPECT_EQ(count_of(s, kImagePad), 20);
+  EXPECT_NE(remark.find("more <image> tags than entries in 'images'"), std::string::npos) << remark;
+}
+
+TEST(RowMedia, VideosAreListsOfFrames) {
+  const Json row = {{"query", "<video>What?"}, {"response", "a"}, {"videos", {{"plain.jpg", "grey.jpg", "plain.png"}}}};
+  const Sample s = seeing().encode(media_row(row)).at(0);
+  EXPECT_EQ(count_of(s, kVideoPad), 40);  // two groups of frames
+  ASSERT_EQ(s.media.size(), 1u);
+  EXPECT_EQ(s.media[0].content->grid, (std::array<int64_t, 3>{2, 8, 10}));
+  EXPECT_EQ(s.media[0].content->seconds_per_grid, 1);
+  // With times between them, which belong to the span.
+  const Sample timed = seeing({}, "qwen3_vl").encode(media_row(row)).at(0);
+  EXPECT_EQ(count_of(timed, kVideoPad), 40);
+  EXPECT_GT(timed.media.at(0).length, 40);
+  const auto text = seeing_tokenizer()->decode(timed.ids);
+  EXPECT_NE(text.find("<0.2 seconds><|vision_start|>"), std::string::npos) << text;
+  EXPECT_NE(text.find("<1.0 seconds><|vision_start|>"), std::string::npos) << text;
+}
+
+TEST(RowMedia, WhatCannotBeReadIsNamed) {
+  const Encoder e = seeing();
+  const auto says = [&](Json row, const std::string& part) {
+    row["response"] = "a";
+    const std::string error = error_of([&] { e.encode(media_row(row)); });
+    EXPECT_NE(error.find(part), std::string::npos) << error << "\nlacks: " << part;
+  };
+  const Json two = {"plain.jpg", "none.jpg"};
+  says({{"query", "q"}, {"images", two}}, "rows.jsonl, line 3, key 'images[1]': cannot read ");
+  says({{"query", "q"}, {"images", {"data:image/png;base64,AAAA"}}},
+       "key 'images[0]': data:image/png;base64,AAAA: no picture");
+  says({{"query", "q"}, {"images", {"data:image/png,AAAA"}}}, "a data URI must read data:<type>;base64,<letters>");
+  says({{"query", "q"}, {"videos", {(pictures() / "plain.jpg").string()}}}, "video files are not read");
+  says({{"query", "q"}, {"audios", {(pictures() / "plain.jpg").string()}}}, "key 'audios[0]'");
+  says({{"query", "q <|image_pad|>"}, {"images", {"plain.jpg"}}},
+       "the text itself holds a token that stands for a medium");
+}
+
+TEST(RowMedia, Base64IsAnImageToo) {
+  // base64 of plain.gif, by hand: letters of six bits.
+  const std::string bytes = read_file(pictures() / "plain.gif"),
+                    letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t three = 0;
+    for (size_t k = 0; k < 3; ++k) three = three << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0);
+    for (size_t k = 0; k < 4; ++k) text += i + k > bytes.size() ? '=' : letters[three >> (18 - 6 * k) & 63];
+  }
+  const Encoder e = seeing();
+  const auto digest = [&](const Json& image) {
+    return e.encode(media_row({{"query", "q"}, {"response", "a"}, {"images", {image}}})).at(0).media.at(0).digest;
+  };
+  const std::string wanted = digest("plain.gif");
+  EXPECT_EQ(digest("data:image/gif;base64," + text), wanted);
+  EXPECT_EQ(digest(text), wanted);
+  EXPECT_EQ(digest(Json{{"bytes", text}, {"path", nullptr}}), wanted);
+}
+
+TEST(RowMedia, TruncationKeepsThem) {
+  const Json value = {{"query", "one two three four five six seven eight <image> nine ten eleven twelve"},
+                      {"response", "thirteen fourteen fifteen sixteen"},
+                      {"images", {"plain.jpg"}}};
+  const Sample whole = seeing().encode(media_row(value)).at(0);
+  for (const Truncation side : {Truncation::Left, Truncation::Right}) {
+    const Sample cut = seeing({.max_length = whole.length() - 15, .truncation = side}).encode(media_row(value)).at(0);
+    EXPECT_EQ(cut.length(), whole.length() - 15);
+    EXPECT_EQ(count_of(cut, kImagePad), 20);
+    ASSERT_EQ(cut.media.size(), 1u);
+    EXPECT_EQ(cut.media[0].length, 20);
+    for (int64_t i = 0; i < 20; ++i) EXPECT_EQ(cut.ids[static_cast<size_t>(cut.media[0].begin + i)], kImagePad);
+  }
+  EXPECT_NE(error_of([&] {
+              seeing({.max_length = 15, .truncation = Truncation::Left}).encode(media_row(value));
+            }).find("its media alone take more than max_length (15) tokens"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              seeing({.max_length = 30, .truncation = Truncation::Split}).encode(media_row(value));
+            }).find("rows with media cannot be split"),
+            std::string::npos);
+}
+
+TEST(RowMedia, StoredSamplesMakeTheirPixelsAgain) {
+  const TemporaryFolder folder;
+  fs::copy_file(pictures() / "plain.jpg", folder.path() / "a.jpg");
+  const Encoder e = seeing();
+  const std::string path = (folder.path() / "a.jpg").string();
+  const Sample made = e.encode(media_row({{"query", "q"}, {"response", "a"}, {"images", {path}}})).at(0);
+  Sample stored = unpack_sample(pack_sample(made));
+  ASSERT_EQ(stored.media.size(), 1u);
+  EXPECT_FALSE(stored.media[0].content);
+  EXPECT_EQ(stored.media[0].begin, made.media[0].begin);
+  EXPECT_EQ(stored.media[0].length, made.media[0].length);
+  e.load_media(stored);
+  EXPECT_EQ(stored.media[0].content->values, made.media[0].content->values);
+  fs::copy_file(pictures() / "grey.jpg", path, fs::copy_options::overwrite_existing);
+  Sample changed = unpack_sample(pack_sample(made));
+  EXPECT_NE(error_of([&] { e.load_media(changed); }).find("it has changed since the row was encoded"),
+            std::string::npos);
+}
+
+TEST(RowMedia, BoxesAreWrittenAsTheFamilyWritesThem) {
+  const Json row = {{"query", "<image>Where is <ref-object>?"},
+                    {"response", "At <bbox>, its middle at <bbox>."},
+                    {"images", {"plain.jpg"}},
+                    {"objects", {{"ref", {"the dog"}}, {"bbox", {{37, 29, 0, 14.5}, {18.5, 0}}}}}};
+  const auto text = [&](const std::string& type) {
+    return seeing_tokenizer()->decode(seeing({}, type).encode(media_row(row)).at(0).ids);
+  };
+  test::expect_says(text("qwen2_vl"), "Where is <|object_ref_start|>the dog<|object_ref_end|>?");
+  test::expect_says(text("qwen2_vl"),
+                    "At <|box_start|>(0,500),(1000,1000)<|box_end|>, its middle at <|box_start|>(500,0)");
+  test::expect_says(text("qwen2_5_vl"), "At <|box_start|>(0,16),(40,32)<|box_end|>");  // of 40 x 32 pixels
+  const auto error = [&](const Json& objects) {
+    Json bad = row;
+    bad["objects"] = objects;
+    return error_of([&] { seeing().encode(media_row(bad)); });
+  };
+  test::expect_says(error({{"ref", {"a"}}, {"bbox", {{0, 0, 1, 1}}}}),
+                    "key 'objects.bbox': more <bbox> tags than boxes (1)");
+  test::expect_says(error({{"ref", {"a"}}, {"bbox", {{0, 0, 99, 1}, {0, 0}}}}),
+                    "key 'objects.bbox[0]': [0,0,99,1] reaches out of its image of 37 x 29 pixels");
+  test::expect_says(error({{"ref", {"a"}}, {"bbox", {{0, 0, 1, 1}, {0, 0}}}, {"image_id", {0, 3}}}),
+                    "it is in image 3, but the row has 1 images");
+}
+
+TEST(RowMedia, DumpsTransformersTensors) {
+  const TemporaryFolder folder;
+  const auto tokenizer = seeing_tokenizer();
+  const auto reader = reader_of(*tokenizer);
+  MediaDump dump(folder.path() / "media.safetensors");
+  const Row row = media_row({{"query", "q"}, {"response", "a"}, {"images", {"plain.jpg", "grey.jpg"}}});
+  Json messages = with_media_tags(row, row.value["messages"]);
+  dump.add(4, reader->read(row, messages), reader->processor());
+  dump.write();
+  const std::string bytes = read_file(folder.path() / "media.safetensors");
+  const auto header = parse_safetensors_header(reinterpret_cast<const std::byte*>(bytes.data()),
+                                               static_cast<int64_t>(bytes.size()), "dump");
+  EXPECT_EQ(header.tensors.at("pixel_values.4").shape, (std::vector<int64_t>{160, 96}));
+  EXPECT_EQ(header.tensors.at("image_grid_thw.4").shape, (std::vector<int64_t>{2, 3}));
+}
+
+}  // namespace
+}  // namespace apus
