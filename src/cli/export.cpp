@@ -43,7 +43,6 @@ void ExportOptions::fields(OptionTable& v) {
               "exporting needs files only");
   v.refuse({"init_strategy", "num_labels", "problem_type"},
            "the checkpoint is used as it is; change its files instead");
-  v.refuse({"model_kwargs"}, "these are settings of multimodal models, which this command does not run");
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
   without_effect<GenerationOptions>(v, "nothing is generated");
   v.no_effect({"template_mode"}, "rows are encoded for sft and pt");

@@ -69,6 +69,7 @@ void InferOptions::fields(OptionTable& v) {
   v.at("model_author").honoured(&model_author, "the same for {{AUTHOR}}");
   encoding_field(v, encoding);
   TemplateOptions::fields(v);
+  text_alone(v);
   GenerationOptions::fields(v);
   EngineOptions::fields(v);
   for (const char* name : {"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size",

@@ -219,6 +219,10 @@ void TemplateOptions::resolve(OptionTable&) {
   for (size_t at = 0; (at = system->find("\\n", at)) != std::string::npos; ++at) system->replace(at, 2, "\n");
 }
 
+void text_alone(OptionTable& v) {
+  for (const char* name : {"max_pixels", "model_kwargs"}) v.at(name).refused("this command gives models text alone");
+}
+
 void GenerationOptions::fields(OptionTable& v) {
   v.group("Answers");
   v("max_new_tokens", max_new_tokens, "longest answer in tokens")

@@ -82,6 +82,9 @@ struct TemplateOptions : ChatSpec {
   void resolve(OptionTable& v);  // reads the files that --system and --chat_template name
 };
 
+// For commands that give models text alone: settings of media are refused, with the reason.
+void text_alone(OptionTable& v);
+
 // What the wishes leave open, the checkpoint's generation_config.json decides, then the sampler's neutral value.
 struct GenerationOptions : SamplingWishes {
   int64_t num_beams = 1;

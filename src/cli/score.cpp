@@ -31,6 +31,7 @@ void ScoreOptions::fields(OptionTable& v) {
   v("strict", strict, "stop at the first bad row instead of reporting it in its place");
   plain_rows_fields(v);
   TemplateOptions::fields(v);
+  text_alone(v);
   without_effect<GenerationOptions>(v, "nothing is generated");
   untrained_fields(v);
   RunOptions::fields(v);

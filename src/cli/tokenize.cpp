@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/tokenize.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/files.h"
@@ -230,9 +231,9 @@ void RowTokenizer::keep_media(const Row& row, const RowMedia& media) {
       Picture picture = picture_of(views[v]);
       for (const SeenBox& box : boxes)
         if (is_image && box.image == image && v + 1 == views.size()) draw_box(picture, views[v], box);
-      const std::string part = views.size() > 1 ? str("_", v) : "";
-      write_file_atomic(std::filesystem::path(options_.show_media) / str("row", row_, "_", medium.key, part, ".png"),
-                        picture.png());
+      std::string name = str("row", row_, "_", medium.key, views.size() > 1 ? str("_", v) : "", ".png");
+      name.erase(std::remove_if(name.begin(), name.end(), [](char c) { return c == '[' || c == ']'; }), name.end());
+      write_file_atomic(std::filesystem::path(options_.show_media) / name, picture.png());
     }
     image += is_image;
   }
@@ -250,9 +251,8 @@ Json RowTokenizer::of_media(const Json& given) {
   sample.ids = tokenizer_->encode(text);
   sample.trained.assign(sample.ids.size(), 0);
   keep_media(row, media);
-  Json answer = of_text(text, sample.ids);
   place_media(sample, std::move(media), row.origin);
-  answer["ids"] = sample.ids;
+  Json answer = of_text(text, sample.ids);
   for (const MediaItem& item : sample.media)
     answer["media"].push_back({{"type", parse_json(item.source, "a medium")["type"]},
                                {"begin", item.begin},

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kMostFrames = 768;
 
 // A whole number at `name`, or nothing.
-std::optional<int64_t> whole_at(const Json& object, const char* name) {
+std::optional<int64_t> whole_number(const Json& object, const char* name) {
   if (!object.is_object()) return std::nullopt;
   const auto found = object.find(name);
   if (found == object.end() || !found->is_number_integer()) return std::nullopt;
@@ -58,7 +58,7 @@ std::string MediaProcessor::grid_name(MediaType type) const {
 }
 
 int32_t MediaCheckpoint::token(const std::string& text, const std::string& key) const {
-  const auto said = whole_at(config, key.c_str());
+  const auto said = whole_number(config, key.c_str());
   if (!tokenizer) return static_cast<int32_t>(said.value_or(0));
   const auto known = tokenizer->id(text);
   require(known.has_value(), Fault::Model, "the tokenizer does not know ", text,
@@ -70,8 +70,8 @@ int32_t MediaCheckpoint::token(const std::string& text, const std::string& key) 
 
 int64_t MediaCheckpoint::whole(const char* name, const char* section, const char* name_there, int64_t otherwise) const {
   const bool has = config.is_object() && config.contains(section);
-  const auto model = has ? whole_at(config[section], name_there) : std::nullopt;
-  const auto said = whole_at(preprocessor, name);
+  const auto model = has ? whole_number(config[section], name_there) : std::nullopt;
+  const auto said = whole_number(preprocessor, name);
   const int64_t value = said ? *said : model.value_or(otherwise);
   require(value >= 1 && value <= 4096, Fault::Model, name, " is ", value, " in the checkpoint's files");
   return value;

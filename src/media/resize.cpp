@@ -57,7 +57,7 @@ std::vector<int32_t> fixed_point(const std::vector<double>& weights) {
   return out;
 }
 
-uint8_t rounded(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255)); }
+uint8_t to_byte(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255)); }
 
 Image columns_fixed(const Image& in, int64_t width, Filter filter) {
   const Axis axis = axis_of(in.width, width, filter);
@@ -72,7 +72,7 @@ Image columns_fixed(const Image& in, int64_t width, Filter filter) {
       int32_t r = 1 << (kFractionBits - 1), g = r, b = r;
       for (int64_t k = axis.count[static_cast<size_t>(x)]; k > 0; --k, from += 3, ++w)
         r += from[0] * *w, g += from[1] * *w, b += from[2] * *w;
-      to[0] = rounded(r), to[1] = rounded(g), to[2] = rounded(b);
+      to[0] = to_byte(r), to[1] = to_byte(g), to[2] = to_byte(b);
     }
   }
   return out;
@@ -92,7 +92,7 @@ Image rows_fixed(const Image& in, int64_t height, Filter filter) {
       for (size_t x = 0; x < line; ++x) sums[x] += from[x] * w;
     }
     uint8_t* to = out.rgb.data() + static_cast<size_t>(y) * line;
-    for (size_t x = 0; x < line; ++x) to[x] = rounded(sums[x]);
+    for (size_t x = 0; x < line; ++x) to[x] = to_byte(sums[x]);
   }
   return out;
 }

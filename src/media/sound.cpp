@@ -12,7 +12,7 @@ namespace apus {
 
 namespace {
 
-constexpr int64_t kLongest = 3600;  // seconds
+constexpr int64_t kLongestSound = 3600;  // seconds
 
 class WavReader {
  public:
@@ -78,7 +78,7 @@ class WavReader {
     require(count > 0, Fault::Data, "a WAV file without samples");
     require(announced == 0xffffffff || begin + announced <= bytes_.size(), Fault::Data,
             "a truncated WAV file: ", bytes_.size() - begin, " of ", announced, " bytes");
-    require(static_cast<int64_t>(count) / rate_ <= kLongest, Fault::Data, "a sound of more than an hour");
+    require(static_cast<int64_t>(count) / rate_ <= kLongestSound, Fault::Data, "a sound of more than an hour");
     std::vector<float> out(count);
     for (size_t i = 0; i < count; ++i) {
       double sum = 0;

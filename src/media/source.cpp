@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-std::string from_base64(std::string_view text, const SourceLimits& limits) {
+std::string base64_bytes(std::string_view text, const SourceLimits& limits) {
   require(static_cast<int64_t>(text.size()) / 4 * 3 <= limits.bytes, Fault::Data, "more than ", limits.bytes,
           " bytes of base64");
   std::array<int8_t, 256> value;
@@ -42,7 +42,7 @@ std::string from_data_uri(std::string_view entry, const SourceLimits& limits) {
   const size_t comma = entry.find(',');
   require(comma != std::string_view::npos && entry.substr(0, comma).ends_with(";base64"), Fault::Data,
           "a data URI must read data:<type>;base64,<letters>");
-  return from_base64(entry.substr(comma + 1), limits);
+  return base64_bytes(entry.substr(comma + 1), limits);
 }
 
 std::string from_url(const std::string& url, const SourceLimits& limits) {
@@ -76,7 +76,7 @@ std::string media_bytes(const std::string& entry, const SourceLimits& limits) {
   try {
     if (entry.starts_with("data:")) return from_data_uri(entry, limits);
     if (entry.starts_with("http://") || entry.starts_with("https://")) return from_url(entry, limits);
-    if (is_bare(entry)) return from_base64(entry, limits);
+    if (is_bare(entry)) return base64_bytes(entry, limits);
     return read_file(entry, limits.bytes);
   } catch (const Error& error) {
     const std::string what = error.what(), name = entry_name(entry);
