@@ -12,7 +12,7 @@ function(apus_sources out)
 endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
-set(APUS_HOST_FOLDERS base text hub guide media data reward serve doctor plan cli
+set(APUS_HOST_FOLDERS base text hub guide media gguf data reward serve doctor plan cli
     algos/options dist/launch engine/answer engine/schedule models/families models/spec parallel/placement
     train/options train/record)
 set(APUS_HOST_FILES
@@ -20,6 +20,10 @@ set(APUS_HOST_FILES
     algos/gae.cpp
     checkpoint/adapted_folder.cpp
     checkpoint/adapter_config.cpp
+    checkpoint/gguf_folder.cpp
+    checkpoint/gguf_settings.cpp
+    checkpoint/gguf_tokenizer.cpp
+    checkpoint/ollama.cpp
     checkpoint/vector_files.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp

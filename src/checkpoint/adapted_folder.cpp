@@ -13,8 +13,10 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/half.h"
 #include "base/log.h"
 #include "checkpoint/file_names.h"
+#include "checkpoint/user_cache.h"
 #include "tensor/safetensors_header.h"
 #include "tensor/weight_files.h"
 
@@ -31,14 +33,6 @@ Json& text_config(Json& config) {
   return nested ? config["text_config"] : config;
 }
 
-fs::path cache_folder() {
-  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
-  const fs::path root = cache && *cache ? fs::path(cache)
-                        : home && *home ? fs::path(home) / ".cache"
-                                        : fs::temp_directory_path();
-  return root / "apus" / "adapted";
-}
-
 // Numbers of weights in the three formats that checkpoints have.
 float number_at(const std::byte* at, DiskType type) {
   if (type == DiskType::F32) {
@@ -48,34 +42,12 @@ float number_at(const std::byte* at, DiskType type) {
   }
   uint16_t half;
   std::memcpy(&half, at, sizeof half);
-  if (type == DiskType::BF16) {
-    const uint32_t bits = uint32_t{half} << 16;
-    float value;
-    std::memcpy(&value, &bits, sizeof value);
-    return value;
-  }
-  const int exponent = (half >> 10) & 31, fraction = half & 1023;
-  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                                   : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
-  return half & 0x8000 ? -size : size;
+  return type == DiskType::BF16 ? bf16_to_float(half) : f16_to_float(half);
 }
 
 void put_number(std::string& out, float value, DiskType type) {
   if (type == DiskType::F32) return void(out.append(reinterpret_cast<const char*>(&value), sizeof value));
-  uint16_t half = 0;
-  if (type == DiskType::BF16) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof bits);
-    half = static_cast<uint16_t>((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
-  } else {
-    int exponent = 0;
-    const float mantissa = std::frexp(std::fabs(value), &exponent);  // in [0.5, 1)
-    if (value != 0 && exponent > -14)
-      half = static_cast<uint16_t>(static_cast<int>(std::lrint(mantissa * 2048)) - 1024 + ((exponent + 14) << 10));
-    else if (value != 0)
-      half = static_cast<uint16_t>(std::lrint(std::ldexp(std::fabs(value), 24)));
-    if (value < 0) half |= 0x8000;
-  }
+  const uint16_t half = type == DiskType::BF16 ? float_to_bf16(value) : float_to_f16(value);
   out.append(reinterpret_cast<const char*>(&half), sizeof half);
 }
 
@@ -273,7 +245,7 @@ fs::path adapted_folder(const fs::path& folder, const Adaptation& wanted) {
   }
   if (new_config == config && new_tokenizer == tokenizer) return folder;
   const fs::path name = fs::absolute(folder / "").lexically_normal().parent_path().filename();
-  const fs::path target = cache_folder() / (name.string() + "-" + key_of(folder, wanted));
+  const fs::path target = user_cache("adapted") / (name.string() + "-" + key_of(folder, wanted));
   if (fs::exists(target / kModelConfigFile)) return target;
   const fs::path partial = target.string() + str(".", ::getpid(), ".tmp");
   make_writable_dir(partial);

@@ -143,9 +143,9 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
     return;
   }
   if (whole) {
-    const at::Tensor disk = source.tensor(tensors[0].name), mine = own_part(disk, p).contiguous();
+    const at::Tensor disk = source.tensor(tensors[0].name, dtype), mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), dtype, options.own(name));
-    p.mapped = p.data.is_alias_of(disk);
+    p.mapped = p.data.is_alias_of(disk) && source.maps(disk);
     if (!p.mapped) source.forget(tensors[0].name);
     return;
   }
@@ -158,7 +158,7 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
   at::Tensor rows = p.data.view({experts.size * each, shape[0], shape[1]});
   for (int64_t i = 0; i < rows.size(0); ++i) {
     const std::string& disk = tensors[static_cast<size_t>(experts.begin * each + i)].name;
-    rows[i].copy_(source.tensor(disk));
+    rows[i].copy_(source.tensor(disk, options.dtype));
     source.forget(disk);
   }
 }

@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/nearest.h"
 #include "base/sizes.h"
 #include "checkpoint/adapted_folder.h"
+#include "checkpoint/gguf_settings.h"
 #include "cli/command.h"
 #include "cli/rehearsal.h"
 
@@ -17,12 +19,16 @@ void ExportOptions::fields(OptionTable& v) {
   v.group("Export");
   v("merge_lora", merge_lora, "fold adapters into the model's weights");
   v("to_cached_dataset", to_cached_dataset, "encode --dataset once, for the --cached_dataset of many runs");
+  v("to_gguf", to_gguf, "write one GGUF file with weights in this format: " + join(mix_names()))
+      .choices(mix_names())
+      .shown_default("no such file");
+  v("to_ollama", to_ollama, "write a Modelfile for ollama, of the model's folder or of the file of --to_gguf");
   v("adapters", adapters, "adapter folders").alias("lora").alias("ckpt_dir", "its old name");
   v("model", model, "folder of the base, or a hub's id").shown_default("what the adapter names");
   v("adapter_weights", adapter_weights, "shares of the adapters' changes").shown_default("1 each");
   v("output_dir", output_dir, "folder to write")
       .alias("merged_dir")
-      .shown_default("<adapter>-merged, <model>-cached_dataset");
+      .shown_default("<adapter>-merged, <model>-cached_dataset, -gguf, -ollama");
   v("torch_dtype", torch_dtype, "number format of the result")
       .choices({"float32", "bfloat16", "float16"})
       .shown_default("the base's");
@@ -49,7 +55,7 @@ void ExportOptions::fields(OptionTable& v) {
   v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size", "hqq_axis",
             "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
            "quantised export is not available; merged weights are float32, bfloat16 or float16");
-  v.refuse({"to_ollama", "to_mcore", "to_hf", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge",
+  v.refuse({"to_mcore", "to_hf", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge",
             "test_convert_precision", "test_convert_dtype"},
            "the result is a HuggingFace folder, which the tools of those formats convert");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "commit_message"},
@@ -66,8 +72,11 @@ void ExportOptions::resolve(OptionTable& v) {
   if (adapters.empty()) {
     if (model.empty()) return;
     const fs::path from = fs::path(model).lexically_normal();
-    const bool here = fs::is_directory(from);  // else a hub's: owner/name
-    if (output_dir.empty()) output_dir = (here ? from : from.filename()).string() + "-cached_dataset";
+    const bool here = fs::is_directory(from);       // else a hub's: owner/name
+    const bool file = from.extension() == ".gguf";  // beside it, without the ending
+    const std::string stem =
+        file ? (from.parent_path() / from.stem()).string() : (here ? from : from.filename()).string();
+    if (output_dir.empty()) output_dir = stem + (to_gguf.empty() ? to_ollama ? "-ollama" : "-cached_dataset" : "-gguf");
     return;
   }
   const fs::path first = fs::path(adapters[0]).lexically_normal();
@@ -82,7 +91,19 @@ void ExportOptions::resolve(OptionTable& v) {
   take_settings_of(first, v);
   std::string name = first.string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
-  if (output_dir.empty()) output_dir = name + "-merged";
+  if (output_dir.empty())
+    output_dir = name + (to_gguf.empty() ? to_ollama && !merge_lora ? "-ollama" : "-merged" : "-gguf");
+}
+
+std::string ExportOptions::model_name() const {
+  const fs::path from = fs::absolute(adapters.empty() ? named.empty() ? model : named : adapters[0]).lexically_normal();
+  const fs::path last = from.has_filename() ? from : from.parent_path();
+  return (last.extension() == ".gguf" ? last.stem() : last.filename()).string();
+}
+
+fs::path ExportOptions::gguf_path() const {
+  if (output_dir.ends_with(".gguf")) return output_dir;
+  return fs::path(output_dir) / (model_name() + "-" + find_mix(to_gguf)->label() + ".gguf");
 }
 
 // What its run changed about the checkpoint must be changed here too.
@@ -95,24 +116,38 @@ void ExportOptions::take_settings_of(const fs::path& adapter, OptionTable& v) {
 }
 
 void ExportOptions::fetch() {
+  named = model;
   model = fetched_model(model);
   if (rope_scaling.empty() && new_special_tokens.empty()) return;
   model = adapted_folder(model, {rope_scaling, max_model_len, listed_tokens(new_special_tokens)}).string();
 }
 
 void ExportOptions::check() const {
-  require(merge_lora != to_cached_dataset, Fault::Usage,
-          merge_lora ? "--merge_lora or --to_cached_dataset, one at a time"
-                     : "what shall be exported? --merge_lora true folds --adapters into the model; --to_cached_dataset "
-                       "true encodes --dataset");
+  require(merge_lora || to_cached_dataset || converts(), Fault::Usage,
+          "what shall be exported? --merge_lora true folds --adapters into the model; --to_gguf q4_k_m writes one file "
+          "for llama.cpp and ollama; --to_ollama true a Modelfile; --to_cached_dataset true encodes --dataset");
+  require(!to_cached_dataset || (!merge_lora && !converts()), Fault::Usage,
+          "--to_cached_dataset and another export: one at a time");
+  require(!converts() || adapters.empty() || merge_lora, Fault::Usage,
+          "--adapters with --to_gguf or --to_ollama: give --merge_lora true, which folds them into the model first");
   if (merge_lora) return check_merge();
+  if (converts()) {
+    require(is_model(model), Fault::Usage, "--model is needed: the checkpoint that is written in another form");
+    return check_output();
+  }
   require(is_model(model), Fault::Usage,
           "--model is needed: the checkpoint whose tokenizer and chat template the rows are encoded with");
   require(!dataset.empty(), Fault::Usage, "--dataset is needed: files, folders or hub ids of the rows to encode");
   require(!streaming, Fault::Usage, "--streaming true: a cached dataset is written as a whole");
   DataOptions::check();
+  check_output();
+}
+
+void ExportOptions::check_output() const {
   require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir,
           " is there already; choose another, or give --exist_ok true to replace it");
+  require(!output_dir.ends_with(".gguf") || (!to_gguf.empty() && !to_ollama), Fault::Usage, "--output_dir ", output_dir,
+          ": a folder is needed, only --to_gguf alone writes one file");
 }
 
 void ExportOptions::check_merge() const {
@@ -125,8 +160,7 @@ void ExportOptions::check_merge() const {
   require(is_model(model), Fault::Usage, "the base model '", model, "' is not a folder here; give it with --model");
   require(adapter_weights.empty() || adapter_weights.size() == adapters.size(), Fault::Usage,
           "--adapter_weights needs one number for each of the ", adapters.size(), " adapters");
-  require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir,
-          " is there already; choose another, or give --exist_ok true to replace it");
+  check_output();
   require(!fs::exists(output_dir) || !fs::exists(model) || !fs::equivalent(output_dir, model), Fault::Usage,
           "--output_dir ", output_dir, " is the base itself");
 }
@@ -139,6 +173,17 @@ void ExportOptions::rehearse(Rehearsal& r) const {
   }
   const ModelFacts facts = model_facts(r.model(model));
   r.adapters(adapters);
+  if (!to_gguf.empty()) {
+    const GgufMix& mix = *find_mix(to_gguf);
+    gguf_settings(model, mix, model_name());
+    r.right("gguf", str(mix.label(), ", ", gguf_path().string()));
+  }
+  if (converts()) {
+    r.tokenizer(model);
+    return r.output(output_dir, to_gguf.empty() ? 0
+                                                : facts.parameters() * ggml_form(find_mix(to_gguf)->base).bytes /
+                                                      ggml_form(find_mix(to_gguf)->base).block);
+  }
   const std::string dtype = torch_dtype.value_or(facts.dtype);
   r.output(output_dir, facts.parameters() * (dtype == "float32" ? 4 : 2));
   r.right("memory", "one tensor at a time");
@@ -152,8 +197,9 @@ int run_merge(const MergeLoraOptions& options) {
 const RegisterCommand<ExportOptions> export_command(
     {.name = "export",
      .group = "Model",
-     .summary = "merge adapters into a model, or encode a dataset once for many runs",
+     .summary = "merge adapters, write GGUF files or Modelfiles, encode a dataset once for many runs",
      .examples = {"export --adapters out/v0-.../checkpoint-500 --merge_lora true",
+                  "export --model DIR --to_gguf q4_k_m",
                   "export --to_cached_dataset true --model DIR --dataset rows.jsonl --output_dir cache"}},
     run_export);
 const RegisterCommand<MergeLoraOptions> merge(

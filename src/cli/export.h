@@ -12,25 +12,31 @@ class Rehearsal;  // cli/rehearsal.h
 struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   // Empty: the adapter's base_model_name_or_path; a hub's id until fetch().
   std::string model;
+  std::string named;  // the model as it was given, before fetch()
   std::vector<std::string> adapters;
   std::vector<double> adapter_weights;  // empty: 1 each
-  std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset
+  std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset, -gguf, -ollama
   std::optional<std::string> torch_dtype;
   std::vector<std::string> new_special_tokens;  // with which, and how stretched, the adapter was trained
   std::string rope_scaling;
   std::optional<int64_t> max_model_len;
   std::string max_shard_size = "5GB";
   int64_t max_shard_bytes = 0;
-  bool merge_lora = false, to_cached_dataset = false, exist_ok = false;
+  bool merge_lora = false, to_cached_dataset = false, to_ollama = false, exist_ok = false;
+  std::string to_gguf;  // a mix of gguf/mix.h; empty: no GGUF file
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
   void check() const;
   void rehearse(Rehearsal& r) const;
   void fetch();
+  bool converts() const { return to_ollama || !to_gguf.empty(); }
+  std::string model_name() const;           // of the base or the adapter's folder, for general.name and file names
+  std::filesystem::path gguf_path() const;  // --output_dir itself where it is a .gguf
 
  private:
   void take_settings_of(const std::filesystem::path& adapter, OptionTable& v);
   void check_merge() const;
+  void check_output() const;
 };
 
 struct MergeLoraOptions : ExportOptions {

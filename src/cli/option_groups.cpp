@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "checkpoint/adapted_folder.h"
 #include "checkpoint/adapter_config.h"
+#include "checkpoint/gguf_folder.h"
 #include "hub/hub.h"
 #include "parallel/placement/device_map.h"
 #include "text/builtin_templates.h"
@@ -44,20 +45,23 @@ void HubFlags::resolve() {
 
 bool HubFlags::is_model(const std::string& text) {
   std::error_code code;
-  return std::filesystem::is_directory(text, code) || (is_repo_id(text) && !std::filesystem::exists(text, code));
+  return std::filesystem::is_directory(text, code) || gguf_meant(text) ||
+         (is_repo_id(text) && !std::filesystem::exists(text, code));
 }
 
 std::string HubFlags::fetched_model(const std::string& model, bool weights, const std::string& flag) const {
   HubOptions hub = HubOptions::from_environment(use_hf ? HubKind::HuggingFace : HubKind::ModelScope);
   if (hub_token) hub.token = *hub_token;
   hub.revision = model_revision.value_or("");
+  if (const auto file = gguf_meant(model)) return gguf_folder(*file).string();
   if (!weights) hub.leave = unread_weights(), hub.leave.push_back("*.safetensors");
   return model_folder(model, hub, flag).string();
 }
 
 void ModelOptions::fields(OptionTable& v) {
   v.group("Model");
-  v("model", model, "folder of the checkpoint (config.json, *.safetensors, tokenizer), or a hub's id: owner/name")
+  v("model", model,
+    "folder of the checkpoint (config.json, *.safetensors, tokenizer), a .gguf file, or a hub's id: owner/name")
       .alias("ckpt_dir", "its old name")
       .alias("model_id_or_path", "its old name")
       .restored("model");
@@ -96,7 +100,9 @@ void ModelOptions::fields(OptionTable& v) {
 }
 
 void ModelOptions::fetch() {
-  model = base_folder = fetched_model(model);
+  base_folder = model;
+  model = fetched_model(model);
+  if (!gguf_meant(base_folder)) base_folder = model;
   if (rope_scaling.empty() && new_special_tokens.empty()) return;
   model = adapted_folder(model, {rope_scaling, max_model_len, listed_tokens(new_special_tokens)}).string();
 }

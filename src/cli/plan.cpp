@@ -8,9 +8,11 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/nearest.h"
+#include "checkpoint/gguf_folder.h"
 #include "cli/command.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
+#include "gguf/import.h"
 #include "models/spec/presets.h"
 
 namespace apus {
@@ -23,6 +25,7 @@ constexpr int kDoesNotFit = 5;  // as Fault::Device: the device is too small
 // The config of a folder, a config.json, or a known shape's name, which may carry its maker: Qwen/Qwen2.5-7B-Instruct.
 Json config_of(const std::string& model) {
   std::error_code code;
+  if (const auto gguf = gguf_meant(model)) return config_of_gguf(*GgufModel::open(fs::canonical(*gguf)));
   const bool folder = fs::is_directory(model, code);
   const fs::path path = folder ? fs::path(model) / "config.json" : fs::path(model);
   if (fs::is_regular_file(path, code)) return parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);

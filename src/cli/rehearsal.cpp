@@ -16,6 +16,7 @@
 #include "checkpoint/adapter_config.h"
 #include "checkpoint/names.h"
 #include "cli/heavy.h"
+#include "gguf/model.h"
 #include "tensor/safetensors_header.h"
 #include "tensor/weight_files.h"
 #include "text/chat_template.h"
@@ -73,16 +74,21 @@ Json Rehearsal::model(const std::string& dir) {
   const ModelFacts facts = model_facts(config);
   std::map<std::string, std::vector<int64_t>> on_disk;
   int64_t bytes = 0;
-  const auto files = weight_files(dir, "model");
-  for (const WeightFile& file : files) {
-    const MappedFile mapped(file.path);
-    const auto header = parse_safetensors_header(mapped.data(), mapped.size(), file.path.string());
-    for (const auto& [name, entry] : header.tensors) on_disk[name] = entry.shape;
-    bytes += mapped.size();
+  size_t files = 0;
+  if (const auto gguf = GgufModel::in_folder(dir)) {
+    for (const auto& [name, slice] : gguf->tensors()) on_disk[name] = slice.shape;
+    bytes = gguf->bytes(), files = gguf->files();
+  } else {
+    for (const WeightFile& file : weight_files(dir, "model")) {
+      const MappedFile mapped(file.path);
+      const auto header = parse_safetensors_header(mapped.data(), mapped.size(), file.path.string());
+      for (const auto& [name, entry] : header.tensors) on_disk[name] = entry.shape;
+      bytes += mapped.size(), ++files;
+    }
   }
   compare(facts, on_disk, dir);
   right("model", str(dir, ": ", facts.type, ", ", facts.parameters() / 1000000, " M parameters, ", bytes_text(bytes),
-                     " in ", files.size(), files.size() == 1 ? " file" : " files"));
+                     " in ", files, files == 1 ? " file" : " files"));
   return config;
 }
 

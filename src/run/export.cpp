@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// apus export and apus merge-lora: adapters folded into a model's files; datasets encoded once for many runs.
+// apus export and apus merge-lora: adapters folded into a model's files; GGUF files and Modelfiles; datasets encoded
+// once for many runs.
 #include "cli/export.h"
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "checkpoint/gguf_export.h"
+#include "checkpoint/gguf_folder.h"
 #include "checkpoint/merge.h"
+#include "checkpoint/ollama.h"
 #include "run/runner.h"
 #include "run/train_data.h"
 #include "tensor/dtype.h"
@@ -13,12 +18,8 @@
 namespace apus {
 namespace {
 
-int run_export(const ExportOptions& o) {
-  if (o.to_cached_dataset) {
-    cache_train_data(o, o, o, o.model, o.output_dir);
-    return 0;
-  }
-  MergeSpec spec{.base = o.model, .parts = {}, .output = o.output_dir, .max_shard = o.max_shard_bytes, .dtype = {}};
+void merge(const ExportOptions& o, const std::filesystem::path& output) {
+  MergeSpec spec{.base = o.model, .parts = {}, .output = output, .max_shard = o.max_shard_bytes, .dtype = {}};
   for (size_t i = 0; i < o.adapters.size(); ++i)
     spec.parts.push_back({o.adapters[i], o.adapter_weights.empty() ? 1 : o.adapter_weights[i]});
   if (o.torch_dtype) spec.dtype = parse_float_type(*o.torch_dtype);
@@ -27,9 +28,62 @@ int run_export(const ExportOptions& o) {
   const Stopwatch watch;
   const MergeReport report = merge_adapters(spec);
   progress.finish();
-  log_info("Successfully merged into ", o.output_dir, ": ", report.tensors, " tensors (", report.changed,
+  log_info("Successfully merged into ", output.string(), ": ", report.tensors, " tensors (", report.changed,
            " changed) in ", report.shards, report.shards == 1 ? " file, " : " files, ", bytes_text(report.bytes),
            " in ", duration_text(watch.seconds()));
+}
+
+void write_gguf(const ExportOptions& o, const std::filesystem::path& from) {
+  GgufExport spec{.from = from, .to = o.gguf_path(), .mix = find_mix(o.to_gguf), .name = o.model_name()};
+  make_writable_dir(std::filesystem::absolute(spec.to).parent_path());
+  Progress progress("Export", 0, {.unit = "tensor"});
+  spec.progress = [&](int64_t done, int64_t of) { progress.set_total(of), progress.set(done); };
+  const Stopwatch watch;
+  const GgufReport report = export_gguf(spec);
+  progress.finish();
+  log_info("Successfully written ", spec.to.string(), ": ", report.tensors, " tensors as ", spec.mix->label(), ", ",
+           bytes_text(report.bytes), " in ", duration_text(watch.seconds()));
+}
+
+// ollama reads folders of whole numbers and GGUF files.
+void write_modelfile(const ExportOptions& o, const std::filesystem::path& folder) {
+  const std::filesystem::path file = std::filesystem::path(o.output_dir) / "Modelfile";
+  const auto given = gguf_meant(o.named);
+  make_writable_dir(o.output_dir);
+  std::string note;
+  std::optional<ChatTemplate> chat = o.chat_template.empty()
+                                         ? ChatTemplate::find(folder)
+                                         : ChatTemplate::from_text(o.chat_template, "--chat_template", folder);
+  write_file_atomic(file, modelfile(folder, !o.to_gguf.empty() ? o.gguf_path() : given ? *given : folder, chat, &note));
+  if (!note.empty()) log_warning(note);
+  log_info("Successfully written ", file.string(), "; next: ollama create NAME -f ", file.string());
+}
+
+// In another form: of the checkpoint, or of what merging its adapters gives, which stays only where it is the result.
+void convert(const ExportOptions& o) {
+  std::filesystem::path from = o.model;
+  const bool passing = o.merge_lora && !o.to_gguf.empty();
+  if (o.merge_lora) {
+    from = passing ? std::filesystem::path(o.output_dir + ".merged.tmp") : std::filesystem::path(o.output_dir);
+    merge(o, from);
+  }
+  try {
+    if (!o.to_gguf.empty()) write_gguf(o, from);
+    if (o.to_ollama) write_modelfile(o, from);
+  } catch (...) {
+    if (passing) std::filesystem::remove_all(from);
+    throw;
+  }
+  if (passing) std::filesystem::remove_all(from);
+}
+
+int run_export(const ExportOptions& o) {
+  if (o.to_cached_dataset)
+    cache_train_data(o, o, o, o.model, o.output_dir);
+  else if (o.converts())
+    convert(o);
+  else
+    merge(o, o.output_dir);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "tensor/gguf_tensor.h"
 #include "tensor/weight_files.h"
 
 namespace apus {
@@ -73,12 +74,21 @@ at::Tensor SafetensorsFile::tensor(const std::string& name) const {
       writable, entry.shape, [keep = shared_from_this()](void*) {}, options);
 }
 
+bool SafetensorsFile::maps(const void* address) const {
+  const auto* at = static_cast<const std::byte*>(address);
+  return at >= file_.data() && at < file_.data() + file_.size();
+}
+
 void SafetensorsFile::forget(const std::string& name) const {
   if (const auto it = header_.tensors.find(name); it != header_.tensors.end())
     file_.forget(it->second.begin, it->second.end - it->second.begin);
 }
 
 TensorFolder::TensorFolder(const fs::path& dir, const std::string& stem) {
+  if (stem == "model" && (gguf_ = GgufModel::in_folder(dir))) {
+    for (const auto& [name, slice] : gguf_->tensors()) of_gguf_[name] = {gguf_disk_type(slice), slice.shape, 0, slice.bytes};
+    return;
+  }
   for (const auto& [path, promised] : weight_files(dir, stem)) {
     const auto file = SafetensorsFile::open(path);
     for (const auto& name : promised) {
@@ -92,28 +102,38 @@ TensorFolder::TensorFolder(const fs::path& dir, const std::string& stem) {
 }
 
 const TensorEntry* TensorFolder::find(const std::string& name) const {
+  if (gguf_) return of_gguf_.count(name) ? &of_gguf_.at(name) : nullptr;
   const auto it = file_of_.find(name);
   return it == file_of_.end() ? nullptr : &it->second->entries().at(name);
 }
 
 std::vector<std::string> TensorFolder::names() const {
   std::vector<std::string> all;
+  for (const auto& [name, entry] : of_gguf_) all.push_back(name);
   for (const auto& [name, file] : file_of_) all.push_back(name);
   return all;
 }
 
-at::Tensor TensorFolder::tensor(const std::string& name) const {
+at::Tensor TensorFolder::tensor(const std::string& name, at::ScalarType wide) const {
+  if (gguf_ && gguf_->find(name)) return gguf_tensor(gguf_, *gguf_->find(name), wide);
   const auto it = file_of_.find(name);
   require(it != file_of_.end(), Fault::Model, "the checkpoint holds no tensor '", name, "'");
   return it->second->tensor(name);
 }
 
+bool TensorFolder::maps(const at::Tensor& tensor) const {
+  const void* at = tensor.data_ptr();
+  return (gguf_ && gguf_->maps(at)) ||
+         std::any_of(file_of_.begin(), file_of_.end(), [&](const auto& f) { return f.second->maps(at); });
+}
+
 void TensorFolder::forget(const std::string& name) const {
+  if (gguf_) return gguf_->forget(name);
   if (const auto it = file_of_.find(name); it != file_of_.end()) it->second->forget(name);
 }
 
 int64_t TensorFolder::bytes() const {
-  int64_t sum = 0;
+  int64_t sum = gguf_ ? gguf_->bytes() : 0;
   for (const auto& [name, file] : file_of_) {
     const auto& entry = file->entries().at(name);
     sum += entry.end - entry.begin;

@@ -28,6 +28,7 @@ class SafetensorsFile : public std::enable_shared_from_this<SafetensorsFile> {
   // A read-only view of the mapped file that keeps it open; f8 and misaligned tensors are copies.
   // Fault::Model if absent.
   at::Tensor tensor(const std::string& name) const;
+  bool maps(const void* address) const;
   void forget(const std::string& name) const;  // give the tensor's pages back to the system
 
  private:
@@ -36,17 +37,24 @@ class SafetensorsFile : public std::enable_shared_from_this<SafetensorsFile> {
   SafetensorsHeader header_;
 };
 
-// All tensors of a model folder: model.safetensors, or the shards of model.safetensors.index.json.
+class GgufModel;  // gguf/model.h
+
+// All tensors of a model folder: model.safetensors, or the shards of model.safetensors.index.json; or of the GGUF file
+// that the folder stands for.
 class TensorFolder {
  public:
   explicit TensorFolder(const std::filesystem::path& dir, const std::string& stem = "model");
   const TensorEntry* find(const std::string& name) const;
   std::vector<std::string> names() const;
-  at::Tensor tensor(const std::string& name) const;
+  // Quantised ones become `wide`; others are as they lie there, whatever it says.
+  at::Tensor tensor(const std::string& name, at::ScalarType wide = at::kFloat) const;
+  bool maps(const at::Tensor& tensor) const;  // lies it in one of the files?
   void forget(const std::string& name) const;
   int64_t bytes() const;  // of all tensors
 
  private:
+  std::shared_ptr<const GgufModel> gguf_;  // then its tensors are all there are
+  std::map<std::string, TensorEntry> of_gguf_;
   std::map<std::string, std::shared_ptr<SafetensorsFile>> file_of_;
 };
 

@@ -44,7 +44,8 @@ std::string weights_of_another_format(const fs::path& dir) {
       return name +
              ", which is not read (pickles can run code): convert it to safetensors where transformers is, with "
              "AutoModelForCausalLM.from_pretrained(OLD).save_pretrained(NEW), or take a release that has them";
-    if (extension == ".gguf" || name.starts_with("consolidated."))
+    if (extension == ".gguf") return name + ": give that file itself, --model " + (dir / name).string();
+    if (name.starts_with("consolidated."))
       return name + ", another format, which is not read: take the release in HuggingFace's format";
   }
   return "";

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using Sources = std::map<std::string, std::string>;  // path below src/ -> text
 
 // From the bottom to the top: a folder may include itself and those before it.
-const std::vector<std::string> kOrder = {"base",   "text",       "hub",      "guide",  "media", "tensor",
+const std::vector<std::string> kOrder = {"base",   "text",       "hub",      "guide",  "media", "gguf", "tensor",
                                          "device", "ops",        "devices",  "dist",   "nn",    "data",
                                          "models", "checkpoint", "parallel", "engine", "train", "reward",
                                          "algos",  "serve",      "doctor",   "plan",   "cli",   "run"};

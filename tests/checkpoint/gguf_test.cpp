@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models in GGUF files against float64 arithmetic on their dequantised weights: logits, greedy answers.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
+
+#include <cstring>
+
+#include "checkpoint/gguf_export.h"
+#include "checkpoint/gguf_folder.h"
+#include "checkpoint/weights.h"
+#include "engine/answer/answer_all.h"
+#include "engine/engine.h"
+#include "gguf/model.h"
+#include "tests/folder.h"
+#include "tests/golden.h"
+#include "tests/refusal.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+class GgufCheckpoint : public ::testing::TestWithParam<std::string> {
+ protected:
+  GgufCheckpoint() : dir(test::source_dir() / "tests/data/gguf" / GetParam()) {
+    ::setenv("XDG_CACHE_HOME", cache.path.c_str(), 1);
+    folder = gguf_folder(dir / "model.gguf");
+    golden = SafetensorsFile::open(dir / "golden.safetensors");
+  }
+  ~GgufCheckpoint() override { ::unsetenv("XDG_CACHE_HOME"); }
+  test::Folder cache;
+  fs::path dir, folder;
+  std::shared_ptr<SafetensorsFile> golden;
+  c10::Device device = golden::device();
+};
+
+TEST_P(GgufCheckpoint, LogitsAndGreedyAnswers) {
+  c10::AutoGradMode no_grad(false);
+  const auto model = load_model(folder, {.dtype = at::kFloat, .device = device});
+  const at::Tensor ids = golden->tensor("input_ids").to(at::kLong), wanted = golden->tensor("logits"),
+                   answers = golden->tensor("greedy_new_ids").to(at::kLong);
+  std::vector<std::vector<int32_t>> prompts, new_ids;
+  for (int64_t r = 0; r < ids.size(0); ++r) {
+    Step step = packed_step({static_cast<int32_t>(ids.size(1))}, device);
+    const at::Tensor hidden = model->forward(ids[r].to(device), step);
+    const double largest = wanted[r].abs().max().item<double>();
+    EXPECT_LT(golden::max_abs(model->head(hidden, step), wanted[r]), 1e-4 * largest) << "row " << r;
+    const auto list = [](const at::Tensor& row) {
+      return std::vector<int32_t>(row.data_ptr<int64_t>(), row.data_ptr<int64_t>() + row.size(0));
+    };
+    prompts.push_back(list(ids[r].contiguous())), new_ids.push_back(list(answers[r].contiguous()));
+  }
+  const Sampling greedy{.temperature = 0, .max_new_tokens = answers.size(1), .ignore_eos = true};
+  Engine engine(*model, at::TensorOptions().dtype(at::kFloat).device(device), EngineSpec{.cache_bytes = 8 << 20});
+  const auto got = generate(engine, prompts, greedy);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].ids(), new_ids[i]) << got[i].error;
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GgufCheckpoint,
+                         ::testing::Values("llama_q8_0", "qwen3_moe_q8_0", "qwen2_q4_0", "qwen2_q8_0", "qwen2_q4_k_m",
+                                           "qwen2_q6_k"));
+
+// A checkpoint in HuggingFace's format gives the file that llama.cpp's own tools made of it.
+TEST(GgufExport, TensorsAndTokensAreThoseOfLlamaCpp) {
+  for (const char* name : {"llama_q8_0", "qwen3_moe_q8_0"}) {
+    const test::Folder folder;
+    const fs::path dir = test::source_dir() / "tests/data/gguf" / name, file = folder.path / "out.gguf";
+    export_gguf({.from = dir / "hf_checkpoint", .to = file, .mix = find_mix("q8_0"), .name = "golden"});
+    const MappedFile mine(file), theirs(dir / "model.gguf");
+    const GgufHeader made = parse_gguf(mine.data(), mine.size(), "mine"),
+                     wanted = parse_gguf(theirs.data(), theirs.size(), "theirs");
+    ASSERT_EQ(made.tensors.size(), wanted.tensors.size()) << name;
+    for (size_t i = 0; i < made.tensors.size(); ++i) {
+      const GgufTensor &a = made.tensors[i], &b = wanted.tensors[i];
+      EXPECT_EQ(a.name, b.name);
+      EXPECT_EQ(a.shape, b.shape) << a.name;
+      EXPECT_EQ(a.type, b.type) << a.name;
+      ASSERT_EQ(a.bytes, b.bytes) << a.name;
+      EXPECT_EQ(std::memcmp(mine.data() + a.begin, theirs.data() + b.begin, static_cast<size_t>(a.bytes)), 0) << a.name;
+    }
+    for (const auto& [key, value] : wanted.settings) {
+      if (key == "tokenizer.ggml.bos_token_id" || key == "tokenizer.chat_template") continue;  // not in the checkpoint
+      const GgufValue* own = made.find(key);
+      ASSERT_TRUE(own) << key;
+      EXPECT_EQ(own->kind, value.kind) << key;
+      EXPECT_EQ(own->held, value.held) << key;
+    }
+  }
+}
+
+TEST(GgufExport, WhatAFileCannotSayIsRefused) {
+  const test::Folder folder;
+  const auto refused = [&](const fs::path& from) {
+    return test::refusal(Fault::Model, [&] {
+      export_gguf({.from = from, .to = folder.path / "out.gguf", .mix = find_mix("q8_0"), .name = "x"});
+    });
+  };
+  test::expect_says(refused(golden::models() / "gemma3/checkpoint"), "are not written as GGUF; these are: llama");
+  test::expect_says(refused(golden::models() / "qwen2_sliding/checkpoint"), "through a window only");
+  EXPECT_FALSE(fs::exists(folder.path / "out.gguf"));
+}
+
+// What was quantised is written again in another format, and read.
+TEST(GgufExport, AGgufFileIsACheckpointToo) {
+  const test::Folder cache;
+  ::setenv("XDG_CACHE_HOME", cache.path.c_str(), 1);
+  const fs::path from = gguf_folder(test::source_dir() / "tests/data/gguf/llama_q8_0/model.gguf"),
+                 file = cache.path / "f32.gguf";
+  export_gguf({.from = from, .to = file, .mix = find_mix("f32"), .name = "x"});
+  const TensorFolder before(from), after(gguf_folder(file));
+  EXPECT_EQ(before.names(), after.names());
+  for (const std::string& name : before.names())
+    EXPECT_TRUE(at::equal(before.tensor(name), after.tensor(name))) << name;
+  // Plain tensors are the file's own pages, but for those whose rows are put into another order.
+  EXPECT_TRUE(after.maps(after.tensor("model.layers.0.mlp.up_proj.weight")));
+  EXPECT_FALSE(after.maps(after.tensor("model.layers.0.self_attn.q_proj.weight")));
+  ::unsetenv("XDG_CACHE_HOME");
+}
+
+}  // namespace
+}  // namespace apus
