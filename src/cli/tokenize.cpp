@@ -151,11 +151,16 @@ void TokenizeOptions::rehearse(Rehearsal& r) const {
 RowTokenizer::RowTokenizer(const TokenizeOptions& options) : options_(options) {
   if (options.render_only) return;
   tokenizer_ = Tokenizer::load(options.tokenizer);
-  media_ = open_media_reader(folder_of(options.tokenizer), *tokenizer_, options.media);
-  require(media_ || (options.show_media.empty() && options.dump_media.empty()), Fault::Usage,
+  require((options.show_media.empty() && options.dump_media.empty() && !options.media.given()) || sees(), Fault::Usage,
           "--show_media and --dump_media are for models that see, and ", options.tokenizer, " reads text only");
   if (!options.show_media.empty()) make_writable_dir(options.show_media);
   if (!options.dump_media.empty()) dump_ = std::make_unique<MediaDump>(options.dump_media);
+}
+
+bool RowTokenizer::sees() {
+  if (!looked_ && tokenizer_) media_ = open_media_reader(folder_of(options_.tokenizer), *tokenizer_, options_.media);
+  looked_ = true;
+  return media_ != nullptr;
 }
 
 void RowTokenizer::finish() const {
@@ -265,7 +270,7 @@ Json RowTokenizer::of_media(const Json& given) {
 
 Json RowTokenizer::answer(const Json& row) {
   require(row.is_object(), Fault::Data, "a row must be an object");
-  if (media_ && shows_media(row)) return of_media(row);
+  if (shows_media(row) && sees()) return of_media(row);
   if (member(row, "messages")) {  // null, as tables write what a row has not, is nothing
     std::string text = rendered(row);
     if (options_.render_only) return {{"text", std::move(text)}};

@@ -57,6 +57,7 @@ class RowTokenizer {
   Json guarded(const std::function<Json()>& body);
   Json answer(const Json& row);
   std::string rendered(const Json& row);
+  bool sees();                     // opens what reads media, once
   Json of_media(const Json& row);  // of a row with images, videos or sounds
   void keep_media(const Row& row, const RowMedia& media);
   Json of_text(const std::string& text, const std::vector<int32_t>& ids);
@@ -64,7 +65,8 @@ class RowTokenizer {
   const TokenizeOptions& options_;
   std::shared_ptr<const Tokenizer> tokenizer_;  // null: only rendering
   std::optional<ChatTemplate> template_;        // read for the first conversation
-  std::shared_ptr<const MediaReader> media_;    // null: the model reads text only
+  bool looked_ = false;
+  std::shared_ptr<const MediaReader> media_;  // null: not opened yet, or the model reads text only
   std::unique_ptr<MediaDump> dump_;
   int64_t row_ = -1;  // from 0
   int64_t tokens_ = 0, errors_ = 0;

@@ -11,6 +11,7 @@
 #include "data/encode/media_dump.h"
 #include "data/encode/sample_store.h"
 #include "data/rows/normalize.h"
+#include "data/source/training_data.h"
 #include "tensor/safetensors_header.h"
 #include "tests/data/data_test_tools.h"
 #include "tests/paths.h"
@@ -200,6 +201,31 @@ TEST(RowMedia, StoredSamplesMakeTheirPixelsAgain) {
   Sample changed = unpack_sample(pack_sample(made));
   EXPECT_NE(error_of([&] { e.load_media(changed); }).find("it has changed since the row was encoded"),
             std::string::npos);
+}
+
+TEST(RowMedia, TrainingDataMakeThemWhenTheyAreNeeded) {
+  const TemporaryFolder folder;
+  const Json row = {{"query", "<image>What?"}, {"response", "a"}, {"images", {(pictures() / "plain.jpg").string()}}};
+  const std::string bad = R"({"query": "q", "response": "a", "images": ["none.png"]})";
+  folder.write("rows.jsonl", row.dump() + "\n" + bad + "\n" + row.dump() + "\n");
+  const Encoder e = seeing();
+  for (const bool lazy : {false, true}) {
+    TrainingDataOptions options;
+    options.datasets.train = {(folder.path() / "rows.jsonl").string()};
+    options.lazy = lazy;
+    options.batches.batch_size = 3;
+    RejectLog rejects({.file = folder.path() / "rejected.jsonl", .shown = 0});
+    TrainingData data = prepare_training_data(options, e, rejects);
+    const auto batch = data.train->next();
+    ASSERT_TRUE(batch);
+    ASSERT_EQ(batch->size(), lazy ? 3u : 2u);  // with the bad row's replacement, or without it
+    for (const Sample& sample : *batch) {
+      ASSERT_EQ(sample.media.size(), 1u);
+      ASSERT_TRUE(sample.media[0].content);
+      EXPECT_EQ(sample.media[0].content->values.size(), 80u * 96u);
+    }
+    EXPECT_EQ(rejects.count(), 1);
+  }
 }
 
 TEST(RowMedia, BoxesAreWrittenAsTheFamilyWritesThem) {
