@@ -4,6 +4,7 @@
 
 #include "cli/option_groups.h"
 #include "cli/train_options.h"
+#include "quant/wish.h"
 
 namespace apus {
 
@@ -14,13 +15,14 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   std::string model;
   std::vector<std::string> adapters;
   std::vector<double> adapter_weights;  // empty: 1 each
-  std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset
+  std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset, <model>-bnb-int4
   std::optional<std::string> torch_dtype;
   std::vector<std::string> new_special_tokens;  // with which, and how stretched, the adapter was trained
   std::string rope_scaling;
   std::optional<int64_t> max_model_len;
   std::string max_shard_size = "5GB";
   int64_t max_shard_bytes = 0;
+  quant::Wish quantise;
   bool merge_lora = false, to_cached_dataset = false, exist_ok = false;
   void fields(OptionTable& v);
   void resolve(OptionTable& v);
@@ -31,6 +33,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
  private:
   void take_settings_of(const std::filesystem::path& adapter, OptionTable& v);
   void check_merge() const;
+  void check_quantise() const;
 };
 
 struct MergeLoraOptions : ExportOptions {
