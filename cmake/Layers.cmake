@@ -12,7 +12,7 @@ function(apus_sources out)
 endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
-set(APUS_HOST_FOLDERS base text hub guide media gguf data reward serve doctor plan cli
+set(APUS_HOST_FOLDERS base text hub guide media gguf quant data reward serve doctor plan cli
     algos/options dist/launch engine/answer engine/schedule models/families models/spec parallel/placement
     train/options train/record)
 set(APUS_HOST_FILES
@@ -24,12 +24,16 @@ set(APUS_HOST_FILES
     checkpoint/gguf_settings.cpp
     checkpoint/gguf_tokenizer.cpp
     checkpoint/ollama.cpp
+    checkpoint/quantise_checkpoint.cpp
+    checkpoint/quantised_weights.cpp
     checkpoint/vector_files.cpp
     devices/cpu/host.cpp
     devices/cuda/nvml.cpp
     nn/rope_spec.cpp
     tensor/disk_type.cpp
     tensor/safetensors_header.cpp
+    tensor/stored_folder.cpp
+    tensor/stored_writer.cpp
     tensor/weight_files.cpp
 )
 set(APUS_HEAVY_FOLDERS tensor device ops devices dist nn models checkpoint parallel engine train algos run)
@@ -44,6 +48,10 @@ add_library(apus_host OBJECT ${host_sources} ${host_extra} ${embedded_assets})
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/vectors.cpp PROPERTIES
   COMPILE_OPTIONS "-O3;-ffp-contract=off;-fno-math-errno;-fno-trapping-math" SKIP_PRECOMPILE_HEADERS ON)
 target_include_directories(apus_host PUBLIC ${CMAKE_SOURCE_DIR}/src)
+# Quantised numbers are the same bits everywhere: no a * b + c in one rounding.
+file(GLOB quantised CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/quant/*.cpp)
+set_source_files_properties(${quantised} PROPERTIES
+  COMPILE_OPTIONS "-O3;-ffp-contract=off" SKIP_PRECOMPILE_HEADERS ON SKIP_UNITY_BUILD_INCLUSION ON)
 # Many files in one compilation, which takes a quarter of the time. Not the folders where a file is one of many alike and
 # names its parts as they do. cmake -DAPUS_UNITY=OFF is for who changes a file and builds again.
 option(APUS_UNITY "compile sources several at a time" ON)

@@ -19,6 +19,7 @@
 #include "checkpoint/tables.h"
 #include "dist/mesh.h"
 #include "nn/parts.h"
+#include "ops/quantised.h"
 #include "tensor/safetensors.h"
 #include "tensor/weight_files.h"
 
@@ -218,6 +219,8 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
     const bool taken = changes && !lora.spec().looks_up;
     Param& weight = layer.weight();
     const bool cut = is_cut(weight, model.mesh());
+    require(!taken || !ops::is_quantised(weight.data), Fault::Usage, "--init_weights ", adapter.config.init,
+            " changes the base's weights, and that of ", module, " is quantised; use --init_weights true");
     require(!cut || !taken, Fault::Usage, "the weight of ", module,
             " is shared out over several ranks, but --init_weights ", adapter.config.init,
             " changes all of it; use --init_weights true, or ranks that each hold the whole model");
@@ -390,6 +393,8 @@ void merge_attached(Model& model, const Adapter& adapter) {
   std::set<std::string> merged;
   each_lora(model, adapter.name, [&](const std::string& module, Adaptable& layer, Lora& lora) {
     const at::Tensor weight = layer.weight().data;
+    require(!ops::is_quantised(weight), Fault::Usage, "an adapter cannot be merged into ", module,
+            ", whose weight is quantised; merge it into the unquantised model (--model)");
     layer.put_weight(lora.merged(weight).to(weight.scalar_type()));
     if (lora.spec().biased) {
       require(layer.bias(), Fault::Model, module, kNoBias);

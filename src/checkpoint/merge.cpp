@@ -242,6 +242,11 @@ ScoreHead score_head(int64_t labels, const Json& arguments) {
 MergeReport merge_adapters(const MergeSpec& spec) {
   at::NoGradGuard no_grad;
   require(!spec.parts.empty(), Fault::Usage, "no adapter to merge: give --adapters DIR");
+  const Json base_config = parse_json(read_file(spec.base / kModelConfigFile, 16 << 20),
+                                      (spec.base / kModelConfigFile).string(), Fault::Model);
+  require(!base_config.contains("quantization_config"), Fault::Usage, "the base ", spec.base.string(),
+          " is quantised, and merged weights would have to be rounded again: merge into the unquantised checkpoint "
+          "(--model), then quantise the result (apus export --quant_method)");
   const TensorFolder base(spec.base);
   std::vector<Changes> changes;
   for (const MergePart& part : spec.parts) changes.emplace_back(part, base);
@@ -270,8 +275,7 @@ MergeReport merge_adapters(const MergeSpec& spec) {
     spec.progress(++report.tensors, static_cast<int64_t>(tensors.size()));
   }
   writer.commit();
-  Json config = parse_json(read_file(spec.base / kModelConfigFile, 16 << 20), (spec.base / kModelConfigFile).string(),
-                           Fault::Model);
+  Json config = base_config;
   if (untied) config["tie_word_embeddings"] = false;
   const fs::path run = spec.parts[0].adapter / kArgumentsFile;
   const Json arguments = fs::exists(run) ? parse_json(read_file(run, 16 << 20), run.string(), Fault::Model) : Json();

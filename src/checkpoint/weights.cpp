@@ -15,6 +15,7 @@
 #include "device/device.h"
 #include "dist/mesh.h"
 #include "nn/parts.h"
+#include "ops/quantised.h"
 
 namespace apus {
 namespace fs = std::filesystem;
@@ -73,13 +74,26 @@ struct OnDisk {
       tensors.push_back({this->name, param.full});
     else
       tensors = disk_shapes(this->name, param);
+    quantised_layer.resize(tensors.size());
   }
   std::string name;
   Param& param;
   std::vector<DiskShape> tensors;
+  std::vector<std::string> quantised_layer;  // of each of them: its layer in the file; empty: it is plain
   bool whole = true;
+  bool held = false;      // quantised, by a layer that multiplies by it so
   at::Tensor fresh = {};  // its values, where the checkpoint has none
 };
+
+// The layers whose weight may stay quantised: their products are all made by ops::linear. Losses multiply by a head
+// themselves, and experts are multiplied together.
+std::set<std::string> holding_layers(Model& model) {
+  std::set<std::string> names;
+  model.visit_modules([&](const std::string& name, Module& module) {
+    if (dynamic_cast<Linear*>(&module) && name != model.head_name()) names.insert(name + ".weight");
+  });
+  return names;
+}
 
 std::string shape_text(const std::vector<int64_t>& shape) {
   std::vector<std::string> parts;
@@ -135,17 +149,35 @@ at::Tensor brought(const at::Tensor& disk, c10::Device device, at::ScalarType dt
   return own && t.is_same(disk) ? t.clone() : t;
 }
 
+quant::Shape matrix_shape(const DiskShape& tensor) {
+  require(tensor.shape.size() == 2, Fault::Model, tensor.name, ": only matrices can be quantised, and the model has ",
+          shape_text(tensor.shape), " there");
+  return {tensor.shape[0], tensor.shape[1]};
+}
+
+// One of a parameter's tensors, plain.
+at::Tensor plain_tensor(const OnDisk& from, size_t i, const TensorFolder& source, const LoadOptions& options) {
+  if (from.quantised_layer[i].empty()) return source.tensor(from.tensors[i].name, options.dtype);
+  const auto matrix = options.quantised->open(from.quantised_layer[i], matrix_shape(from.tensors[i]));
+  return ops::dequantised(*matrix, 0, matrix->shape().rows, options.dtype == at::kDouble ? at::kFloat : options.dtype);
+}
+
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
-  const auto& [name, p, tensors, whole, fresh] = from;
+  const auto& [name, p, tensors, quantised_layer, whole, held, fresh] = from;
+  if (held) {
+    p.data = ops::quantised_tensor(options.quantised->open(quantised_layer[0], matrix_shape(tensors[0])), options.dtype,
+                                   device_of(name, options));
+    return;
+  }
   const at::ScalarType dtype = p.statistic ? at::kFloat : options.dtype;
   if (fresh.defined()) {
     p.data = brought(own_part(fresh, p).contiguous(), device_of(name, options), dtype, /*own=*/true);
     return;
   }
   if (whole) {
-    const at::Tensor disk = source.tensor(tensors[0].name, dtype), mine = own_part(disk, p).contiguous();
+    const at::Tensor disk = plain_tensor(from, 0, source, options), mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), dtype, options.own(name));
-    p.mapped = p.data.is_alias_of(disk) && source.maps(disk);
+    p.mapped = p.data.is_alias_of(disk) && quantised_layer[0].empty() && source.maps(disk);
     if (!p.mapped) source.forget(tensors[0].name);
     return;
   }
@@ -157,10 +189,24 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
   p.data = at::empty(p.local_shape(), at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
   at::Tensor rows = p.data.view({experts.size * each, shape[0], shape[1]});
   for (int64_t i = 0; i < rows.size(0); ++i) {
-    const std::string& disk = tensors[static_cast<size_t>(experts.begin * each + i)].name;
-    rows[i].copy_(source.tensor(disk, options.dtype));
-    source.forget(disk);
+    const auto piece = static_cast<size_t>(experts.begin * each + i);
+    rows[i].copy_(plain_tensor(from, piece, source, options));
+    source.forget(tensors[piece].name);
   }
+}
+
+// Names of the tensors of a quantised weight, where this is one; `layer` becomes its layer's name in the file.
+std::vector<std::string> quantised_tensors(const std::string& weight, const std::string& backbone,
+                                           const LoadOptions& options, std::string& layer) {
+  if (!options.quantised || !weight.ends_with(".weight")) return {};
+  for (const std::string& name : {module_of(weight), bare_name(module_of(weight), backbone)}) {
+    if (name.empty()) continue;
+    auto tensors = options.quantised->tensors(name);
+    if (tensors.empty()) continue;
+    layer = name;
+    return tensors;
+  }
+  return {};
 }
 
 }  // namespace
@@ -174,10 +220,19 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) other_name[p.tied] = name;
   });
+  const std::set<std::string> holding = options.quantised ? holding_layers(model) : std::set<std::string>();
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) return;
     OnDisk& at = plan.emplace_back(name, p, found_name);
-    for (auto& [disk, wanted, statistic] : at.tensors) {
+    const bool may_hold = at.whole && holding.count(name) > 0;
+    for (size_t i = 0; i < at.tensors.size(); ++i) {
+      auto& [disk, wanted, statistic] = at.tensors[i];
+      if (options.quantised && (may_hold || options.quantised->holds_any_layer())) {
+        const auto tensors = quantised_tensors(disk, model.backbone_name(), options, at.quantised_layer[i]);
+        used.insert(tensors.begin(), tensors.end());
+        at.held = may_hold && !tensors.empty();
+        if (!tensors.empty()) continue;
+      }
       disk = found_name(disk, at.whole ? other_name[name] : "");
       const TensorEntry* entry = source.find(disk);
       if (!entry && options.fresh) at.fresh = options.fresh(name, p.full);
@@ -202,6 +257,10 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
 
   std::map<std::string, Param*> by_name;
   for (const OnDisk& from : plan) {
+    require(
+        !from.held || !is_cut(from.param, model.mesh()), Fault::Usage, from.name,
+        " is quantised, and such weights cannot be shared out over ranks; use --deepspeed zero2 or --ddp, where each "
+        "rank holds the whole model");
     load_one(from, source, options);
     by_name[from.name] = &from.param;
   }
@@ -215,8 +274,13 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
 }
 
 std::unique_ptr<Model> load_model(const fs::path& dir, const LoadOptions& options) {
-  auto model = make_model(read_model_config(dir));
-  load_weights(*model, TensorFolder(dir), options);
+  const Json config = read_model_config(dir);
+  auto model = make_model(config);
+  const TensorFolder source(dir);
+  const auto quantised = quantised_weights(config, {}, dir);
+  LoadOptions with = options;
+  with.quantised = quantised.get();
+  load_weights(*model, source, with);
   return model;
 }
 

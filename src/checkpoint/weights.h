@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "checkpoint/disk_layout.h"
+#include "checkpoint/quantised_weights.h"
 #include "models/model.h"
 #include "tensor/safetensors.h"
 
@@ -24,6 +25,8 @@ struct LoadOptions {
   std::function<bool(const std::string& name)> own = [](const std::string&) { return false; };
   // First values of a parameter that the checkpoint lacks, f32 and whole: of a new head. Undefined: it must be there.
   std::function<at::Tensor(const std::string& name, const std::vector<int64_t>& shape)> fresh = {};
+  // Whose weights linear layers hold quantised; null: nobody's.
+  const QuantisedWeights* quantised = nullptr;
 };
 
 Json read_model_config(const std::filesystem::path& dir);  // config.json, checked to be an object
@@ -36,7 +39,7 @@ at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::
 // unexpected and mis-shaped tensors are reported all at once.
 void load_weights(Model& model, const TensorFolder& source, const LoadOptions& options);
 
-// The model of a checkpoint folder, loaded.
+// The model of a checkpoint folder, loaded; quantised weights stay so.
 std::unique_ptr<Model> load_model(const std::filesystem::path& dir, const LoadOptions& options);
 
 // As shards of at most `max_shard` bytes, of this type. Where ranks share out parameters, all of them call this

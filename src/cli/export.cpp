@@ -28,7 +28,7 @@ void ExportOptions::fields(OptionTable& v) {
   v("adapter_weights", adapter_weights, "shares of the adapters' changes").shown_default("1 each");
   v("output_dir", output_dir, "folder to write")
       .alias("merged_dir")
-      .shown_default("<adapter>-merged, <model>-cached_dataset, -gguf, -ollama");
+      .shown_default("<adapter>-merged, <model>-cached_dataset, -gguf, -ollama, -bnb-int4");
   v("torch_dtype", torch_dtype, "number format of the result")
       .choices({"float32", "bfloat16", "float16"})
       .shown_default("the base's");
@@ -54,7 +54,14 @@ void ExportOptions::fields(OptionTable& v) {
   v.no_effect({"template_mode"}, "rows are encoded for sft and pt");
   v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size", "hqq_axis",
             "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
-           "quantised export is not available; merged weights are float32, bfloat16 or float16");
+           "not available in this form: without calibration data, --quant_method bnb and fp8 are");
+  quantise.honour(v);
+  v.at("quant_method").help = "write the model with quantised weights: bnb or fp8, which need no calibration data";
+  v.at("quant_method").choices({"bnb", "fp8"});
+  v.at("hqq_axis").refused("hqq is no format of an export");
+  for (const char* name :
+       {"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant"})
+    v.at(name).restored_kind.clear();
   v.refuse({"to_mcore", "to_hf", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge",
             "test_convert_precision", "test_convert_dtype"},
            "the result is a HuggingFace folder, which the tools of those formats convert");
@@ -71,12 +78,17 @@ void ExportOptions::resolve(OptionTable& v) {
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
   if (adapters.empty()) {
     if (model.empty()) return;
+    const std::string method = quantise.method.value_or(""),
+                      width = quantise.bits ? std::to_string(*quantise.bits) : "";
+    const std::string suffix = method.empty()    ? "-cached_dataset"
+                               : method == "fp8" ? "-fp8"
+                                                 : str("-", method, "-int", width);
     const fs::path from = fs::path(model).lexically_normal();
     const bool here = fs::is_directory(from);       // else a hub's: owner/name
     const bool file = from.extension() == ".gguf";  // beside it, without the ending
     const std::string stem =
         file ? (from.parent_path() / from.stem()).string() : (here ? from : from.filename()).string();
-    if (output_dir.empty()) output_dir = stem + (to_gguf.empty() ? to_ollama ? "-ollama" : "-cached_dataset" : "-gguf");
+    if (output_dir.empty()) output_dir = stem + (!to_gguf.empty() ? "-gguf" : to_ollama ? "-ollama" : suffix);
     return;
   }
   const fs::path first = fs::path(adapters[0]).lexically_normal();
@@ -123,14 +135,20 @@ void ExportOptions::fetch() {
 }
 
 void ExportOptions::check() const {
-  require(merge_lora || to_cached_dataset || converts(), Fault::Usage,
-          "what shall be exported? --merge_lora true folds --adapters into the model; --to_gguf q4_k_m writes one file "
-          "for llama.cpp and ollama; --to_ollama true a Modelfile; --to_cached_dataset true encodes --dataset");
+  require(
+      merge_lora || to_cached_dataset || quantise.any() || converts(), Fault::Usage,
+      "what shall be exported? --merge_lora true folds --adapters into the model; --quant_method quantises --model; "
+      "--to_gguf q4_k_m writes one file for llama.cpp and ollama; --to_ollama true a Modelfile; --to_cached_dataset "
+      "true encodes --dataset");
   require(!to_cached_dataset || (!merge_lora && !converts()), Fault::Usage,
           "--to_cached_dataset and another export: one at a time");
+  require(!quantise.any() || (!merge_lora && !to_cached_dataset && !converts()), Fault::Usage,
+          "--quant_method and another export, one at a time: a model is merged before it is quantised, and --to_gguf "
+          "has its own formats");
   require(!converts() || adapters.empty() || merge_lora, Fault::Usage,
           "--adapters with --to_gguf or --to_ollama: give --merge_lora true, which folds them into the model first");
   if (merge_lora) return check_merge();
+  if (quantise.any()) return check_quantise();
   if (converts()) {
     require(is_model(model), Fault::Usage, "--model is needed: the checkpoint that is written in another form");
     return check_output();
@@ -165,6 +183,15 @@ void ExportOptions::check_merge() const {
           "--output_dir ", output_dir, " is the base itself");
 }
 
+void ExportOptions::check_quantise() const {
+  quantise.check();
+  require(is_model(model), Fault::Usage, "--model is needed: the checkpoint to quantise");
+  require(adapters.empty(), Fault::Usage, "--adapters: merge them first (--merge_lora true), then quantise the result");
+  require(!torch_dtype, Fault::Usage, "--torch_dtype: what is not quantised keeps its format");
+  require(exist_ok || !fs::exists(output_dir), Fault::Usage, "--output_dir ", output_dir,
+          " is there already; choose another, or give --exist_ok true to replace it");
+}
+
 void ExportOptions::rehearse(Rehearsal& r) const {
   if (to_cached_dataset) {
     r.tokenizer(model);
@@ -172,6 +199,10 @@ void ExportOptions::rehearse(Rehearsal& r) const {
     return r.output(output_dir);
   }
   const ModelFacts facts = model_facts(r.model(model));
+  if (quantise.any()) {
+    r.output(output_dir, facts.parameters() * 2);
+    return r.right("memory", "one tensor at a time");
+  }
   r.adapters(adapters);
   if (!to_gguf.empty()) {
     const GgufMix& mix = *find_mix(to_gguf);
@@ -197,8 +228,9 @@ int run_merge(const MergeLoraOptions& options) {
 const RegisterCommand<ExportOptions> export_command(
     {.name = "export",
      .group = "Model",
-     .summary = "merge adapters, write GGUF files or Modelfiles, encode a dataset once for many runs",
+     .summary = "merge adapters, quantise, write GGUF files or Modelfiles, encode a dataset once for many runs",
      .examples = {"export --adapters out/v0-.../checkpoint-500 --merge_lora true",
+                  "export --model DIR --quant_method bnb --quant_bits 4 --output_dir DIR-bnb",
                   "export --model DIR --to_gguf q4_k_m",
                   "export --to_cached_dataset true --model DIR --dataset rows.jsonl --output_dir cache"}},
     run_export);

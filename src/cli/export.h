@@ -4,6 +4,7 @@
 
 #include "cli/option_groups.h"
 #include "cli/train_options.h"
+#include "quant/wish.h"
 
 namespace apus {
 
@@ -15,13 +16,15 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   std::string named;  // the model as it was given, before fetch()
   std::vector<std::string> adapters;
   std::vector<double> adapter_weights;  // empty: 1 each
-  std::string output_dir;               // empty: <adapter>-merged, <model>-cached_dataset, -gguf, -ollama
+  // Empty: <adapter>-merged, <model>-cached_dataset, -gguf, -ollama, -bnb-int4.
+  std::string output_dir;
   std::optional<std::string> torch_dtype;
   std::vector<std::string> new_special_tokens;  // with which, and how stretched, the adapter was trained
   std::string rope_scaling;
   std::optional<int64_t> max_model_len;
   std::string max_shard_size = "5GB";
   int64_t max_shard_bytes = 0;
+  quant::Wish quantise;
   bool merge_lora = false, to_cached_dataset = false, to_ollama = false, exist_ok = false;
   std::string to_gguf;  // a mix of gguf/mix.h; empty: no GGUF file
   void fields(OptionTable& v);
@@ -37,6 +40,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   void take_settings_of(const std::filesystem::path& adapter, OptionTable& v);
   void check_merge() const;
   void check_output() const;
+  void check_quantise() const;
 };
 
 struct MergeLoraOptions : ExportOptions {

@@ -73,6 +73,7 @@ void options_of_others(OptionTable& v, const std::string& chosen) {
 void TrainCommandOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
   v.at("task_type").restored("model");
+  quantise.honour(v);
   v.refuse({"device_map", "max_memory"},
            "training keeps the whole model on each device: --device chooses one, NPROC_PER_NODE=8 trains on eight at "
            "once, each with its share of the rows. "
@@ -219,6 +220,9 @@ void TrainCommandOptions::remember_settings(const OptionTable& v) {
 
 void TrainCommandOptions::check() const {
   ModelOptions::check();
+  quantise.check();
+  require(!quantise.any() || lora(), Fault::Usage,
+          "--quant_method holds the weights quantised, and they cannot be trained so: use --tuner_type lora");
   const auto launched = read_launch(process_environment());
   const int64_t ranks = launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world;
   DataOptions::check(own.brings_rows());

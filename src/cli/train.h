@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/option_groups.h"
 #include "cli/train_options.h"
+#include "quant/wish.h"
 #include "train/options/algorithm_options.h"
 #include "train/options/reference_options.h"
 
@@ -27,6 +28,7 @@ struct TrainCommandOptions : ModelOptions,
   AlgorithmOptions own;        // its own options
   ReferenceOptions reference;  // of an algorithm that compares the policy with another model
   std::string model_as_given;  // --model before a hub's id became a folder: the run's folder is named after it
+  quant::Wish quantise;        // the frozen base, while it is loaded
   Json all;                    // every option and its value, for args.json
   Json exact, noted;           // those that a resumed run must find unchanged, and those whose change it says
   std::string config_file;     // copied beside args.json

@@ -15,6 +15,7 @@
 #include "nn/dropout.h"
 #include "ops/low_rank.h"
 #include "ops/ops.h"
+#include "ops/quantised.h"
 
 namespace apus {
 namespace {
@@ -152,7 +153,7 @@ at::Tensor changed_row_norms(const at::Tensor& weight, const at::Tensor& a, cons
   for (int64_t at = 0; at < weight.size(0); at += rows) {
     const int64_t count = std::min(rows, weight.size(0) - at);
     const at::Tensor part =
-        at::addmm(weight.detach().narrow(0, at, count).to(at::kFloat), wide_b.narrow(0, at, count), wide_a, 1, scale);
+        at::addmm(ops::plain_rows(weight, at, count).detach().to(at::kFloat), wide_b.narrow(0, at, count), wide_a, 1, scale);
     norms.narrow(0, at, count).copy_(part.norm(2, 1));
   }
   return norms;

@@ -7,11 +7,13 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
 #include "ops/op.h"
 #include "ops/ops.h"
+#include "ops/quantised.h"
 
 namespace apus::ops {
 namespace {
@@ -113,6 +115,7 @@ at::Tensor packed_linear_autograd(const at::Tensor& x, const at::Tensor& packed,
 
 at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at::Tensor& bias_O,
                   const at::Tensor& known) {
+  if (is_quantised(weight_OD)) return quantised_linear(x_TD, weight_OD, bias_O, known);
   if (known.defined())
     return any_requires_grad(x_TD, weight_OD, bias_O) ? LinearNode::apply(x_TD, weight_OD, maybe(bias_O), Known{known})
                                                       : known;
@@ -121,6 +124,7 @@ at::Tensor linear(const at::Tensor& x_TD, const at::Tensor& weight_OD, const at:
 
 at::Tensor pack_linear(at::TensorList weights_OD, bool mapped) {
   static const auto op = handle<decltype(no_packing)>("apus::pack_linear");
+  if (std::any_of(weights_OD.begin(), weights_OD.end(), is_quantised)) return {};
   const BelowAutograd guard;
   const at::Tensor packed = op.call(weights_OD, mapped);
   return packed.numel() == 0 ? at::Tensor() : packed;

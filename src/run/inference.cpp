@@ -76,7 +76,10 @@ at::Tensor empty_score(const std::string& name, const std::vector<int64_t>& shap
 }
 
 // Weights and adapter into a model that is described, on the places it was told.
-void fill(Model& model, const TensorFolder& source, LoadOptions how, const std::string& adapter) {
+void fill(Model& model, const Json& config, const std::string& folder, LoadOptions how, const std::string& adapter) {
+  const TensorFolder source(folder);
+  const auto quantised = quantised_weights(config, {}, folder);
+  how.quantised = quantised.get();
   if (model.head_kind() == Head::Scalar && labels_of_adapter(adapter) > 0) how.fresh = empty_score;
   if (model.devices()) how.place = [&](const std::string& name) { return model.device_of(name); };
   load_weights(model, source, how);
@@ -147,15 +150,14 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
   Model& model = *loaded.model;
   if (placement.placed()) loaded.spread = place_model(model, o, adapter, placement, engine, loaded.dtype);
   loaded.device = loaded.spread ? loaded.spread->home() : open_device(o.device);
-  const TensorFolder source(o.model);
   try {
-    fill(model, source, {.dtype = loaded.dtype, .device = loaded.device.device}, adapter);
+    fill(model, loaded.config, o.model, {.dtype = loaded.dtype, .device = loaded.device.device}, adapter);
   } catch (const c10::Error& e) {
     throw explained(e, loaded.device.device, loaded.spread ? kFuller : kSpread);
   }
   loaded.max_positions = model.shape().max_positions;
   log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", described.config["model_type"].get<std::string>(),
-           ", ", bytes_text(source.bytes()), ", ", float_type_name(loaded.dtype), " on ",
+           ", ", bytes_text(TensorFolder(o.model).bytes()), ", ", float_type_name(loaded.dtype), " on ",
            loaded.spread && loaded.spread->several() ? "several devices" : loaded.device.name(), ", loaded in ",
            duration_text(watch.seconds()));
   if (loaded.spread && !engine) report(*loaded.spread, 0);
@@ -203,7 +205,7 @@ struct Source {
   const Model* read() {
     auto again = make_model(config, head);
     if (devices) again->spread(*devices);
-    fill(*again, TensorFolder(folder), how, adapter);
+    fill(*again, config, folder, how, adapter);
     for (const auto& [name, dir] : beside) attach(*again, name, dir);
     model = std::move(again);
     return model.get();

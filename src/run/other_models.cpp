@@ -52,7 +52,10 @@ TunedModel load_frozen(const OtherModel& asked, const TrainCommandOptions& o, co
     options.fresh = [&head](const std::string& name, const std::vector<int64_t>& shape) {
       return name == head ? at::zeros(shape, at::kFloat) : at::Tensor();  // the adapter brings it
     };
-  load_weights(*out.model, TensorFolder(dir), options);
+  const TensorFolder source(dir);
+  const auto quantised = quantised_weights(config, o.quantise, dir);
+  options.quantised = quantised.get();
+  load_weights(*out.model, source, options);
   if (!asked.adapter.empty()) {
     out.adapter = load_adapter(*out.model, asked.adapter);
     const auto& own = out.adapter->saved_params;

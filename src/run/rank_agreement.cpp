@@ -10,6 +10,7 @@
 
 #include "base/files.h"
 #include "nn/parts.h"
+#include "ops/quantised.h"
 
 namespace apus {
 
@@ -59,7 +60,8 @@ void require_same_weights(Module& model, World& world, const std::filesystem::pa
   model.visit([&](const std::string& name, Param& p) {
     // Of what ranks share out each has read other rows.
     if (!p.tied.empty() || !p.data.defined() || is_cut(p, model.mesh())) return;
-    text += str(name, " ", std::string(p.data.dtype().name()), " ", tensor_digest(p.data), "\n");
+    text += str(name, " ", std::string(p.data.dtype().name()), " ",
+                tensor_digest(ops::is_quantised(p.data) ? ops::plain(p.data) : p.data), "\n");
     if (p.mapped) forget_mapped(p.data.data_ptr(), static_cast<int64_t>(p.data.nbytes()));
   });
   world.require_same(text, "the weights",
@@ -73,6 +75,8 @@ void broadcast_weights(Module& model, World& world) {
   const at::NoGradGuard no_gradients;
   model.visit([&](const std::string&, Param& p) {
     if (!p.tied.empty() || !p.data.defined()) return;
+    require(!ops::is_quantised(p.data), Fault::Usage,
+            "--broadcast_weights true does not send quantised weights; give every machine the model's files");
     at::Tensor values =
         world.first() ? p.data.detach().contiguous() : at::empty_like(p.data, at::MemoryFormat::Contiguous);
     world.devices().broadcast(values, 0)->wait();

@@ -24,7 +24,9 @@ void load_second(ReferenceModel& out, const TrainCommandOptions& o, const TunedM
           " tokens, and the tokenizer of ", o.model, " has ", tokens,
           ": the reference must read what the policy reads");
   out.model->place(mesh);
-  load_weights(*out.model, TensorFolder(dir), {.dtype = tuned.dtype, .device = mesh.device()});
+  const TensorFolder source(dir);
+  const auto quantised = quantised_weights(config, o.quantise, dir);
+  load_weights(*out.model, source, {.dtype = tuned.dtype, .device = mesh.device(), .quantised = quantised.get()});
   if (!o.reference.ref_adapters.empty()) out.adapter = load_adapter(*out.model, o.reference.ref_adapters[0]);
   out.model->visit([](const std::string&, Param& p) { p.trainable = false; });
   out.sharded = shard_model(*out.model, mesh, o.sharding());

@@ -119,12 +119,18 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head)
     out.model->visit([&](const std::string& name, Param& p) {
       if (p.trainable) trained.insert(name);
     });
+  const TensorFolder source(out.base);
+  const auto quantised = quantised_weights(config, o.quantise, out.base);
+  require(
+      !quantised || o.lora(), Fault::Usage, "the weights of ", out.base.string(),
+      " are held quantised, and only adapters can be trained on them: use --tuner_type lora, or the unquantised model");
   load_weights(
-      *out.model, TensorFolder(out.base),
+      *out.model, source,
       {.dtype = out.dtype,
        .device = o.sharding().on_host && mesh.size(Axis::DpShard) > 1 ? c10::Device(c10::kCPU) : device,
        .own = [&](const std::string& name) { return trained.count(name) > 0; },
-       .fresh = head == Head::Scalar ? fresh_score(*out.model, config, static_cast<uint64_t>(o.seed)) : FreshValues()});
+       .fresh = head == Head::Scalar ? fresh_score(*out.model, config, static_cast<uint64_t>(o.seed)) : FreshValues(),
+       .quantised = quantised.get()});
   if (o.lora()) attach_adapter(out, o);
   return out;
 }

@@ -169,10 +169,10 @@ TEST(Weights, OneExpertAndOtherShardsBefore) {
   }
 }
 
-TEST(Weights, QuantisedWeightsAreRefused) {
+TEST(Weights, QuantisationsThatAreNotReadAreRefused) {
   Json config = preset_config("tiny");
-  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
-  expect_says(refusal(Fault::Model, [&] { make_model(config); }), "quantised (gptq)");
+  config["quantization_config"] = {{"quant_method", "quip"}, {"bits", 4}};
+  expect_says(refusal(Fault::Model, [&] { make_model(config); }), "'quip', which is not read; read are bitsandbytes");
   Folder folder;
   const auto dir = golden::models() / "qwen2/checkpoint";
   fs::copy_file(dir / "config.json", folder.path / "config.json");

@@ -62,7 +62,7 @@ TEST(Families, APlanRefusesWhatTheModelWould) {
       {"layer_types", {"linear_attention"}},
       {"architectures", {"Qwen2ForTokenClassification"}},
       {"rope_scaling", {{"rope_type", "spiral"}}},
-      {"quantization_config", {{"quant_method", "awq"}}},
+      {"quantization_config", {{"quant_method", "quip"}}},
       {"num_attention_heads", 7},
       {"intermediate_size", 0},
       {"rms_norm_eps", "small"},

@@ -209,10 +209,12 @@ TEST(Plan, LayersOverSeveralDevices) {
   EXPECT_TRUE(make_plan(s).fits);
 }
 
-TEST(Plan, QuantisedWeightsAreRefused) {
+TEST(Plan, QuantisationsThatAreNotReadAreRefused) {
   Json config = preset_config("qwen2.5-7b");
   EXPECT_NO_THROW(model_facts(config));
   config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
+  EXPECT_NO_THROW(model_facts(config));
+  config["quantization_config"] = {{"quant_method", "quip"}};
   EXPECT_THROW(model_facts(config), Error);
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "models/spec/config.h"
+#include "quant/scheme.h"
 
 namespace apus {
 
@@ -147,10 +148,7 @@ Activation read_activation(const Config& config, const char* key, const char* un
 }
 
 void refuse_other_models(const Config& config, Head head) {
-  if (const auto* packed = config.find("quantization_config"))
-    fail(Fault::Model, "config.json: the checkpoint is quantised (",
-         packed->is_object() ? Config(*packed).text("quant_method", "?") : "?",
-         "), which is not read; take the unquantised checkpoint, or write one with the tool that quantised it");
+  if (const Json* packed = config.find("quantization_config")) quant::scheme_of({{"quantization_config", *packed}});
   require(config.flag("is_causal", true) && !config.flag("use_bidirectional_attention", false), Fault::Model,
           "config.json: attention that looks at later tokens too (is_causal false, use_bidirectional_attention) makes "
           "embeddings, not text; this program runs causal language models");

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/quantise_checkpoint.h"
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "checkpoint/file_names.h"
+#include "quant/narrow.h"
+#include "tensor/stored_folder.h"
+#include "tensor/stored_writer.h"
+#include "tensor/weight_files.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+constexpr int64_t kPieces = 6, kLongestPiece = 48;  // of a quantised layer
+
+// The layer that a tensor is the weight of; empty: it stays as it is.
+std::string layer_of(const std::string& tensor, const QuantiseSpec& spec) {
+  const std::string end = ".weight";
+  if (!tensor.ends_with(end)) return "";
+  const std::string layer = tensor.substr(0, tensor.size() - end.size());
+  // Files of a backbone alone leave its name out.
+  const bool meant = spec.layers.count(layer) || spec.layers.count("model." + layer);
+  return meant ? layer : "";
+}
+
+struct Shard {
+  std::vector<std::string> names;
+  int64_t bytes = 0, header = 0;
+};
+
+// No quantised tensor is larger than a byte and a bit for each number.
+std::vector<Shard> shards_of(const StoredFolder& source, const QuantiseSpec& spec) {
+  std::vector<Shard> shards(1);
+  for (const auto& [name, tensor] : source.all()) {
+    const int64_t most = layer_of(name, spec).empty()
+                             ? tensor.bytes
+                             : std::min(tensor.bytes, tensor.count() + tensor.count() / 16) + 4096;
+    if (shards.back().bytes > 0 && shards.back().bytes + most > spec.max_shard) shards.emplace_back();
+    Shard& shard = shards.back();
+    shard.names.push_back(name);
+    shard.bytes += most;
+    shard.header += kPieces * (StoredWriter::header_space_for(name) + kLongestPiece);
+  }
+  return shards;
+}
+
+quant::Pieces quantised(const std::string& name, const StoredTensor& weight, const quant::Wish& wish) {
+  require(weight.shape.size() == 2, Fault::Model, name, " is no matrix, which alone can be quantised");
+  const auto& types = quant::kScaleTypes;
+  require(std::find(types.begin(), types.end(), weight.type) != types.end(), Fault::Model, name, " is ",
+          disk_name(weight.type), "; quantised are float32, bfloat16 and float16");
+  std::vector<float> wide(static_cast<size_t>(weight.count()));
+  quant::numbers_of(weight, wide.data());
+  return wish.quantise(wide, {weight.shape[0], weight.shape[1]});
+}
+
+}  // namespace
+
+QuantiseReport quantise_checkpoint(const QuantiseSpec& spec) {
+  const StoredFolder source(spec.base);
+  const auto shards = shards_of(source, spec);
+  QuantiseReport report;
+  report.files = static_cast<int64_t>(shards.size());
+  Json weight_map = Json::object();
+  for (size_t i = 0; i < shards.size(); ++i) {
+    const std::string file = shard_file(kModelWeights, i, shards.size());
+    StoredWriter writer(spec.output / file, shards[i].header);
+    const auto add = [&](const std::string& name, const StoredTensor& tensor) {
+      writer.add(name, tensor);
+      weight_map[name] = file;
+    };
+    for (const std::string& name : shards[i].names) {
+      const StoredTensor& tensor = *source.find(name);
+      report.bytes_before += tensor.bytes;
+      if (const std::string layer = layer_of(name, spec); layer.empty()) {
+        add(name, tensor);
+      } else {
+        for (const auto& [piece, data] : quantised(name, tensor, spec.wish)) add(layer + "." + piece, data);
+        ++report.quantised;
+      }
+      forget_mapped(tensor.data, tensor.bytes);
+      spec.progress(++report.tensors, static_cast<int64_t>(source.all().size()));
+    }
+    report.bytes += writer.bytes();
+    writer.commit();
+  }
+  require(report.quantised > 0, Fault::Model, spec.base.string(), " holds no weight that could be quantised");
+  if (shards.size() > 1)
+    write_file_atomic(spec.output / index_file(kModelWeights),
+                      Json({{"metadata", {{"total_size", report.bytes}}}, {"weight_map", weight_map}}).dump(2) + "\n");
+  const fs::path path = spec.base / kModelConfigFile;
+  Json config = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
+  config["quantization_config"] = spec.wish.config(config);
+  write_file_atomic(spec.output / kModelConfigFile, config.dump(2) + "\n");
+  return report;
+}
+
+}  // namespace apus

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/quantised_weights.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "quant/narrow.h"
+#include "quant/scheme.h"
+#include "tensor/stored_folder.h"
+
+namespace apus {
+
+namespace {
+
+bool is_zero(const StoredTensor& tensor) {
+  return std::all_of(tensor.data, tensor.data + tensor.bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+class StoredQuantised final : public QuantisedWeights {
+ public:
+  StoredQuantised(quant::Scheme scheme, const std::filesystem::path& dir) : scheme_(std::move(scheme)), source_(dir) {}
+
+  std::vector<std::string> tensors(const std::string& layer) const override {
+    std::vector<std::string> names;
+    bool quantised = false;
+    for (const std::string& name : source_.names_below(layer + ".")) {
+      const std::string piece = name.substr(layer.size() + 1);
+      // Some writers give every layer a bias, of zeros where the model has none.
+      if (quant::belongs_to_weight(piece) || (piece == "bias" && is_zero(*source_.find(name)))) names.push_back(name);
+      quantised = quantised || quant::marks_quantised(piece);
+    }
+    return quantised ? names : std::vector<std::string>();
+  }
+
+  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const override {
+    quant::StoredLayer stored{layer, {}};
+    for (const std::string& name : tensors(layer)) stored.pieces[name.substr(layer.size() + 1)] = *source_.find(name);
+    auto matrix = quant::open_weight(scheme_, stored, shape);
+    if (matrix) return matrix;
+    std::string pieces;
+    for (const auto& [piece, tensor] : stored.pieces) pieces += (pieces.empty() ? "" : ", ") + piece;
+    fail(Fault::Model, layer, " consists of ", pieces, ", which is no weight of the quantisation '", scheme_.method,
+         "' that config.json names");
+  }
+  bool holds_any_layer() const override { return true; }
+
+ private:
+  quant::Scheme scheme_;
+  const StoredFolder source_;
+};
+
+class MadeQuantised final : public QuantisedWeights {
+ public:
+  MadeQuantised(quant::Wish wish, const std::filesystem::path& dir) : wish_(std::move(wish)), source_(dir) {}
+
+  std::vector<std::string> tensors(const std::string& layer) const override {
+    const StoredTensor* weight = source_.find(layer + ".weight");
+    if (!weight || weight->shape.size() != 2 || wish_.skips(layer)) return {};
+    return {layer + ".weight"};
+  }
+
+  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const override {
+    const std::string name = layer + ".weight";
+    const StoredTensor& weight = *source_.find(name);
+    require(weight.shape == std::vector<int64_t>{shape.rows, shape.columns}, Fault::Model, name, " is [",
+            weight.shape[0], ", ", weight.shape[1], "], expected [", shape.rows, ", ", shape.columns, "]");
+    const auto& types = quant::kScaleTypes;
+    require(std::find(types.begin(), types.end(), weight.type) != types.end(), Fault::Model, name, " is ",
+            disk_name(weight.type), "; quantised are float32, bfloat16 and float16");
+    std::vector<float> wide(static_cast<size_t>(shape.count()));
+    quant::numbers_of(weight, wide.data());
+    forget_mapped(weight.data, weight.bytes);
+    return wish_.open({layer, wish_.quantise(wide, shape)}, shape);
+  }
+  bool holds_any_layer() const override { return false; }
+
+ private:
+  const quant::Wish wish_;
+  const StoredFolder source_;
+};
+
+}  // namespace
+
+std::unique_ptr<QuantisedWeights> quantised_weights(const Json& config, const quant::Wish& wish,
+                                                    const std::filesystem::path& dir) {
+  if (auto scheme = quant::scheme_of(config)) {
+    if (wish.any())
+      log_warning("the checkpoint is quantised already (", scheme->method, "): --quant_method changes nothing");
+    return std::make_unique<StoredQuantised>(*std::move(scheme), dir);
+  }
+  return wish.any() ? std::make_unique<MadeQuantised>(wish, dir) : nullptr;
+}
+
+}  // namespace apus

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where weights come from that are held quantised: a quantised checkpoint, or a plain one that is quantised while it is
+// read. No tensor library here.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "quant/matrix.h"
+#include "quant/wish.h"
+
+namespace apus {
+
+// What load_weights() asks. Names of layers are those of the file.
+class QuantisedWeights {
+ public:
+  virtual ~QuantisedWeights() = default;
+  // The tensors on disk that the layer's weight consists of; none: it is plain.
+  virtual std::vector<std::string> tensors(const std::string& layer) const = 0;
+  virtual std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const = 0;
+  // Whether the weights of layers whose products need plain ones (heads, experts, embeddings) are asked for too. They
+  // are made plain then.
+  virtual bool holds_any_layer() const = 0;
+};
+
+// Of the folder of a checkpoint, its config.json, and what was asked for; null: all weights are plain.
+std::unique_ptr<QuantisedWeights> quantised_weights(const Json& config, const quant::Wish& wish,
+                                                    const std::filesystem::path& dir);
+
+}  // namespace apus

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// x W' + b with a weight that is held quantised: tiles of it are made plain in the type of the product, multiplied and
+// dropped, in the forward and again in the backward pass, which needs neither the input nor the whole weight.
+#include "ops/quantised.h"
+
+#include <ATen/OpaqueTensorImpl.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/error.h"
+#include "ops/op.h"
+#include "ops/ops.h"
+#include "quant/narrow.h"
+
+namespace apus::ops {
+namespace {
+
+using Held = std::shared_ptr<const quant::Matrix>;
+using Impl = at::OpaqueTensorImpl<Held>;
+
+constexpr int64_t kRowsAtOnce = 32;                  // of a thread
+constexpr int64_t kTileElements = int64_t{1} << 20;  // two or four MB: it stays in a cache
+
+int64_t tile_rows(const at::Tensor& weight) {
+  const int64_t rows = kTileElements / weight.size(1) / kRowsAtOnce * kRowsAtOnce;
+  return std::max(kRowsAtOnce, rows);
+}
+
+void narrow_to(const float* from, int64_t count, at::ScalarType type, char* out, int64_t at) {
+  if (type == at::kBFloat16)
+    quant::to_bf16(from, count, reinterpret_cast<uint16_t*>(out) + at);
+  else
+    quant::to_f16(from, count, reinterpret_cast<uint16_t*>(out) + at);
+}
+
+template <class F>
+void each_tile(const at::Tensor& weight, const F& f) {
+  const int64_t rows = weight.size(0), step = tile_rows(weight);
+  for (int64_t row = 0; row < rows; row += step) f(row, std::min(step, rows - row));
+}
+
+at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
+
+at::Tensor forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const int64_t out = weight.size(0);
+  if (out <= tile_rows(weight)) return linear(x, plain(weight), bias);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = out;
+  at::Tensor y = at::empty(sizes, x.options());
+  each_tile(weight, [&](int64_t row, int64_t count) {
+    const at::Tensor part = bias.defined() ? bias.narrow(0, row, count) : at::Tensor();
+    y.narrow(-1, row, count).copy_(linear(x, plain_rows(weight, row, count), part));
+  });
+  return y;
+}
+
+// Sums over tiles in at least f32, rounded once.
+at::Tensor input_gradient(const at::Tensor& grad, const at::Tensor& weight) {
+  static const auto op = handle<std::tuple<at::Tensor, at::Tensor, at::Tensor>(
+      const at::Tensor&, const OptionalTensor&, const OptionalTensor&, std::array<bool, 3>)>("apus::linear_backward");
+  const auto product = [&](const at::Tensor& part, const at::Tensor& tile) {
+    return std::get<0>(op.call(part, kNone, tile, {true, false, false}));
+  };
+  if (weight.size(0) <= tile_rows(weight)) return product(grad, plain(weight));
+  std::vector<int64_t> sizes = grad.sizes().vec();
+  sizes.back() = weight.size(1);
+  at::Tensor sum = at::zeros(sizes, grad.options().dtype(wide_type(grad)));
+  each_tile(weight, [&](int64_t row, int64_t count) {
+    sum.add_(product(grad.narrow(-1, row, count).contiguous(), plain_rows(weight, row, count)));
+  });
+  return sum.to(grad.scalar_type());
+}
+
+// Wrapped, as neither is an input that a gradient could belong to.
+struct Frozen {
+  at::Tensor weight, known;
+};
+
+struct QuantisedNode : torch::autograd::Function<QuantisedNode> {
+  static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const OptionalTensor& bias,
+                            const Frozen& frozen) {
+    const BelowAutograd guard;
+    ctx->saved_data["weight"] = frozen.weight;
+    ctx->saved_data["bias"] = requires_grad(bias);
+    return frozen.known.defined() ? frozen.known : ops::forward(x, frozen.weight, or_undefined(bias));
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
+                                                 torch::autograd::variable_list grad) {
+    const BelowAutograd guard;
+    const at::Tensor weight = ctx->saved_data["weight"].toTensor();
+    at::Tensor dx, dbias;
+    if (ctx->needs_input_grad(0)) dx = input_gradient(grad[0], weight);
+    if (ctx->saved_data["bias"].toBool())
+      dbias = rows_of(grad[0]).sum(0, /*keepdim=*/false, wide_type(grad[0])).to(grad[0].scalar_type());
+    return {dx, dbias, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor quantised_tensor(Held matrix, at::ScalarType type, c10::Device device) {
+  const auto [rows, columns] = matrix->shape();
+  return at::detail::make_tensor<Impl>(c10::DispatchKeySet(c10::computeDispatchKey(type, kNone, device)),
+                                       c10::scalarTypeToTypeMeta(type), device, std::move(matrix),
+                                       at::IntArrayRef({rows, columns}));
+}
+
+const quant::Matrix* quantised_of(const at::Tensor& weight) {
+  if (!weight.defined() || weight.has_storage()) return nullptr;
+  auto* impl = dynamic_cast<Impl*>(weight.unsafeGetTensorImpl());
+  return impl ? impl->opaque_handle().get() : nullptr;
+}
+
+at::Tensor dequantised(const quant::Matrix& matrix, int64_t row, int64_t count, at::ScalarType type) {
+  const int64_t columns = matrix.shape().columns;
+  at::Tensor out = at::empty({count, columns}, at::TensorOptions().dtype(type));
+  const bool wide = type == at::kFloat;
+  require(wide || type == at::kBFloat16 || type == at::kHalf, Fault::Bug, "a quantised weight of type ",
+          c10::toString(type));
+  char* const to = static_cast<char*>(out.data_ptr());
+  at::parallel_for(0, (count + kRowsAtOnce - 1) / kRowsAtOnce, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> some(wide ? 0 : static_cast<size_t>(kRowsAtOnce * columns));
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * kRowsAtOnce, n = std::min(kRowsAtOnce, count - first);
+      if (wide) {
+        matrix.dequantise(row + first, n, reinterpret_cast<float*>(to) + first * columns);
+      } else {
+        matrix.dequantise(row + first, n, some.data());
+        narrow_to(some.data(), n * columns, type, to, first * columns);
+      }
+    }
+  });
+  return out;
+}
+
+at::Tensor plain_rows(const at::Tensor& weight, int64_t row, int64_t count) {
+  const quant::Matrix* matrix = quantised_of(weight);
+  return matrix ? dequantised(*matrix, row, count, weight.scalar_type()).to(weight.device())
+                : weight.narrow(0, row, count);
+}
+
+at::Tensor quantised_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            const at::Tensor& known) {
+  if (any_requires_grad(x, bias)) return QuantisedNode::apply(x, maybe(bias), Frozen{weight, known});
+  return known.defined() ? known : forward(x, weight, bias);
+}
+
+}  // namespace apus::ops

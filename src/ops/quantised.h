@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// A frozen weight that is held quantised is a tensor like any other to those who ask for its shape, type and device.
+// Its numbers are known to ops::linear, which makes them a tile at a time, and to the functions here; everything else
+// that touches them fails.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+
+#include "quant/matrix.h"
+
+namespace apus::ops {
+
+// [rows, columns] of this type, which products are made in, on this device.
+at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device);
+
+// Null: a plain tensor.
+const quant::Matrix* quantised_of(const at::Tensor& weight);
+inline bool is_quantised(const at::Tensor& weight) { return quantised_of(weight) != nullptr; }
+
+// Rows of a weight, quantised or plain, of its type and on its device: new memory, or a view of a plain one.
+at::Tensor plain_rows(const at::Tensor& weight, int64_t row, int64_t count);
+inline at::Tensor plain(const at::Tensor& weight) { return plain_rows(weight, 0, weight.size(0)); }
+// Of a matrix that no tensor holds.
+at::Tensor dequantised(const quant::Matrix& matrix, int64_t row, int64_t count, at::ScalarType type);
+
+// What ops::linear does with such a weight.
+at::Tensor quantised_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                            const at::Tensor& known);
+
+}  // namespace apus::ops

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quant/nvfp4.h"
+
+#include "base/error.h"
+#include "quant/code_books.h"
+#include "quant/numbers.h"
+
+namespace apus::quant {
+
+namespace {
+constexpr int64_t kGroup = 16;
+
+class Nvfp4 final : public Matrix {
+ public:
+  Nvfp4(const StoredLayer& layer, Shape shape) : Matrix(shape), bytes_(layer.bytes()) {
+    require(shape.columns % kGroup == 0, Fault::Model, layer.name, ": NVFP4 holds rows of a multiple of 16, not of ",
+            shape.columns);
+    codes_ = layer.need("weight_packed", {DiskType::U8}, shape.count() / 2);
+    scales_ = layer.need("weight_scale", {DiskType::F8E4M3}, shape.count() / kGroup);
+    global_ = number_at(layer.need("weight_global_scale", kScaleTypes, 1), 0);
+    require(global_ > 0, Fault::Model, layer.name, ".weight_global_scale is ", global_, "; it must be above 0");
+  }
+  const char* format() const override { return "nvfp4"; }
+  int64_t bytes() const override { return bytes_; }
+
+  void dequantise(int64_t row, int64_t count, float* out) const override {
+    const int64_t groups = shape().columns / kGroup;
+    for (int64_t g = row * groups; g < (row + count) * groups; ++g) {
+      const float scale = number_at(scales_, g) / global_;
+      const auto* pairs = reinterpret_cast<const uint8_t*>(codes_.data) + g * kGroup / 2;
+      for (int64_t k = 0; k < kGroup / 2; ++k) {
+        *out++ = kE2m1[pairs[k] & 15] * scale;
+        *out++ = kE2m1[pairs[k] >> 4] * scale;
+      }
+    }
+  }
+
+ private:
+  int64_t bytes_;
+  StoredTensor codes_, scales_;
+  float global_ = 1;
+};
+}  // namespace
+
+bool is_nvfp4(const Pieces& pieces) { return pieces.count("weight_packed") && pieces.count("weight_global_scale"); }
+
+std::unique_ptr<Matrix> open_nvfp4(const StoredLayer& layer, Shape shape) {
+  return std::make_unique<Nvfp4>(layer, shape);
+}
+
+}  // namespace apus::quant

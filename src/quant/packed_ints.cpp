@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "quant/packed_ints.h"
+
+#include <vector>
+
+#include "base/error.h"
+#include "quant/numbers.h"
+
+namespace apus::quant {
+
+namespace {
+class PackedInts final : public Matrix {
+ public:
+  PackedInts(const StoredLayer& layer, Shape shape, int64_t bits)
+      : Matrix(shape), bits_(bits), bytes_(layer.bytes()), words_((shape.columns * bits + 31) / 32) {
+    codes_ = layer.need("weight_packed", {DiskType::I32}, shape.rows * words_);
+    scales_ = layer.need("weight_scale", kScaleTypes, -1);
+    const int64_t found = scales_.count();
+    require(found == 1 || (found % shape.rows == 0 && shape.columns % (found / shape.rows) == 0), Fault::Model,
+            layer.name, ".weight_scale holds ", found, " scales, which do not share out [", shape.rows, ", ",
+            shape.columns, "]");
+    per_tensor_ = found == 1;
+    groups_ = per_tensor_ ? 1 : found / shape.rows;
+    const int64_t per_word = 32 / bits;
+    if (layer.find("weight_zero_point"))
+      zeros_ = layer.need("weight_zero_point", {DiskType::I32}, (shape.rows + per_word - 1) / per_word * groups_);
+    group_.resize(static_cast<size_t>(shape.columns));
+    const StoredTensor* given = layer.find("weight_g_idx");
+    if (given) layer.need("weight_g_idx", {DiskType::I32}, shape.columns);
+    for (int64_t c = 0; c < shape.columns; ++c) {
+      const int64_t group = given ? given->at<int32_t>(c) : c / (shape.columns / groups_);
+      require(group >= 0 && group < groups_, Fault::Model, layer.name, ".weight_g_idx names the group ", group, " of ",
+              groups_);
+      group_[static_cast<size_t>(c)] = static_cast<int32_t>(group);
+    }
+  }
+  const char* format() const override { return "packed int"; }
+  int64_t bytes() const override { return bytes_; }
+
+  void dequantise(int64_t row, int64_t count, float* out) const override {
+    const int64_t columns = shape().columns, per_word = 32 / bits_;
+    const uint32_t mask = (1u << bits_) - 1;
+    const int32_t offset = 1 << (bits_ - 1);
+    std::vector<float> scale(static_cast<size_t>(groups_)), zero(static_cast<size_t>(groups_), 0.0f);
+    for (int64_t r = row; r < row + count; ++r) {
+      for (int64_t g = 0; g < groups_; ++g) {
+        scale[static_cast<size_t>(g)] = number_at(scales_, per_tensor_ ? 0 : r * groups_ + g);
+        if (!zeros_.data) continue;
+        const uint32_t word = zeros_.at<uint32_t>(r / per_word * groups_ + g);
+        zero[static_cast<size_t>(g)] =
+            static_cast<float>(static_cast<int32_t>((word >> (r % per_word * bits_)) & mask) - offset);
+      }
+      for (int64_t c = 0; c < columns;) {
+        uint32_t word = codes_.at<uint32_t>(r * words_ + c / per_word);
+        for (int64_t k = 0; k < per_word && c < columns; ++k, ++c, word >>= bits_) {
+          const auto g = static_cast<size_t>(group_[static_cast<size_t>(c)]);
+          *out++ = (static_cast<float>(static_cast<int32_t>(word & mask) - offset) - zero[g]) * scale[g];
+        }
+      }
+    }
+  }
+
+ private:
+  int64_t bits_, bytes_, words_, groups_ = 1;
+  bool per_tensor_ = false;
+  StoredTensor codes_, scales_, zeros_;
+  std::vector<int32_t> group_;
+};
+}  // namespace
+
+bool is_packed_ints(const Pieces& pieces) {
+  return pieces.count("weight_packed") && !pieces.count("weight_global_scale");
+}
+
+std::unique_ptr<Matrix> open_packed_ints(const StoredLayer& layer, Shape shape, int64_t bits) {
+  require(bits == 4 || bits == 8, Fault::Model, layer.name, ": packed integers of ", bits,
+          " bits are not read; 4 and 8 are");
+  return std::make_unique<PackedInts>(layer, shape, bits);
+}
+
+}  // namespace apus::quant

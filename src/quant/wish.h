@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a plain checkpoint is to be quantised: while it is loaded, or when it is exported. No calibration is needed here.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/json.h"
+#include "base/options.h"
+#include "quant/matrix.h"
+#include "quant/pieces.h"
+
+namespace apus::quant {
+
+struct Wish {
+  std::optional<std::string> method;  // bnb, hqq, fp8
+  std::optional<int64_t> bits;
+  std::optional<int64_t> hqq_axis;
+  std::string quant_type = "nf4";
+  bool double_quant = true;
+
+  // The flags of a command that can do it: those that its groups of options refuse.
+  void honour(OptionTable& v);
+  void check() const;
+  bool any() const { return method.has_value(); }
+  bool skips(const std::string& layer) const;  // routers, and a head
+  // The quantization_config of a model that is written so.
+  Json config(const Json& model_config) const;
+  Pieces quantise(std::span<const float> weight, Shape shape) const;
+  std::shared_ptr<const Matrix> open(const StoredLayer& layer, Shape shape) const;  // what quantise() made
+};
+
+}  // namespace apus::quant
