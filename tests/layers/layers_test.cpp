@@ -24,7 +24,7 @@ using Sources = std::map<std::string, std::string>;  // path below src/ -> text
 const std::vector<std::string> kOrder = {"base",   "text",       "hub",      "guide",  "media", "tensor",
                                          "device", "ops",        "devices",  "dist",   "nn",    "data",
                                          "models", "checkpoint", "parallel", "engine", "train", "reward",
-                                         "algos",  "serve",      "doctor",   "plan",   "cli",   "run"};
+                                         "environment", "algos", "serve", "doctor", "plan", "cli", "run"};
 
 std::string folder_of(const std::string& path) { return path.substr(0, path.find('/')); }
 
