@@ -12,7 +12,7 @@ function(apus_sources out)
 endfunction()
 
 # Folders without a tensor library, and the single files of other folders that keep to the same rule.
-set(APUS_HOST_FOLDERS base text hub guide media gguf quant data reward serve doctor plan cli
+set(APUS_HOST_FOLDERS base text hub guide media gguf quant data reward environment serve doctor plan cli
     algos/options dist/launch engine/answer engine/schedule models/families models/spec parallel/placement
     train/options train/record)
 set(APUS_HOST_FILES
@@ -35,6 +35,7 @@ set(APUS_HOST_FILES
     tensor/stored_folder.cpp
     tensor/stored_writer.cpp
     tensor/weight_files.cpp
+    train/rollout_servers.cpp
 )
 set(APUS_HEAVY_FOLDERS tensor device ops devices dist nn models checkpoint parallel engine train algos run)
 

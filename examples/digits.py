@@ -6,6 +6,8 @@ pairs    sort the digits: the right answer, and one in which two neighbours are 
 labels   which digit is the largest: ten labels
 vectors  the same digits in another order belong together; hard negatives have one digit changed
 ranks    the same as documents for a query: one that has its digits, three that have not
+games    a number from 1 to 9 is guessed at random, and every guess told whether it is too low or too high
+numbers  the questions of such games
 """
 import json
 import random
@@ -58,11 +60,29 @@ def ranks(rng):
             "negative_messages": [assistant(shuffled(rng, some(rng, 5))) for _ in range(3)]}
 
 
+QUESTION = "guess 1 to 9"
+
+
+def games(rng):
+    number, turns = rng.randint(1, 9), user(QUESTION)
+    for _ in range(3):
+        guess = rng.randint(1, 9)
+        turns += assistant(str(guess))
+        if guess == number:
+            return {"messages": turns}
+        turns += user("higher" if guess < number else "lower")
+    return {"messages": turns[:-1]}
+
+
+def numbers(rng):
+    return {"messages": user(QUESTION), "low": 1, "high": 9}
+
+
 def main():
     kind, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     rng = random.Random(f"{kind} {seed}")
     for _ in range(count):
-        print(json.dumps({"pairs": pairs, "labels": labels, "vectors": vectors, "ranks": ranks}[kind](rng)))
+        print(json.dumps({task.__name__: task for task in (pairs, labels, vectors, ranks, games, numbers)}[kind](rng)))
 
 
 main()

@@ -30,19 +30,28 @@ bool has_spread(const std::vector<Answer>& answers, size_t first, size_t end) {
                      [&](const Answer& a) { return a.reward != answers[first].reward; });
 }
 
+int64_t Answer::said() const {
+  return own.empty() ? static_cast<int64_t>(ids.size()) : std::count(own.begin(), own.end(), 1);
+}
+
 Sample sample_of(const Answer& answer, bool learnt, bool joins) {
   Sample sample;
   sample.ids = answer.prompt;
   sample.ids.insert(sample.ids.end(), answer.ids.begin(), answer.ids.end());
   sample.trained.assign(answer.prompt.size(), 0);
-  sample.trained.insert(sample.trained.end(), answer.ids.size(), learnt);
+  for (size_t i = 0; i < answer.ids.size(); ++i) sample.trained.push_back(learnt && answer.says(i));
   sample.grouped = joins;
   return sample;
 }
 
 std::vector<float> answer_column(const Answer& answer, const std::vector<float>& of_tokens) {
   std::vector<float> column(answer.prompt.size() - 1, 0.0f);
-  column.insert(column.end(), of_tokens.begin(), of_tokens.end());
+  if (of_tokens.size() == answer.ids.size()) {
+    column.insert(column.end(), of_tokens.begin(), of_tokens.end());
+  } else {
+    auto next = of_tokens.begin();
+    for (size_t i = 0; i < answer.ids.size(); ++i) column.push_back(answer.says(i) ? *next++ : 0.0f);
+  }
   column.push_back(0.0f);
   return column;
 }
@@ -54,7 +63,8 @@ std::string completion_lines(const std::vector<Answer>& answers, const std::vect
     Json line = {{"step", step}, {"prompt", tokenizer.decode(answer.prompt, false)}, {"completion", answer.text}};
     for (size_t f = 0; f < answer.rewards.size(); ++f)
       line[functions[f]] = std::isnan(answer.rewards[f]) ? Json() : Json(answer.rewards[f]);
-    line["reward"] = answer.reward, line["tokens"] = answer.ids.size(), line["truncated"] = answer.cut;
+    line["reward"] = answer.reward, line["tokens"] = answer.said(), line["truncated"] = answer.cut;
+    if (!answer.turns.empty()) line["num_turns"] = answer.turns.size(), line["trajectory"] = answer.trajectory;
     lines += json_text(line) + "\n";
   }
   return lines;
@@ -82,8 +92,14 @@ AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
       ranks_(setting.ranks),
       device_(setting.device),
       rewards_(o_.rewards),
-      names_(rewards_.names()) {
+      names_(rewards_.names()),
+      weights_(rewards_.weights()) {
   for (const std::string& model : o_.rewards.reward_model) names_.push_back(reward_model_name(model, names_));
+  if (o_.environment.several_turns()) {
+    environment_ = make_environment(o_.environment);
+    names_.push_back(reward_model_name(environment_shown(o_.environment.environment_name()), names_));
+    weights_.push_back(1);
+  }
   require(
       sampling_.temperature > 0, Fault::Usage,
       "--temperature 0 gives the same answer to a question every time, and there is nothing to compare: give 0.9 or 1");
@@ -94,12 +110,28 @@ AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
 std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& questions, int64_t each, uint64_t seed,
                                              Round& round) {
   std::vector<std::vector<int32_t>> prompts;
-  for (const Sample& question : questions) prompts.insert(prompts.end(), static_cast<size_t>(each), question.ids);
+  std::vector<Json> rows;
+  for (const Sample& question : questions) {
+    prompts.insert(prompts.end(), static_cast<size_t>(each), question.ids);
+    if (environment_) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
+  }
   Sampling sampling = sampling_;
   sampling.seed = seed;
   const Stopwatch watch;
-  const std::vector<FinishedAnswer> finished = actors.rollout->answers(prompts, sampling);
+  std::vector<Answer> out =
+      environment_ ? played(actors, rows, prompts, sampling) : answered(actors, prompts, sampling);
   round.seconds += watch.seconds();
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i].group = static_cast<int64_t>(i) / each;
+    round.tokens += out[i].said();
+  }
+  return out;
+}
+
+// In one turn.
+std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
+                                           const Sampling& sampling) const {
+  const std::vector<FinishedAnswer> finished = actors.rollout->answers(prompts, sampling);
   std::vector<Answer> out(finished.size());
   for (size_t i = 0; i < finished.size(); ++i) {
     const FinishedAnswer& from = finished[i];
@@ -111,16 +143,78 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
     std::vector<int32_t> said = answer.ids;
     if (!answer.cut && !said.empty()) said.pop_back();  // the token that ends the turn
     answer.text = tokenizer_->decode(said, true);
-    answer.group = static_cast<int64_t>(i) / each;
-    round.tokens += static_cast<int64_t>(answer.ids.size());
   }
   return out;
 }
 
+// In as many turns as the environment asks for. Episodes of a group begin alike, at whatever step they are asked again.
+std::vector<Answer> AnswerRounds::played(Actors& actors, const std::vector<Json>& rows,
+                                         const std::vector<std::vector<int32_t>>& prompts,
+                                         const Sampling& sampling) const {
+  const size_t each = rows.empty() ? 1 : prompts.size() / rows.size();
+  const uint64_t place = static_cast<uint64_t>(actors.step * ranks_ + rank_);
+  const uint64_t seed = mix(seed_, stream_named("episodes"), place);
+  std::vector<EpisodeStart> starts;
+  for (size_t i = 0; i < prompts.size(); ++i)
+    starts.push_back({.episode = static_cast<int64_t>(i),
+                      .row = &rows[i / each],
+                      .seed = mix(seed, stream_named("episode"), i / each)});
+  const auto row_of = [&](size_t episode) -> const Json& { return rows[episode / each]; };
+  const auto asked = [&](size_t episode, const Json& messages) {
+    Json row = row_of(episode);
+    row["messages"] = messages;
+    return encoder_->encode_prompt({.value = std::move(row), .origin = {}}).ids;
+  };
+  const auto between = [&](size_t episode, const Json& messages) { return between_turns(row_of(episode), messages); };
+  const auto model = [&](const auto& texts, const Sampling& of_turn) {
+    return actors.rollout->answers(texts, of_turn);
+  };
+  const Rollout::Shift shift(*actors.rollout);
+  std::vector<Trajectory> all = play(*environment_, starts, prompts, sampling,
+                                     {.max_turns = o_.environment.max_turns,
+                                      .max_new_tokens = sampling.max_new_tokens,
+                                      .total = o_.environment.total_length(),
+                                      .longest = actors.rollout->longest()},
+                                     {.model = model, .question = asked, .between = between, .tokenizer = *tokenizer_});
+  std::vector<Answer> out;
+  for (Trajectory& t : all) {
+    Answer& answer = out.emplace_back();
+    answer.rewards = {t.failed ? NAN : t.reward()};
+    answer.prompt = std::move(t.prompt), answer.ids = std::move(t.ids), answer.own = std::move(t.own);
+    answer.engine_logprobs = std::move(t.logprobs), answer.text = std::move(t.text), answer.cut = t.cut;
+    answer.turns = std::move(t.turns), answer.trajectory = std::move(t.messages);
+  }
+  return out;
+}
+
+// The messages as the chat template writes them behind a turn of the model, up to where its next one begins: behind the
+// token that ended the turn. What the model said is not rendered for that, as its tokens stand.
+std::vector<int32_t> AnswerRounds::between_turns(const Json& row, const Json& messages) const {
+  if (messages.empty()) return {};
+  Json asks = row, answered = row;
+  asks["messages"] = Json::array({{{"role", "user"}, {"content", "a"}}});
+  answered["messages"] = asks["messages"];
+  answered["messages"].push_back({{"role", "assistant"}, {"content", "b"}});
+  for (const Json& message : messages) answered["messages"].push_back(message);
+  try {
+    const std::vector<int32_t> before = encoder_->encode_prompt({.value = std::move(asks), .origin = {}}).ids;
+    const std::vector<int32_t> whole = encoder_->encode_prompt({.value = std::move(answered), .origin = {}}).ids;
+    return behind_turn(before, whole, sampling_.stop_ids);
+  } catch (const Error& error) {
+    if (error.at.fault != Fault::Data) throw;
+    fail(Fault::Data, "what the environment said cannot stand behind an answer: ", json_text(messages).substr(0, 200),
+         ": ", error.what());
+  }
+}
+
 Sample AnswerRounds::question(const Row& row, const Encoder& encoder) const {
-  Sample out = encoder.encode_prompt(row);
-  if (o_.rewards.reward_model.empty()) return out;
+  Row asked = row;
+  if (environment_ && !asked.value.contains("tools"))
+    if (Json tools = environment_->tools(); !tools.is_null()) asked.value["tools"] = std::move(tools);
+  Sample out = encoder.encode_prompt(asked);
   const std::lock_guard lock(mutex_);
+  if (environment_) encoder_ = &encoder;
+  if (o_.rewards.reward_model.empty()) return out;
   if (behind_turn_) return out;
   const Json turns = Json::array({{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", "b"}}});
   const std::vector<int32_t> ids =
@@ -162,20 +256,28 @@ void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Sa
   for (const Sample& question : questions) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
   std::vector<RewardInput> inputs;
   for (size_t i = 0; i < answers.size(); ++i)
-    inputs.push_back(
-        {.completion = answers[i].text, .tokens = answers[i].ids, .cut = answers[i].cut, .row = &rows[i / of_each]});
+    inputs.push_back({.completion = answers[i].text,
+                      .tokens = answers[i].ids,
+                      .cut = answers[i].cut,
+                      .row = &rows[i / of_each],
+                      .trajectory = answers[i].turns.empty() ? nullptr : &answers[i].trajectory});
   std::future<Rewards::Scores> functions = std::async(std::launch::async, [&] { return rewards_.score(inputs); });
   std::vector<std::vector<double>> judged;
-  const size_t first = rewards_.names().size();
-  for (size_t m = 0; first + m < names_.size(); ++m)
+  const size_t first = rewards_.names().size(), models = o_.rewards.reward_model.size();
+  for (size_t m = 0; m < models; ++m)
     judged.push_back(judged_by(*actors.others.at("reward").at(m), names_[first + m], answers));
   const Rewards::Scores scores = functions.get();
   for (size_t i = 0; i < answers.size(); ++i) {
+    const std::vector<double> of_environment = std::exchange(answers[i].rewards, {});
     answers[i].reward = scores.totals[i];
     for (const auto& function : scores.functions) answers[i].rewards.push_back(function[i]);
     for (size_t m = 0; m < judged.size(); ++m) {
       answers[i].reward += rewards_.weights()[first + m] * judged[m][i];
       answers[i].rewards.push_back(judged[m][i]);
+    }
+    for (const double reward : of_environment) {
+      if (!std::isnan(reward)) answers[i].reward += reward;
+      answers[i].rewards.push_back(reward);
     }
   }
 }
@@ -191,6 +293,7 @@ void AnswerRounds::add_greedy_rewards(Actors& actors, const Samples& questions, 
 
 AnswerRounds::Round AnswerRounds::ask(Actors& actors, const Samples& questions, bool training) {
   require(actors.rollout, Fault::Bug, "there is no engine to roll answers out with");
+  actors.rollout->ask_servers(o_.servers, rank_ == 0);
   Round round;
   const int64_t each = training ? o_.each : o_.each_in_evaluation;
   // A function of the step, so that a resumed run asks in the same way.

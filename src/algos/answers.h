@@ -8,30 +8,41 @@
 #include <string>
 #include <vector>
 
+#include "environment/episodes.h"
 #include "reward/reward.h"
 #include "reward/reward_options.h"
 #include "train/algorithm.h"
+#include "train/options/rollout_options.h"
 
 namespace apus {
 
 struct Answer {
   std::vector<int32_t> prompt, ids;    // the record; text is derived of it
   std::vector<float> engine_logprobs;  // of ids, at the rollout's temperature; empty: not known
-  std::string text;
+  std::string text;                    // of several turns the last one
+  // Of an answer in several turns, else empty: which of ids the policy said (the others are observations), where turns
+  // end, and all that was said.
+  std::vector<uint8_t> own;
+  std::vector<Trajectory::Turn> turns;
+  Json trajectory;
   bool cut = false;                      // by max_completion_length
   int64_t group = 0;                     // the question
   double reward = 0, greedy_reward = 0;  // the latter of the question's likeliest answer, where it was asked
   std::vector<double> rewards;           // of each function; nan: no opinion
+
+  bool says(size_t i) const { return own.empty() || own[i]; }  // is ids[i] the policy's?
+  int64_t said() const;                                        // tokens of the policy
 };
 
 // Whether the answers [first, end) are worth different things, so that there is something to learn.
 bool has_spread(const std::vector<Answer>& answers, size_t first, size_t end);
 std::vector<std::pair<size_t, size_t>> groups_of(const std::vector<Answer>& answers);
 
-// The answer behind its question. What is trained are the answer's tokens, or none. `joins`: the group of the sample
-// before it.
+// The answer behind its question. What is trained are the policy's tokens of it, or none. `joins`: the group of the
+// sample before it.
 Sample sample_of(const Answer& answer, bool learnt, bool joins);
-// Numbers of an answer's tokens as a column of that sample: each stands where its token is the label.
+// Numbers of an answer's tokens, or of the policy's among them, as a column of that sample: each stands where its token
+// is the label.
 std::vector<float> answer_column(const Answer& answer, const std::vector<float>& of_tokens);
 
 // A line for each: prompt, answer, what each function and all together gave, at a step counted from 1.
@@ -42,6 +53,8 @@ void write_completions(const std::string& lines, const std::filesystem::path& di
 
 struct RoundOptions {
   RewardOptions rewards;
+  EnvironmentOptions environment;
+  RolloutServerOptions servers;
   int64_t each = 1, each_in_evaluation = 1;  // answers to a question
   bool asks_greedy = false;                  // the likeliest answer is rewarded too, for comparison
   bool resamples = false;                    // groups without spread give way to further questions
@@ -63,12 +76,17 @@ class AnswerRounds {
   Sample question(const Row& row, const Encoder& encoder) const;
   // `training`: further questions may be asked for groups without spread.
   Round ask(Actors& actors, const Samples& questions, bool training);
-  // Functions first, then reward models.
+  // Functions first, then reward models, then the environment.
   const std::vector<std::string>& functions() const { return names_; }
-  const std::vector<double>& weights() const { return rewards_.weights(); }
+  const std::vector<double>& weights() const { return weights_; }
 
  private:
   std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, int64_t each, uint64_t seed, Round& round);
+  std::vector<Answer> answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
+                               const Sampling& sampling) const;
+  std::vector<Answer> played(Actors& actors, const std::vector<Json>& rows,
+                             const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling) const;
+  std::vector<int32_t> between_turns(const Json& row, const Json& messages) const;
   void reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions, size_t of_each);
   std::vector<double> judged_by(const Model& model, const std::string& name, const std::vector<Answer>& answers) const;
   void add_greedy_rewards(Actors& actors, const Samples& questions, std::vector<Answer>& answers, Round& round);
@@ -82,10 +100,13 @@ class AnswerRounds {
   const c10::Device device_;
   Rewards rewards_;
   std::vector<std::string> names_;
+  std::vector<double> weights_;
+  std::unique_ptr<Environment> environment_;  // null: answers are of one turn
   // What the chat template has behind the token that ends a turn (often a line's end): reward models have learnt to
   // read there. Known from the first question on.
   mutable std::mutex mutex_;
   mutable std::optional<std::vector<int32_t>> behind_turn_;
+  mutable const Encoder* encoder_ = nullptr;  // of the questions, for what environments say; lives as long as the rows
 };
 
 }  // namespace apus

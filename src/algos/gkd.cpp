@@ -79,6 +79,7 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
   told_.clear();
   if (at::GradMode::is_enabled()) {
     if (asks_policy(actors.step)) {
+      actors.rollout->ask_servers(o_, rank_ == 0);
       answer(actors, micro_batches, *actors.rollout, true);
     } else if (o_.seq_kd) {
       Model& model = *actors.others.at("teacher").at(0);

@@ -22,6 +22,7 @@ namespace {
 constexpr const char* kOld = "old_logprob";
 constexpr const char* kReference = "reference_logprob";
 constexpr const char* kEngine = "engine_logprob";
+constexpr const char* kTeacher = "teacher_logprob";
 constexpr const char* kAdvantage = "advantage";
 
 PolicyOptions policy_options(const GrpoOptions& o) {
@@ -37,6 +38,8 @@ PolicyOptions policy_options(const GrpoOptions& o) {
 
 RoundOptions round_options(const GrpoOptions& o) {
   return {.rewards = o,
+          .environment = o,
+          .servers = o,
           .each = o.generations(false),
           .each_in_evaluation = o.generations(true),
           .asks_greedy = o.advantage_estimator == "remax",
@@ -146,6 +149,8 @@ void Grpo::add_logprobs(Actors& actors, Part& part) const {
   } else if (updates_ > 1 || (o_.kl_rewarded() && o_.beta > 0)) {
     columns[kOld] = Reference::of(actors.policy).logprobs(part.batch, temperature_);
   }
+  if (o_.teacher_model)
+    columns[kTeacher] = Reference::of(*actors.others.at("teacher").at(0)).logprobs(part.batch, temperature_);
   if (o_.beta == 0) return;
   require(actors.reference.has_value(), Fault::Usage, "--beta ", o_.beta,
           " holds the policy to a reference, and there is none: give --ref_model, or --beta 0");
@@ -168,7 +173,7 @@ void Grpo::add_advantages(std::vector<std::vector<Part>>& updates, const std::ve
   ScoredAnswers scored;
   for (const Answer& answer : answers) {
     scored.rewards.push_back(answer.reward), scored.groups.push_back(answer.group);
-    scored.lengths.push_back(static_cast<double>(answer.ids.size())), scored.greedy.push_back(answer.greedy_reward);
+    scored.lengths.push_back(static_cast<double>(answer.said())), scored.greedy.push_back(answer.greedy_reward);
   }
   if (rounds_) {
     scored.weights = rounds_->weights();
@@ -202,6 +207,9 @@ PolicyTokens Grpo::tokens_of(const Batch& batch, const at::Tensor& logprob_T) co
   t.logprob_N = logprob_T.index_select(0, index_N);
   t.old_N = has_column(batch, kOld) ? batch.token_columns.at(kOld).index_select(0, index_N) : t.logprob_N.detach();
   t.advantage_N = batch.sequence_columns.at(kAdvantage).index_select(0, t.sequence_N);
+  if (has_column(batch, kTeacher))
+    t.advantage_N =
+        t.advantage_N + o_.teacher_kl_coef * (batch.token_columns.at(kTeacher).index_select(0, index_N) - t.old_N);
   t.group_S = at::tensor(batch.groups, at::kLong).to(device);
   t.groups = batch.groups.empty() ? 0 : batch.groups.back() + 1;
   return t;
@@ -259,6 +267,8 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
     if (o_.use_unbiased_kl) kl_N = kl_N * t.log_ratio().exp();
     if (!o_.kl_rewarded()) loss_N = loss_N + o_.beta * kl_N;
   }
+  if (has_column(batch, kTeacher))
+    out.metrics["teacher_kl"] = mean_of(t.old_N - of_tokens(batch.token_columns.at(kTeacher)));
   if (has_column(batch, kEngine) && !o_.brings_rows()) {
     const at::Tensor engine_N = of_tokens(batch.token_columns.at(kEngine));
     const auto mismatch = mismatch_metrics(t, engine_N);

@@ -27,9 +27,10 @@ std::string first_line(const std::string& text, size_t most) {
 void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& answers, const RankSum& over_ranks,
                 Actors& actors, bool training) {
   const auto n = static_cast<double>(answers.size());
-  double reward = 0, deviation = 0, dead = 0, length = 0, cut = 0, shortest = INFINITY, longest = 0;
+  double reward = 0, deviation = 0, dead = 0, length = 0, turns = 0, cut = 0, shortest = INFINITY, longest = 0;
   for (const Answer& answer : answers) {
-    const auto tokens = static_cast<double>(answer.ids.size());
+    const auto tokens = static_cast<double>(answer.said());
+    turns += static_cast<double>(answer.turns.size());
     reward += answer.reward, length += tokens, cut += answer.cut;
     shortest = std::min(shortest, tokens), longest = std::max(longest, tokens);
   }
@@ -52,6 +53,7 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
   noted_["completions/clipped_ratio"] = noted_ratio(cut, n);
   noted_["completions/tokens_per_second"] =
       noted_ratio(static_cast<double>(round.tokens), std::max(1e-9, round.seconds));
+  if (o_.several_turns()) noted_["num_turns"] = noted_ratio(turns, n);
   if (o_.dynamic_sample) noted_["resampled_groups"] = noted_ratio(static_cast<double>(round.resampled), of_groups);
   const std::vector<std::string>& names = rounds_->functions();
   for (size_t f = 0; f < names.size(); ++f) {
@@ -74,8 +76,9 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
 void Grpo::warn(const std::vector<Answer>& answers) {
   if (answers.empty()) return;
   const auto groups = groups_of(answers);
-  const bool spread =
-      std::any_of(groups.begin(), groups.end(), [&](const auto& g) { return has_spread(answers, g.first, g.second); });
+  const bool spread = o_.teacher_model || std::any_of(groups.begin(), groups.end(), [&](const auto& g) {
+                        return has_spread(answers, g.first, g.second);
+                      });
   rounds_without_spread_ = spread ? 0 : rounds_without_spread_ + 1;
   if (rounds_without_spread_ == kRoundsUntilWarning)
     log_warning("in ", kRoundsUntilWarning, " rounds all answers to a question were worth the same (the last ",

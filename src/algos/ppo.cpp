@@ -25,9 +25,11 @@ constexpr const char* kOldValue = "old_value";
 constexpr const char* kGain = "advantage";
 constexpr const char* kReturn = "return";
 
+// Observations are left out from the beginning: numbers are of the policy's tokens, one behind the other, so that a
+// token looks at the next of its own.
 std::vector<std::vector<uint8_t>> own_tokens(const std::vector<Answer>& answers) {
   std::vector<std::vector<uint8_t>> out;
-  for (const Answer& answer : answers) out.emplace_back(answer.ids.size(), 1);
+  for (const Answer& answer : answers) out.emplace_back(static_cast<size_t>(answer.said()), 1);
   return out;
 }
 
@@ -67,7 +69,9 @@ void Ppo::begin(const RunSetting& setting) {
   }
   questions_ = micro_batch_ * setting.loop.accumulation(ranks_);
   rounds_ = std::make_unique<AnswerRounds>(
-      RoundOptions{.rewards = o_, .scored_at_once = o_.local_rollout_forward_batch_size}, setting);
+      RoundOptions{
+          .rewards = o_, .environment = o_, .servers = o_, .scored_at_once = o_.local_rollout_forward_batch_size},
+      setting);
 }
 
 std::unique_ptr<SampleSource> Ppo::own_rows() {
@@ -121,8 +125,11 @@ Ppo::Traces Ppo::traced(Actors& actors, const std::vector<Answer>& answers) cons
                 batch, out.divergences);
   }
   if (!o_.brings_rows() || answers.empty() || answers[0].engine_logprobs.empty()) return out;
-  for (size_t i = 0; i < answers.size(); ++i)
-    out.old[i].assign(answers[i].engine_logprobs.begin(), answers[i].engine_logprobs.end());
+  for (size_t i = 0; i < answers.size(); ++i) {
+    out.old[i].clear();
+    for (size_t t = 0; t < answers[i].ids.size(); ++t)
+      if (answers[i].says(t)) out.old[i].push_back(answers[i].engine_logprobs[t]);
+  }
   return out;
 }
 
@@ -138,7 +145,13 @@ Samples Ppo::judged(const std::vector<Answer>& answers, const Traces& traces, co
     std::vector<double>& reward = rewards.emplace_back(own[i].size(), 0.0);
     for (size_t t = 0; t < reward.size() && o_.kl_coef > 0; ++t)
       reward[t] = -kl_coef_.value() * traces.divergences[i][t];
-    reward.back() += shown_reward(answers[i]);
+    double later = 0;  // what the environment gave turns before the last one stands at their ends
+    size_t said = 0;
+    for (size_t k = 0, begin = 0; k + 1 < answers[i].turns.size(); begin = answers[i].turns[k++].end) {
+      for (size_t t = begin; t < answers[i].turns[k].end; ++t) said += answers[i].says(t);
+      reward[said - 1] += answers[i].turns[k].reward, later += answers[i].turns[k].reward;
+    }
+    reward.back() += shown_reward(answers[i]) - later;
   }
   if (o_.whiten_rewards) whiten(rewards, own, false, over_ranks);
   for (size_t i = 0; i < answers.size(); ++i) {

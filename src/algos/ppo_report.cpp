@@ -26,7 +26,7 @@ void Ppo::note(const AnswerRounds::Round& round, const Traces& traces, const Ran
   const auto n = static_cast<double>(round.answers.size());
   double score = 0, divergence = 0, tokens = 0, ended = 0;
   for (const Answer& answer : round.answers)
-    score += shown_reward(answer), tokens += static_cast<double>(answer.ids.size()), ended += !answer.cut;
+    score += shown_reward(answer), tokens += static_cast<double>(answer.said()), ended += !answer.cut;
   for (const auto& of_tokens : traces.divergences) divergence += sum_of(of_tokens);
   const double penalty = kl_coef_.value() * divergence;
   noted_["reward"] = noted_["objective/scores"] = shown(score, n);

@@ -27,6 +27,19 @@ std::vector<int32_t> token_ids_of(const Json& row, const char* name) {
   return out;
 }
 
+std::vector<uint8_t> mask_of(const Json& mask, size_t tokens) {
+  require(mask.is_array() && mask.size() == tokens, Fault::Data, "key 'loss_mask' must hold 1 or 0 for each of the ",
+          tokens, " tokens of completion_ids");
+  std::vector<uint8_t> out;
+  for (const Json& value : mask) {
+    require(value == 0 || value == 1, Fault::Data, "key 'loss_mask': ", value.dump(), " is neither 0 nor 1");
+    out.push_back(value == 1);
+  }
+  require(std::find(out.begin(), out.end(), 1) != out.end(), Fault::Data,
+          "key 'loss_mask': no token is the policy's, and nothing could be learnt");
+  return out;
+}
+
 Answer answer_of(const Json& row, std::map<std::string, int64_t>& groups) {
   require(row.is_object(), Fault::Data, "an object is wanted");
   for (const char* name : {"group", "reward"})
@@ -37,6 +50,8 @@ Answer answer_of(const Json& row, std::map<std::string, int64_t>& groups) {
   answer.prompt = token_ids_of(row, "prompt_ids"), answer.ids = token_ids_of(row, "completion_ids");
   answer.reward = row["reward"].get<double>();
   answer.group = groups.emplace(row["group"].dump(), static_cast<int64_t>(groups.size())).first->second;
+  if (row.contains("loss_mask") && !row["loss_mask"].is_null())
+    answer.own = mask_of(row["loss_mask"], answer.ids.size());
   if (!row.contains("logprobs") || row["logprobs"].is_null()) return answer;
   const Json& logprobs = row["logprobs"];
   require(logprobs.is_array() && logprobs.size() == answer.ids.size(), Fault::Data,
@@ -89,13 +104,15 @@ std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t leas
 
 void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, int64_t step) {
   std::ofstream out(file, std::ios::app);
-  for (const Answer& answer : answers)
-    out << json_text(Json{{"group", str(step, ".", answer.group)},
-                          {"prompt_ids", answer.prompt},
-                          {"completion_ids", answer.ids},
-                          {"reward", answer.reward},
-                          {"logprobs", answer.engine_logprobs}})
-        << "\n";
+  for (const Answer& answer : answers) {
+    Json row = {{"group", str(step, ".", answer.group)},
+                {"prompt_ids", answer.prompt},
+                {"completion_ids", answer.ids},
+                {"reward", answer.reward},
+                {"logprobs", answer.engine_logprobs}};
+    if (!answer.own.empty()) row["loss_mask"] = answer.own;
+    out << json_text(row) << "\n";
+  }
   out.flush();
   require(out.good(), Fault::Io, "cannot write ", file.string(), " (--dump_rollouts)");
 }

@@ -276,7 +276,21 @@ void TrainOptions::fields(OptionTable& v) {
   foreign_training_fields(v);
 }
 
+namespace {
+
+// Services that are not spoken to here, whose own clients take what is written.
+constexpr std::pair<const char*, const char*> kReaders[] = {{"wandb", "wandb sync RUN/runs"},
+                                                            {"swanlab", "swanlab convert -t tensorboard"}};
+
+}  // namespace
+
 void TrainOptions::resolve(OptionTable& v) {
+  for (const auto& [name, command] : kReaders)
+    if (std::erase(report_to, name) > 0) {
+      v.notes.push_back(
+          str("--report_to ", name, ": nothing is sent there; it takes the TensorBoard files: ", command));
+      if (report_to.empty()) report_to = {"tensorboard"};
+    }
   resolve_sharding(v);
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
   if (save_total_limit && *save_total_limit <= 0) save_total_limit.reset();  // all stay
@@ -309,10 +323,7 @@ void TrainOptions::check() const {
   LoopOptions::check();
   for (const std::string& to : report_to)
     require(to == "tensorboard" || to == "none" || to == "all", Fault::Usage, "--report_to ", to,
-            " is not available; possible: tensorboard, none. logging.jsonl is always written",
-            to == "wandb"     ? "; a wandb project takes the TensorBoard files: wandb sync RUN/runs"
-            : to == "swanlab" ? "; a swanlab project takes the TensorBoard files: swanlab convert -t tensorboard"
-                              : "");
+            " is not available; possible: tensorboard, none. logging.jsonl is always written");
   require(warmup_ratio == 0 || warmup_steps == 0, Fault::Usage, "give --warmup_ratio or --warmup_steps, not both");
   require(!ignore_data_skip || !resume_from_checkpoint.empty(), Fault::Usage,
           "--ignore_data_skip belongs to --resume_from_checkpoint");

@@ -13,9 +13,6 @@ namespace apus {
 
 inline constexpr const char* kExternalReward = "external:";
 
-// "python3 /a/reward.py --strict" -> "reward.py": what it is called in logs.
-std::string program_name(const std::string& command);
-
 class ExternalReward final : public Reward {
  public:
   ExternalReward(std::string command, const RewardOptions& options);

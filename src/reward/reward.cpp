@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/program.h"
 #include "reward/external.h"
 
 namespace apus {

@@ -20,6 +20,8 @@ struct RewardInput {
   std::vector<int32_t> tokens;  // ... and its ids
   bool cut = false;             // ended by the length it may have
   const Json* row = nullptr;    // all columns of its row: "solution", "messages", ...
+  // Of an answer in several turns all that was said, by the model and to it; the completion is its last turn.
+  const Json* trajectory = nullptr;
 };
 
 class Reward {

@@ -66,6 +66,14 @@ int run_deploy(const DeployOptions& o) {
   if (o.infer_backend == "pt") limits.engine.max_sequences = 1;
   Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits, o);
   for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
+  return serve_model(o, service_spec(o, in));
+}
+
+const RegisterRunner<DeployOptions> deploy("deploy", run_deploy);
+
+}  // namespace
+
+int serve_model(const DeployOptions& o, ServiceSpec service) {
   const StopFlag stop;
   const auto workers =
       std::make_shared<Workers>(std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8));
@@ -73,7 +81,7 @@ int run_deploy(const DeployOptions& o) {
                                                  .verbose = o.verbose,
                                                  .request_log = o.request_log,
                                                  .result_path = o.result_path},
-                                         service_spec(o, in), workers);
+                                         std::move(service), workers);
   HttpServer server(http_server_spec(o), api);
   say_where(o, server.port());
   serve_until_stopped(o, *api, stop);
@@ -85,10 +93,6 @@ int run_deploy(const DeployOptions& o) {
   log_info("stopped");
   return 0;
 }
-
-const RegisterRunner<DeployOptions> deploy("deploy", run_deploy);
-
-}  // namespace
 
 namespace {
 ServedTask served_task(const DeployOptions& o, const Inference& in) {

@@ -231,7 +231,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                                                         .lr_by_prefix = others.learning_rates()}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
-                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16});
+                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16},
+                  [&](const fs::path& dir) { tuned.save(dir, o); });
   const StopFlag stop;
   Trainer trainer({.algorithm = *algorithm,
                    .actors = {.policy = *tuned.model,

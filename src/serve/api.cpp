@@ -132,6 +132,42 @@ const Api::Routes& Api::routes() {
       {"/sleep", {.methods = post, .handler = &Api::sleep, .slow = true, .about = "Frees the device's memory"}},
       {"/wake_up", {.methods = post, .handler = &Api::wake, .slow = true, .about = "Ends the sleep"}},
       {"/is_sleeping", {.methods = get, .handler = &Api::is_sleeping, .about = "Whether the model is asleep"}},
+      {"/get_world_size",
+       {.methods = get, .handler = &Api::world_size, .about = "apus rollout: processes that answer"}},
+      {"/get_model_state_keys",
+       {.methods = get, .handler = &Api::state_keys, .about = "apus rollout: the model's parameters"}},
+      {"/get_engine_type", {.methods = post, .handler = &Api::engine_type, .about = "apus rollout: what answers"}},
+      {"/init_communicator",
+       {.methods = post, .handler = &Api::communicator, .about = "apus rollout: refused, weights come over HTTP"}},
+      {"/update_named_param", {.methods = post, .handler = &Api::communicator, .about = "apus rollout: the same"}},
+      {"/update_adapter_param", {.methods = post, .handler = &Api::communicator, .about = "apus rollout: the same"}},
+      {"/close_communicator",
+       {.methods = post, .handler = &Api::nothing_to_do, .about = "apus rollout: there is none"}},
+      {"/update_flattened_params",
+       {.methods = post,
+        .handler = &Api::take_weights,
+        .slow = true,
+        .bytes = true,
+        .about = "apus rollout: bytes of a file of weights"}},
+      {"/update_adapter_flattened_param",
+       {.methods = post,
+        .handler = &Api::take_weights,
+        .slow = true,
+        .bytes = true,
+        .about = "apus rollout: bytes of a file of an adapter"}},
+      {"/process_weights_after_loading",
+       {.methods = post,
+        .handler = &Api::finish_weights,
+        .slow = true,
+        .about = "apus rollout: the weights are complete"}},
+      {"/reset_prefix_cache",
+       {.methods = post, .handler = &Api::nothing_to_do, .about = "apus rollout: done with every new version"}},
+      {"/reset_mm_cache",
+       {.methods = post, .handler = &Api::nothing_to_do, .about = "apus rollout: done with every new version"}},
+      {"/reset_encoder_cache",
+       {.methods = post, .handler = &Api::nothing_to_do, .about = "apus rollout: done with every new version"}},
+      {"/generate_ids",
+       {.methods = post, .handler = &Api::generate_ids, .awake = true, .about = "apus rollout: ids to ids"}},
   };
   return table;
 }
@@ -183,7 +219,7 @@ std::optional<HttpAnswer> Api::admit(const HttpCall& call) {
     const Route* route = &found->second;
     if (!route->methods.count(call.method)) return refused(not_allowed(call, route->methods));
     if (!route->open) spec_.access.check_key(call);
-    if (call.method == "POST" && !may_be_json(call.header("content-type")))
+    if (call.method == "POST" && !route->bytes && !may_be_json(call.header("content-type")))
       throw ApiError(415, str("The body must be JSON, but Content-Type says ",
                               call.header("content-type").substr(0, 100), "; send application/json"));
     const auto unavailable = [](const char* why, int seconds) {

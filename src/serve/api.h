@@ -61,6 +61,7 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
     bool open = false;   // needs no key
     bool slow = false;   // may wait for long: runs on a thread for such requests
     bool awake = false;  // needs an engine that is awake
+    bool bytes = false;  // the body is no JSON
     const char* about = "";
   };
   class Recorded;
@@ -113,6 +114,16 @@ class Api : public HttpService, public std::enable_shared_from_this<Api> {
   void sleep(const Exchange& e);
   void wake(const Exchange& e);
   void is_sleeping(const Exchange& e);
+  RolloutDoor& door() const;  // ApiError 404 where there is none
+  void world_size(const Exchange& e);
+  void state_keys(const Exchange& e);
+  void engine_type(const Exchange& e);
+  void communicator(const Exchange& e);
+  void nothing_to_do(const Exchange& e);
+  void take_weights(const Exchange& e);
+  void finish_weights(const Exchange& e);
+  void generate_ids(const Exchange& e);
+  void play_rows(const Exchange& e, const Json& rows, const Json& config);
 
   const ApiSpec spec_;
   const Service service_;

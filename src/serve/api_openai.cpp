@@ -7,6 +7,7 @@
 #include "serve/api_error.h"
 #include "serve/fields.h"
 #include "serve/openai_request.h"
+#include "serve/rollout_door.h"
 
 namespace apus {
 
@@ -165,6 +166,17 @@ void Api::infer(const Exchange& e) {
     refuse("infer_requests", "'infer_requests' has ", rows->size(), " entries, at most ", kMostRows, " are possible");
   const Json* config = f.object("request_config");
   const auto model = f.text("model");
+  if (service_.spec().door && service_.spec().door->spec().environment.several_turns()) {
+    std::make_shared<Serial>(slow_workers_)
+        ->post([self = shared_from_this(), e, rows = *rows, config = config ? *config : Json::object()] {
+          try {
+            self->play_rows(e, rows, config);
+          } catch (...) {
+            e.reply->send(error_answer(*e.call, current_error(*e.call)));
+          }
+        });
+    return;
+  }
   const auto all = std::make_shared<Rows>(rows->size(), to_reply(e), e.notes);
   struct Ready {
     size_t row;

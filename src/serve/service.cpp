@@ -6,6 +6,7 @@
 
 #include "serve/api_error.h"
 #include "serve/fim.h"
+#include "serve/rollout_door.h"
 #include "text/ended_text.h"
 
 namespace apus {
@@ -56,10 +57,11 @@ std::vector<std::string> Service::models() const {
 }
 
 std::string Service::adapter_of(const std::string& model) const {
-  if (model.empty() || model == spec_.model_name) return {};
+  const bool itself = model.empty() || model == spec_.model_name;
+  if (itself) return spec_.door ? spec_.door->adapter() : "";
   const auto adapters = spec_.engine->adapters();
   if (std::find(adapters.begin(), adapters.end(), model) != adapters.end()) return model;
-  if (std::find(spec_.aliases.begin(), spec_.aliases.end(), model) != spec_.aliases.end()) return {};
+  if (std::find(spec_.aliases.begin(), spec_.aliases.end(), model) != spec_.aliases.end()) return adapter_of("");
   constexpr size_t kShown = 8;
   std::string names = spec_.model_name;
   for (size_t i = 0; i < std::min(adapters.size(), kShown); ++i) names += ", " + adapters[i];

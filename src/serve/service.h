@@ -30,11 +30,14 @@ struct ServedTask {
   bool ranks() const { return name.ends_with("reranker") || labels.size() == 1; }
 };
 
+class RolloutDoor;  // serve/rollout_door.h
+
 struct ServiceSpec {
   ServedTask task;
   std::string model_name, owned_by = "apus";
   std::vector<std::string> aliases;  // other names of the model itself, such as its folder
   TextEngine* engine = nullptr;
+  RolloutDoor* door = nullptr;  // through which a trainer brings weights; null: none does
   const Chat* chat = nullptr;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<int32_t> stop_ids;

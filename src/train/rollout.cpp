@@ -8,8 +8,8 @@
 
 namespace apus {
 
-Rollout::Rollout(const Model& policy, at::TensorOptions options, EngineSpec spec)
-    : policy_(policy), options_(options), spec_(std::move(spec)) {}
+Rollout::Rollout(const Model& policy, at::TensorOptions options, EngineSpec spec, RolloutServers::Save save)
+    : policy_(policy), options_(options), spec_(std::move(spec)), save_(std::move(save)) {}
 
 Rollout::~Rollout() = default;
 
@@ -28,9 +28,30 @@ Engine& Rollout::awake(int64_t tokens) {
   return *engine_;
 }
 
+void Rollout::ask_servers(const RolloutServerOptions& servers, bool sends) {
+  if (servers_ || servers.server_urls().empty()) return;
+  require(save_ != nullptr, Fault::Bug, "nobody writes weights for rollout servers");
+  servers_ = std::make_unique<RolloutServers>(servers.server_urls(), servers.vllm_server_timeout, sends, save_);
+}
+
+void Rollout::rest() {
+  if (shifts_ == 0 && engine_) engine_->sleep();
+}
+
+Rollout::Shift::~Shift() {
+  if (--rollout_.shifts_ == 0) rollout_.rest();
+}
+
+int64_t Rollout::longest() const { return policy_.shape().max_positions; }
+
 std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32_t>>& prompts,
                                              const Sampling& sampling) {
   if (prompts.empty()) return {};
+  if (servers_) {  // a version of 0 is that of a server that has been sent nothing
+    AnswerOrder order{.prompts = prompts, .sampling = sampling, .version = version_ + 1};
+    for (size_t i = 0; i < prompts.size(); ++i) order.seeds.push_back(sampling.seed + i);
+    return servers_->answers(order);
+  }
   size_t longest = 1;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   Engine& engine = awake(static_cast<int64_t>(longest) + sampling.max_new_tokens);
@@ -38,10 +59,10 @@ std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32
   try {
     answers = generate(engine, prompts, sampling);
   } catch (...) {
-    engine.sleep();
+    rest();
     throw;
   }
-  engine.sleep();
+  rest();
   for (FinishedAnswer& answer : answers)
     for (TokenOut& token : answer.tokens) token.weights = version_;
   return answers;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The policy answers prompts while it is trained: an engine over the very weights that are trained, none are copied.
-// The engine stays; between two rounds of answers it sleeps, and its cache is given back.
+// The engine stays; between two rounds of answers it sleeps, and its cache is given back. Or servers answer, which are
+// sent the weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +11,8 @@
 
 #include "engine/answer/answer_all.h"
 #include "engine/answer/engine_spec.h"
+#include "train/options/rollout_options.h"
+#include "train/rollout_servers.h"
 
 namespace apus {
 
@@ -18,23 +21,42 @@ class Model;
 
 class Rollout {
  public:
-  // `options`: dtype and device of the cache. `spec.max_model_len` grows with the prompts.
-  Rollout(const Model& policy, at::TensorOptions options, EngineSpec spec = {});
+  // `options`: dtype and device of the cache. `spec.max_model_len` grows with the prompts. `save` writes the weights
+  // (or the adapter) as they stand into a folder, for servers.
+  Rollout(const Model& policy, at::TensorOptions options, EngineSpec spec = {}, RolloutServers::Save save = {});
   ~Rollout();
 
   // In the order of the prompts; the i-th is answered with seed + i. Wakes the engine before and lets it sleep after,
-  // also when it throws. TokenOut::weights is how often weights_changed() was said.
+  // also when it throws, unless a Shift goes on. TokenOut::weights is how often weights_changed() was said.
   std::vector<FinishedAnswer> answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling);
   // Whoever changed the policy's weights between two calls says so.
   void weights_changed() { ++version_; }
+  // From now on these answer, if any are named; `sends`: this rank gives them the weights. A second call does nothing.
+  void ask_servers(const RolloutServerOptions& servers, bool sends);
+  int64_t longest() const;  // tokens that a prompt and its answer may have together
+
+  // While one lives, the engine stays awake between two calls, with all it has computed of the prompts.
+  class Shift {
+   public:
+    explicit Shift(Rollout& rollout) : rollout_(rollout) { ++rollout_.shifts_; }
+    ~Shift();
+    Shift(const Shift&) = delete;
+
+   private:
+    Rollout& rollout_;
+  };
 
  private:
   Engine& awake(int64_t tokens);  // for texts of so many tokens
+  void rest();                    // unless a shift goes on
+  int shifts_ = 0;
   int64_t version_ = 0, version_of_cache_ = 0;
   const Model& policy_;
   const at::TensorOptions options_;
   EngineSpec spec_;
+  const RolloutServers::Save save_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<RolloutServers> servers_;  // null: the engine answers
 };
 
 }  // namespace apus

@@ -35,12 +35,8 @@ void GkdOptions::fields(OptionTable& v) {
   v.group("Rollout");
   v("max_completion_length", max_completion_length, "longest answer in tokens").at_least(1).noted();
   v("log_completions", log_completions, "write all answers that were rolled out to completions.jsonl");
-  v.no_effect({"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enforce_eager", "vllm_enable_lora",
-               "sleep_level", "offload_model", "offload_optimizer", "move_model_batches"},
-              "the engine works on the trainer's own weights, and its cache is given back between rounds");
-  v.refuse({"vllm_server_host", "vllm_server_port", "vllm_server_base_url"},
-           "answers are rolled out in this process, on the weights that are trained");
-  v.refuse({"multi_turn_scheduler", "max_turns"}, "an answer is of one turn so far");
+  v.refuse({"multi_turn_scheduler", "max_turns"}, "an answer to be compared is of one turn");
+  RolloutServerOptions::fields(v);
 }
 
 std::vector<OtherModel> GkdOptions::other_models() {
@@ -52,6 +48,7 @@ std::vector<OtherModel> GkdOptions::other_models() {
 }
 
 void GkdOptions::check() const {
+  RolloutServerOptions::check();
   require(teacher_adapters.size() <= 1, Fault::Usage, "--teacher_adapters takes one adapter, not ",
           teacher_adapters.size());
   require(teacher_model || teacher_adapters.empty(), Fault::Usage,

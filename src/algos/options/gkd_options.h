@@ -8,10 +8,11 @@
 
 #include "base/options.h"
 #include "train/options/algorithm_options.h"
+#include "train/options/rollout_options.h"
 
 namespace apus {
 
-struct GkdOptions {
+struct GkdOptions : RolloutServerOptions {
   std::optional<std::string> teacher_model;
   std::vector<std::string> teacher_adapters;  // one folder, or none
   double lmbda = 0.5, beta = 0.5, sft_alpha = 0;

@@ -34,6 +34,8 @@ void GrpoOptions::fields(OptionTable& v) {
   v("dump_rollouts", dump_rollouts, "add the answers of every round to a file that --replay_rollouts reads");
   loss_fields(v);
   RewardOptions::fields(v);
+  EnvironmentOptions::fields(v);
+  RolloutServerOptions::fields(v);
   other_fields(v);
 }
 
@@ -73,6 +75,17 @@ void GrpoOptions::loss_fields(OptionTable& v) {
   v("dro_beta", dro_beta, "dro: weight of the squared log-ratio").above(0).noted();
   v("cov_ratio", cov_ratio, "clip_cov, kl_cov: share of the tokens").above(0).at_most(1).noted();
   v("kl_cov_coef", kl_cov_coef, "kl_cov: how strongly they are held").at_least(0).noted();
+  v("teacher_model", teacher_model,
+    "a model that knows the policy's tokens: what a token is likelier to it than to the policy is added to the token's "
+    "advantage (on-policy distillation)")
+      .noted();
+  v("teacher_adapters", teacher_adapters, "a LoRA adapter on it").noted();
+  v("teacher_kl_coef", teacher_kl_coef, "... times this").at_least(0).noted();
+  v.no_effect({"teacher_model_type", "teacher_deepspeed"}, "a checkpoint's config.json says what it is");
+  v.no_effect({"offload_teacher_model"},
+              "a teacher is never changed: on a processor its weights stay in the mapped file");
+  v.refuse({"teacher_model_server", "teacher_tag_key", "teacher_model_revision"},
+           "the teacher runs in this process: --teacher_model DIR");
   v("beta", beta, "weight of the divergence from the reference; 0: there is none").at_least(0).noted();
   v("kl_in_reward", kl_in_reward, "take the divergence off the reward instead of adding it to the loss")
       .shown_default("false; rloo and reinforce_plus_plus: true")
@@ -109,26 +122,25 @@ void GrpoOptions::loss_fields(OptionTable& v) {
 }
 
 void GrpoOptions::other_fields(OptionTable& v) {
-  v.no_effect(
-      {"use_vllm", "vllm_mode", "vllm_gpu_memory_utilization", "vllm_enforce_eager", "vllm_enable_prefix_caching",
-       "vllm_enable_lora", "vllm_limit_mm_per_prompt", "sleep_level", "offload_model", "offload_optimizer",
-       "move_model_batches", "ds3_gather_for_generation", "enable_flattened_weight_sync"},
-      "the engine works on the trainer's own weights, and its cache is given back between rounds");
-  v.refuse({"vllm_server_host", "vllm_server_port", "vllm_server_base_url", "vllm_server_timeout",
-            "vllm_server_group_port", "vllm_server_pass_dataset", "async_generate"},
-           "answers are rolled out in this process, on the weights that are trained");
-  v.refuse({"multi_turn_scheduler", "max_turns", "gym_env", "use_gym_env", "completion_length_limit_scope"},
-           "an answer is of one turn so far");
+  v.refuse({"async_generate"}, "answers are rolled out by the weights that learn from them");
   v.refuse({"sync_ref_model", "ref_model_sync_steps", "ref_model_mixup_alpha"},
            "the reference stays as it is; a later run may begin from this one's checkpoint with --ref_model");
-  v.refuse({"teacher_kl_coef", "advantage_reweight", "rlsd_lambda", "sdar_loss_coef", "sdar_gate_beta"},
-           "there is no teacher; rewards are all that is learnt from");
+  v.refuse({"advantage_reweight", "rlsd_lambda", "sdar_loss_coef", "sdar_gate_beta"},
+           "what a teacher says is added to the advantage: --teacher_model and --teacher_kl_coef");
   v.refuse({"chord_sft_dataset", "chord_sft_per_device_train_batch_size", "chord_mu_warmup_steps",
             "chord_mu_decay_steps", "chord_mu_peak", "chord_mu_valley", "chord_enable_phi_function"},
            "answers of a dataset are not mixed in; train with apus sft first");
 }
 
-std::vector<OtherModel> GrpoOptions::other_models() { return reward_models(*this); }
+std::vector<OtherModel> GrpoOptions::other_models() {
+  std::vector<OtherModel> out = reward_models(*this);
+  if (teacher_model)
+    out.push_back({.role = "teacher",
+                   .flag = "--teacher_model",
+                   .folder = &*teacher_model,
+                   .adapter = teacher_adapters.empty() ? "" : teacher_adapters[0]});
+  return out;
+}
 
 std::string GrpoOptions::scale() const {
   if (scale_rewards) return *scale_rewards;
@@ -148,13 +160,22 @@ double GrpoOptions::upper_epsilon() const { return epsilon_high.value_or(loss_ty
 
 void GrpoOptions::check() const {
   RewardOptions::check();
+  EnvironmentOptions::check();
+  RolloutServerOptions::check();
   require(
-      num_generations > 1, Fault::Usage,
+      num_generations > 1 || teacher_model, Fault::Usage,
       "--num_generations must be greater than 1: an answer is judged by the others to the same question, and a group "
       "of one has none. 8 is usual");
-  require(brings_rows() || !reward_funcs.empty() || !reward_model.empty(), Fault::Usage,
+  require(brings_rows() || !reward_funcs.empty() || !reward_model.empty() || several_turns() || teacher_model,
+          Fault::Usage,
           "--reward_funcs is needed: what makes an answer good, e.g. accuracy, or external:./reward.py; or "
-          "--reward_model, a model that judges");
+          "--reward_model, a model that judges; or --environment, which gives rewards of its own; or --teacher_model");
+  require(num_generations > 1 || advantage_estimator == "grpo", Fault::Usage, "--advantage_estimator ",
+          advantage_estimator, " compares answers, and --num_generations 1 gives none to compare with");
+  require(teacher_adapters.size() <= (teacher_model ? 1u : 0u), Fault::Usage,
+          "--teacher_adapters is one adapter on --teacher_model: give that model, and one adapter");
+  require(!(brings_rows() && several_turns()), Fault::Usage,
+          "--replay_rollouts generates nothing, and --environment replies to what is generated: give one of them");
   require(!(steps_per_generation && generation_batch_size), Fault::Usage,
           "--steps_per_generation and --generation_batch_size say the same thing: give one of them");
   require(kl_rewarded() || beta == 0 || kl() != "k1", Fault::Usage,
@@ -193,7 +214,7 @@ GrpoOptions::Division GrpoOptions::division(const LoopOptions& loop, int64_t ran
           " (--gradient_accumulation_steps): give --steps_per_generation ", accumulation, " or ", 2 * accumulation);
   const int64_t answers = batch * micro_batches;
   std::vector<std::string> others;
-  for (int64_t g = 2; g <= answers && others.size() < 12; ++g)
+  for (int64_t g = teacher_model ? 1 : 2; g <= answers && others.size() < 12; ++g)
     if (answers % g == 0) others.push_back(std::to_string(g));
   require(answers % num_generations == 0, Fault::Usage, "a round gives each process ", answers,
           " answers (--per_device_train_batch_size ", batch, " x ", micro_batches,

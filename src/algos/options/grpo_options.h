@@ -7,13 +7,15 @@
 #include <vector>
 
 #include "base/options.h"
+#include "environment/environment_options.h"
 #include "reward/reward_options.h"
 #include "train/options/algorithm_options.h"
 #include "train/options/loop_options.h"
+#include "train/options/rollout_options.h"
 
 namespace apus {
 
-struct GrpoOptions : RewardOptions {
+struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
   int64_t num_generations = 8;
   std::optional<int64_t> num_generations_eval;
   std::optional<int64_t> steps_per_generation, generation_batch_size;
@@ -32,6 +34,11 @@ struct GrpoOptions : RewardOptions {
   double fipo_decay_rate = 32, fipo_clip_range = 0.2, fipo_safety_threshold = 4;
   bool fipo_clip_high_only = true;
   double dro_beta = 0.1, cov_ratio = 2e-4, kl_cov_coef = 1;
+
+  // On-policy distillation: a token that the teacher finds likelier than the policy did is worth that much more.
+  std::optional<std::string> teacher_model;
+  std::vector<std::string> teacher_adapters;  // one folder, or none
+  double teacher_kl_coef = 1;
 
   double beta = 0.04;
   std::optional<bool> kl_in_reward;

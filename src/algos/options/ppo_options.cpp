@@ -62,9 +62,8 @@ void PpoOptions::fields(OptionTable& v) {
   v("kl_horizon", kl_horizon, "... in so many answers").above(0).noted();
   v("entropy_coef", entropy_coef, "weight of a bonus for uncertainty").at_least(0).noted();
   RewardOptions::fields(v);
-  v.refuse({"multi_turn_scheduler", "max_turns"}, "an answer is of one turn so far");
-  v.no_effect({"use_vllm", "vllm_mode", "offload_model", "offload_optimizer", "sleep_level"},
-              "the engine works on the trainer's own weights, and its cache is given back between rounds");
+  EnvironmentOptions::fields(v);
+  RolloutServerOptions::fields(v);
 }
 
 std::vector<OtherModel> PpoOptions::other_models() {
@@ -83,9 +82,14 @@ std::vector<OtherModel> PpoOptions::other_models() {
 
 void PpoOptions::check() const {
   RewardOptions::check();
-  require(brings_rows() || !reward_funcs.empty() || !reward_model.empty(), Fault::Usage,
-          "--reward_model or --reward_funcs is needed: what makes an answer good, e.g. a model that apus rlhf "
-          "--rlhf_type rm trained, accuracy, or external:./reward.py");
+  EnvironmentOptions::check();
+  RolloutServerOptions::check();
+  require(!(brings_rows() && several_turns()), Fault::Usage,
+          "--replay_rollouts generates nothing, and --environment replies to what is generated: give one of them");
+  require(
+      brings_rows() || !reward_funcs.empty() || !reward_model.empty() || several_turns(), Fault::Usage,
+      "--reward_model or --reward_funcs is needed: what makes an answer good, e.g. a model that apus rlhf "
+      "--rlhf_type rm trained, accuracy, or external:./reward.py; or --environment, which gives rewards of its own");
   require(!brings_rows() || (num_ppo_epochs.value_or(1) == 1 && num_mini_batches == 1), Fault::Usage,
           "--replay_rollouts makes one update of each pass over the file: --num_train_epochs says how many passes; "
           "--num_ppo_epochs and --num_mini_batches are of answers that are rolled out");

@@ -6,13 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "environment/environment_options.h"
 #include "reward/reward_options.h"
 #include "train/options/algorithm_options.h"
 #include "train/options/loop_options.h"
+#include "train/options/rollout_options.h"
 
 namespace apus {
 
-struct PpoOptions : RewardOptions {
+struct PpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
   std::optional<std::string> value_model;
   std::optional<double> critic_learning_rate;
   int64_t critic_warmup_rounds = 0;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program of any language that is talked to over its input and output: rewards, environments. What it may take and
+// print is bounded by whoever talks to it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+
+#include "base/descriptor.h"
+
+namespace apus {
+
+class Program {
+ public:
+  // `command` is run by /bin/sh, in a process group of its own, so that it is ended with its children. `role` is what
+  // errors call it: "reward program".
+  Program(const std::string& command, const std::string& role);
+  ~Program() { wait(true); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  enum class Heard { Enough, End, Late, TooMuch };
+  // Gives it `text` and adds what it prints to `printed`, until that is enough(), or it has closed its output. Without
+  // `enough` its input is closed behind the text. TooMuch: more than `most` bytes are there.
+  Heard talk(const std::string& text, double seconds, size_t most, const std::function<bool()>& enough = {});
+
+  // Its wait status. `now`: it is ended first.
+  int wait(bool now);
+  std::string last_words() const;  // "; it said: ..." of the end of its error output, or nothing
+
+  std::string printed;
+
+ private:
+  void give(const std::string& text, size_t& written);
+  static void take(Descriptor& from, std::string& into);
+  Pipe out_, errors_;
+  Descriptor input_;
+  pid_t child_ = -1;
+  int status_ = 0;
+  std::string said_;
+};
+
+std::string how_it_ended(int wait_status);  // "ended with code 3"
+
+// "python3 /a/reward.py --strict" -> "reward.py": what a command is called in logs.
+std::string program_name(const std::string& command);
+
+}  // namespace apus

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `apus rollout`; its body is run/rollout.cpp.
+#pragma once
+
+#include "cli/deploy.h"
+#include "environment/environment_options.h"
+
+namespace apus {
+
+struct RolloutOptions : DeployOptions, EnvironmentOptions {
+  void fields(OptionTable& v);
+  void check() const;
+};
+
+}  // namespace apus

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "environment/environment.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/program.h"
+#include "environment/program.h"
+#include "environment/service.h"
+
+namespace apus {
+namespace {
+
+constexpr size_t kMostObservation = 1 << 20;  // bytes
+
+bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
+bool is_address(const std::string& name) { return begins(name, "http://") || begins(name, "https://"); }
+std::string command_in(const std::string& name) { return name.substr(std::string(kExternalEnvironment).size()); }
+
+Json messages_of(const Json& observation, const std::string& where) {
+  if (observation.is_null()) return Json::array();
+  if (observation.is_string()) return user_says(observation.get<std::string>());
+  if (observation.is_object())
+    for (const char* name : {"messages", "text", "prompt", "content"})
+      if (observation.contains(name)) return messages_of(observation[name], where);
+  require(observation.is_array(), Fault::Data, where, ": 'observation' is ", observation.dump().substr(0, 200),
+          "; a text is wanted, or a list of messages, or an object with one of these as 'text' or 'messages'");
+  for (const Json& message : observation)
+    require(message.is_object() && message.contains("role") && message["role"].is_string() &&
+                message.contains("content") && message["content"].is_string(),
+            Fault::Data, where, ": ", message.dump().substr(0, 200),
+            " in 'observation' is no message; {\"role\": \"user\", \"content\": \"...\"} is one");
+  return observation;
+}
+
+}  // namespace
+
+std::vector<EpisodeReply> LocalEnvironment::reset(const std::vector<EpisodeStart>& starts) {
+  for (const EpisodeStart& start : starts) episodes_[start.episode] = begin(*start.row, start.seed);
+  return std::vector<EpisodeReply>(starts.size());
+}
+
+std::vector<EpisodeReply> LocalEnvironment::step(const std::vector<EpisodeTurn>& turns) {
+  std::vector<EpisodeReply> out;
+  for (const EpisodeTurn& turn : turns) out.push_back(episodes_.at(turn.episode)->step(turn));
+  return out;
+}
+
+std::string known_environments() {
+  std::string names;
+  for (const auto& [name, make] : Registry<MakeEnvironment>::of().all()) names += name + ", ";
+  return names + kExternalEnvironment + "PROGRAM, http://HOST:PORT";
+}
+
+void check_environment(const std::string& name) {
+  if (is_address(name)) return;
+  if (begins(name, kExternalEnvironment)) {
+    require(!command_in(name).empty(), Fault::Usage, "--environment ", name,
+            " names no program: external:./environment.py");
+    return;
+  }
+  require(Registry<MakeEnvironment>::of().find(name), Fault::Usage, "no environment is named '", name, "'; there are ",
+          known_environments(), ". One written in Python becomes a program: --environment \"external:python3 ", name,
+          ".py\" (docs/environments.md)");
+}
+
+std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options) {
+  const std::string name = options.environment_name();
+  check_environment(name);
+  if (is_address(name)) return std::make_unique<ServiceEnvironment>(name, options);
+  if (begins(name, kExternalEnvironment)) return std::make_unique<ProgramEnvironment>(command_in(name), options);
+  return (*Registry<MakeEnvironment>::of().find(name))(options);
+}
+
+std::string environment_shown(const std::string& name) {
+  if (begins(name, kExternalEnvironment)) return program_name(command_in(name));
+  return is_address(name) ? name.substr(name.find("://") + 3) : name;
+}
+
+EpisodeReply read_reply(const Json& reply, const std::string& where) {
+  require(reply.is_object(), Fault::Data, where, ": ", reply.dump().substr(0, 200), " is no object");
+  EpisodeReply out;
+  if (const Json* observation = column(reply, {"observation", "messages"}))
+    out.messages = messages_of(*observation, where);
+  size_t bytes = 0;
+  for (const Json& message : out.messages) bytes += message["content"].get_ref<const std::string&>().size();
+  require(bytes <= kMostObservation, Fault::Data, where, ": an observation of ", bytes, " bytes; at most ",
+          kMostObservation, " are read");
+  if (const Json* ids = column(reply, {"observation_ids"})) {
+    require(ids->is_array() && ids->size() <= kMostObservation, Fault::Data, where,
+            ": 'observation_ids' must be a list of token ids");
+    for (const Json& id : *ids) {
+      require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < INT32_MAX, Fault::Data, where,
+              ": ", id.dump(), " in 'observation_ids' is no token id");
+      out.tokens.push_back(id.get<int32_t>());
+    }
+  }
+  if (const Json* reward = column(reply, {"reward"})) {
+    require((reward->is_number() && std::isfinite(reward->get<double>())) || reward->is_boolean(), Fault::Data, where,
+            ": 'reward' is ", reward->dump().substr(0, 100), ", and no number");
+    out.reward = reward->is_boolean() ? double(reward->get<bool>()) : reward->get<double>();
+  }
+  if (const Json* done = column(reply, {"done"})) {
+    require(done->is_boolean(), Fault::Data, where, ": 'done' is ", done->dump().substr(0, 100),
+            ", and neither true nor false");
+    out.done = done->get<bool>();
+  }
+  return out;
+}
+
+Json user_says(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
+
+Json tool_says(const std::string& name, const std::string& text) {
+  return Json::array({{{"role", "tool"}, {"name", name}, {"content", text}}});
+}
+
+const Json* column(const Json& row, std::initializer_list<const char*> names) {
+  for (const char* name : names)
+    if (const auto found = row.find(name); found != row.end() && !found->is_null()) return &*found;
+  return nullptr;
+}
+
+std::string column_text(const Json& value) { return value.is_string() ? value.get<std::string>() : json_text(value); }
+
+}  // namespace apus

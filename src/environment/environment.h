@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What replies to a model that answers in several turns: a game, a tool, a judge. An episode is one conversation with
+// it: reset by the row that asks, then a step for every turn of the model until it is done. Environments register
+// themselves under a name; a program of any language (environment/program.h) or an HTTP service (environment/service.h)
+// can be one too. No tensor library.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/registry.h"
+#include "environment/environment_options.h"
+
+namespace apus {
+
+inline constexpr const char* kExternalEnvironment = "external:";
+
+// How an episode begins. Those of a group begin alike: what is drawn is drawn from `seed`.
+struct EpisodeStart {
+  int64_t episode = 0;  // its number, in this round
+  const Json* row = nullptr;
+  uint64_t seed = 0;
+};
+
+// A turn of the model.
+struct EpisodeTurn {
+  int64_t episode = 0, turn = 0;  // from 0
+  std::string text;
+  std::vector<int32_t> tokens;
+};
+
+struct EpisodeReply {
+  Json messages = Json::array();     // of reset: the conversation that asks, where not the row's; else what comes next
+  std::vector<int32_t> tokens = {};  // instead of messages: the very tokens that come next
+  double reward = 0;                 // of this turn; what an episode is worth is the sum
+  bool done = false;
+  std::string failure = {};  // why the episode ended before its time; its reward is no opinion then
+};
+
+class Environment {
+ public:
+  virtual ~Environment() = default;
+  // Many episodes at once; replies are in the order of what was asked.
+  virtual std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) = 0;
+  virtual std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) = 0;
+  virtual void close() = 0;  // all episodes of the round are over
+  // Tools that the model is told of, where the row brings none: null, or as chat templates know them.
+  virtual Json tools() const { return nullptr; }
+};
+
+// One episode of an environment that is written here.
+class Episode {
+ public:
+  virtual ~Episode() = default;
+  virtual EpisodeReply step(const EpisodeTurn& turn) = 0;
+};
+
+// Keeps the episodes of environments that are written here.
+class LocalEnvironment : public Environment {
+ public:
+  std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override;
+  std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override;
+  void close() override { episodes_.clear(); }
+
+ protected:
+  virtual std::unique_ptr<Episode> begin(const Json& row, uint64_t seed) const = 0;
+
+ private:
+  std::map<int64_t, std::unique_ptr<Episode>> episodes_;
+};
+
+using MakeEnvironment = std::function<std::unique_ptr<Environment>(const EnvironmentOptions&)>;
+// E is a LocalEnvironment's episode: E(row, seed), and static Json tools().
+template <class E>
+struct RegisterEnvironment {
+  explicit RegisterEnvironment(const char* name) {
+    class OfThese final : public LocalEnvironment {
+      std::unique_ptr<Episode> begin(const Json& row, uint64_t seed) const override {
+        return std::make_unique<E>(row, seed);
+      }
+      Json tools() const override { return E::tools(); }
+    };
+    Registry<MakeEnvironment>::of().add(
+        name, [](const EnvironmentOptions&) -> std::unique_ptr<Environment> { return std::make_unique<OfThese>(); });
+  }
+};
+
+std::string known_environments();                 // for messages
+void check_environment(const std::string& name);  // Fault::Usage with what there is
+std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options);
+std::string environment_shown(const std::string& name);  // as logs call it: a program by its file
+
+// A reply as programs and services write it: {"observation": text, or a list of messages, or {"messages"}, or
+// {"text"}; "observation_ids"; "reward"; "done"}. `where` begins the message of an error (Fault::Data).
+EpisodeReply read_reply(const Json& reply, const std::string& where);
+
+Json user_says(const std::string& text);                                        // [{"role": "user", ...}]
+Json tool_says(const std::string& name, const std::string& text);               // [{"role": "tool", ...}]
+const Json* column(const Json& row, std::initializer_list<const char*> names);  // the first that is there and not null
+std::string column_text(const Json& value);                                     // a string as it is, else as JSON
+
+}  // namespace apus

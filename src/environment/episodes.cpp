@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "environment/episodes.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/random.h"
+
+namespace apus {
+namespace {
+
+class Play {
+ public:
+  Play(Environment& environment, const EpisodeLimits& limits, const Speakers& speakers)
+      : environment_(environment), limits_(limits), speakers_(speakers) {}
+
+  std::vector<Trajectory> all(const std::vector<EpisodeStart>& starts, const std::vector<std::vector<int32_t>>& prompts,
+                              const Sampling& sampling) {
+    out_.resize(starts.size());
+    last_.assign(starts.size(), false);
+    begin(starts, prompts);
+    std::vector<size_t> playing(starts.size());
+    for (size_t i = 0; i < playing.size(); ++i) playing[i] = i;
+    for (int64_t turn = 0; !playing.empty(); ++turn) {
+      Sampling of_turn = sampling;
+      if (turn > 0) of_turn.seed = mix(sampling.seed, stream_named("turn"), static_cast<uint64_t>(turn));
+      say(playing, of_turn);
+      playing = heard(playing, starts, turn);
+    }
+    environment_.close();
+    return std::move(out_);
+  }
+
+ private:
+  void begin(const std::vector<EpisodeStart>& starts, const std::vector<std::vector<int32_t>>& prompts) {
+    const std::vector<EpisodeReply> replies = environment_.reset(starts);
+    for (size_t i = 0; i < starts.size(); ++i) {
+      out_[i].prompt = prompts[i];
+      if (!replies[i].tokens.empty()) out_[i].prompt = replies[i].tokens;
+      if (!replies[i].messages.empty()) out_[i].prompt = speakers_.question(i, replies[i].messages);
+      out_[i].failed = last_[i] = !replies[i].failure.empty();
+    }
+  }
+
+  // How many tokens an episode may still say.
+  int64_t room(const Trajectory& t) const {
+    int64_t left = limits_.max_new_tokens;
+    if (limits_.total) left -= std::count(t.own.begin(), t.own.end(), 1);
+    if (limits_.longest > 0)
+      left = std::min(left, limits_.longest - 1 - static_cast<int64_t>(t.prompt.size() + t.ids.size()));
+    return left;
+  }
+
+  void say(const std::vector<size_t>& playing, Sampling sampling) {
+    std::vector<std::vector<int32_t>> prompts;
+    sampling.max_new_tokens = 1;
+    for (const size_t i : playing) {
+      const Trajectory& t = out_[i];
+      prompts.push_back(t.prompt);
+      prompts.back().insert(prompts.back().end(), t.ids.begin(), t.ids.end());
+      sampling.max_new_tokens = std::max(sampling.max_new_tokens, room(t));
+    }
+    const std::vector<FinishedAnswer> said = speakers_.model(prompts, sampling);
+    for (size_t k = 0; k < playing.size(); ++k) take(out_[playing[k]], said[k]);
+  }
+
+  void take(Trajectory& t, const FinishedAnswer& said) const {
+    require(said.finish == Finish::Stop || said.finish == Finish::Length, Fault::Device,
+            "rolling out answers: ", said.error.empty() ? "an answer was not finished" : said.error);
+    const auto room_left = static_cast<size_t>(std::max<int64_t>(1, room(t)));
+    const size_t count = std::min(said.tokens.size(), room_left);
+    t.cut = said.finish == Finish::Length || count < said.tokens.size();
+    std::vector<int32_t> words;
+    for (size_t k = 0; k < count; ++k) {
+      const TokenOut& token = said.tokens[k];
+      t.ids.push_back(token.id), t.own.push_back(1);
+      t.logprobs.push_back(token.logprob), t.versions.push_back(token.weights);
+      words.push_back(token.id);
+    }
+    if (!t.cut && !words.empty()) words.pop_back();  // the token that ends the turn
+    t.text = speakers_.tokenizer.decode(words, true);
+    t.messages.push_back({{"role", "assistant"}, {"content", t.text}});
+    t.turns.push_back({t.ids.size(), 0});
+  }
+
+  // What the environment makes of a turn; those of `playing` that go on.
+  std::vector<size_t> heard(const std::vector<size_t>& playing, const std::vector<EpisodeStart>& starts, int64_t turn) {
+    std::vector<EpisodeTurn> turns;
+    std::vector<size_t> asked, going_on;
+    for (const size_t i : playing) {
+      if (last_[i]) continue;
+      const Trajectory& t = out_[i];
+      const size_t begin = t.turns.size() > 1 ? first_of_last_turn(t) : 0;
+      turns.push_back({.episode = starts[i].episode,
+                       .turn = turn,
+                       .text = t.text,
+                       .tokens = {t.ids.begin() + static_cast<long>(begin), t.ids.end()}});
+      asked.push_back(i);
+    }
+    if (turns.empty()) return {};
+    const std::vector<EpisodeReply> replies = environment_.step(turns);
+    for (size_t k = 0; k < asked.size(); ++k)
+      if (goes_on(asked[k], replies[k], turn)) going_on.push_back(asked[k]);
+    return going_on;
+  }
+
+  static size_t first_of_last_turn(const Trajectory& t) {
+    size_t begin = t.ids.size();
+    while (begin > 0 && t.own[begin - 1]) --begin;
+    return begin;
+  }
+
+  bool goes_on(size_t i, const EpisodeReply& reply, int64_t turn) {
+    Trajectory& t = out_[i];
+    t.turns.back().reward = reply.reward;
+    t.failed = !reply.failure.empty();
+    // A turn that was cut has no end that an observation could stand behind.
+    if (reply.done || t.failed || t.cut || turn + 1 >= limits_.max_turns) return false;
+    std::vector<int32_t> next = reply.tokens.empty() ? speakers_.between(i, reply.messages) : reply.tokens;
+    require(!next.empty(), Fault::Data, "the environment replied nothing to a turn, and did not say that it is done: ",
+            "an observation is wanted, or \"done\": true");
+    for (const Json& message : reply.messages) t.messages.push_back(message);
+    t.ids.insert(t.ids.end(), next.begin(), next.end());
+    t.own.resize(t.ids.size(), 0), t.logprobs.resize(t.ids.size(), 0), t.versions.resize(t.ids.size(), 0);
+    if (room(t) > 0) return true;
+    t.ids.resize(t.turns.back().end);  // nobody replies to it any more
+    t.own.resize(t.ids.size()), t.logprobs.resize(t.ids.size()), t.versions.resize(t.ids.size());
+    t.cut = true;
+    return false;
+  }
+
+  Environment& environment_;
+  const EpisodeLimits& limits_;
+  const Speakers& speakers_;
+  std::vector<Trajectory> out_;
+  std::vector<bool> last_;  // the turn that is said now is the last one
+};
+
+}  // namespace
+
+double Trajectory::reward() const {
+  double sum = 0;
+  for (const Turn& turn : turns) sum += turn.reward;
+  return sum;
+}
+
+std::vector<int32_t> behind_turn(const std::vector<int32_t>& before, const std::vector<int32_t>& whole,
+                                 const std::vector<int32_t>& ends) {
+  const auto turn = std::mismatch(whole.begin(), whole.end(), before.begin(), before.end()).first;
+  const auto end = std::find_first_of(turn, whole.end(), ends.begin(), ends.end());
+  require(end != whole.end(), Fault::Data, "the chat template ends no turn with a token that ends an answer");
+  return {end + 1, whole.end()};
+}
+
+std::vector<Trajectory> play(Environment& environment, const std::vector<EpisodeStart>& starts,
+                             const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
+                             const EpisodeLimits& limits, const Speakers& speakers) {
+  return Play(environment, limits, speakers).all(starts, prompts, sampling);
+}
+
+}  // namespace apus

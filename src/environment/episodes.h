@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers in several turns: a model and an environment take turns until the latter has done, or there is no room. Token
+// ids are the record: what the model said is never encoded again, and what the environment says is put behind it.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/answer/answer_all.h"
+#include "environment/environment.h"
+#include "text/tokenizer.h"
+
+namespace apus {
+
+struct EpisodeLimits {
+  int64_t max_turns = 10;
+  int64_t max_new_tokens = 512;  // of a turn, or of all turns together
+  bool total = false;
+  int64_t longest = 0;  // tokens that the model can read; 0: not known
+};
+
+struct Trajectory {
+  std::vector<int32_t> prompt, ids;  // what asked, and all that came after it
+  std::vector<uint8_t> own;          // of ids: said by the model
+  std::vector<float> logprobs;       // of ids; 0 where not own
+  std::vector<int64_t> versions;     // of ids: of the weights they were drawn from; 0 where not own
+  struct Turn {
+    size_t end;     // its own tokens end before this one of ids
+    double reward;  // what the environment said to it
+  };
+  std::vector<Turn> turns;
+  Json messages = Json::array();  // turns and observations, as texts
+  std::string text;               // the last turn
+  bool cut = false;               // by a limit of tokens, not ended by the model
+  bool failed = false;            // the environment failed: what it said is no opinion
+  double reward() const;
+};
+
+// Who says what; all is asked for many episodes at once.
+struct Speakers {
+  std::function<std::vector<FinishedAnswer>(const std::vector<std::vector<int32_t>>& prompts, const Sampling&)> model;
+  // A conversation of an episode's row as a question; and messages as what stands between two turns of the model,
+  // behind the token that ended the first.
+  std::function<std::vector<int32_t>(size_t episode, const Json&messages)> question, between;
+  const Tokenizer& tokenizer;
+};
+
+// Of two prompts, the second with a turn of the model and what was said to it added: all behind the token that ended the
+// turn. Fault::Data when none of `ends` does.
+std::vector<int32_t> behind_turn(const std::vector<int32_t>& before, const std::vector<int32_t>& whole,
+                                 const std::vector<int32_t>& ends);
+
+// starts[i] is answered from prompts[i], unless the environment's reset brings another conversation.
+std::vector<Trajectory> play(Environment& environment, const std::vector<EpisodeStart>& starts,
+                             const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
+                             const EpisodeLimits& limits, const Speakers& speakers);
+
+}  // namespace apus

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus rollout: a server as apus deploy is, and a door through which a trainer brings weights.
+#include "cli/rollout.h"
+
+#include <unistd.h>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "run/deploy.h"
+#include "run/runner.h"
+#include "serve/rollout_door.h"
+#include "tensor/safetensors.h"
+
+namespace apus {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr int64_t kRoomForAdapters = 64 << 20;  // of small models
+
+// The engine reads its weights again from where this points to.
+class WeightsLink {
+ public:
+  WeightsLink(fs::path link, const fs::path& first) : link_(std::move(link)) { point_to(first); }
+  void point_to(const fs::path& folder) const {
+    const fs::path beside = link_.string() + ".next";
+    std::error_code code;
+    fs::remove(beside, code);
+    fs::create_directory_symlink(fs::absolute(folder), beside);
+    fs::rename(beside, link_);
+  }
+  const fs::path& path() const { return link_; }
+
+ private:
+  const fs::path link_;
+};
+
+int run_rollout(const RolloutOptions& o) {
+  const fs::path folder = fs::temp_directory_path() / str("apus-rollout-", ::getpid());
+  make_writable_dir(folder);
+  const WeightsLink weights(folder / "weights", o.model);
+  ModelOptions model = o;
+  model.model = weights.path().string();
+  Inference in = open_inference(model, o, o.named_adapters().empty() ? o.adapter() : "", o, o, o);
+  for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
+  const auto read_model = [&](const fs::path& version) {
+    in.engine->sleep(2);
+    weights.point_to(version);
+    in.engine->wake();
+    in.engine->weights_changed();
+  };
+  // Three times: a trainer may keep wider numbers than the checkpoint.
+  RolloutDoor door({.folder = folder,
+                    .most_bytes = 3 * TensorFolder(o.model).bytes() + kRoomForAdapters,
+                    .engine = in.engine.get(),
+                    .read_model = read_model,
+                    .parameters = TensorFolder(o.model).names(),
+                    .environment = o});
+  if (!o.api_key && o.host != "127.0.0.1" && o.host != "localhost")
+    log_warning(
+        "whoever reaches this port may replace the weights: --api_key SECRET (and APUS_API_KEY=SECRET for the "
+        "trainer), or --host 127.0.0.1");
+  ServiceSpec service = service_spec(o, in);
+  service.door = &door;
+  return serve_model(o, std::move(service));
+}
+
+const RegisterRunner<RolloutOptions> rollout("rollout", run_rollout);
+
+}  // namespace
+}  // namespace apus

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trainer asks of `apus rollout`: answers to token ids, conversations with an environment, and new weights.
+// Paths are those of ms-swift's rollout server; weights come as files, and no communicator is made.
+#include <atomic>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "engine/answer/answer_wire.h"
+#include "environment/episodes.h"
+#include "serve/api.h"
+#include "serve/api_error.h"
+#include "serve/fields.h"
+#include "serve/rollout_door.h"
+
+namespace apus {
+namespace {
+
+// The last request of an order to finish sends the reply.
+struct Ordered {
+  std::vector<FinishedAnswer> answers;
+  std::atomic<size_t> left;
+  std::shared_ptr<Responder> reply;
+  int64_t version;
+  explicit Ordered(size_t count) : answers(count), left(count) {}
+
+  void take(size_t i, const EngineEvent& event) {
+    FinishedAnswer& answer = answers[i];
+    answer.tokens.insert(answer.tokens.end(), event.tokens.begin(), event.tokens.end());
+    if (event.finish == Finish::None) return;
+    answer.finish = event.finish, answer.error = event.error;
+    for (TokenOut& token : answer.tokens) token.weights = version;
+    if (--left == 0) send_json(*reply, to_wire(answers));
+  }
+};
+
+std::string from_query(const HttpCall& call, const std::string& name) {
+  for (size_t begin = 0; begin <= call.query.size();) {
+    const size_t end = std::min(call.query.find('&', begin), call.query.size());
+    const std::string part = call.query.substr(begin, end - begin);
+    if (part.rfind(name + "=", 0) == 0) return part.substr(name.size() + 1);
+    begin = end + 1;
+  }
+  refuse(name, "'", name, "' is missing in the address");
+}
+
+int64_t whole_from_query(const HttpCall& call, const std::string& name) {
+  const std::string text = from_query(call, name);
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string::npos)
+    refuse(name, "'", name, "' must be a whole number");
+  return std::stoll(text);
+}
+
+}  // namespace
+
+RolloutDoor& Api::door() const {
+  if (!service_.spec().door) throw ApiError(404, "This is for trainers: `apus rollout` serves it, `apus deploy` not.");
+  return *service_.spec().door;
+}
+
+void Api::world_size(const Exchange& e) {
+  door();
+  send_json(*e.reply, {{"world_size", 1}});
+}
+
+void Api::state_keys(const Exchange& e) { send_json(*e.reply, {{"state_keys", door().spec().parameters}}); }
+
+void Api::engine_type(const Exchange& e) {
+  const bool lora = !door().adapter().empty();
+  send_json(*e.reply, {{"engine_type", "apus"},
+                       {"version", door().version()},
+                       {"enable_lora", lora},
+                       {"use_gym_env", door().spec().environment.several_turns()}});
+}
+
+void Api::communicator(const Exchange& e) {
+  door();
+  const Json body = e.body();
+  throw ApiError(400,
+                 "Weights come over HTTP here, as files: POST /update_flattened_params/?version=V&file=NAME&begin=N "
+                 "with their bytes, then /process_weights_after_loading/ {\"version\": V}. apus rlhf does that.");
+}
+
+void Api::nothing_to_do(const Exchange& e) {
+  door();
+  send_json(*e.reply, {{"message", "there is nothing to do"}});
+}
+
+void Api::take_weights(const Exchange& e) {
+  door().receive(whole_from_query(*e.call, "version"), from_query(*e.call, "file"), whole_from_query(*e.call, "begin"),
+                 e.call->body);
+  send_json(*e.reply, {{"received", e.call->body.size()}});
+}
+
+void Api::finish_weights(const Exchange& e) {
+  const Json body = e.body();
+  const auto version = Fields(body).whole("version", 1, INT64_MAX);
+  if (!version) refuse("version", "'version' is missing");
+  door().finish(*version);
+  send_json(*e.reply, {{"version", door().version()}});
+}
+
+void Api::generate_ids(const Exchange& e) {
+  RolloutDoor& trainer = door();
+  AnswerOrder order;
+  try {
+    order = order_of_wire(e.body());
+  } catch (const Error& error) {
+    throw ApiError(400, error.what());
+  }
+  if (order.version != trainer.version())
+    throw ApiError(409, str("Version ", order.version, " of the weights is asked for, and ", trainer.version(),
+                            " is here: send it first."));
+  if (order.prompts.empty()) return send_json(*e.reply, to_wire(std::vector<FinishedAnswer>()));
+  for (const auto& prompt : order.prompts) service_.check_ids(prompt, "prompts");
+  const auto all = std::make_shared<Ordered>(order.prompts.size());
+  all->reply = e.reply, all->version = order.version;
+  std::vector<int64_t> started;
+  for (size_t i = 0; i < order.prompts.size(); ++i) {
+    EngineRequest request;
+    request.prompt = std::move(order.prompts[i]), request.sampling = order.sampling;
+    request.sampling.seed = order.seeds[i], request.adapter = trainer.adapter();
+    request.sink = [all, i](const EngineEvent& event) { all->take(i, event); };
+    try {
+      started.push_back(service_.spec().engine->submit(std::move(request)));
+    } catch (const Error& error) {
+      all->take(i, {.request = 0, .tokens = {}, .finish = Finish::Failed, .error = error.what()});
+    }
+  }
+  e.reply->on_gone([engine = service_.spec().engine, started] {
+    for (const int64_t request : started) engine->cancel(request);
+  });
+}
+
+// Conversations with the server's environment, as ms-swift's rollout gives them.
+void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
+  const RolloutDoor& trainer = door();
+  const EnvironmentOptions& o = trainer.spec().environment;
+  const auto environment = make_environment(o);
+  std::vector<EpisodeStart> starts;
+  std::vector<std::vector<int32_t>> prompts;
+  std::vector<Json> asked;
+  Sampling sampling;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Json request = config;
+    request.update(rows[i]);
+    if (Json tools = environment->tools(); !tools.is_null() && !request.contains("tools")) request["tools"] = tools;
+    auto prepared = prepare_row(e, request);
+    prompts.push_back(prepared.stream.requests.at(0).prompt);
+    if (i == 0) sampling = prepared.stream.requests.at(0).sampling;
+    Json row = rows[i].value("data_dict", Json::object());
+    row.update(rows[i]);
+    asked.push_back(std::move(row));
+  }
+  for (size_t i = 0; i < rows.size(); ++i)
+    starts.push_back({.episode = static_cast<int64_t>(i), .row = &asked[i], .seed = sampling.seed});
+  const Chat& chat = *service_.spec().chat;
+  const auto ids_of = [&](size_t i, const Json& messages) {
+    const Json tools = asked[i].contains("tools") ? asked[i]["tools"] : environment->tools();
+    return chat.prompt({.messages = &messages, .tools = tools.is_null() ? nullptr : &tools});
+  };
+  const auto between = [&](size_t i, const Json& messages) -> std::vector<int32_t> {
+    if (messages.empty()) return {};
+    Json whole = user_says("a");
+    const std::vector<int32_t> before = ids_of(i, whole);
+    whole.push_back({{"role", "assistant"}, {"content", "b"}});
+    for (const Json& message : messages) whole.push_back(message);
+    return behind_turn(before, ids_of(i, whole), service_.spec().stop_ids);
+  };
+  const auto model = [&](const auto& texts, const Sampling& of_turn) {
+    std::vector<EngineRequest> requests;
+    for (size_t i = 0; i < texts.size(); ++i) {
+      EngineRequest& request = requests.emplace_back();
+      request.prompt = texts[i], request.sampling = of_turn, request.adapter = trainer.adapter();
+      request.sampling.seed += i, request.sampling.top_logprobs = std::max<int64_t>(0, of_turn.top_logprobs);
+    }
+    return generate(*service_.spec().engine, std::move(requests));
+  };
+  const auto all =
+      play(*environment, starts, prompts, sampling,
+           {.max_turns = o.max_turns,
+            .max_new_tokens = sampling.max_new_tokens,
+            .total = o.total_length(),
+            .longest = service_.spec().engine->max_model_len()},
+           {.model = model, .question = ids_of, .between = between, .tokenizer = *service_.spec().tokenizer});
+  Json out = Json::array();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Trajectory& t = all[i];
+    Json messages = asked[i].value("messages", Json::array());
+    for (const Json& message : t.messages) messages.push_back(message);
+    const Json choice = {{"index", 0},
+                         {"message", {{"role", "assistant"}, {"content", t.text}}},
+                         {"finish_reason", t.cut ? "length" : "stop"}};
+    out.push_back({{"response", {{"object", "chat.completion"}, {"choices", Json::array({choice})}}},
+                   {"messages", std::move(messages)},
+                   {"prompt_token_ids", t.prompt},
+                   {"response_token_ids", t.ids},
+                   {"response_loss_mask", t.own},
+                   {"rollout_logprobs", t.logprobs},
+                   {"rollout_infos",
+                    {{"num_turns", t.turns.size()},
+                     {"gym_reward", t.failed ? Json() : Json(t.reward())},
+                     {"version", trainer.version()}}}});
+  }
+  send_json(*e.reply, out);
+}
+
+}  // namespace apus

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers in several turns are learnt from: the policy's tokens alone, as the engine saw them.
+#include "algos/ppo.h"
+#include "algos/replay.h"
+#include "environment/episodes.h"
+#include "tests/algos/critic.h"
+#include "tests/algos/learning.h"
+#include "tests/algos/preference_steps.h"
+
+namespace apus {
+namespace {
+
+using learning::Student;
+
+constexpr int32_t kSays = 30;  // an observation: this, a digit, and the mark
+
+// Wants two turns of whatever kind, and gives each a reward.
+class TwoTurns final : public Episode {
+ public:
+  TwoTurns(const Json&, uint64_t seed) : digit_(learning::kZero + static_cast<int32_t>(seed % 10)) {}
+  static Json tools() { return nullptr; }
+  EpisodeReply step(const EpisodeTurn& turn) override {
+    const double own = static_cast<double>(turn.tokens.size());
+    if (turn.turn == 1) return {.reward = own, .done = true};
+    return {.tokens = {kSays, digit_, learning::kMark}, .reward = 0.25};
+  }
+
+ private:
+  const int32_t digit_;
+};
+const RegisterEnvironment<TwoTurns> two_turns("test two turns");
+
+struct Turns {
+  template <class Algorithm>
+  std::vector<Update> updates(Algorithm& algorithm, std::map<std::string, std::vector<Model*>> others = {}) {
+    const LoopOptions loop{.per_device_train_batch_size = 4, .gradient_accumulation_steps = 1};
+    algorithm.begin(student.setting(loop));
+    return algorithm.collect(actors(std::move(others)), {*learning::Tasks(5, 2, false).next()});
+  }
+  Actors& actors(std::map<std::string, std::vector<Model*>> others) {
+    return held.emplace_back(Actors{.policy = *student.model, .rollout = &rollout, .others = std::move(others)});
+  }
+  Student student;
+  Rollout rollout{*student.model, student.options(), {.max_sequences = 64, .max_model_len = 64}};
+  std::deque<Actors> held;
+};
+
+GrpoOptions of_turns() {
+  GrpoOptions o;
+  o.environment = "test two turns", o.num_generations = 2, o.max_completion_length = 3, o.beta = 0;
+  return o;
+}
+
+TEST(Turns, ObservationsAreReadAndNotLearnt) {
+  Turns run;
+  GrpoOptions o = of_turns();
+  o.num_generations = 2;
+  Grpo grpo(o);
+  const std::vector<Update> updates = run.updates(grpo);
+  ASSERT_EQ(updates.size(), 1u);
+  int64_t observed = 0, sequences = 0;
+  for (Batch batch : updates[0]) {
+    const at::Tensor ids = batch.id_T.to(at::kCPU), labels = batch.label_T.to(at::kCPU);
+    sequences += static_cast<int64_t>(batch.step.length_q.size());
+    for (int64_t t = 0; t + 1 < ids.numel(); ++t)
+      if (ids[t + 1].item<int64_t>() == kSays && ids[t + 3].item<int64_t>() == learning::kMark) {
+        ++observed;
+        for (int64_t k = 0; k < 3; ++k) EXPECT_LT(labels[t + k].item<int64_t>(), 0) << "an observation is no label";
+        EXPECT_GE(labels[t - 1].item<int64_t>(), 0) << "the turn before is";
+        EXPECT_GE(labels[t + 3].item<int64_t>(), 0) << "and the turn behind it";
+      }
+    set_training(batch.step, {});
+    const Loss loss = grpo.loss(run.held.back(), batch, Forward{});
+    EXPECT_LT(loss.metrics.at("rollout_mismatch/max").sum.item<double>(), 1e-4) << "the very tokens that were said";
+    if (loss.metrics.count("num_turns")) {
+      EXPECT_EQ(loss.metrics.at("num_turns").sum.item<double>() / loss.metrics.at("num_turns").count.item<double>(), 2);
+      EXPECT_GT(loss.metrics.at("rewards/test two turns/mean").sum.item<double>(), 0);
+    }
+  }
+  EXPECT_EQ(sequences, 4);
+  EXPECT_EQ(observed, 4);
+}
+
+TEST(Turns, GiveRewardsToTheirEnds) {
+  Turns run;
+  PpoOptions o;
+  o.environment = "test two turns", o.max_completion_length = 3, o.kl_coef = 0, o.lam = 1;
+  Ppo ppo(o);
+  const auto critic = test::scalar_model(golden::Case("train_qwen2").dir / "checkpoint");
+  const std::vector<Update> updates = run.updates(ppo, {{"critic", {critic.get()}}});
+  const Batch batch = updates.at(0).at(0);
+  const at::Tensor label_T = batch.label_T.to(at::kCPU), return_T = batch.token_columns.at("return").to(at::kCPU);
+  // With lambda 1 and gamma 1 a token's return is all that comes: the later turn's, and before its end the first's too.
+  int64_t at = 0;
+  for (const int32_t length : batch.step.length_q) {
+    std::vector<double> returns;
+    std::vector<int64_t> gaps;
+    for (int64_t t = at; t < at + length; ++t)
+      if (label_T[t].item<int64_t>() >= 0) {
+        returns.push_back(return_T[t].item<double>());
+        gaps.push_back(t);
+      }
+    at += length;
+    size_t first = 1;  // tokens of the first turn
+    while (first < gaps.size() && gaps[first] == gaps[first - 1] + 1) ++first;
+    ASSERT_LT(first, gaps.size()) << "an observation lies between";
+    const double second = static_cast<double>(returns.size() - first);
+    for (size_t k = 0; k < returns.size(); ++k) EXPECT_NEAR(returns[k], second + (k < first ? 0.25 : 0), 1e-4) << k;
+  }
+}
+
+TEST(Turns, AreWrittenAndReadWithTheirMask) {
+  test::Folder folder;
+  Answer answer;
+  answer.prompt = {1, 2}, answer.ids = {5, 6, 7, 8}, answer.own = {1, 1, 0, 1};
+  answer.engine_logprobs = {-1, -2, 0, -3}, answer.reward = 1;
+  append_rollouts(folder.path / "rollouts.jsonl", {answer, answer}, 0);
+  const auto read = read_rollouts(folder.path / "rollouts.jsonl", 2);
+  EXPECT_EQ(read.at(0).own, answer.own);
+  EXPECT_EQ(read.at(0).said(), 3);
+  const Sample sample = sample_of(read[0], true, false);
+  EXPECT_EQ(sample.trained, (std::vector<uint8_t>{0, 0, 1, 1, 0, 1}));
+  EXPECT_EQ(answer_column(read[0], {1, 2, 3}), (std::vector<float>{0, 1, 2, 0, 3, 0}));
+}
+
+}  // namespace
+}  // namespace apus

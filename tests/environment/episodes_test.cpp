@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Episodes are played by a model that reads off a script: whose tokens are whose, when they end, and what is asked.
+#include "environment/episodes.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "tests/paths.h"
+
+namespace apus {
+namespace {
+
+// Replies are those of a list, for every episode.
+class Scripted final : public Environment {
+ public:
+  explicit Scripted(std::vector<EpisodeReply> replies) : replies_(std::move(replies)) {}
+  std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override {
+    return std::vector<EpisodeReply>(starts.size(), begins);
+  }
+  std::vector<EpisodeReply> step(const std::vector<EpisodeTurn>& turns) override {
+    std::vector<EpisodeReply> out;
+    for (const EpisodeTurn& turn : turns) {
+      asked.push_back(turn);
+      out.push_back(replies_.at(static_cast<size_t>(turn.turn) % replies_.size()));
+    }
+    return out;
+  }
+  void close() override { closed = true; }
+  EpisodeReply begins;
+  std::vector<EpisodeTurn> asked;
+  bool closed = false;
+
+ private:
+  std::vector<EpisodeReply> replies_;
+};
+
+constexpr int32_t kStop = 2, kHeard = 90;
+
+struct Stage {
+  // Each turn says `words` tokens and the stop token, as far as there is room.
+  explicit Stage(int64_t words = 2) : words(words) {}
+  std::vector<FinishedAnswer> said(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling) {
+    seeds.push_back(sampling.seed);
+    std::vector<FinishedAnswer> out;
+    for (const auto& prompt : prompts) {
+      read.push_back(prompt);
+      FinishedAnswer& answer = out.emplace_back();
+      for (int64_t k = 0; k <= words && k < sampling.max_new_tokens; ++k)
+        answer.tokens.push_back({.id = k == words ? kStop : 40 + static_cast<int32_t>(k), .logprob = -0.5f});
+      answer.finish = words < sampling.max_new_tokens ? Finish::Stop : Finish::Length;
+    }
+    return out;
+  }
+  std::vector<Trajectory> play(Environment& environment, const EpisodeLimits& limits, size_t episodes = 1) {
+    const Json row = Json::object();
+    std::vector<EpisodeStart> starts;
+    for (size_t i = 0; i < episodes; ++i) starts.push_back({.episode = static_cast<int64_t>(i), .row = &row});
+    return apus::play(environment, starts, std::vector<std::vector<int32_t>>(episodes, {7, 8}), {.seed = 11}, limits,
+                      {.model = [this](const auto& prompts, const Sampling& s) { return said(prompts, s); },
+                       .question = [](size_t, const Json&) { return std::vector<int32_t>{77}; },
+                       .between = [](size_t, const Json& m) { return std::vector<int32_t>(m.size(), kHeard); },
+                       .tokenizer = *tokenizer});
+  }
+  int64_t words;
+  std::vector<std::vector<int32_t>> read;
+  std::vector<uint64_t> seeds;
+  std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::load(test::source_dir() / "assets/tokenizer");
+};
+
+TEST(Episodes, ObservationsAreNobodysWords) {
+  Scripted environment({{.messages = user_says("go on"), .reward = 0.25}, {.reward = 1, .done = true}});
+  Stage stage;
+  const Trajectory t = stage.play(environment, {.max_turns = 5}).at(0);
+  EXPECT_EQ(t.ids, (std::vector<int32_t>{40, 41, kStop, kHeard, 40, 41, kStop}));
+  EXPECT_EQ(t.own, (std::vector<uint8_t>{1, 1, 1, 0, 1, 1, 1}));
+  EXPECT_EQ(t.logprobs, (std::vector<float>{-0.5f, -0.5f, -0.5f, 0, -0.5f, -0.5f, -0.5f}));
+  ASSERT_EQ(t.turns.size(), 2u);
+  EXPECT_EQ(t.turns[0].end, 3u);
+  EXPECT_EQ(t.turns[1].end, 7u);
+  EXPECT_EQ(t.reward(), 1.25);
+  EXPECT_EQ(t.messages.size(), 3u);
+  EXPECT_TRUE(environment.closed);
+  EXPECT_EQ(stage.read.at(1), (std::vector<int32_t>{7, 8, 40, 41, kStop, kHeard})) << "the ids are the record";
+  EXPECT_EQ(environment.asked.at(1).tokens, (std::vector<int32_t>{40, 41, kStop})) << "of the last turn";
+  EXPECT_EQ(stage.seeds.at(0), 11u);
+  EXPECT_NE(stage.seeds.at(1), 11u);
+}
+
+TEST(Episodes, ThatNeverEndAreBounded) {
+  Scripted environment({{.messages = user_says("again")}});
+  Stage stage;
+  EXPECT_EQ(stage.play(environment, {.max_turns = 4}, 3).at(2).turns.size(), 4u);
+  EXPECT_EQ(environment.asked.size(), 12u);
+}
+
+TEST(Episodes, EndWhereThereIsNoRoom) {
+  Scripted environment({{.messages = user_says("again")}});
+  Stage stage;
+  const Trajectory cut = stage.play(environment, {.max_turns = 9, .max_new_tokens = 2}).at(0);
+  EXPECT_TRUE(cut.cut);
+  EXPECT_EQ(cut.ids.size(), 2u) << "a turn that was cut is the last one";
+  const Trajectory total = stage.play(environment, {.max_turns = 9, .max_new_tokens = 7, .total = true}).at(0);
+  EXPECT_TRUE(total.cut);
+  EXPECT_EQ(std::count(total.own.begin(), total.own.end(), 1), 7);
+  EXPECT_EQ(total.turns.size(), 3u);
+  const Trajectory longest = stage.play(environment, {.max_turns = 9, .longest = 10}).at(0);
+  EXPECT_TRUE(longest.cut);
+  EXPECT_LE(longest.prompt.size() + longest.ids.size(), 9u);
+  EXPECT_EQ(longest.own.back(), 1) << "nobody replies to the last observation, and it is left out";
+}
+
+TEST(Episodes, MayBeginWithAnotherQuestion) {
+  Scripted environment({{.done = true}});
+  environment.begins.messages = user_says("a maze");
+  EXPECT_EQ(Stage().play(environment, {}).at(0).prompt, (std::vector<int32_t>{77}));
+}
+
+TEST(Episodes, OfAnEnvironmentThatFailedHaveNoReward) {
+  Scripted environment({{.messages = user_says("on"), .reward = 2}, {.done = true, .failure = "gone"}});
+  const Trajectory t = Stage().play(environment, {}).at(0);
+  EXPECT_TRUE(t.failed);
+  EXPECT_EQ(t.turns.size(), 2u);
+  Scripted absent({{.done = true}});
+  absent.begins.done = true, absent.begins.failure = "gone";
+  const Trajectory first = Stage().play(absent, {}).at(0);
+  EXPECT_TRUE(first.failed);
+  EXPECT_EQ(first.turns.size(), 1u) << "the question is answered";
+  EXPECT_TRUE(absent.asked.empty());
+}
+
+TEST(Episodes, NeedAReplyOrAnEnd) {
+  Scripted environment({{}});
+  EXPECT_THROW(Stage().play(environment, {}), Error);
+}
+
+}  // namespace
+}  // namespace apus
