@@ -147,7 +147,9 @@ Activation read_activation(const Config& config, const char* key, const char* un
 }
 
 void refuse_other_models(const Config& config, Head head) {
-  if (const auto* packed = config.find("quantization_config"))
+  const auto* packed = config.find("quantization_config");
+  // Experts in MXFP4 are read (checkpoint/mxfp4.h).
+  if (packed && !(packed->is_object() && Config(*packed).text("quant_method", "") == "mxfp4"))
     fail(Fault::Model, "config.json: the checkpoint is quantised (",
          packed->is_object() ? Config(*packed).text("quant_method", "?") : "?",
          "), which is not read; take the unquantised checkpoint, or write one with the tool that quantised it");
