@@ -125,21 +125,22 @@ void attend(const Bench& b, int64_t queries, int64_t keys) {
   const at::Tensor cu_q = b.int32({0, queries}), cu_k = b.int32({0, keys});
   const double seen = static_cast<double>(queries) * (keys - (queries - 1) / 2.0), products = seen * N * H * 2;
   const double qs = static_cast<double>(queries) * N * H, ks = static_cast<double>(keys) * K * H;
-  b.measure<Two(T, T, T, T, T, int64_t, int64_t, double, bool, int64_t)>(
-      "attention", what, 2 * qs + 2 * ks, products, q, k, v, cu_q, cu_k, queries, keys, scale, true, 0);
+  b.measure<Two(T, T, T, T, T, int64_t, int64_t, double, bool, int64_t, double, O)>(
+      "attention", what, 2 * qs + 2 * ks, products, q, k, v, cu_q, cu_k, queries, keys, scale, true, 0, 0.0, O());
   if (queries == keys) {
-    const auto forward = handle<Two(T, T, T, T, T, int64_t, int64_t, double, bool, int64_t)>("apus::attention");
-    const auto [out, lse] = forward.call(q, k, v, cu_q, cu_k, queries, keys, scale, true, 0);
-    b.measure<Three(T, T, T, T, T, T, T, T, int64_t, int64_t, double, bool, int64_t)>(
+    const auto forward =
+        handle<Two(T, T, T, T, T, int64_t, int64_t, double, bool, int64_t, double, O)>("apus::attention");
+    const auto [out, lse] = forward.call(q, k, v, cu_q, cu_k, queries, keys, scale, true, 0, 0, O());
+    b.measure<Three(T, T, T, T, T, T, T, T, int64_t, int64_t, double, bool, int64_t, double, O)>(
         "attention_backward", what, 4 * qs + 4 * ks, products * 2.5, q, q, k, v, out, lse, cu_q, cu_k, queries, keys,
-        scale, true, 0);
+        scale, true, 0, 0.0, O());
   }
   const int64_t blocks = (keys + 15) / 16;
   const at::Tensor k_cache = b.random({blocks, 16, K, H}), v_cache = k_cache.clone();
   const at::Tensor table = at::arange(blocks, cu_q.options()).view({1, blocks});
-  b.measure<One(T, T, T, T, T, T, int64_t, int64_t, double, bool, int64_t)>("paged_attention", what, 2 * qs + 2 * ks,
-                                                                            products, q, k_cache, v_cache, cu_q, cu_k,
-                                                                            table, queries, keys, scale, true, 0);
+  b.measure<One(T, T, T, T, T, T, int64_t, int64_t, double, bool, int64_t, double, O)>(
+      "paged_attention", what, 2 * qs + 2 * ks, products, q, k_cache, v_cache, cu_q, cu_k, table, queries, keys, scale,
+      true, 0, 0.0, O());
 }
 
 void multiply(const Bench& b, int64_t t) {
@@ -162,24 +163,24 @@ void vocabulary(const Bench& b, int64_t t) {
   b.measure<One(T, T, int64_t)>("embedding_backward", what, td + head_size, 0, hidden, label, V);
   const OptionalTensor none;
   using Needs = std::array<bool, 4>;  // the gradients of hidden states, head, and a pair of low rank
-  using Loss = Seven(T, T, O, O, T, O, double, bool, Needs, int64_t);
+  using Loss = Seven(T, T, O, O, T, O, double, bool, Needs, int64_t, double);
   const auto loss = [&](const std::string& asked, double bytes, double times, Needs need) {
     b.measure<Loss>("head_loss", what + asked, bytes, times * products, hidden, head, none, none, label, maybe(weight),
-                    0.0, false, need, 0);
+                    0.0, false, need, 0, 0.0);
   };
   loss("", head_size, 1, {});
   loss(", d hidden", head_size, 2, {true});
   loss(", d both", 2 * head_size, 3, {true, true});
-  using Logprob = Three(T, T, O, O, T, double, bool, int64_t);
-  b.measure<Logprob>("head_logprob", what, head_size, products, hidden, head, none, none, label, 1.0, false, 0);
+  using Logprob = Three(T, T, O, O, T, double, bool, int64_t, double);
+  b.measure<Logprob>("head_logprob", what, head_size, products, hidden, head, none, none, label, 1.0, false, 0, 0.0);
   b.measure<Logprob>("head_logprob", what + ", entropy", head_size, products, hidden, head, none, none, label, 1.0,
-                     true, 0);
+                     true, 0, 0.0);
   if (!b.wants("head_logprob_backward")) return;
   const auto [logprob, entropy, lse] =
-      handle<Logprob>("apus::head_logprob").call(hidden, head, none, none, label, 1.0, true, 0);
-  b.measure<Four(O, O, T, T, O, O, T, T, O, double, Needs, int64_t)>(
+      handle<Logprob>("apus::head_logprob").call(hidden, head, none, none, label, 1.0, true, 0, 0);
+  b.measure<Four(O, O, T, T, O, O, T, T, O, double, Needs, int64_t, double)>(
       "head_logprob_backward", what + ", d hidden", head_size, 2 * products, maybe(weight), none, hidden, head, none,
-      none, label, lse, none, 1.0, Needs{true}, 0);
+      none, label, lse, none, 1.0, Needs{true}, 0, 0.0);
 }
 
 void experts(const Bench& b, int64_t t) {

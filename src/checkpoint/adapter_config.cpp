@@ -237,7 +237,7 @@ Json adapter_config_json(const LoraConfig& c) {
 }
 
 std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& linear_modules) {
-  const std::set<std::string> left_out = {"lm_head", "score", "v_head", "classifier", "shared_expert_gate"};
+  const std::set<std::string> left_out = {"lm_head", "score", "v_head", "classifier", "router", "shared_expert_gate"};
   std::set<std::string> suffixes;
   for (const std::string& module : linear_modules) {
     const std::string last = module.substr(module.rfind('.') + 1);

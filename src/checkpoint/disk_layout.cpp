@@ -8,6 +8,7 @@ namespace apus {
 
 std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p) {
   if (!p.tied.empty()) return {};
+  if (p.turned) return {{name, {p.full[0], p.full[2], p.full[1]}, p.statistic}};
   if (p.pieces.empty()) return {{name, p.full, p.statistic}};
   const auto pieces = static_cast<int64_t>(p.pieces.size());
   std::vector<DiskShape> shapes;  // [E, 2F, D] in 2E pieces: [F, D]
@@ -29,7 +30,7 @@ void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)
     const auto shapes = disk_shapes(name, p);
     if (shapes.empty()) return;
     const at::Tensor whole = gathered(p, model.mesh());
-    if (p.pieces.empty()) return f({name, whole});
+    if (p.pieces.empty()) return f({name, p.turned ? whole.transpose(1, 2).contiguous() : whole});
     const at::Tensor rows = whole.view({static_cast<int64_t>(shapes.size()), shapes[0].shape[0], shapes[0].shape[1]});
     for (size_t i = 0; i < shapes.size(); ++i) f({shapes[i].name, rows[static_cast<int64_t>(i)]});
   });

@@ -10,6 +10,7 @@
 
 #include "base/nearest.h"
 #include "checkpoint/file_names.h"
+#include "checkpoint/mxfp4.h"
 #include "checkpoint/names.h"
 #include "checkpoint/shards.h"
 #include "device/device.h"
@@ -37,7 +38,8 @@ at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::
   std::string name = wanted;
   for (const char* key : {"torch_dtype", "dtype"})
     if (name.empty() && config.contains(key) && config[key].is_string()) name = config[key].get<std::string>();
-  if (name.empty()) name = "float32";
+  // Numbers packed into fewer bits are taken out as the type that such files are made of.
+  if (name.empty()) name = config.contains("quantization_config") ? "bfloat16" : "float32";
   const auto type = parse_float_type(name);
   require(type.has_value(), wanted.empty() ? Fault::Model : Fault::Usage, "dtype '", name,
           "' is not known; use float32, bfloat16 or float16");
@@ -54,23 +56,36 @@ at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::
 
 namespace {
 
-// The name that a tensor has in this checkpoint: the model's own; without that of the backbone; or, of a weight that
-// two layers share, the other of its names.
+// What newer files of transformers call it.
+std::string newer_name(const std::string& name) {
+  const std::string block = ".block_sparse_moe.";
+  const size_t at = name.find(block);
+  return at == std::string::npos ? name : name.substr(0, at) + ".mlp." + name.substr(at + block.size());
+}
+
+// The name that a tensor has in this checkpoint: the model's own; that of newer files; without that of the backbone;
+// or, of a weight that two layers share, the other of its names.
 struct FoundName {
   const TensorFolder& source;
   const std::string backbone;
   std::string operator()(const std::string& name, const std::string& other) const {
     if (source.find(name)) return name;
+    if (const std::string newer = newer_name(name); source.find(newer)) return newer;
     if (const std::string bare = bare_name(name, backbone); source.find(bare)) return bare;
     return !other.empty() && source.find(other) ? other : name;
   }
 };
 
-// Where a parameter stands on disk: in pieces, or as one tensor, as newer files may hold a stack too.
+// Where a parameter stands on disk: in pieces, or as one tensor, as newer files may hold a stack too; or as MXFP4, in
+// two.
 struct OnDisk {
   OnDisk(std::string name, Param& param, const FoundName& found) : name(std::move(name)), param(param) {
-    whole = param.pieces.empty() || found.source.find(found(this->name, ""));
-    if (whole)
+    const bool there = found.source.find(found(this->name, ""));
+    packed = !there && param.turned && found.source.find(found(this->name + kMxfp4Blocks, ""));
+    whole = param.pieces.empty() || there;
+    if (packed)
+      tensors = mxfp4_shapes(this->name, param.full);
+    else if (whole && !param.turned)
       tensors.push_back({this->name, param.full});
     else
       tensors = disk_shapes(this->name, param);
@@ -80,7 +95,7 @@ struct OnDisk {
   Param& param;
   std::vector<DiskShape> tensors;
   std::vector<std::string> quantised_layer;  // of each of them: its layer in the file; empty: it is plain
-  bool whole = true;
+  bool whole = true, packed = false;
   bool held = false;      // quantised, by a layer that multiplies by it so
   at::Tensor fresh = {};  // its values, where the checkpoint has none
 };
@@ -163,7 +178,7 @@ at::Tensor plain_tensor(const OnDisk& from, size_t i, const TensorFolder& source
 }
 
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
-  const auto& [name, p, tensors, quantised_layer, whole, held, fresh] = from;
+  const auto& [name, p, tensors, quantised_layer, whole, packed, held, fresh] = from;
   if (held) {
     p.data = ops::quantised_tensor(options.quantised->open(quantised_layer[0], matrix_shape(tensors[0])), options.dtype,
                                    device_of(name, options));
@@ -174,8 +189,19 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
     p.data = brought(own_part(fresh, p).contiguous(), device_of(name, options), dtype, /*own=*/true);
     return;
   }
+  if (packed) {
+    const auto mine = [&, &p = p](const DiskShape& t) {
+      return source.tensor(t.name).narrow(0, p.part[0].begin, p.part[0].size).contiguous();
+    };
+    require(p.part[1].size == p.full[1] && p.part[2].size == p.full[2], Fault::Bug, name,
+            ": packed experts are cut between experts only");
+    p.data = mxfp4_values(mine(tensors[0]), mine(tensors[1]), dtype).to(device_of(name, options));
+    for (const DiskShape& t : tensors) source.forget(t.name);
+    return;
+  }
   if (whole) {
-    const at::Tensor disk = plain_tensor(from, 0, source, options), mine = own_part(disk, p).contiguous();
+    const at::Tensor stored = plain_tensor(from, 0, source, options), disk = p.turned ? stored.transpose(1, 2) : stored,
+                     mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), dtype, options.own(name));
     p.mapped = p.data.is_alias_of(disk) && quantised_layer[0].empty() && source.maps(disk);
     if (!p.mapped) source.forget(tensors[0].name);
@@ -241,8 +267,9 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
         problems.missing.push_back(disk);
       } else {
         used.insert(disk);
-        if (!is_number_of_a_weight(entry->type))
-          problems.shapes.push_back(str(disk, ": found ", disk_name(entry->type), ", expected floating point"));
+        if (at.packed ? entry->type != DiskType::U8 : !is_number_of_a_weight(entry->type))
+          problems.shapes.push_back(str(disk, ": found ", disk_name(entry->type), ", expected ",
+                                        at.packed ? "bytes (U8)" : "floating point"));
         if (entry->shape != wanted)
           problems.shapes.push_back(str(disk, ": found ", shape_text(entry->shape), ", expected ", shape_text(wanted)));
       }

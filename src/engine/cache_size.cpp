@@ -81,8 +81,7 @@ CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, co
   for (const auto& [device, layers] : cache_devices(model, options.device())) {
     EngineSpec own = spec;
     own.cache_bytes = spec.cache_bytes * layers / shape.layers;
-    const int64_t bytes =
-        KvCache::bytes_per_block({layers, 0, spec.block_size, shape.kv_heads, shape.head_dim}, element);
+    const int64_t bytes = KvCache::bytes_per_block(cache_spec(shape, layers, 0, spec.block_size), element);
     const auto limit = spec.cache_limits.find(device_name(device));
     const Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);
     const CacheSize size = cache_size(own, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu(),

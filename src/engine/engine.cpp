@@ -24,7 +24,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage,
           "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
-  cache_spec_ = {shape.layers, 0, spec_.block_size, shape.kv_heads, shape.head_dim};
+  cache_spec_ = apus::cache_spec(shape, shape.layers, 0, spec_.block_size);
   const CacheSize size = cache_size_of(model, options, spec_);
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
   if (size.max_model_len < wanted)

@@ -5,6 +5,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
 
+#include "nn/latent_attention.h"
 #include "nn/moe.h"
 #include "nn/rope.h"
 #include "nn/training_step.h"
@@ -23,6 +24,7 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
                                                .experts = mixture.experts,
                                                .per_token = mixture.per_token,
                                                .shared_ffn = mixture.shared_ffn,
+                                               .clamp = mixture.clamp,
                                                .router = mixture.router,
                                                .names = mixture.names});
 }
@@ -46,6 +48,11 @@ Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
           .turn = turn,
           .neighbours = turn != kNoRope && spec.ropes[static_cast<size_t>(turn)].neighbours};
 }
+
+std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, int64_t index) {
+  if (spec.latent) return std::make_unique<LatentAttention>(attention_spec(spec, index), *spec.latent);
+  return std::make_unique<Attention>(attention_spec(spec, index));
+}
 }  // namespace
 
 Norm* DecoderLayer::norm(const std::string& name, const DecoderSpec& spec) {
@@ -56,7 +63,7 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
     : parallel_(spec.parallel),
       branch_scale_(spec.branch_scale),
       before_attention_(norm(spec.norms.before_attention, spec)),
-      attention_(child<Attention>("self_attn", attention_spec(spec, index))),
+      attention_(adopt("self_attn", make_attention(spec, index))),
       after_attention_(norm(spec.norms.after_attention, spec)),
       before_feed_forward_(norm(spec.norms.before_feed_forward, spec)),
       feed_forward_(adopt(block_name(spec, index), make_feed_forward(spec, index))),
@@ -153,12 +160,17 @@ at::Tensor Decoder::before_head(const at::Tensor& normed_TD) const {
 ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& s) const {
   require(spec_.head == Head::Vocab, Fault::Bug, "a loss over words is asked of a model whose head gives scores");
   const auto& table = training_of(s).table;
-  if (table && table->defined()) return Model::head_factors(before_head(normed_TD), s);
-  return words().factors(before_head(normed_TD), s);
+  const bool shared = table && table->defined();
+  ops::HeadFactors factors =
+      shared ? Model::head_factors(before_head(normed_TD), s) : words().factors(before_head(normed_TD), s);
+  factors.softcap = spec_.logit_softcap;
+  return factors;
 }
 at::Tensor Decoder::head_weight() const { return words().weight().data; }
 at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const {
-  return words()(spec_.head == Head::Vocab ? before_head(normed_TD) : normed_TD, s);
+  if (spec_.head != Head::Vocab) return words()(normed_TD, s);
+  const at::Tensor logits = words()(before_head(normed_TD), s);
+  return spec_.logit_softcap > 0 ? ops::softcapped(logits, spec_.logit_softcap) : logits;
 }
 
 }  // namespace apus

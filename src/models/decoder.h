@@ -23,7 +23,7 @@ class DecoderLayer : public Module {
   const double branch_scale_;
   // Null where the family has none.
   Norm* before_attention_;
-  Attention& attention_;
+  AttentionBlock& attention_;
   Norm *after_attention_, *before_feed_forward_;
   FeedForward& feed_forward_;
   Norm* after_feed_forward_;

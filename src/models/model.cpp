@@ -51,6 +51,11 @@ at::Device Model::device_of(const std::string& name) const {
   return within(norm_name()) ? devices_->norm : within(head_name()) ? devices_->head : devices_->embed;
 }
 
+KvCache::Spec cache_spec(const ModelShape& shape, int64_t layers, int64_t blocks, int64_t block_size) {
+  if (shape.latent > 0) return {layers, blocks, block_size, 1, shape.latent, /*values=*/false};
+  return {layers, blocks, block_size, shape.kv_heads, shape.head_dim};
+}
+
 std::unique_ptr<Model> make_model(const Json& config, Head head) {
   DecoderSpec spec = describe_model(config, head);
   mention_own_code(Config(config));

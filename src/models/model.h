@@ -77,6 +77,9 @@ class Model : public Module {
   std::shared_ptr<LayerRunner> runner_;
 };
 
+// What a cache of `layers` of its layers holds.
+KvCache::Spec cache_spec(const ModelShape& shape, int64_t layers, int64_t blocks, int64_t block_size);
+
 // From a checkpoint's config.json, as describe_model reads it. Parameters are described but hold no data yet.
 std::unique_ptr<Model> make_model(const Json& config, Head head = Head::Vocab);
 

@@ -46,7 +46,7 @@ at::Tensor token_lead(const Model& model, const at::Tensor& last_SD, const Step&
   if (f.low_TR.defined())
     logit_S2 =
         logit_S2 + at::linear(f.low_TR, states_at(f.low_VR, two).to(f.low_TR.scalar_type())).to(logit_S2.scalar_type());
-  const at::Tensor wide_S2 = logit_S2.to(at::kFloat);
+  const at::Tensor wide_S2 = ops::softcapped(logit_S2.to(at::kFloat), f.softcap);
   return wide_S2.select(1, 0) - wide_S2.select(1, 1);
 }
 

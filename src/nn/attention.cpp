@@ -14,8 +14,11 @@ namespace apus {
 namespace {
 // Ranks take key-value heads with the query heads that look at them. Where ranks outnumber key-value heads, those that
 // share one hold it each, and share out its query heads.
+Cut by_query_heads(const Attention::Spec& s) {
+  return {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .units = s.heads / s.kv_heads};
+}
 Linear::Spec queries(const Attention::Spec& s, Linear::Spec linear) {
-  linear.cut = {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .units = s.heads / s.kv_heads};
+  linear.cut = by_query_heads(s);
   return linear;
 }
 Linear::Spec keys(const Attention::Spec& s) {
@@ -26,14 +29,28 @@ Linear::Spec keys(const Attention::Spec& s) {
           .cut = {.axis = Axis::Tp, .dim = 0, .groups = s.kv_heads, .shared = true}};
 }
 
-// Pairs (2j, 2j + 1) of the first n numbers of each head, brought to (j, j + n / 2), where ops::rope turns them. Done
-// to queries and keys alike, it changes none of their products.
+}  // namespace
+
 at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n) {
   const int64_t t = x_TNH.size(0), heads = x_TNH.size(1), h = x_TNH.size(2);
   const at::Tensor turned = x_TNH.narrow(2, 0, n).reshape({t, heads, n / 2, 2}).transpose(2, 3).reshape({t, heads, n});
   return n == h ? turned : at::cat({turned, x_TNH.narrow(2, n, h - n)}, 2);
 }
-}  // namespace
+
+at::Tensor AttentionBlock::over_packed(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH,
+                                       const ops::AttentionRule& rule, const Step& s) const {
+  Memo* const memo = memo_of(s, ResultKind::Attention);
+  const bool again = memo && memo->again();
+  ops::Attended result;
+  if (again) {
+    auto known = memo->recall(*this);
+    result = {std::move(known[0]), std::move(known[1])};
+  }
+  const at::Tensor y =
+      ops::attention(q_TNH, k_TKH, v_TKH, s.cu_q, s.cu_k, s.max_q, s.max_k, rule, memo ? &result : nullptr);
+  if (memo && !again) memo->remember(*this, {result.out_TNH, result.lse_NT});
+  return y;
+}
 
 std::vector<Linear*> Attention::projections() {
   const Spec& s = spec_;
@@ -51,6 +68,7 @@ Attention::Attention(Spec s)
       o_(child<Linear>(
           "o_proj",
           queries(s, {.in = s.heads * s.head_dim, .out = s.hidden, .bias = s.form.out_bias, .split = Split::In}))) {
+  if (s.form.sinks) sinks_ = &param("sinks", {s.heads}, {by_query_heads(s)});
   if (s.form.qk_norm == QkNorm::None) return;
   const bool all = s.form.qk_norm == QkNorm::AllHeads;
   q_norm_ = &child<Norm>(qk_norm_name(s.form.qk_norm, true), s.head_dim * (all ? s.heads : 1), s.norm);
@@ -75,26 +93,21 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   return {std::move(q), std::move(k), qkv[2].reshape({tokens, -1, h})};
 }
 
+ops::AttentionRule Attention::rule() const {
+  const AttentionForm& form = spec_.form;
+  return {.scale = form.scale > 0 ? form.scale : 1 / std::sqrt(static_cast<double>(spec_.head_dim)),
+          .mask = {.causal = true, .window = spec_.window},
+          .softcap = form.softcap,
+          .sinks_N = sinks_ ? sinks_->data : at::Tensor()};
+}
+
 at::Tensor Attention::attended(const Heads& now, const Step& s) const {
-  const double scale = spec_.form.scale > 0 ? spec_.form.scale : 1 / std::sqrt(static_cast<double>(spec_.head_dim));
-  const ops::Mask mask{.causal = true, .window = spec_.window};
   if (s.cache) {
     at::Tensor k_cache = s.cache->k(spec_.layer), v_cache = s.cache->v(spec_.layer);
     ops::store_kv(now.k_TKH, now.v_TKH, k_cache, v_cache, s.slot);
-    return ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, scale,
-                                mask);
+    return ops::paged_attention(now.q_TNH, k_cache, v_cache, s.cu_q, s.cu_k, s.block_table, s.max_q, s.max_k, rule());
   }
-  Memo* const memo = memo_of(s, ResultKind::Attention);
-  const bool again = memo && memo->again();
-  ops::Attended result;
-  if (again) {
-    auto known = memo->recall(*this);
-    result = {std::move(known[0]), std::move(known[1])};
-  }
-  const at::Tensor y = ops::attention(now.q_TNH, now.k_TKH, now.v_TKH, s.cu_q, s.cu_k, s.max_q, s.max_k, scale, mask,
-                                      memo ? &result : nullptr);
-  if (memo && !again) memo->remember(*this, {result.out_TNH, result.lse_NT});
-  return y;
+  return over_packed(now.q_TNH, now.k_TKH, now.v_TKH, rule(), s);
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {

@@ -8,7 +8,26 @@
 
 namespace apus {
 
-class Attention : public Module {
+namespace ops {
+struct AttentionRule;  // ops/ops.h
+}
+
+// Pairs (2j, 2j + 1) of the first n numbers of each head, brought to (j, j + n / 2), where ops::rope turns them. Done
+// to queries and keys alike, it changes none of their products.
+at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n);
+
+// The attention of a layer, of whatever kind.
+class AttentionBlock : public Module {
+ public:
+  virtual at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const = 0;
+
+ protected:
+  // Without a cache; remembers the result for a second run.
+  at::Tensor over_packed(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH,
+                         const ops::AttentionRule& rule, const Step& s) const;
+};
+
+class Attention : public AttentionBlock {
  public:
   struct Spec {
     int64_t layer = 0;  // whose cache
@@ -20,7 +39,7 @@ class Attention : public Module {
     bool neighbours = false;  // RopeSpec::neighbours
   };
   explicit Attention(Spec spec);
-  at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
   void prepare_inference() override { qkv_.prepare_inference(); }
 
  private:
@@ -29,12 +48,14 @@ class Attention : public Module {
   };
   std::vector<Linear*> projections();
   Heads heads(const at::Tensor& x_TD, const Step& s) const;
+  ops::AttentionRule rule() const;
   at::Tensor attended(const Heads& heads, const Step& s) const;
 
   Spec spec_;
   LinearGroup qkv_;  // queries, keys, values: three matrices, or one that makes all
   Linear& o_;
   Norm *q_norm_ = nullptr, *k_norm_ = nullptr;
+  Param* sinks_ = nullptr;
 };
 
 }  // namespace apus

@@ -143,7 +143,7 @@ void Linear::release_plain() {
 }
 
 void Linear::prepare_inference() {
-  if (packed_.defined() || grouped_ || stacked_) return;
+  if (packed_.defined() || grouped_ || stacked_ || stays_plain_) return;
   packed_ = ops::pack_linear(weight_.data, weight_.mapped);
   if (packed_.defined() && !packed_.is_alias_of(weight_.data)) release_plain();
 }

@@ -77,6 +77,8 @@ class Linear : public Adaptable {
   at::Tensor operator()(const at::Tensor& x_TI, const Step& s) const;
   // What its result is to the module around it, which decides whether a second run wants it remembered.
   void result_is(ResultKind kind) { result_ = kind; }
+  // The module around it reads the weight itself, in inference too: it is not packed.
+  void stays_plain() { stays_plain_ = true; }
   // What y is a product of, for losses that make it in parts: with the adapters of each row, as the step routes them.
   ops::HeadFactors factors(const at::Tensor& x_TI, const Step& s) const;
   const Spec& spec() const { return spec_; }
@@ -103,6 +105,7 @@ class Linear : public Adaptable {
   Param* bias_ = nullptr;
   at::Tensor packed_;
   bool grouped_ = false;  // a LinearGroup multiplies for it
+  bool stays_plain_ = false;
 };
 
 // Several linear layers of one input (q, k, v; gate, up): one multiplication in inference, several in training, so that

@@ -64,10 +64,16 @@ void record(RouterLoss& loss, const at::Tensor& logits_TE, const at::Tensor& exp
 
 }  // namespace
 
-Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names)
+Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, double clamp)
     : gate_up_(param(names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj", {count, 2 * ffn, hidden},
                      {{Axis::Ep, 0}})),
-      down_(param(names.stacked_down ? names.stacked_down : "down_proj", {count, hidden, ffn}, {{Axis::Ep, 0}})) {
+      down_(param(names.stacked_down ? names.stacked_down : "down_proj", {count, hidden, ffn}, {{Axis::Ep, 0}})),
+      clamp_(clamp) {
+  if (clamp_ > 0) {
+    gate_up_bias_ = &param(str(names.stacked_gate_up, "_bias"), {count, 2 * ffn}, {{Axis::Ep, 0}});
+    down_bias_ = &param(str(names.stacked_down, "_bias"), {count, hidden}, {{Axis::Ep, 0}});
+    gate_up_.turned = down_.turned = true;
+  }
   // What is one tensor in the file has no names that adapters of single experts could be saved under.
   for (int64_t e = 0; e < count && !names.stacked_gate_up; ++e) {
     const std::string gate = str(e, ".", names.gate), up = str(e, ".", names.up), down = str(e, ".", names.down);
@@ -87,6 +93,7 @@ bool Experts::adapted() const {
 
 at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
                                const Step& s) const {
+  if (clamp_ > 0) return clamped(x_TD, weight_Tk, expert_Tk);
   if (!adapted()) return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up_.data, down_.data);
   const bool alike = can_be_grouped(gate_of_) && can_be_grouped(up_of_) && can_be_grouped(down_of_);
   return alike ? grouped(x_TD, weight_Tk, expert_Tk, s) : one_by_one(x_TD, weight_Tk, expert_Tk, s);
@@ -101,6 +108,27 @@ at::Tensor summed(const at::Tensor& y_MD, const at::Tensor& x_TD, const at::Tens
   return at::zeros(x_TD.sizes(), x_TD.options().dtype(wide)).index_add(0, pairs.token, weighed).to(x_TD.scalar_type());
 }
 }  // namespace
+
+namespace {
+// Of numbers [M, 2F] of gate and up by turns: [M, F], in f32 or f64 and given in their type.
+at::Tensor clamped_swiglu(const at::Tensor& both_MF, double clamp) {
+  const at::Tensor wide_MF2 =
+      both_MF.to(both_MF.scalar_type() == at::kDouble ? at::kDouble : at::kFloat).unflatten(1, {-1, 2});
+  const at::Tensor gate = wide_MF2.select(2, 0).clamp_max(clamp), up = wide_MF2.select(2, 1).clamp(-clamp, clamp);
+  return ((up + 1) * gate * at::sigmoid(gate * 1.702)).to(both_MF.scalar_type());
+}
+}  // namespace
+
+at::Tensor Experts::clamped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk) const {
+  const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, gate_up_.data.size(0));
+  const at::Tensor expert_M = at::index_select(expert_Tk.flatten(), 0, pairs.pair);
+  const auto multiply = [&](const at::Tensor& rows, const Param& weight, const Param& bias) {
+    return ops::grouped_linear(rows, weight.data, pairs.ends) + at::index_select(bias.data, 0, expert_M);
+  };
+  const at::Tensor inner =
+      clamped_swiglu(multiply(at::index_select(x_TD, 0, pairs.token), gate_up_, *gate_up_bias_), clamp_);
+  return summed(multiply(inner, down_, *down_bias_), x_TD, weight_Tk, pairs);
+}
 
 // The base's products and those of the factors, each for all experts at once.
 at::Tensor Experts::grouped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
@@ -157,9 +185,9 @@ Param* MoeMlp::make_correction() {
 
 MoeMlp::MoeMlp(Spec s)
     : spec_(s),
-      gate_(child<Linear>(s.names.router, Linear::Spec{.in = s.hidden, .out = s.experts})),
+      gate_(child<Linear>(s.names.router, Linear::Spec{.in = s.hidden, .out = s.experts, .bias = s.names.router_bias})),
       correction_(make_correction()),
-      experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.hidden, s.ffn, s.names)) {
+      experts_(child<Experts>(s.names.stacked_gate_up ? "" : "experts", s.experts, s.hidden, s.ffn, s.names, s.clamp)) {
   if (s.shared_ffn == 0) return;
   shared_ = &child<Mlp>(s.names.shared, s.hidden, s.shared_ffn, Mlp::Spec{});
   if (s.names.shared_is_gated)

@@ -23,7 +23,8 @@ struct RouterLoss {
 
 class Experts : public Module {
  public:
-  Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names);
+  // clamp: MixtureSpec::clamp
+  Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, double clamp);
   at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
                         const Step& s) const;
 
@@ -33,7 +34,10 @@ class Experts : public Module {
                      const Step& s) const;
   at::Tensor one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
                         const Step& s) const;
+  at::Tensor clamped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk) const;
   Param &gate_up_, &down_;
+  double clamp_;
+  Param *gate_up_bias_ = nullptr, *down_bias_ = nullptr;  // of clamped ones
   // Of each expert: views, for adapters under the names PEFT sees.
   ExpertMatrices gate_of_, up_of_, down_of_;
 };
@@ -43,6 +47,7 @@ class MoeMlp : public FeedForward {
   struct Spec {
     int64_t hidden, ffn, experts, per_token;
     int64_t shared_ffn = 0;  // > 0: an expert for every token
+    double clamp = 0;        // MixtureSpec::clamp
     RouterForm router;
     MixtureNames names;
   };

@@ -32,6 +32,8 @@ struct MixtureNames {
   const char *gate = "gate_proj", *up = "up_proj", *down = "down_proj";
   // All experts' gates with ups, and all downs, are one tensor each in the file, under these names; null: they are not.
   const char *stacked_gate_up = nullptr, *stacked_down = nullptr;
+  // The router has a bias.
+  bool router_bias = false;
   // The feed-forward that every token meets; with a number of its own for each token it is scaled by.
   const char* shared = "shared_expert";
   bool shared_is_gated = true;

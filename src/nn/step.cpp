@@ -35,12 +35,12 @@ KvCache::KvCache(Spec spec, at::TensorOptions options, const std::vector<at::Dev
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if (!layer_devices.empty()) options = options.device(layer_devices[static_cast<size_t>(layer)]);
     k_.push_back(lazy_zeros(shape, options));
-    v_.push_back(lazy_zeros(shape, options));
+    if (spec.values) v_.push_back(lazy_zeros(shape, options));
   }
 }
 
 int64_t KvCache::bytes_per_block(Spec spec, int64_t element_size) {
-  return 2 * spec.layers * spec.block_size * spec.kv_heads * spec.head_dim * element_size;
+  return (spec.values ? 2 : 1) * spec.layers * spec.block_size * spec.kv_heads * spec.head_dim * element_size;
 }
 
 Step Step::without_adapters() const {

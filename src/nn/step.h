@@ -16,11 +16,12 @@ class KvCache {
  public:
   struct Spec {
     int64_t layers, blocks, block_size, kv_heads, head_dim;
+    bool values = true;  // false: they are a part of the keys
   };
   // `layer_devices`: where each layer's lie; empty: all on the device of `options`.
   KvCache(Spec spec, at::TensorOptions options, const std::vector<at::Device>& layer_devices = {});
   at::Tensor k(int64_t layer) const { return k_[layer]; }  // [blocks, block_size, kv_heads, head_dim]
-  at::Tensor v(int64_t layer) const { return v_[layer]; }
+  at::Tensor v(int64_t layer) const { return v_[layer]; }  // as k, where there are any
   const Spec& spec() const { return spec_; }
   static int64_t bytes_per_block(Spec spec, int64_t element_size);
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Attention over packed sequences and over a paged cache. The reference works on one sequence at a time, in chunks of
 // queries, all heads of a group at once, in f32: its largest temporary is `score_limit` scores. The backward pass
-// recomputes the probabilities of a chunk from the saved log-sum-exp.
+// recomputes the probabilities of a chunk from the saved log-sum-exp. A sink is one more term of that sum; nothing else
+// of the forward or backward pass knows of it.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/exp.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/logaddexp.h>
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -85,9 +87,21 @@ at::Tensor by_token(const at::Tensor& x_KgtH, int64_t t) {
   return x_KgtH.reshape({k_heads, g, t, h}).permute({2, 0, 1, 3}).reshape({t, k_heads * g, h});
 }
 
-// Scaled scores of a chunk [K, G * count, keys]; q [K, G * count, H], k [K, keys, H].
-at::Tensor scores(const at::Tensor& q, const at::Tensor& k, double scale, const Chunk& c) {
-  at::Tensor s = at::bmm(q, k.transpose(1, 2)).mul_(scale);
+// The numbers of an AttentionRule.
+struct Bend {
+  double scale, softcap;
+};
+
+// Scaled scores of a chunk [K, G * count, keys]; q [K, G * count, H], k [K, keys, H]. slope: receives by how much a
+// bent score grows with the one it was made of.
+at::Tensor scores(const at::Tensor& q, const at::Tensor& k, const Bend& bend, const Chunk& c,
+                  at::Tensor* slope = nullptr) {
+  at::Tensor s = at::bmm(q, k.transpose(1, 2)).mul_(bend.scale);
+  if (bend.softcap > 0) {
+    s.div_(bend.softcap).tanh_();
+    if (slope) *slope = 1 - s * s;
+    s.mul_(bend.softcap);
+  }
   if (c.hidden.defined()) s.view({s.size(0), -1, c.count, c.keys}).masked_fill_(c.hidden, minus_infinity);
   return s;
 }
@@ -97,16 +111,22 @@ at::Tensor probabilities(at::Tensor s, const at::Tensor& lse) {
   return s.sub_(lse.masked_fill(lse == minus_infinity, 0).unsqueeze(-1)).exp_();
 }
 
+// [N] as it stands beside the scores of a chunk by group: [K, G * count].
+at::Tensor beside_scores(const at::Tensor& sinks_N, int64_t k_heads, int64_t count) {
+  return sinks_N.reshape({-1, 1}).expand({-1, count}).reshape({k_heads, -1});
+}
+
 // One sequence; writes into out [q, N, Hv] and lse [N, q].
 void forward_sequence(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, at::Tensor out, at::Tensor lse,
-                      double scale, const Mask& mask) {
+                      const Bend& bend, const Mask& mask, const OptionalTensor& sinks) {
   const int64_t heads = q.size(1), k_heads = k.size(1);
   const at::Tensor keys = widen(k).transpose(0, 1).contiguous(), values = widen(v).transpose(0, 1).contiguous();
   Sequence{q.size(0), k.size(0), mask}.for_chunks(heads, q.device(), [&](const Chunk& c) {
     if (c.keys == 0) return;  // out and lse already say so
     const at::Tensor s =
-        scores(by_group(widen(q.narrow(0, c.begin, c.count)), k_heads), keys.narrow(1, c.low, c.keys), scale, c);
-    const at::Tensor sum = at::logsumexp(s, -1);
+        scores(by_group(widen(q.narrow(0, c.begin, c.count)), k_heads), keys.narrow(1, c.low, c.keys), bend, c);
+    at::Tensor sum = at::logsumexp(s, -1);
+    if (sinks.has_value()) sum = at::logaddexp(sum, beside_scores(sinks->to(sum.scalar_type()), k_heads, c.count));
     const at::Tensor y = at::bmm(probabilities(s, sum), values.narrow(1, c.low, c.keys));
     out.narrow(0, c.begin, c.count).copy_(by_token(y, c.count));
     lse.narrow(1, c.begin, c.count).copy_(sum.view({heads, c.count}));
@@ -118,14 +138,16 @@ at::Tensor zeros_like_queries(const at::Tensor& q, int64_t head_size) {
 }
 
 Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
-             const at::Tensor& cu_k, int64_t, int64_t, double scale, bool causal, int64_t window) {
+             const at::Tensor& cu_k, int64_t, int64_t, double scale, bool causal, int64_t window, double softcap,
+             const OptionalTensor& sinks) {
   at::Tensor out = zeros_like_queries(q, v.size(2));
   at::Tensor lse = at::full({q.size(1), q.size(0)}, minus_infinity, q.options().dtype(wide_type(q)));
+  if (sinks.has_value()) lse.copy_(sinks->unsqueeze(1).expand(lse.sizes()));
   const Lengths queries(cu_q), keys(cu_k);
   for (int64_t s = 0; s < queries.sequences(); ++s) {
     const int64_t q0 = queries.begin(s), nq = queries.size(s), k0 = keys.begin(s), nk = keys.size(s);
     forward_sequence(q.narrow(0, q0, nq), k.narrow(0, k0, nk), v.narrow(0, k0, nk), out.narrow(0, q0, nq),
-                     lse.narrow(1, q0, nq), scale, {causal, window});
+                     lse.narrow(1, q0, nq), {scale, softcap}, {causal, window}, sinks);
   }
   return {out, lse};
 }
@@ -133,7 +155,7 @@ Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, cons
 // One sequence; writes into dq, dk, dv. delta [q, N] is sum(out * grad) per query and head.
 void backward_sequence(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const at::Tensor& delta, const at::Tensor& lse, at::Tensor dq, at::Tensor dk, at::Tensor dv,
-                       double scale, const Mask& mask) {
+                       const Bend& bend, const Mask& mask) {
   const int64_t k_heads = k.size(1);
   const at::Tensor keys = widen(k).transpose(0, 1).contiguous(), values = widen(v).transpose(0, 1).contiguous();
   at::Tensor sum_dk = at::zeros(keys.sizes(), keys.options()), sum_dv = at::zeros(values.sizes(), values.options());
@@ -142,10 +164,12 @@ void backward_sequence(const at::Tensor& grad, const at::Tensor& q, const at::Te
     const auto group = [&](const at::Tensor& x) { return by_group(widen(x.narrow(0, c.begin, c.count)), k_heads); };
     const at::Tensor chunk_q = group(q), chunk_grad = group(grad), chunk_keys = keys.narrow(1, c.low, c.keys);
     const at::Tensor chunk_lse = lse.narrow(1, c.begin, c.count).reshape({k_heads, -1});
-    const at::Tensor p = probabilities(scores(chunk_q, chunk_keys, scale, c), chunk_lse);
+    at::Tensor slope;
+    const at::Tensor p = probabilities(scores(chunk_q, chunk_keys, bend, c, &slope), chunk_lse);
     sum_dv.narrow(1, c.low, c.keys).add_(at::bmm(p.transpose(1, 2), chunk_grad));
     const at::Tensor dp = at::bmm(chunk_grad, values.narrow(1, c.low, c.keys).transpose(1, 2));
-    const at::Tensor ds = (dp - group(delta.unsqueeze(-1))).mul_(p).mul_(scale);
+    at::Tensor ds = (dp - group(delta.unsqueeze(-1))).mul_(p).mul_(bend.scale);
+    if (slope.defined()) ds.mul_(slope);
     dq.narrow(0, c.begin, c.count).copy_(by_token(at::bmm(ds, chunk_keys), c.count));
     sum_dk.narrow(1, c.low, c.keys).add_(at::bmm(ds.transpose(1, 2), chunk_q));
   });
@@ -155,7 +179,7 @@ void backward_sequence(const at::Tensor& grad, const at::Tensor& q, const at::Te
 
 Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                 const at::Tensor& out, const at::Tensor& lse, const at::Tensor& cu_q, const at::Tensor& cu_k, int64_t,
-                int64_t, double scale, bool causal, int64_t window) {
+                int64_t, double scale, bool causal, int64_t window, double softcap, const OptionalTensor&) {
   at::Tensor dq = at::zeros(q.sizes(), q.options()), dk = at::zeros(k.sizes(), k.options()),
              dv = at::zeros(v.sizes(), v.options());
   const at::Tensor delta = (widen(out) * widen(grad)).sum(-1);
@@ -164,14 +188,14 @@ Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k
     const int64_t q0 = queries.begin(s), nq = queries.size(s), k0 = keys.begin(s), nk = keys.size(s);
     backward_sequence(grad.narrow(0, q0, nq), q.narrow(0, q0, nq), k.narrow(0, k0, nk), v.narrow(0, k0, nk),
                       delta.narrow(0, q0, nq), lse.narrow(1, q0, nq), dq.narrow(0, q0, nq), dk.narrow(0, k0, nk),
-                      dv.narrow(0, k0, nk), scale, {causal, window});
+                      dv.narrow(0, k0, nk), {scale, softcap}, {causal, window});
   }
   return {dq, dk, dv};
 }
 
 at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
                  const at::Tensor& cu_k, const at::Tensor& block_table, int64_t, int64_t, double scale, bool causal,
-                 int64_t window) {
+                 int64_t window, double softcap, const OptionalTensor& sinks) {
   at::Tensor out = zeros_like_queries(q, v_cache.size(3));
   at::Tensor lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(wide_type(q)));
   const Lengths queries(cu_q), keys(cu_k);
@@ -183,24 +207,25 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
       return cache.index_select(0, blocks).flatten(0, 1).narrow(0, 0, nk);
     };
     forward_sequence(q.narrow(0, q0, nq), gather(k_cache), gather(v_cache), out.narrow(0, q0, nq),
-                     lse.narrow(1, q0, nq), scale, {causal, window});
+                     lse.narrow(1, q0, nq), {scale, softcap}, {causal, window}, sinks);
   }
   return out;
 }
 
 Pair forward_shape(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor&, const at::Tensor&,
-                   int64_t, int64_t, double, bool, int64_t) {
+                   int64_t, int64_t, double, bool, int64_t, double, const OptionalTensor&) {
   return {at::empty({q.size(0), q.size(1), v.size(2)}, q.options()),
           at::empty({q.size(1), q.size(0)}, q.options().dtype(wide_type(q)))};
 }
 Triple backward_shape(const at::Tensor&, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                       const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t,
-                      double, bool, int64_t) {
+                      double, bool, int64_t, double, const OptionalTensor&) {
   const auto like = [](const at::Tensor& x) { return at::empty(x.sizes(), x.options()); };
   return {like(q), like(k), like(v)};
 }
 at::Tensor paged_shape(const at::Tensor& q, const at::Tensor&, const at::Tensor& v_cache, const at::Tensor&,
-                       const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool, int64_t) {
+                       const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool, int64_t, double,
+                       const OptionalTensor&) {
   return at::empty({q.size(0), q.size(1), v_cache.size(3)}, q.options());
 }
 
@@ -214,22 +239,32 @@ struct Known {
   Attended result;
 };
 
+// Each head's sink has in every query's sum the share exp(sink - lse), and pulls nothing but that sum.
+at::Tensor sinks_gradient(const at::Tensor& grad, const at::Tensor& out, const at::Tensor& lse_NT,
+                          const at::Tensor& sinks_N) {
+  const at::Tensor delta_NT = (widen(out) * widen(grad)).sum(-1).t();
+  return -(at::exp(widen(sinks_N).unsqueeze(1) - lse_NT) * delta_NT).sum(1).to(sinks_N.scalar_type());
+}
+
 struct Attention : torch::autograd::Function<Attention> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& q,
                                                 const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
                                                 const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale,
-                                                bool causal, int64_t window, const Known& known) {
+                                                bool causal, int64_t window, double softcap,
+                                                const OptionalTensor& sinks, const Known& known) {
     const BelowAutograd guard;
     at::Tensor out = known.result.out_TNH, lse = known.result.lse_NT;
     if (!out.defined())
-      std::tie(out, lse) = attention_op().call(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window);
-    ctx->save_for_backward({q, k, v, cu_q, cu_k, out, lse});
+      std::tie(out, lse) =
+          attention_op().call(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
+    ctx->save_for_backward({q, k, v, cu_q, cu_k, out, lse, or_undefined(sinks)});
     ctx->mark_non_differentiable({lse});
     ctx->saved_data["max_q"] = max_q;
     ctx->saved_data["max_k"] = max_k;
     ctx->saved_data["scale"] = scale;
     ctx->saved_data["causal"] = causal;
     ctx->saved_data["window"] = window;
+    ctx->saved_data["softcap"] = softcap;
     return {out, lse};
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* ctx,
@@ -238,22 +273,25 @@ struct Attention : torch::autograd::Function<Attention> {
     const BelowAutograd guard;
     const auto x = ctx->get_saved_variables();
     auto& data = ctx->saved_data;
-    auto [dq, dk, dv] =
-        op.call(grad[0], x[0], x[1], x[2], x[5], x[6], x[3], x[4], data["max_q"].toInt(), data["max_k"].toInt(),
-                data["scale"].toDouble(), data["causal"].toBool(), data["window"].toInt());
-    return {dq, dk, dv, {}, {}, {}, {}, {}, {}, {}, {}};
+    const at::Tensor &out = x[5], &lse = x[6], &sinks = x[7];
+    auto [dq, dk, dv] = op.call(grad[0], x[0], x[1], x[2], out, lse, x[3], x[4], data["max_q"].toInt(),
+                                data["max_k"].toInt(), data["scale"].toDouble(), data["causal"].toBool(),
+                                data["window"].toInt(), data["softcap"].toDouble(), maybe(sinks));
+    const at::Tensor dsinks = requires_grad(sinks) ? sinks_gradient(grad[0], out, lse, sinks) : at::Tensor();
+    return {dq, dk, dv, {}, {}, {}, {}, {}, {}, {}, {}, dsinks, {}};
   }
 };
 
 Pair attention_autograd(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
-                        const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal,
-                        int64_t window) {
-  if (any_requires_grad(q, k, v)) {
-    const auto out = Attention::apply(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, Known{});
+                        const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window,
+                        double softcap, const OptionalTensor& sinks) {
+  if (any_requires_grad(q, k, v, sinks)) {
+    const auto out =
+        Attention::apply(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks, Known{});
     return {out[0], out[1]};
   }
   const BelowAutograd guard;
-  return attention_op().call(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window);
+  return attention_op().call(q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
 }
 
 // Here and not in the kernels, so that every device's are spared the check and none forgets it.
@@ -267,44 +305,46 @@ void check(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, int64_
 }  // namespace
 
 at::Tensor attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
-                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask, Attended* kept) {
+                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, const AttentionRule& rule, Attended* kept) {
   check(q_TNH, k_TKH, v_TKH, k_TKH.size(1));
+  const auto& [scale, mask, softcap, sinks_N] = rule;
   if (kept && kept->out_TNH.defined()) {
-    if (!any_requires_grad(q_TNH, k_TKH, v_TKH)) return kept->out_TNH;
-    return Attention::apply(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window,
-                            Known{std::move(*kept)})[0];
+    if (!any_requires_grad(q_TNH, k_TKH, v_TKH, sinks_N)) return kept->out_TNH;
+    return Attention::apply(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window, softcap,
+                            maybe(sinks_N), Known{std::move(*kept)})[0];
   }
-  auto [out, lse] = attention_op().call(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window);
+  auto [out, lse] = attention_op().call(q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale, mask.causal, mask.window,
+                                        softcap, maybe(sinks_N));
   if (kept) *kept = {out, lse};
   return out;
 }
 
 at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache,
                            const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
-                           int64_t max_k, double scale, Mask mask) {
+                           int64_t max_k, const AttentionRule& rule) {
   static const auto op = handle<decltype(paged)>("apus::paged_attention");
   check(q_TNH, k_cache, v_cache, k_cache.size(2));
   const BelowAutograd guard;
-  return op.call(q_TNH, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, scale, mask.causal, mask.window);
+  return op.call(q_TNH, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, rule.scale, rule.mask.causal,
+                 rule.mask.window, rule.softcap, maybe(rule.sinks_N));
 }
 
 }  // namespace apus::ops
 
 TORCH_LIBRARY_FRAGMENT(apus, m) {
-  // -> out [T, N, H], lse [N, T] f32: natural log of the sum of exp(scale q.k),
+  // -> out [T, N, H], lse [N, T] f32: natural log of the sum of exp(scores), a head's sink ([N]) among them,
   // -inf where a query sees nothing (out 0 there).
   m.def(
       "attention(Tensor q, Tensor k, Tensor v, Tensor cu_q, Tensor cu_k, int max_q, int max_k, float scale, bool "
-      "causal, "
-      "int window) -> (Tensor, Tensor)");
-  // -> dq, dk, dv
+      "causal, int window, float softcap, Tensor? sinks) -> (Tensor, Tensor)");
+  // -> dq, dk, dv. What sinks change stands in out and lse; they are given so that a device sees who made these.
   m.def(
       "attention_backward(Tensor grad, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, Tensor cu_q, Tensor cu_k, "
-      "int max_q, int max_k, float scale, bool causal, int window) -> (Tensor, Tensor, Tensor)");
+      "int max_q, int max_k, float scale, bool causal, int window, float softcap, Tensor? sinks) -> (Tensor, Tensor, "
+      "Tensor)");
   m.def(
       "paged_attention(Tensor q, Tensor k_cache, Tensor v_cache, Tensor cu_q, Tensor cu_k, Tensor block_table, int "
-      "max_q, "
-      "int max_k, float scale, bool causal, int window) -> Tensor");
+      "max_q, int max_k, float scale, bool causal, int window, float softcap, Tensor? sinks) -> Tensor");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {
   m.impl("attention", apus::ops::forward);

@@ -43,7 +43,7 @@ RowDivergence of_log_probs(const at::Tensor& p_nV, const at::Tensor& q_nV, doubl
 struct HeadDivergenceNode : torch::autograd::Function<HeadDivergenceNode> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
                                                 const at::Tensor& head, const OptionalTensor& low_hidden,
-                                                const OptionalTensor& low_head, const at::Tensor& label,
+                                                const OptionalTensor& low_head, const at::Tensor& label, double softcap,
                                                 const HeadFactors& teacher, const at::Tensor& teacher_label,
                                                 const DivergenceRule& rule) {
     const BelowAutograd guard;
@@ -53,8 +53,8 @@ struct HeadDivergenceNode : torch::autograd::Function<HeadDivergenceNode> {
         theirs(teacher.hidden_TD, maybe(teacher.low_TR), teacher_label);
     require(tokens.count() == theirs.count(), Fault::Bug, "a student's ", tokens.count(),
             " tokens are compared with a teacher's ", theirs.count());
-    HeadProducts products(tokens, head, low_head, need);
-    const HeadProducts lessons(theirs, teacher.weight_VD, maybe(teacher.low_VR), {});
+    HeadProducts products(tokens, head, low_head, need, softcap);
+    HeadProducts lessons(theirs, teacher.weight_VD, maybe(teacher.low_VR), {}, teacher.softcap);
     const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
     at::Tensor sum = at::zeros({}, wide), value = at::empty({tokens.count()}, wide);
     // Twice the vocabulary: two models' logits are at hand.
@@ -73,7 +73,7 @@ struct HeadDivergenceNode : torch::autograd::Function<HeadDivergenceNode> {
                                                  torch::autograd::variable_list grad) {
     const BelowAutograd guard;
     require(!ctx->saved_data.empty(), Fault::Bug, "head_divergence: its gradient can be taken once only");
-    torch::autograd::variable_list out(8);
+    torch::autograd::variable_list out(9);
     const auto gradients = ctx->saved_data.at("gradients").toTensorVector();
     ctx->saved_data.clear();
     for (size_t i = 0; i < gradients.size(); ++i)
@@ -86,7 +86,7 @@ struct HeadDivergenceNode : torch::autograd::Function<HeadDivergenceNode> {
 HeadFactors cut(const HeadFactors& f, int64_t vocabulary) {
   if (f.weight_VD.size(0) == vocabulary) return f;
   return {f.hidden_TD, f.weight_VD.narrow(0, 0, vocabulary), f.low_TR,
-          f.low_VR.defined() ? f.low_VR.narrow(0, 0, vocabulary) : f.low_VR};
+          f.low_VR.defined() ? f.low_VR.narrow(0, 0, vocabulary) : f.low_VR, f.softcap};
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ HeadDivergence head_divergence(const HeadFactors& student, const at::Tensor& lab
   const int64_t vocabulary = std::min(student.weight_VD.size(0), teacher.weight_VD.size(0));
   const HeadFactors mine = cut(student, vocabulary), theirs = cut(teacher, vocabulary);
   const auto out = HeadDivergenceNode::apply(mine.hidden_TD, mine.weight_VD, maybe(mine.low_TR), maybe(mine.low_VR),
-                                             label_T, theirs, teacher_label_T, rule);
+                                             label_T, mine.softcap, theirs, teacher_label_T, rule);
   return {out[0], out[1]};
 }
 
@@ -115,7 +115,7 @@ at::Tensor head_top_entropy(const HeadFactors& f, const at::Tensor& label_T, int
   const at::NoGradGuard no_grad;
   const OptionalTensor low_TR = maybe(f.low_TR);
   const LabelledTokens tokens(f.hidden_TD, low_TR, label_T);
-  const HeadProducts products(tokens, f.weight_VD, maybe(f.low_VR), {});
+  HeadProducts products(tokens, f.weight_VD, maybe(f.low_VR), {}, f.softcap);
   at::Tensor entropy = at::empty({tokens.count()}, f.hidden_TD.options().dtype(wide_type(f.hidden_TD)));
   tokens.for_chunks(f.weight_VD.size(0), 0, /*head_gradient=*/false, [&](int64_t begin, int64_t n) {
     const at::Tensor logits = products.logits(begin, n);

@@ -23,7 +23,7 @@ ExpertPairs pairs_by_expert(const at::Tensor& expert_Tk, int64_t experts);
 ExpertPairs pairs_at(const ExpertPairs& pairs, const at::Tensor& place);
 
 // Rows in runs, each run times a matrix of its own: y = x w'. The matrices are one stack [E, O, I] or E tensors [O, I].
-// Differentiable in x alone: experts that are trained whole go through moe_ffn.
+// Differentiable in x and in a stack.
 at::Tensor grouped_linear(const at::Tensor& x_MI, at::TensorList weight, const at::Tensor& ends_E);
 // Its gradients: dx = grad w and dweight [E, O, I] = grad' x of each run, where asked. x may be undefined when dweight
 // is not asked.

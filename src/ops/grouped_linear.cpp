@@ -89,7 +89,8 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
   static at::Tensor forward(torch::autograd::AutogradContext* ctx, const at::Tensor& x, const at::Tensor& ends,
                             at::TensorList weight) {
     const BelowAutograd guard;
-    torch::autograd::variable_list kept{ends};
+    const bool trained = one_stack(weight) && weight[0].requires_grad();
+    torch::autograd::variable_list kept{ends, trained ? x : at::Tensor()};
     kept.insert(kept.end(), weight.begin(), weight.end());
     ctx->save_for_backward(kept);
     return forward_op().call(x, weight, ends);
@@ -98,8 +99,12 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
                                                  torch::autograd::variable_list grad) {
     const BelowAutograd guard;
     const auto kept = ctx->get_saved_variables();
-    torch::autograd::variable_list out(kept.size() + 1);
-    out[0] = std::get<0>(backward_op().call(grad[0], {}, at::TensorList(kept).slice(1), kept[0], {true, false}));
+    torch::autograd::variable_list out(kept.size());  // x, ends, weights
+    const bool trained = kept[1].defined();
+    const auto [dx, dweight] = backward_op().call(grad[0], maybe(kept[1]), at::TensorList(kept).slice(2), kept[0],
+                                                  {ctx->needs_input_grad(0), trained});
+    out[0] = dx;
+    if (trained) out[2] = dweight;
     return out;
   }
 };
@@ -107,8 +112,8 @@ struct GroupedLinear : torch::autograd::Function<GroupedLinear> {
 at::Tensor autograd(const at::Tensor& x, at::TensorList weight, const at::Tensor& ends) {
   const bool trained = at::GradMode::is_enabled() &&
                        std::any_of(weight.begin(), weight.end(), [](const at::Tensor& w) { return w.requires_grad(); });
-  require(!trained, Fault::Bug, "grouped_linear has a gradient of its input alone");
-  if (any_requires_grad(x)) return GroupedLinear::apply(x, ends, weight);
+  require(!trained || one_stack(weight), Fault::Bug, "grouped_linear has no gradient of matrices that are no stack");
+  if (trained || any_requires_grad(x)) return GroupedLinear::apply(x, ends, weight);
   const BelowAutograd guard;
   return forward_op().call(x, weight, ends);
 }

@@ -39,8 +39,10 @@ int64_t LabelledTokens::default_chunk(int64_t vocabulary, bool head_gradient) co
 }
 
 HeadProducts::HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR,
-                           HeadNeeds need)
-    : tokens_(tokens), sides_{Side{tokens.hidden, head_VD, {}, {}}, Side{tokens.low, or_undefined(low_VR), {}, {}}} {
+                           HeadNeeds need, double softcap)
+    : tokens_(tokens),
+      sides_{Side{tokens.hidden, head_VD, {}, {}}, Side{tokens.low, or_undefined(low_VR), {}, {}}},
+      softcap_(softcap) {
   for (size_t i = 0; i < sides_.size(); ++i) {
     Side& s = sides_[i];
     if (!s.weight.defined()) continue;
@@ -54,18 +56,21 @@ bool HeadProducts::needed() const {
                      [](const Side& s) { return s.d_rows.defined() || s.weight_sum.defined(); });
 }
 
-at::Tensor HeadProducts::logits(int64_t begin, int64_t n) const {
+at::Tensor HeadProducts::logits(int64_t begin, int64_t n) {
   at::Tensor sum;
   for (const Side& s : sides_) {
     if (!s.weight.defined()) continue;
     const at::Tensor product = widen(matmul(s.rows.narrow(0, begin, n), s.weight.t()));
     sum = sum.defined() ? sum.add_(product) : product;
   }
-  return sum;
+  if (softcap_ <= 0) return sum;
+  sum.div_(softcap_).tanh_();
+  if (needed()) slope_nV_ = 1 - sum * sum;
+  return sum.mul_(softcap_);
 }
 
 void HeadProducts::add(int64_t begin, const at::Tensor& dlogits_nV) {
-  const at::Tensor d = dlogits_nV.to(tokens_.hidden.scalar_type());
+  const at::Tensor d = (softcap_ > 0 ? dlogits_nV * slope_nV_ : dlogits_nV).to(tokens_.hidden.scalar_type());
   for (Side& s : sides_) {
     if (s.d_rows.defined()) s.d_rows.narrow(0, begin, d.size(0)).copy_(matmul(d, s.weight));
     if (!s.weight_sum.defined()) continue;
@@ -90,6 +95,10 @@ at::Tensor HeadProducts::d_rows(size_t side) const {
 at::Tensor HeadProducts::d_weight(size_t side) const {
   const Side& s = sides_[side];
   return s.weight_sum.defined() ? s.weight_sum.to(s.weight.scalar_type()) : at::Tensor();
+}
+
+at::Tensor softcapped(const at::Tensor& x, double softcap) {
+  return softcap > 0 ? (widen(x) / softcap).tanh().mul(softcap).to(x.scalar_type()) : x;
 }
 
 void scale_gradient(at::Tensor x, const at::Tensor& factor) {

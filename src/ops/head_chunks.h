@@ -43,10 +43,13 @@ class LabelledTokens {
 // logits. The gradient of a bf16 or f16 weight is summed in f32.
 class HeadProducts {
  public:
-  HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR, HeadNeeds need);
-  at::Tensor logits(int64_t begin, int64_t n) const;  // [n, V] in f32 (f64 for f64), of tokens [begin, begin + n)
+  HeadProducts(const LabelledTokens& tokens, const at::Tensor& head_VD, const OptionalTensor& low_VR, HeadNeeds need,
+               double softcap);
+  // [n, V] in f32 (f64 for f64), of tokens [begin, begin + n), bent.
+  at::Tensor logits(int64_t begin, int64_t n);
   bool needed() const;
   bool head_gradient() const { return sides_[0].weight_sum.defined(); }
+  // Of the logits that were asked for last.
   void add(int64_t begin, const at::Tensor& dlogits_nV);
   // [T, D]; undefined when not needed. Side 0: hidden and head, 1: the low pair.
   at::Tensor d_rows(size_t side) const;
@@ -59,6 +62,8 @@ class HeadProducts {
   };
   const LabelledTokens& tokens_;
   std::array<Side, 2> sides_;
+  double softcap_;
+  at::Tensor slope_nV_;  // by how much bent logits grow with those they were made of
 };
 
 // x *= factor, rounding once: a half-typed tensor is widened a piece at a time, as its type cannot hold the factor.

@@ -20,9 +20,9 @@ using Triple = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 Triple forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
                const OptionalTensor& low_head, const at::Tensor& label, double temperature, bool need_entropy,
-               int64_t chunk) {
+               int64_t chunk, double softcap) {
   const LabelledTokens tokens(hidden, low_hidden, label);
-  const HeadProducts products(tokens, head, low_head, {});
+  HeadProducts products(tokens, head, low_head, {}, softcap);
   const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
   at::Tensor logprob = at::empty({tokens.count()}, wide), lse = at::empty({tokens.count()}, wide), entropy;
   if (need_entropy) entropy = at::empty({tokens.count()}, wide);
@@ -43,14 +43,14 @@ Triple forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalT
 Quad backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy, const at::Tensor& hidden,
               const at::Tensor& head, const OptionalTensor& low_hidden, const OptionalTensor& low_head,
               const at::Tensor& label, const at::Tensor& lse, const OptionalTensor& entropy, double temperature,
-              HeadNeeds need, int64_t chunk) {
+              HeadNeeds need, int64_t chunk, double softcap) {
   const LabelledTokens tokens(hidden, low_hidden, label);
   const auto pick = [&](const OptionalTensor& x) {
     return x.has_value() ? tokens.pick(*x).unsqueeze(1) : at::Tensor();
   };
   const at::Tensor lse_n1 = pick(lse), entropy_n1 = pick(entropy), into_logprob = pick(grad_logprob),
                    into_entropy = pick(grad_entropy);
-  HeadProducts products(tokens, head, low_head, need);
+  HeadProducts products(tokens, head, low_head, need, softcap);
   tokens.for_chunks(head.size(0), chunk, products.head_gradient(), [&](int64_t begin, int64_t n) {
     const auto part = [&](const at::Tensor& x) { return x.narrow(0, begin, n); };
     at::Tensor d = products.logits(begin, n).div_(temperature).sub_(part(lse_n1));  // log p
@@ -69,13 +69,13 @@ Quad backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_ent
 }
 
 Triple forward_shape(const at::Tensor& hidden, const at::Tensor&, const OptionalTensor&, const OptionalTensor&,
-                     const at::Tensor& label, double, bool need_entropy, int64_t) {
+                     const at::Tensor& label, double, bool need_entropy, int64_t, double) {
   const auto per_token = [&] { return at::empty(label.sizes(), hidden.options().dtype(wide_type(hidden))); };
   return {per_token(), need_entropy ? per_token() : at::Tensor(), per_token()};
 }
 Quad backward_shape(const OptionalTensor&, const OptionalTensor&, const at::Tensor& hidden, const at::Tensor& head,
                     const OptionalTensor& low_hidden, const OptionalTensor& low_head, const at::Tensor&,
-                    const at::Tensor&, const OptionalTensor&, double, HeadNeeds need, int64_t) {
+                    const at::Tensor&, const OptionalTensor&, double, HeadNeeds need, int64_t, double) {
   const auto like = [&](size_t i, const OptionalTensor& t) {
     return need[i] && t.has_value() ? at::empty(t->sizes(), t->options()) : at::Tensor();
   };
@@ -91,15 +91,16 @@ struct HeadLogprobNode : torch::autograd::Function<HeadLogprobNode> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
                                                 const at::Tensor& head, const OptionalTensor& low_hidden,
                                                 const OptionalTensor& low_head, const at::Tensor& label,
-                                                double temperature, bool need_entropy, int64_t chunk) {
+                                                double temperature, bool need_entropy, int64_t chunk, double softcap) {
     const BelowAutograd guard;
     ctx->set_materialize_grads(false);
     auto [logprob, entropy, lse] =
-        head_logprob_op().call(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk);
+        head_logprob_op().call(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk, softcap);
     ctx->save_for_backward({hidden, head, or_undefined(low_hidden), or_undefined(low_head), label, lse, entropy});
     ctx->mark_non_differentiable({lse});
     ctx->saved_data["temperature"] = temperature;
     ctx->saved_data["chunk"] = chunk;
+    ctx->saved_data["softcap"] = softcap;
     torch::autograd::variable_list out{logprob, lse};
     if (need_entropy) out.push_back(entropy);
     return out;
@@ -109,34 +110,35 @@ struct HeadLogprobNode : torch::autograd::Function<HeadLogprobNode> {
     static const auto op = handle<decltype(ops::backward)>("apus::head_logprob_backward");
     const BelowAutograd guard;
     const at::Tensor grad_entropy = grad.size() > 2 ? grad[2] : at::Tensor();
-    torch::autograd::variable_list out(8);
+    torch::autograd::variable_list out(9);
     if (!grad[0].defined() && !grad_entropy.defined()) return out;
     const auto x = ctx->get_saved_variables();
     const HeadNeeds need{x[0].requires_grad(), x[1].requires_grad(), requires_grad(x[2]), requires_grad(x[3])};
     std::tie(out[0], out[1], out[2], out[3]) =
         op.call(maybe(grad[0]), maybe(grad_entropy), x[0], x[1], maybe(x[2]), maybe(x[3]), x[4], x[5], maybe(x[6]),
-                ctx->saved_data["temperature"].toDouble(), need, ctx->saved_data["chunk"].toInt());
+                ctx->saved_data["temperature"].toDouble(), need, ctx->saved_data["chunk"].toInt(),
+                ctx->saved_data["softcap"].toDouble());
     return out;
   }
 };
 
 Triple autograd(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
                 const OptionalTensor& low_head, const at::Tensor& label, double temperature, bool need_entropy,
-                int64_t chunk) {
+                int64_t chunk, double softcap) {
   if (any_requires_grad(hidden, head, low_hidden, low_head)) {
     const auto out =
-        HeadLogprobNode::apply(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk);
+        HeadLogprobNode::apply(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk, softcap);
     return {out[0], need_entropy ? out[2] : at::Tensor(), out[1]};
   }
   const BelowAutograd guard;
-  return head_logprob_op().call(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk);
+  return head_logprob_op().call(hidden, head, low_hidden, low_head, label, temperature, need_entropy, chunk, softcap);
 }
 
 }  // namespace
 
 HeadLogprob head_logprob(const HeadFactors& f, const at::Tensor& label_T, double temperature, bool entropy) {
   auto [logprob, entropies, lse] = head_logprob_op().call(f.hidden_TD, f.weight_VD, maybe(f.low_TR), maybe(f.low_VR),
-                                                          label_T, temperature, entropy, /*chunk=*/0);
+                                                          label_T, temperature, entropy, /*chunk=*/0, f.softcap);
   return {logprob, entropies};
 }
 
@@ -147,15 +149,13 @@ TORCH_LIBRARY_FRAGMENT(apus, m) {
   // ignored). Factors and chunk as for head_loss.
   m.def(
       "head_logprob(Tensor hidden, Tensor head, Tensor? low_hidden, Tensor? low_head, Tensor label, float temperature, "
-      "bool "
-      "entropy, int chunk) -> (Tensor, Tensor, Tensor)");
+      "bool entropy, int chunk, float softcap) -> (Tensor, Tensor, Tensor)");
   // -> the gradients of the four factors. entropy is the forward's, needed with grad_entropy.
   m.def(
       "head_logprob_backward(Tensor? grad_logprob, Tensor? grad_entropy, Tensor hidden, Tensor head, Tensor? "
       "low_hidden, Tensor? "
-      "low_head, Tensor label, Tensor lse, Tensor? entropy, float temperature, bool[4] need, int chunk) -> (Tensor, "
-      "Tensor, Tensor, "
-      "Tensor)");
+      "low_head, Tensor label, Tensor lse, Tensor? entropy, float temperature, bool[4] need, int chunk, float "
+      "softcap) -> (Tensor, Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {
   m.impl("head_logprob", apus::ops::forward);

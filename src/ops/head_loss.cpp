@@ -33,14 +33,14 @@ at::Tensor logit_gradient(at::Tensor power_nV, const at::Tensor& sum_n, const at
 
 Results forward(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
                 const OptionalTensor& low_head, const at::Tensor& label, const OptionalTensor& weight, double smoothing,
-                bool dft, HeadNeeds need, int64_t chunk) {
+                bool dft, HeadNeeds need, int64_t chunk, double softcap) {
   const LabelledTokens tokens(hidden, low_hidden, label);
   const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
   const at::Tensor token_weight =
       weight.has_value() ? tokens.pick(weight->to(wide.dtype())) : at::ones({tokens.count()}, wide);
   at::Tensor loss_sum = at::zeros({}, wide), nll = at::empty({tokens.count()}, wide);
   at::Tensor correct = at::empty({tokens.count()}, label.options().dtype(at::kBool));
-  HeadProducts products(tokens, head, low_head, need);
+  HeadProducts products(tokens, head, low_head, need, softcap);
   tokens.for_chunks(head.size(0), chunk, products.head_gradient(), [&](int64_t begin, int64_t n) {
     const at::Tensor logits = products.logits(begin, n), y = tokens.label.narrow(0, begin, n);
     const auto [largest, best] = logits.max(-1);
@@ -62,7 +62,7 @@ Results forward(const at::Tensor& hidden, const at::Tensor& head, const Optional
 
 Results shape(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
               const OptionalTensor& low_head, const at::Tensor& label, const OptionalTensor&, double, bool,
-              HeadNeeds need, int64_t) {
+              HeadNeeds need, int64_t, double) {
   const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
   const auto like = [&](size_t i, const OptionalTensor& t) {
     return need[i] && t.has_value() ? at::empty(t->sizes(), t->options()) : at::Tensor();
@@ -85,13 +85,13 @@ struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
                                                 const at::Tensor& head, const OptionalTensor& low_hidden,
                                                 const OptionalTensor& low_head, const at::Tensor& label,
-                                                const OptionalTensor& weight, double smoothing, bool dft,
-                                                int64_t chunk) {
+                                                const OptionalTensor& weight, double smoothing, bool dft, int64_t chunk,
+                                                double softcap) {
     const BelowAutograd guard;
     const HeadNeeds need{hidden.requires_grad(), head.requires_grad(), requires_grad(low_hidden),
                          requires_grad(low_head)};
     auto [loss_sum, nll, correct, d_hidden, d_head, d_low_hidden, d_low_head] =
-        head_loss_op().call(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, need, chunk);
+        head_loss_op().call(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, need, chunk, softcap);
     ctx->mark_non_differentiable({nll, correct});
     ctx->saved_data["gradients"] = std::vector<at::Tensor>{d_hidden, d_head, d_low_hidden, d_low_head};
     return {loss_sum, nll, correct};
@@ -101,7 +101,7 @@ struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
                                                  torch::autograd::variable_list grad) {
     const BelowAutograd guard;
     require(!ctx->saved_data.empty(), Fault::Bug, "head_loss: its gradient can be taken once only");
-    torch::autograd::variable_list out(9);
+    torch::autograd::variable_list out(10);
     const auto gradients = ctx->saved_data.at("gradients").toTensorVector();
     ctx->saved_data.clear();
     for (size_t i = 0; i < gradients.size(); ++i)
@@ -112,21 +112,23 @@ struct HeadLossNode : torch::autograd::Function<HeadLossNode> {
 
 Results autograd(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
                  const OptionalTensor& low_head, const at::Tensor& label, const OptionalTensor& weight,
-                 double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+                 double smoothing, bool dft, HeadNeeds need, int64_t chunk, double softcap) {
   if (any_requires_grad(hidden, head, low_hidden, low_head)) {
-    const auto out = HeadLossNode::apply(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, chunk);
+    const auto out =
+        HeadLossNode::apply(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, chunk, softcap);
     return {out[0], out[1], out[2], {}, {}, {}, {}};
   }
   const BelowAutograd guard;
-  return head_loss_op().call(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, need, chunk);
+  return head_loss_op().call(hidden, head, low_hidden, low_head, label, weight, smoothing, dft, need, chunk, softcap);
 }
 
 }  // namespace
 
 HeadLoss head_loss(const HeadFactors& f, const at::Tensor& label_T, const at::Tensor& weight_T,
                    const HeadLossOptions& options) {
-  const auto out = head_loss_op().call(f.hidden_TD, f.weight_VD, maybe(f.low_TR), maybe(f.low_VR), label_T,
-                                       maybe(weight_T), options.label_smoothing, options.dft, /*need=*/{}, /*chunk=*/0);
+  const auto out =
+      head_loss_op().call(f.hidden_TD, f.weight_VD, maybe(f.low_TR), maybe(f.low_VR), label_T, maybe(weight_T),
+                          options.label_smoothing, options.dft, /*need=*/{}, /*chunk=*/0, f.softcap);
   return {std::get<0>(out), std::get<1>(out), std::get<2>(out)};
 }
 
@@ -135,12 +137,12 @@ HeadLoss head_loss(const HeadFactors& f, const at::Tensor& label_T, const at::Te
 TORCH_LIBRARY_FRAGMENT(apus, m) {
   // logits = hidden head' + low_hidden low_head' (both or none). -> loss_sum f32 [], nll f32 [T], correct bool [T],
   // and, when asked, the gradients of loss_sum in the four factors, in their types. weight f32 [T], absent: ones.
-  // chunk: tokens at a time, 0: let the op choose.
+  // chunk: tokens at a time, 0: let the op choose. softcap: of the logits, 0: none.
   // Above autograd the gradients are never given: they flow through loss_sum.
   m.def(
       "head_loss(Tensor hidden, Tensor head, Tensor? low_hidden, Tensor? low_head, Tensor label, Tensor? weight, float "
-      "label_smoothing, bool dft, bool[4] need, int chunk) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "
-      "Tensor)");
+      "label_smoothing, bool dft, bool[4] need, int chunk, float softcap) -> (Tensor, Tensor, Tensor, Tensor, "
+      "Tensor, Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) { m.impl("head_loss", apus::ops::forward); }
 TORCH_LIBRARY_IMPL(apus, Meta, m) { m.impl("head_loss", apus::ops::shape); }

@@ -36,23 +36,34 @@ struct Mask {
   int64_t window = 0;
 };
 
-// What attention gives, and per query the log of the sum of exp(scores).
+// How queries meet keys. Scores are products times `scale`, bent to softcap * tanh(score / softcap) where that is above
+// 0. sinks_N (may be undefined): a score that each head has besides its keys', which takes a share of the softmax
+// and has no value.
+struct AttentionRule {
+  double scale = 1;
+  Mask mask = {};
+  double softcap = 0;
+  at::Tensor sinks_N = {};
+};
+
+// What attention gives, and per query the log of the sum of exp(scores), a sink's among them.
 struct Attended {
   at::Tensor out_TNH, lse_NT;
 };
 
-// Attention over packed sequences, heads grouped (N a multiple of K), no mask tensor and no [T, T] matrix.
-// kept: receives the result; if it holds one already, that is recorded for the gradient and nothing is computed.
-// cu_q, cu_k: [S + 1] int32 cumulative lengths on the tensors' device.
+// Attention over packed sequences, heads grouped (N a multiple of K), no mask tensor and no [T, T] matrix. Values may
+// be of another size than queries and keys; the result has theirs. kept: receives the result; if it holds one already,
+// that is recorded for the gradient and nothing is computed. cu_q, cu_k: [S + 1] int32 cumulative lengths on the
+// tensors' device.
 at::Tensor attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
-                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, Mask mask,
+                     const at::Tensor& cu_k, int64_t max_q, int64_t max_k, const AttentionRule& rule,
                      Attended* kept = nullptr);
 
 // The same over a paged cache (no gradient): k_cache, v_cache [B, P, K, H]; sequence s owns blocks block_table[s], and
-// has cu_k[s + 1] - cu_k[s] keys, its queries being the last of them.
+// has cu_k[s + 1] - cu_k[s] keys, its queries being the last of them. The values' cache may be a part of the keys'.
 at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache,
                            const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
-                           int64_t max_k, double scale, Mask mask);
+                           int64_t max_k, const AttentionRule& rule);
 
 // Writes this forward's keys and values into their cache places; slot = block * P + offset, int64; slot < 0 is skipped.
 void store_kv(const at::Tensor& k_TKH, const at::Tensor& v_TKH, at::Tensor& k_cache, at::Tensor& v_cache,
@@ -79,7 +90,12 @@ at::Tensor packed_linear(const at::Tensor& x_TD, const at::Tensor& packed, const
 // undefined without one; kept apart, the sum of the two matrices never needs to exist.
 struct HeadFactors {
   at::Tensor hidden_TD, weight_VD, low_TR = {}, low_VR = {};
+  // Above 0: logits are bent to softcap * tanh(logit / softcap) before anything else.
+  double softcap = 0;
 };
+
+// x, or where softcap is above 0, softcap * tanh(x / softcap), computed in at least f32 and given in x's type.
+at::Tensor softcapped(const at::Tensor& x, double softcap);
 
 // Head and loss in one, in chunks of tokens, so that [T, V] never exists. label < 0 is ignored. `weight_T` (f32)
 // multiplies each token's loss. loss_sum = sum_t weight_t * loss_t is differentiable in all factors; its gradient is

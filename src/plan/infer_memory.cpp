@@ -49,7 +49,7 @@ Held fullest(const ModelFacts& m, int devices) {
 }  // namespace
 
 double cache_bytes_per_token(const ModelFacts& m, double element) {
-  return 2 * element * static_cast<double>(m.layers * m.kv_heads * m.head_dim);
+  return element * static_cast<double>(m.layers * (m.latent > 0 ? m.latent : 2 * m.kv_heads * m.head_dim));
 }
 
 MemoryUse infer_memory(const PlanSpec& s, Plan& plan) {

@@ -41,7 +41,7 @@ class Listing {
   }
   void layer(const std::string& name, int64_t i) {
     norm_of_layer(name, spec_.norms.before_attention);
-    attention(name + ".self_attn");
+    spec_.latent ? latent_attention(name + ".self_attn", *spec_.latent) : attention(name + ".self_attn");
     norm_of_layer(name, spec_.norms.after_attention);
     norm_of_layer(name, spec_.norms.before_feed_forward);
     const FeedForwardSpec& kind = spec_.feed_forward[static_cast<size_t>(i)];
@@ -54,6 +54,7 @@ class Listing {
   void attention(const std::string& name) {
     const int64_t q = shape_.heads * shape_.head_dim, k = shape_.kv_heads * shape_.head_dim;
     const AttentionForm& form = spec_.attention;
+    if (form.sinks) plain(name + ".sinks", {shape_.heads});
     if (form.fused) {
       linear(name + ".qkv_proj", hidden_, q + 2 * k, form.qkv_bias);
     } else {
@@ -66,6 +67,21 @@ class Listing {
     const bool all = form.qk_norm == QkNorm::AllHeads;
     norm(str(name, ".", qk_norm_name(form.qk_norm, true)), all ? q : shape_.head_dim);
     norm(str(name, ".", qk_norm_name(form.qk_norm, false)), all ? k : shape_.head_dim);
+  }
+  void latent_attention(const std::string& name, const LatentForm& form) {
+    const bool bias = spec_.attention.qkv_bias;
+    const int64_t queries = shape_.heads * (form.still + form.turned);
+    if (form.query_rank > 0) {
+      linear(name + ".q_a_proj", hidden_, form.query_rank, bias);
+      plain(name + ".q_a_layernorm.weight", {form.query_rank});
+      linear(name + ".q_b_proj", form.query_rank, queries, false);
+    } else {
+      linear(name + ".q_proj", hidden_, queries, false);
+    }
+    linear(name + ".kv_a_proj_with_mqa", hidden_, form.rank + form.turned, bias);
+    plain(name + ".kv_a_layernorm.weight", {form.rank});
+    linear(name + ".kv_b_proj", form.rank, shape_.heads * (form.still + form.value), false);
+    linear(name + ".o_proj", shape_.heads * form.value, hidden_, spec_.attention.out_bias);
   }
   void feed_forward(const std::string& name, const DenseSpec& dense) {
     if (dense.kind == FeedForwardKind::Plain) {
@@ -87,13 +103,17 @@ class Listing {
     if (names.correction)
       plain(str(name, ".", names.correction),
             names.correction_has_row ? std::vector<int64_t>{1, m.experts} : std::vector<int64_t>{m.experts});
-    linear(str(name, ".", names.router), hidden_, m.experts, false);
+    linear(str(name, ".", names.router), hidden_, m.experts, names.router_bias);
     const std::string experts = names.stacked_gate_up ? name : name + ".experts";
     plain(str(experts, ".", names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj"),
           {m.experts, 2 * m.ffn, hidden_});
     if (!names.stacked_gate_up) params_.back().pieces = {names.gate, names.up};
     plain(str(experts, ".", names.stacked_down ? names.stacked_down : "down_proj"), {m.experts, hidden_, m.ffn});
     if (!names.stacked_down) params_.back().pieces = {names.down};
+    if (m.clamp > 0) {
+      plain(str(experts, ".", names.stacked_gate_up, "_bias"), {m.experts, 2 * m.ffn});
+      plain(str(experts, ".", names.stacked_down, "_bias"), {m.experts, hidden_});
+    }
     if (m.shared_ffn == 0) return;
     feed_forward(str(name, ".", names.shared), {.ffn = m.shared_ffn});
     if (names.shared_is_gated) linear(str(name, ".", names.shared, "_gate"), hidden_, 1, false);
@@ -159,7 +179,7 @@ ModelFacts model_facts(const Json& config) {
   ModelFacts m;
   m.type = c.text("model_type", ""), m.dtype = c.text("torch_dtype", c.text("dtype", ""));
   m.layers = shape.layers, m.hidden = shape.hidden, m.vocab = shape.vocab, m.positions = shape.max_positions;
-  m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim;
+  m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim, m.latent = shape.latent;
   m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;
   m.experts = shape.experts, m.per_token = shape.experts_per_token;
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);

@@ -26,6 +26,8 @@ struct ModelFacts {
   // dtype: config.json's, "bfloat16"; may be empty.
   std::string type, dtype;
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, positions = 0;
+  // ModelShape::latent
+  int64_t latent = 0;
   bool tied = false, qk_norm = false;
   Activation act = Activation::Silu;
   // Of the layers that are mixtures.

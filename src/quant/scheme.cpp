@@ -93,6 +93,8 @@ std::optional<Scheme> scheme_of(const Json& config) {
   require(found->is_object(), Fault::Model, "config.json: quantization_config must be an object");
   Scheme s;
   s.method = said<std::string>(*found, "quant_method", "bitsandbytes");
+  // gpt-oss's experts, which are made plain while they are loaded (checkpoint/mxfp4.h).
+  if (s.method == "mxfp4") return std::nullopt;
   if (s.method == "gptq") {
     read_gptq(*found, s);
   } else if (s.method == "awq") {

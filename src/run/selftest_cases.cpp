@@ -67,7 +67,7 @@ void add_attention(std::vector<OperatorCase>& all, int64_t block) {
                    {numbers({76, 4, way.head}, 9), numbers({76, 2, way.head}, 10), numbers({76, 2, way.head}, 11)},
                    [ends, way](const Tensors& t) {
                      const at::Tensor cu = ends.to(at::kInt).to(t[0].device());
-                     return Tensors{ops::attention(t[0], t[1], t[2], cu, cu, 70, 70, 0.1, way.mask)};
+                     return Tensors{ops::attention(t[0], t[1], t[2], cu, cu, 70, 70, {0.1, way.mask})};
                    }});
   struct Step {
     const char* what;
@@ -85,7 +85,7 @@ void add_attention(std::vector<OperatorCase>& all, int64_t block) {
                    [cu_q, cu_k, table, block](const Tensors& t) {
                      const auto there = [&](const at::Tensor& x) { return x.to(at::kInt).to(t[0].device()); };
                      return Tensors{ops::paged_attention(t[0], t[1], t[2], there(cu_q), there(cu_k), there(table), 7,
-                                                         2 * block, 0.1, {true, 0})};
+                                                         2 * block, {0.1, {true, 0}})};
                    },
                    false});
   }

@@ -153,6 +153,7 @@ void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
   save_weights(*model, dir, o.max_shard_bytes, dtype);
   if (!first) return;
   Json config = read_model_config(base);
+  config.erase("quantization_config");  // what was packed has been taken out
   if (model->head_kind() == Head::Scalar) config = score_config(std::move(config), o.own.score_head(), base);
   config[config.contains("dtype") && !config.contains("torch_dtype") ? "dtype" : "torch_dtype"] =
       float_type_name(dtype);

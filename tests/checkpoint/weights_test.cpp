@@ -4,11 +4,16 @@
 #include "checkpoint/weights.h"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <unistd.h>
 
 #include <fstream>
 
+#include "checkpoint/mxfp4.h"
+#include "checkpoint/shards.h"
 #include "models/spec/presets.h"
 #include "tests/fake_mesh.h"
 #include "tests/folder.h"
@@ -29,8 +34,16 @@ std::map<std::string, at::Tensor> tensors_of(Module& model) {
   return all;
 }
 
+void write_tensors(const fs::path& dir, const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  std::vector<SafetensorsWriter::Spec> specs;
+  for (const auto& [name, t] : tensors) specs.push_back({name, t.scalar_type(), t.sizes().vec()});
+  ShardsWriter writer(dir, specs, int64_t{1} << 30);
+  for (const auto& [name, t] : tensors) writer.add(name, t);
+  writer.commit();
+}
+
 TEST(Weights, SavedShardsLoadToTheSameTensors) {
-  for (const char* name : {"qwen2", "qwen3_moe_norm", "qwen3_moe_nonorm"}) {
+  for (const char* name : {"qwen2", "qwen3_moe_norm", "qwen3_moe_nonorm", "gpt_oss"}) {
     Folder folder;
     const auto dir = golden::models() / name / "checkpoint";
     const auto model = load_model(dir, {.dtype = at::kBFloat16});
@@ -46,6 +59,75 @@ TEST(Weights, SavedShardsLoadToTheSameTensors) {
     for (const auto& [key, tensor] : before) EXPECT_TRUE(at::equal(tensor, original.tensor(key))) << key;
     EXPECT_EQ(original.names().size(), before.size());
   }
+}
+
+// transformers 5 keeps the experts of a layer in one tensor, and calls every mixture's block mlp.
+TEST(Weights, StackedExpertsUnderNewerNamesAreRead) {
+  for (const char* name : {"mixtral", "qwen3_moe_norm", "glm4_moe"}) {
+    const auto dir = golden::models() / name / "checkpoint";
+    const auto model = load_model(dir, {.dtype = at::kFloat});
+    std::vector<std::pair<std::string, at::Tensor>> tensors;
+    model->visit([&](const std::string& own, Param& p) {
+      std::string newer = own;
+      if (const size_t at = newer.find("block_sparse_moe"); at != std::string::npos) newer.replace(at, 16, "mlp");
+      if (p.tied.empty()) tensors.emplace_back(newer, p.data);
+    });
+    Folder folder;
+    fs::copy_file(dir / "config.json", folder.path / "config.json");
+    write_tensors(folder.path, tensors);
+    const auto again = load_model(folder.path, {.dtype = at::kFloat});
+    const auto before = tensors_of(*model), after = tensors_of(*again);
+    for (const auto& [key, tensor] : before) EXPECT_TRUE(at::equal(tensor, after.at(key))) << name << " " << key;
+  }
+}
+
+// A byte holds two numbers, the first in its lower half; a scale is a power of two.
+TEST(Weights, NumbersOfFourBitsAreTakenOut) {
+  at::Tensor blocks = at::zeros({1, 2, 1, 16}, at::kByte), scales = at::zeros({1, 2, 1}, at::kByte);
+  const auto put = [&](int64_t row, int64_t place, int byte) { blocks[0][row][0][place].fill_(byte); };
+  put(0, 0, 0x71), put(0, 1, 0x9a), put(0, 15, 0xf2), put(1, 0, 0x01);
+  scales[0][0][0].fill_(128), scales[0][1][0].fill_(120);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor values = mxfp4_values(blocks, scales, type).to(at::kFloat);
+    ASSERT_EQ(values.sizes(), at::IntArrayRef({1, 2, 32}));
+    EXPECT_TRUE(at::equal(values[0][0].narrow(0, 0, 4), at::tensor({1.0F, 12.0F, -2.0F, -1.0F})));
+    EXPECT_TRUE(at::equal(values[0][0].narrow(0, 30, 2), at::tensor({2.0F, -12.0F})));
+    EXPECT_EQ(values[0][1][0].item<float>(), 0.5F / 128);
+  }
+}
+
+// gpt-oss's experts stand in the file the other way round, or as rows of four bits.
+TEST(Weights, PackedExpertsAreRead) {
+  Json config = read_model_config(golden::models() / "gpt_oss/checkpoint");
+  config["hidden_size"] = 64, config["intermediate_size"] = 32;
+  Folder folder;
+  write_file_atomic(folder.path / "config.json", config.dump());
+  const auto model = make_model(config);
+  std::map<std::string, at::Tensor> values;
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
+  model->visit([&](const std::string& name, Param& p) {
+    if (!p.turned) return tensors.emplace_back(name, at::randn(p.full)), void();
+    const auto shapes = mxfp4_shapes(name, p.full);
+    const at::Tensor blocks = at::randint(0, 256, shapes[0].shape, at::kByte),
+                     scales = at::randint(118, 126, shapes[1].shape, at::kByte);
+    tensors.emplace_back(shapes[0].name, blocks), tensors.emplace_back(shapes[1].name, scales);
+    values[name] = mxfp4_values(blocks, scales, at::kFloat);
+  });
+  write_tensors(folder.path, tensors);
+  const auto read = load_model(folder.path, {.dtype = at::kFloat});
+  ASSERT_EQ(values.size(), 4);
+  read->visit([&](const std::string& name, Param& p) {
+    if (p.turned) {
+      EXPECT_TRUE(at::equal(p.data, values.at(name))) << name;
+    }
+  });
+  for (auto& [name, t] : tensors)
+    if (name.ends_with(kMxfp4Scales)) t = t.to(at::kFloat);
+  Folder wrong;
+  fs::copy_file(folder.path / "config.json", wrong.path / "config.json");
+  write_tensors(wrong.path, tensors);
+  const std::string text = refusal(Fault::Model, [&] { load_model(wrong.path, {.dtype = at::kFloat}); });
+  expect_says(text, "experts.gate_up_proj_scales: found F32, expected bytes (U8)");
 }
 
 TEST(Weights, EverySpellingOfTheConfigMeansTheSameModel) {

@@ -115,7 +115,7 @@ TEST_F(Npu, PagedAttentionInEveryLayout) {
         at::tensor({4, 2, 9, 7, 5, 1, 0, 3, 11}, at::kInt).view({3, 3}).narrow(0, 0, static_cast<int64_t>(s.q.size()));
     const auto on = [&](const c10::Device& d) {
       return ops::paged_attention(q.to(d), k.to(d), v.to(d), cumulative(s.q).to(d), cumulative(s.k).to(d), table.to(d),
-                                  130, 300, 0.125, {true, 0})
+                                  130, 300, {0.125, {true, 0}})
           .to(at::kCPU)
           .to(at::kFloat);
     };

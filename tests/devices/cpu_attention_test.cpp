@@ -7,11 +7,15 @@
 #include <ATen/ops/randperm.h>
 #include <ATen/ops/tensor.h>
 
+#include "ops/attention_signature.h"
 #include "ops/ops.h"
 #include "tests/devices/cpu_kernels.h"
 
 namespace apus::cpu {
 namespace {
+
+using ops::attention_signature::Backward;
+using ops::attention_signature::Forward;
 
 // Sequences in pages scattered over a cache; unused places hold NaN, which must never be looked at.
 struct Paged {
@@ -34,34 +38,76 @@ struct Paged {
 
 at::Tensor ints(const std::vector<int32_t>& v) { return at::tensor(v, at::kInt); }
 
+// How queries meet keys, and the size of values.
+struct AttentionWay {
+  int64_t h, hv;
+  ops::Mask mask;
+  double softcap = 0;
+  bool sinks = false;
+};
+
+std::vector<AttentionWay> attention_ways() {
+  std::vector<AttentionWay> ways;
+  for (const int64_t h : {16, 64, 80})
+    for (const ops::Mask mask : {ops::Mask{true, 0}, ops::Mask{true, 50}, ops::Mask{false, 0}})
+      ways.push_back({h, h, mask});
+  const ops::Mask causal{true, 0}, sliding{true, 50};
+  ways.insert(ways.end(), {{64, 64, causal, 2.0},
+                           {80, 80, sliding, 5.0},
+                           {64, 64, causal, 0, true},
+                           {16, 16, sliding, 3.0, true},
+                           {48, 32, causal},
+                           {40, 24, sliding},
+                           {96, 128, causal, 4.0, true}});
+  return ways;
+}
+
 TEST_P(CpuKernels, AttentionAndItsGradient) {
   const std::vector<int32_t> cu_q = {0, 3, 130, 131, 331}, cu_k = {0, 3, 300, 301, 501};
   for (const auto type : kTypes)
-    for (const int64_t h : {16, 64, 80})
-      for (const ops::Mask mask : {ops::Mask{true, 0}, ops::Mask{true, 50}, ops::Mask{false, 0}}) {
-        const at::Tensor q = at::randn({331, 6, h}).to(type), k = at::randn({501, 2, h}).to(type),
-                         v = at::randn({501, 2, h}).to(type);
-        const at::Tensor grad = at::randn({331, 6, h}).to(type);
-        using Forward = Pair(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                             const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
-        using Backward =
-            Triple(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                   const at::Tensor&, const at::Tensor&, const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
-        const auto run = [&](at::ScalarType t) {
-          const auto as = [&](const at::Tensor& x) { return x.to(t); };
-          const auto [out, lse] =
-              op<Forward>("apus::attention")
-                  .call(as(q), as(k), as(v), ints(cu_q), ints(cu_k), 200, 297, 0.2, mask.causal, mask.window);
-          const auto [dq, dk, dv] = op<Backward>("apus::attention_backward")
-                                        .call(as(grad), as(q), as(k), as(v), out, lse, ints(cu_q), ints(cu_k), 200, 297,
-                                              0.2, mask.causal, mask.window);
-          return std::vector<at::Tensor>{out, lse, dq, dk, dv};
-        };
-        const auto got = run(type), expected = run(at::kDouble);
-        for (size_t i = 0; i < got.size(); ++i)
-          EXPECT_LT(error(got[i], expected[i]), tolerance(type) * (i < 2 ? 1 : 2))
-              << "result " << i << " head size " << h << " window " << mask.window;
-      }
+    for (const AttentionWay& way : attention_ways()) {
+      const ops::Mask mask = way.mask;
+      const at::Tensor q = at::randn({331, 6, way.h}).to(type), k = at::randn({501, 2, way.h}).to(type),
+                       v = at::randn({501, 2, way.hv}).to(type);
+      const at::Tensor grad = at::randn({331, 6, way.hv}).to(type);
+      const OptionalTensor sinks = way.sinks ? OptionalTensor(at::randn({6}) * 3) : OptionalTensor();
+      const auto run = [&](at::ScalarType t) {
+        const auto as = [&](const at::Tensor& x) { return x.to(t); };
+        const auto [out, lse] = op<Forward>("apus::attention")
+                                    .call(as(q), as(k), as(v), ints(cu_q), ints(cu_k), 200, 297, 0.2, mask.causal,
+                                          mask.window, way.softcap, sinks);
+        const auto [dq, dk, dv] = op<Backward>("apus::attention_backward")
+                                      .call(as(grad), as(q), as(k), as(v), out, lse, ints(cu_q), ints(cu_k), 200, 297,
+                                            0.2, mask.causal, mask.window, way.softcap, sinks);
+        return std::vector<at::Tensor>{out, lse, dq, dk, dv};
+      };
+      const auto got = run(type), expected = run(at::kDouble);
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_LT(error(got[i], expected[i]), tolerance(type) * (i < 2 ? 1 : 2))
+            << "result " << i << " head sizes " << way.h << " and " << way.hv << " window " << mask.window
+            << " softcap " << way.softcap << " sinks " << way.sinks;
+    }
+}
+
+// Values that are the front of the keys' own cache, with sinks and a bend: what a prompt gives, each of its tokens
+// gives.
+TEST_P(CpuKernels, PagedAttentionWithValuesInsideOfKeys) {
+  for (const auto type : kTypes) {
+    const std::vector<int32_t> cu = {0, 5, 305};
+    const at::Tensor q = at::randn({305, 6, 72}).to(type), k = at::randn({305, 1, 72}).to(type);
+    const at::Tensor v = k.narrow(2, 0, 56);
+    const ops::AttentionRule rule{0.2, {true, 100}, 4.0, at::randn({6})};
+    const Paged cache(k, k, cu, 16);
+    const at::Tensor inside = cache.k_cache.narrow(3, 0, 56),
+                     all = ops::paged_attention(q, cache.k_cache, inside, ints(cu), ints(cu), cache.table, 300, 300,
+                                                rule);
+    EXPECT_TRUE(all.equal(ops::attention(q, k, v, ints(cu), ints(cu), 300, 300, rule)));
+    for (const int32_t end : {1, 64, 170, 300})
+      EXPECT_TRUE(ops::paged_attention(q.narrow(0, 4 + end, 1), cache.k_cache, inside, ints({0, 1}), ints({0, end}),
+                                       cache.table.narrow(0, 1, 1), 1, end, rule)
+                      .equal(all.narrow(0, 4 + end, 1)))
+          << end;
+  }
 }
 
 TEST_P(CpuKernels, PagedAttentionIsAttention) {
@@ -70,12 +116,12 @@ TEST_P(CpuKernels, PagedAttentionIsAttention) {
     const at::Tensor q = at::randn({1206, 4, 64}).to(type), k = at::randn({1206, 2, 64}).to(type),
                      v = at::randn({1206, 2, 64}).to(type);
     const Paged cache(k, v, cu, 7);
-    const at::Tensor plain = ops::attention(q, k, v, ints(cu), ints(cu), 1200, 1200, 0.125, {});
+    const at::Tensor plain = ops::attention(q, k, v, ints(cu), ints(cu), 1200, 1200, {0.125});
     EXPECT_TRUE(
-        ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 1200, 1200, 0.125, {})
+        ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 1200, 1200, {0.125})
             .equal(plain));
     EXPECT_LT(error(plain, ops::attention(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), ints(cu), ints(cu),
-                                          1200, 1200, 0.125, {})),
+                                          1200, 1200, {0.125})),
               tolerance(type));
   }
 }
@@ -88,14 +134,14 @@ TEST_P(CpuKernels, PagedAttentionDoesNotDependOnTheBatch) {
       const at::Tensor q = at::randn({1300, 6, 64}).to(type), k = at::randn({1300, 2, 64}).to(type),
                        v = at::randn({1300, 2, 64}).to(type);
       const Paged cache(k, v, cu, 16);
-      const ops::Mask mask{true, window};
+      const ops::AttentionRule rule{0.125, {true, window}};
       const at::Tensor all =
-          ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 700, 700, 0.125, mask);
+          ops::paged_attention(q, cache.k_cache, cache.v_cache, ints(cu), ints(cu), cache.table, 700, 700, rule);
       for (const auto& [end, rows] : std::vector<std::pair<int32_t, int32_t>>{
                {1, 1}, {33, 1}, {129, 1}, {600, 1}, {600, 5}, {600, 70}, {600, 333}, {513, 2}}) {
         const at::Tensor alone =
             ops::paged_attention(q.narrow(0, 700 + end - rows, rows), cache.k_cache, cache.v_cache, ints({0, rows}),
-                                 ints({0, end}), cache.table.narrow(0, 1, 1), rows, end, 0.125, mask);
+                                 ints({0, end}), cache.table.narrow(0, 1, 1), rows, end, rule);
         EXPECT_TRUE(alone.equal(all.narrow(0, 700 + end - rows, rows)))
             << rows << " queries up to key " << end << ", window " << window;
       }

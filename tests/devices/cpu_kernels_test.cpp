@@ -129,15 +129,15 @@ TEST_P(CpuKernels, HeadLossAndLogprobOfAnOddVocabulary) {
     constexpr std::array<bool, 4> all{true, true, true, true};
     using Loss = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
         const at::Tensor&, const at::Tensor&, const OptionalTensor&, const OptionalTensor&, const at::Tensor&,
-        const OptionalTensor&, double, bool, std::array<bool, 4>, int64_t);
+        const OptionalTensor&, double, bool, std::array<bool, 4>, int64_t, double);
     const auto loss = op<Loss>("apus::head_loss");
-    for (const int64_t chunk : {0, 32})
+    for (const auto& [chunk, softcap] : {std::pair<int64_t, double>{0, 0}, {32, 0}, {32, 4}, {0, 1.5}})
       for (const bool dft : {false, true}) {
         const auto [sum, nll, correct, dh, dw, dl, db] =
-            loss.call(hidden, head, low, low_head, label, weight, dft ? 0.0 : 0.1, dft, all, chunk);
+            loss.call(hidden, head, low, low_head, label, weight, dft ? 0.0 : 0.1, dft, all, chunk, softcap);
         const auto [sum64, nll64, correct64, dh64, dw64, dl64, db64] =
             loss.call(hidden.to(at::kDouble), head.to(at::kDouble), low.to(at::kDouble), low_head.to(at::kDouble),
-                      label, weight, dft ? 0.0 : 0.1, dft, all, 0);
+                      label, weight, dft ? 0.0 : 0.1, dft, all, 0, softcap);
         EXPECT_LT(error(sum, sum64), 2e-6);
         EXPECT_LT(error(nll, nll64), 2e-6);
         EXPECT_TRUE(correct.equal(correct64));

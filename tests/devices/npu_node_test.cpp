@@ -45,7 +45,7 @@ void expect_right(c10::Device device, at::ScalarType type) {
   const auto attend = [&](const c10::Device& d) {
     at::Tensor q = noise({12, 4, 64}, 1, type).to(d).requires_grad_(), k = noise({12, 2, 64}, 2, type).to(d),
                v = noise({12, 2, 64}, 3, type).to(d);
-    ops::attention(q, k, v, cu.to(d), cu.to(d), 7, 7, 0.125, {true, 0}).to(at::kFloat).square().sum().backward();
+    ops::attention(q, k, v, cu.to(d), cu.to(d), 7, 7, {0.125, {true, 0}}).to(at::kFloat).square().sum().backward();
     return q.grad();
   };
   EXPECT_LT(difference(attend(device), attend(at::kCPU)), 0.05);
@@ -133,8 +133,8 @@ const RankBody paged("npu_node.paged", [](const auto& type) {
     const at::Tensor q = noise({4, heads, 128}, 1, t), k = noise({4, 128, key_heads, 128}, 2, t),
                      v = noise({4, 128, key_heads, 128}, 3, t);
     const auto on = [&](const c10::Device& d) {
-      return ops::paged_attention(q.to(d), k.to(d), v.to(d), cu_q.to(d), cu_k.to(d), table.to(d), 3, 197, 0.088,
-                                  {true, 0});
+      return ops::paged_attention(q.to(d), k.to(d), v.to(d), cu_q.to(d), cu_k.to(d), table.to(d), 3, 197,
+                                  {0.088, {true, 0}});
     };
     EXPECT_LT(difference(on(choice.device), on(at::kCPU)), 0.02) << heads;
   }

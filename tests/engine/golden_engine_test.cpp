@@ -30,7 +30,7 @@ class GoldenEngine : public ::testing::TestWithParam<std::string> {
   }
   int64_t bytes(int64_t blocks, int64_t block_size) const {
     const auto& s = model->shape();
-    return blocks * KvCache::bytes_per_block({s.layers, 0, block_size, s.kv_heads, s.head_dim}, 4);
+    return blocks * KvCache::bytes_per_block(cache_spec(s, s.layers, 0, block_size), 4);
   }
   void expect_golden(Engine& e) const {
     const auto got = generate(e, prompts, greedy);

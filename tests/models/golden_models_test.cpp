@@ -70,7 +70,9 @@ TEST_P(GoldenModel, LossAndGradients) {
       if (param.tied.empty()) param.data.mutable_grad() = at::Tensor(), param.data.set_requires_grad(true);
     });
     Step step = packed_step(p.lengths, device);
-    const auto router = numbers.contains("router_aux_loss_coef") ? std::make_shared<RouterLoss>() : nullptr;
+    // gpt-oss's own balance loss takes softmaxes of softmaxes, and its gradients are told without it.
+    const bool balanced = numbers.contains("router_aux_loss_coef") && grad.value("includes_router_aux_loss", true);
+    const auto router = balanced ? std::make_shared<RouterLoss>() : nullptr;
     if (router) router->scale = numbers.at("router_aux_loss_coef").get<double>();
     set_training(step, {.router = router});
     const at::Tensor hidden = model->forward(golden::ids_tensor(p.flat, device), step);
@@ -88,7 +90,7 @@ TEST_P(GoldenModel, LossAndGradients) {
     model->visit([&](const std::string& name, Param& param) {
       if (!param.tied.empty()) return;
       const at::Tensor g = param.data.grad();
-      if (param.pieces.empty()) return void(by_disk_name[name] = g);
+      if (param.pieces.empty()) return void(by_disk_name[name] = param.turned ? g.transpose(1, 2) : g);
       const std::string parent = name.substr(0, name.rfind('.') + 1);
       const at::Tensor parts = g.view({static_cast<int64_t>(param.pieces.size()), -1, g.size(2)});
       for (size_t i = 0; i < param.pieces.size(); ++i)
@@ -144,7 +146,7 @@ TEST_P(GoldenModel, GreedyThroughPagedCache) {
   const auto& shape = model->shape();
   constexpr int64_t kBlock = 4, kBlocksPerRow = 12;
   const auto rows = static_cast<int64_t>(p.ids.size());
-  KvCache cache({shape.layers, rows * kBlocksPerRow, kBlock, shape.kv_heads, shape.head_dim},
+  KvCache cache(cache_spec(shape, shape.layers, rows * kBlocksPerRow, kBlock),
                 at::TensorOptions().dtype(at::kFloat).device(device));
   for (int64_t r = 0; r < rows; ++r) {
     std::vector<int64_t> ids = p.ids[static_cast<size_t>(r)];

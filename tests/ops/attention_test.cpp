@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/attention_signature.h"
 #include "tests/ops/devices.h"
 
 namespace apus::ops::test {
@@ -34,8 +35,21 @@ int64_t longest(const std::vector<int64_t>& n) {
 }
 
 // One sequence with the whole score matrix; queries that see nothing give 0. Also the log-sum-exp [N, q].
+// scores [N, q, keys].
+struct Bent {
+  double softcap = 0;
+  at::Tensor sinks_N = {};
+  at::Tensor scores(const at::Tensor& s) const { return softcap > 0 ? (s / softcap).tanh() * softcap : s; }
+  // The share of each key.
+  at::Tensor softmax(const at::Tensor& s) const {
+    if (!sinks_N.defined()) return at::softmax(s, -1);
+    const at::Tensor sink = sinks_N.view({-1, 1, 1}).expand({-1, s.size(1), 1});
+    return at::softmax(at::cat({s, sink}, -1), -1).narrow(2, 0, s.size(2));
+  }
+};
+
 std::pair<at::Tensor, at::Tensor> dense(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                                        Mask mask) {
+                                        Mask mask, const Bent& bent = {}) {
   const int64_t n = q.size(0), m = k.size(0), group = q.size(1) / k.size(1);
   const at::Tensor keys = k.repeat_interleave(group, 1).transpose(0, 1),
                    values = v.repeat_interleave(group, 1).transpose(0, 1);
@@ -47,22 +61,22 @@ std::pair<at::Tensor, at::Tensor> dense(const at::Tensor& q, const at::Tensor& k
   if (mask.window > 0) seen = seen & (key > position - mask.window);
   const double none = -std::numeric_limits<double>::infinity();
   const at::Tensor s =
-      at::matmul(q.transpose(0, 1), keys.transpose(1, 2)).mul(scale).masked_fill(seen.logical_not(), none);
+      bent.scores(at::matmul(q.transpose(0, 1), keys.transpose(1, 2)).mul(scale)).masked_fill(seen.logical_not(), none);
   const at::Tensor blind = seen.any(1).logical_not().view({1, n, 1});
-  const at::Tensor p = at::softmax(s.masked_fill(blind, 0), -1).masked_fill(blind, 0);
+  const at::Tensor p = bent.softmax(s.masked_fill(blind, 0)).masked_fill(blind, 0);
   return {at::matmul(p, values).transpose(0, 1), at::logsumexp(s, -1)};
 }
 
 at::Tensor formula(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const Lengths& l, double scale,
-                   Mask mask) {
+                   Mask mask, const Bent& bent = {}) {
   Tensors out;
   int64_t q0 = 0, k0 = 0;
   for (size_t s = 0; s < l.q.size(); ++s) {
     if (l.q[s] > 0)
-      out.push_back(
-          l.k[s] > 0
-              ? dense(q.narrow(0, q0, l.q[s]), k.narrow(0, k0, l.k[s]), v.narrow(0, k0, l.k[s]), scale, mask).first
-              : q.narrow(0, q0, l.q[s]) * 0);
+      out.push_back(l.k[s] > 0 ? dense(q.narrow(0, q0, l.q[s]), k.narrow(0, k0, l.k[s]), v.narrow(0, k0, l.k[s]), scale,
+                                       mask, bent)
+                                     .first
+                               : q.narrow(0, q0, l.q[s]) * 0);
     q0 += l.q[s];
     k0 += l.k[s];
   }
@@ -86,7 +100,7 @@ const std::vector<Mask> masks{{true, 0}, {false, 0}, {true, 1}, {true, 4}, {fals
 Fn op_of(const Lengths& l, double scale, Mask mask) {
   return [=](const Tensors& t) {
     return Tensors{
-        attention(t[0], t[1], t[2], cumulative(l.q), cumulative(l.k), longest(l.q), longest(l.k), scale, mask)};
+        attention(t[0], t[1], t[2], cumulative(l.q), cumulative(l.k), longest(l.q), longest(l.k), {scale, mask})};
   };
 }
 
@@ -108,6 +122,28 @@ TEST_P(AttentionOp, IsTheFormulaUnderEveryMask) {
           [&](const Tensors& t) { return Tensors{formula(t[0], t[1], t[2], s.lengths, scale, mask)}; }, inputs_of(s),
           GetParam());
     }
+}
+
+// Bent scores, sinks, and values of another size, each and all together.
+TEST_P(AttentionOp, SoftcapAndSinksAreTheFormula) {
+  const Lengths l{{37, 1, 20}, {37, 9, 20}};
+  for (const double softcap : {0.0, 1.5})
+    for (const bool sinks : {false, true})
+      for (const Mask& mask : {Mask{true, 0}, Mask{true, 4}}) {
+        SCOPED_TRACE(str("softcap ", softcap, ", sinks ", sinks, ", window ", mask.window));
+        Tensors inputs{normal({58, 4, 24}, 1), normal({66, 2, 24}, 2), normal({66, 2, 16}, 3)};
+        if (sinks) inputs.push_back(normal({4}, 4, 2));
+        const auto sinks_of = [&](const Tensors& t) { return sinks ? t[3] : at::Tensor(); };
+        compare(
+            [&](const Tensors& t) {
+              return Tensors{attention(t[0], t[1], t[2], cumulative(l.q), cumulative(l.k), 37, 37,
+                                       {0.3, mask, softcap, sinks_of(t)})};
+            },
+            [&](const Tensors& t) {
+              return Tensors{formula(t[0], t[1], t[2], l, 0.3, mask, {softcap, sinks_of(t)})};
+            },
+            inputs, GetParam());
+      }
 }
 
 // Scores in the hundreds: exp of one would overflow. Every softmax is nearly one key, so the gradients are small
@@ -155,9 +191,9 @@ TEST_P(AttentionOp, PagedIsPacked) {
     }
   store_kv(k, v, k_cache, v_cache, slot.to(device().device));
   for (const Mask& mask : masks) {
-    const at::Tensor packed = attention(q, k, v, cumulative(l.q), cumulative(l.k), 3, 13, 0.25, mask);
+    const at::Tensor packed = attention(q, k, v, cumulative(l.q), cumulative(l.k), 3, 13, {0.25, mask});
     const at::Tensor paged = paged_attention(q, k_cache, v_cache, cumulative(l.q), cumulative(l.k),
-                                             table.to(device().device), 3, 13, 0.25, mask);
+                                             table.to(device().device), 3, 13, {0.25, mask});
     expect_close(paged, packed, tolerance(GetParam()), str("causal ", mask.causal, ", window ", mask.window));
   }
 }
@@ -185,28 +221,26 @@ TEST(AttentionOnce, GradientsAreTheDifferences) {
 TEST(AttentionOnce, TheLogSumExpIsTheScores) {
   const at::Tensor q = normal({4, 2, 8}, 1).to(at::kFloat), k = normal({6, 1, 8}, 2).to(at::kFloat),
                    v = normal({6, 1, 8}, 3).to(at::kFloat);
-  using Signature =
-      std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                                         const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
   const auto d = device().device;
-  const auto [out, lse] = handle<Signature>("apus::attention")
-                              .call(q.to(d), k.to(d), v.to(d), cumulative({4}), cumulative({6}), 4, 6, 0.3, true, 0);
+  const auto [out, lse] =
+      handle<attention_signature::Forward>("apus::attention")
+          .call(q.to(d), k.to(d), v.to(d), cumulative({4}), cumulative({6}), 4, 6, 0.3, true, 0, 0, {});
   expect_close(lse, dense(exact(q), exact(k), exact(v), 0.3, {true, 0}).second, tolerance(at::kFloat), "lse");
 }
 
 TEST(AttentionOnce, HeadsThatCannotBeSharedAreRefused) {
   const at::Tensor q = placed(normal({2, 3, 4}, 1), at::kFloat), k = placed(normal({2, 2, 4}, 2), at::kFloat);
-  EXPECT_THROW(attention(q, k, k, cumulative({2}), cumulative({2}), 2, 2, 1, {}), Error);
+  EXPECT_THROW(attention(q, k, k, cumulative({2}), cumulative({2}), 2, 2, {1}), Error);
 }
 
 TEST(AttentionOnce, ShapesWithoutMemory) {
   const at::Tensor q = on_meta(normal({4, 2, 8}, 1).to(at::kBFloat16)),
                    k = on_meta(normal({6, 1, 8}, 2).to(at::kBFloat16));
   const at::Tensor cu = on_meta(cumulative({4}));
-  expect_shape(attention(q, k, k, cu, cu, 4, 6, 1, {}), q);
+  expect_shape(attention(q, k, k, cu, cu, 4, 6, {1}), q);
   const at::Tensor cache = on_meta(normal({2, 4, 1, 8}, 1).to(at::kBFloat16)),
                    table = on_meta(integers({1, 2}, 0, 2, 1));
-  expect_shape(paged_attention(q, cache, cache, cu, cu, table, 4, 6, 1, {}), q);
+  expect_shape(paged_attention(q, cache, cache, cu, cu, table, 4, 6, {1}), q);
 }
 
 }  // namespace

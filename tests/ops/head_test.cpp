@@ -156,6 +156,31 @@ TEST_P(Head, LogprobAndEntropyAreTheFormula) {
     }
 }
 
+// Both ops where logits are bent; the larger sizes by the processor's own kernels.
+TEST_P(Head, BentLogitsAreTheFormula) {
+  constexpr double kCap = 2.5, kTemperature = 0.7;
+  for (const Sizes& s : std::vector<Sizes>{{9, 16, 40}, {70, 64, 1500}}) {
+    const at::Tensor label = labels(s), there = label.to(device().device), kept = (label >= 0).to(at::kDouble);
+    const auto bent = [&](const Tensors& t) { return (logits_of(t[0], t[1], GetParam()) / kCap).tanh() * kCap; };
+    compare(
+        [&](const Tensors& t) {
+          return Tensors{head_loss({t[0], t[1], {}, {}, kCap}, there, {}, {0.1, false}).loss_sum};
+        },
+        [&](const Tensors& t) { return Tensors{token_loss(bent(t), label, 0.1).sum()}; }, inputs_of(s), GetParam(), 2);
+    compare(
+        [&](const Tensors& t) {
+          const HeadLogprob p = head_logprob({t[0], t[1], {}, {}, kCap}, there, kTemperature, true);
+          return Tensors{p.logprob_T, p.entropy_T};
+        },
+        [&](const Tensors& t) {
+          const at::Tensor logp = at::log_softmax(bent(t) / kTemperature, -1);
+          return Tensors{logp.gather(1, label.clamp_min(0).unsqueeze(1)).squeeze(1) * kept,
+                         -(logp.exp() * logp).sum(-1) * kept};
+        },
+        inputs_of(s), GetParam(), 4);
+  }
+}
+
 // A pair of low rank against the copied way: hidden states and head made wider by it, in f64.
 TEST_P(Head, APairOfLowRankIsTheCopiedHead) {
   const auto copied = [](const Tensors& t) { return HeadFactors{at::cat({t[0], t[2]}, 1), at::cat({t[1], t[3]}, 1)}; };
@@ -207,10 +232,11 @@ TEST_P(Head, AFrozenHeadWithATrainedPairGetsNoGradient) {
 
 using LossSignature = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>(
     const at::Tensor&, const at::Tensor&, const OptionalTensor&, const OptionalTensor&, const at::Tensor&,
-    const OptionalTensor&, double, bool, std::array<bool, 4>, int64_t);
+    const OptionalTensor&, double, bool, std::array<bool, 4>, int64_t, double);
 using LogprobSignature = std::tuple<at::Tensor, at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
                                                                         const OptionalTensor&, const OptionalTensor&,
-                                                                        const at::Tensor&, double, bool, int64_t);
+                                                                        const at::Tensor&, double, bool, int64_t,
+                                                                        double);
 
 TEST_P(Head, TheChunkSizeChangesNothing) {
   const Sizes s = sizes[3];
@@ -219,8 +245,9 @@ TEST_P(Head, TheChunkSizeChangesNothing) {
     const at::Tensor hidden = placed(inputs_of(s)[0], GetParam()).requires_grad_(),
                      head = placed(inputs_of(s)[1], GetParam()).requires_grad_();
     const auto loss =
-        handle<LossSignature>("apus::head_loss").call(hidden, head, {}, {}, label, {}, 0.1, false, {}, chunk);
-    const auto p = handle<LogprobSignature>("apus::head_logprob").call(hidden, head, {}, {}, label, 0.9, true, chunk);
+        handle<LossSignature>("apus::head_loss").call(hidden, head, {}, {}, label, {}, 0.1, false, {}, chunk, 0);
+    const auto p =
+        handle<LogprobSignature>("apus::head_logprob").call(hidden, head, {}, {}, label, 0.9, true, chunk, 0);
     (std::get<0>(loss) + (std::get<0>(p) * 0.3).sum() + (std::get<1>(p) * 0.2).sum()).backward();
     return Tensors{std::get<0>(loss).detach(), std::get<1>(loss), std::get<0>(p).detach(),
                    std::get<1>(p).detach(),    hidden.grad(),     head.grad()};

@@ -35,9 +35,10 @@ struct Call {
 };
 
 Call plan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q, const at::Tensor& cu_k,
-          bool causal, int64_t window) {
+          bool causal, int64_t window, double softcap, const OptionalTensor& sinks) {
   constexpr int64_t heads = 256, head_size = 768, sequences = 2048;  // the operator's limits
   Call c;
+  if (softcap > 0 || sinks.has_value()) return c;
   if (q.size(1) > heads || q.size(2) > head_size || q.size(2) != v.size(2) || cu_q.numel() - 1 > sequences ||
       k.size(0) == 0)
     return c;
@@ -68,11 +69,12 @@ at::Tensor from_lse(const at::Tensor& lse_NT) {
 }
 
 Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
-             const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
-  const Call c = plan(q, k, v, cu_q, cu_k, causal, window);
+             const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window,
+             double softcap, const OptionalTensor& sinks) {
+  const Call c = plan(q, k, v, cu_q, cu_k, causal, window, softcap, sinks);
   if (!c.fused) {
     static const auto reference = ops::handle<Forward>("apus::attention");
-    return ops::call_reference(reference, q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window);
+    return ops::call_reference(reference, q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
   }
   static const VendorOp op("npu::npu_fusion_attention");
   auto named = c.arguments(q.device());
@@ -83,11 +85,13 @@ Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, cons
 
 Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                 const at::Tensor& out, const at::Tensor& lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
-                int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
-  const Call c = plan(q, k, v, cu_q, cu_k, causal, window);
+                int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window, double softcap,
+                const OptionalTensor& sinks) {
+  const Call c = plan(q, k, v, cu_q, cu_k, causal, window, softcap, sinks);
   if (!c.fused) {
     static const auto reference = ops::handle<Backward>("apus::attention_backward");
-    return ops::call_reference(reference, grad, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, window);
+    return ops::call_reference(reference, grad, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, window,
+                               softcap, sinks);
   }
   static const VendorOp op("npu::npu_fusion_attention_grad");
   auto named = c.arguments(q.device());

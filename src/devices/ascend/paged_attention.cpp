@@ -12,14 +12,12 @@
 #include "devices/ascend/offered.h"
 #include "devices/ascend/ops.h"
 #include "devices/vendor_op.h"
+#include "ops/attention_signature.h"
 #include "ops/op.h"
 
 namespace apus::ascend {
 
 namespace {
-
-using Paged = at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&, const at::Tensor&,
-                         const at::Tensor&, int64_t, int64_t, double, bool, int64_t);
 
 std::vector<int64_t> each(const std::vector<int64_t>& cumulative) {
   std::vector<int64_t> out;
@@ -68,7 +66,7 @@ Padding padding(const Lengths& n, at::Device device) {
 
 at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tensor& v_cache, const at::Tensor& cu_q,
                  const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q, int64_t max_k, double scale,
-                 bool causal, int64_t window) {
+                 bool causal, int64_t window, double softcap, const OptionalTensor& sinks) {
   const std::vector<int64_t> host_q = host_lengths(cu_q);
   Lengths n{host_q, each(host_q), each(host_lengths(cu_k))};
   const Extent e = extent(host_q);
@@ -76,10 +74,10 @@ at::Tensor paged(const at::Tensor& q, const at::Tensor& k_cache, const at::Tenso
   const int64_t sequences = static_cast<int64_t>(n.q.size()), heads = q.size(1), head = q.size(2);
   static const bool pages_in_tnd = version_at_least(cann_version(), 8, 3);
   const bool tnd = pages_in_tnd && head == 128 && q.scalar_type() == at::kBFloat16;
-  if (!takes(q, v_cache, n, tnd, causal, window)) {
-    static const auto reference = ops::handle<Paged>("apus::paged_attention");
+  if (softcap > 0 || sinks.has_value() || !takes(q, v_cache, n, tnd, causal, window)) {
+    static const auto reference = ops::handle<ops::attention_signature::Paged>("apus::paged_attention");
     return ops::call_reference(reference, q, k_cache, v_cache, cu_q, cu_k, block_table, max_q, max_k, scale, causal,
-                               window);
+                               window, softcap, sinks);
   }
   static const VendorOp op("npu::npu_fused_infer_attention_score");
   // [B, P, K * H]

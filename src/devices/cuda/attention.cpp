@@ -30,7 +30,9 @@ bool usable() {
          flash_backward().takes("window_size_left");
 }
 
-bool takes(const at::Tensor& q, const at::Tensor& v, bool causal, int64_t window) {
+bool takes(const at::Tensor& q, const at::Tensor& v, bool causal, int64_t window, double softcap,
+           const OptionalTensor& sinks) {
+  if (softcap > 0 || sinks.has_value()) return false;
   const bool half = q.scalar_type() == at::kHalf || q.scalar_type() == at::kBFloat16;
   return half && q.size(2) % 8 == 0 && q.size(2) <= 256 && v.size(2) == q.size(2) && (causal || window <= 0);
 }
@@ -43,10 +45,11 @@ VendorOp::Named arguments(double scale, int64_t window) {
 
 // The second result is the operator's own log-sum-exp, in a layout of its version: only the gradient reads it.
 Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& cu_q,
-             const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
-  if (!takes(q, v, causal, window)) {
+             const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window,
+             double softcap, const OptionalTensor& sinks) {
+  if (!takes(q, v, causal, window, softcap, sinks)) {
     static const auto reference = ops::handle<Forward>("apus::attention");
-    return ops::call_reference(reference, q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window);
+    return ops::call_reference(reference, q, k, v, cu_q, cu_k, max_q, max_k, scale, causal, window, softcap, sinks);
   }
   const auto out = flash()({q.contiguous(), k.contiguous(), v.contiguous(), cu_q, cu_k, max_q, max_k, /*dropout_p=*/0.0,
                             causal, /*return_debug_mask=*/false},
@@ -56,10 +59,12 @@ Pair forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, cons
 
 Triple backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                 const at::Tensor& out, const at::Tensor& lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
-                int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
-  if (!takes(q, v, causal, window)) {
+                int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window, double softcap,
+                const OptionalTensor& sinks) {
+  if (!takes(q, v, causal, window, softcap, sinks)) {
     static const auto reference = ops::handle<Backward>("apus::attention_backward");
-    return ops::call_reference(reference, grad, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, window);
+    return ops::call_reference(reference, grad, q, k, v, out, lse, cu_q, cu_k, max_q, max_k, scale, causal, window,
+                               softcap, sinks);
   }
   // The random state, which nothing draws from.
   const at::Tensor no_dropout = at::zeros({2}, cu_q.options().dtype(at::kLong));

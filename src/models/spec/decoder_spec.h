@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -22,6 +23,8 @@ struct ModelShape {
   int64_t max_positions = 0;
   // Of the layers that are mixtures; 0: there are none.
   int64_t experts = 0, experts_per_token = 0;
+  // Above 0: the cache holds so many numbers of a token in a layer, instead of keys and values of every head.
+  int64_t latent = 0;
   // So many further layers are in the file, which guess tokens ahead; they are not read.
   int64_t unread_layers = 0;
 };
@@ -37,6 +40,9 @@ struct MixtureSpec {
   int64_t experts = 0, per_token = 0, ffn = 0;
   // Above 0: an expert of this width for every token.
   int64_t shared_ffn = 0;
+  // Above 0: gate and up are kept within it, and an expert is down((up + 1) * gate * sigmoid(1.702 gate)). Rows of gate
+  // and up take turns in one matrix, both matrices have biases, and stand the other way round in the file.
+  double clamp = 0;
   RouterForm router = {};
   MixtureNames names = {};
 };
@@ -44,8 +50,8 @@ using FeedForwardSpec = std::variant<DenseSpec, MixtureSpec>;
 
 constexpr int kNoRope = -1;
 
-// What is computed from the last hidden state: the scores of all tokens; numbers that rate the text; nothing, for models
-// whose hidden state itself is wanted.
+// What is computed from the last hidden state: the scores of all tokens; numbers that rate the text; nothing, for
+// models whose hidden state itself is wanted.
 enum class Head { Vocab, Scalar, None };
 
 // The norms of a layer, by their names in the checkpoint; "": there is none. Those after a branch work on what it gives
@@ -63,7 +69,8 @@ struct DecoderSpec {
   Head head = Head::Vocab;
   // How many numbers a scalar head gives.
   int64_t labels = 0;
-  // The token that fills up texts in other programs: a scalar head passes over those at a text's end. -1: there is none.
+  // The token that fills up texts in other programs: a scalar head passes over those at a text's end. -1: there is
+  // none.
   int64_t pad = -1;
   bool tied = false;
   NormSpec norm;
@@ -71,12 +78,16 @@ struct DecoderSpec {
   // Attention and feed-forward read the same normed input, and both are added to it.
   bool parallel = false;
   AttentionForm attention;
+  // Instead of keys and values of each head's own.
+  std::optional<LatentForm> latent;
   // The settings by which layers turn queries and keys, and each layer's choice among them; kNoRope: it does not.
   std::vector<RopeSpec> ropes;
   std::vector<int> rope_of;
   Activation act = Activation::Silu;
   // Embeddings, what branches give before it is added, and logits are multiplied by these.
   double embedding_scale = 1, branch_scale = 1, logit_scale = 1;
+  // Above 0: logits are bent to softcap * tanh(logit / softcap).
+  double logit_softcap = 0;
   // The embeddings' number is rounded to their dtype first.
   bool embedding_scale_rounded = false;
   // Per layer: how far it looks back; 0: as far as the text goes.

@@ -2,6 +2,7 @@
 #include "models/spec/read_decoder.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -70,6 +71,32 @@ void use_multipliers(const Config& c, DecoderSpec& spec) {
   spec.attention.scale = above_zero("attention_multiplier");
   spec.branch_scale = above_zero("residual_multiplier");
   spec.logit_scale = 1 / above_zero("logits_scaling");
+}
+
+int64_t latent_turned(const Config& c) { return c.integer("qk_rope_head_dim", 64); }
+
+void use_latent_attention(const Config& c, DecoderSpec& spec, bool neighbours) {
+  const bool at_once = c.json().contains("q_lora_rank") && !c.find("q_lora_rank");  // null
+  const LatentForm form{.query_rank = at_once ? 0 : c.integer("q_lora_rank", 1536),
+                        .rank = c.integer("kv_lora_rank", 512),
+                        .still = c.integer("qk_nope_head_dim", 128),
+                        .turned = latent_turned(c),
+                        .value = c.integer("v_head_dim", 128)};
+  require(form.query_rank >= 0 && form.rank > 0 && form.still > 0 && form.turned > 0 && form.turned % 2 == 0 &&
+              form.value > 0,
+          Fault::Model,
+          "config.json: kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim must be above 0, and "
+          "qk_rope_head_dim even");
+  spec.latent = form;
+  spec.shape.latent = form.rank + form.turned;
+  spec.shape.head_dim = form.still + form.turned;
+  RopeSpec& rope = spec.ropes[0];
+  rope.dim = form.turned, rope.neighbours = neighbours;  // whatever the file calls head_dim
+  // As the original has it: a longer context sharpens the scores too.
+  const bool sharper = rope.type == "yarn" && rope.mscale_all_dim != 0 && rope.factor > 1;
+  const double by = sharper ? 0.1 * rope.mscale_all_dim * std::log(rope.factor) + 1 : 1;
+  spec.attention.scale = by * by / std::sqrt(static_cast<double>(spec.shape.head_dim));
+  spec.attention.qkv_bias = spec.attention.out_bias = c.flag("attention_bias", false);
 }
 
 void turn_sliding_layers(DecoderSpec& spec, RopeSpec rope) {

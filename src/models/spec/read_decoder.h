@@ -33,6 +33,11 @@ void norms_after_branches(DecoderSpec& spec);
 // Granite's numbers: embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling.
 void use_multipliers(const Config& config, DecoderSpec& spec);
 
+// DeepSeek's attention: q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim.
+void use_latent_attention(const Config& config, DecoderSpec& spec, bool neighbours);
+// What read_decoder takes for the heads' size then: that of what turns.
+int64_t latent_turned(const Config& config);
+
 // A second set of rotary settings, for the layers that slide.
 void turn_sliding_layers(DecoderSpec& spec, RopeSpec rope);
 // Layers of which `turns` says so are told positions, the others not.

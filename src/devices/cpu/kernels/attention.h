@@ -41,11 +41,22 @@ template <class E>
 struct Queries {
   const E* q;
   E* out;
-  float* lse;              // may be null
-  int64_t rows, heads, h;  // `heads` query heads of one key-value head
+  float* lse;                  // may be null
+  int64_t rows, heads, h, hv;  // `heads` query heads of one key-value head; the size of keys and that of values
   int64_t row_stride, head_stride, out_row_stride, out_head_stride, lse_row_stride, lse_head_stride;
   int64_t position;  // of row 0
   int64_t step = 1;  // position of row i: position + i * step
+  // Of each head, may be null: a score whose share is thrown away.
+  const float* sinks = nullptr;
+  int64_t sink_row_stride = 0, sink_head_stride = 1;
+};
+
+// What scores are: products times scale, bent towards softcap where that is above 0.
+struct Scores {
+  double scale, softcap;
+  // Of the numbers that a block of softmax reads: products, or tangents (which times softcap are the scores), base 2.
+  float scale2() const { return static_cast<float>((softcap > 0 ? softcap : scale) * 1.4426950408889634); }
+  float into_tanh() const { return static_cast<float>(scale / softcap); }
 };
 
 // The running maximum (base 2), sum and output of every row.
@@ -72,14 +83,15 @@ template <class E>
 class Attend {
  public:
   // keys: how many the sequence has. Multiplying must be entered by the caller.
-  Attend(const Queries<E>& queries, const Rows<E>& k, const Rows<E>& v, int64_t keys, View view, double scale)
+  Attend(const Queries<E>& queries, const Rows<E>& k, const Rows<E>& v, int64_t keys, View view, const Scores& scores)
       : x_(decode_form(queries)),
         k_(k),
         v_(v),
         keys_(keys),
         view_(view),
-        scale2_(static_cast<float>(scale * 1.4426950408889634)),
-        width_((x_.h + kPanel - 1) / kPanel * kPanel),
+        scores_(scores),
+        scale2_(scores.scale2()),
+        width_((x_.hv + kPanel - 1) / kPanel * kPanel),
         depth_(padded_depth<E>(x_.h)),
         wide_(row_kernels<E>().widen_panel && x_.rows * x_.heads >= kRepays) {}
 
@@ -125,6 +137,7 @@ class Attend {
     if (x.rows != 1) return x;
     x.rows = x.heads, x.heads = 1, x.step = 0;
     x.row_stride = x.head_stride, x.out_row_stride = x.out_head_stride, x.lse_row_stride = x.lse_head_stride;
+    x.sink_row_stride = x.sink_head_stride;
     return x;
   }
 
@@ -163,7 +176,7 @@ class Attend {
       kernel.pack_columns(k_rows + p * kPanel, std::min(kPanel, n - p * kPanel), x_.h,
                           keys_t + p * panel_size<E>(x_.h));
     for (int64_t d = 0; d < width_; d += kPanel) {
-      kernel.pack_rows(v_rows, n, std::min(kPanel, x_.h - d), values + d * padded_depth<E>(n));
+      kernel.pack_rows(v_rows, n, std::min(kPanel, x_.hv - d), values + d * padded_depth<E>(n));
       for (int64_t i = 0; i < n; ++i) v_rows[i] += kPanel;
     }
     if (wide_) {
@@ -218,6 +231,9 @@ class Attend {
     const E* q = x_.q + head * x_.head_stride + row * x_.row_stride;
     const int64_t at = head * x_.rows + row;
     multiply_keys(rows, at, q, panels, keys_t, scores);
+    if (scores_.softcap > 0)
+      for (int64_t i = 0; i < rows; ++i)
+        kernels().tanh_of(panels * kPanel, scores_.into_tanh(), 1.0f, scores + i * kKeyBlock);
     kernel.softmax_block(rows, panels * kPanel, low, high, scale2_, scores, kKeyBlock, s.maximum + at, s.sum + at,
                          s.o + at * width_, width_, width_, probs, kKeyBlock);
     multiply_values(rows, n, probs, values, s.o + at * width_);
@@ -227,13 +243,18 @@ class Attend {
     for (int64_t head = 0; head < x_.heads; ++head)
       for (int64_t i = 0; i < x_.rows; ++i) {
         const int64_t at = head * x_.rows + i;
-        const float sum = s.sum[at];
-        row_kernels<E>().narrow(x_.h, s.o + at * width_, sum > 0 ? 1.0f / sum : 0.0f,
+        float sum = s.sum[at], top = s.maximum[at], kept = 1;
+        if (x_.sinks) {
+          const float sink = x_.sinks[head * x_.sink_head_stride + i * x_.sink_row_stride] * 1.44269504088896341f;
+          const float higher = std::max(top, sink);
+          kept = std::exp2(top - higher), top = higher;
+          sum = sum * kept + std::exp2(sink - top);
+        }
+        row_kernels<E>().narrow(x_.hv, s.o + at * width_, sum > 0 ? kept / sum : 0.0f,
                                 x_.out + head * x_.out_head_stride + i * x_.out_row_stride);
         if (x_.lse)
           x_.lse[head * x_.lse_head_stride + i * x_.lse_row_stride] =
-              sum > 0 ? (s.maximum[at] + std::log2(sum)) * 0.69314718055994531f
-                      : -std::numeric_limits<float>::infinity();
+              sum > 0 ? (top + std::log2(sum)) * 0.69314718055994531f : -std::numeric_limits<float>::infinity();
       }
   }
 
@@ -241,6 +262,7 @@ class Attend {
   Rows<E> k_, v_;
   int64_t keys_;
   View view_;
+  Scores scores_;
   float scale2_;
   int64_t width_, depth_;
   bool wide_;  // products of bf16 are computed in f32, and rows are many

@@ -64,9 +64,10 @@ struct RowStatistics {
   int64_t best;
 };
 
-// With log p = x * scale - lse: p * (by_p + by_log_p * log p) + constant.
+// With log p = x * scale - lse: p * (by_p + by_log_p * log p) + constant. by_cap above 0: x are logits bent by
+// tanh, and this is multiplied by 1 - (x * by_cap)^2.
 struct LogitGradient {
-  float scale, lse, by_p, by_log_p, constant;
+  float scale, lse, by_p, by_log_p, constant, by_cap = 0;
 };
 
 // Loops over rows of elements of type E (bf16 or f32); all statistics and sums in f32.
@@ -95,10 +96,11 @@ struct RowKernels {
   void (*softmax_block)(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2, float* s,
                         int64_t lds, float* maximum, float* sum, float* o, int64_t ldo, int64_t h, E* p, int64_t ldp);
   // Gradient block, transposed: rows are keys, columns queries. p = exp2(s * scale2 - lse2[column]) where column is in
-  // [low[i], high[i]) (null: all), else 0; ds = p * (dp - delta[column]).
+  // [low[i], high[i]) (null: all), else 0; ds = p * (dp - delta[column]). bent: s are tangents, and ds is multiplied by
+  // 1 - s * s.
   void (*softmax_gradient)(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2,
                            const float* s, const float* dp, int64_t lds, const float* lse2, const float* delta, E* p,
-                           E* ds, int64_t ldp);
+                           E* ds, int64_t ldp, bool bent);
 
   // y = norm(x) * weight; with delta: sum = x + delta first, and its norm.
   void (*rms_norm)(int64_t n, const E* x, const E* delta, E* sum, const E* weight, float eps, E* y);
@@ -133,6 +135,7 @@ struct Kernels {
   RowKernels<bf16> b16;
   RowKernels<float> f32;
   void (*row_statistics)(int64_t n, const float* x, float scale, RowStatistics* out);
+  void (*tanh_of)(int64_t n, float before, float after, float* x);  // x = after * tanh(x * before)
   void (*adamw)(int64_t n, float* param, const float* grad, float* m, float* v, const AdamwScalars& s);
   // n <= kMomentStretch, a multiple of 64
   void (*adamw_moments)(int64_t n, const AdamwValues& values, const Moments& moments, const AdamwScalars& s);

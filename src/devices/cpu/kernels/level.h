@@ -36,7 +36,7 @@ constexpr RowKernels<E> row_table() {
           outer_sums<E>};
 }
 
-constexpr Kernels kTable{row_table<bf16>(), row_table<float>(),   row_statistics, adamw,
+constexpr Kernels kTable{row_table<bf16>(), row_table<float>(),   row_statistics, tanh_of, adamw,
                          adamw_moments,     narrow_by_thresholds, nullptr,        nullptr};
 
 }  // namespace

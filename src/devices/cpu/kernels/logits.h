@@ -58,10 +58,12 @@ class Logits {
   using Hidden = std::vector<HiddenRows<E>>;  // of each product
 
   // Each of the blocks_of(vocabulary) blocks holds block_size() floats.
-  Logits(std::vector<HeadMatrix<E>> heads, int64_t vocabulary, float scale, std::vector<float*> blocks)
+  // softcap above 0: logits are bent to softcap * tanh(logit / softcap), before they are scaled.
+  Logits(std::vector<HeadMatrix<E>> heads, int64_t vocabulary, float scale, float softcap, std::vector<float*> blocks)
       : heads_(std::move(heads)),
         vocabulary_(vocabulary),
         scale_(scale),
+        softcap_(softcap),
         logits_(std::move(blocks)),
         blocks_(blocks_of(vocabulary)) {}
 
@@ -153,6 +155,9 @@ class Logits {
         left.times(panel, block_at(block) + c, kLogitStride, h > 0);
       }
     }
+    if (softcap_ > 0)
+      for (int64_t i = 0; i < n_; ++i)
+        kernels().tanh_of(columns(block), 1 / softcap_, softcap_, block_at(block) + i * kLogitStride);
     for (int64_t i = 0; i < n_; ++i)
       kernels().row_statistics(columns(block), block_at(block) + i * kLogitStride, scale_, parts + i);
   }
@@ -182,14 +187,16 @@ class Logits {
     for (int64_t i = 0; i < n_; ++i) {
       E* row = d + i * stride;
       const float* x = block_at(block) + i * kLogitStride;
-      row_kernels<E>().logit_gradient(n, x, gradient[i], row);
+      LogitGradient g = gradient[i];
+      g.by_cap = softcap_ > 0 ? 1 / softcap_ : 0;
+      row_kernels<E>().logit_gradient(n, x, g, row);
       std::fill(row + n, row + kVocabularyBlock, E(0));
       const int64_t at = label[i] - block * kVocabularyBlock;
       if (at < 0 || at >= n) continue;
       // Computed once more in f32, so that the large and the small part are added before they are rounded.
-      const LogitGradient& g = gradient[i];
-      const float log_p = x[at] * g.scale - g.lse,
-                  value = std::exp(log_p) * (g.by_p + g.by_log_p * log_p) + g.constant + at_label[i];
+      const float log_p = x[at] * g.scale - g.lse, tangent = x[at] * g.by_cap,
+                  value = (std::exp(log_p) * (g.by_p + g.by_log_p * log_p) + g.constant + at_label[i]) *
+                          (1 - tangent * tangent);
       row_kernels<E>().narrow(1, &value, 1.0f, row + at);
     }
   }
@@ -249,7 +256,7 @@ class Logits {
 
   std::vector<HeadMatrix<E>> heads_;
   int64_t vocabulary_, n_ = 0;
-  float scale_;
+  float scale_, softcap_;
   std::vector<float*> logits_;
   int64_t blocks_;
 };

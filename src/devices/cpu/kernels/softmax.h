@@ -55,10 +55,10 @@ void softmax_block(int64_t rows, int64_t columns, const int32_t* low, const int3
   }
 }
 
-template <class E>
-void softmax_gradient(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2,
-                      const float* s, const float* dp, int64_t lds, const float* lse2, const float* delta, E* p, E* ds,
-                      int64_t ldp) {
+template <class E, bool kBent>
+void softmax_gradient_rows(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2,
+                           const float* s, const float* dp, int64_t lds, const float* lse2, const float* delta, E* p,
+                           E* ds, int64_t ldp) {
   const Floats numbers = columns_from(0);
   for (int64_t i = 0; i < rows; ++i) {
     const bool all = !low || (low[i] <= 0 && high[i] >= columns);
@@ -71,9 +71,29 @@ void softmax_gradient(int64_t rows, int64_t columns, const int32_t* low, const i
         e = (at >= from) & (at < to) ? e : Floats{};
       }
       store(p + i * ldp + j, e);
-      store(ds + i * ldp + j, e * (load(dp + i * lds + j) - load(delta + j)));
+      Floats d = e * (load(dp + i * lds + j) - load(delta + j));
+      if constexpr (kBent) {
+        const Floats t = load(s + i * lds + j);
+        d *= 1.0f - t * t;
+      }
+      store(ds + i * ldp + j, d);
     }
   }
+}
+
+template <class E>
+void softmax_gradient(int64_t rows, int64_t columns, const int32_t* low, const int32_t* high, float scale2,
+                      const float* s, const float* dp, int64_t lds, const float* lse2, const float* delta, E* p, E* ds,
+                      int64_t ldp, bool bent) {
+  const auto run = bent ? softmax_gradient_rows<E, true> : softmax_gradient_rows<E, false>;
+  run(rows, columns, low, high, scale2, s, dp, lds, lse2, delta, p, ds, ldp);
+}
+
+inline void tanh_of(int64_t n, float before, float after, float* x) {
+  const auto bent = [&](Floats v) { return after - 2.0f * after / (exp_of(v * (2.0f * before)) + 1.0f); };
+  int64_t j = 0;
+  for (; j + kWidth <= n; j += kWidth) store(x + j, bent(load(x + j)));
+  if (j < n) store_some(x + j, bent(load_some(x + j, n - j)), n - j);
 }
 
 // Natural base. sum = sum of exp(x - max), sum_x = sum of x, sum_px = sum of exp(x - max) * x,
@@ -108,9 +128,16 @@ void logit_gradient(int64_t n, const float* x, const LogitGradient& g, E* out) {
     const Floats log_p = v * g.scale - g.lse;
     return exp_of(log_p) * (log_p * g.by_log_p + g.by_p) + g.constant;
   };
-  int64_t j = 0;
-  for (; j + kWidth <= n; j += kWidth) store(out + j, gradient(load(x + j)));
-  if (j < n) store_some(out + j, gradient(load_some(x + j, n - j)), n - j);
+  const auto bent = [&](Floats v) {
+    const Floats t = v * g.by_cap;
+    return gradient(v) * (1.0f - t * t);
+  };
+  const auto run = [&](const auto& of) {
+    int64_t j = 0;
+    for (; j + kWidth <= n; j += kWidth) store(out + j, of(load(x + j)));
+    if (j < n) store_some(out + j, of(load_some(x + j, n - j)), n - j);
+  };
+  g.by_cap > 0 ? run(bent) : run(gradient);
 }
 
 }  // namespace

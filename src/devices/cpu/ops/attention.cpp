@@ -6,6 +6,7 @@
 #include <torch/library.h>
 
 #include "devices/cpu/ops/tensors.h"
+#include "tensor/compat.h"
 
 namespace apus::cpu {
 namespace {
@@ -29,9 +30,10 @@ std::vector<Piece> pieces_of(const int32_t* cu_q, int64_t sequences, int64_t at_
 // keys_of(s, kv head) -> {k rows, v rows}; lse may be null.
 template <class E, class KeysOf>
 void attend_all(const at::Tensor& q, const at::Tensor& out, float* lse, const at::Tensor& cu_q, const at::Tensor& cu_k,
-                int64_t kv_heads, double scale, View view, const KeysOf& keys_of) {
-  require(scale > 0, Fault::Bug, "attention with scale ", scale, ": it must be above 0");
-  const int64_t tokens = q.size(0), heads = q.size(1), h = q.size(2), group = heads / kv_heads, stride = q.stride(0);
+                int64_t kv_heads, View view, const Scores& scores, const float* sinks, const KeysOf& keys_of) {
+  require(scores.scale > 0, Fault::Bug, "attention with scale ", scores.scale, ": it must be above 0");
+  const int64_t tokens = q.size(0), heads = q.size(1), h = q.size(2), hv = out.size(2), group = heads / kv_heads,
+                stride = q.stride(0);
   const int32_t *starts_q = data<int32_t>(cu_q), *starts_k = data<int32_t>(cu_k);
   const auto pieces = pieces_of(starts_q, cu_q.numel() - 1, queries_at_once(group));
   share(static_cast<int64_t>(pieces.size()) * kv_heads, 1, [&](int64_t begin, int64_t end) {
@@ -42,64 +44,83 @@ void attend_all(const at::Tensor& q, const at::Tensor& out, float* lse, const at
       const int64_t rows = starts_q[piece.sequence + 1] - starts_q[piece.sequence];
       const int64_t keys = starts_k[piece.sequence + 1] - starts_k[piece.sequence];
       const Queries<E> queries{data<E>(q) + first * stride + head * h,
-                               data<E>(out) + (first * heads + head) * h,
+                               data<E>(out) + (first * heads + head) * hv,
                                lse ? lse + head * tokens + first : nullptr,
                                piece.count,
                                group,
                                h,
+                               hv,
                                stride,
                                h,
-                               heads * h,
-                               h,
+                               heads * hv,
+                               hv,
                                1,
                                tokens,
-                               keys - rows + piece.begin};
+                               keys - rows + piece.begin,
+                               1,
+                               sinks ? sinks + head : nullptr};
       const auto [k, v] = keys_of(piece.sequence, g);
-      Attend<E>(queries, k, v, keys, view, scale).run();
+      Attend<E>(queries, k, v, keys, view, scores).run();
     }
   });
 }
 
 using Pair = std::tuple<at::Tensor, at::Tensor>;
 
+at::Tensor wide_sinks(const OptionalTensor& sinks) {
+  return sinks.has_value() ? sinks->to(at::kFloat).contiguous() : at::Tensor();
+}
+const float* pointer(const at::Tensor& sinks) { return sinks.defined() ? data<float>(sinks) : nullptr; }
+// Rows of one key-value head are `stride` apart, in all pages alike.
+void require_pages(const at::Tensor& cache) {
+  require(cache.stride(3) == 1 && cache.stride(0) == cache.size(1) * cache.stride(1), Fault::Bug,
+          "paged_attention: the tokens of the cache must lie evenly");
+}
+
 Pair attention(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH, const at::Tensor& cu_q,
-               const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window) {
+               const at::Tensor& cu_k, int64_t max_q, int64_t max_k, double scale, bool causal, int64_t window,
+               double softcap, const OptionalTensor& sinks) {
   if (!same_small_float(q_TNH, k_TKH, v_TKH))
     return Reference<decltype(attention)>::call("apus::attention", q_TNH, k_TKH, v_TKH, cu_q, cu_k, max_q, max_k, scale,
-                                                causal, window);
+                                                causal, window, softcap, sinks);
   const at::Tensor q = as_heads(q_TNH), k = as_heads(k_TKH), v = as_heads(v_TKH);
-  const at::Tensor out = at::empty(q.sizes(), q.options()),
-                   lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
+  const at::Tensor out = at::empty({q.size(0), q.size(1), v.size(2)}, q.options()),
+                   lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat)), sink = wide_sinks(sinks);
   by_type(q, [&](auto e) {
     using E = decltype(e);
     const int32_t* starts = data<int32_t>(cu_k);
-    attend_all<E>(q, out, data<float>(lse), cu_q, cu_k, k.size(1), scale, {causal, window}, [&](int64_t s, int64_t g) {
-      const int64_t first = starts[s], h = q.size(2);
-      return std::pair(Rows<E>{data<E>(k) + first * k.stride(0) + g * h, k.stride(0)},
-                       Rows<E>{data<E>(v) + first * v.stride(0) + g * h, v.stride(0)});
-    });
+    const auto keys_of = [&](int64_t s, int64_t g) {
+      const int64_t first = starts[s];
+      return std::pair(Rows<E>{data<E>(k) + first * k.stride(0) + g * k.size(2), k.stride(0)},
+                       Rows<E>{data<E>(v) + first * v.stride(0) + g * v.size(2), v.stride(0)});
+    };
+    attend_all<E>(q, out, data<float>(lse), cu_q, cu_k, k.size(1), {causal, window}, {scale, softcap}, pointer(sink),
+                  keys_of);
   });
   return {out, lse};
 }
 
 at::Tensor paged_attention(const at::Tensor& q_TNH, const at::Tensor& k_cache, const at::Tensor& v_cache,
                            const at::Tensor& cu_q, const at::Tensor& cu_k, const at::Tensor& block_table, int64_t max_q,
-                           int64_t max_k, double scale, bool causal, int64_t window) {
+                           int64_t max_k, double scale, bool causal, int64_t window, double softcap,
+                           const OptionalTensor& sinks) {
   if (!same_small_float(q_TNH, k_cache, v_cache))
     return Reference<decltype(paged_attention)>::call("apus::paged_attention", q_TNH, k_cache, v_cache, cu_q, cu_k,
-                                                      block_table, max_q, max_k, scale, causal, window);
-  const at::Tensor q = as_heads(q_TNH), out = at::empty(q.sizes(), q.options()),
-                   table = block_table.to(at::kInt).contiguous();
-  require(k_cache.is_contiguous() && v_cache.is_contiguous(), Fault::Bug,
-          "paged_attention: the cache must be contiguous");
+                                                      block_table, max_q, max_k, scale, causal, window, softcap, sinks);
+  const at::Tensor q = as_heads(q_TNH), out = at::empty({q.size(0), q.size(1), v_cache.size(3)}, q.options()),
+                   table = block_table.to(at::kInt).contiguous(), sink = wide_sinks(sinks);
+  require_pages(k_cache), require_pages(v_cache);
   by_type(q, [&](auto e) {
     using E = decltype(e);
-    const int64_t page = k_cache.size(1), kv_heads = k_cache.size(2), h = q.size(2);
-    attend_all<E>(q, out, nullptr, cu_q, cu_k, kv_heads, scale, {causal, window}, [&](int64_t s, int64_t g) {
+    const int64_t page = k_cache.size(1), kv_heads = k_cache.size(2);
+    const auto keys_of = [&](int64_t s, int64_t g) {
       const int32_t* pages = data<int32_t>(table) + s * table.size(1);
-      return std::pair(Rows<E>{data<E>(k_cache) + g * h, kv_heads * h, pages, page},
-                       Rows<E>{data<E>(v_cache) + g * h, kv_heads * h, pages, page});
-    });
+      const auto rows = [&](const at::Tensor& cache) {
+        return Rows<E>{data<E>(cache) + g * cache.stride(2), cache.stride(1), pages, page};
+      };
+      return std::pair(rows(k_cache), rows(v_cache));
+    };
+    attend_all<E>(q, out, nullptr, cu_q, cu_k, kv_heads, {causal, window}, {scale, softcap}, pointer(sink), keys_of);
   });
   return out;
 }

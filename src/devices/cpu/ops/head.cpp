@@ -54,7 +54,7 @@ template <class E>
 class HeadPass {
  public:
   HeadPass(const ops::LabelledTokens& tokens, const at::Tensor& head, const OptionalTensor& low_head,
-           double temperature, HeadNeeds need, int64_t chunk)
+           double temperature, double softcap, HeadNeeds need, int64_t chunk)
       : tokens_(tokens),
         vocabulary_(head.size(0)),
         label_(tokens.label.contiguous()),
@@ -63,7 +63,8 @@ class HeadPass {
         kept_columns_(std::min(kKeptBlocks, (vocabulary_ + kVocabularyBlock - 1) / kVocabularyBlock) *
                       kVocabularyBlock),
         sides_(sides(tokens, head, low_head, need, step_, !keeps_)),
-        logits_(matrices(sides_), vocabulary_, static_cast<float>(1 / temperature), make_space()) {
+        logits_(matrices(sides_), vocabulary_, static_cast<float>(1 / temperature), static_cast<float>(softcap),
+                make_space()) {
     int64_t widths = 0;
     for (const Side& s : sides_) widths += s.head.size(1);
     if (needed()) sums_ = floats(Logits<E>::backward_space(step_, widths));
@@ -201,13 +202,13 @@ class HeadPass {
 template <class E>
 Results loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
              const OptionalTensor& low_head, const at::Tensor& label, const at::Tensor& weight, double smoothing,
-             bool dft, HeadNeeds need, int64_t chunk) {
+             bool dft, HeadNeeds need, int64_t chunk, double softcap) {
   const ops::LabelledTokens tokens(hidden, low_hidden, label);
   const at::Tensor token_weight =
       weight.defined() ? tokens.pick(weight.to(at::kFloat)).contiguous() : at::ones({tokens.count()}, at::kFloat);
   const at::Tensor nll = floats(tokens.count()), correct = at::empty({tokens.count()}, at::kBool);
   double sum = 0;
-  HeadPass<E> pass(tokens, head, low_head, 1, need, chunk);
+  HeadPass<E> pass(tokens, head, low_head, 1, softcap, need, chunk);
   pass.run([&](int64_t begin, const std::vector<LogitRow>& rows) {
     std::vector<LogitGradient> gradient(rows.size());
     std::vector<float> at_label(rows.size());
@@ -234,26 +235,26 @@ Results loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTen
 
 Results head_loss(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
                   const OptionalTensor& low_head, const at::Tensor& label, const OptionalTensor& weight,
-                  double smoothing, bool dft, HeadNeeds need, int64_t chunk) {
+                  double smoothing, bool dft, HeadNeeds need, int64_t chunk, double softcap) {
   if (!plain(hidden, head, low_hidden, low_head))
     return Reference<decltype(head_loss)>::call("apus::head_loss", hidden, head, low_hidden, low_head, label, weight,
-                                                smoothing, dft, need, chunk);
+                                                smoothing, dft, need, chunk, softcap);
   return by_type(hidden, [&](auto e) {
     return loss<decltype(e)>(hidden, head, low_hidden, low_head, label, or_undefined(weight), smoothing, dft, need,
-                             chunk);
+                             chunk, softcap);
   });
 }
 
 Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
                     const OptionalTensor& low_head, const at::Tensor& label, double temperature, bool need_entropy,
-                    int64_t chunk) {
+                    int64_t chunk, double softcap) {
   if (!plain(hidden, head, low_hidden, low_head))
     return Reference<decltype(head_logprob)>::call("apus::head_logprob", hidden, head, low_hidden, low_head, label,
-                                                   temperature, need_entropy, chunk);
+                                                   temperature, need_entropy, chunk, softcap);
   return by_type(hidden, [&](auto e) -> Triple {
     const ops::LabelledTokens tokens(hidden, low_hidden, label);
     const at::Tensor logprob = floats(tokens.count()), lse = floats(tokens.count()), entropy = floats(tokens.count());
-    HeadPass<decltype(e)> pass(tokens, head, low_head, temperature, {}, chunk);
+    HeadPass<decltype(e)> pass(tokens, head, low_head, temperature, softcap, {}, chunk);
     pass.run([&](int64_t begin, const std::vector<LogitRow>& rows) {
       for (size_t i = 0; i < rows.size(); ++i) {
         const int64_t at = begin + static_cast<int64_t>(i);
@@ -271,18 +272,19 @@ Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const Opti
 Quad head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy,
                            const at::Tensor& hidden, const at::Tensor& head, const OptionalTensor& low_hidden,
                            const OptionalTensor& low_head, const at::Tensor& label, const at::Tensor& lse,
-                           const OptionalTensor& entropy, double temperature, HeadNeeds need, int64_t chunk) {
+                           const OptionalTensor& entropy, double temperature, HeadNeeds need, int64_t chunk,
+                           double softcap) {
   if (!plain(hidden, head, low_hidden, low_head))
     return Reference<decltype(head_logprob_backward)>::call("apus::head_logprob_backward", grad_logprob, grad_entropy,
                                                             hidden, head, low_hidden, low_head, label, lse, entropy,
-                                                            temperature, need, chunk);
+                                                            temperature, need, chunk, softcap);
   return by_type(hidden, [&](auto e) -> Quad {
     const ops::LabelledTokens tokens(hidden, low_hidden, label);
     const auto pick = [&](const OptionalTensor& x) {
       return x.has_value() ? tokens.pick(x->to(at::kFloat)).contiguous() : at::zeros({tokens.count()}, at::kFloat);
     };
     const at::Tensor of_logprob = pick(grad_logprob), of_entropy = pick(grad_entropy), entropies = pick(entropy);
-    HeadPass<decltype(e)> pass(tokens, head, low_head, temperature, need, chunk);
+    HeadPass<decltype(e)> pass(tokens, head, low_head, temperature, softcap, need, chunk);
     const float scale = static_cast<float>(1 / temperature);
     pass.run([&](int64_t begin, const std::vector<LogitRow>& rows) {
       std::vector<LogitGradient> gradient(rows.size());

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gemma 2: norms before and after each branch whose weights count from one; attention scores and logits are bent by a
+// hyperbolic tangent; every second layer slides.
+#include <cmath>
+
+#include "base/error.h"
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+
+namespace apus {
+
+namespace {
+// Null in the file: none.
+double softcap(const Config& c, const char* key, double unsaid) {
+  const double cap = c.json().contains(key) ? c.number(key, 0) : unsaid;
+  require(cap >= 0, Fault::Model, "config.json: '", key, "' must be above 0, or null for none; it is ", cap);
+  return cap;
+}
+
+DecoderSpec read(const Config& c) {
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 4, .positions = 8192, .head_dim = 256, .tied = true});
+  spec.act = read_activation(c, "hidden_activation", "gelu_pytorch_tanh");
+  spec.norm.kind = NormKind::RmsFromOne;
+  spec.norms = {.after_attention = "post_attention_layernorm",
+                .before_feed_forward = "pre_feedforward_layernorm",
+                .after_feed_forward = "post_feedforward_layernorm"};
+  spec.attention = {.qkv_bias = c.flag("attention_bias", false),
+                    .out_bias = c.flag("attention_bias", false),
+                    .scale = 1 / std::sqrt(c.number("query_pre_attn_scalar", 256)),
+                    .softcap = softcap(c, "attn_logit_softcapping", 50)};
+  spec.logit_softcap = softcap(c, "final_logit_softcapping", 30);
+  spec.embedding_scale = std::sqrt(static_cast<double>(spec.shape.hidden)), spec.embedding_scale_rounded = true;
+  spec.window = read_windows(c, spec.shape.layers, all_but_every(2));
+  return spec;
+}
+
+// name hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"gemma2-2b", 2304, 26, 8, 4, 256, 9216, 256000, 8192, 1e4, true},
+    {"gemma2-9b", 3584, 42, 16, 8, 256, 14336, 256000, 8192, 1e4, true},
+    {"gemma2-27b", 4608, 46, 32, 16, 128, 36864, 256000, 8192, 1e4, true, {}, {{"query_pre_attn_scalar", 144}}},
+};
+
+const RegisterFamily gemma2("gemma2", {.title = "Gemma 2",
+                                       .architecture = "Gemma2ForCausalLM",
+                                       .read = read,
+                                       .says = {{"hidden_activation", "gelu_pytorch_tanh"},
+                                                {"query_pre_attn_scalar", 256},
+                                                {"attn_logit_softcapping", 50.0},
+                                                {"final_logit_softcapping", 30.0},
+                                                {"sliding_window", 4096}},
+                                       .presets = presets});
+}  // namespace
+
+}  // namespace apus

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes: T tokens, N heads, H numbers of a query that do not turn, R that do, C of the small vector, V of a value.
+#include "nn/latent_attention.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/isin.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+
+#include "ops/expert_pairs.h"
+#include "ops/ops.h"
+
+namespace apus {
+
+namespace {
+// Every head's rows times a matrix of its own: x [T, N, I], stack [N, O, I] -> [T, N, O].
+at::Tensor each_head(const at::Tensor& x_TNI, const at::Tensor& stack) {
+  const int64_t tokens = x_TNI.size(0), heads = x_TNI.size(1);
+  const at::Tensor rows = x_TNI.transpose(0, 1).reshape({heads * tokens, x_TNI.size(2)});
+  const at::Tensor ends = at::arange(1, heads + 1, at::kLong).mul(tokens).to(x_TNI.device());
+  return ops::grouped_linear(rows, stack, ends).view({heads, tokens, stack.size(1)}).transpose(0, 1);
+}
+}  // namespace
+
+LatentAttention::LatentAttention(const Attention::Spec& spec, const LatentForm& form)
+    : spec_(spec),
+      form_(form),
+      kv_a_([&]() -> Linear& {
+        const bool bias = spec.form.qkv_bias;
+        const int64_t queries = spec.heads * (form.still + form.turned);
+        if (form.query_rank > 0) {
+          q_a_ = &child<Linear>("q_a_proj", Linear::Spec{.in = spec.hidden, .out = form.query_rank, .bias = bias});
+          q_norm_ = &child<Norm>("q_a_layernorm", form.query_rank, NormSpec{.eps = form.eps});
+          q_b_ = &child<Linear>("q_b_proj", Linear::Spec{.in = form.query_rank, .out = queries});
+        } else {
+          q_ = &child<Linear>("q_proj", Linear::Spec{.in = spec.hidden, .out = queries});
+        }
+        return child<Linear>("kv_a_proj_with_mqa",
+                             Linear::Spec{.in = spec.hidden, .out = form.rank + form.turned, .bias = bias});
+      }()),
+      kv_norm_(child<Norm>("kv_a_layernorm", form.rank, NormSpec{.eps = form.eps})),
+      kv_b_(child<Linear>("kv_b_proj", Linear::Spec{.in = form.rank, .out = spec.heads * (form.still + form.value)})),
+      o_(child<Linear>("o_proj",
+                       Linear::Spec{.in = spec.heads * form.value, .out = spec.hidden, .bias = spec.form.out_bias})) {
+  kv_b_.stays_plain();
+}
+
+LatentAttention::Inputs LatentAttention::inputs(const at::Tensor& x_TD, const Step& s) const {
+  const int64_t tokens = x_TD.size(0);
+  const at::Tensor q_TNH =
+      (q_ ? (*q_)(x_TD, s) : (*q_b_)((*q_norm_)((*q_a_)(x_TD, s)), s)).view({tokens, spec_.heads, -1});
+  const at::Tensor small_and_key = kv_a_(x_TD, s);
+  at::Tensor q = q_TNH.narrow(2, form_.still, form_.turned),
+             k = small_and_key.narrow(1, form_.rank, form_.turned).unsqueeze(1);
+  if (spec_.turn >= 0) {
+    const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
+    if (spec_.neighbours) q = neighbours_apart(q, form_.turned), k = neighbours_apart(k, form_.turned);
+    std::tie(q, k) = ops::rope(q.contiguous(), k.contiguous(), turn.cos, turn.sin);
+  }
+  return {q_TNH.narrow(2, 0, form_.still), std::move(q), kv_norm_(small_and_key.narrow(1, 0, form_.rank).contiguous()),
+          std::move(k)};
+}
+
+ops::AttentionRule LatentAttention::rule() const {
+  const double width = static_cast<double>(form_.still + form_.turned);
+  return {.scale = spec_.form.scale > 0 ? spec_.form.scale : 1 / std::sqrt(width),
+          .mask = {.causal = true, .window = spec_.window}};
+}
+
+at::Tensor LatentAttention::made_keys(const Inputs& in, const Step& s) const {
+  const int64_t tokens = in.small_TC.size(0);
+  const at::Tensor made = kv_b_(in.small_TC, s).view({tokens, spec_.heads, form_.still + form_.value});
+  const at::Tensor k = at::cat({made.narrow(2, 0, form_.still), in.key_T1R.expand({-1, spec_.heads, -1})}, 2),
+                   v = made.narrow(2, form_.still, form_.value);
+  return over_packed(at::cat({in.still_TNH, in.turned_TNR}, 2), k, v, rule(), s);
+}
+
+const at::Tensor& LatentAttention::weight() const { return kv_b_.weight().data; }
+
+LatentAttention::Stacks LatentAttention::stacks_of(const at::Tensor& weight) const {
+  const at::Tensor by_head = weight.detach().view({spec_.heads, form_.still + form_.value, form_.rank});
+  return {by_head.narrow(1, 0, form_.still).transpose(1, 2).contiguous(),
+          by_head.narrow(1, form_.still, form_.value).contiguous()};
+}
+
+std::vector<std::pair<at::Tensor, LatentAttention::Stacks>> LatentAttention::shares(const Step& s,
+                                                                                    int64_t tokens) const {
+  const Stacks plain = ready_.keys.defined() ? ready_ : stacks_of(weight());
+  if (kv_b_.adapters().empty() || (s.routed && s.adapters.empty())) return {{{}, plain}};
+  const auto changed = [&](at::Tensor all, const Delta& delta) { return all + delta.merged(weight()) - weight(); };
+  const auto typed = [&](const at::Tensor& all) { return stacks_of(all.to(weight().scalar_type())); };
+  if (!s.routed) {
+    at::Tensor all = weight().to(at::kFloat);
+    for (const auto& [name, delta] : kv_b_.adapters()) all = changed(all, *delta);
+    return {{{}, typed(all)}};
+  }
+  std::vector<std::pair<at::Tensor, Stacks>> out;
+  at::Tensor left = at::ones({tokens}, at::TensorOptions().dtype(at::kBool).device(weight().device()));
+  for (const auto& group : s.adapters) {
+    const auto found = kv_b_.adapters().find(group.name);
+    if (found == kv_b_.adapters().end() || group.rows.size(0) == 0) continue;
+    out.emplace_back(group.rows, typed(changed(weight().to(at::kFloat), *found->second)));
+    left.index_fill_(0, group.rows, false);
+  }
+  if (const at::Tensor rows = left.nonzero().squeeze(1); rows.size(0) > 0) out.emplace_back(rows, plain);
+  return out;
+}
+
+at::Tensor LatentAttention::over_cache(const Inputs& in, const Step& s) const {
+  const int64_t tokens = in.small_TC.size(0);
+  const auto all = shares(s, tokens);
+  const auto by_share = [&](const at::Tensor& x_TNI, int64_t width, at::Tensor Stacks::*stack) {
+    if (!all[0].first.defined()) return each_head(x_TNI, all[0].second.*stack);
+    at::Tensor y = at::zeros({tokens, spec_.heads, width}, x_TNI.options());
+    for (const auto& [rows, stacks] : all)
+      y.index_copy_(0, rows, each_head(at::index_select(x_TNI, 0, rows), stacks.*stack));
+    return y;
+  };
+  at::Tensor cache = s.cache->k(spec_.layer);
+  const at::Tensor entry = at::cat({in.small_TC.unsqueeze(1), in.key_T1R}, 2);
+  ops::store_kv(entry, entry, cache, cache, s.slot);  // there is one cache
+  const at::Tensor q = at::cat({by_share(in.still_TNH, form_.rank, &Stacks::keys), in.turned_TNR}, 2);
+  const at::Tensor seen = ops::paged_attention(q, cache, cache.narrow(3, 0, form_.rank), s.cu_q, s.cu_k, s.block_table,
+                                               s.max_q, s.max_k, rule());
+  return by_share(seen, form_.value, &Stacks::values);
+}
+
+at::Tensor LatentAttention::operator()(const at::Tensor& x_TD, const Step& s) const {
+  const Inputs in = inputs(x_TD, s);
+  return o_((s.cache ? over_cache(in, s) : made_keys(in, s)).reshape({x_TD.size(0), -1}), s);
+}
+
+void LatentAttention::prepare_inference() {
+  if (!ready_.keys.defined()) ready_ = stacks_of(weight());
+}
+
+}  // namespace apus
