@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "models/spec/seeing_spec.h"
 #include "nn/activation.h"
 #include "nn/attention_form.h"
 #include "nn/norm_kind.h"
@@ -44,8 +46,8 @@ using FeedForwardSpec = std::variant<DenseSpec, MixtureSpec>;
 
 constexpr int kNoRope = -1;
 
-// What is computed from the last hidden state: the scores of all tokens; numbers that rate the text; nothing, for models
-// whose hidden state itself is wanted.
+// What is computed from the last hidden state: the scores of all tokens; numbers that rate the text; nothing, for
+// models whose hidden state itself is wanted.
 enum class Head { Vocab, Scalar, None };
 
 // The norms of a layer, by their names in the checkpoint; "": there is none. Those after a branch work on what it gives
@@ -63,7 +65,8 @@ struct DecoderSpec {
   Head head = Head::Vocab;
   // How many numbers a scalar head gives.
   int64_t labels = 0;
-  // The token that fills up texts in other programs: a scalar head passes over those at a text's end. -1: there is none.
+  // The token that fills up texts in other programs: a scalar head passes over those at a text's end. -1: there is
+  // none.
   int64_t pad = -1;
   bool tied = false;
   NormSpec norm;
@@ -83,6 +86,10 @@ struct DecoderSpec {
   std::vector<int64_t> window;
   // Per layer.
   std::vector<FeedForwardSpec> feed_forward;
+  // The name of the head in the checkpoint.
+  std::string head_name = "lm_head";
+  // Null: it reads text only.
+  std::shared_ptr<const SeeingSpec> seeing = nullptr;
 };
 
 }  // namespace apus
