@@ -41,7 +41,7 @@ void compare(const ModelFacts& model, const std::map<std::string, std::vector<in
   for (const ParamFacts& p : model.params) {
     if (p.stacked) continue;
     auto found = on_disk.find(p.name);
-    for (const DiskForm& form : model.forms)
+    for (const DiskForm& form : model.seeing ? model.seeing->forms : std::vector<DiskForm>())
       if (found == on_disk.end()) found = on_disk.find(form.disk_name(p.name));
     if (found == on_disk.end()) found = on_disk.find(bare_name(p.name, p.name.substr(0, p.name.find('.'))));
     if (found == on_disk.end())

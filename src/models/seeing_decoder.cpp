@@ -197,8 +197,8 @@ Sight SeeingDecoder::features(const Contents& contents, const std::string& adapt
 
 // A tower that is trained takes part in every backward pass, also of texts without media: ranks that sum gradients
 // wait for each other.
-at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, const Step& s) const {
-  if (!at::GradMode::is_enabled() || !s.training) return x_TD;
+at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD) const {
+  if (!at::GradMode::is_enabled()) return x_TD;
   bool trained = false;
   parts_.visit([&](const std::string&, Param& p) { trained |= p.data.defined() && p.data.requires_grad(); });
   if (!trained) return x_TD;
@@ -215,7 +215,7 @@ at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, const Step& s) con
 at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
   at::Tensor x_TD = Decoder::embed(Inputs(in.id_T), s);
   const std::vector<Wanted> all = in.media.empty() ? std::vector<Wanted>() : wanted_media(in, s, seeing());
-  if (all.empty()) return with_tower_on_tape(std::move(x_TD), s);
+  if (all.empty()) return with_tower_on_tape(std::move(x_TD));
   std::map<std::string, std::vector<const Wanted*>> by_adapter;
   for (const Wanted& w : all) by_adapter[w.adapter].push_back(&w);
   std::vector<int64_t> target;

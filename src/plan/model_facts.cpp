@@ -167,7 +167,7 @@ ModelFacts model_facts(const Json& config) {
   ModelFacts m;
   m.type = c.text("model_type", ""), m.dtype = weights_dtype(config);
   m.backbone = spec.backbone;
-  if (spec.seeing) m.forms = spec.seeing->forms;
+  m.seeing = spec.seeing;
   m.layers = shape.layers, m.hidden = shape.hidden, m.vocab = shape.vocab, m.positions = shape.max_positions;
   m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim;
   m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;

@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
-#include "models/spec/disk_form.h"
+#include "models/spec/seeing_spec.h"
 #include "nn/activation.h"
 
 namespace apus {
@@ -37,8 +38,8 @@ struct ModelFacts {
   int64_t experts = 0, per_token = 0, expert_ffn = 0, shared_ffn = 0;
   // Per layer: a mixture.
   std::vector<bool> sparse;
-  // The forms that its files may have; empty: names as they are here.
-  std::vector<DiskForm> forms = {};
+  // Null: it reads text only.
+  std::shared_ptr<const SeeingSpec> seeing = nullptr;
   // In the model's own order, tied ones once.
   std::vector<ParamFacts> params;
 

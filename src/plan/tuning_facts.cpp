@@ -41,6 +41,9 @@ LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   LoraConfig c;
   c.r = s.rank, c.target_regex = s.target_regex;
   c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
+  const bool all = std::find(s.target_modules.begin(), s.target_modules.end(), "all-linear") != s.target_modules.end();
+  if (model.seeing && all && c.target_regex.empty())
+    c.target_regex = all_linear_expression(*model.seeing, s.groups, model.linear_modules());
   std::set<std::string> norms;
   for (const ParamFacts& p : model.params)
     if (const std::string last = p.module().substr(p.module().rfind('.') + 1); last.ends_with("norm"))
@@ -105,7 +108,9 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
   for (const ParamFacts& p : model.params) {
     const auto n = static_cast<double>(p.numel());
     const std::string module = p.module();
-    const bool trained = spec.lora ? lora.saves(module) : freezing.trains(p);
+    const bool frozen =
+        model.seeing && is_frozen(*model.seeing, spec.groups, p.name) && !begins_with_any(p.name, spec.train);
+    const bool trained = spec.lora ? lora.saves(module) : freezing.trains(p) && !frozen;
     const int64_t rank = spec.lora && p.linear && !trained && lora.targets(module) ? lora.rank_of(module) : 0;
     const double factors = p.linear ? static_cast<double>(rank * (p.shape[0] + p.shape[1])) +
                                           (spec.dora && rank > 0 ? static_cast<double>(p.shape[0]) : 0)

@@ -74,9 +74,11 @@ TEST_P(GoldenSeeingEngine, OtherImagesInTheSameText) {
   other->digest = "another image";
   std::vector<MediaItem> changed = media[0];
   changed[0].content = other, changed[0].digest = other->digest;
-  generate(*e, {{.prompt = {p.ids[0].begin(), p.ids[0].end()},
-                 .media = changed,
-                 .sampling = {.temperature = 0, .max_new_tokens = 4, .ignore_eos = true}}});
+  std::vector<EngineRequest> requests(1);
+  requests[0].prompt.assign(p.ids[0].begin(), p.ids[0].end());
+  requests[0].media = changed;
+  requests[0].sampling = {.temperature = 0, .max_new_tokens = 4, .ignore_eos = true};
+  EXPECT_EQ(generate(*e, std::move(requests))[0].error, "");
   expect_golden(*e, "left", "gen");
 }
 
