@@ -155,7 +155,8 @@ RowVectors EmbeddingTraining::ask(Actors& actors, const Batch& batch) const {
   at::NoGradGuard no_grad;
   const Batch here = batch.to(device_);
   Step step = here.step;
-  return {text_vectors(actors.policy.forward(here.id_T, step), step, pooling_).to(at::kCPU), sizes_of(batch)};
+  step.position = at::Tensor();  // the model's own
+  return {text_vectors(actors.policy.forward(here.inputs(), step), step, pooling_).to(at::kCPU), sizes_of(batch)};
 }
 
 // Every rank's micro-batches see those of the others with the same number.

@@ -1,36 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/disk_layout.h"
 
+#include <utility>
+
 #include "checkpoint/names.h"
 #include "nn/parts.h"
 
 namespace apus {
 
-std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p) {
+std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p, const DiskForm& form) {
   if (!p.tied.empty()) return {};
-  if (p.turned) return {{name, {p.full[0], p.full[2], p.full[1]}, p.statistic}};
-  if (p.pieces.empty()) return {{name, p.full, p.statistic}};
+  if (p.pieces.empty()) {
+    std::vector<int64_t> shape = p.full;
+    if (p.turned || form.is_transposed(name)) std::swap(shape.at(1), shape.at(2));
+    return {{form.disk_name(name), shape, p.statistic}};
+  }
   const auto pieces = static_cast<int64_t>(p.pieces.size());
   std::vector<DiskShape> shapes;  // [E, 2F, D] in 2E pieces: [F, D]
   for (const auto& piece : p.pieces)
-    shapes.push_back({module_of(name) + "." + piece, {p.full[0] * p.full[1] / pieces, p.full[2]}});
+    shapes.push_back({form.disk_name(module_of(name) + "." + piece), {p.full[0] * p.full[1] / pieces, p.full[2]}});
   return shapes;
 }
 
-std::vector<DiskShape> disk_shapes(Module& model) {
+std::vector<DiskShape> disk_shapes(Module& model, const DiskForm& form) {
   std::vector<DiskShape> all;
   model.visit([&](const std::string& name, Param& p) {
-    for (DiskShape& shape : disk_shapes(name, p)) all.push_back(std::move(shape));
+    for (DiskShape& shape : disk_shapes(name, p, form)) all.push_back(std::move(shape));
   });
   return all;
 }
 
-void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f) {
+void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f, const DiskForm& form) {
   model.visit([&](const std::string& name, Param& p) {
-    const auto shapes = disk_shapes(name, p);
+    const auto shapes = disk_shapes(name, p, form);
     if (shapes.empty()) return;
     const at::Tensor whole = gathered(p, model.mesh());
-    if (p.pieces.empty()) return f({name, p.turned ? whole.transpose(1, 2).contiguous() : whole});
+    if (p.pieces.empty())
+      return f({shapes[0].name, p.turned || form.is_transposed(name) ? whole.transpose(1, 2).contiguous() : whole});
     const at::Tensor rows = whole.view({static_cast<int64_t>(shapes.size()), shapes[0].shape[0], shapes[0].shape[1]});
     for (size_t i = 0; i < shapes.size(); ++i) f({shapes[i].name, rows[static_cast<int64_t>(i)]});
   });

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/spec/disk_form.h"
 #include "nn/module.h"
 
 namespace apus {
@@ -17,8 +18,8 @@ struct DiskShape {
   bool statistic = false;  // Param::statistic
 };
 // Of one parameter, and of all of a model in visiting order. Nothing need be loaded.
-std::vector<DiskShape> disk_shapes(const std::string& name, const Param& param);
-std::vector<DiskShape> disk_shapes(Module& model);
+std::vector<DiskShape> disk_shapes(const std::string& name, const Param& param, const DiskForm& form = {});
+std::vector<DiskShape> disk_shapes(Module& model, const DiskForm& form = {});
 
 // The tensors themselves in the same order. Where ranks share out parameters, all of them call this together, and
 // memory holds the whole of one parameter at a time.
@@ -26,6 +27,6 @@ struct DiskTensor {
   std::string name;
   at::Tensor data;
 };
-void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f);
+void each_disk_tensor(Module& model, const std::function<void(const DiskTensor&)>& f, const DiskForm& form = {});
 
 }  // namespace apus

@@ -22,6 +22,7 @@
 #include "checkpoint/side_files.h"
 #include "checkpoint/state.h"
 #include "checkpoint/vector_files.h"
+#include "models/spec/family.h"
 #include "models/spec/score_head.h"
 #include "tensor/safetensors.h"
 #include "tensor/weight_files.h"
@@ -37,14 +38,14 @@ constexpr const char* kScore = "score.weight";  // a head of numbers, which only
 // One adapter's changes, by the base's tensor names.
 class Changes {
  public:
-  Changes(const MergePart& part, const TensorFolder& base)
+  Changes(const MergePart& part, const TensorFolder& base, const std::vector<DiskForm>& forms)
       : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)) {
     const fs::path path = part.adapter / single_file(kAdapterWeights);
     require(fs::exists(path), Fault::Model, part.adapter.string(), " holds no ", path.filename().string());
     file_ = SafetensorsFile::open(path);
     std::vector<std::string> strangers;
     for (const auto& [name, entry] : file_->entries()) {
-      const auto [target, what] = meaning(name, base);
+      const auto [target, what] = meaning(name, base, forms);
       require(!target.empty() || what != "shift", Fault::Model, dir_.string(), ": the layer of ", name, kNoBias);
       const bool rows_of_tied = what == "rows" && !base.find(kHead);  // the head shares those of the table
       if (target.empty() || (rows_of_tied && target == kHead)) strangers.push_back(name);
@@ -111,7 +112,8 @@ class Changes {
   }
 
   // (base tensor, what the adapter's tensor is to it); an empty target when the base has no such tensor.
-  static std::pair<std::string, std::string> meaning(const std::string& name, const TensorFolder& base) {
+  static std::pair<std::string, std::string> meaning(const std::string& name, const TensorFolder& base,
+                                                     const std::vector<DiskForm>& forms) {
     std::string rest = name;
     const std::string prefix = "base_model.model.";
     if (rest.rfind(prefix, 0) == 0) rest.erase(0, prefix.size());
@@ -132,6 +134,9 @@ class Changes {
     if (plain != rest && plain.ends_with(".weight")) what = "table";  // the layer's own, below its factors
     rest = plain;
     if (base.find(rest) || rest == kHead || rest == kScore) return {rest, what};
+    for (const DiskForm& form : forms)  // adapters follow the model's names, files keep older ones, or the other way
+      for (const std::string& other : {form.disk_name(rest), form.own_name(rest)})
+        if (base.find(other)) return {other, what};
     const std::string bare = bare_name(rest, rest.substr(0, rest.find('.')));
     return {base.find(bare) ? bare : "", what};
   }
@@ -201,7 +206,7 @@ bool is_float(at::ScalarType t) { return t == at::kFloat || t == at::kBFloat16 |
 std::string table_of(const TensorFolder& base) {
   const std::string table = "embed_tokens.weight";
   for (const std::string& name : base.names())
-    if (name == table || bare_name(name, name.substr(0, name.find('.'))) == table) return name;
+    if (name == table || name.ends_with("." + table)) return name;
   return "";
 }
 
@@ -248,8 +253,10 @@ MergeReport merge_adapters(const MergeSpec& spec) {
           " is quantised, and merged weights would have to be rounded again: merge into the unquantised checkpoint "
           "(--model), then quantise the result (apus export --quant_method)");
   const TensorFolder base(spec.base);
+  const std::vector<DiskForm> forms = disk_forms_of(parse_json(read_file(spec.base / kModelConfigFile, 16 << 20),
+                                                               (spec.base / kModelConfigFile).string(), Fault::Model));
   std::vector<Changes> changes;
-  for (const MergePart& part : spec.parts) changes.emplace_back(part, base);
+  for (const MergePart& part : spec.parts) changes.emplace_back(part, base, forms);
   bool untied = false;
   const auto tensors = plan(base, changes, spec, untied);
 

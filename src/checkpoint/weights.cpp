@@ -15,6 +15,7 @@
 #include "checkpoint/shards.h"
 #include "device/device.h"
 #include "dist/mesh.h"
+#include "models/spec/config.h"
 #include "nn/parts.h"
 #include "ops/quantised.h"
 
@@ -36,8 +37,7 @@ Json read_model_config(const fs::path& dir) {
 
 at::ScalarType choose_dtype(const std::string& wanted, const Json& config, c10::Device device, std::string* note) {
   std::string name = wanted;
-  for (const char* key : {"torch_dtype", "dtype"})
-    if (name.empty() && config.contains(key) && config[key].is_string()) name = config[key].get<std::string>();
+  if (name.empty()) name = weights_dtype(config);
   // Numbers packed into fewer bits are taken out as the type that such files are made of.
   if (name.empty()) name = config.contains("quantization_config") ? "bfloat16" : "float32";
   const auto type = parse_float_type(name);
@@ -63,39 +63,67 @@ std::string newer_name(const std::string& name) {
   return at == std::string::npos ? name : name.substr(0, at) + ".mlp." + name.substr(at + block.size());
 }
 
-// The name that a tensor has in this checkpoint: the model's own; that of newer files; without that of the backbone;
+// The name that a tensor has in this checkpoint: that of its form; that of newer files; without that of the backbone;
 // or, of a weight that two layers share, the other of its names.
 struct FoundName {
   const TensorFolder& source;
   const std::string backbone;
+  const DiskForm& form;
   std::string operator()(const std::string& name, const std::string& other) const {
-    if (source.find(name)) return name;
+    const std::string disk = form.disk_name(name), twin = form.disk_name(other);
+    if (source.find(disk)) return disk;
     if (const std::string newer = newer_name(name); source.find(newer)) return newer;
     if (const std::string bare = bare_name(name, backbone); source.find(bare)) return bare;
-    return !other.empty() && source.find(other) ? other : name;
+    return !other.empty() && source.find(twin) ? twin : disk;
   }
 };
+
+// The form of the model's in which most of its tensors are there as they should be.
+DiskForm form_of(Model& model, const TensorFolder& source) {
+  std::vector<DiskForm> forms = model.disk_forms();
+  size_t best = 0;
+  int64_t most = -1;
+  for (size_t i = 0; i < forms.size() && forms.size() > 1; ++i) {
+    int64_t fits = 0;
+    for (const DiskShape& t : disk_shapes(model, forms[i]))
+      if (const TensorEntry* entry = source.find(t.name)) fits += entry->shape == t.shape;
+    if (fits > most) best = i, most = fits;
+  }
+  return forms[best];
+}
+
+// Of families in which config.json is not to be trusted with it.
+void settle_tying(Model& model, const TensorFolder& source) {
+  if (!model.file_decides_tying() || model.head_kind() != Head::Vocab) return;
+  const std::string head = model.head_name() + ".weight", table = model.embed_name() + ".weight";
+  const bool in_file = source.find(model.disk_form().disk_name(head)) != nullptr;
+  model.visit([&](const std::string& name, Param& p) {
+    if (name == head) p.tied = in_file ? "" : table;
+  });
+}
 
 // Where a parameter stands on disk: in pieces, or as one tensor, as newer files may hold a stack too; or as MXFP4, in
 // two.
 struct OnDisk {
-  OnDisk(std::string name, Param& param, const FoundName& found) : name(std::move(name)), param(param) {
-    const bool there = found.source.find(found(this->name, ""));
-    packed = !there && param.turned && found.source.find(found(this->name + kMxfp4Blocks, ""));
+  OnDisk(std::string own, Param& param, const FoundName& found) : name(std::move(own)), param(param) {
+    const bool there = found.source.find(found(name, ""));
+    packed = !there && param.turned && found.source.find(found(name + kMxfp4Blocks, ""));
     whole = param.pieces.empty() || there;
+    transposed = whole && (param.turned || found.form.is_transposed(name));
     if (packed)
-      tensors = mxfp4_shapes(this->name, param.full);
-    else if (whole && !param.turned)
-      tensors.push_back({this->name, param.full});
+      tensors = mxfp4_shapes(name, param.full);
+    else if (whole)
+      tensors.push_back({name, param.full});
     else
-      tensors = disk_shapes(this->name, param);
+      tensors = disk_shapes(name, param);
+    if (transposed && !packed) std::swap(tensors[0].shape.at(1), tensors[0].shape.at(2));
     quantised_layer.resize(tensors.size());
   }
   std::string name;
   Param& param;
   std::vector<DiskShape> tensors;
   std::vector<std::string> quantised_layer;  // of each of them: its layer in the file; empty: it is plain
-  bool whole = true, packed = false;
+  bool whole = true, transposed = false, packed = false;
   bool held = false;      // quantised, by a layer that multiplies by it so
   at::Tensor fresh = {};  // its values, where the checkpoint has none
 };
@@ -178,7 +206,7 @@ at::Tensor plain_tensor(const OnDisk& from, size_t i, const TensorFolder& source
 }
 
 void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
-  const auto& [name, p, tensors, quantised_layer, whole, packed, held, fresh] = from;
+  const auto& [name, p, tensors, quantised_layer, whole, transposed, packed, held, fresh] = from;
   if (held) {
     p.data = ops::quantised_tensor(options.quantised->open(quantised_layer[0], matrix_shape(tensors[0])), options.dtype,
                                    device_of(name, options));
@@ -200,8 +228,8 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
     return;
   }
   if (whole) {
-    const at::Tensor stored = plain_tensor(from, 0, source, options), disk = p.turned ? stored.transpose(1, 2) : stored,
-                     mine = own_part(disk, p).contiguous();
+    const at::Tensor stored = plain_tensor(from, 0, source, options),
+                     disk = transposed ? stored.transpose(1, 2) : stored, mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), dtype, options.own(name));
     p.mapped = p.data.is_alias_of(disk) && quantised_layer[0].empty() && source.maps(disk);
     if (!p.mapped) source.forget(tensors[0].name);
@@ -241,7 +269,9 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
   Problems problems;
   std::set<std::string> used;
   std::vector<OnDisk> plan;
-  const FoundName found_name{source, model.backbone_name()};
+  model.set_disk_form(form_of(model, source));
+  settle_tying(model, source);
+  const FoundName found_name{source, model.backbone_name(), model.disk_form()};
   std::map<std::string, std::string> other_name;
   model.visit([&](const std::string& name, Param& p) {
     if (!p.tied.empty()) other_name[p.tied] = name;
@@ -315,19 +345,20 @@ void save_weights(Model& model, const fs::path& dir, int64_t max_shard, at::Scal
   std::unique_ptr<ShardsWriter> writer;  // of the first rank; the others give their parts
   if (!model.mesh() || model.mesh()->layout().first()) {
     std::vector<SafetensorsWriter::Spec> tensors;
-    for (const DiskShape& t : disk_shapes(model))
+    for (const DiskShape& t : disk_shapes(model, model.disk_form()))
       tensors.push_back({t.name, t.statistic ? at::kFloat : dtype, t.shape});
     writer = std::make_unique<ShardsWriter>(dir, tensors, max_shard);
   }
   std::exception_ptr failed;  // the others gather to the end, and must not wait for this rank
-  each_disk_tensor(model, [&](const DiskTensor& t) {
+  const auto write = [&](const DiskTensor& t) {
     if (!writer || failed) return;
     try {
       writer->add(t.name, t.data);
     } catch (const Error&) {
       failed = std::current_exception();
     }
-  });
+  };
+  each_disk_tensor(model, write, model.disk_form());
   if (failed) std::rethrow_exception(failed);
   if (writer) writer->commit();
 }

@@ -40,8 +40,10 @@ void compare(const ModelFacts& model, const std::map<std::string, std::vector<in
              const std::string& dir) {
   std::vector<std::string> wrong;
   for (const ParamFacts& p : model.params) {
-    if (p.shape.size() == 3) continue;
+    if (p.stacked) continue;
     auto found = on_disk.find(p.name);
+    for (const DiskForm& form : model.seeing ? model.seeing->forms : std::vector<DiskForm>())
+      if (found == on_disk.end()) found = on_disk.find(form.disk_name(p.name));
     if (found == on_disk.end()) found = on_disk.find(bare_name(p.name, p.name.substr(0, p.name.find('.'))));
     if (found == on_disk.end())
       wrong.push_back(p.name + " is missing");

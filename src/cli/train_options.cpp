@@ -109,7 +109,6 @@ namespace {
 // Flags of tuners that are not available, and of what needs no saying here.
 void other_tuners(OptionTable& v) {
   v.no_effect({"tuner_backend"}, "adapters are made by the program itself, in PEFT's format");
-  v.no_effect({"freeze_llm", "freeze_vit", "freeze_aligner"}, "these are settings of multimodal models");
   v.refuse({"use_swift_lora"}, "adapters are PEFT's");
   v.refuse({"target_parameters"},
            "it lays one pair of factors over the stacked weights of all experts, in a layout that changes with PEFT's "
@@ -189,6 +188,10 @@ void TunerOptions::fields(OptionTable& v) {
     "full: freeze this share of all parameters, from the embedding up")
       .at_least(0)
       .at_most(1);
+  v("freeze_llm", freeze_llm, "models that see: the language model stays as it is").must_match();
+  v("freeze_vit", freeze_vit, "models that see: the towers stay as they are").must_match();
+  v("freeze_aligner", freeze_aligner, "models that see: what joins towers and language model stays as it is")
+      .must_match();
   v("trainable_parameters", trainable_parameters, "full: exceptions from the freezing, by the beginning of the name");
   v("trainable_parameters_regex", trainable_parameters_regex, "full: the same, by an expression");
   other_tuners(v);

@@ -56,6 +56,7 @@ struct TunerOptions {
   std::vector<std::string> freeze_parameters, trainable_parameters;
   std::optional<std::string> freeze_parameters_regex, trainable_parameters_regex;
   double freeze_parameters_ratio = 0;
+  bool freeze_llm = false, freeze_vit = true, freeze_aligner = true;  // of models that see
   bool lora() const { return tuner_type == "lora"; }
   void fields(OptionTable& v);
   void check() const;

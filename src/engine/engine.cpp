@@ -137,6 +137,7 @@ void Engine::load_adapter(const std::string& name, const std::string& dir) {
       require(l.name != name, Fault::Usage, "the adapter '", name, "' is still being unloaded");
     const c10::InferenceMode off(false);  // its tensors are ordinary ones
     hooks_.load(name, dir);
+    model_->forget_media();
     const std::lock_guard lock(mutex_);
     adapter_salt_[name] = next_salt_++;
   });
@@ -180,6 +181,7 @@ int64_t Engine::weights_changed() {
   int64_t version = 0;
   run_on_thread([&] {
     scheduler_->suspend();
+    if (model_) model_->forget_media();
     version = ++weights_;
   });
   return version;

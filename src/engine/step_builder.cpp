@@ -19,12 +19,14 @@ template at::Tensor StepBuilder::tensor(std::vector<int32_t>&, at::ScalarType) c
 
 namespace {
 // All media of each sequence, also those that the cache holds already: what comes after them is placed by them.
-Inputs::Media media_of(const StepPlan& plan) {
+Inputs inputs_of(at::Tensor id_T, const StepPlan& plan) {
   const auto has_media = [](const StepPlan::Item& item) { return !item.sequence->media.empty(); };
-  if (std::none_of(plan.items.begin(), plan.items.end(), has_media)) return {};
+  if (std::none_of(plan.items.begin(), plan.items.end(), has_media)) return Inputs(std::move(id_T));
   Inputs::Media media;
   for (const auto& item : plan.items) media.push_back(item.sequence->media);
-  return media;
+  Inputs inputs(std::move(id_T), std::move(media));
+  for (const auto& item : plan.items) inputs.text.emplace_back(item.sequence->tokens);
+  return inputs;
 }
 }  // namespace
 
@@ -40,7 +42,7 @@ StepBuilder::Built StepBuilder::operator()(const StepPlan& plan, KvCache& cache,
   step.block_table = block_table(plan);
   step.cache = &cache;
   if (!adapter.empty()) route(step, plan, adapter);
-  return {{tensor(id_, at::kLong), media_of(plan)}, std::move(step)};
+  return {inputs_of(tensor(id_, at::kLong), plan), std::move(step)};
 }
 
 void StepBuilder::add_tokens(const StepPlan::Item& item, Step& step) {

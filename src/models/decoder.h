@@ -43,6 +43,10 @@ class Decoder : public Model {
   Head head_kind() const override { return spec_.head; }
   int64_t pad_id() const override { return spec_.pad; }
   std::string backbone_name() const override { return spec_.backbone; }
+  std::string head_name() const override { return spec_.head == Head::Scalar ? "score" : spec_.head_name; }
+
+ protected:
+  const DecoderSpec& spec() const { return spec_; }
 
  private:
   struct Backbone;

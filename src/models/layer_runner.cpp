@@ -17,7 +17,7 @@ at::Tensor run_layers(const Model& model, const Inputs& in, Step& s, LayerRunner
   model.begin(s);
   at::Tensor x_TD = runner.embed(model, in, s);
   const LayerRange range = runner.layers(model);
-  for (int64_t i = range.begin; i < range.end; ++i) x_TD = runner.layer(model, i, x_TD, s);
+  for (int64_t i = range.begin; i < range.end; ++i) x_TD = model.behind_layer(i, in, runner.layer(model, i, x_TD, s));
   return runner.final_norm(model, x_TD);
 }
 

@@ -3,7 +3,7 @@
 
 #include <ATen/ops/tensor.h>
 
-#include "models/decoder.h"
+#include "models/seeing_decoder.h"
 #include "models/spec/family.h"
 #include "models/spread_runner.h"
 #include "nn/training_step.h"
@@ -59,7 +59,10 @@ KvCache::Spec cache_spec(const ModelShape& shape, int64_t layers, int64_t blocks
 std::unique_ptr<Model> make_model(const Json& config, Head head) {
   DecoderSpec spec = describe_model(config, head);
   mention_own_code(Config(config));
-  return std::make_unique<Decoder>(std::move(spec));
+  std::unique_ptr<Model> model =
+      spec.seeing ? std::make_unique<SeeingDecoder>(std::move(spec)) : std::make_unique<Decoder>(std::move(spec));
+  model->set_disk_form(model->disk_forms().front());
+  return model;
 }
 
 }  // namespace apus

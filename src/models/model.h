@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "models/spec/decoder_spec.h"
+#include "models/spec/disk_form.h"
 #include "nn/inputs.h"
 #include "nn/linear.h"
 #include "nn/module.h"
@@ -72,9 +73,22 @@ class Model : public Module {
   void run_by(std::shared_ptr<LayerRunner> runner) { runner_ = std::move(runner); }
   std::shared_ptr<LayerRunner> runner() const;
 
+  // What is added to a layer's result, outside of what may run again in the backward pass.
+  virtual at::Tensor behind_layer(int64_t /*i*/, const Inputs& /*in*/, at::Tensor x_TD) const { return x_TD; }
+  // What was made of media with weights as they were is no longer true.
+  virtual void forget_media() const {}
+
+  // The forms that files of this model may have, and the one that its own file has: it is saved in that again.
+  virtual std::vector<DiskForm> disk_forms() const { return {{}}; }
+  const DiskForm& disk_form() const { return disk_form_; }
+  void set_disk_form(DiskForm form) { disk_form_ = std::move(form); }
+  // Whether a head that is not tied to the embedding stands in the file, whatever config.json says.
+  virtual bool file_decides_tying() const { return false; }
+
  private:
   std::optional<PartDevices> devices_;
   std::shared_ptr<LayerRunner> runner_;
+  DiskForm disk_form_;
 };
 
 // What a cache of `layers` of its layers holds.

@@ -23,7 +23,9 @@ class Listing {
     if (spec_.head == Head::Scalar)
       linear("score", hidden_, spec_.labels, false);
     else if (spec_.head == Head::Vocab && !spec_.tied)
-      linear("lm_head", hidden_, shape_.vocab, false);
+      linear(spec_.head_name, hidden_, shape_.vocab, false);
+    if (spec_.seeing)
+      for (const TowerPart& part : parts_of(spec_.seeing->vision)) tower_part(part);
   }
 
  private:
@@ -35,6 +37,11 @@ class Listing {
   void norm(const std::string& name, int64_t size) {
     plain(name + ".weight", {size});
     if (spec_.norm.kind == NormKind::MeanAndBias) plain(name + ".bias", {size});
+  }
+  void tower_part(const TowerPart& part) {
+    params_.push_back({part.name + ".weight", part.shape, part.kind == TowerPart::Kind::Linear});
+    const bool bias = part.kind == TowerPart::Kind::Norm ? part.norm.kind == NormKind::MeanAndBias : part.bias;
+    if (bias) plain(part.name + ".bias", {part.shape[0]});
   }
   void norm_of_layer(const std::string& layer, const std::string& name) {
     if (!name.empty()) norm(layer + "." + name, hidden_);
@@ -107,8 +114,10 @@ class Listing {
     const std::string experts = names.stacked_gate_up ? name : name + ".experts";
     plain(str(experts, ".", names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj"),
           {m.experts, 2 * m.ffn, hidden_});
+    params_.back().stacked = true;
     if (!names.stacked_gate_up) params_.back().pieces = {names.gate, names.up};
     plain(str(experts, ".", names.stacked_down ? names.stacked_down : "down_proj"), {m.experts, hidden_, m.ffn});
+    params_.back().stacked = true;
     if (!names.stacked_down) params_.back().pieces = {names.down};
     if (m.clamp > 0) {
       plain(str(experts, ".", names.stacked_gate_up, "_bias"), {m.experts, 2 * m.ffn});
@@ -150,14 +159,13 @@ int64_t ModelFacts::parameters() const {
 
 int64_t ModelFacts::active_parameters() const {
   int64_t n = 0;
-  for (const ParamFacts& p : params) n += p.shape.size() == 3 ? p.numel() / experts * per_token : p.numel();
+  for (const ParamFacts& p : params) n += p.stacked ? p.numel() / experts * per_token : p.numel();
   return n;
 }
 
 int64_t ModelFacts::matrix_elements() const {
   int64_t n = tied ? vocab * hidden : 0;  // the head; the embedding only looks up
-  for (const ParamFacts& p : params)
-    n += p.shape.size() == 3 ? p.numel() / experts * per_token : p.linear ? p.numel() : 0;
+  for (const ParamFacts& p : params) n += p.stacked ? p.numel() / experts * per_token : p.linear ? p.numel() : 0;
   return n;
 }
 
@@ -177,7 +185,9 @@ ModelFacts model_facts(const Json& config) {
   const ModelShape& shape = spec.shape;
   const Config c(config);
   ModelFacts m;
-  m.type = c.text("model_type", ""), m.dtype = c.text("torch_dtype", c.text("dtype", ""));
+  m.type = c.text("model_type", ""), m.dtype = weights_dtype(config);
+  m.backbone = spec.backbone;
+  m.seeing = spec.seeing;
   m.layers = shape.layers, m.hidden = shape.hidden, m.vocab = shape.vocab, m.positions = shape.max_positions;
   m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim, m.latent = shape.latent;
   m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;

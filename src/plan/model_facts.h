@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
+#include "models/spec/seeing_spec.h"
 #include "nn/activation.h"
 
 namespace apus {
@@ -16,6 +18,8 @@ struct ParamFacts {
   std::vector<int64_t> shape;
   // The weight of a linear layer, which can have LoRA factors.
   bool linear = false;
+  // All experts of a layer in one.
+  bool stacked = false;
   // Stacked experts that adapters can be on: which matrices of one expert the parameter holds, by their names.
   std::vector<std::string> pieces = {};
   int64_t numel() const;
@@ -25,6 +29,8 @@ struct ParamFacts {
 struct ModelFacts {
   // dtype: config.json's, "bfloat16"; may be empty.
   std::string type, dtype;
+  // The beginning of the names of all but head and towers.
+  std::string backbone = "model";
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, positions = 0;
   // ModelShape::latent
   int64_t latent = 0;
@@ -34,6 +40,8 @@ struct ModelFacts {
   int64_t experts = 0, per_token = 0, expert_ffn = 0, shared_ffn = 0;
   // Per layer: a mixture.
   std::vector<bool> sparse;
+  // Null: it reads text only.
+  std::shared_ptr<const SeeingSpec> seeing = nullptr;
   // In the model's own order, tied ones once.
   std::vector<ParamFacts> params;
 

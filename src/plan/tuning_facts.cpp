@@ -41,6 +41,9 @@ LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   LoraConfig c;
   c.r = s.rank, c.target_regex = s.target_regex;
   c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
+  const bool all = std::find(s.target_modules.begin(), s.target_modules.end(), "all-linear") != s.target_modules.end();
+  if (model.seeing && all && c.target_regex.empty())
+    c.target_regex = all_linear_expression(*model.seeing, s.groups, model.linear_modules());
   std::set<std::string> norms;
   for (const ParamFacts& p : model.params)
     if (const std::string last = p.module().substr(p.module().rfind('.') + 1); last.ends_with("norm"))
@@ -75,12 +78,12 @@ void place(LayerUse& layer, const std::string& last, LinearUse use) {
 }
 
 // Factors on the embedding, and on each expert's matrices, which are stacked in one parameter.
-double other_factors(const ParamFacts& p, const LoraConfig& lora) {
+double other_factors(const ModelFacts& model, const ParamFacts& p, const LoraConfig& lora) {
   const std::string module = p.module();
   const auto rank = [&](const std::string& name) {
     return static_cast<double>(lora.targets(name) ? lora.rank_of(name) : 0);
   };
-  if (module == "model.embed_tokens") return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
+  if (module == model.backbone + ".embed_tokens") return rank(module) * static_cast<double>(p.shape[0] + p.shape[1]);
   double ranks = 0;
   for (const std::string& piece : p.pieces) ranks += rank(str(module, ".0.", piece));
   if (ranks == 0) return 0;
@@ -88,8 +91,8 @@ double other_factors(const ParamFacts& p, const LoraConfig& lora) {
   return static_cast<double>(p.shape[0]) * ranks * static_cast<double>(p.shape[1] / pieces + p.shape[2]);
 }
 
-int64_t layer_index(const std::string& name) {
-  const std::string prefix = "model.layers.";
+int64_t layer_index(const ModelFacts& model, const std::string& name) {
+  const std::string prefix = model.backbone + ".layers.";
   return name.rfind(prefix, 0) == 0 ? std::stoll(name.substr(prefix.size())) : -1;
 }
 
@@ -105,25 +108,28 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
   for (const ParamFacts& p : model.params) {
     const auto n = static_cast<double>(p.numel());
     const std::string module = p.module();
-    const bool trained = spec.lora ? lora.saves(module) : freezing.trains(p);
+    const bool frozen =
+        model.seeing && is_frozen(*model.seeing, spec.groups, p.name) && !begins_with_any(p.name, spec.train);
+    const bool trained = spec.lora ? lora.saves(module) : freezing.trains(p) && !frozen;
     const int64_t rank = spec.lora && p.linear && !trained && lora.targets(module) ? lora.rank_of(module) : 0;
     const double factors = p.linear ? static_cast<double>(rank * (p.shape[0] + p.shape[1])) +
                                           (spec.dora && rank > 0 ? static_cast<double>(p.shape[0]) : 0)
-                           : spec.lora && !trained ? other_factors(p, lora)
+                           : spec.lora && !trained ? other_factors(model, p, lora)
                                                    : 0;
     t.elements += n, t.adapter += factors;
     if (trained) {
       t.trained += n, t.largest_trained = std::max(t.largest_trained, n);
-      if (p.shape.size() >= 2 && layer_index(p.name) >= 0) t.trained_matrices += n;
+      if (p.shape.size() >= 2 && layer_index(model, p.name) >= 0) t.trained_matrices += n;
     }
-    t.embedding_trained |= trained && module == "model.embed_tokens";
-    t.head_trained |= trained && (module == "lm_head" || (model.tied && module == "model.embed_tokens"));
-    const int64_t i = layer_index(p.name);
+    const bool embedding = module == model.backbone + ".embed_tokens";
+    t.embedding_trained |= trained && embedding;
+    t.head_trained |= trained && (module == "lm_head" || (model.tied && embedding));
+    const int64_t i = layer_index(model, p.name);
     if (i < 0) continue;
     LayerUse& layer = t.layers[static_cast<size_t>(i)];
     layer.elements += n, layer.adapter += factors;
     if (trained) layer.trained += n, layer.largest_trained = std::max(layer.largest_trained, n);
-    if (p.shape.size() == 3) layer.experts_trained |= trained;
+    if (p.stacked) layer.experts_trained |= trained;
     if (!p.linear) continue;
     place(layer, module.substr(module.rfind('.') + 1), {p.shape[1], p.shape[0], trained, rank});
   }

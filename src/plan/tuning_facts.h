@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/spec/tuning_groups.h"
 #include "plan/model_facts.h"
 
 namespace apus {
@@ -19,6 +20,7 @@ struct TuningSpec {
   std::string target_regex;
   // The initialisation changes the base weights (pissa, olora): they get memory of their own.
   bool owns_targets = false;
+  FrozenGroups groups;  // of models that see
   double freeze_ratio = 0;
   std::vector<std::string> freeze, train;  // beginnings of names
   std::optional<std::string> freeze_regex, train_regex;

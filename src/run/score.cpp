@@ -21,6 +21,8 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "data/read/reader.h"
+#include "models/processed_media.h"
+#include "models/seeing_decoder.h"
 #include "run/inference.h"
 #include "run/runner.h"
 #include "tensor/safetensors.h"
@@ -35,14 +37,24 @@ constexpr int32_t kIgnored = -100;
 struct ScoreRow {
   std::vector<int32_t> ids, labels;  // labels[i] is for ids[i]; kIgnored: not counted
   std::string error;
+  std::filesystem::path media;  // safetensors file of a processor's tensors; empty: none
 };
+
+// Its images and videos, each with its tokens.
+std::vector<MediaItem> media_of(const ScoreRow& row, const SeeingSpec& spec) {
+  if (row.media.empty()) return {};
+  return placed_media(row.ids, read_processed_media(row.media, spec), spec);
+}
 
 // Rows in any of their three forms to ids. The tokenizer is opened when the first row needs it.
 class RowEncoder {
  public:
-  RowEncoder(const ScoreOptions& o, int64_t vocab, int64_t positions) : o_(o), vocab_(vocab), positions_(positions) {}
+  // `sight`: null when the model reads text only.
+  RowEncoder(const ScoreOptions& o, int64_t vocab, int64_t positions, const SeeingSpec* sight)
+      : o_(o), vocab_(vocab), positions_(positions), sight_(sight) {}
 
-  ScoreRow operator()(const Json& row) {
+  // `folder`: where the row's file lies.
+  ScoreRow operator()(const Json& row, const std::filesystem::path& folder) {
     ScoreRow out;
     require(row.is_object(), Fault::Data, "a row must be an object");
     const auto part = [&](const char* name) {  // null, as tables write what a row has not, is nothing
@@ -67,6 +79,10 @@ class RowEncoder {
             " tokens, more than --max_model_len ", *o_.max_model_len);
     beyond_ += length > positions_;
     out.labels = part("labels") ? label_list(*part("labels"), out.ids.size()) : out.ids;
+    if (const Json* media = part("media")) {
+      require(part("input_ids"), Fault::Data, "'media' belongs to 'input_ids', which hold the tokens of the media");
+      add_media(out, *media, folder, part("labels") != nullptr);
+    }
     out.labels[0] = kIgnored;  // nothing comes before it
     return out;
   }
@@ -74,6 +90,18 @@ class RowEncoder {
   int64_t beyond() const { return beyond_; }  // rows longer than the context the model was made for
 
  private:
+  // Read here to be checked, and again when it is computed: rows wait without their pixels.
+  void add_media(ScoreRow& out, const Json& media, const std::filesystem::path& folder, bool labelled) const {
+    require(media.is_string(), Fault::Data, "'media' must be the path of a safetensors file");
+    require(sight_, Fault::Usage, "'media': this model reads text only; take a model that sees");
+    out.media = media.get<std::string>();
+    if (out.media.is_relative() && !std::filesystem::exists(out.media)) out.media = folder / out.media;
+    require(std::filesystem::exists(out.media), Fault::Data, "'media': ", media.get<std::string>(),
+            " does not exist, neither here nor beside the rows");
+    for (const MediaItem& item : media_of(out, *sight_))
+      for (const int64_t t : own_tokens(out.ids, item, *sight_))
+        if (!labelled) out.labels[static_cast<size_t>(t)] = kIgnored;  // nobody writes them
+  }
   int32_t token(const Json& id, const char* key) const {
     require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocab_, Fault::Data, "'", key,
             "' holds ", id.dump(), ", which is no token of the vocabulary of ", vocab_);
@@ -104,6 +132,7 @@ class RowEncoder {
   }
   const ScoreOptions& o_;
   const int64_t vocab_, positions_;
+  const SeeingSpec* sight_;
   int64_t beyond_ = 0;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<Chat> chat_;
@@ -111,9 +140,10 @@ class RowEncoder {
 
 std::vector<ScoreRow> read_rows(const ScoreOptions& o, RowEncoder& encode) {
   std::vector<ScoreRow> rows;
+  std::filesystem::path folder;
   const auto add = [&](const std::function<Json()>& read, const std::string& where) {
     try {
-      rows.push_back(encode(read()));
+      rows.push_back(encode(read(), folder));
     } catch (const Error& e) {
       if (o.strict || (e.at.fault != Fault::Data && e.at.fault != Fault::Usage))
         throw Error(e.at, where + ": " + e.what());
@@ -134,6 +164,7 @@ std::vector<ScoreRow> read_rows(const ScoreOptions& o, RowEncoder& encode) {
     }
   };
   for (const auto& path : o.dataset) {
+    folder = std::filesystem::path(path).parent_path();
     if (!o.encoding.empty() || !is_plain_json_lines(path)) {
       add_table(path);
       continue;
@@ -149,7 +180,8 @@ std::vector<ScoreRow> read_rows(const ScoreOptions& o, RowEncoder& encode) {
 
 class Scorer {
  public:
-  Scorer(const ScoreOptions& o, const LoadedModel& loaded) : o_(o), loaded_(loaded), out_(o.result_path) {}
+  Scorer(const ScoreOptions& o, const LoadedModel& loaded, const SeeingSpec* sight)
+      : o_(o), loaded_(loaded), sight_(sight), out_(o.result_path) {}
   void run(const std::vector<ScoreRow>& rows);
 
  private:
@@ -160,6 +192,7 @@ class Scorer {
 
   const ScoreOptions& o_;
   const LoadedModel& loaded_;
+  const SeeingSpec* sight_;
   LineWriter out_;
   std::unique_ptr<SafetensorsWriter> dump_;
   double loss_sum_ = 0;
@@ -200,13 +233,16 @@ std::vector<double> Scorer::logprobs(const at::Tensor& hidden_TD, const std::vec
 void Scorer::forward(const std::vector<ScoreRow>& rows, const std::vector<size_t>& batch) {
   std::vector<int32_t> lengths;
   std::vector<int64_t> ids;
+  Inputs::Media media;
   for (const size_t i : batch) {
+    if (sight_) media.push_back(media_of(rows[i], *sight_));
     lengths.push_back(static_cast<int32_t>(rows[i].ids.size()));
     ids.insert(ids.end(), rows[i].ids.begin(), rows[i].ids.end());
   }
   const at::Device device = loaded_.device.device;
   Step step = packed_step(lengths, device);
-  const Inputs inputs = at::tensor(ids, at::kLong).to(device);
+  if (std::all_of(media.begin(), media.end(), [](const auto& items) { return items.empty(); })) media.clear();
+  const Inputs inputs(at::tensor(ids, at::kLong).to(device), std::move(media));
   step.position = loaded_.model->positions(inputs, step);
   const at::Tensor hidden_TD = loaded_.model->forward(inputs, step);
   int64_t begin = 0;
@@ -285,14 +321,16 @@ int run_score(const ScoreOptions& o) {
   for (const fs::path file : {o.result_path, o.dump_logits})  // said before the model is loaded
     if (file.has_parent_path() && !fs::exists(file)) make_writable_dir(file.parent_path());
   const LoadedModel loaded = load_for_inference(o, o.adapter(), o);
-  RowEncoder encode(o, loaded.model->shape().vocab, loaded.max_positions);
+  const auto* seeing = dynamic_cast<const SeeingDecoder*>(loaded.model.get());
+  const SeeingSpec* const sight = seeing ? &seeing->seeing() : nullptr;
+  RowEncoder encode(o, loaded.model->shape().vocab, loaded.max_positions, sight);
   const auto rows = read_rows(o, encode);
   if (encode.beyond() > 0)
     log_warning(encode.beyond(), encode.beyond() == 1 ? " row is" : " rows are", " longer than the ",
                 loaded.max_positions,
                 " positions that the checkpoint was made for; scored all the same, --max_model_len ",
                 loaded.max_positions, " refuses them");
-  Scorer(o, loaded).run(rows);
+  Scorer(o, loaded, sight).run(rows);
   return 0;
 }
 

@@ -10,7 +10,9 @@
 #include "checkpoint/side_files.h"
 #include "checkpoint/vector_files.h"
 #include "checkpoint/weights.h"
+#include "models/seeing_decoder.h"
 #include "models/spec/config.h"
+#include "models/spec/tuning_groups.h"
 #include "tensor/dtype.h"
 #include "tensor/noise.h"
 #include "train/trainable.h"
@@ -20,12 +22,35 @@ namespace fs = std::filesystem;
 
 namespace {
 
+FrozenGroups frozen_groups(const TrainCommandOptions& o) {
+  return {.llm = o.freeze_llm, .vit = o.freeze_vit, .aligner = o.freeze_aligner};
+}
+
+// Of a model that sees, trained whole: the groups that stay as they are, but what --trainable_parameters names.
+void freeze_groups(Model& model, const TrainCommandOptions& o) {
+  const auto* sight = dynamic_cast<const SeeingDecoder*>(&model);
+  require(sight || !o.freeze_llm, Fault::Usage, "--freeze_llm true: this model is its language model alone");
+  if (!sight) return;
+  model.visit([&](const std::string& name, Param& p) {
+    const bool named = std::any_of(o.trainable_parameters.begin(), o.trainable_parameters.end(),
+                                   [&](const std::string& beginning) { return name.starts_with(beginning); });
+    if (!named && is_frozen(sight->seeing(), frozen_groups(o), name)) p.trainable = false;
+  });
+}
+
 LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
   LoraConfig c;
   c.base_model = fs::absolute(o.base_folder.empty() ? o.model : o.base_folder).lexically_normal();
   c.r = o.lora_rank, c.alpha = o.lora_alpha, c.dropout = o.lora_dropout, c.rslora = o.use_rslora, c.dora = o.use_dora;
   c.bias = o.lora_bias, c.init = o.init_weights;
   c.target_modules = target_suffixes(o.target_modules, linear_modules(model));
+  const auto* sight = dynamic_cast<const SeeingDecoder*>(&model);
+  if (sight && std::find(o.target_modules.begin(), o.target_modules.end(), "all-linear") != o.target_modules.end()) {
+    c.target_regex = all_linear_expression(sight->seeing(), frozen_groups(o), linear_modules(model));
+    require(o.target_regex || !c.target_regex.empty(), Fault::Usage,
+            "--freeze_llm, --freeze_vit and --freeze_aligner leave nothing to train");
+    c.target_modules.clear();
+  }
   if (o.target_regex) c.target_regex = *o.target_regex, c.target_modules.clear();
   for (const std::string& word : o.modules_to_save) {
     std::set<std::string> meant;
@@ -114,6 +139,7 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head)
                                   .trained = o.trainable_parameters,
                                   .frozen_regex = o.freeze_parameters_regex,
                                   .trained_regex = o.trainable_parameters_regex});
+  if (!o.lora()) freeze_groups(*out.model, o);
   std::set<std::string> trained;
   if (!o.lora())
     out.model->visit([&](const std::string& name, Param& p) {

@@ -11,6 +11,13 @@
 
 namespace apus {
 
+namespace {
+at::Tensor hidden_of(const Model& model, const Batch& batch, Step& step) {
+  step.position = at::Tensor();  // the model's own: images are not counted token by token
+  return model.forward(batch.inputs(), step);
+}
+}  // namespace
+
 at::Tensor Reference::logprobs(const Batch& batch, double temperature) const {
   at::NoGradGuard no_grad;
   require(!record_ || temperature == 1, Fault::Bug, "recorded log-probs are of temperature 1");
@@ -23,7 +30,7 @@ ops::HeadFactors Reference::head_factors(const Batch& batch) const {
   require(!record_, Fault::Bug, "a record of log-probs has no logits");
   Step step = adapters_off_ ? batch.step.without_adapters() : batch.step;
   step.training = nullptr;
-  return model_->head_factors(model_->forward(batch.id_T, step), step);
+  return model_->head_factors(hidden_of(*model_, batch, step), step);
 }
 
 at::Tensor token_scores(const Model& model, const at::Tensor& normed_TD, const Step& step) {
@@ -34,14 +41,14 @@ at::Tensor Scorer::scores(const Batch& batch) const {
   at::NoGradGuard no_grad;
   Step step = batch.step;
   step.training = nullptr;
-  return text_scores(*model_, batch.id_T, model_->forward(batch.id_T, step), step);
+  return text_scores(*model_, batch.id_T, hidden_of(*model_, batch, step), step);
 }
 
 at::Tensor Scorer::token_scores(const Batch& batch) const {
   at::NoGradGuard no_grad;
   Step step = batch.step;
   step.training = nullptr;
-  return apus::token_scores(*model_, model_->forward(batch.id_T, step), step);
+  return apus::token_scores(*model_, hidden_of(*model_, batch, step), step);
 }
 
 double Actors::summed(double value) const { return data_ranks ? sum_over(*data_ranks, value) : value; }

@@ -49,12 +49,13 @@ void add_columns(Batch& batch, const std::vector<Sample>& samples, int64_t token
 Batch collate(const std::vector<Sample>& samples) {
   int64_t tokens = 0;
   std::vector<int32_t> lengths;
-  bool channels = false;
+  bool channels = false, media = false;
   for (const Sample& sample : samples) {
     require(sample.length() > 0 && sample.trained.size() == sample.ids.size(), Fault::Bug, "an empty sample");
     tokens += sample.length();
     lengths.push_back(static_cast<int32_t>(sample.length()));
     channels = channels || !sample.channel.empty();
+    media = media || !sample.media.empty();
   }
   Batch batch;
   batch.id_T = at::empty({tokens}, at::kLong);
@@ -73,6 +74,7 @@ Batch collate(const std::vector<Sample>& samples) {
       batch.trained += learnt;
     }
     if (channels) batch.channels.push_back(sample.channel);
+    if (media) batch.media.push_back(sample.media);
     const bool joins = sample.grouped && !batch.groups.empty();
     batch.groups.push_back(batch.groups.empty() ? 0 : batch.groups.back() + !joins);
   }

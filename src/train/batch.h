@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/encode/sample.h"
+#include "nn/inputs.h"
 #include "nn/step.h"
 
 namespace apus {
@@ -26,6 +27,9 @@ struct Batch {
   std::map<std::string, at::Tensor> token_columns, sequence_columns;
   std::map<std::string, at::Tensor> own;  // of the algorithm, in any shape; they stay on the host
   int64_t trained = 0;                    // labels that are not -100
+  Inputs::Media media;                    // per sequence; empty: there are none
+
+  Inputs inputs() const { return Inputs(id_T, media); }
 
   Batch to(at::Device device) const;
 };

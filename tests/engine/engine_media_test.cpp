@@ -74,7 +74,7 @@ class FakeMrope : public FakeModel {
     for (size_t i = 0; i < s.length_q.size(); ++i)
       for (int64_t t = s.begin_q[i]; t < s.begin_q[i] + s.length_q[i]; ++t, ++row) {
         int64_t time = t, part = 0;
-        for (const MediaSpan& m : in.media.empty() ? Media{} : in.media[i]) {
+        for (const MediaItem& m : in.media.empty() ? Media{} : in.media[i]) {
           if (t >= m.begin + m.length) time -= m.length - 1;
           if (t >= m.begin && t < m.begin + m.length) part = t - m.begin, time -= part;
         }

@@ -35,15 +35,15 @@ inline std::vector<int32_t> answer(std::vector<int32_t> tokens, int64_t count, i
   return out;
 }
 
-using Media = std::vector<MediaSpan>;
+using Media = std::vector<MediaItem>;
 
 // What the model sees in place of a placeholder: which media it is of, and which part. Floats hold it exactly.
-inline int32_t seen(const MediaSpan& m, int64_t part) {
+inline int32_t seen(const MediaItem& m, int64_t part) {
   return static_cast<int32_t>(
       1000 + mix(stream_named(m.digest), static_cast<uint64_t>(m.length), static_cast<uint64_t>(part)) % 1'000'000);
 }
 inline std::vector<int32_t> with_media(std::vector<int32_t> tokens, const Media& media) {
-  for (const MediaSpan& m : media)
+  for (const MediaItem& m : media)
     for (int64_t i = 0; i < m.length; ++i) tokens[static_cast<size_t>(m.begin + i)] = seen(m, i);
   return tokens;
 }
@@ -62,7 +62,7 @@ class FakeModel : public Model {
     for (size_t i = 0; i < in.media.size(); ++i) {
       const int64_t begin = s.begin_q[i], end = begin + s.length_q[i];
       float* row = x_TD.data_ptr<float>() + s.cu_q.data_ptr<int32_t>()[i];
-      for (const MediaSpan& m : in.media[i])
+      for (const MediaItem& m : in.media[i])
         for (int64_t t = std::max(begin, m.begin); t < std::min(end, m.begin + m.length); ++t)
           row[t - begin] = static_cast<float>(seen(m, t - m.begin));
     }

@@ -97,11 +97,11 @@ TEST(BlockPool, HashesNameTheMedia) {
   const BlockPool pool({.blocks = 1});
   const auto ids = std::vector<int32_t>(4, 7);
   std::set<std::pair<uint64_t, uint64_t>> seen;
-  const auto hash = [&](const std::vector<MediaSpan>& media, int64_t begin) {
+  const auto hash = [&](const std::vector<MediaItem>& media, int64_t begin) {
     const BlockHash h = pool.chain(pool.root(0), ids, media, begin);
     return std::pair(h.high, h.low);
   };
-  const auto add = [&](const std::vector<MediaSpan>& media, int64_t begin = 0) {
+  const auto add = [&](const std::vector<MediaItem>& media, int64_t begin = 0) {
     EXPECT_TRUE(seen.insert(hash(media, begin)).second) << seen.size();
   };
   add({});

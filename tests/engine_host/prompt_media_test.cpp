@@ -8,7 +8,7 @@
 namespace apus {
 namespace {
 
-using Media = std::vector<MediaSpan>;
+using Media = std::vector<MediaItem>;
 
 TEST(PromptMedia, RefusesSpansThatCannotBe) {
   const std::string longest(128, 'f');
@@ -40,7 +40,7 @@ TEST(PromptMedia, ThoseThatAStretchTouches) {
   const Media media = {{"a", 2, 3}, {"b", 5, 4}, {"c", 12, 1}};
   const auto touched = [&](int64_t begin, int64_t end) {
     std::string digests;
-    for (const MediaSpan& m : media_touching(media, begin, end)) digests += m.digest;
+    for (const MediaItem& m : media_touching(media, begin, end)) digests += m.digest;
     return digests;
   };
   EXPECT_EQ(touched(0, 2), "");

@@ -27,11 +27,11 @@ std::vector<int32_t> prompt(int32_t length, int32_t first = 1) {
   return out;
 }
 
-using Media = std::vector<MediaSpan>;
+using Media = std::vector<MediaItem>;
 
 // What a model would see in place of the token at `i`: which media, and which part of it. 0: the token itself.
 uint64_t seen_at(const Media& media, int64_t i) {
-  for (const MediaSpan& m : media)
+  for (const MediaItem& m : media)
     if (i >= m.begin && i < m.begin + m.length)
       return mix(stream_named(m.digest), static_cast<uint64_t>(m.length), static_cast<uint64_t>(i - m.begin));
   return 0;

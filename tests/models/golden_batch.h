@@ -57,19 +57,23 @@ inline Packed unpad(const Case& c, const std::string& which) {
   return p;
 }
 
-// Every folder that holds forward passes, gradients and answers of a text model, in the order of their names.
-inline std::vector<std::string> text_models() {
+// Every folder that holds forward passes, gradients and answers of a model that reads text only, or of one that sees,
+// in the order of their names.
+inline std::vector<std::string> models_that(bool see) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(models())) {
     const auto numbers = entry.path() / "golden.json";
     if (!std::filesystem::exists(numbers)) continue;
     const Json json = Json::parse(read_file(numbers));
-    if (json.contains("cases") && json.contains("grad") && json.contains("gen"))
+    if (!json.contains("cases") || !json.contains("grad") || !json.contains("gen")) continue;
+    if (read_model_config(entry.path() / "checkpoint").contains("vision_config") == see)
       names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;
 }
+inline std::vector<std::string> text_models() { return models_that(false); }
+inline std::vector<std::string> seeing_models() { return models_that(true); }
 
 inline at::Tensor ids_tensor(const std::vector<int64_t>& ids, at::Device device) {
   return at::tensor(ids, at::kLong).to(device);

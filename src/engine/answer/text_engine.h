@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/media_span.h"
 #include "engine/answer/sampling_fields.h"
 #include "guide/constraint.h"
+#include "media/media_item.h"
 
 namespace apus {
 
@@ -37,7 +37,7 @@ struct EngineEvent {
 
 struct EngineRequest {
   std::vector<int32_t> prompt;
-  std::vector<MediaSpan> media;  // which of its tokens stand for images, videos or sounds, in its order
+  std::vector<MediaItem> media;  // which of its tokens stand for images, videos or sounds, in its order
   Sampling sampling;
   int priority = 0;     // higher goes first
   std::string adapter;  // a loaded LoRA adapter; empty: none

@@ -27,7 +27,7 @@ const BlockPool::Entry& BlockPool::entry(int32_t block) const { return const_cas
 
 BlockHash BlockPool::root(uint64_t salt) const { return {mix(spec_.secret, 0, salt), mix(spec_.secret, 1, salt)}; }
 
-BlockHash BlockPool::chain(const BlockHash& before, std::span<const int32_t> tokens, std::span<const MediaSpan> media,
+BlockHash BlockPool::chain(const BlockHash& before, std::span<const int32_t> tokens, std::span<const MediaItem> media,
                            int64_t begin) const {
   BlockHash h = before;
   const auto stir = [&](uint64_t word) {  // 128 bits of state, each half stirred with the other
@@ -36,7 +36,7 @@ BlockHash BlockPool::chain(const BlockHash& before, std::span<const int32_t> tok
     h.low = mix(~spec_.secret, high, h.low + word);
   };
   for (const int32_t token : tokens) stir(static_cast<uint32_t>(token));
-  for (const MediaSpan& m : media) {
+  for (const MediaItem& m : media) {
     // This word is larger than any token and tells how many follow, so no other content is read as the same words.
     stir((uint64_t{1} << 32) | m.digest.size());
     for (size_t i = 0; i < m.digest.size(); i += sizeof(uint64_t)) {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/media_span.h"
+#include "media/media_item.h"
 
 namespace apus {
 
@@ -34,7 +34,7 @@ class BlockPool {
   BlockHash root(uint64_t salt) const;  // before the first block; texts of different salts (adapters) share nothing
   // `media`: those that the block touches, by their place in the prompt, where the block's first token is `begin`.
   // The same ids with other media, or with another part of them, are other content.
-  BlockHash chain(const BlockHash& before, std::span<const int32_t> tokens, std::span<const MediaSpan> media = {},
+  BlockHash chain(const BlockHash& before, std::span<const int32_t> tokens, std::span<const MediaItem> media = {},
                   int64_t begin = 0) const;
 
   int32_t take();                           // a block of the caller's own; -1: every block is in use

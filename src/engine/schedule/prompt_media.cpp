@@ -12,10 +12,10 @@ namespace {
 constexpr size_t kLongestDigest = 128;
 }  // namespace
 
-void check_media(std::span<const MediaSpan> media, int64_t prompt_tokens) {
+void check_media(std::span<const MediaItem> media, int64_t prompt_tokens) {
   int64_t free_from = 0;
   for (size_t i = 0; i < media.size(); ++i) {
-    const MediaSpan& m = media[i];
+    const MediaItem& m = media[i];
     require(!m.digest.empty() && m.digest.size() <= kLongestDigest, Fault::Usage, "media ", i, ": its digest has ",
             m.digest.size(), " characters; give a hash of its content of 1 to ", kLongestDigest);
     require(m.begin >= 0 && m.length > 0 && m.begin < prompt_tokens && m.length <= prompt_tokens - m.begin,
@@ -27,10 +27,10 @@ void check_media(std::span<const MediaSpan> media, int64_t prompt_tokens) {
   }
 }
 
-std::span<const MediaSpan> media_touching(std::span<const MediaSpan> media, int64_t begin, int64_t end) {
+std::span<const MediaItem> media_touching(std::span<const MediaItem> media, int64_t begin, int64_t end) {
   const auto first =
-      std::partition_point(media.begin(), media.end(), [&](const MediaSpan& m) { return m.begin + m.length <= begin; });
-  const auto last = std::partition_point(first, media.end(), [&](const MediaSpan& m) { return m.begin < end; });
+      std::partition_point(media.begin(), media.end(), [&](const MediaItem& m) { return m.begin + m.length <= begin; });
+  const auto last = std::partition_point(first, media.end(), [&](const MediaItem& m) { return m.begin < end; });
   return {first, last};
 }
 

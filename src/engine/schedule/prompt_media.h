@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "base/media_span.h"
+#include "media/media_item.h"
 
 namespace apus {
 
 // Fault::Usage unless the spans lie inside a prompt of so many tokens, in its order, without overlap.
-void check_media(std::span<const MediaSpan> media, int64_t prompt_tokens);
+void check_media(std::span<const MediaItem> media, int64_t prompt_tokens);
 
 // Those of checked spans that have tokens in [begin, end).
-std::span<const MediaSpan> media_touching(std::span<const MediaSpan> media, int64_t begin, int64_t end);
+std::span<const MediaItem> media_touching(std::span<const MediaItem> media, int64_t begin, int64_t end);
 
 }  // namespace apus

@@ -28,13 +28,13 @@ struct SequenceSpec {
   int priority = 0;
   uint64_t salt = 0;             // sequences of different salts share no blocks
   bool every_row = false;        // its log-probs are wanted: nothing of the prompt is taken from the cache
-  std::vector<MediaSpan> media;  // in the prompt's order; sequences share a block only where their media are equal
+  std::vector<MediaItem> media;  // in the prompt's order; sequences share a block only where their media are equal
 };
 
 struct Sequence {
   int64_t id = 0;
   std::vector<int32_t> tokens;   // prompt, then what was generated
-  std::vector<MediaSpan> media;  // of the prompt, in its order
+  std::vector<MediaItem> media;  // of the prompt, in its order
   int64_t prompt = 0;            // tokens of the prompt
   int64_t limit = 0;             // tokens it may grow to
   int64_t computed = 0;          // tokens whose keys and values are in its blocks

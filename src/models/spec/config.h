@@ -67,6 +67,9 @@ inline Slides if_asked(const Config& config, Slides rule) {
   return config.flag("use_sliding_window", false) ? rule : Slides::Never;
 }
 
+// torch_dtype of transformers 4 or dtype of 5, of the whole or of its text part; "": the file does not say it.
+std::string weights_dtype(const Json& config);
+
 Activation read_activation(const Config& config, const char* key = "hidden_act", const char* unsaid = "silu");
 
 // Refuses what would make another model of the same tensors, and is not done here; and quantised weights.

@@ -125,6 +125,14 @@ std::vector<int64_t> read_windows(const Config& config, int64_t layers, Slides r
       config, layers, [&](int64_t i) { return rule == Slides::Above ? i >= bound : i % 2 == 0 && i < bound; }, kUnsaid);
 }
 
+std::string weights_dtype(const Json& config) {
+  const Config c(config);
+  std::string name = c.text("torch_dtype", c.text("dtype", ""));
+  for (const char* part : {"text_config", "llm_config"})
+    if (const Json* text = c.find(part); name.empty() && text && text->is_object()) name = weights_dtype(*text);
+  return name;
+}
+
 Activation read_activation(const Config& config, const char* key, const char* unsaid) {
   static const std::map<std::string, Activation> known = {
       {"silu", Activation::Silu},

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "models/spec/seeing_spec.h"
 #include "nn/activation.h"
 #include "nn/attention_form.h"
 #include "nn/norm_kind.h"
@@ -94,6 +96,10 @@ struct DecoderSpec {
   std::vector<int64_t> window;
   // Per layer.
   std::vector<FeedForwardSpec> feed_forward;
+  // The name of the head in the checkpoint.
+  std::string head_name = "lm_head";
+  // Null: it reads text only.
+  std::shared_ptr<const SeeingSpec> seeing = nullptr;
 };
 
 }  // namespace apus

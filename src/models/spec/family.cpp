@@ -89,6 +89,13 @@ DecoderSpec describe_model(const Json& config, Head head) {
   return spec;
 }
 
+std::vector<DiskForm> disk_forms_of(const Json& config) {
+  const std::string type = config.is_object() ? Config(config).text("model_type", "") : "";
+  if (!Registry<Family>::of().find(type)) return {};
+  const DecoderSpec spec = describe_model(config, score_head_of(config) ? Head::Scalar : Head::Vocab);
+  return spec.seeing ? spec.seeing->forms : std::vector<DiskForm>();
+}
+
 std::string family_table() {
   std::vector<std::vector<std::string>> rows = {{"family", "what it is", "train", "LoRA", "serve"}};
   for (const auto& [name, family] : Registry<Family>::of().all()) {

@@ -53,6 +53,9 @@ std::vector<std::string> known_models();
 // outputs as the file names labels (num_labels, id2label), otherwise one.
 DecoderSpec describe_model(const Json& config, Head head = Head::Vocab);
 
+// The forms that files of this model may have; empty: names are the model's own, or the model is not known.
+std::vector<DiskForm> disk_forms_of(const Json& config);
+
 // One row a family, for people: what it is and what can be done with it.
 std::string family_table();
 

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen2.5-VL: Qwen2 that sees. Most layers of its tower look at windows, and videos are placed by seconds.
+#include "base/error.h"
+#include "models/spec/family.h"
+#include "models/spec/read_decoder.h"
+#include "models/spec/read_seeing.h"
+
+namespace apus {
+
+namespace {
+DecoderSpec read(const Config& c) {
+  const Config text = text_part(c), vision = part_of(c, "vision_config");
+  DecoderSpec spec = read_decoder(text, {.kv_heads = 8, .ffn = 29568, .eps = 1e-5});
+  spec.attention.qkv_bias = true;
+  spec.window = read_windows(text, spec.shape.layers, if_asked(text, Slides::Above));
+  SeeingSpec seeing{.vision = read_vision(vision, "hidden_size"), .time = TimeRule::Seconds};
+  VisionSpec& tower = seeing.vision;
+  tower.ffn = vision.integer("intermediate_size", 3420);
+  tower.out = vision.integer("out_hidden_size", 3584);
+  tower.norm = {NormKind::Rms, 1e-6};
+  tower.act = TowerActivation::Silu;
+  tower.names.gate = "mlp.gate_proj", tower.names.up = "mlp.up_proj", tower.names.down = "mlp.down_proj";
+  tower.window = vision.integer("window_size", 112) / tower.merge / tower.patch;
+  require(tower.window > 0, Fault::Model, "config.json: vision_config: window_size is smaller than a merged patch");
+  tower.full_layers = vision.find("fullatt_block_indexes") ? vision.integers("fullatt_block_indexes")
+                                                           : std::vector<int64_t>{7, 15, 23, 31};
+  seeing.positions_per_second = vision.number("tokens_per_second", 4);
+  seeing.forms = {form_before_nesting(), {}};
+  use_sight(c, spec, std::move(seeing));
+  return spec;
+}
+
+Json sight(int64_t out, int64_t ffn) {
+  return {{"vision_config",
+           {{"depth", 32},
+            {"hidden_act", "silu"},
+            {"hidden_size", 1280},
+            {"intermediate_size", ffn},
+            {"num_heads", 16},
+            {"in_chans", 3},
+            {"out_hidden_size", out},
+            {"patch_size", 14},
+            {"spatial_merge_size", 2},
+            {"temporal_patch_size", 2},
+            {"window_size", 112},
+            {"fullatt_block_indexes", {7, 15, 23, 31}},
+            {"tokens_per_second", 2}}}};
+}
+
+// name          hidden layers heads kv dim ffn vocab positions theta tied
+const std::vector<Preset> presets = {
+    {"qwen2.5-vl-3b", 2048, 36, 16, 2, 0, 11008, 151936, 128000, 1e6, true, {}, sight(2048, 3420)},
+    {"qwen2.5-vl-7b", 3584, 28, 28, 4, 0, 18944, 152064, 128000, 1e6, false, {}, sight(3584, 3420)},
+    {"qwen2.5-vl-32b", 5120, 64, 40, 8, 0, 27648, 152064, 128000, 1e6, false, {}, sight(5120, 3456)},
+    {"qwen2.5-vl-72b", 8192, 80, 64, 8, 0, 29568, 152064, 128000, 1e6, false, {}, sight(8192, 3456)},
+};
+
+const RegisterFamily qwen2_5_vl("qwen2_5_vl",
+                                {.title = "Qwen2.5-VL",
+                                 .architecture = "Qwen2_5_VLForConditionalGeneration",
+                                 .read = read,
+                                 .says = {{"use_sliding_window", false},
+                                          {"rope_scaling", {{"type", "mrope"}, {"mrope_section", {16, 24, 24}}}},
+                                          {"image_token_id", 151655},
+                                          {"video_token_id", 151656},
+                                          {"vision_start_token_id", 151652},
+                                          {"vision_end_token_id", 151653}},
+                                 .presets = presets});
+}  // namespace
+
+}  // namespace apus

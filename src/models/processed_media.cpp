@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/processed_media.h"
+
+#include <ATen/TensorOperators.h>
+
+#include <algorithm>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/nearest.h"
+#include "models/spec/media_text.h"
+#include "models/spec/vision_grid.h"
+#include "tensor/safetensors.h"
+
+namespace apus {
+
+namespace {
+struct Kind {
+  MediaType type;
+  const char *pixels, *grid;
+};
+constexpr Kind kKinds[] = {{MediaType::Image, "pixel_values", "image_grid_thw"},
+                           {MediaType::Video, "pixel_values_videos", "video_grid_thw"}};
+constexpr const char* kSeconds[] = {"second_per_grid_ts", "video_second_per_grid"};
+
+std::string shape_text(const at::Tensor& t) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : t.sizes()) sizes.push_back(std::to_string(size));
+  return "[" + join(sizes) + "]";
+}
+
+class ProcessedMedia {
+ public:
+  ProcessedMedia(const std::filesystem::path& path, const SeeingSpec& spec)
+      : file_(SafetensorsFile::open(path)), spec_(spec) {
+    std::vector<std::string> known(std::begin(kSeconds), std::end(kSeconds));
+    for (const Kind& kind : kKinds) known.insert(known.end(), {kind.pixels, kind.grid});
+    for (const auto& [name, entry] : file_->entries())
+      require(std::find(known.begin(), known.end(), name) != known.end(), Fault::Data, where(), "'", name,
+              "' is none of this model's media tensors: ", join(known));
+  }
+
+  std::vector<std::shared_ptr<const MediaContent>> all() const {
+    std::vector<std::shared_ptr<const MediaContent>> contents;
+    for (const Kind& kind : kKinds) add(kind, contents);
+    return contents;
+  }
+
+ private:
+  std::string where() const { return file_->path().string() + ": "; }
+  bool has(const char* name) const { return file_->entries().count(name) > 0; }
+  // [n, columns], or [n] with 0 columns.
+  at::Tensor tensor(const char* name, int64_t columns, at::ScalarType type) const {
+    at::Tensor t = file_->tensor(name);
+    if (columns > 0 && t.dim() == 3 && t.size(0) == 1) t = t.squeeze(0);  // of a batch of one
+    if (columns == 0 && t.dim() == 2 && t.size(1) == 1) t = t.squeeze(1);
+    require(t.dim() == (columns > 0 ? 2 : 1) && (columns == 0 || t.size(1) == columns), Fault::Data, where(), "'", name,
+            "' should have the shape [n", columns > 0 ? ", " + std::to_string(columns) : "", "], it has ",
+            shape_text(t));
+    return t.to(type).contiguous();
+  }
+  void add(const Kind& kind, std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    if (!has(kind.pixels) && !has(kind.grid)) return;
+    require(has(kind.pixels) && has(kind.grid), Fault::Data, where(), "'", kind.pixels, "' and '", kind.grid,
+            "' belong together; '", has(kind.pixels) ? kind.grid : kind.pixels, "' is missing");
+    const at::Tensor pixels = tensor(kind.pixels, spec_.vision.patch_numbers(), at::kFloat);
+    const at::Tensor grids = tensor(kind.grid, 3, at::kLong);
+    const std::vector<double> seconds =
+        kind.type == MediaType::Video ? seconds_of(grids.size(0)) : std::vector<double>();
+    int64_t first = 0;
+    for (int64_t i = 0; i < grids.size(0); ++i) {
+      const int64_t* g = grids.data_ptr<int64_t>() + 3 * i;
+      auto content = std::make_shared<MediaContent>();
+      content->type = kind.type;
+      content->grid = {g[0], g[1], g[2]};
+      const int64_t most = pixels.size(0) - first,
+                    count = g[0] > 0 && g[1] > 0 && g[2] > 0 && g[0] <= most && g[1] <= most && g[2] <= most
+                                ? patches_of(content->grid)
+                                : most + 1;
+      require(count <= most, Fault::Data, where(), "'", kind.grid, "', row ", i, " asks for ", g[0], " x ", g[1], " x ",
+              g[2], " patches, and '", kind.pixels, "' has ", most, " left of its ", pixels.size(0));
+      const float* values = pixels.data_ptr<float>() + first * pixels.size(1);
+      content->shape = {count, pixels.size(1)};
+      content->values.assign(values, values + count * pixels.size(1));
+      if (!seconds.empty()) content->seconds_per_grid = seconds[static_cast<size_t>(i)];
+      content->digest = digest_of(*content);
+      tokens_for(*content, spec_);
+      contents.push_back(std::move(content));
+      first += count;
+    }
+    require(first == pixels.size(0), Fault::Data, where(), "'", kind.pixels, "' has ", pixels.size(0),
+            " patches, the grids in '", kind.grid, "' take ", first);
+  }
+  std::vector<double> seconds_of(int64_t videos) const {
+    for (const char* name : kSeconds) {
+      if (!has(name)) continue;
+      const at::Tensor t = tensor(name, 0, at::kDouble);
+      require(t.size(0) == videos, Fault::Data, where(), "'", name, "' has ", t.size(0), " numbers for ", videos,
+              " videos");
+      return {t.data_ptr<double>(), t.data_ptr<double>() + videos};
+    }
+    return {};
+  }
+  static std::string digest_of(const MediaContent& c) {
+    std::string bytes =
+        str(static_cast<int>(c.type), " ", c.grid[0], " ", c.grid[1], " ", c.grid[2], " ", c.seconds_per_grid, "\n");
+    bytes.append(reinterpret_cast<const char*>(c.values.data()), c.values.size() * sizeof(float));
+    return hex_digest(bytes, 16);
+  }
+
+  std::shared_ptr<SafetensorsFile> file_;
+  const SeeingSpec& spec_;
+};
+}  // namespace
+
+std::vector<std::shared_ptr<const MediaContent>> read_processed_media(const std::filesystem::path& file,
+                                                                      const SeeingSpec& spec) {
+  return ProcessedMedia(file, spec).all();
+}
+
+}  // namespace apus

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes: T tokens of the step, D hidden, M rows of media, R of them in the step.
+#include "models/seeing_decoder.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/index_add.h>
+#include <ATen/ops/index_copy.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "nn/training_step.h"
+
+namespace apus {
+
+namespace {
+// The tokens of the step's sequences that have media, from each one's first on.
+class Texts {
+ public:
+  Texts(const Inputs& in, const Step& s) : in_(in) {
+    if (!in.text.empty()) return;
+    const at::Tensor host = in.id_T.to(at::kCPU, at::kInt).contiguous();
+    const int32_t* id = host.data_ptr<int32_t>();
+    for (size_t i = 0; i < s.length_q.size(); ++i) {
+      require(s.begin_q.empty() || s.begin_q[i] == 0, Fault::Bug, "the beginning of a text with media is missing");
+      read_.emplace_back(id, id + s.length_q[i]);
+      id += s.length_q[i];
+    }
+  }
+  std::span<const int32_t> operator[](size_t i) const { return in_.text.empty() ? read_[i] : in_.text[i]; }
+
+ private:
+  const Inputs& in_;
+  std::vector<std::vector<int32_t>> read_;
+};
+
+int64_t begin_of(const Step& s, size_t i) { return s.begin_q.empty() ? 0 : s.begin_q[i]; }
+
+at::Tensor indices(const std::vector<int64_t>& values, at::Device device) {
+  return at::tensor(values, at::kLong).to(device);
+}
+
+// Which adapter each row of the step goes through; empty: nothing is routed.
+std::vector<std::string> adapter_of_rows(const Step& s, int64_t rows) {
+  if (!s.routed) return {};
+  std::vector<std::string> adapter(static_cast<size_t>(rows));
+  for (const auto& group : s.adapters) {
+    const at::Tensor host = group.rows.to(at::kCPU).contiguous();
+    for (int64_t i = 0; i < host.numel(); ++i) adapter[static_cast<size_t>(host.data_ptr<int64_t>()[i])] = group.name;
+  }
+  return adapter;
+}
+
+// A medium as one adapter's tokens see it: its rows, and where they go in the step.
+struct Wanted {
+  const MediaContent* content;
+  std::string adapter;
+  std::vector<int64_t> source, target;
+};
+
+// Equal media are wanted once, as often as they stand in the texts.
+std::vector<Wanted> wanted_media(const Inputs& in, const Step& s, const SeeingSpec& spec) {
+  const Texts texts(in, s);
+  const std::vector<std::string> adapter = adapter_of_rows(s, in.id_T.size(0));
+  std::vector<Wanted> all;
+  std::map<std::pair<std::string, std::string>, size_t> known;
+  int64_t row = 0;  // of the sequence's first token in the step
+  for (size_t i = 0; i < in.media.size(); row += s.length_q[i++]) {
+    const int64_t begin = begin_of(s, i), end = begin + s.length_q[i];
+    const std::string name = adapter.empty() || s.length_q[i] == 0 ? "" : adapter[static_cast<size_t>(row)];
+    for (const MediaItem& item : in.media[i]) {
+      if (item.begin >= end || item.begin + item.length <= begin) continue;
+      const std::vector<int64_t> own = own_tokens(texts[i], item, spec);
+      const auto [place, added] = known.try_emplace({name, item.content->digest}, all.size());
+      if (added) all.push_back({item.content.get(), name, {}, {}});
+      Wanted& wanted = all[place->second];
+      for (size_t k = 0; k < own.size(); ++k) {
+        if (own[k] < begin || own[k] >= end) continue;
+        wanted.source.push_back(static_cast<int64_t>(k)), wanted.target.push_back(row + own[k] - begin);
+      }
+    }
+  }
+  std::erase_if(all, [](const Wanted& w) { return w.target.empty(); });
+  return all;
+}
+
+// The step for rows of a tower: theirs are not the text's.
+Step tower_step(const Step& s, const std::string& adapter, int64_t rows, at::Device device) {
+  Step own;
+  own.routed = s.routed;
+  if (s.training) {
+    TrainingStep training;
+    training.dropout_seed = s.training->dropout_seed;
+    set_training(own, std::move(training));
+  }
+  if (!adapter.empty()) own.adapters.push_back({adapter, at::arange(rows, at::TensorOptions(device).dtype(at::kLong))});
+  return own;
+}
+
+at::Tensor joined(const std::vector<at::Tensor>& parts) { return parts.size() == 1 ? parts[0] : at::cat(parts, 0); }
+
+Sight part_of(const Sight& all, int64_t first, int64_t count) {
+  Sight part{all.row_MD.narrow(0, first, count).clone(), {}};
+  for (const at::Tensor& late : all.late_MD) part.late_MD.push_back(late.narrow(0, first, count).clone());
+  return part;
+}
+}  // namespace
+
+SeeingDecoder::SeeingDecoder(DecoderSpec s)
+    : Decoder(std::move(s)),
+      parts_(child<TowerParts>("", parts_of(seeing().vision))),
+      tower_(seeing().vision, parts_) {}
+
+at::Tensor SeeingDecoder::positions(const Inputs& in, const Step& s) const {
+  if (in.media.empty()) return Decoder::positions(in, s);
+  const Texts texts(in, s);
+  at::Tensor position = at::empty({3, in.id_T.size(0)}, at::kLong);
+  const int64_t tokens = in.id_T.size(0);
+  int64_t row = 0;
+  for (size_t i = 0; i < s.length_q.size(); row += s.length_q[i++]) {
+    const int64_t begin = begin_of(s, i);
+    const bool plain = in.media[i].empty();
+    const MediaPositions all = plain ? MediaPositions() : media_positions(texts[i], in.media[i], seeing());
+    for (int64_t axis = 0; axis < 3; ++axis)
+      for (int64_t n = 0; n < s.length_q[i]; ++n)
+        position.data_ptr<int64_t>()[axis * tokens + row + n] =
+            plain ? begin + n : all[static_cast<size_t>(axis)][static_cast<size_t>(begin + n)];
+  }
+  return position.to(in.id_T.device());
+}
+
+Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& step_of) const {
+  const at::Tensor& like = parts_.table(seeing().vision.name + ".patch_embed.proj").weight();
+  std::vector<at::Tensor> patches;
+  std::vector<Grid> grids;
+  for (const MediaContent* c : contents) {
+    tokens_for(*c, seeing());  // refuses what does not fit
+    require(static_cast<int64_t>(c->values.size()) == c->shape[0] * c->shape[1], Fault::Data, "the ",
+            media_name(c->type), " has ", c->values.size(), " numbers, its shape says ", c->shape[0], " x ",
+            c->shape[1]);
+    patches.push_back(at::from_blob(const_cast<float*>(c->values.data()), c->shape, at::kFloat));
+    grids.push_back(c->grid);
+  }
+  // A copy: the backward pass may read them when the content is gone.
+  return tower_(at::cat(patches, 0).to(like.device(), like.scalar_type()), grids, step_of);
+}
+
+Sight SeeingDecoder::see(const MediaContent& content) const {
+  return see({&content}, [](int64_t) { return Step{}; });
+}
+
+// One behind the other. In inference what is known is not computed again.
+Sight SeeingDecoder::features(const Contents& contents, const std::string& adapter, const Step& s) const {
+  const at::Device device = parts_.table(seeing().vision.name + ".patch_embed.proj").weight().device();
+  const auto step_of = [&](int64_t rows) { return tower_step(s, adapter, rows, device); };
+  if (!s.cache) return see(contents, step_of);
+  const auto key = [&](const MediaContent* c) { return adapter + "\n" + c->digest; };
+  Contents fresh;
+  std::vector<Sight> of(contents.size());
+  for (size_t i = 0; i < contents.size(); ++i) {
+    if (const Sight* known = known_.find(key(contents[i])))
+      of[i] = *known;
+    else
+      fresh.push_back(contents[i]);
+  }
+  if (!fresh.empty()) {
+    const Sight all = see(fresh, step_of);
+    int64_t first = 0;
+    for (size_t i = 0; i < contents.size(); ++i) {
+      if (of[i].row_MD.defined()) continue;
+      const int64_t count = tokens_for(*contents[i], seeing());
+      of[i] = part_of(all, first, count);
+      known_.put(key(contents[i]), of[i]);
+      first += count;
+    }
+  }
+  Sight all;
+  std::vector<at::Tensor> rows;
+  for (const Sight& each : of) rows.push_back(each.row_MD);
+  all.row_MD = joined(rows);
+  for (size_t d = 0; d < of[0].late_MD.size(); ++d) {
+    std::vector<at::Tensor> late;
+    for (const Sight& each : of) late.push_back(each.late_MD[d]);
+    all.late_MD.push_back(joined(late));
+  }
+  return all;
+}
+
+// A tower that is trained takes part in every backward pass, also of texts without media: ranks that sum gradients
+// wait for each other.
+at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD) const {
+  if (!at::GradMode::is_enabled()) return x_TD;
+  bool trained = false;
+  parts_.visit([&](const std::string&, Param& p) { trained |= p.data.defined() && p.data.requires_grad(); });
+  if (!trained) return x_TD;
+  const VisionSpec& v = seeing().vision;
+  MediaContent nothing{.grid = {1, v.merge, v.merge}};
+  nothing.shape = {v.merge * v.merge, v.patch_numbers()};
+  nothing.values.assign(static_cast<size_t>(nothing.shape[0] * nothing.shape[1]), 0);
+  const Sight sight = see(nothing);
+  at::Tensor sum = sight.row_MD.sum();
+  for (const at::Tensor& late : sight.late_MD) sum = sum + late.sum();
+  return x_TD + (sum * 0).to(x_TD.device(), x_TD.scalar_type());
+}
+
+at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
+  at::Tensor x_TD = Decoder::embed(Inputs(in.id_T), s);
+  const std::vector<Wanted> all = in.media.empty() ? std::vector<Wanted>() : wanted_media(in, s, seeing());
+  if (all.empty()) return with_tower_on_tape(std::move(x_TD));
+  std::map<std::string, std::vector<const Wanted*>> by_adapter;
+  for (const Wanted& w : all) by_adapter[w.adapter].push_back(&w);
+  std::vector<int64_t> target;
+  std::vector<at::Tensor> rows;
+  std::vector<std::vector<at::Tensor>> late(seeing().vision.deep_layers.size());
+  for (const auto& [adapter, group] : by_adapter) {
+    Contents contents;
+    std::vector<int64_t> source;
+    int64_t first = 0;
+    for (const Wanted* w : group) {
+      contents.push_back(w->content);
+      for (const int64_t k : w->source) source.push_back(first + k);
+      target.insert(target.end(), w->target.begin(), w->target.end());
+      first += tokens_for(*w->content, seeing());
+    }
+    const Sight sight = features(contents, adapter, s);
+    const at::Tensor picked = indices(source, sight.row_MD.device());
+    const auto pick = [&](const at::Tensor& t) {
+      return at::index_select(t, 0, picked).to(x_TD.device(), x_TD.scalar_type());
+    };
+    rows.push_back(pick(sight.row_MD));
+    for (size_t d = 0; d < late.size(); ++d) late[d].push_back(pick(sight.late_MD[d]));
+  }
+  const at::Tensor target_R = indices(target, x_TD.device());
+  if (!late.empty()) {
+    *in.late = {.row_R = target_R, .of_layer_RD = {}};
+    for (const auto& each : late) in.late->of_layer_RD.push_back(joined(each));
+  }
+  return at::index_copy(x_TD, 0, target_R, joined(rows));
+}
+
+at::Tensor SeeingDecoder::behind_layer(int64_t i, const Inputs& in, at::Tensor x_TD) const {
+  if (!in.late || i >= std::ssize(in.late->of_layer_RD)) return x_TD;
+  const at::Tensor& added_RD = in.late->of_layer_RD[static_cast<size_t>(i)];
+  return at::index_add(x_TD, 0, in.late->row_R.to(x_TD.device()), added_RD.to(x_TD.device()));
+}
+
+}  // namespace apus

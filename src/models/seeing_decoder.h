@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A decoder that sees: what its tower makes of images and videos stands where their tokens are.
+#pragma once
+
+#include "models/decoder.h"
+#include "models/spec/media_text.h"
+#include "models/towers/feature_cache.h"
+#include "models/towers/vision_tower.h"
+
+namespace apus {
+
+class SeeingDecoder : public Decoder {
+ public:
+  explicit SeeingDecoder(DecoderSpec spec);
+  const SeeingSpec& seeing() const { return *spec().seeing; }
+  at::Tensor positions(const Inputs& in, const Step& s) const override;
+  at::Tensor embed(const Inputs& in, const Step& s) const override;
+  at::Tensor behind_layer(int64_t i, const Inputs& in, at::Tensor x_TD) const override;
+  std::vector<DiskForm> disk_forms() const override {
+    return seeing().forms.empty() ? Decoder::disk_forms() : seeing().forms;
+  }
+  bool file_decides_tying() const override { return true; }
+  void forget_media() const override { known_.clear(); }
+
+  // What the tower makes of one medium, without adapters' routes.
+  Sight see(const MediaContent& content) const;
+
+ private:
+  using Contents = std::vector<const MediaContent*>;
+  Sight see(const Contents& contents, const VisionTower::StepOf& step_of) const;
+  Sight features(const Contents& contents, const std::string& adapter, const Step& s) const;
+  at::Tensor with_tower_on_tape(at::Tensor x_TD) const;
+
+  TowerParts& parts_;
+  VisionTower tower_;
+  // Of prompts that the engine reads in pieces, and of later ones with the same media. Used by one thread.
+  mutable FeatureCache known_;
+};
+
+}  // namespace apus

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// How files hold a model's tensors where that is not as the model has them: under other names, or turned over. Some
+// families changed their names over the years, and files of both kinds are about. No tensor library.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace apus {
+
+struct DiskForm {
+  struct Rename {
+    std::string own, disk;  // beginnings of names
+  };
+  std::vector<Rename> renames = {};
+  // Endings of the names of stacked experts whose last two dimensions the file holds the other way round.
+  std::vector<std::string> transposed = {};
+
+  std::string disk_name(const std::string& own) const;
+  std::string own_name(const std::string& disk) const;
+  bool is_transposed(const std::string& own) const;
+};
+
+}  // namespace apus

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Media in a text, as numbers: which tokens stand for which part of an image or video, and the three positions (time,
+// height, width) of every token. No tensor library.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "media/media_item.h"
+#include "models/spec/seeing_spec.h"
+
+namespace apus {
+
+const char* media_name(MediaType type);  // "image", "video", "sound"
+
+// How many tokens stand for it: one for each row that the tower gives. Fault::Data where its numbers do not fit the
+// model's patches, or its grid does not fit them.
+int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec);
+
+// The media in the order of their tokens, each with its span. They come sorted by kind, each kind in the text's order.
+// Fault::Data naming both numbers where they and the tokens do not fit.
+std::vector<MediaItem> placed_media(std::span<const int32_t> ids,
+                                    const std::vector<std::shared_ptr<const MediaContent>>& contents,
+                                    const SeeingSpec& spec);
+
+// Which of the tokens [item.begin, item.begin + item.length) are the item's own, counted from the text's first.
+// Fault::Data where they are not as many as it has rows.
+std::vector<int64_t> own_tokens(std::span<const int32_t> ids, const MediaItem& item, const SeeingSpec& spec);
+
+// Of every token of a text. Text counts up by one; an image's tokens share a time and differ in height and width; what
+// comes behind it goes on after the largest of its positions.
+using MediaPositions = std::array<std::vector<int64_t>, 3>;
+MediaPositions media_positions(std::span<const int32_t> ids, std::span<const MediaItem> media, const SeeingSpec& spec);
+
+}  // namespace apus

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Qwen3-VL's dense and mixed models share: their tower.
+#pragma once
+
+#include "models/spec/read_seeing.h"
+
+namespace apus {
+
+// Learned positions beside the rotary ones, and the states of some layers added behind the decoder's first layers.
+SeeingSpec read_qwen3_sight(const Config& config);
+
+// What config.json of well-known models says: of every one, and of a tower of this size.
+Json qwen3_sight_says();
+Json qwen3_tower_says(int64_t out, bool small);
+
+}  // namespace apus

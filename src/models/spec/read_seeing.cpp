@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/spec/read_seeing.h"
+
+#include "base/error.h"
+
+namespace apus {
+
+Config text_part(const Config& config) { return config.find("text_config") ? part_of(config, "text_config") : config; }
+
+Config part_of(const Config& config, const char* key) {
+  const Json* part = config.find(key);
+  require(part && part->is_object(), Fault::Model, "config.json: '", key, "' is missing, or no object");
+  return Config(*part);
+}
+
+VisionSpec read_vision(const Config& v, const char* width) {
+  VisionSpec s;
+  s.layers = v.integer("depth"), s.heads = v.integer("num_heads", 16);
+  s.width = v.integer(width);
+  s.patch = v.integer("patch_size"), s.time_patch = v.integer("temporal_patch_size", 2);
+  s.merge = v.integer("spatial_merge_size", 2);
+  s.channels = v.integer("in_channels", v.integer("in_chans", 3));
+  require(s.layers > 0 && s.layers <= 4096 && s.heads > 0 && s.width > 0 && s.width % s.heads == 0 &&
+              s.head_size() % 4 == 0 && s.patch > 0 && s.time_patch > 0 && s.merge > 0 && s.channels > 0,
+          Fault::Model, "config.json: vision_config: depth ", s.layers, ", num_heads ", s.heads, ", ", width, " ",
+          s.width, ", patch_size ", s.patch, " do not fit together");
+  return s;
+}
+
+void use_sight(const Config& c, DecoderSpec& spec, SeeingSpec seeing) {
+  seeing.image_token = c.integer("image_token_id"), seeing.video_token = c.integer("video_token_id", -1);
+  require(seeing.image_token < spec.shape.vocab && seeing.video_token < spec.shape.vocab, Fault::Model,
+          "config.json: image_token_id ", seeing.image_token, " and video_token_id ", seeing.video_token,
+          " must lie inside the vocabulary of ", spec.shape.vocab);
+  require(seeing.vision.out == spec.shape.hidden, Fault::Model, "config.json: the vision tower gives rows of ",
+          seeing.vision.out, " numbers, the text part reads ", spec.shape.hidden);
+  require(!spec.ropes.front().sections.empty(), Fault::Model,
+          "config.json: the rotary settings lack 'mrope_section', by which this model places images");
+  // The whole decides, where it says it; files of transformers 5 leave it to the text part.
+  spec.tied = c.flag("tie_word_embeddings", spec.tied);
+  spec.backbone = "model.language_model";
+  if (seeing.language.empty()) seeing.language = {"model.language_model", "lm_head"};
+  if (seeing.tower.empty()) seeing.tower = {seeing.vision.name};
+  if (seeing.aligner.empty())
+    seeing.aligner = {seeing.vision.name + ".merger", seeing.vision.name + "." + seeing.vision.names.deep_mergers};
+  spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+}
+
+DiskForm form_before_nesting() {
+  return {.renames = {{"model.visual.", "visual."}, {"model.language_model.", "model."}}};
+}
+
+}  // namespace apus

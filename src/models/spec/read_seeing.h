@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What config.json of Qwen's seeing models says in the same words: text at the top level or in text_config, the tower
+// in vision_config.
+#pragma once
+
+#include "models/spec/config.h"
+#include "models/spec/decoder_spec.h"
+
+namespace apus {
+
+// The part of the file that is about text: text_config, or the whole.
+Config text_part(const Config& config);
+// An object that must be there.
+Config part_of(const Config& config, const char* key);
+
+// What all of these towers say. `width`: the key of the tower's width.
+VisionSpec read_vision(const Config& vision, const char* width);
+
+// Makes a decoder one that sees: its names, its tokens. The decoder's own part is read already.
+void use_sight(const Config& config, DecoderSpec& spec, SeeingSpec seeing);
+
+// Files of transformers before 4.52, and those that it still writes: `visual.` and `model.` instead of `model.visual.`
+// and `model.language_model.`.
+DiskForm form_before_nesting();
+
+}  // namespace apus

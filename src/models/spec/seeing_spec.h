@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a decoder sees with, as data: the tower that makes hidden states of images and videos, the tokens they stand in
+// for, the positions of these. Beside a DecoderSpec; the modules (models/towers) and the plan's list of parameters are
+// made from it. No tensor library.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/spec/disk_form.h"
+#include "nn/norm_kind.h"
+
+namespace apus {
+
+// A module of a tower.
+struct TowerPart {
+  // Table: numbers that no adapter changes, of any shape (a convolution that reads each patch once, positions).
+  enum class Kind { Linear, Norm, Table };
+  Kind kind;
+  std::string name;
+  std::vector<int64_t> shape;  // of its weight; of a linear layer [out, in]
+  bool bias = false;
+  NormSpec norm = {};
+};
+
+// QuickGelu: x * sigmoid(1.702 x).
+enum class TowerActivation { QuickGelu, Gelu, GeluTanh, Silu };
+
+// How a vision tower's modules are called, below the tower's own name; blocks and mergers below theirs.
+struct VisionNames {
+  // One linear layer for queries, keys and values, or (null) one for each.
+  const char* qkv = "attn.qkv";
+  const char *q = "attn.q", *k = "attn.k", *v = "attn.v";
+  // Null: the feed-forward has no gate.
+  const char* gate = nullptr;
+  const char *up = "mlp.fc1", *down = "mlp.fc2";
+  const char *merger_norm = "ln_q", *merger_in = "mlp.0", *merger_out = "mlp.2";
+  const char* deep_mergers = "deepstack_merger_list";
+};
+
+// The tower of Qwen's models: patches of images of any size as rows, attention within a frame or its windows, 2-D
+// rotary positions, and a merger that makes one row of merge x merge patches.
+struct VisionSpec {
+  std::string name = "model.visual";
+  int64_t width = 0, layers = 0, heads = 0, ffn = 0;
+  // The width of the rows that it gives: that of the decoder.
+  int64_t out = 0;
+  int64_t channels = 3, patch = 0, time_patch = 2, merge = 2;
+  bool patch_bias = false;
+  NormSpec norm = {NormKind::MeanAndBias, 1e-6};
+  TowerActivation act = TowerActivation::QuickGelu;
+  VisionNames names = {};
+  // Learned positions, table_side x table_side, interpolated to each image's size; 0: there are none.
+  int64_t table_side = 0;
+  // The side of a window in merged cells, and the layers that look at whole frames all the same. 0: all do.
+  int64_t window = 0;
+  std::vector<int64_t> full_layers = {};
+  // Layers whose output is merged too, and added to the states behind the decoder's first layers.
+  std::vector<int64_t> deep_layers = {};
+
+  int64_t head_size() const { return width / heads; }
+  int64_t patch_numbers() const { return channels * time_patch * patch * patch; }
+};
+
+// In the order of the tower's own modules.
+std::vector<TowerPart> parts_of(const VisionSpec& spec);
+
+// How positions go on over a video's steps in time.
+enum class TimeRule {
+  Steps,    // one by one
+  Seconds,  // by the whole seconds between two of them (Qwen2.5-VL)
+  Apart,    // every step stands for itself in the text, with its time before it (Qwen3-VL)
+};
+
+struct SeeingSpec {
+  VisionSpec vision;
+  int64_t image_token = -1, video_token = -1;
+  TimeRule time = TimeRule::Steps;
+  double positions_per_second = 2;
+  // Beginnings of parameters' names by what they are for: what --freeze_llm, --freeze_vit and --freeze_aligner mean.
+  std::vector<std::string> language, tower, aligner;
+  // How files hold its tensors. The first is how new ones are written.
+  std::vector<DiskForm> forms = {};
+};
+
+}  // namespace apus

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/spec/vision_grid.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace apus {
+
+namespace {
+// f(row, column) for every patch of a frame, in the order of the rows.
+void each_patch(const Grid& g, int64_t merge, const std::function<void(int64_t, int64_t)>& f) {
+  for (int64_t i = 0; i < g[1]; i += merge)
+    for (int64_t j = 0; j < g[2]; j += merge)
+      for (int64_t r = i; r < i + merge; ++r)
+        for (int64_t c = j; c < j + merge; ++c) f(r, c);
+}
+
+// `count` places from 0 to `last`, both included, as torch.linspace has them.
+std::vector<float> line(int64_t last, int64_t count) {
+  std::vector<float> out(static_cast<size_t>(count));
+  const float end = static_cast<float>(last), step = count > 1 ? end / static_cast<float>(count - 1) : 0;
+  for (int64_t i = 0; i < count; ++i)
+    out[static_cast<size_t>(i)] =
+        i < count / 2 || count == 1 ? step * static_cast<float>(i) : end - step * static_cast<float>(count - 1 - i);
+  return out;
+}
+}  // namespace
+
+PatchPlaces patch_places(const std::vector<Grid>& grids, int64_t merge) {
+  PatchPlaces out;
+  for (const Grid& g : grids)
+    for (int64_t f = 0; f < g[0]; ++f)
+      each_patch(g, merge, [&](int64_t r, int64_t c) { out.row.push_back(r), out.column.push_back(c); });
+  return out;
+}
+
+std::vector<int32_t> frame_ends(const std::vector<Grid>& grids) {
+  std::vector<int32_t> ends{0};
+  for (const Grid& g : grids)
+    for (int64_t f = 0; f < g[0]; ++f) ends.push_back(ends.back() + static_cast<int32_t>(g[1] * g[2]));
+  return ends;
+}
+
+Windows windows_of(const std::vector<Grid>& grids, int64_t merge, int64_t side) {
+  Windows out{.cells = {}, .ends = {0}};
+  int64_t first = 0;  // cell of the frame
+  for (const Grid& g : grids) {
+    const int64_t rows = g[1] / merge, columns = g[2] / merge;
+    for (int64_t f = 0; f < g[0]; ++f, first += rows * columns)
+      for (int64_t i = 0; i < rows; i += side)
+        for (int64_t j = 0; j < columns; j += side) {
+          const int64_t below = std::min(i + side, rows), right = std::min(j + side, columns);
+          for (int64_t r = i; r < below; ++r)
+            for (int64_t c = j; c < right; ++c) out.cells.push_back(first + r * columns + c);
+          out.ends.push_back(out.ends.back() + static_cast<int32_t>((below - i) * (right - j) * merge * merge));
+        }
+  }
+  return out;
+}
+
+TableCorners table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
+  TableCorners out;
+  for (const Grid& g : grids) {
+    const std::vector<float> down = line(table_side - 1, g[1]), along = line(table_side - 1, g[2]);
+    for (int64_t f = 0; f < g[0]; ++f)
+      each_patch(g, merge, [&](int64_t r, int64_t c) {
+        const float y = down[static_cast<size_t>(r)], x = along[static_cast<size_t>(c)];
+        const auto top = static_cast<int64_t>(y), left = static_cast<int64_t>(x);
+        const int64_t bottom = std::min(top + 1, table_side - 1), right = std::min(left + 1, table_side - 1);
+        const float dy = y - static_cast<float>(top), dx = x - static_cast<float>(left);
+        const std::array<int64_t, 4> entry = {top * table_side + left, top * table_side + right,
+                                              bottom * table_side + left, bottom * table_side + right};
+        const std::array<float, 4> share = {(1 - dy) * (1 - dx), (1 - dy) * dx, dy * (1 - dx), dy * dx};
+        for (size_t k = 0; k < 4; ++k) out.entry[k].push_back(entry[k]), out.share[k].push_back(share[k]);
+      });
+  }
+  return out;
+}
+
+}  // namespace apus

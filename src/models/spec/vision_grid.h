@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the patches of images and videos lie: everything about a grid that needs no tensor. Rows of patches come in
+// blocks of merge x merge: frame, block's row, block's column, row in the block, column in the block.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace apus {
+
+// Patches over time, height and width (image_grid_thw).
+using Grid = std::array<int64_t, 3>;
+
+inline int64_t patches_of(const Grid& g) { return g[0] * g[1] * g[2]; }
+
+// Of each patch its row and column in its frame.
+struct PatchPlaces {
+  std::vector<int64_t> row, column;
+};
+PatchPlaces patch_places(const std::vector<Grid>& grids, int64_t merge);
+
+// Cumulative lengths, beginning with 0, of the runs of patches that see each other: one for each frame.
+std::vector<int32_t> frame_ends(const std::vector<Grid>& grids);
+
+// Merged cells in an order in which each window of `side` x `side` of them is one run, and the cumulative lengths of
+// these in patches. Windows at the edges are smaller.
+struct Windows {
+  std::vector<int64_t> cells;
+  std::vector<int32_t> ends;
+};
+Windows windows_of(const std::vector<Grid>& grids, int64_t merge, int64_t side);
+
+// Each patch's place in a square table of learned positions whose corners are the image's corners: the four entries
+// around it and their shares.
+struct TableCorners {
+  std::array<std::vector<int64_t>, 4> entry;
+  std::array<std::vector<float>, 4> share;
+};
+TableCorners table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side);
+
+}  // namespace apus

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shapes: N patches, P numbers of a patch, D width, M merged rows, H head size, R rotated half.
+#include "models/towers/vision_tower.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/ops.h"
+
+namespace apus {
+
+namespace {
+at::Tensor activated(TowerActivation act, const at::Tensor& x) {
+  switch (act) {
+    case TowerActivation::QuickGelu:
+      return x * at::sigmoid(x * 1.702);
+    case TowerActivation::Gelu:
+      return at::gelu(x);
+    case TowerActivation::GeluTanh:
+      return at::gelu(x, "tanh");
+    case TowerActivation::Silu:
+      break;
+  }
+  return at::silu(x);
+}
+
+at::Tensor indices(const std::vector<int64_t>& values, at::Device device) {
+  return at::tensor(values, at::kLong).to(device);
+}
+
+// The first half of the angles follows the patch's row, the second its column. Computed on the host in f32, as the
+// original implementation holds them.
+Turn turn_of(const PatchPlaces& places, int64_t head_size, at::Device device) {
+  const int64_t patches = std::ssize(places.row), half = head_size / 4;
+  std::vector<float> inverse;
+  for (int64_t k = 0; k < half; ++k)
+    inverse.push_back(1 / std::pow(10000.0F, static_cast<float>(2 * k) / static_cast<float>(2 * half)));
+  at::Tensor cos = at::empty({patches, 2 * half}, at::kFloat), sin = at::empty({patches, 2 * half}, at::kFloat);
+  float *c = cos.data_ptr<float>(), *s = sin.data_ptr<float>();
+  for (int64_t n = 0; n < patches; ++n)
+    for (const auto* axis : {&places.row, &places.column})
+      for (const float each : inverse) {
+        const float angle = static_cast<float>((*axis)[static_cast<size_t>(n)]) * each;
+        *c++ = static_cast<float>(std::cos(static_cast<double>(angle)));
+        *s++ = static_cast<float>(std::sin(static_cast<double>(angle)));
+      }
+  return {cos.to(device), sin.to(device)};
+}
+}  // namespace
+
+// Runs of patches that see each other.
+struct VisionTower::Segments {
+  Segments(const std::vector<int32_t>& ends, at::Device device) : cu(at::tensor(ends, at::kInt).to(device)) {
+    for (size_t i = 1; i < ends.size(); ++i) longest = std::max<int64_t>(longest, ends[i] - ends[i - 1]);
+  }
+  at::Tensor cu;
+  int64_t longest = 0;
+};
+
+// What the layers read beside the patches. With windows, patches stand in the windows' order.
+struct VisionTower::Layout {
+  Turn turn;
+  Segments frames, windows;
+  at::Tensor patch_order, cell_back;  // undefined: as they came
+};
+
+VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec_(spec) {
+  const auto name = [&](const std::string& part) { return spec.name + "." + part; };
+  patches_ = &parts.table(name("patch_embed.proj"));
+  if (spec.table_side > 0) positions_ = &parts.table(name("pos_embed"));
+  for (int64_t i = 0; i < spec.layers; ++i) {
+    const auto norm = [&](const char* what) { return &parts.norm(name(str("blocks.", i, ".", what))); };
+    const auto linear = [&](const char* what) { return &parts.linear(name(str("blocks.", i, ".", what))); };
+    const VisionNames& n = spec.names;
+    const auto deep = std::find(spec.deep_layers.begin(), spec.deep_layers.end(), i);
+    Block b{.norm1 = norm("norm1"),
+            .norm2 = norm("norm2"),
+            .proj = linear("attn.proj"),
+            .gate = n.gate ? linear(n.gate) : nullptr,
+            .up = linear(n.up),
+            .down = linear(n.down),
+            .full = spec.window == 0 ||
+                    std::find(spec.full_layers.begin(), spec.full_layers.end(), i) != spec.full_layers.end(),
+            .deep = deep == spec.deep_layers.end() ? -1 : static_cast<int>(deep - spec.deep_layers.begin())};
+    if (n.qkv)
+      b.qkv = linear(n.qkv);
+    else
+      b.q = linear(n.q), b.k = linear(n.k), b.v = linear(n.v);
+    blocks_.push_back(b);
+  }
+  const auto merger = [&](const std::string& m, bool norm_first) {
+    return Merger{&parts.norm(name(m + spec.names.merger_norm)), &parts.linear(name(m + spec.names.merger_in)),
+                  &parts.linear(name(m + spec.names.merger_out)), norm_first};
+  };
+  merger_ = merger("merger.", true);
+  for (size_t i = 0; i < spec.deep_layers.size(); ++i)
+    deep_mergers_.push_back(merger(str(spec.names.deep_mergers, ".", i, "."), false));
+}
+
+VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Device device) const {
+  PatchPlaces places = patch_places(grids, spec_.merge);
+  if (spec_.window == 0)
+    return {turn_of(places, spec_.head_size(), device), {frame_ends(grids), device}, {{0}, device}, {}, {}};
+  const Windows windows = windows_of(grids, spec_.merge, spec_.window);
+  const int64_t cell = spec_.merge * spec_.merge;
+  std::vector<int64_t> order, back(windows.cells.size());
+  PatchPlaces ordered;
+  for (size_t at = 0; at < windows.cells.size(); ++at) {
+    back[static_cast<size_t>(windows.cells[at])] = static_cast<int64_t>(at);
+    for (int64_t k = 0; k < cell; ++k) {
+      order.push_back(windows.cells[at] * cell + k);
+      ordered.row.push_back(places.row[static_cast<size_t>(order.back())]);
+      ordered.column.push_back(places.column[static_cast<size_t>(order.back())]);
+    }
+  }
+  // A window stays within its frame, so frames are the same runs in both orders.
+  return {turn_of(ordered, spec_.head_size(), device),
+          {frame_ends(grids), device},
+          {windows.ends, device},
+          indices(order, device),
+          indices(back, device)};
+}
+
+// Each patch is read whole: the convolution is one product.
+at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const {
+  const at::Tensor& weight = patches_->weight();
+  at::Tensor x_ND = ops::linear(patch_NP, weight.reshape({weight.size(0), -1}), patches_->bias());
+  if (!positions_) return x_ND;
+  const TableCorners corners = table_corners(grids, spec_.merge, spec_.table_side);
+  at::Tensor sum;
+  for (size_t k = 0; k < corners.entry.size(); ++k) {
+    const at::Tensor share = at::tensor(corners.share[k], at::kFloat).to(x_ND.device()).to(x_ND.scalar_type());
+    const at::Tensor part =
+        at::index_select(positions_->weight(), 0, indices(corners.entry[k], x_ND.device())) * share.unsqueeze(1);
+    sum = sum.defined() ? sum + part : part;
+  }
+  return x_ND + sum;
+}
+
+at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const Layout& l, const Step& s) const {
+  const int64_t patches = x_ND.size(0), h = spec_.head_size();
+  const std::vector<at::Tensor> qkv = b.qkv
+                                          ? (*b.qkv)(x_ND, s).chunk(3, 1)
+                                          : std::vector<at::Tensor>{(*b.q)(x_ND, s), (*b.k)(x_ND, s), (*b.v)(x_ND, s)};
+  const auto heads = [&](const at::Tensor& x) { return x.reshape({patches, spec_.heads, h}); };
+  const auto [q, k] = ops::rope(heads(qkv[0]), heads(qkv[1]), l.turn.cos, l.turn.sin);
+  const Segments& seen = b.full ? l.frames : l.windows;
+  const at::Tensor y = ops::attention(q, k, heads(qkv[2]), seen.cu, seen.cu, seen.longest, seen.longest,
+                                      1 / std::sqrt(static_cast<double>(h)), {.causal = false});
+  return (*b.proj)(y.reshape({patches, -1}), s);
+}
+
+at::Tensor VisionTower::fed(const Block& b, const at::Tensor& x_ND, const Step& s) const {
+  const at::Tensor up = (*b.up)(x_ND, s);
+  return (*b.down)(b.gate ? activated(spec_.act, (*b.gate)(x_ND, s)) * up : activated(spec_.act, up), s);
+}
+
+// Four neighbours become one row. Their rows stand one behind the other.
+at::Tensor VisionTower::merged(const Merger& m, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const {
+  const int64_t cell = spec_.width * spec_.merge * spec_.merge;
+  const auto cells = [&](const at::Tensor& x) { return x.reshape({-1, cell}); };
+  const at::Tensor x_MC = m.norm_first ? cells((*m.norm)(x_ND)) : (*m.norm)(cells(x_ND));
+  const Step s = step_of(x_MC.size(0));
+  const at::Tensor y_MD = (*m.out)(at::gelu((*m.in)(x_MC, s)), s);
+  return l.cell_back.defined() ? at::index_select(y_MD, 0, l.cell_back) : y_MD;
+}
+
+Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of) const {
+  const Layout l = layout(grids, patch_NP.device());
+  at::Tensor x_ND = embedded(patch_NP, grids);
+  if (l.patch_order.defined()) x_ND = at::index_select(x_ND, 0, l.patch_order);
+  const Step s = step_of(x_ND.size(0));
+  Sight sight;
+  sight.late_MD.resize(deep_mergers_.size());
+  for (const Block& b : blocks_) {
+    x_ND = x_ND + attended(b, (*b.norm1)(x_ND), l, s);
+    x_ND = x_ND + fed(b, (*b.norm2)(x_ND), s);
+    if (b.deep >= 0)
+      sight.late_MD[static_cast<size_t>(b.deep)] = merged(deep_mergers_[static_cast<size_t>(b.deep)], x_ND, l, step_of);
+  }
+  sight.row_MD = merged(merger_, x_ND, l, step_of);
+  return sight;
+}
+
+}  // namespace apus

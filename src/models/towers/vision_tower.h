@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tower of Qwen's seeing models: from patches of images and videos to the rows that stand in the decoder for them.
+#pragma once
+
+#include "models/spec/seeing_spec.h"
+#include "models/spec/vision_grid.h"
+#include "models/towers/parts.h"
+#include "nn/step.h"
+
+namespace apus {
+
+// What a tower makes of media: a row for each token that stands for them, in order.
+struct Sight {
+  at::Tensor row_MD;
+  std::vector<at::Tensor> late_MD;  // the same for the decoder's first layers
+};
+
+class VisionTower {
+ public:
+  // `parts` hold its modules, and live as long.
+  VisionTower(const VisionSpec& spec, const TowerParts& parts);
+  // Patches of all grids, one grid behind the other, in the tower's dtype and on its device. `step_of`: the step for so
+  // many rows, which says what adapters and dropout do to them.
+  using StepOf = std::function<Step(int64_t rows)>;
+  Sight operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of) const;
+
+ private:
+  struct Block {
+    const Norm *norm1, *norm2;
+    const Linear *qkv = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *proj;
+    const Linear *gate = nullptr, *up, *down;
+    bool full;
+    int deep;  // which deep merger reads its output; -1: none
+  };
+  struct Merger {
+    const Norm* norm;
+    const Linear *in, *out;
+    bool norm_first;  // before cells are put together, or behind that
+  };
+  struct Segments;
+  struct Layout;
+  Layout layout(const std::vector<Grid>& grids, at::Device device) const;
+  at::Tensor embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const;
+  at::Tensor attended(const Block& block, const at::Tensor& x_ND, const Layout& l, const Step& s) const;
+  at::Tensor fed(const Block& block, const at::Tensor& x_ND, const Step& s) const;
+  at::Tensor merged(const Merger& merger, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
+
+  const VisionSpec spec_;
+  const Table *patches_, *positions_ = nullptr;
+  std::vector<Block> blocks_;
+  Merger merger_;
+  std::vector<Merger> deep_mergers_;
+};
+
+}  // namespace apus
