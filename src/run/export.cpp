@@ -15,6 +15,7 @@
 #include "checkpoint/side_files.h"
 #include "checkpoint/state.h"
 #include "checkpoint/weights.h"
+#include "gguf/model.h"
 #include "plan/model_facts.h"
 #include "run/runner.h"
 #include "run/train_data.h"
@@ -45,19 +46,24 @@ int run_quantise(const ExportOptions& o) {
   return 0;
 }
 
-void merge(const ExportOptions& o, const std::filesystem::path& output) {
+// `passing`: only as a step towards another form.
+void merge(const ExportOptions& o, const std::filesystem::path& output, bool passing = false) {
   MergeSpec spec{.base = o.model, .parts = {}, .output = output, .max_shard = o.max_shard_bytes, .dtype = {}};
   for (size_t i = 0; i < o.adapters.size(); ++i)
     spec.parts.push_back({o.adapters[i], o.adapter_weights.empty() ? 1 : o.adapter_weights[i]});
-  if (o.torch_dtype) spec.dtype = parse_float_type(*o.torch_dtype);
+  if (o.torch_dtype)
+    spec.dtype = parse_float_type(*o.torch_dtype);
+  else if (GgufModel::in_folder(o.model))  // whose quantised weights have no type of a checkpoint
+    spec.dtype = parse_float_type(read_model_config(o.model).value("torch_dtype", ""));
   Progress progress("Merge", 0, {.unit = "tensor"});
   spec.progress = [&](int64_t done, int64_t of) { progress.set_total(of), progress.set(done); };
   const Stopwatch watch;
   const MergeReport report = merge_adapters(spec);
   progress.finish();
-  log_info("Successfully merged into ", output.string(), ": ", report.tensors, " tensors (", report.changed,
-           " changed) in ", report.shards, report.shards == 1 ? " file, " : " files, ", bytes_text(report.bytes),
-           " in ", duration_text(watch.seconds()));
+  if (!passing)
+    log_info("Successfully merged into ", output.string(), ": ", report.tensors, " tensors (", report.changed,
+             " changed) in ", report.shards, report.shards == 1 ? " file, " : " files, ", bytes_text(report.bytes),
+             " in ", duration_text(watch.seconds()));
 }
 
 void write_gguf(const ExportOptions& o, const std::filesystem::path& from) {
@@ -92,7 +98,7 @@ void convert(const ExportOptions& o) {
   const bool passing = o.merge_lora && !o.to_gguf.empty();
   if (o.merge_lora) {
     from = passing ? std::filesystem::path(o.output_dir + ".merged.tmp") : std::filesystem::path(o.output_dir);
-    merge(o, from);
+    merge(o, from, passing);
   }
   try {
     if (!o.to_gguf.empty()) write_gguf(o, from);
