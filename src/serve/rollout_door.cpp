@@ -28,19 +28,20 @@ RolloutDoor::~RolloutDoor() {
   fs::remove_all(spec_.folder, code);
 }
 
-fs::path RolloutDoor::folder_of(int64_t version) const { return spec_.folder / str("version-", version); }
+fs::path RolloutDoor::arriving() const { return spec_.folder / str("arrival-", arrivals_); }
 
 void RolloutDoor::receive(int64_t version, const std::string& file, int64_t begin, const std::string& bytes) {
   require(version > 0, Fault::Usage, "'version' must be above 0");
   require(is_plain_name(file), Fault::Usage, "'file' must be the plain name of a file");
   const std::lock_guard lock(mutex_);
-  const fs::path folder = folder_of(version);
   std::error_code code;
-  if (coming_ != version) {  // what came of another version before is not completed any more
-    if (coming_ != version_) fs::remove_all(folder_of(coming_), code);
-    fs::remove_all(folder, code), make_writable_dir(folder);
-    coming_ = version, bytes_ = 0;
+  if (!incomplete_ || coming_ != version) {
+    if (incomplete_) fs::remove_all(arriving(), code);  // is not completed any more
+    ++arrivals_;
+    make_writable_dir(arriving());
+    coming_ = version, bytes_ = 0, incomplete_ = true;
   }
+  const fs::path folder = arriving();
   const fs::path path = folder / file;
   const auto here = begin == 0 || !fs::exists(path, code) ? int64_t{0} : static_cast<int64_t>(fs::file_size(path));
   require(here == begin, Fault::Usage, "'begin' is ", begin, ", and ", here, " bytes of ", file, " are here");
@@ -54,23 +55,23 @@ void RolloutDoor::receive(int64_t version, const std::string& file, int64_t begi
 
 void RolloutDoor::finish(int64_t version) {
   const std::lock_guard lock(mutex_);
-  require(coming_ == version && bytes_ > 0, Fault::Usage, "nothing of version ", version, " has come");
+  require(incomplete_ && coming_ == version && bytes_ > 0, Fault::Usage, "nothing of version ", version, " has come");
   const Stopwatch watch;
-  const fs::path folder = folder_of(version), before = in_use_;
+  const fs::path folder = arriving(), before = in_use_;
   const std::string adapter_before = adapter_;
   std::error_code code;
   const bool adapter = fs::exists(folder / "adapter_config.json", code);
   if (adapter) {  // the new one first, so that there is no moment without
-    const std::string name = str("policy-", version);
+    const std::string name = str("policy-", arrivals_);
     spec_.engine->load_adapter(name, folder.string());
     adapter_ = name;
   } else {
     spec_.read_model(folder);
     adapter_.clear();
   }
-  version_ = version, in_use_ = folder;
+  version_ = version, in_use_ = folder, incomplete_ = false;
   if (!adapter_before.empty()) spec_.engine->unload_adapter(adapter_before);
-  if (!before.empty() && before != folder) fs::remove_all(before, code);
+  if (!before.empty()) fs::remove_all(before, code);
   log_info("version ", version, " of the ", adapter ? "adapter" : "weights", " is here: ", bytes_ >> 10, " KiB, ",
            duration_text(watch.seconds()));
 }

@@ -19,7 +19,7 @@ namespace apus {
 class RolloutDoor {
  public:
   struct Spec {
-    std::filesystem::path folder;  // where what comes is written; a folder in it for each version
+    std::filesystem::path folder;  // where what comes is written; a folder in it for each arrival
     int64_t most_bytes = 0;        // of one version
     TextEngine* engine = nullptr;
     // Takes the weights of a checkpoint's folder instead of those the engine has; the folder stays until the next ones.
@@ -39,10 +39,14 @@ class RolloutDoor {
   const Spec& spec() const { return spec_; }
 
  private:
-  std::filesystem::path folder_of(int64_t version) const;
+  std::filesystem::path arriving() const;
   const Spec spec_;
   mutable std::mutex mutex_;
-  int64_t version_ = 0, coming_ = 0, bytes_ = 0;
+  int64_t version_ = 0;
+  // What comes: its version, how much of it is here, and how many came before. A trainer that began anew sends a
+  // version that may be in use, so that places are called by the latter.
+  int64_t coming_ = 0, bytes_ = 0, arrivals_ = 0;
+  bool incomplete_ = false;
   std::string adapter_;
   std::filesystem::path in_use_;  // the version's folder
 };

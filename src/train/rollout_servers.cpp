@@ -149,8 +149,8 @@ std::vector<FinishedAnswer> RolloutServers::answers(const AnswerOrder& order) {
   for (size_t i = 0; i < left.size(); ++i) left[i] = i;
   std::string last_fault;
   while (!left.empty()) {
-    require(alive(), Fault::Io, "no rollout server is left (", last_fault,
-            "). Start one again with apus rollout, and go on from the last checkpoint: --resume_from_checkpoint");
+    require(alive(), Fault::Io, "no rollout server is left", last_fault.empty() ? "" : ": ", last_fault,
+            ". Start one again with apus rollout, and go on from the last checkpoint: --resume_from_checkpoint");
     std::vector<Server*> asked_ones;
     for (Server& server : servers_)
       if (!server.lost) asked_ones.push_back(&server);

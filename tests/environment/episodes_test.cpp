@@ -10,10 +10,12 @@
 namespace apus {
 namespace {
 
+using Replies = std::vector<EpisodeReply>;
+
 // Replies are those of a list, for every episode.
 class Scripted final : public Environment {
  public:
-  explicit Scripted(std::vector<EpisodeReply> replies) : replies_(std::move(replies)) {}
+  explicit Scripted(Replies replies) : replies_(std::move(replies)) {}
   std::vector<EpisodeReply> reset(const std::vector<EpisodeStart>& starts) override {
     return std::vector<EpisodeReply>(starts.size(), begins);
   }
@@ -68,7 +70,7 @@ struct Stage {
 };
 
 TEST(Episodes, ObservationsAreNobodysWords) {
-  Scripted environment({{.messages = user_says("go on"), .reward = 0.25}, {.reward = 1, .done = true}});
+  Scripted environment(Replies{{.messages = user_says("go on"), .reward = 0.25}, {.reward = 1, .done = true}});
   Stage stage;
   const Trajectory t = stage.play(environment, {.max_turns = 5}).at(0);
   EXPECT_EQ(t.ids, (std::vector<int32_t>{40, 41, kStop, kHeard, 40, 41, kStop}));
@@ -87,14 +89,14 @@ TEST(Episodes, ObservationsAreNobodysWords) {
 }
 
 TEST(Episodes, ThatNeverEndAreBounded) {
-  Scripted environment({{.messages = user_says("again")}});
+  Scripted environment(Replies{{.messages = user_says("again")}});
   Stage stage;
   EXPECT_EQ(stage.play(environment, {.max_turns = 4}, 3).at(2).turns.size(), 4u);
   EXPECT_EQ(environment.asked.size(), 12u);
 }
 
 TEST(Episodes, EndWhereThereIsNoRoom) {
-  Scripted environment({{.messages = user_says("again")}});
+  Scripted environment(Replies{{.messages = user_says("again")}});
   Stage stage;
   const Trajectory cut = stage.play(environment, {.max_turns = 9, .max_new_tokens = 2}).at(0);
   EXPECT_TRUE(cut.cut);
@@ -110,17 +112,17 @@ TEST(Episodes, EndWhereThereIsNoRoom) {
 }
 
 TEST(Episodes, MayBeginWithAnotherQuestion) {
-  Scripted environment({{.done = true}});
+  Scripted environment(Replies{{.done = true}});
   environment.begins.messages = user_says("a maze");
   EXPECT_EQ(Stage().play(environment, {}).at(0).prompt, (std::vector<int32_t>{77}));
 }
 
 TEST(Episodes, OfAnEnvironmentThatFailedHaveNoReward) {
-  Scripted environment({{.messages = user_says("on"), .reward = 2}, {.done = true, .failure = "gone"}});
+  Scripted environment(Replies{{.messages = user_says("on"), .reward = 2}, {.done = true, .failure = "gone"}});
   const Trajectory t = Stage().play(environment, {}).at(0);
   EXPECT_TRUE(t.failed);
   EXPECT_EQ(t.turns.size(), 2u);
-  Scripted absent({{.done = true}});
+  Scripted absent(Replies{{.done = true}});
   absent.begins.done = true, absent.begins.failure = "gone";
   const Trajectory first = Stage().play(absent, {}).at(0);
   EXPECT_TRUE(first.failed);
@@ -129,7 +131,7 @@ TEST(Episodes, OfAnEnvironmentThatFailedHaveNoReward) {
 }
 
 TEST(Episodes, NeedAReplyOrAnEnd) {
-  Scripted environment({{}});
+  Scripted environment(Replies(1));
   EXPECT_THROW(Stage().play(environment, {}), Error);
 }
 
