@@ -3,6 +3,8 @@
 
 #include <ATen/ops/scalar_tensor.h>
 
+#include "nn/token_share.h"
+#include "nn/training_step.h"
 #include "ops/divergence.h"
 
 namespace apus {
@@ -41,22 +43,26 @@ Ratio whole_sequences(const Batch& batch, const at::Tensor& correct_T, const at:
 Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
+  // Of ranks that share the tokens each takes the loss of its own, as many times as there are ranks: together they are
+  // so many copies of the batch. Whole sequences can be judged by all labels only.
+  const auto& share = training_of(batch.step).tokens;
+  const bool own = share && o_.acc_strategy != "seq";
+  const at::Tensor label_T = own ? share->own_labels(batch.label_T) : batch.label_T;
   at::Tensor weight_T = batch.weight_T;
   if (o_.enable_eaft_loss)
-    weight_T =
-        weight_T * (ops::head_top_entropy(factors, batch.label_T, kEaftTokens) / kEaftEntropy).pow(o_.eaft_alpha);
+    weight_T = weight_T * (ops::head_top_entropy(factors, label_T, kEaftTokens) / kEaftEntropy).pow(o_.eaft_alpha);
   const ops::HeadLoss head =
-      ops::head_loss(factors, batch.label_T, weight_T,
+      ops::head_loss(factors, label_T, weight_T,
                      {.label_smoothing = o_.label_smoothing_factor, .dft = o_.enable_dft_loss || o_.enable_asft_loss});
-  const at::Tensor trained_T = batch.label_T.ge(0);
+  const at::Tensor trained_T = label_T.ge(0);
   Loss out{.sum = head.loss_sum, .metrics = {}};
   if (o_.uses_reference()) {
-    const ops::HeadDivergence kl =
-        ops::head_divergence(factors, batch.label_T, actors.reference.value().head_factors(batch), batch.label_T,
-                             {.beta = 0, .factor = o_.asft_alpha});
+    const ops::HeadDivergence kl = ops::head_divergence(factors, label_T, actors.reference.value().head_factors(batch),
+                                                        label_T, {.beta = 0, .factor = o_.asft_alpha});
     out.sum = out.sum + kl.sum;
     out.metrics["kl"] = {kl.value_n.sum(), trained_T.sum()};
   }
+  if (own) out.sum = out.sum * share->ranks().size();
   if (o_.acc_strategy == "seq")
     out.metrics["seq_acc"] = whole_sequences(batch, head.correct_T, trained_T);
   else

@@ -68,9 +68,9 @@ PlanSpec plan_spec(const PlanOptions& o) {
     spec.train.devices = static_cast<int>(o.devices);
     return spec;
   }
-  spec.train.accumulation = o.accumulation(o.devices);
+  spec.train.accumulation = o.accumulation(std::max<int64_t>(1, o.devices / o.sequence_parallel_size));
   if (o.of == "rlhf") add_alignment(o, spec), spec.command = "rlhf " + o.rlhf_type;
-  spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens * spec.row_copies);
+  spec.count_tokens();
   return spec;
 }
 
@@ -107,6 +107,7 @@ void PlanOptions::check() const {
           "give either --model (a folder, or a known shape's name) or --preset NAME");
   TunerOptions::check();
   check_update_in_backward(devices);
+  check_sequence_parallel(devices);
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");
   require(!search || !(of == "infer" || of == "deploy" || of == "score"), Fault::Usage,

@@ -70,7 +70,8 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
       arguments.find("momentum") != std::string::npos || arguments.find("beta1") != std::string::npos;
   spec.rows = o.per_device_train_batch_size;
   row_tokens(flags.prompt, flags.data, spec);
-  spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);
+  spec.row_sharers = o.sequence_parallel_size;
+  spec.count_tokens();
   return spec;
 }
 

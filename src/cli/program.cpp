@@ -10,6 +10,8 @@
 #include "base/nearest.h"
 #include "base/signals.h"
 #include "cli/command.h"
+#include "cli/megatron.h"
+#include "dist/launch/environment.h"
 #include "dist/launch/launcher.h"
 
 namespace apus {
@@ -20,18 +22,35 @@ namespace {
 struct Program {
   std::string name;
   std::vector<const Command*> commands;
-  Json defaults = Json::object();
+  bool is_megatron() const { return name == "megatron"; }
 };
 
-Program program_of(const std::string& argv0) {
-  Program program{std::filesystem::path(argv0).filename().string(), all_commands()};
-  if (program.name != "megatron") return program;
+// Through a link, or as `apus megatron ...`, whose first word goes.
+Program program_of(std::vector<std::string>& argv) {
+  Program program{argv.empty() ? "apus" : std::filesystem::path(argv[0]).filename().string(), all_commands()};
+  if (argv.size() > 1 && argv[1] == "megatron" && !program.is_megatron())
+    program.name = argv[1], argv.erase(argv.begin() + 1);
+  if (!program.is_megatron()) return program;
   std::erase_if(program.commands, [](const Command* command) {
     const std::string& name = command->info.name;
     return name != "sft" && name != "pt" && name != "rlhf" && name != "export";
   });
-  program.defaults["tuner_type"] = "full";
   return program;
+}
+
+// Processes of the run. A rehearsal that is started as one stands for as many as its flags ask for: 0.
+int64_t ranks_of(const std::vector<std::string>& arguments) {
+  if (const auto launched = read_launch(process_environment())) return launched->ranks * launched->nodes;
+  const int64_t world = read_rank(process_environment()).world;
+  const auto dry = std::find(arguments.begin(), arguments.end(), "--dry_run");
+  const bool rehearsed = dry != arguments.end() && (dry + 1 == arguments.end() || *(dry + 1) == "true");
+  return world == 1 && rehearsed ? 0 : world;
+}
+
+int run_megatron(const Command& command, const std::vector<std::string>& arguments) {
+  const OwnFlags own = own_flags(arguments, ranks_of(arguments));
+  for (const std::string& note : own.notes) log_warning(note);
+  return run_command(command, own.arguments, Json::object(), "apus");
 }
 
 const Command& command_of(const Program& program, const std::string& typed) {
@@ -60,8 +79,10 @@ int dispatch(const Program& program, const std::vector<std::string>& argv, std::
   const bool asks_help = first == "help";
   const Command& command = command_of(program, asks_help ? argv[2] : first);
   command_name = command.info.name;
-  if (asks_help) return run_command(command, {"--help"}, program.defaults, program.name);
-  return run_command(command, {argv.begin() + 2, argv.end()}, program.defaults, program.name);
+  const std::vector<std::string> arguments(argv.begin() + 2, argv.end());
+  if (asks_help) return run_command(command, {"--help"}, Json::object(), program.name);
+  if (program.is_megatron() && command.info.name != "export") return run_megatron(command, arguments);
+  return run_command(command, arguments, Json::object(), program.name);
 }
 
 int report(const Program& program, const std::string& command, const Error& error) {
@@ -85,13 +106,13 @@ int flushed(int code) {
 
 }  // namespace
 
-int run_program(const std::vector<std::string>& argv) {
+int run_program(std::vector<std::string> argv) {
   // A file at the limit of its size is told as a full disk is, by the write that fails.
   ::signal(SIGXFSZ, SIG_IGN);
   Program program;
   std::string command;
   try {
-    program = program_of(argv.empty() ? "apus" : argv[0]);
+    program = program_of(argv);
     return flushed(dispatch(program, argv, command));
   } catch (const Error& error) {
     return report(program, command, error);

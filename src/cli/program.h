@@ -9,7 +9,7 @@ namespace apus {
 
 struct VersionOptions {};  // `apus --version` has none; its heavy part is run/version.cpp
 
-int run_program(const std::vector<std::string>& argv);
+int run_program(std::vector<std::string> argv);
 int print_version();
 
 }  // namespace apus

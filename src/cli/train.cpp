@@ -218,13 +218,19 @@ void TrainCommandOptions::remember_settings(const OptionTable& v) {
   for (const Option* option : v.with(&Option::is_noted)) noted[option->name] = all[option->name];
 }
 
+// A rehearsal that is started as one process stands for as many as share a row.
+int64_t TrainCommandOptions::ranks() const {
+  const auto launched = read_launch(process_environment());
+  const int64_t ranks = launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world;
+  return ranks == 1 && dry_run ? sequence_parallel_size : ranks;
+}
+
 void TrainCommandOptions::check() const {
   ModelOptions::check();
   quantise.check();
   require(!quantise.any() || lora(), Fault::Usage,
           "--quant_method holds the weights quantised, and they cannot be trained so: use --tuner_type lora");
-  const auto launched = read_launch(process_environment());
-  const int64_t ranks = launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world;
+  const int64_t ranks = this->ranks();
   DataOptions::check(own.brings_rows());
   TunerOptions::check();
   TrainOptions::check();
@@ -258,6 +264,7 @@ void TrainCommandOptions::check() const {
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
   check_update_in_backward(ranks);
   check_sharding(ranks);
+  check_sequence_parallel(ranks);
   if (sharding().stage < 3 || ranks == 1) return;
   require(!algorithm_info(algorithm).asks_rows, Fault::Usage, "--rlhf_type ", algorithm,
           " answers its questions with the model that is trained, which must be whole on each rank: use --deepspeed "
@@ -269,6 +276,13 @@ void TrainCommandOptions::check() const {
 
 void TrainCommandOptions::fetch() {
   ModelOptions::fetch();
+  if (sequence_parallel_size > 1) {
+    const fs::path file = fs::path(model) / "config.json";
+    const int64_t heads = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model)).heads;
+    require(sequence_parallel_size <= heads, Fault::Usage, "--sequence_parallel_size ", sequence_parallel_size,
+            ": these processes share out the heads of attention, and ", model, " has ", heads,
+            ": give that many at most");
+  }
   if (own.asks_checkpoint()) {
     const fs::path file = fs::path(model) / "config.json";
     own.take_from(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
@@ -297,6 +311,25 @@ void TrainCommandOptions::check_update_in_backward(int64_t ranks) const {
           "); --per_device_train_batch_size and --packing true let an update see more rows");
 }
 
+// What looks at more than one batch at a time, or draws answers, would count the rows of ranks that share them as many
+// times as there are ranks.
+void TrainCommandOptions::check_sequence_parallel(int64_t ranks) const {
+  if (sequence_parallel_size == 1) return;
+  require(ranks % sequence_parallel_size == 0, Fault::Usage, "--sequence_parallel_size ", sequence_parallel_size,
+          " needs as many processes, or a multiple of it, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
+          ": start with NPROC_PER_NODE=", sequence_parallel_size);
+  const AlgorithmInfo& info = algorithm_info(algorithm);
+  require(!info.rolls_out() && info.head != Head::None, Fault::Usage, "--sequence_parallel_size is not available for ",
+          asked_by(algorithm, info),
+          info.rolls_out() ? ", which draws answers" : ", which compares the rows of all processes",
+          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo, kto and rm");
+  require(neftune_noise_alpha == 0, Fault::Usage,
+          "--neftune_noise_alpha draws its noise for whole rows: leave it out with --sequence_parallel_size");
+  require(!predict_with_generate, Fault::Usage,
+          "--predict_with_generate gives each process rows of its own to answer: leave it out with "
+          "--sequence_parallel_size, and evaluate by loss");
+}
+
 void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const Json config = r.model(!resume_from_checkpoint.empty() && !lora() ? resume_from_checkpoint : model);
   r.adapters(adapters);
@@ -309,14 +342,13 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   r.right("rows", rows);
   const ModelFacts facts = model_facts(config);
   r.output(output_dir.value_or("output"), lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
-  const auto launched = read_launch(process_environment());
-  const int64_t ranks = launched ? launched->ranks * launched->nodes : 1;
+  const int64_t ranks = this->ranks();
   PlanSpec spec = training_spec({*this, *this, *this, *this, *this}, config, device_facts(device), ranks);
-  spec.command = algorithm, spec.train.accumulation = accumulation(ranks);
+  spec.command = algorithm, spec.train.accumulation = accumulation(ranks / sequence_parallel_size);
   spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
     spec.row_tokens = longest, spec.assumptions.clear();
-    spec.train.tokens = static_cast<double>(spec.rows * spec.row_tokens);
+    spec.count_tokens();
   }
   r.plan(spec);
 }

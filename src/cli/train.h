@@ -34,7 +34,9 @@ struct TrainCommandOptions : ModelOptions,
   std::string config_file;     // copied beside args.json
 
   double lr() const { return learning_rate.value_or(lora() ? 1e-4 : 1e-5); }
+  int64_t ranks() const;  // processes of the run
   void check_update_in_backward(int64_t ranks) const;
+  void check_sequence_parallel(int64_t ranks) const;
   std::filesystem::path output_root() const;  // under which run folders are made
   std::filesystem::path ranks_dir() const;
   void fields(OptionTable& v);

@@ -301,11 +301,12 @@ void TrainOptions::resolve(OptionTable& v) {
 
 // What a slice of a parameter is not enough for, and what a DeepSpeed file says otherwise than the options.
 void TrainOptions::check_sharding(int64_t ranks) const {
+  const int64_t readers = std::max<int64_t>(1, ranks / sequence_parallel_size);
   const std::map<std::string, double> here = {
-      {"gradient_accumulation_steps", static_cast<double>(accumulation(ranks))},
+      {"gradient_accumulation_steps", static_cast<double>(accumulation(readers))},
       {"train_micro_batch_size_per_gpu", static_cast<double>(per_device_train_batch_size)},
       {"gradient_clipping", max_grad_norm},
-      {"train_batch_size", static_cast<double>(accumulation(ranks) * per_device_train_batch_size * ranks)}};
+      {"train_batch_size", static_cast<double>(accumulation(readers) * per_device_train_batch_size * readers)}};
   for (const Claim& claim : claims())
     require(parse_json(claim.value, claim.key).get<double>() == here.at(claim.key), Fault::Usage, *deepspeed, ": ",
             claim.key, " is ", claim.value, ", and ", json_text(here.at(claim.key)),

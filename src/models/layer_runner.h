@@ -28,6 +28,8 @@ class LayerRunner {
   LayerRunner& operator=(const LayerRunner&) = delete;
 
   virtual LayerRange layers(const Model& model) const;  // those that are run here
+  // Before all parts: what they are to find in the step.
+  virtual void prepare(const Inputs& /*in*/, Step& /*s*/) {}
   virtual at::Tensor embed(const Model& model, const Inputs& in, const Step& s);
   virtual at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s);
   virtual at::Tensor final_norm(const Model& model, const at::Tensor& x_TD);

@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
 
@@ -75,14 +76,19 @@ Attention::Attention(Spec s)
   k_norm_ = &child<Norm>(qk_norm_name(s.form.qk_norm, false), s.head_dim * (all ? s.kv_heads : 1), s.norm);
 }
 
-// Projected, normalised and turned by position.
+// Projected, normalised and turned by position; where ranks share out the tokens, all tokens of this rank's heads.
 Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   const int64_t tokens = x_TD.size(0), h = spec_.head_dim;
   std::vector<at::Tensor> qkv = qkv_(x_TD, s);
   if (spec_.form.fused) qkv = qkv[0].split_with_sizes({spec_.heads * h, spec_.kv_heads * h, spec_.kv_heads * h}, 1);
   at::Tensor q = qkv[0], k = qkv[1];
   if (spec_.form.qk_norm == QkNorm::AllHeads) q = (*q_norm_)(q), k = (*k_norm_)(k);
+  at::Tensor v = qkv[2].reshape({tokens, -1, h});
   q = q.reshape({tokens, -1, h}), k = k.reshape({tokens, -1, h});
+  if (const auto& share = training_of(s).tokens) {
+    auto all = share->all_tokens({std::move(q), std::move(k), std::move(v)});
+    q = std::move(all.q), k = std::move(all.k), v = std::move(all.v);
+  }
   if (spec_.form.qk_norm == QkNorm::Head) q = (*q_norm_)(q), k = (*k_norm_)(k);
   if (spec_.turn >= 0) {
     const Turn& turn = s.turns[static_cast<size_t>(spec_.turn)];
@@ -90,7 +96,7 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
     std::tie(q, k) = ops::rope(q, k, turn.cos, turn.sin);
   }
   if (spec_.form.qk_norm == QkNorm::HeadAfterRope) q = (*q_norm_)(q), k = (*k_norm_)(k);
-  return {std::move(q), std::move(k), qkv[2].reshape({tokens, -1, h})};
+  return {std::move(q), std::move(k), std::move(v)};
 }
 
 ops::AttentionRule Attention::rule() const {
@@ -111,7 +117,9 @@ at::Tensor Attention::attended(const Heads& now, const Step& s) const {
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
-  return o_(attended(heads(x_TD, s), s).reshape({x_TD.size(0), -1}), s);
+  at::Tensor y_TNH = attended(heads(x_TD, s), s);
+  if (const auto& share = training_of(s).tokens) y_TNH = share->own_tokens(y_TNH, spec_.heads, spec_.kv_heads);
+  return o_(y_TNH.reshape({x_TD.size(0), -1}), s);
 }
 
 }  // namespace apus

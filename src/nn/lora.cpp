@@ -12,6 +12,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "nn/capsule.h"
 #include "nn/dropout.h"
 #include "ops/low_rank.h"
 #include "ops/ops.h"
@@ -32,16 +33,14 @@ struct Known {
 // pass only x and [T, r] are kept; the dropout mask is made again from its seed.
 struct LowRank : torch::autograd::Function<LowRank> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& y_TO, const at::Tensor& x_TI,
-                            const at::Tensor& a_RI, const at::Tensor& b_OR, double scale, double p, int64_t seed,
+                            const at::Tensor& a_RI, const at::Tensor& b_OR, double scale, const Dropout& drop,
                             const Known& known) {
-    const Dropout drop{p, static_cast<uint64_t>(seed)};
     scale *= drop.factor();
     at::Tensor y = y_TO;
     const at::Tensor h_TR = known.h_TR.defined() ? known.h_TR : ops::add_low_rank(y, drop(x_TI), a_RI, b_OR, scale);
     ctx->save_for_backward({x_TI, a_RI, b_OR, h_TR});
     ctx->saved_data["scale"] = scale;
-    ctx->saved_data["p"] = p;
-    ctx->saved_data["seed"] = seed;
+    ctx->saved_data["drop"] = encapsulated(drop);
     if (!known.h_TR.defined()) ctx->mark_dirty({y});
     return y;
   }
@@ -50,11 +49,11 @@ struct LowRank : torch::autograd::Function<LowRank> {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &x_TI = saved[0], &a_RI = saved[1], &b_OR = saved[2], &h_TR = saved[3], &dy_TO = grads[0];
     const double scale = ctx->saved_data["scale"].toDouble();
-    const Dropout drop{ctx->saved_data["p"].toDouble(), static_cast<uint64_t>(ctx->saved_data["seed"].toInt())};
+    const Dropout& drop = held<Dropout>(ctx->saved_data["drop"]);
     const auto need = [&](size_t i) { return ctx->needs_input_grad(i); };
     auto [dx, da, db] = ops::low_rank_backward(dy_TO, drop(x_TI), h_TR, a_RI, b_OR, scale, {need(1), need(2), need(3)});
     if (dx.defined()) dx = drop(dx);
-    return {dy_TO, dx, da, db, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    return {dy_TO, dx, da, db, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -88,8 +87,7 @@ at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at:
   if (at::GradMode::is_enabled()) {
     Known known;
     if (memo && memo->again()) known.h_TR = std::move(memo->recall(*this).front());
-    return shifted(
-        LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop.p, static_cast<int64_t>(drop.seed), known));
+    return shifted(LowRank::apply(y_TO, x_TI, a_.data, b_.data, spec_.scale(), drop, known));
   }
   at::Tensor y = y_TO;
   const at::Tensor h_TR = ops::add_low_rank(y, drop(x_TI), a_.data, b_.data, spec_.scale() * drop.factor());
@@ -122,7 +120,8 @@ void Lora::settle(const at::Tensor& weight, at::ScalarType type) {
 
 std::pair<at::Tensor, at::Tensor> Lora::columns(const at::Tensor& x_TI, const Step& s) const {
   require(!spec_.dora && !spec_.looks_up, Fault::Bug, "only plain LoRA can be written as further columns");
-  const Dropout drop = dropout_of(spec_, s);
+  Dropout drop = dropout_of(spec_, s);
+  drop.row = 0;  // the head is given all tokens, also where the layers were not
   const auto type = x_TI.scalar_type();
   const at::Tensor x = drop.p > 0 ? x_TI * drop(at::ones(x_TI.sizes(), x_TI.options())) : x_TI;
   const at::Tensor more_TR = x.mm(a_.data.to(type).t()) * (spec_.scale() * drop.factor()), b_OR = b_.data.to(type);

@@ -4,6 +4,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/isin.h>
 #include <ATen/ops/ones_like.h>
@@ -28,6 +29,14 @@ at::Tensor RouterLoss::value() const {
   if (rows == 0) return at::zeros({});
   const double n = static_cast<double>(rows), experts = static_cast<double>(choices_E.size(0));
   return (choices_E * probability_E).sum() * (experts / (n * n));
+}
+
+void RouterLoss::sum_over(Comm& ranks) {
+  if (rows == 0) return;
+  for (const at::Tensor& sums : {choices_E, probability_E}) ranks.all_reduce(sums)->wait();
+  const at::Tensor all = at::full({1}, rows, choices_E.options().dtype(at::kInt));
+  ranks.all_reduce(all)->wait();
+  rows = all.item<int64_t>();
 }
 
 namespace {

@@ -3,6 +3,7 @@
 // and the loss that keeps experts busy alike.
 #pragma once
 
+#include "device/comm.h"
 #include "nn/expert_lora.h"
 #include "nn/linear.h"
 #include "nn/mlp.h"
@@ -19,6 +20,7 @@ struct RouterLoss {
   at::Tensor choices_E, probability_E;  // f32 sums, detached
   int64_t rows = 0;                     // tokens * layers
   at::Tensor value() const;             // scalar, detached
+  void sum_over(Comm& ranks);           // that share out the tokens
 };
 
 class Experts : public Module {

@@ -11,6 +11,7 @@
 namespace apus {
 
 struct RouterLoss;  // nn/moe.h
+class TokenShare;   // nn/token_share.h
 
 struct TrainingStep {
   // Where this forward's dropout masks and noise come from; 0: there are none.
@@ -19,6 +20,9 @@ struct TrainingStep {
   std::shared_ptr<RouterLoss> router;
   // A head tied to the embedding: where embed() leaves the table for the head.
   std::shared_ptr<at::Tensor> table;
+  // Where several ranks share out the tokens: the layers are given this rank's alone. All else in the step is of all
+  // tokens.
+  std::shared_ptr<const TokenShare> tokens = {};
   // Of a layer that runs again in the backward pass, while it runs.
   Memo* memo = nullptr;
 };

@@ -21,6 +21,7 @@ class RecomputeRunner final : public LayerRunner {
       : remembered_(std::move(remembered)), inner_(std::move(inner)) {}
 
   LayerRange layers(const Model& model) const override { return inner_->layers(model); }
+  void prepare(const Inputs& in, Step& s) override { inner_->prepare(in, s); }
   at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override { return inner_->embed(model, in, s); }
   // The backward pass adds the gradients of the layer's parameters to them directly. The model must outlive it.
   at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override;

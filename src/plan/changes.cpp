@@ -15,8 +15,6 @@ struct Knob {
   std::function<void(PlanSpec&)> turn;
 };
 
-void count_tokens(PlanSpec& s) { s.train.tokens = static_cast<double>(s.rows * s.row_tokens * s.row_copies); }
-
 void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
   if (!s.train.recompute.whole(s.model.layers))
     knobs.push_back({{s.train.recompute.selective ? "--recompute_granularity full" : "--gradient_checkpointing true",
@@ -27,12 +25,12 @@ void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
     knobs.push_back(
         {{str("--per_device_train_batch_size ", rows, " --gradient_accumulation_steps ", accumulation),
           "smaller micro-batches, more of them: the same update"},
-         [rows, accumulation](PlanSpec& p) { p.rows = rows, p.train.accumulation = accumulation, count_tokens(p); }});
+         [rows, accumulation](PlanSpec& p) { p.rows = rows, p.train.accumulation = accumulation, p.count_tokens(); }});
   }
   for (int64_t tokens = s.row_tokens / 2; tokens >= 1024; tokens /= 2)
     knobs.push_back({{str(s.packed ? "--packing_length " : "--max_length ", tokens),
                       s.packed ? "shorter packs" : "shorter rows: longer ones are cut or left out"},
-                     [tokens](PlanSpec& p) { p.row_tokens = tokens, count_tokens(p); }});
+                     [tokens](PlanSpec& p) { p.row_tokens = tokens, p.count_tokens(); }});
   if (s.element() > 2)
     knobs.push_back({{"--torch_dtype bfloat16", "weights and activations in two bytes"},
                      [](PlanSpec& p) { p.train.element = 2, p.train.optimizer.master = p.master_by_choice; }});

@@ -27,13 +27,17 @@ struct PlanSpec {
   bool inference = false;
   InferSpec infer;
   TuningSpec tuning;
-  TrainSpec train;                   // tokens: rows * row_tokens * row_copies
+  TrainSpec train;                   // tokens: count_tokens()
   int64_t rows = 1, row_tokens = 0;  // of a micro-batch; longest row, or pack
   int64_t row_copies = 1;            // 2: chosen and rejected
+  int64_t row_sharers = 1;           // devices that share out the tokens of each row
   bool packed = false, master_by_choice = false;
   std::vector<std::string> assumptions;  // in words, of what the flags left open
 
   double element() const { return train.element; }
+  void count_tokens() {  // of a micro-batch, on one device
+    train.tokens = static_cast<double>(rows * row_tokens * row_copies) / static_cast<double>(row_sharers);
+  }
 };
 
 // A change of flags that makes a run smaller.

@@ -41,7 +41,7 @@ std::vector<Strategy> search_strategies(const PlanSpec& base) {
            {RecomputeFacts{}, RecomputeFacts{.selective = true}, RecomputeFacts{.layers = base.model.layers}}) {
         PlanSpec s = base;
         s.rows = rows, s.train.accumulation = std::max<int64_t>(1, (update + rows - 1) / rows);
-        s.train.tokens = static_cast<double>(rows * s.row_tokens * s.row_copies);
+        s.count_tokens();
         s.train.zero = zero, s.train.recompute = recompute;
         const Plan plan = bare_plan(std::move(s));
         if (!plan.fits) continue;

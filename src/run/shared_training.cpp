@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "parallel/sequence_runner.h"
 
 namespace apus {
 
@@ -34,6 +35,12 @@ std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Shardi
   return std::make_unique<ShardedModel>(
       model, mesh.comm(Axis::DpShard),
       ShardedModel::Spec{.release_after_forward = sharding.release_after_forward, .device = mesh.device()});
+}
+
+void share_tokens(Model& model, Mesh& rows) {
+  const int ranks = rows.size(Axis::Cp);
+  if (ranks == 1) return;
+  model.run_by(std::make_shared<SequenceRunner>(rows.comm(Axis::Cp), model.runner()));
 }
 
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, const TrainOptions& o) {

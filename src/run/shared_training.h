@@ -21,6 +21,10 @@ MeshSizes mesh_sizes(const Sharding& sharding, int ranks);
 // A placed and loaded model whose parameters are slices; nothing when they are not.
 std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding);
 
+// Its forward passes share out their tokens among the ranks of Axis::Cp, of the mesh as the rows see it: those that
+// differ in no other axis are given the same rows. After shard_model() and share_training().
+void share_tokens(Model& model, Mesh& rows);
+
 struct SharedTraining {
   std::unique_ptr<ShardedModel> model;  // of --deepspeed zero3
   std::unique_ptr<ShardedGradients> slices;

@@ -173,13 +173,13 @@ std::function<Schedule(int64_t)> schedule_of(const TrainCommandOptions& o) {
   };
 }
 
-RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const fs::path& run_dir) {
+RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const MeshLayout& rows, const fs::path& run_dir) {
   const AlgorithmInfo& info = algorithm_info(o.algorithm);
   const bool asks = info.rolls_out();
   const auto tokenizer = asks || info.names_tokens ? Tokenizer::load(o.model) : nullptr;
   return {.loop = o,
-          .rank = mesh.rank(kDataAxes),
-          .ranks = mesh.size(kDataAxes),
+          .rank = rows.rank(kDataAxes),
+          .ranks = rows.size(kDataAxes),
           .tokenizer = tokenizer,
           .sampling = asks ? rollout_sampling(o, tokenizer) : Sampling(),
           .output_dir = run_dir,
@@ -187,10 +187,11 @@ RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const fs::path& 
           .device = mesh.device()};
 }
 
-TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::path& run_dir, Mesh& mesh) {
+TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::path& run_dir, const MeshLayout& rows) {
   if (!o.own.brings_rows())
-    return open_train_data(o, algorithm, o.model, run_dir,
-                           {.rank = mesh.rank(kDataAxes), .ranks = mesh.size(kDataAxes)});
+    return open_train_data(
+        o, algorithm, o.model, run_dir,
+        {.rank = rows.rank(kDataAxes), .ranks = rows.size(kDataAxes), .speaks = rows.rank(Axis::Cp) == 0});
   TrainData data;
   data.train = algorithm.own_rows();
   data.exact = Json::object();
@@ -200,6 +201,8 @@ TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
   Mesh mesh(world, mesh_sizes(o.sharding(), world.size()));
+  // The same ranks as the rows see them: lines of neighbours read the same ones.
+  Mesh rows(world, {.cp = static_cast<int>(o.sequence_parallel_size)});
   std::unique_ptr<FolderLock> lock;  // two runs in one folder would write over each other's checkpoints
   const fs::path run_dir = run_folder(o, world, lock);
   if (world.first()) write_arguments(o, run_dir);
@@ -207,8 +210,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
 
   // Tokenising begins before the weights are read: both take a while.
   const auto algorithm = make_algorithm(o.algorithm, o.own);
-  algorithm->begin(setting_of(o, mesh, run_dir));
-  TrainData data = rows_of(o, *algorithm, run_dir, mesh);
+  algorithm->begin(setting_of(o, mesh, rows.layout(), run_dir));
+  TrainData data = rows_of(o, *algorithm, run_dir, rows.layout());
   world.require_same(data.rows_text, "the rows",
                      "The files of --dataset are not the same everywhere: copy those of rank 0");
   TunedModel tuned = load_tuned_model(o, mesh, algorithm_info(o.algorithm).head);
@@ -224,6 +227,9 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   log_info("model_parameter_info: ", parameters);
 
   const SharedTraining shared = share_training(*tuned.model, params, mesh, o);
+  share_tokens(*tuned.model, rows);
+  if (reference->model) share_tokens(*reference->model, rows);
+  if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
   const auto optimizer =
       make_optimizer(spec, make_groups(shared.updated, {.lr = o.lr(),
                                                         .weight_decay = o.weight_decay,
@@ -245,6 +251,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .train = *data.train,
                    .eval = data.eval.get(),
                    .data_ranks = mesh.host(kDataAxes),
+                   .row_sharers = rows.size(Axis::Cp),
                    .gradients = shared.sync(),
                    .log = log.get(),
                    .device = mesh.device(),

@@ -144,7 +144,7 @@ Json identities(const std::vector<std::string>& refs) {
 
 TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorithm, const fs::path& model_dir,
                           const fs::path& run_dir, DataShare share) {
-  const bool first = share.rank == 0;  // all ranks read the same rows; one speaks of them
+  const bool first = share.rank == 0 && share.speaks;  // all ranks read the same rows; one speaks of them
   TemplateOptions prompt = o;
   if (!prompt.max_length) prompt.max_length = o.max_model_len;
   const auto keep = open_encoder(prompt, o, model_dir,

@@ -23,6 +23,7 @@ struct TrainData {
 
 struct DataShare {  // micro-batch k belongs to rank k % ranks
   int64_t rank = 0, ranks = 1;
+  bool speaks = true;  // of several with the same share one writes of it
 };
 
 // `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`,

@@ -66,10 +66,11 @@ at::Tensor dropped_device(const at::Tensor& x, uint32_t seed, uint32_t threshold
 
 }  // namespace
 
-at::Tensor dropped(const at::Tensor& x, double p, uint64_t seed) {
+at::Tensor dropped(const at::Tensor& x, double p, uint64_t seed, int64_t before) {
   require(p >= 0 && p < 1, Fault::Bug, "dropout probability ", p);
   const auto threshold = static_cast<uint32_t>(p * 65536 + 0.5);
-  const auto small_seed = static_cast<uint32_t>(mix(seed, 0, 0));
+  // Two elements share a hash, of their number plus this.
+  const auto small_seed = static_cast<uint32_t>(mix(seed, 0, 0) + static_cast<uint64_t>(before / 2));
   if (x.is_cpu() && x.scalar_type() == at::kBFloat16)
     return dropped_host<uint16_t>(x.contiguous(), small_seed, threshold);
   if (x.is_cpu() && x.scalar_type() == at::kFloat) return dropped_host<uint32_t>(x.contiguous(), small_seed, threshold);

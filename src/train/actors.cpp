@@ -7,6 +7,7 @@
 #include "device/agree.h"
 #include "models/pooling.h"
 #include "ops/ops.h"
+#include "train/label_logprobs.h"
 #include "train/reference_record.h"
 
 namespace apus {
@@ -16,21 +17,29 @@ at::Tensor hidden_of(const Model& model, const Batch& batch, Step& step) {
   step.position = at::Tensor();  // the model's own: images are not counted token by token
   return model.forward(batch.inputs(), step);
 }
+
+// -> and the step as its forward pass left it.
+ops::HeadFactors factors_of(const Model& model, bool adapters_off, const Batch& batch, Step& step) {
+  step = adapters_off ? batch.step.without_adapters() : batch.step;
+  step.training = nullptr;
+  return model.head_factors(hidden_of(model, batch, step), step);
+}
 }  // namespace
 
 at::Tensor Reference::logprobs(const Batch& batch, double temperature) const {
   at::NoGradGuard no_grad;
   require(!record_ || temperature == 1, Fault::Bug, "recorded log-probs are of temperature 1");
   if (record_) return record_->logprobs(batch);
-  return ops::head_logprob(head_factors(batch), batch.label_T, temperature, false).logprob_T;
+  Step step;
+  const ops::HeadFactors factors = factors_of(*model_, adapters_off_, batch, step);
+  return label_logprobs(factors, batch.label_T, step, temperature);
 }
 
 ops::HeadFactors Reference::head_factors(const Batch& batch) const {
   at::NoGradGuard no_grad;
   require(!record_, Fault::Bug, "a record of log-probs has no logits");
-  Step step = adapters_off_ ? batch.step.without_adapters() : batch.step;
-  step.training = nullptr;
-  return model_->head_factors(hidden_of(*model_, batch, step), step);
+  Step step;
+  return factors_of(*model_, adapters_off_, batch, step);
 }
 
 at::Tensor token_scores(const Model& model, const at::Tensor& normed_TD, const Step& step) {

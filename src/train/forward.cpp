@@ -31,6 +31,7 @@ class WatchedRunner final : public LayerRunner {
  public:
   WatchedRunner(const Forward& forward, LayerRunner& inner) : forward_(forward), inner_(inner) {}
   LayerRange layers(const Model& model) const override { return inner_.layers(model); }
+  void prepare(const Inputs& in, Step& s) override { inner_.prepare(in, s); }
   at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override {
     const at::Tensor x_TD = seen("the embedding", inner_.embed(model, in, s));
     const bool noise = forward_.neftune_alpha > 0 && training_of(s).dropout_seed != 0;

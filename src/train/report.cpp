@@ -68,7 +68,8 @@ void Trainer::evaluate() {
         if (in_step) spare_ = here;
       }
   }
-  loss = summed(loss), count = summed(count), sequences = summed(sequences);
+  loss = summed(loss), count = summed(count);
+  sequences = summed(sequences) / static_cast<double>(p_.row_sharers);
   Json line = {{"eval_loss", count > 0 ? loss / count : NAN}};
   line.update(metrics.take(p_.data_ranks, "eval_"));
   const Json whole = p_.algorithm.evaluated(p_.data_ranks);
@@ -104,7 +105,7 @@ RunState Trainer::state() const {
   s.data = within ? collection_.position : p_.train.position();
   s.exact["gradient_accumulation_steps"] = accumulation_;
   s.exact["seed"] = o_.seed;
-  s.exact["data_parallel_ranks"] = p_.data_ranks.size();
+  s.exact["data_parallel_ranks"] = readers();
   s.noted["learning_rate"] = p_.base_lr, s.noted["max_steps"] = max_steps_,
   s.noted["max_grad_norm"] = o_.loop.max_grad_norm;
   s.optimizer = p_.optimizer.kind();

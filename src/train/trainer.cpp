@@ -28,7 +28,7 @@ int64_t interval(double steps, int64_t total) {
 Trainer::Trainer(TrainerParts parts, TrainerOptions options)
     : p_(std::move(parts)),
       o_(std::move(options)),
-      accumulation_(p_.algorithm.batches_per_collection().value_or(o_.loop.accumulation(p_.data_ranks.size()))) {
+      accumulation_(p_.algorithm.batches_per_collection().value_or(o_.loop.accumulation(readers()))) {
   p_.actors.data_ranks = &p_.data_ranks;
   require(accumulation_ > 0, Fault::Usage, "--gradient_accumulation_steps must be above 0");
   if (o_.loop.update_in_backward) {
@@ -81,7 +81,7 @@ int Trainer::slice() const { return slices() > 1 ? p_.data_ranks.rank() : 0; }
 // -> how many there were.
 int64_t Trainer::take_other_ranks(const RunState& saved, RunState& mine) const {
   constexpr const char *kRanks = "data_parallel_ranks", *kEach = "gradient_accumulation_steps";
-  const int64_t ranks = p_.data_ranks.size();
+  const int64_t ranks = readers();
   if (!saved.exact.contains(kRanks) || !saved.exact.contains(kEach) || !mine.exact.contains(kRanks)) return ranks;
   const auto there = saved.exact[kRanks].get<int64_t>(), taken = there * saved.exact[kEach].get<int64_t>();
   if (there == ranks) return ranks;
@@ -129,7 +129,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
   if (what.optimizer) p_.algorithm.restore(saved.progress.value("algorithm", Json::object()));
   if (!what.data) return;
   epoch_ = saved.epoch;
-  const int64_t ranks = p_.data_ranks.size();
+  const int64_t ranks = readers();
   micro_in_epoch_ = (saved.progress.value("micro_batches_in_epoch", int64_t{0}) * there + ranks - 1) / ranks;
   result_.rows = saved.progress.value("rows", int64_t{0});
   p_.train.start(epoch_);
@@ -169,7 +169,7 @@ bool Trainer::collect() {
     groups += static_cast<double>(
         std::count_if(samples.begin(), samples.end(), [](const Sample& sample) { return !sample.grouped; }));
   micro_in_epoch_ += static_cast<int64_t>(rows.size());
-  const double all = summed(groups);
+  const double all = summed(groups) / static_cast<double>(p_.row_sharers);
   if (all == 0) return false;
   result_.rows += static_cast<int64_t>(all);
   p_.actors.step = step_;

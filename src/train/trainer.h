@@ -47,7 +47,10 @@ struct TrainerParts {
   double base_lr;
   SampleSource& train;
   SampleSource* eval = nullptr;
-  Comm& data_ranks;                   // of host tensors: counts, decisions
+  Comm& data_ranks;  // of host tensors: counts, decisions
+  // So many neighbours among them are given the same rows, and share out the tokens of each: whatever they count
+  // together, they count so many times, the number of tokens as the losses.
+  int64_t row_sharers = 1;
   GradientSync* gradients = nullptr;  // null with one rank
   RunLog* log = nullptr;              // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
@@ -98,6 +101,7 @@ class Trainer {
   // trainer.cpp: the loop
   int slices() const;  // in which ranks share out the optimizer's state
   int slice() const;   // this rank's
+  int64_t readers() const { return p_.data_ranks.size() / p_.row_sharers; }  // ranks with rows of their own
   int64_t take_other_ranks(const RunState& saved, RunState& mine) const;
   int64_t planned_steps();
   int64_t steps_of(double micro_batches) const;

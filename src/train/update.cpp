@@ -16,6 +16,7 @@
 #include "device/agree.h"
 #include "device/failure.h"
 #include "nn/moe.h"
+#include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
 #include "parallel/gradient_sync.h"
@@ -35,7 +36,7 @@ double Trainer::summed(double value) const { return sum_over(p_.data_ranks, valu
 // without any saved generator, and several ranks draw those of one.
 void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<RouterLoss>& router, double share) const {
   const uint64_t place =
-      micro * static_cast<uint64_t>(p_.data_ranks.size()) + static_cast<uint64_t>(p_.data_ranks.rank());
+      micro * static_cast<uint64_t>(readers()) + static_cast<uint64_t>(p_.data_ranks.rank() / p_.row_sharers);
   TrainingStep training;
   training.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, static_cast<uint64_t>(step_), place));
   if (o_.loop.router_aux_loss_coef > 0 && p_.actors.policy.shape().experts > 0) {
@@ -50,7 +51,11 @@ double Trainer::backward_of(Batch& batch, uint64_t micro, double total, bool onl
   const auto router = std::make_shared<RouterLoss>();
   prepare(batch, micro, router, share);
   Loss part = p_.algorithm.loss(p_.actors, batch, o_.forward);
-  const double sum = part.sum.item<double>();
+  const double sum = part.sum.item<double>(), balance = router->scale;
+  if (const auto& tokens = training_of(batch.step).tokens; tokens && training_of(batch.step).router) {
+    router->sum_over(tokens->ranks());
+    router->scale *= static_cast<double>(p_.row_sharers);  // each gives the gradient of its own tokens alone
+  }
   // The factor as the first gradient: the gradient of a product of a scalar and a number is made in f64. What would
   // update weights on the way does not begin when the loss is not finite.
   if (part.sum.requires_grad() && (!in_backward_ || std::isfinite(sum)))
@@ -58,7 +63,7 @@ double Trainer::backward_of(Batch& batch, uint64_t micro, double total, bool onl
   double loss = sum / total;
   if (training_of(batch.step).router) {
     const at::Tensor value = router->value();
-    loss += router->scale * value.item<double>();
+    loss += balance * value.item<double>();
     part.metrics["aux_loss"] = {value * share, at::tensor(share)};
   }
   if (!only_measured) metrics_.add(part.metrics);

@@ -10,11 +10,11 @@ says() { grep -qE -- "$2" "$1" || { cat "$1" >&2; fail "the text above does not 
 for i in $(seq 1 25); do
   printf '{"messages":[{"role":"user","content":"question %d"},{"role":"assistant","content":"an answer, %d%*s"}]}\n' "$i" "$i" $((i % 7)) .
 done >rows.jsonl
-train() {  # train RANKS DEVICE OUT FLAGS...: six micro-batches an update over all ranks
+train() {  # train RANKS DEVICE OUT FLAGS...: six micro-batches an update over all ranks, of which $sharers read the same
   local ranks=$1 device=$2 out=$3
   shift 3
   NPROC_PER_NODE=$ranks "$apus" sft --model model --dataset rows.jsonl --device "$device" --output_dir "$out" --add_version false --learning_rate 1e-3 \
-    --gradient_accumulation_steps $((6 / ranks)) --torch_dtype float32 --logging_steps 1 --split_dataset_ratio 0.1 "$@" >"$out.log" 2>&1
+    --gradient_accumulation_steps $((6 * ${sharers:-1} / ranks)) --torch_dtype float32 --logging_steps 1 --split_dataset_ratio 0.1 "$@" >"$out.log" 2>&1
 }
 alike() {  # alike OUT OTHER [LAST]: losses and evaluations of two runs, or the last so many
   python3 - "$1" "$2" "${3:-0}" <<'P'
@@ -99,6 +99,30 @@ zero)  # every strategy trains as one process does, on processors and over the s
   code=0; train 2 cpu bad --deepspeed zero3 --predict_with_generate true || code=$?
   [ $code = 2 ] || fail "answers: exit code $code"
   says bad.log "use --deepspeed zero2"
+  ;;
+sequence)  # two share out the tokens of each row, alone, twice, and with weights shared out besides
+  pairs() { sed 's/}$/,"rejected_response":"no"}/' rows.jsonl >pairs.jsonl; }
+  train 1 cpu one --num_train_epochs 1 --save_steps 2
+  train 1 cpu packed --num_train_epochs 1 --save_steps 2 --packing true --max_length 200 --tuner_type full
+  share() { local ranks=$1 out=$2; shift 2; sharers=2 train "$ranks" cpu "$out" --sequence_parallel_size 2 --save_steps 2 "$@" || { cat "$out.log" >&2; fail "$out"; }; }
+  share 2 two --num_train_epochs 1
+  alike one two || fail "two ranks for each row: other losses"
+  share 4 four --num_train_epochs 1
+  alike one four || fail "four ranks, two for each row: other losses"
+  share 2 shared --num_train_epochs 1 --packing true --max_length 200 --tuner_type full --deepspeed zero3
+  alike packed shared || fail "packed rows, zero3: other losses"
+  train 1 cpu again --num_train_epochs 1 --save_steps 2 --resume_from_checkpoint four/checkpoint-2 || { cat again.log >&2; fail "resume"; }
+  alike one again 3 || fail "gone on with one rank: other losses"
+  says two.log "2 ranks share out the tokens of each row"
+  pairs
+  for ranks in 1 2; do
+    NPROC_PER_NODE=$ranks "$apus" rlhf --rlhf_type dpo --model model --dataset pairs.jsonl --device cpu --output_dir dpo$ranks --add_version false --torch_dtype float32 \
+      --learning_rate 1e-3 --max_steps 5 --gradient_accumulation_steps 3 --logging_steps 1 --sequence_parallel_size $ranks >dpo$ranks.log 2>&1 || { cat dpo$ranks.log >&2; fail "dpo"; }
+  done
+  alike dpo1 dpo2 || fail "dpo: other losses"
+  code=0; train 2 cpu bad --sequence_parallel_size 4 || code=$?
+  [ $code = 2 ] || fail "more than ranks: exit code $code"
+  says bad.log "start with NPROC_PER_NODE=4"
   ;;
 npu)  # the same over the simulated NPU's library
   train 2 cpu cpu --max_steps 4

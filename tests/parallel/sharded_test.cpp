@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that share out state, gradients and weights train as one process that holds everything; each holds its part and
-// no more; and a run goes on from what other ranks saved.
+// Ranks that share out state, gradients and weights, or the tokens of rows, train as one process that holds everything;
+// each holds its part and no more; and a run goes on from what other ranks saved.
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/allclose.h>
@@ -24,15 +24,18 @@ using golden::Folder;
 
 constexpr int64_t kAnUpdate = 4;  // micro-batches, over all ranks
 
-// full, lora (with dropout, layers run again), dora, mixed (the lower part is frozen), moe, moe_lora, bf16
+// full, lora (with dropout, layers run again), dora, mixed (the lower part is frozen), moe, moe_lora, bf16; or the name
+// of a golden model
 struct ShardedRun {
   std::string variant, strategy, from;  // strategy: zero0 ... zero3, kept (zero3, weights stay for the backward pass)
   fs::path out;
+  int64_t sharers = 1;  // ranks that share out the tokens of each row
   int64_t steps = 20;
 };
 
 fs::path sharded_checkpoint(const std::string& variant) {
   const bool moe = variant.starts_with("moe");
+  if (fs::exists(golden::models() / variant / "checkpoint")) return golden::models() / variant / "checkpoint";
   return golden::models() /
          (moe                                           ? "qwen3_moe_norm"
           : variant == "full" || variant == "unclipped" ? "train_qwen2"
@@ -47,7 +50,7 @@ std::unique_ptr<SampleSource> sharded_rows(int rank, int ranks) {
     for (int64_t row = 0; row < 2; ++row) {
       Sample& sample = rows.emplace_back();
       for (int64_t t = 0; t < 5 + number % 3; ++t) {
-        sample.ids.push_back(static_cast<int32_t>((number * 31 + row * 17 + t * 7 + number * t) % 200));
+        sample.ids.push_back(static_cast<int32_t>((number * 31 + row * 17 + t * 7 + number * t) % 150));
         sample.trained.push_back(t > 0);
       }
       sample.grouped = row > 0;
@@ -65,7 +68,7 @@ Json train_sharded(const ShardedRun& s, World& world) {
   o.resolve_sharding(notes);
   Sharding sharding = o.sharding();
   sharding.release_after_forward = s.strategy != "kept";
-  Mesh mesh(world, mesh_sizes(sharding, world.size()));
+  Mesh mesh(world, mesh_sizes(sharding, world.size())), rows(world, {.cp = static_cast<int>(s.sharers)});
   const bool lora = s.variant.find("lora") != std::string::npos || s.variant == "dora";
   const auto type = s.variant == "bf16" ? at::kBFloat16 : at::kFloat;
   const fs::path base = sharded_checkpoint(s.variant);
@@ -97,14 +100,15 @@ Json train_sharded(const ShardedRun& s, World& world) {
   o.ddp_bucket_cap_mb = 1;
   const auto params = golden::trainable(*model);
   SharedTraining shared = share_training(*model, params, mesh, o);
+  share_tokens(*model, rows);
   const OptimizerSpec spec;
   const auto optimizer = make_optimizer(spec, make_groups(shared.updated, {.lr = 3e-3, .weight_decay = 0.1}));
-  const auto source = sharded_rows(mesh.rank(kDataAxes), mesh.size(kDataAxes));
+  const auto source = sharded_rows(rows.rank(kDataAxes), rows.size(kDataAxes));
   const Folder logs;
   RunLog log(RunLog::Options{.dir = logs.path, .events_dir = {}, .quiet = true});
   TrainerOptions options;
   options.loop.max_steps = s.steps, options.loop.save_steps = 10, options.loop.logging_steps = 1;
-  options.loop.gradient_accumulation_steps = kAnUpdate / world.size();
+  options.loop.gradient_accumulation_steps = kAnUpdate / rows.size(kDataAxes);
   options.loop.max_grad_norm = s.variant == "unclipped" ? 0 : 0.5;
   options.output_dir = s.out;
   if (s.variant == "lora" || s.variant == "moe") options.forward.recomputed_layers = 1;
@@ -122,6 +126,7 @@ Json train_sharded(const ShardedRun& s, World& world) {
                    .base_lr = 3e-3,
                    .train = *source,
                    .data_ranks = mesh.host(kDataAxes),
+                   .row_sharers = s.sharers,
                    .gradients = shared.sync(),
                    .log = world.first() ? &log : nullptr,
                    .device = mesh.device(),
@@ -156,7 +161,7 @@ fs::path report_of(const fs::path& dir, int rank) { return dir / str("report", r
 
 const test::RankBody sharded_rank("sharded.train", [](const auto& a) {
   World world({.device = golden::device_named(), .timeout_s = 60});
-  const Json report = train_sharded({a[0], a[1], a[3], a[2]}, world);
+  const Json report = train_sharded({a[0], a[1], a[3], a[2], std::stoll(a[4])}, world);
   write_file_atomic(report_of(a[2], world.rank()), report.dump());
 });
 
@@ -168,8 +173,9 @@ Json train_alone(const std::string& variant, const fs::path& dir, const std::str
 }
 
 Json train_ranks(int ranks, const std::string& variant, const std::string& strategy, const fs::path& dir,
-                 const std::string& from = "") {
-  const test::Ranks r = test::run_ranks(ranks, "sharded.train", {variant, strategy, dir.string(), from});
+                 const std::string& from = "", int sharers = 1) {
+  const test::Ranks r =
+      test::run_ranks(ranks, "sharded.train", {variant, strategy, dir.string(), from, std::to_string(sharers)});
   EXPECT_EQ(r.code, 0) << r.said;
   return r.code == 0 ? Json::parse(read_file(report_of(dir, 0))) : Json();
 }
@@ -247,6 +253,38 @@ INSTANTIATE_TEST_SUITE_P(
                       ShardedCase{"moe", "zero2", 2}, ShardedCase{"moe", "zero3", 2}, ShardedCase{"moe", "zero3", 4},
                       ShardedCase{"moe_lora", "zero1", 2}, ShardedCase{"moe_lora", "zero3", 2}),
     [](const auto& info) { return str(info.param.variant, "_", info.param.strategy, "_", info.param.ranks); });
+
+struct SharedRows {
+  std::string variant, strategy;
+  int ranks, sharers;
+};
+class Sequence : public ::testing::TestWithParam<SharedRows> {};
+
+// Two key-value heads among four ranks, rows of all lengths, dropout, layers that run again, windows, balanced experts.
+TEST_P(Sequence, TrainsAsOneProcess) {
+  const auto& [variant, strategy, ranks, sharers] = GetParam();
+  if (golden::device_named() != "cpu" && variant != "lora") GTEST_SKIP() << "a simulated device is slow: one is enough";
+  Folder alone, together;
+  const Json one = train_alone(variant, alone.path);
+  const Json many = train_ranks(ranks, variant, strategy, together.path, "", sharers);
+  ASSERT_FALSE(many.is_null());
+  expect_same_run(one, many, alone.path, together.path, 2e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Sequence,
+                         ::testing::Values(SharedRows{"full", "zero0", 2, 2}, SharedRows{"full", "zero0", 4, 4},
+                                           SharedRows{"full", "zero1", 4, 2}, SharedRows{"full", "zero3", 4, 2},
+                                           SharedRows{"untied", "zero2", 4, 4}, SharedRows{"lora", "zero0", 2, 2},
+                                           SharedRows{"lora", "zero3", 4, 4}, SharedRows{"dora", "zero1", 2, 2},
+                                           SharedRows{"moe", "zero0", 2, 2}, SharedRows{"moe", "zero3", 4, 2},
+                                           SharedRows{"moe_lora", "zero2", 4, 4}, SharedRows{"qwen3", "zero0", 4, 4},
+                                           SharedRows{"llama3", "zero0", 4, 2},
+                                           SharedRows{"qwen2_sliding", "zero1", 2, 2},
+                                           SharedRows{"olmo2", "zero0", 2, 2}),
+                         [](const auto& info) {
+                           return str(info.param.variant, "_", info.param.strategy, "_", info.param.ranks, "_by_",
+                                      info.param.sharers);
+                         });
 
 // The sums of a processor are made in the order of the ranks, whoever keeps them: the same to the bit.
 TEST(ShardedRuns, AreThoseOfPlainDataParallel) {

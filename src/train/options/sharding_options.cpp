@@ -58,6 +58,10 @@ void ShardingOptions::fields(OptionTable& v) {
     "several processes share out: zero1 the optimizer's state, zero2 gradients too, zero3 weights too; _offload keeps "
     "that on the host; or a DeepSpeed JSON file");
   v("fsdp", fsdp, "fsdp2, \"full_shard auto_wrap\": weights, gradients and state are shared out; or a JSON file");
+  v.at("sequence_parallel_size")
+      .honoured(&sequence_parallel_size,
+                "so many processes share out the tokens of each row, for rows that are too long for one")
+      .at_least(1);
   v("fsdp_config", fsdp_config, "its settings: {\"reshard_after_forward\": false} keeps weights for the backward pass");
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What data-parallel ranks share out instead of each holding all of it: --deepspeed, --fsdp and their files.
+// What several ranks share out instead of each doing or holding all of it: weights, gradients and state by --deepspeed,
+// --fsdp and their files, the tokens of rows by --sequence_parallel_size.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ struct Sharding {
 struct ShardingOptions {
   std::optional<std::string> deepspeed, fsdp;
   Json fsdp_config;
+  int64_t sequence_parallel_size = 1;  // ranks that share out the tokens of each row
 
   void fields(OptionTable& v);
   // Reads the files that are named; what has no meaning here is said in a note.

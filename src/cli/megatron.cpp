@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/megatron.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "base/error.h"
+#include "base/nearest.h"
+
+namespace apus {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// Another name for the same thing.
+const std::map<std::string, std::string> kRenamed = {
+    {"micro_batch_size", "per_device_train_batch_size"},
+    {"lr", "learning_rate"},
+    {"lr_warmup_fraction", "warmup_ratio"},
+    {"lr_warmup_iters", "warmup_steps"},
+    {"train_iters", "max_steps"},
+    {"clip_grad", "max_grad_norm"},
+    {"adam_eps", "adam_epsilon"},
+    {"moe_aux_loss_coeff", "router_aux_loss_coef"},
+    {"log_interval", "logging_steps"},
+    {"save_interval", "save_steps"},
+    {"eval_interval", "eval_steps"},
+    {"num_workers", "dataloader_num_workers"},
+};
+
+// Settings of a stack of kernels and of how its processes talk. What a run computes does not depend on them.
+const std::map<std::string, std::string> kWithoutMeaning = [] {
+  std::map<std::string, std::string> out;
+  const auto say = [&](const Words& names, const std::string& why) {
+    for (const std::string& name : names) out[name] = why;
+  };
+  say({"cross_entropy_loss_fusion", "cross_entropy_fusion_impl", "masked_softmax_fusion", "bias_dropout_fusion",
+       "bias_activation_fusion", "bias_swiglu_fusion", "apply_rope_fusion", "gradient_accumulation_fusion",
+       "moe_grouped_gemm", "moe_permute_fusion", "moe_shared_expert_overlap", "attention_backend",
+       "attention_softmax_in_fp32", "moe_router_dtype", "moe_token_dispatcher_type", "moe_enable_deepep"},
+      "operators are fused as the device can, and routing is in float32");
+  say({"overlap_param_gather", "overlap_grad_reduce", "overlap_p2p_comm", "tp_comm_overlap",
+       "distributed_timeout_minutes", "distributed_backend", "align_param_gather"},
+      "messages travel while the ranks compute");
+  say({"moe_expert_capacity_factor", "moe_token_drop_policy", "moe_pad_expert_input_to_capacity"},
+      "an expert takes all tokens that are sent to it, and none is dropped");
+  say({"merge_lora"}, "adapters are saved as they are, and apus merge-lora makes whole models of them");
+  say({"use_precision_aware_optimizer"}, "--optim and --master_weights say what the optimizer keeps");
+  say({"linear_decoupled_in_proj",
+       "mtp_loss_scaling_factor",
+       "manual_gc",
+       "manual_gc_interval",
+       "use_flash_attn",
+       "no_initialization",
+       "use_cpu_initialization",
+       "async_save",
+       "load_from_cache_file",
+       "eval_iters",
+       "optimizer_offload_fraction",
+       "tensorboard_dir",
+       "tensorboard_log_interval",
+       "tensorboard_queue_size",
+       "log_throughput",
+       "log_params_norm",
+       "calculate_per_token_loss",
+       "use_distributed_optimizer",
+       "decoder_first_pipeline_num_layers",
+       "decoder_last_pipeline_num_layers",
+       "pipeline_model_parallel_layout",
+       "num_layers_per_virtual_pipeline_stage",
+       "num_virtual_stages_per_pipeline_rank",
+       "account_for_embedding_in_pipeline_split",
+       "account_for_loss_in_pipeline_split",
+       "sequence_parallel",
+       "expert_tensor_parallel_size",
+       "padding_free",
+       "no_load_optim",
+       "no_load_rng",
+       "no_save_rng"},
+      "the run is as it would be without it");
+  return out;
+}();
+
+struct Refusal {
+  std::string why;
+  Words idle;  // values that ask for nothing
+};
+const std::map<std::string, Refusal> kRefused = {
+    {"mcore_model", {"checkpoints are HuggingFace's: give the model's folder as --model", {}}},
+    {"mcore_adapter", {"adapters are PEFT's: --adapters, or --resume_from_checkpoint to go on with a run", {}}},
+    {"load", {"checkpoints are HuggingFace's: --model, or --resume_from_checkpoint to go on with a run", {}}},
+    {"fp8_format", {"weights are trained in --torch_dtype bfloat16 or float32: leave the fp8 flags out", {}}},
+    {"fp8_recipe", {"see --fp8_format", {}}},
+    {"fp8_param_gather", {"see --fp8_format", {"false"}}},
+    {"fp4_format", {"weights are trained in --torch_dtype bfloat16 or float32", {}}},
+    {"mtp_num_layers", {"layers that predict further tokens are not trained: leave it out", {"0"}}},
+    {"exp_avg_dtype", {"moments are float32, or 8 bits with --optim adamw_8bit", {"fp32"}}},
+    {"exp_avg_sq_dtype", {"moments are float32, or 8 bits with --optim adamw_8bit", {"fp32"}}},
+    {"moe_router_load_balancing_type", {"the balance loss is that of --moe_aux_loss_coeff", {"aux_loss"}}},
+    {"moe_z_loss_coeff", {"there is the balance loss of --moe_aux_loss_coeff only", {"0"}}},
+};
+
+struct Flag {
+  std::string name;
+  Words values;
+};
+
+// --name value ..., --name=value; dashes in names are underscores.
+std::vector<Flag> flags_of(const Words& arguments) {
+  std::vector<Flag> flags;
+  for (const std::string& word : arguments) {
+    if (word.size() < 3 || !word.starts_with("--")) {
+      if (flags.empty()) flags.push_back({});  // what stands before all flags
+      flags.back().values.push_back(word);
+      continue;
+    }
+    const size_t equals = word.find('=');
+    Flag& flag = flags.emplace_back(Flag{word.substr(2, equals == std::string::npos ? equals : equals - 2), {}});
+    std::replace(flag.name.begin(), flag.name.end(), '-', '_');
+    if (equals != std::string::npos) flag.values.push_back(word.substr(equals + 1));
+  }
+  return flags;
+}
+
+class Translation {
+ public:
+  Translation(const Words& arguments, int64_t ranks) : flags_(flags_of(arguments)), ranks_(ranks) {}
+
+  OwnFlags made() {
+    read_mesh();
+    for (const Flag& flag : flags_) translate(flag);
+    batches(), schedule(), optimizer();
+    require(errors_.empty(), Fault::Usage, join(errors_, "\n"));
+    return std::move(out_);
+  }
+
+ private:
+  const Flag* last(const std::string& name) const {
+    const Flag* found = nullptr;
+    for (const Flag& flag : flags_)
+      if (flag.name == name) found = &flag;
+    return found;
+  }
+  bool has(const std::string& name) const { return last(name) != nullptr; }
+  std::string text(const std::string& name, const std::string& usual) const {
+    const Flag* flag = last(name);
+    return flag && !flag->values.empty() ? flag->values.front() : usual;
+  }
+  bool truth(const std::string& name, bool usual) const {
+    const Flag* flag = last(name);
+    if (!flag) return usual;
+    const std::string value = flag->values.empty() ? "true" : flag->values.front();
+    return value == "true" || value == "True" || value == "1";
+  }
+  int64_t count(const std::string& name, int64_t usual) {
+    const Flag* flag = last(name);
+    if (!flag) return usual;
+    taken_.insert(name);
+    const std::string value = flag->values.empty() ? "" : flag->values.front();
+    char* end = nullptr;
+    const long long number = std::strtoll(value.c_str(), &end, 10);
+    if (!value.empty() && *end == 0 && number > 0 && number <= 1 << 20) return number;
+    errors_.push_back(str("--", name, " must be a number above 0, it is '", value, "'"));
+    return usual;
+  }
+  void give(const std::string& name, const Words& values) {
+    out_.arguments.push_back("--" + name);
+    out_.arguments.insert(out_.arguments.end(), values.begin(), values.end());
+  }
+
+  // Which processes read the same rows, and that none of them holds the whole model, is what such a mesh is to a run.
+  // Here those processes share out the tokens of the rows, and all of them the weights.
+  void read_mesh() {
+    const int64_t tensor = count("tensor_model_parallel_size", 1), pipeline = count("pipeline_model_parallel_size", 1),
+                  context = count("context_parallel_size", 1), experts = count("expert_model_parallel_size", 1);
+    sharers_ = tensor * pipeline * context;
+    if (has("sequence_parallel_size")) errors_.push_back("--sequence_parallel_size is --context_parallel_size here");
+    const int64_t ranks = ranks_ > 0 ? ranks_ : sharers_;
+    if (ranks % sharers_ != 0) {
+      errors_.push_back(str("tensor x pipeline x context = ", sharers_, " processes read the same rows, and ", ranks,
+                            ranks == 1 ? " runs" : " run", ": start with NPROC_PER_NODE=", sharers_));
+      return;
+    }
+    readers_ = ranks / sharers_;
+    const bool weights = tensor * pipeline * experts > 1 || truth("use_megatron_fsdp", false);
+    if (sharers_ > 1) give("sequence_parallel_size", {str(sharers_)});
+    const bool offload = truth("optimizer_cpu_offload", false);
+    if (!has("deepspeed") && !has("fsdp") && (ranks > 1 || weights || offload))
+      give("deepspeed", {str(weights ? "zero3" : offload ? "zero2" : "zero1", offload ? "_offload" : "")});
+    if (sharers_ > 1 || weights)
+      out_.notes.push_back(str("tensor x pipeline x context x experts = ", tensor, " x ", pipeline, " x ", context,
+                               " x ", experts, ": here ",
+                               sharers_ > 1 ? str(sharers_, " processes share out the tokens of each row",
+                                                  weights ? ", and all of them" : "")
+                                            : "all processes",
+                               weights ? " weights, gradients and state (zero3)" : "", "; the losses are the same"));
+    for (const char* name : {"use_megatron_fsdp", "optimizer_cpu_offload"}) taken_.insert(name);
+  }
+
+  void translate(const Flag& flag) {
+    if (taken_.count(flag.name)) return;
+    if (const auto ours = kRenamed.find(flag.name); ours != kRenamed.end()) return give(ours->second, flag.values);
+    if (kWithoutMeaning.count(flag.name)) {
+      unused_[kWithoutMeaning.at(flag.name)].insert("--" + flag.name);
+      return;
+    }
+    if (const auto refused = kRefused.find(flag.name); refused != kRefused.end()) {
+      const Words& idle = refused->second.idle;
+      const bool asks = flag.values.empty() || std::find(idle.begin(), idle.end(), flag.values.front()) == idle.end();
+      if (asks) errors_.push_back(str("--", flag.name, " is not possible: ", refused->second.why));
+      return;
+    }
+    static const std::set<std::string> elsewhere = {
+        "global_batch_size", "min_lr",        "lr_decay_style",        "optimizer",
+        "finetune",          "no_save_optim", "recompute_granularity", "recompute_modules"};
+    if (elsewhere.count(flag.name)) return;
+    if (flag.name.empty())
+      out_.arguments.insert(out_.arguments.begin(), flag.values.begin(), flag.values.end());
+    else
+      give(flag.name, flag.values);
+  }
+
+  void batches() {
+    const int64_t global = count("global_batch_size", 16), micro = count("micro_batch_size", 1);
+    if (readers_ > 0 && !has("gradient_accumulation_steps")) {
+      const int64_t at_once = micro * readers_;
+      if (global % at_once != 0)
+        errors_.push_back(str("--global_batch_size ", global, " is no multiple of the ", at_once,
+                              " rows that one pass of all processes takes (--micro_batch_size ", micro, " x ", readers_,
+                              "): give ", (global + at_once - 1) / at_once * at_once));
+      else
+        give("gradient_accumulation_steps", {str(global / at_once)});
+    }
+    if (!has("tuner_type") && !has("train_type")) give("tuner_type", {"full"});
+    if (!truth("finetune", true))
+      errors_.push_back("--finetune false goes on with a run: give its checkpoint as --resume_from_checkpoint");
+    if (truth("no_save_optim", false)) give("save_only_model", {"true"});
+    const std::string granularity = text("recompute_granularity", "selective");
+    if (granularity == "none") return give("gradient_checkpointing", {"false"});
+    give("recompute_granularity", {granularity});
+    if (granularity != "selective") return;
+    const Flag* parts = last("recompute_modules");
+    give("recompute_modules", parts ? parts->values : Words{"core_attn"});
+  }
+
+  void schedule() {
+    const std::string style = text("lr_decay_style", "cosine"), least = text("min_lr", "0");
+    const bool lowest = std::strtod(least.c_str(), nullptr) > 0;
+    if (style == "cosine" && lowest) {
+      give("lr_scheduler_type", {"cosine_with_min_lr"});
+      give("lr_scheduler_kwargs", {"{\"min_lr\": " + least + "}"});
+    } else if (style == "cosine" || style == "linear" || style == "constant") {
+      give("lr_scheduler_type", {style == "constant" ? "constant_with_warmup" : style});
+      if (lowest && style == "linear")
+        errors_.push_back("--min_lr with --lr_decay_style linear is not possible: cosine has a lowest rate");
+    } else {
+      errors_.push_back(str("--lr_decay_style ", style, " is not possible; possible: cosine, linear, constant"));
+    }
+  }
+
+  void optimizer() {
+    const std::string name = text("optimizer", "adam");
+    if (name == "adam")
+      give("optim", {"adamw_torch"});
+    else if (name == "sgd")
+      give("optim", {"sgd"});
+    else if (name == "muon" || name == "dist_muon")
+      give("optimizer", {"muon"});
+    else
+      errors_.push_back(str("--optimizer ", name, " is not possible; possible: adam, sgd, muon"));
+    for (const auto& [why, names] : unused_)
+      out_.notes.push_back(join(Words(names.begin(), names.end())) + ": no effect here: " + why);
+  }
+
+  const std::vector<Flag> flags_;
+  const int64_t ranks_;
+  int64_t sharers_ = 1, readers_ = 0;
+  std::set<std::string> taken_;
+  std::map<std::string, std::set<std::string>> unused_;  // by why
+  Words errors_;
+  OwnFlags out_;
+};
+
+}  // namespace
+
+OwnFlags own_flags(const std::vector<std::string>& megatron_arguments, int64_t ranks) {
+  return Translation(megatron_arguments, ranks).made();
+}
+
+}  // namespace apus

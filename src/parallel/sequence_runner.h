@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward passes whose tokens several ranks share out (nn/token_share.h). All of them are given the same rows, and get
+// the hidden states of all tokens; so losses need not know of it, and those ranks train as copies that read the same.
+#pragma once
+
+#include <memory>
+
+#include "models/layer_runner.h"
+
+namespace apus {
+
+class Comm;        // device/comm.h
+class TokenShare;  // nn/token_share.h
+
+class SequenceRunner final : public LayerRunner {
+ public:
+  // Each part of the model is run by `inner`. `ranks` must outlive what it runs.
+  SequenceRunner(Comm& ranks, std::shared_ptr<LayerRunner> inner) : ranks_(ranks), inner_(std::move(inner)) {}
+
+  LayerRange layers(const Model& model) const override { return inner_->layers(model); }
+  void prepare(const Inputs& in, Step& s) override;
+  at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override;
+  at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override;
+  at::Tensor final_norm(const Model& model, const at::Tensor& x_TD) override;
+
+ private:
+  Comm& ranks_;
+  std::shared_ptr<LayerRunner> inner_;
+  std::shared_ptr<const TokenShare> now_;  // of the pass that is made; null: each rank makes all of it
+};
+
+}  // namespace apus

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of Megatron-SWIFT said in ours; what cannot be had is refused, all at once.
+#include "cli/megatron.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/nearest.h"
+#include "tests/refusal.h"
+
+namespace apus {
+namespace {
+
+using Flags = std::vector<std::string>;
+
+// What a flag became: its values, joined; "absent".
+std::string became(const OwnFlags& own, const std::string& name) {
+  const auto at = std::find(own.arguments.begin(), own.arguments.end(), "--" + name);
+  if (at == own.arguments.end()) return "absent";
+  const auto end =
+      std::find_if(at + 1, own.arguments.end(), [](const std::string& word) { return word.starts_with("--"); });
+  return join(Flags(at + 1, end), " ");
+}
+
+TEST(Megatron, BatchesAndRates) {
+  const OwnFlags own = own_flags({"--model",
+                                  "m",
+                                  "--dataset",
+                                  "a.jsonl",
+                                  "b.jsonl",
+                                  "--micro_batch_size",
+                                  "2",
+                                  "--global_batch_size=32",
+                                  "--lr",
+                                  "1e-4",
+                                  "--min_lr",
+                                  "1e-5",
+                                  "--lr_warmup_fraction",
+                                  "0.05",
+                                  "--train_iters",
+                                  "100",
+                                  "--clip_grad",
+                                  "0.5",
+                                  "--moe_aux_loss_coeff",
+                                  "1e-3"},
+                                 4);
+  EXPECT_EQ(became(own, "model"), "m");
+  EXPECT_EQ(became(own, "dataset"), "a.jsonl b.jsonl");
+  EXPECT_EQ(became(own, "per_device_train_batch_size"), "2");
+  EXPECT_EQ(became(own, "gradient_accumulation_steps"), "4");  // 32 rows by 4 processes, 2 at a time
+  EXPECT_EQ(became(own, "learning_rate"), "1e-4");
+  EXPECT_EQ(became(own, "lr_scheduler_type"), "cosine_with_min_lr");
+  EXPECT_EQ(became(own, "lr_scheduler_kwargs"), "{\"min_lr\": 1e-5}");
+  EXPECT_EQ(became(own, "warmup_ratio"), "0.05");
+  EXPECT_EQ(became(own, "max_steps"), "100");
+  EXPECT_EQ(became(own, "max_grad_norm"), "0.5");
+  EXPECT_EQ(became(own, "router_aux_loss_coef"), "1e-3");
+  EXPECT_EQ(became(own, "tuner_type"), "full");
+  EXPECT_EQ(became(own, "deepspeed"), "zero1");  // its optimizer is distributed unless it is told otherwise
+  EXPECT_EQ(became(own, "recompute_modules"), "core_attn");
+  EXPECT_EQ(became(own, "sequence_parallel_size"), "absent");
+}
+
+TEST(Megatron, AMeshIsWhoReadsTheSameRows) {
+  const OwnFlags own = own_flags({"--tensor_model_parallel_size", "2", "--context_parallel_size", "2",
+                                  "--sequence_parallel", "true", "--global_batch_size", "8", "--tuner_type", "lora"},
+                                 8);
+  EXPECT_EQ(became(own, "sequence_parallel_size"), "4");
+  EXPECT_EQ(became(own, "deepspeed"), "zero3");
+  EXPECT_EQ(became(own, "gradient_accumulation_steps"), "4");  // two groups of four
+  EXPECT_EQ(became(own, "tuner_type"), "lora");
+  ASSERT_FALSE(own.notes.empty());
+  EXPECT_NE(own.notes[0].find("4 processes share out the tokens of each row"), std::string::npos) << own.notes[0];
+  // Processes that hold other experts read other rows.
+  const OwnFlags experts = own_flags({"--expert_model_parallel_size", "4", "--global_batch_size", "8"}, 4);
+  EXPECT_EQ(became(experts, "sequence_parallel_size"), "absent");
+  EXPECT_EQ(became(experts, "deepspeed"), "zero3");
+  EXPECT_EQ(became(experts, "gradient_accumulation_steps"), "2");
+  // Context alone leaves weights whole; not known processes are as many as the mesh has.
+  const OwnFlags context = own_flags({"--context_parallel_size", "2"}, 0);
+  EXPECT_EQ(became(context, "deepspeed"), "zero1");
+  EXPECT_EQ(became(context, "gradient_accumulation_steps"), "16");
+}
+
+TEST(Megatron, WhatHasNothingToDoIsSaidAndWhatCannotBeIsRefused) {
+  const OwnFlags own = own_flags({"--cross_entropy_loss_fusion", "true", "--attention_backend", "flash", "--finetune",
+                                  "true", "--no_save_optim", "true", "--no_save_rng", "true", "--recompute_granularity",
+                                  "full", "--recompute_method", "uniform", "--recompute_num_layers", "1"},
+                                 1);
+  EXPECT_EQ(became(own, "cross_entropy_loss_fusion"), "absent");
+  EXPECT_EQ(became(own, "save_only_model"), "true");
+  EXPECT_EQ(became(own, "recompute_granularity"), "full");
+  EXPECT_EQ(became(own, "recompute_modules"), "absent");
+  EXPECT_EQ(became(own, "recompute_method"), "uniform");
+  EXPECT_NE(join(own.notes, "\n").find("--attention_backend, --cross_entropy_loss_fusion: no effect here"),
+            std::string::npos)
+      << join(own.notes, "\n");
+  const std::string refused = test::refusal(Fault::Usage, [] {
+    own_flags({"--fp8_format", "e4m3", "--mtp_num_layers", "1", "--micro_batch_size", "3", "--finetune", "false",
+               "--tensor_model_parallel_size", "two"},
+              1);
+  });
+  for (const char* says : {"--fp8_format is not possible", "--mtp_num_layers is not possible",
+                           "--global_batch_size 16 is no multiple of the 3 rows", "--resume_from_checkpoint",
+                           "--tensor_model_parallel_size must be a number above 0, it is 'two'"})
+    EXPECT_NE(refused.find(says), std::string::npos) << refused;
+  test::expect_says(test::refusal(Fault::Usage,
+                                  [] {
+                                    own_flags({"--pipeline_model_parallel_size", "4"}, 6);
+                                  }),
+                    "start with NPROC_PER_NODE=4");
+}
+
+}  // namespace
+}  // namespace apus
