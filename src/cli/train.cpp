@@ -278,7 +278,11 @@ void TrainCommandOptions::fetch() {
   ModelOptions::fetch();
   if (sequence_parallel_size > 1) {
     const fs::path file = fs::path(model) / "config.json";
-    const int64_t heads = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model)).heads;
+    const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
+    const int64_t heads = facts.heads;
+    require(facts.latent == 0 && !facts.sinks, Fault::Usage, "--sequence_parallel_size is not available for ",
+            facts.type, " models: their attention's ", facts.sinks ? "sinks" : "shared keys",
+            " do not go from process to process; --deepspeed zero3 makes room in another way");
     require(sequence_parallel_size <= heads, Fault::Usage, "--sequence_parallel_size ", sequence_parallel_size,
             ": these processes share out the heads of attention, and ", model, " has ", heads,
             ": give that many at most");

@@ -191,6 +191,7 @@ ModelFacts model_facts(const Json& config) {
   m.layers = shape.layers, m.hidden = shape.hidden, m.vocab = shape.vocab, m.positions = shape.max_positions;
   m.heads = shape.heads, m.kv_heads = shape.kv_heads, m.head_dim = shape.head_dim, m.latent = shape.latent;
   m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;
+  m.sinks = spec.attention.sinks;
   m.experts = shape.experts, m.per_token = shape.experts_per_token;
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);
   Listing(spec, m.params).all();

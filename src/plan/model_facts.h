@@ -34,7 +34,7 @@ struct ModelFacts {
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, positions = 0;
   // ModelShape::latent
   int64_t latent = 0;
-  bool tied = false, qk_norm = false;
+  bool tied = false, qk_norm = false, sinks = false;
   Activation act = Activation::Silu;
   // Of the layers that are mixtures.
   int64_t experts = 0, per_token = 0, expert_ffn = 0, shared_ffn = 0;
