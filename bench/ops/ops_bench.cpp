@@ -126,21 +126,22 @@ void attend(const Bench& b, int64_t queries, int64_t keys) {
   const double seen = static_cast<double>(queries) * (keys - (queries - 1) / 2.0), products = seen * N * H * 2;
   const double qs = static_cast<double>(queries) * N * H, ks = static_cast<double>(keys) * K * H;
   b.measure<Two(T, T, T, T, T, int64_t, int64_t, double, bool, int64_t, double, O)>(
-      "attention", what, 2 * qs + 2 * ks, products, q, k, v, cu_q, cu_k, queries, keys, scale, true, 0, 0.0, O());
+      "attention", what, 2 * qs + 2 * ks, products, q, k, v, cu_q, cu_k, queries, keys, scale, true, 0, 0.0,
+      OptionalTensor());
   if (queries == keys) {
     const auto forward =
         handle<Two(T, T, T, T, T, int64_t, int64_t, double, bool, int64_t, double, O)>("apus::attention");
-    const auto [out, lse] = forward.call(q, k, v, cu_q, cu_k, queries, keys, scale, true, 0, 0, O());
+    const auto [out, lse] = forward.call(q, k, v, cu_q, cu_k, queries, keys, scale, true, 0, 0, OptionalTensor());
     b.measure<Three(T, T, T, T, T, T, T, T, int64_t, int64_t, double, bool, int64_t, double, O)>(
         "attention_backward", what, 4 * qs + 4 * ks, products * 2.5, q, q, k, v, out, lse, cu_q, cu_k, queries, keys,
-        scale, true, 0, 0.0, O());
+        scale, true, 0, 0.0, OptionalTensor());
   }
   const int64_t blocks = (keys + 15) / 16;
   const at::Tensor k_cache = b.random({blocks, 16, K, H}), v_cache = k_cache.clone();
   const at::Tensor table = at::arange(blocks, cu_q.options()).view({1, blocks});
   b.measure<One(T, T, T, T, T, T, int64_t, int64_t, double, bool, int64_t, double, O)>(
       "paged_attention", what, 2 * qs + 2 * ks, products, q, k_cache, v_cache, cu_q, cu_k, table, queries, keys, scale,
-      true, 0, 0.0, O());
+      true, 0, 0.0, OptionalTensor());
 }
 
 void multiply(const Bench& b, int64_t t) {
