@@ -59,6 +59,13 @@ class InternVlProcessor : public MediaProcessor {
  protected:
   std::vector<Image> seen(const Image& image) const override { return tiles(image, least_, most_); }
 
+  std::vector<Image> seen_frames(const VideoFrames& video) const override {
+    std::vector<Image> all;
+    for (const Image& frame : video.frames)
+      for (Image& tile : frame_tiles(frame)) all.push_back(std::move(tile));
+    return all;
+  }
+
   PreparedMedia prepared_image(const Image& image) const override {
     auto content = std::make_shared<MediaContent>();
     const auto pictures = seen(image);
@@ -74,7 +81,7 @@ class InternVlProcessor : public MediaProcessor {
     std::vector<Image> all;
     PreparedMedia out{content, "", token_, {}};
     for (size_t k = 0; k < video.frames.size(); ++k) {
-      std::vector<Image> pictures = tiles(video.frames[k], std::min<int64_t>(least_, frame_tiles_), frame_tiles_);
+      std::vector<Image> pictures = frame_tiles(video.frames[k]);
       out.text += str("Frame", k + 1, ": <img><IMG_CONTEXT></img>\n");
       out.runs.emplace_back(pictures.size() * static_cast<size_t>(tokens_), token_);
       std::move(pictures.begin(), pictures.end(), std::back_inserter(all));
@@ -98,6 +105,10 @@ class InternVlProcessor : public MediaProcessor {
         out.push_back(cropped(whole, column * side_, row * side_, side_, side_));
     if (out.size() > 1) out.push_back(resized(image, side_, side_, filter_));
     return out;
+  }
+
+  std::vector<Image> frame_tiles(const Image& frame) const {
+    return tiles(frame, std::min(least_, frame_tiles_), frame_tiles_);
   }
 
   void fill(MediaContent& content, const std::vector<Image>& pictures) const {

@@ -41,11 +41,14 @@ class OvisProcessor : public MediaProcessor {
   PreparedMedia prepared_image(const Image& image) const override {
     return prepared(seen(image), MediaType::Image, kImageBegin, kImageEnd);
   }
-  PreparedMedia prepared_video(const VideoFrames& video) const override {
+  std::vector<Image> seen_frames(const VideoFrames& video) const override {
     const ImageSize size = ovis_size({video.frames[0].width, video.frames[0].height}, video_limits_);
     std::vector<Image> frames;
     for (const Image& frame : video.frames) frames.push_back(resized(frame, size.width, size.height, filter_));
-    return prepared(frames, MediaType::Video, kVideoBegin, kVideoEnd);
+    return frames;
+  }
+  PreparedMedia prepared_video(const VideoFrames& video) const override {
+    return prepared(seen_frames(video), MediaType::Video, kVideoBegin, kVideoEnd);
   }
 
  private:

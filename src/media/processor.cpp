@@ -33,15 +33,19 @@ Image MediaProcessor::capped(const Image& image) const {
                  std::max<int64_t>(1, static_cast<int64_t>(height)), Filter::Bilinear);
 }
 
-PreparedMedia MediaProcessor::video(VideoFrames video) const {
+VideoFrames MediaProcessor::checked(VideoFrames video) const {
   require(!video.frames.empty(), Fault::Data, "a video without frames");
   require(static_cast<int64_t>(video.frames.size()) <= kMostFrames, Fault::Data, "a video of ", video.frames.size(),
           " frames; at most ", kMostFrames, " are taken");
   for (Image& frame : video.frames) frame = capped(frame);
-  return prepared_video(video);
+  return video;
 }
 
 PreparedMedia MediaProcessor::prepared_video(const VideoFrames&) const {
+  fail(Fault::Data, "this model sees no videos");
+}
+
+std::vector<Image> MediaProcessor::seen_frames(const VideoFrames&) const {
   fail(Fault::Data, "this model sees no videos");
 }
 

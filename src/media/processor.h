@@ -43,12 +43,14 @@ class MediaProcessor {
   virtual ~MediaProcessor() = default;
 
   PreparedMedia image(const Image& image) const { return prepared_image(capped(image)); }
-  PreparedMedia video(VideoFrames video) const;  // all frames in the size of the first
+  // All frames in the size of the first.
+  PreparedMedia video(VideoFrames video) const { return prepared_video(checked(std::move(video))); }
   // Samples of 16 kHz. Fault::Data from models that do not hear.
   virtual PreparedMedia sound(const std::vector<float>& samples) const;
 
   // The pictures that the tower is given of this one: one in its size, or tiles.
   std::vector<Image> views(const Image& image) const { return seen(capped(image)); }
+  std::vector<Image> views(VideoFrames video) const { return seen_frames(checked(std::move(video))); }
   // The size in which the model sees all of the picture.
   virtual ImageSize seen_size(ImageSize size) const = 0;
   virtual BoxForm boxes() const { return {true, "", "", "[", "]", true}; }
@@ -62,9 +64,11 @@ class MediaProcessor {
   virtual PreparedMedia prepared_image(const Image& image) const = 0;
   virtual PreparedMedia prepared_video(const VideoFrames& video) const;
   virtual std::vector<Image> seen(const Image& image) const = 0;
+  virtual std::vector<Image> seen_frames(const VideoFrames& video) const;
 
  private:
   Image capped(const Image& image) const;  // --max_pixels
+  VideoFrames checked(VideoFrames video) const;
   std::optional<int64_t> max_pixels_;
 };
 

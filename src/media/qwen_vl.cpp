@@ -82,6 +82,14 @@ class QwenVlProcessor : public MediaProcessor {
     return {resized(image, size.width, size.height, filter_)};
   }
 
+  std::vector<Image> seen_frames(const VideoFrames& video) const override {
+    const Image& first = video.frames[0];
+    const ImageSize size = smart_size({first.width, first.height}, video_limits_);
+    std::vector<Image> frames;
+    for (const Image& frame : video.frames) frames.push_back(resized(frame, size.width, size.height, filter_));
+    return frames;
+  }
+
   PreparedMedia prepared_image(const Image& image) const override {
     auto content = std::make_shared<MediaContent>();
     const int64_t tokens = fill(*content, seen(image));
@@ -91,10 +99,7 @@ class QwenVlProcessor : public MediaProcessor {
   }
 
   PreparedMedia prepared_video(const VideoFrames& video) const override {
-    const Image& first = video.frames[0];
-    const ImageSize size = smart_size({first.width, first.height}, video_limits_);
-    std::vector<Image> frames;
-    for (const Image& frame : video.frames) frames.push_back(resized(frame, size.width, size.height, filter_));
+    const std::vector<Image> frames = seen_frames(video);
     auto content = std::make_shared<MediaContent>();
     content->type = MediaType::Video;
     if (video.taken_rate > 0) content->seconds_per_grid = static_cast<double>(form_.time) / video.taken_rate;

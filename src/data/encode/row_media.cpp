@@ -163,11 +163,8 @@ std::vector<Image> MediaReader::views(const std::string& source) const {
   const Json parsed = parse_json(source, "a medium");
   const std::string type = parsed.value("type", "");
   if (type == "image") return processor_->views(entry_image(parsed["entry"], root_, limits_));
-  std::vector<Image> out;
-  if (type != "video") return out;
-  for (const Image& frame : entry_frames(parsed["entry"], root_, limits_).frames)
-    for (Image& view : processor_->views(frame)) out.push_back(std::move(view));
-  return out;
+  if (type == "video") return processor_->views(entry_frames(parsed["entry"], root_, limits_));
+  return {};
 }
 
 void place_media(Sample& sample, RowMedia media, const Origin& origin) {
