@@ -33,7 +33,7 @@ void expect_adjoint(World& world, const char* name, int64_t rows,
   y.backward(weight);
   const double there = (y.detach() * weight).sum().item<double>(), back = (x.detach() * x.grad()).sum().item<double>();
   EXPECT_EQ(sum_over(world.host(), there), sum_over(world.host(), back)) << name;
-  EXPECT_NE(x.grad().abs().sum().item<double>() + world.rank(), 0) << name;
+  EXPECT_GT(sum_over(world.host(), x.grad().abs().sum().item<double>()), 0) << name;
 }
 
 const test::RankBody collectives("collective.all", [](const auto& a) {
