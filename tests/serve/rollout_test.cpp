@@ -80,7 +80,7 @@ TEST(RolloutServer, AnswersByTheNewestAdapter) {
   }
   const Json answers = post(*s.api, "/generate_ids/", order(2, {{5, 6}, {7}}))["answers"];
   ASSERT_EQ(answers.size(), 2u);
-  EXPECT_EQ(answers[0]["finish_reason"], "stop");
+  EXPECT_EQ(answers[0]["finish_reason"], "length") << "none of its stop tokens was said";
   EXPECT_EQ(answers[0]["versions"][0], 2);
   const EngineRequest asked = s.engine.seen().back();
   EXPECT_EQ(asked.sampling.temperature, 0.5);
@@ -127,7 +127,7 @@ TEST(RolloutServers, AreSentWeightsAndAsked) {
   RolloutServers servers({str("http://127.0.0.1:", first.port()), str("http://127.0.0.1:", second.port())}, 1, true,
                          save);
   AnswerOrder asked{.prompts = {{5}, {6}, {7}}, .seeds = {1, 2, 3}, .sampling = {}, .version = 1};
-  EXPECT_EQ(servers.answers(asked).at(2).finish, Finish::Stop);
+  EXPECT_EQ(servers.answers(asked).at(2).finish, Finish::Length) << "no stop token is asked for";
   EXPECT_EQ(servers.answers(asked).size(), 3u);
   EXPECT_EQ(one.models, (std::vector<std::string>{"weights 1"})) << "once a version";
   EXPECT_EQ(two.models, one.models);
