@@ -14,7 +14,8 @@
 
 namespace apus {
 
-inline constexpr const char* kGgufFile = "model.gguf";  // in the folder that stands for a GGUF file
+// In the folder that stands for a GGUF file, which no file of a user's is called.
+inline constexpr const char* kGgufFile = ".apus.gguf";
 
 struct GgufSlice {
   GgmlType type;

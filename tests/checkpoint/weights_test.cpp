@@ -301,7 +301,7 @@ TEST(Weights, MissingFolderAndFilesAreNamed) {
   std::ofstream(folder.path / "training_args.bin") << "x";
   EXPECT_EQ(refusal(Fault::Model, [&] { load_model(folder.path, {}); }).find("holds"), std::string::npos);
   std::ofstream(folder.path / "model.gguf") << "x";
-  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "model.gguf, another format");
+  expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "model.gguf: give that file itself");
   fs::remove(folder.path / "model.gguf");
   std::ofstream(folder.path / "pytorch_model-00001-of-00002.bin") << "x";
   expect_says(refusal(Fault::Model, [&] { load_model(folder.path, {}); }), "save_pretrained");
