@@ -14,6 +14,7 @@
 #include "data/read/byte_source.h"
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_info.h"
+#include "media/processor.h"
 #include "text/agent_template.h"
 
 namespace apus {
@@ -69,7 +70,6 @@ void InferOptions::fields(OptionTable& v) {
   v.at("model_author").honoured(&model_author, "the same for {{AUTHOR}}");
   encoding_field(v, encoding);
   TemplateOptions::fields(v);
-  text_alone(v);
   GenerationOptions::fields(v);
   EngineOptions::fields(v);
   for (const char* name : {"vllm_tensor_parallel_size", "vllm_pipeline_parallel_size", "vllm_data_parallel_size",
@@ -197,7 +197,10 @@ std::vector<QuestionSet> InferOptions::question_sets() const {
 }
 
 RowBook::Spec row_book_spec(const InferOptions& o, const std::string& result_path) {
-  return {.rows = o.rows.empty() ? o.question_sets() : o.rows,
+  std::vector<QuestionSet> rows = o.rows.empty() ? o.question_sets() : o.rows;
+  const bool media = !o.client() && gives_words(o) && open_media_processor(o.model, nullptr, o.media) != nullptr;
+  for (QuestionSet& set : rows) set.normalize.media = media;
+  return {.rows = std::move(rows),
           .sample = o.val_dataset_sample,
           .strict = o.strict,
           .resume = o.resume,

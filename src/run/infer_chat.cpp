@@ -12,6 +12,7 @@
 #include "base/lines.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "data/rows/media_refs.h"
 #include "run/infer.h"
 
 namespace apus {
@@ -47,6 +48,7 @@ class ChatRun {
   };
   std::optional<std::string> read_input();
   bool command(const std::string& typed);  // true: it was one, nothing to answer
+  bool add_media(const std::string& line);
   void ask(const std::string& line);
   int stream(const std::shared_ptr<Turn>& turn, int64_t request);  // the signal that ended it, or 0
   void keep(const std::shared_ptr<Turn>& turn);
@@ -57,6 +59,7 @@ class ChatRun {
   std::unique_ptr<LineWriter> results_;
   LineEditor editor_;
   Json messages_ = Json::array();
+  Json media_ = Json::object();  // their images, videos and sounds, as a row's columns
   bool many_lines_ = false, system_next_ = false, ended_ = false;
   int64_t turns_ = 0;
 };
@@ -95,6 +98,7 @@ bool ChatRun::command(const std::string& typed) {
   if (line == "clear") {
     const bool system = !messages_.empty() && messages_[0]["role"] == "system";
     messages_.erase(messages_.begin() + (system ? 1 : 0), messages_.end());
+    media_ = Json::object();
     std::printf("The conversation is forgotten.\n");
     return true;
   }
@@ -105,14 +109,31 @@ bool ChatRun::command(const std::string& typed) {
   return false;
 }
 
+// Asks for the path of each image, video and sound that a line has a tag for. False: the input ended.
+bool ChatRun::add_media(const std::string& line) {
+  if (!in_.media) return true;
+  Json all = media_;
+  for (const MediaKind& kind : kMediaKinds)
+    for (size_t i = count_tags(line, kind.tag); i > 0; --i) {
+      const auto path = editor_.read(str("Input the path or URL of the ", kind.name, " <<< "));
+      if (!path) return false;
+      all[kind.column].push_back(*path);
+    }
+  media_ = std::move(all);
+  return true;
+}
+
 void ChatRun::ask(const std::string& line) {
+  const Json media_before = media_;
+  if (!add_media(line)) return;
   const bool tool = line.starts_with("tool:");
   messages_.push_back({{"role", tool ? "tool" : "user"}, {"content", tool ? line.substr(5) : line}});
   const auto turn = std::make_shared<Turn>(in_.tokenizer, answer_spec(o_, in_));
   EngineRequest request;
   int signal = 0;
   try {
-    request.prompt = in_.chat->prompt({.messages = &messages_});
+    set_question(request, in_, {.messages = &messages_},
+                 {media_, {std::make_shared<const std::string>("the chat"), turns_ + 1}});
     request.sampling = sampling_;
     request.sampling.seed += static_cast<uint64_t>(turns_++);
     request.sink = [turn](const EngineEvent& e) {
@@ -125,7 +146,7 @@ void ChatRun::ask(const std::string& line) {
   } catch (const Error& e) {
     if (e.at.fault != Fault::Data && e.at.fault != Fault::Usage) throw;
     log_error(e.what());
-    messages_.erase(messages_.size() - 1);
+    messages_.erase(messages_.size() - 1), media_ = media_before;
     return;
   }
   keep(turn);
@@ -181,7 +202,7 @@ int ChatRun::run() {
     if (!line) break;
     if (system_next_) {
       system_next_ = false;
-      messages_ = Json::array();
+      messages_ = Json::array(), media_ = Json::object();
       const bool back = as_command(*line) == "default-system";
       if (!back) messages_.push_back({{"role", "system"}, {"content", *line}});
       std::printf("%s\n", back ? "The template's own system prompt is back."

@@ -77,10 +77,12 @@ void RowRun::launch() {
   const Origin origin = flight->question.origin;
   EngineRequest request;
   try {
-    request.prompt = in_.chat->prompt({.messages = &r["messages"],
-                                       .tools = part("tools"),
-                                       .documents = part("documents"),
-                                       .kwargs = part("chat_template_kwargs")});
+    set_question(request, in_,
+                 {.messages = &r["messages"],
+                  .tools = part("tools"),
+                  .documents = part("documents"),
+                  .kwargs = part("chat_template_kwargs")},
+                 {r, origin});
     flight->prompt_tokens = static_cast<int64_t>(request.prompt.size());
     request.sampling = sampling_;
     request.sampling.seed += static_cast<uint64_t>(row);  // equal rows get answers of their own

@@ -16,6 +16,7 @@
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 #include "cli/placement_rehearsal.h"
+#include "data/rows/media_refs.h"
 #include "device/failure.h"
 #include "models/pooling.h"
 #include "models/spec/score_head.h"
@@ -230,9 +231,28 @@ void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptio
   in.tokenizer = Tokenizer::load(model.model);
   in.generation = read_generation_config(model.model);
   in.chat = std::make_unique<Chat>(model.model, in.tokenizer, prompt);
+  in.media = open_media_reader(model.model, *in.tokenizer, prompt.media);
   in.stop_ids = stop_ids(in.generation, *in.chat);
 }
 }  // namespace
+
+void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row) {
+  const bool media = std::any_of(kMediaKinds.begin(), kMediaKinds.end(), [&](const MediaKind& kind) {
+    return row.value.contains(kind.column) && !row.value[kind.column].empty();
+  });
+  if (!media) {
+    request.prompt = in.chat->prompt(chat);
+    return;
+  }
+  require(in.media != nullptr, Fault::Data, "the row has images, videos or sounds, and this model reads text only");
+  Json shown = with_media_tags(row, *chat.messages, [](const std::string& remark) { log_warning(remark); });
+  RowMedia prepared = in.media->read(row, shown);
+  chat.messages = &shown;
+  Sample sample;
+  sample.ids = in.chat->prompt(chat), sample.trained.assign(sample.ids.size(), 0);
+  place_media(sample, std::move(prepared), row.origin);
+  request.prompt = std::move(sample.ids), request.media = std::move(sample.media);
+}
 
 std::function<at::Tensor(const Model&, const at::Tensor&, const Step&)> reading_of(const ModelOptions& model,
                                                                                    const RerankWords& words,

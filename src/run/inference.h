@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/task_options.h"
+#include "data/encode/row_media.h"
 #include "device/device.h"
 #include "engine/answer/chat.h"
 #include "engine/answer/generation_config.h"
@@ -41,12 +42,16 @@ struct Inference {
   std::shared_ptr<const Tokenizer> tokenizer;
   GenerationConfig generation;
   std::unique_ptr<Chat> chat;
+  std::shared_ptr<const MediaReader> media;  // null: the model reads text only
   std::vector<int32_t> stop_ids;
   std::unique_ptr<Engine> engine;  // keeps the model
 };
 // `task`: how numbers are read off, of a model that gives no words.
 Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
                          const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task = {});
+
+// Prompt and media of a request: the question of a row with its images, videos and sounds.
+void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row);
 
 // The numbers of texts, from their last tokens' hidden states [R, D]: scores, or by how much `yes` is likelier than
 // `no`; null where the states themselves are wanted, or words.

@@ -52,10 +52,11 @@ Question make_question(const Row& row, const NormalizeOptions& options, bool who
   Question q{.origin = row.origin};
   NormalizeOptions all_columns = options;
   all_columns.keep_unused = true;
-  const bool as_it_stands = options.columns.empty() && options.names.empty() && for_templates(row.value);
+  const bool as_it_stands =
+      options.columns.empty() && options.names.empty() && !options.media && for_templates(row.value);
   q.row = as_it_stands ? row.value : normalize_row(row, all_columns);
   for (const char* media : {"images", "videos", "audios"})
-    if (q.row.contains(media) && !q.row[media].empty())
+    if (!options.media && q.row.contains(media) && !q.row[media].empty())
       throw RowError(row.origin, media, str("the row has ", media, ", but this model reads text only"));
   Json& messages = q.row["messages"];
   if (whole) {

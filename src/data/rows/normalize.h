@@ -20,7 +20,8 @@ struct NormalizeOptions {
   // Of a list of responses take a random one instead of the first.
   bool random_response = false;
   uint64_t seed = 42;
-  SelfName names;  // put for {{NAME}} and {{AUTHOR}}
+  SelfName names;      // put for {{NAME}} and {{AUTHOR}}
+  bool media = false;  // a question's images, videos and sounds are read; else rows with them are refused
 };
 
 // The options of a --columns value. A bad one is Fault::Usage.
