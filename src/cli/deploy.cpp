@@ -72,7 +72,6 @@ void DeployOptions::fields(OptionTable& v) {
            "requests bring the questions; `apus infer` answers files");
   plain_rows_fields(v);
   TemplateOptions::fields(v);
-  text_alone(v);
   GenerationOptions::fields(v);
   for (const char* name : {"stream", "logprobs", "top_logprobs"}) v.at(name).refused("each request says it for itself");
   EngineOptions::fields(v);

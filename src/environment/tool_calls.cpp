@@ -60,7 +60,7 @@ class ToolUse final : public Episode {
   std::vector<bool> made_;
 };
 
-const RegisterEnvironment<ToolUse> tool_use("tools");
+const RegisterEnvironment<ToolUse> tools_by_schema("tools");
 
 }  // namespace
 }  // namespace apus

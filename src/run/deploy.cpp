@@ -116,6 +116,7 @@ ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   s.task = served_task(o, in);
   s.engine = in.engine.get();
   s.chat = in.chat.get();
+  s.media = in.media;
   s.tokenizer = in.tokenizer;
   s.stop_ids = in.stop_ids;
   s.flags = o;

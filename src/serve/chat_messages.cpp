@@ -11,13 +11,31 @@ namespace apus {
 
 namespace {
 
-std::string text_of_parts(const Json& parts, const std::string& where) {
+// The server opens no file and asks no other machine for a client's sake: an image comes with the request.
+std::string data_uri(const Fields& part) {
+  const Json* image = part.find("image_url");
+  const std::string uri = image && image->is_string() ? image->get<std::string>()
+                          : part.object("image_url")
+                              ? Fields(*part.object("image_url"), part.name("image_url") + ".").needed_text("url")
+                              : "";
+  if (!uri.starts_with("data:image/"))
+    refuse(part.name("image_url"), "'", part.name("image_url"),
+           "' must hold the image itself, as data:image/png;base64,...: this server fetches nothing");
+  return uri;
+}
+
+std::string text_of_parts(const Json& parts, const std::string& where, Json* images) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Fields part(parts[i], str(where, "[", i, "]."));
     const std::string type = part.text("type").value_or("text");
     if (type == "refusal") {
       text += part.needed_text("refusal");
+      continue;
+    }
+    if (images && type == "image_url") {
+      images->push_back(data_uri(part));
+      text += "<image>";
       continue;
     }
     if (type != "text" && type != "input_text" && type != "output_text")
@@ -54,7 +72,7 @@ Json tool_call(const Json& call, const std::string& where) {
 
 }  // namespace
 
-Json chat_message(const Json& message, const std::string& where) {
+Json chat_message(const Json& message, const std::string& where, Json* images) {
   const Fields f(message, where + ".");
   Json out = message;
   const std::string role = f.needed_text("role");
@@ -69,7 +87,7 @@ Json chat_message(const Json& message, const std::string& where) {
     out["content"] = f.text("refusal").value_or("");
     if (role != "assistant") refuse(f.name("content"), "'", f.name("content"), "' is missing");
   } else if (content->is_array()) {
-    out["content"] = text_of_parts(*content, f.name("content"));
+    out["content"] = text_of_parts(*content, f.name("content"), images);
   } else if (!content->is_string()) {
     refuse(f.name("content"), "'", f.name("content"), "' must be a text or a list of parts");
   }
@@ -93,9 +111,10 @@ Json chat_message(const Json& message, const std::string& where) {
   return out;
 }
 
-Json chat_messages(const Json& messages) {
+Json chat_messages(const Json& messages, Json* images) {
   Json out = Json::array();
-  for (size_t i = 0; i < messages.size(); ++i) out.push_back(chat_message(messages[i], str("messages[", i, "]")));
+  for (size_t i = 0; i < messages.size(); ++i)
+    out.push_back(chat_message(messages[i], str("messages[", i, "]"), images));
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "data/rows/media_refs.h"
 #include "serve/api_error.h"
 #include "serve/fim.h"
 #include "serve/rollout_door.h"
@@ -193,10 +194,10 @@ std::unique_ptr<Constraint> Service::constraint(const ChatCall& call, const Chat
 }
 
 // n requests for one prompt.
-void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, const Constraint* form,
+void Service::fill(const AnswerCall& call, const Prompt& prompt, uint64_t seed, const Constraint* form,
                    Prepared& out) const {
   EngineRequest request;
-  request.prompt = prompt;
+  request.prompt = prompt.ids, request.media = prompt.media;
   request.sampling = sampling(call);
   request.priority = call.priority;
   request.adapter = adapter_of(call.model);
@@ -205,7 +206,7 @@ void Service::fill(const AnswerCall& call, const std::vector<int32_t>& prompt, u
     if (form) request.constraint = form->clone();
     out.stream.requests.push_back(request);
   }
-  out.stream.prompt_tokens += static_cast<int64_t>(prompt.size());
+  out.stream.prompt_tokens += static_cast<int64_t>(prompt.ids.size());
 }
 
 // What the template is told beside the messages. What it does not name, the model would never hear of.
@@ -243,23 +244,43 @@ std::string Service::render(const ChatCall& call) const {
   }
 }
 
+RowMedia Service::read_images(ChatCall& call) const {
+  if (call.images.empty()) return {};
+  if (!spec_.media) refuse("messages", "the messages hold images, but this model takes text only");
+  size_t tags = 0;
+  for (const Json& message : call.messages)
+    if (message.contains("content") && message["content"].is_string())
+      tags += count_tags(message["content"].get_ref<const std::string&>(), "<image>");
+  if (tags != call.images.size())
+    refuse("messages", "a text beside images must not hold '<image>' itself; where an image belongs its part says");
+  try {
+    return spec_.media->read({Json{{"images", call.images}}, {}}, call.messages);
+  } catch (const RowError& e) {
+    throw ApiError(400, str(e.key, ": ", e.reason), "messages");
+  }
+}
+
 Service::Prompt Service::chat_prompt(const ChatCall& call) const {
   const auto most = spec_.engine->max_model_len();
   if (call.messages.size() > static_cast<size_t>(most))  // each has a token at least; rendering would take its time
     too_long("messages", str("there are ", call.messages.size(), " messages"), most);
-  std::string text;
-  if (spec_.allow_special_tokens) {
-    text = render(call);
-  } else {
-    ChatCall marked = call;
-    marked.messages = specials_.marked(call.messages);
-    text = render(marked);
-  }
+  ChatCall shown = call;
+  if (!spec_.allow_special_tokens) shown.messages = specials_.marked(call.messages);
+  RowMedia images = read_images(shown);
+  const std::string text = render(shown);
   if (text.size() / longest_token_ > static_cast<size_t>(most))
     too_long("messages", str("the messages have ", text.size(), " bytes, which are more tokens than that"), most);
   try {
-    if (!PlainSpecials::has_marks(text)) return {text, spec_.chat->encode(text)};
-    return {PlainSpecials::unmarked(text), limited(specials_.encode(text), spec_.chat->spec())};
+    const bool plain = !PlainSpecials::has_marks(text);
+    Prompt prompt{plain ? text : PlainSpecials::unmarked(text),
+                  plain ? spec_.chat->encode(text) : limited(specials_.encode(text), spec_.chat->spec()),
+                  {}};
+    if (images.empty()) return prompt;
+    Sample sample;
+    sample.ids = std::move(prompt.ids), sample.trained.assign(sample.ids.size(), 0);
+    place_media(sample, std::move(images), {});
+    prompt.ids = std::move(sample.ids), prompt.media = std::move(sample.media);
+    return prompt;
   } catch (const Error& e) {
     if (e.at.fault != Fault::Data) throw;
     throw ApiError(400, e.what(), "messages", "context_length_exceeded");
@@ -294,7 +315,7 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   // Some formats write their marks with special tokens, which the parser must see.
   if (parser.format != ToolFormat::None) stream.answer.skip_special = false;
   if (!call.parallel_calls) stream.most_calls = 1;
-  fill(call, prompt.ids, call.seed.value_or(spec_.seed + seeds_.fetch_add(static_cast<uint64_t>(call.n))),
+  fill(call, prompt, call.seed.value_or(spec_.seed + seeds_.fetch_add(static_cast<uint64_t>(call.n))),
        constraint(call, parser, thinks).get(), out);
   return out;
 }
@@ -324,7 +345,7 @@ Service::Prepared Service::prepare(const CompletionCall& call) const {
     check_room(ids, "prompt", true);
     if (call.echo) out.form.echo.push_back(input.is_text ? input.text : spec_.tokenizer->decode(ids));
     if (call.token_ids && call.prompts.size() == 1) out.form.prompt_ids = ids;
-    fill(call, ids, seed, wanted.get(), out);
+    fill(call, {"", ids, {}}, seed, wanted.get(), out);
     seed += static_cast<uint64_t>(call.n);
   }
   return out;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/encode/row_media.h"
 #include "engine/answer/chat.h"
 #include "guide/guide.h"
 #include "serve/answer_stream.h"
@@ -39,6 +40,7 @@ struct ServiceSpec {
   TextEngine* engine = nullptr;
   RolloutDoor* door = nullptr;  // through which a trainer brings weights; null: none does
   const Chat* chat = nullptr;
+  std::shared_ptr<const MediaReader> media;  // null: the model reads text only
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<int32_t> stop_ids;
   SamplingWishes flags, checkpoint;  // decide what a request leaves open, in this order
@@ -81,8 +83,11 @@ class Service {
   struct Prompt {
     std::string text;
     std::vector<int32_t> ids;
+    std::vector<MediaItem> media;
   };
   Prompt chat_prompt(const ChatCall& call) const;
+  // The images of a call, put into its messages.
+  RowMedia read_images(ChatCall& call) const;
   std::vector<int32_t> text_ids(const Json& messages, const Json& words, const char* param) const;
   std::vector<int32_t> pair_ids(const PairsCall& call, const std::string& first, const std::string& second) const;
   EngineRequest for_numbers(std::vector<int32_t> ids, const std::string& model, int priority, const char* param) const;
@@ -96,8 +101,7 @@ class Service {
   // calls of these tools instead.
   std::unique_ptr<Constraint> constraint(const Guide& guide, bool thinks, const GuideTools* calls) const;
   std::unique_ptr<Constraint> constraint(const ChatCall& call, const ChatParserOptions& parser, bool thinks) const;
-  void fill(const AnswerCall& call, const std::vector<int32_t>& prompt, uint64_t seed, const Constraint* form,
-            Prepared& out) const;
+  void fill(const AnswerCall& call, const Prompt& prompt, uint64_t seed, const Constraint* form, Prepared& out) const;
   AnswerForm form(const AnswerCall& call) const;
   AnswerText::Spec answer_spec(const AnswerCall& call) const;
 

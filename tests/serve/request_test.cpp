@@ -69,6 +69,15 @@ TEST(OpenAiRequest, EverySamplingFieldIsRead) {
   EXPECT_EQ(read("{}").wishes.top_k, std::nullopt);
 }
 
+TEST(OpenAiRequest, ImagesComeWithTheRequest) {
+  const ChatCall call =
+      read_chat_request(Json::parse(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "What is "},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}, {"type": "text", "text": "?"}]}]})"),
+                        {});
+  EXPECT_EQ(call.messages[0]["content"], "What is <image>?");
+  EXPECT_EQ(call.images, Json::array({"data:image/png;base64,AA=="}));
+}
+
 TEST(OpenAiRequest, MistakesNameTheField) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {R"({"messages": []})", "messages"},
@@ -77,6 +86,8 @@ TEST(OpenAiRequest, MistakesNameTheField) {
       {R"({"messages": [{"role": "user"}]})", "messages[0].content"},
       {R"({"messages": [{"content": "x"}]})", "messages[0].role"},
       {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]})",
+       "messages[0].content[0].image_url"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]})",
        "messages[0].content[0].type"},
       {R"({"temperature": "hot"})", "temperature"},
       {R"({"temperature": -1})", "temperature"},
