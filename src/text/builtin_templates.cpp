@@ -128,7 +128,7 @@ constexpr std::string_view kLlama3 = R"({%- set first_is_system = messages and m
 )";
 
 // ### Human and ### Assistant, for base models without tokens for roles.
-constexpr std::string_view kDefault = R"({{- bos_token -}}
+constexpr std::string_view kPlainTurns = R"({{- bos_token -}}
 {%- if not (messages and messages[0].role == 'system') -%}
   {{- 'You are a helpful assistant.\n\n' -}}
 {%- endif -%}
@@ -167,7 +167,7 @@ struct Builtin {
 const std::vector<Builtin>& builtins() {
   static const std::vector<Builtin> all = {{"chatml", std::string(kTextOf) + std::string(kChatml)},
                                            {"llama3", std::string(kTextOf) + std::string(kLlama3)},
-                                           {"default", std::string(kTextOf) + std::string(kDefault)},
+                                           {"default", std::string(kTextOf) + std::string(kPlainTurns)},
                                            {"plain", std::string(kTextOf) + std::string(kPlain)}};
   return all;
 }
