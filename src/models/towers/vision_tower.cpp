@@ -155,7 +155,7 @@ at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const L
   const auto [q, k] = ops::rope(heads(qkv[0]), heads(qkv[1]), l.turn.cos, l.turn.sin);
   const Segments& seen = b.full ? l.frames : l.windows;
   const at::Tensor y = ops::attention(q, k, heads(qkv[2]), seen.cu, seen.cu, seen.longest, seen.longest,
-                                      1 / std::sqrt(static_cast<double>(h)), {.causal = false});
+                                      {.scale = 1 / std::sqrt(static_cast<double>(h)), .mask = {.causal = false}});
   return (*b.proj)(y.reshape({patches, -1}), s);
 }
 
