@@ -258,10 +258,10 @@ struct SharedRows {
   std::string variant, strategy;
   int ranks, sharers;
 };
-class Sequence : public ::testing::TestWithParam<SharedRows> {};
+class SharedTokens : public ::testing::TestWithParam<SharedRows> {};
 
 // Two key-value heads among four ranks, rows of all lengths, dropout, layers that run again, windows, balanced experts.
-TEST_P(Sequence, TrainsAsOneProcess) {
+TEST_P(SharedTokens, TrainsAsOneProcess) {
   const auto& [variant, strategy, ranks, sharers] = GetParam();
   if (golden::device_named() != "cpu" && variant != "lora") GTEST_SKIP() << "a simulated device is slow: one is enough";
   Folder alone, together;
@@ -271,7 +271,7 @@ TEST_P(Sequence, TrainsAsOneProcess) {
   expect_same_run(one, many, alone.path, together.path, 2e-5);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Sequence,
+INSTANTIATE_TEST_SUITE_P(All, SharedTokens,
                          ::testing::Values(SharedRows{"full", "zero0", 2, 2}, SharedRows{"full", "zero0", 4, 4},
                                            SharedRows{"full", "zero1", 4, 2}, SharedRows{"full", "zero3", 4, 2},
                                            SharedRows{"untied", "zero2", 4, 4}, SharedRows{"lora", "zero0", 2, 2},
