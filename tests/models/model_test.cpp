@@ -118,7 +118,9 @@ TEST(ModelInputs, PositionsAreTheModels) {
 TEST(ModelInputs, ATextModelRefusesMedia) {
   const Small small;
   Step step = small.step();
-  const Inputs with_image(small.inputs.id_T, {{}, {{.digest = "abc", .begin = 1, .length = 2}}});
+  MediaItem image;
+  image.digest = "abc", image.begin = 1, image.length = 2;
+  const Inputs with_image(small.inputs.id_T, {{}, {image}});
   expect_says(refusal(Fault::Usage, [&] { small.model->forward(with_image, step); }), "reads text only");
 }
 
