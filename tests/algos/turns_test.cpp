@@ -91,7 +91,7 @@ TEST(Turns, GiveRewardsToTheirEnds) {
   const Batch batch = updates.at(0).at(0);
   const at::Tensor label_T = batch.label_T.to(at::kCPU), return_T = batch.token_columns.at("return").to(at::kCPU);
   // With lambda 1 and gamma 1 a token's return is all that comes: the later turn's, and before its end the first's too.
-  int64_t at = 0;
+  int64_t at = 0, of_two_turns = 0;
   for (const int32_t length : batch.step.length_q) {
     std::vector<double> returns;
     std::vector<int64_t> gaps;
@@ -103,10 +103,12 @@ TEST(Turns, GiveRewardsToTheirEnds) {
     at += length;
     size_t first = 1;  // tokens of the first turn
     while (first < gaps.size() && gaps[first] == gaps[first - 1] + 1) ++first;
-    ASSERT_LT(first, gaps.size()) << "an observation lies between";
+    if (first == gaps.size()) continue;  // a first turn that was cut is the last one
+    ++of_two_turns;
     const double second = static_cast<double>(returns.size() - first);
     for (size_t k = 0; k < returns.size(); ++k) EXPECT_NEAR(returns[k], second + (k < first ? 0.25 : 0), 1e-4) << k;
   }
+  EXPECT_GT(of_two_turns, 0);
 }
 
 TEST(Turns, AreWrittenAndReadWithTheirMask) {

@@ -73,7 +73,8 @@ TEST(EngineRollout, ChangedWeightsForgetThePrefixes) {
   ask(2, 0);
   Sampling scored = greedy(1);
   scored.prompt_logprobs = 0;
-  for (const TokenOut& t : generate(engine, {p}, scored)[0].prompt) EXPECT_EQ(t.weights, 2);
+  const auto last = generate(engine, {p}, scored);
+  for (const TokenOut& t : last[0].prompt) EXPECT_EQ(t.weights, 2);
 }
 
 // An answer that was begun under the old weights goes on under the new ones, and says which token is of which.
