@@ -46,8 +46,8 @@ struct Speakers {
   const Tokenizer& tokenizer;
 };
 
-// Of two prompts, the second with a turn of the model and what was said to it added: all behind the token that ended the
-// turn. Fault::Data when none of `ends` does.
+// Of two prompts, the second with a turn of the model and what was said to it added: all behind the token that ended
+// the turn. Fault::Data when none of `ends` does.
 std::vector<int32_t> behind_turn(const std::vector<int32_t>& before, const std::vector<int32_t>& whole,
                                  const std::vector<int32_t>& ends);
 

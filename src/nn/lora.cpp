@@ -151,8 +151,8 @@ at::Tensor changed_row_norms(const at::Tensor& weight, const at::Tensor& a, cons
   const int64_t rows = std::max<int64_t>(1, (int64_t{1} << 20) / weight.size(1));  // 4 MB at a time
   for (int64_t at = 0; at < weight.size(0); at += rows) {
     const int64_t count = std::min(rows, weight.size(0) - at);
-    const at::Tensor part =
-        at::addmm(ops::plain_rows(weight, at, count).detach().to(at::kFloat), wide_b.narrow(0, at, count), wide_a, 1, scale);
+    const at::Tensor part = at::addmm(ops::plain_rows(weight, at, count).detach().to(at::kFloat),
+                                      wide_b.narrow(0, at, count), wide_a, 1, scale);
     norms.narrow(0, at, count).copy_(part.norm(2, 1));
   }
   return norms;

@@ -44,7 +44,7 @@ struct ChatCall : AnswerCall {
   // As chat templates know them: content is text, arguments are objects.
   Json messages;
   Json images = Json::array();  // data URIs: one for each tag <image> in the messages
-  Json tools;  // [{"type": "function", "function": {...}}], or null
+  Json tools;                   // [{"type": "function", "function": {...}}], or null
   bool parallel_calls = true;
   Json kwargs = Json::object(), documents;
   std::optional<std::string> effort;  // how hard to think; "none": not at all
