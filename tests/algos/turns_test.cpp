@@ -30,6 +30,13 @@ class TwoTurns final : public Episode {
 };
 const RegisterEnvironment<TwoTurns> two_turns("test two turns");
 
+// Of a student that has learnt to end its turns, mostly: one that is cut is the last one.
+Student taught() {
+  Student student;
+  student.pretrain(0.1);
+  return student;
+}
+
 struct Turns {
   template <class Algorithm>
   std::vector<Update> updates(Algorithm& algorithm, std::map<std::string, std::vector<Model*>> others = {}) {
@@ -40,14 +47,14 @@ struct Turns {
   Actors& actors(std::map<std::string, std::vector<Model*>> others) {
     return held.emplace_back(Actors{.policy = *student.model, .rollout = &rollout, .others = std::move(others)});
   }
-  Student student;
+  Student student = taught();
   Rollout rollout{*student.model, student.options(), {.max_sequences = 64, .max_model_len = 64}};
   std::deque<Actors> held;
 };
 
 GrpoOptions of_turns() {
   GrpoOptions o;
-  o.environment = "test two turns", o.num_generations = 2, o.max_completion_length = 3, o.beta = 0;
+  o.environment = "test two turns", o.num_generations = 2, o.max_completion_length = 8, o.beta = 0;
   return o;
 }
 
@@ -73,18 +80,19 @@ TEST(Turns, ObservationsAreReadAndNotLearnt) {
     const Loss loss = grpo.loss(run.held.back(), batch, Forward{});
     EXPECT_LT(loss.metrics.at("rollout_mismatch/max").sum.item<double>(), 1e-4) << "the very tokens that were said";
     if (loss.metrics.count("num_turns")) {
-      EXPECT_EQ(loss.metrics.at("num_turns").sum.item<double>() / loss.metrics.at("num_turns").count.item<double>(), 2);
+      const auto& turns = loss.metrics.at("num_turns");
+      EXPECT_NEAR(turns.sum.item<double>() / turns.count.item<double>(), 1 + static_cast<double>(observed) / 4, 1e-6);
       EXPECT_GT(loss.metrics.at("rewards/test two turns/mean").sum.item<double>(), 0);
     }
   }
   EXPECT_EQ(sequences, 4);
-  EXPECT_EQ(observed, 4);
+  EXPECT_GE(observed, 2);
 }
 
 TEST(Turns, GiveRewardsToTheirEnds) {
   Turns run;
   PpoOptions o;
-  o.environment = "test two turns", o.max_completion_length = 3, o.kl_coef = 0, o.lam = 1;
+  o.environment = "test two turns", o.max_completion_length = 8, o.kl_coef = 0, o.lam = 1;
   Ppo ppo(o);
   const auto critic = test::scalar_model(golden::Case("train_qwen2").dir / "checkpoint");
   const std::vector<Update> updates = run.updates(ppo, {{"critic", {critic.get()}}});
