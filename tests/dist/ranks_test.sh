@@ -110,7 +110,7 @@ sequence)  # two share out the tokens of each row, alone, twice, and with weight
   share 4 four --num_train_epochs 1
   alike one four || fail "four ranks, two for each row: other losses"
   share 2 shared --num_train_epochs 1 --packing true --max_length 200 --tuner_type full --deepspeed zero3
-  alike packed shared || fail "packed rows, zero3: other losses"
+  alike packed shared 2 || fail "packed rows, zero3: other losses"
   train 1 cpu again --num_train_epochs 1 --save_steps 2 --resume_from_checkpoint four/checkpoint-2 || { cat again.log >&2; fail "resume"; }
   alike one again 3 || fail "gone on with one rank: other losses"
   says two.log "2 ranks share out the tokens of each row"

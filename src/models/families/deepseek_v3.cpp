@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// DeepSeek-V3, R1 and Moonlight, and Kimi K2, which is the same under another name: keys and values out of one small
-// vector a token; experts chosen by sigmoids with a correction, out of groups, and shared ones beside them.
+// DeepSeek-V3, R1 and Moonlight: keys and values out of one small vector a token; experts chosen by sigmoids with a
+// correction, out of groups, and shared ones beside them.
+#include "models/families/deepseek_v3.h"
+
 #include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 
 namespace apus {
 
-namespace {
-DecoderSpec read(const Config& c) {
+DecoderSpec read_deepseek_v3(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.positions = 4096, .ffn = 18432, .head_dim = latent_turned(c)});
   use_latent_attention(c, spec, c.flag("rope_interleave", true));
   const auto scores = c.text("scoring_func", "sigmoid");
@@ -34,6 +35,25 @@ DecoderSpec read(const Config& c) {
   return spec;
 }
 
+Json deepseek_v3_says() {
+  return {{"q_lora_rank", 1536},
+          {"kv_lora_rank", 512},
+          {"qk_nope_head_dim", 128},
+          {"qk_rope_head_dim", 64},
+          {"v_head_dim", 128},
+          {"n_routed_experts", 256},
+          {"n_shared_experts", 1},
+          {"num_experts_per_tok", 8},
+          {"moe_intermediate_size", 2048},
+          {"first_k_dense_replace", 3},
+          {"n_group", 8},
+          {"topk_group", 4},
+          {"routed_scaling_factor", 2.5},
+          {"norm_topk_prob", true},
+          {"scoring_func", "sigmoid"}};
+}
+
+namespace {
 const Json kYarn = {{"type", "yarn"},
                     {"factor", 40},
                     {"beta_fast", 32},
@@ -41,30 +61,6 @@ const Json kYarn = {{"type", "yarn"},
                     {"mscale", 1.0},
                     {"mscale_all_dim", 1.0},
                     {"original_max_position_embeddings", 4096}};
-const Json kKimiYarn = {{"type", "yarn"},
-                        {"factor", 32.0},
-                        {"beta_fast", 1.0},
-                        {"beta_slow", 1.0},
-                        {"mscale", 1.0},
-                        {"mscale_all_dim", 1.0},
-                        {"original_max_position_embeddings", 4096}};
-
-const Json kSays = {{"q_lora_rank", 1536},
-                    {"kv_lora_rank", 512},
-                    {"qk_nope_head_dim", 128},
-                    {"qk_rope_head_dim", 64},
-                    {"v_head_dim", 128},
-                    {"n_routed_experts", 256},
-                    {"n_shared_experts", 1},
-                    {"num_experts_per_tok", 8},
-                    {"moe_intermediate_size", 2048},
-                    {"first_k_dense_replace", 3},
-                    {"n_group", 8},
-                    {"topk_group", 4},
-                    {"routed_scaling_factor", 2.5},
-                    {"norm_topk_prob", true},
-                    {"scoring_func", "sigmoid"}};
-
 // name hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
     {"deepseek-v3", 7168, 61, 128, 128, 0, 18432, 129280, 163840, 1e4, false, {}, {{"rope_scaling", kYarn}}},
@@ -91,37 +87,12 @@ const std::vector<Preset> presets = {
       {"routed_scaling_factor", 2.446},
       {"rms_norm_eps", 1e-5}}},
 };
-const std::vector<Preset> kimi_presets = {
-    {"kimi-k2",
-     7168,
-     61,
-     64,
-     64,
-     0,
-     18432,
-     163840,
-     131072,
-     50000,
-     false,
-     {},
-     {{"n_routed_experts", 384},
-      {"first_k_dense_replace", 1},
-      {"n_group", 1},
-      {"topk_group", 1},
-      {"routed_scaling_factor", 2.827},
-      {"rope_scaling", kKimiYarn}}},
-};
 
 const RegisterFamily deepseek_v3("deepseek_v3", {.title = "DeepSeek-V3, R1, V3.1, Moonlight",
                                                  .architecture = "DeepseekV3ForCausalLM",
-                                                 .read = read,
-                                                 .says = kSays,
+                                                 .read = read_deepseek_v3,
+                                                 .says = deepseek_v3_says(),
                                                  .presets = presets});
-const RegisterFamily kimi_k2("kimi_k2", {.title = "Kimi K2",
-                                         .architecture = "DeepseekV3ForCausalLM",
-                                         .read = read,
-                                         .says = kSays,
-                                         .presets = kimi_presets});
 }  // namespace
 
 }  // namespace apus
