@@ -45,7 +45,7 @@ class GoldenSeeingEngine : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(GoldenSeeingEngine, Images) {
-  const auto e = engine({});
+  const auto e = engine({.block_size = 4});
   expect_golden(*e, "left", "gen");
   const int64_t cached = e->stats().cached_tokens;
   expect_golden(*e, "left", "gen");
