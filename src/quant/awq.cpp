@@ -104,7 +104,7 @@ Pieces pack_awq(const Integers& integers, Shape shape) {
           static_cast<uint32_t>(integers.zero[static_cast<size_t>(g * rows + r)]) << shift;
   }
   std::vector<uint16_t> scales(integers.scale.size());
-  std::transform(integers.scale.begin(), integers.scale.end(), scales.begin(), to_f16);
+  std::transform(integers.scale.begin(), integers.scale.end(), scales.begin(), float_to_f16);
   Pieces out;
   out["qweight"] = stored(DiskType::I32, {columns, words}, std::move(codes));
   out["qzeros"] = stored(DiskType::I32, {groups, words}, std::move(zeros));

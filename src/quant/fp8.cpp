@@ -102,8 +102,8 @@ Pieces quantise_fp8_rows(std::span<const float> weight, Shape shape) {
     const auto row = weight.subspan(static_cast<size_t>(r * shape.columns), static_cast<size_t>(shape.columns));
     float most = 0;
     for (const float w : row) most = std::max(most, std::abs(w));
-    scales.push_back(to_bf16(std::max(most / kMostE4m3, 0x1p-23f)));
-    const float scale = from_bf16(scales.back());
+    scales.push_back(float_to_bf16(std::max(most / kMostE4m3, 0x1p-23f)));
+    const float scale = bf16_to_float(scales.back());
     for (size_t c = 0; c < row.size(); ++c)
       codes[static_cast<size_t>(r * shape.columns) + c] = to_e4m3(clamped(row[c] / scale));
   }

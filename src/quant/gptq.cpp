@@ -56,15 +56,7 @@ class Gptq final : public Matrix {
     zeros_ = layer.need("qzeros", {DiskType::I32}, groups_ * rows * form.bits / 32);
     scales_ = layer.need("scales", kScaleTypes, groups_ * rows);
     bytes_ = layer.bytes();
-    group_.resize(static_cast<size_t>(columns));
-    const StoredTensor* given = layer.find("g_idx");
-    if (given) layer.need("g_idx", {DiskType::I32}, columns);
-    for (int64_t c = 0; c < columns; ++c) {
-      const int64_t group = given ? given->at<int32_t>(c) : c / form.group_of(columns);
-      require(group >= 0 && group < groups_, Fault::Model, layer.name, ".g_idx names the group ", group, " of ",
-              groups_);
-      group_[static_cast<size_t>(c)] = static_cast<int32_t>(group);
-    }
+    group_ = layer.groups_of_columns("g_idx", columns, groups_, form.group_of(columns));
   }
   const char* format() const override { return "gptq"; }
   int64_t bytes() const override { return bytes_; }
@@ -190,7 +182,7 @@ Pieces pack_gptq(const Integers& integers, Shape shape, const GptqForm& form) {
       pack_unit(bits, unit, zeros.data() + g * rows * bits / 32 + r * bits / 32);
     }
   std::vector<uint16_t> scales(integers.scale.size());
-  std::transform(integers.scale.begin(), integers.scale.end(), scales.begin(), to_f16);
+  std::transform(integers.scale.begin(), integers.scale.end(), scales.begin(), float_to_f16);
   Pieces out;
   out["qweight"] = stored(DiskType::I32, {columns * bits / 32, rows}, std::move(codes));
   out["qzeros"] = stored(DiskType::I32, {groups, rows * bits / 32}, std::move(zeros));

@@ -6,11 +6,11 @@
 namespace apus::quant {
 
 void to_bf16(const float* from, int64_t count, uint16_t* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = to_bf16(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = float_to_bf16(from[i]);
 }
 
 void to_f16(const float* from, int64_t count, uint16_t* to) {
-  for (int64_t i = 0; i < count; ++i) to[i] = to_f16(from[i]);
+  for (int64_t i = 0; i < count; ++i) to[i] = float_to_f16(from[i]);
 }
 
 void numbers_of(const StoredTensor& tensor, float* to) {
@@ -18,7 +18,7 @@ void numbers_of(const StoredTensor& tensor, float* to) {
   if (tensor.type == DiskType::F32) {
     std::memcpy(to, tensor.data, static_cast<size_t>(tensor.bytes));
   } else if (tensor.type == DiskType::BF16) {
-    for (int64_t i = 0; i < count; ++i) to[i] = from_bf16(tensor.at<uint16_t>(i));
+    for (int64_t i = 0; i < count; ++i) to[i] = bf16_to_float(tensor.at<uint16_t>(i));
   } else {
     for (int64_t i = 0; i < count; ++i) to[i] = number_at(tensor, i);
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small floating-point formats as bits, to f32 and back, rounded to the nearest even.
+// Floating-point formats of one byte and less as bits, to f32 and back, rounded to the nearest even; elements of
+// tensors as f32.
 #pragma once
 
 #include <array>
@@ -7,38 +8,12 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/half.h"
 #include "tensor/stored_tensor.h"
 
 namespace apus::quant {
 
-inline float from_bf16(uint16_t bits) { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
-
-inline uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-inline float from_f16(uint16_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16, bits = half & 0x7fffu;
-  if (bits >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (bits << 13));
-  // The exponent's bias is made good by a product, which subnormal numbers take part in.
-  return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(std::bit_cast<float>(bits << 13) * 0x1p112f));
-}
-
-inline uint16_t to_f16(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>((bits >> 16) & 0x8000u);
-  bits &= 0x7fffffffu;
-  if (bits > 0x7f800000u) return sign | 0x7e00u;
-  if (bits >= 0x477ff000u) return sign | 0x7c00u;  // from 65520 on
-  if (bits < 0x38800000u)                          // subnormal: 0.5 has the same unit in the last place
-    return sign | static_cast<uint16_t>(std::bit_cast<uint32_t>(std::bit_cast<float>(bits) + 0.5f) - 0x3f000000u);
-  bits += 0xfffu + ((bits >> 13) & 1u);
-  return sign | static_cast<uint16_t>((bits - 0x38000000u) >> 13);
-}
-
-inline float rounded_to_f16(float value) { return from_f16(to_f16(value)); }
+inline float rounded_to_f16(float value) { return f16_to_float(float_to_f16(value)); }
 
 // E4M3 without infinities: sign, four bits of exponent with bias 7, three of mantissa; 0x7f and 0xff are no numbers.
 constexpr float kMostE4m3 = 448;
@@ -73,9 +48,9 @@ inline std::array<float, 256> e4m3_table() {
 inline float number_at(const StoredTensor& t, int64_t i) {
   switch (t.type) {
     case DiskType::F16:
-      return from_f16(t.at<uint16_t>(i));
+      return f16_to_float(t.at<uint16_t>(i));
     case DiskType::BF16:
-      return from_bf16(t.at<uint16_t>(i));
+      return bf16_to_float(t.at<uint16_t>(i));
     case DiskType::F8E4M3:
       return from_e4m3(t.at<uint8_t>(i));
     case DiskType::F64:

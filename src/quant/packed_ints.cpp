@@ -24,15 +24,7 @@ class PackedInts final : public Matrix {
     const int64_t per_word = 32 / bits;
     if (layer.find("weight_zero_point"))
       zeros_ = layer.need("weight_zero_point", {DiskType::I32}, (shape.rows + per_word - 1) / per_word * groups_);
-    group_.resize(static_cast<size_t>(shape.columns));
-    const StoredTensor* given = layer.find("weight_g_idx");
-    if (given) layer.need("weight_g_idx", {DiskType::I32}, shape.columns);
-    for (int64_t c = 0; c < shape.columns; ++c) {
-      const int64_t group = given ? given->at<int32_t>(c) : c / (shape.columns / groups_);
-      require(group >= 0 && group < groups_, Fault::Model, layer.name, ".weight_g_idx names the group ", group, " of ",
-              groups_);
-      group_[static_cast<size_t>(c)] = static_cast<int32_t>(group);
-    }
+    group_ = layer.groups_of_columns("weight_g_idx", shape.columns, groups_, shape.columns / groups_);
   }
   const char* format() const override { return "packed int"; }
   int64_t bytes() const override { return bytes_; }

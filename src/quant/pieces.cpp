@@ -25,6 +25,19 @@ const StoredTensor& StoredLayer::need(const std::string& piece, std::initializer
   return *found;
 }
 
+std::vector<int32_t> StoredLayer::groups_of_columns(const std::string& piece, int64_t columns, int64_t groups,
+                                                    int64_t width) const {
+  std::vector<int32_t> out(static_cast<size_t>(columns));
+  const StoredTensor* given = find(piece);
+  if (given) need(piece, {DiskType::I32}, columns);
+  for (int64_t c = 0; c < columns; ++c) {
+    const int64_t group = given ? given->at<int32_t>(c) : c / width;
+    require(group >= 0 && group < groups, Fault::Model, name, ".", piece, " names the group ", group, " of ", groups);
+    out[static_cast<size_t>(c)] = static_cast<int32_t>(group);
+  }
+  return out;
+}
+
 int64_t StoredLayer::bytes() const {
   int64_t sum = 0;
   for (const auto& [piece, tensor] : pieces) sum += tensor.bytes;

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "quant/matrix.h"
 #include "tensor/stored_tensor.h"
@@ -22,6 +23,9 @@ struct StoredLayer {
   const StoredTensor* find(const std::string& piece) const;
   // Checked to be there, of one of the types and of this many elements; -1: of any number. Fault::Model.
   const StoredTensor& need(const std::string& piece, std::initializer_list<DiskType> types, int64_t count) const;
+  // The group of scales of each column: as the piece says where there is one, else by runs of `width`. Fault::Model.
+  std::vector<int32_t> groups_of_columns(const std::string& piece, int64_t columns, int64_t groups,
+                                         int64_t width) const;
   int64_t bytes() const;
 };
 

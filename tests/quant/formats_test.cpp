@@ -163,16 +163,16 @@ TEST(QuantisedFormats, HqqOfEveryWidthAndAxisComesBack) {
 
 TEST(QuantisedFormats, SmallFloatsRoundAsTheirStandardsSay) {
   for (uint32_t half = 0; half < 0x10000; ++half) {
-    const float value = quant::from_f16(static_cast<uint16_t>(half));
+    const float value = f16_to_float(static_cast<uint16_t>(half));
     if (!std::isnan(value)) {
-      EXPECT_EQ(quant::to_f16(value), half);
+      EXPECT_EQ(float_to_f16(value), half);
     }
   }
-  EXPECT_EQ(quant::to_f16(65519.0f), 0x7bff);
-  EXPECT_EQ(quant::to_f16(65520.0f), 0x7c00);
-  EXPECT_EQ(quant::to_f16(0x1.002p-14f), 0x0400);  // a tie goes to the even one
-  EXPECT_EQ(quant::to_f16(0x1.8p-24f), 0x0002);
-  EXPECT_EQ(quant::from_f16(0x0001), 0x1p-24f);
+  EXPECT_EQ(float_to_f16(65519.0f), 0x7bff);
+  EXPECT_EQ(float_to_f16(65520.0f), 0x7c00);
+  EXPECT_EQ(float_to_f16(0x1.002p-14f), 0x0400);  // a tie goes to the even one
+  EXPECT_EQ(float_to_f16(0x1.8p-24f), 0x0002);
+  EXPECT_EQ(f16_to_float(0x0001), 0x1p-24f);
   for (int code = 0; code < 256; ++code) {
     const float value = quant::from_e4m3(static_cast<uint8_t>(code));
     if (!std::isnan(value)) {
