@@ -20,8 +20,7 @@ struct GgufSettings {
   std::vector<float> rope_factors;  // empty: none
 };
 
-// Fault::Model for a model that such files cannot describe, or that is not written, saying why. `name` is
-// general.name.
+// `name` is general.name. Fault::Model for a model that such files cannot describe, or that is not written.
 GgufSettings gguf_settings(const std::filesystem::path& folder, const GgufMix& mix, const std::string& name);
 
 // tokenizer.ggml.*: `rows` tokens, of which those that the tokenizer lacks are unused.

@@ -102,8 +102,7 @@ void settle_tying(Model& model, const TensorFolder& source) {
   });
 }
 
-// Where a parameter stands on disk: in pieces, or as one tensor, as newer files may hold a stack too; or as MXFP4, in
-// two.
+// Where a parameter stands on disk: in pieces; as one tensor, as newer files may hold a stack too; as MXFP4 in two.
 struct OnDisk {
   OnDisk(std::string own, Param& param, const FoundName& found) : name(std::move(own)), param(param) {
     const bool there = found.source.find(found(name, ""));

@@ -22,11 +22,10 @@ at::Tensor all_reduce(const at::Tensor& x, Comm& ranks);
 at::Tensor all_gather(const at::Tensor& x, Comm& ranks, const Rows& rows);
 // The sum over ranks, of which each gets its rows. Adjoint: all_gather.
 at::Tensor reduce_scatter(const at::Tensor& x, Comm& ranks, const Rows& rows);
-// x has send[r] rows for each rank r, one behind the other; the result has receive[r] rows from each. Adjoint: the way
-// back.
+// x has send[r] rows for each rank r, one behind the other; the result has receive[r] rows from each. Adjoint: the
+// same with the two exchanged.
 at::Tensor all_to_all(const at::Tensor& x, Comm& ranks, const Rows& send, const Rows& receive);
-// The root's values on all ranks; what others put in gives the shape alone. Adjoint: the sum for the root, 0 for
-// others.
+// The root's values on all ranks; what others put in gives the shape alone. Adjoint: the sum for the root, else 0.
 at::Tensor broadcast(const at::Tensor& x, Comm& ranks, int root);
 
 }  // namespace apus::collective

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers from ggml's blocks. Every product and sum is rounded to f32 in ggml's order, so the results are equal bit for
-// bit.
+// Numbers from ggml's blocks, equal bit for bit: every product and sum is rounded to f32 in ggml's order.
 #include "base/error.h"
 #include "gguf/ggml_blocks.h"
 #include "gguf/ggml_type.h"

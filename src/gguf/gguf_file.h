@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GGUF, llama.cpp's file format: settings by key, and tensors. Read by mapping, written a tensor at a time. No tensor
-// library.
+// GGUF, llama.cpp's file format: settings by key, and tensors. Read by mapping, written a tensor at a time.
+// No tensor library.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensor of a model gets which number format, as llama-quantize chooses without importance matrix. No tensor
-// library.
+// Which tensor of a model gets which number format, as llama-quantize chooses without importance matrix.
+// No tensor library.
 #pragma once
 
 #include <string>

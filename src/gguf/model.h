@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A model in GGUF files, as its tensors are in a HuggingFace checkpoint: their names, one for each expert, rows in that
-// order.
+// A model in GGUF files, as its tensors are in a HuggingFace checkpoint: their names, one for each expert, and the
+// order of rows.
 #pragma once
 
 #include <filesystem>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What another program's processor made of images and videos, from a safetensors file: tensors under transformers'
-// names.
+// What another program's processor made of images and videos: a safetensors file with transformers' names.
 #pragma once
 
 #include <filesystem>

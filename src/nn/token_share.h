@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tokens of a forward pass, shared out among ranks that read the same rows (Ulysses' sequence parallelism). Each
 // runs its own tokens through everything that looks at one token at a time. Attention looks at whole sequences, but at
-// one head at a time: before it the ranks exchange tokens of all heads for all tokens of some heads, and behind it
-// back.
+// one head at a time: before it the ranks exchange tokens of all heads for all tokens of some heads, after it back.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -20,8 +20,7 @@ struct TrainingStep {
   std::shared_ptr<RouterLoss> router;
   // A head tied to the embedding: where embed() leaves the table for the head.
   std::shared_ptr<at::Tensor> table;
-  // Where several ranks share out the tokens: the layers are given this rank's alone. All else in the step is of all
-  // tokens.
+  // Where several ranks share out the tokens: layers are given this rank's alone, all else in the step is of all.
   std::shared_ptr<const TokenShare> tokens = {};
   // Of a layer that runs again in the backward pass, while it runs.
   Memo* memo = nullptr;

@@ -12,8 +12,8 @@ namespace apus::quant {
 
 namespace {
 // How the weight is laid out before it is packed: a table whose rows (axis 1) or columns (axis 0) are the groups. The
-// table's rows are then cut into `parts` equal shares, each at its own bits of a unit of one byte (three bits: of
-// four).
+// table's rows are then cut into `parts` equal shares, each at its own bits of a unit of one byte; of four bytes where
+// numbers have three bits.
 struct Table {
   int64_t rows, columns, parts, per_part;
   Table(Shape shape, const HqqForm& form)

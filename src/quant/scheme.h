@@ -27,8 +27,7 @@ struct Scheme {
 // Of a whole config.json; absent: it is not quantised. Fault::Model names what is read where the method is not.
 std::optional<Scheme> scheme_of(const Json& config);
 
-// Of a name behind a layer's: whether it is one of a quantised weight's tensors, and whether a plain layer has none
-// such.
+// Of a name behind a layer's: whether it is one of a quantised weight's tensors; whether plain layers have none such.
 bool belongs_to_weight(const std::string& piece);
 bool marks_quantised(const std::string& piece);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Servers (apus rollout) that answer in place of the engine in this process. They are sent the weights as the files of
-// a checkpoint or of an adapter, in pieces of a bounded size; every question says which version of them is to answer
-// it.
+// a checkpoint or of an adapter, in pieces of a bounded size; every question says which version is to answer.
 #pragma once
 
 #include <cstdint>

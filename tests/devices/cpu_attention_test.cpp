@@ -89,8 +89,7 @@ TEST_P(CpuKernels, AttentionAndItsGradient) {
     }
 }
 
-// Values that are the front of the keys' own cache, with sinks and a bend: what a prompt gives, each of its tokens
-// gives.
+// Values that are the front of the keys' own cache, with sinks and a bend: a prompt gives what each token alone gives.
 TEST_P(CpuKernels, PagedAttentionWithValuesInsideOfKeys) {
   for (const auto type : kTypes) {
     const std::vector<int32_t> cu = {0, 5, 305};

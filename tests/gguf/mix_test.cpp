@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which tensor gets which format: as in files that llama-quantize wrote, and the rules that those are too small to
-// show.
+// Which tensor gets which format: as in files that llama-quantize wrote, and by rules that those are too small for.
 #include "gguf/mix.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen3-VL-MoE: Qwen3-VL with experts. Files hold each layer's experts as two tensors that are read from the other
-// side.
+// Qwen3-VL-MoE: Qwen3-VL with experts. Files hold each layer's experts as two tensors, transposed.
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_qwen3_vl.h"

@@ -71,8 +71,7 @@ struct DecoderSpec {
   Head head = Head::Vocab;
   // How many numbers a scalar head gives.
   int64_t labels = 0;
-  // The token that fills up texts in other programs: a scalar head passes over those at a text's end. -1: there is
-  // none.
+  // The token that fills up texts in other programs: a scalar head passes over those at a text's end. -1: none.
   int64_t pad = -1;
   bool tied = false;
   NormSpec norm;
