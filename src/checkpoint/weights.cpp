@@ -169,7 +169,9 @@ struct Problems {
 // Buffers and leftovers that some tools save beside the weights.
 bool is_harmless(const std::string& name) {
   return name.ends_with("rotary_emb.inv_freq") || name.ends_with(".masked_bias") || name.ends_with(".attn.bias") ||
-         name == "lm_head.weight" || name.find(".mtp.") != std::string::npos || name.starts_with("mtp.");
+         name.ends_with(".slope_rate") || name.ends_with(".query_decay") || name.ends_with(".key_decay") ||
+         name.ends_with(".diagonal_decay") || name == "lm_head.weight" || name.find(".mtp.") != std::string::npos ||
+         name.starts_with("mtp.");
 }
 
 // Of the layers behind the last one that guess tokens ahead.

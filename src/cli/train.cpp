@@ -280,6 +280,9 @@ void TrainCommandOptions::fetch() {
     const fs::path file = fs::path(model) / "config.json";
     const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
     const int64_t heads = facts.heads;
+    require(facts.state_layers == 0, Fault::Usage, "--sequence_parallel_size is not available for ", facts.type,
+            " models: their layers with a state read a row from its begin to its end; --deepspeed zero3 makes room in "
+            "another way");
     require(facts.latent == 0 && !facts.sinks, Fault::Usage, "--sequence_parallel_size is not available for ",
             facts.type, " models: their attention's ", facts.sinks ? "sinks" : "shared keys",
             " do not go from process to process; --deepspeed zero3 makes room in another way");

@@ -13,15 +13,25 @@ namespace {
 // On the host memory is everyone's: the cache is no larger unasked.
 constexpr int64_t kHostCache = int64_t{2} << 30;
 
-// The devices that hold caches, each with the number of its layers.
-std::vector<std::pair<at::Device, int64_t>> cache_devices(const Model& model, at::Device only) {
-  std::vector<std::pair<at::Device, int64_t>> out;
-  if (!model.devices()) return {{only, model.shape().layers}};
-  for (const at::Device device : model.devices()->layer) {
-    const auto known = std::find_if(out.begin(), out.end(), [&](const auto& entry) { return entry.first == device; });
-    known == out.end() ? out.emplace_back(device, 1).second : ++known->second;
+// The devices that hold caches, each with its layers.
+std::vector<std::pair<at::Device, std::vector<int64_t>>> cache_devices(const Model& model, at::Device only) {
+  std::vector<std::pair<at::Device, std::vector<int64_t>>> out;
+  for (int64_t i = 0; i < model.shape().layers; ++i) {
+    const at::Device device = model.devices() ? model.devices()->layer[static_cast<size_t>(i)] : only;
+    auto known = std::find_if(out.begin(), out.end(), [&](const auto& entry) { return entry.first == device; });
+    if (known == out.end()) known = out.insert(out.end(), {device, {}});
+    known->second.push_back(i);
   }
   return out;
+}
+
+// How many sequences' states a device has memory for: as many as are asked for, but unasked no more than half of what
+// there is for caches, and on the host no more than that may take.
+int64_t seats_for(const EngineSpec& spec, int64_t bytes_per_seat, const Memory& memory, bool host, int64_t limit) {
+  if (spec.cache_bytes > 0) return spec.max_sequences;
+  const auto share = static_cast<int64_t>(spec.memory_fraction * static_cast<double>(memory.total));
+  const int64_t bytes = std::min({share - (memory.total - memory.free), limit, host ? 2 * kHostCache : limit});
+  return std::clamp<int64_t>(bytes / 2 / bytes_per_seat, 1, spec.max_sequences);
 }
 
 }  // namespace
@@ -77,20 +87,32 @@ int64_t alike_up_to(const Model& model, at::Device device, int64_t longest) {
 CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec) {
   const ModelShape& shape = model.shape();
   CacheSize least{INT64_MAX, 0};
+  int64_t seats = spec.max_sequences;
   const auto element = static_cast<int64_t>(c10::elementSize(c10::typeMetaToScalarType(options.dtype())));
   for (const auto& [device, layers] : cache_devices(model, options.device())) {
     EngineSpec own = spec;
-    own.cache_bytes = spec.cache_bytes * layers / shape.layers;
-    const int64_t bytes = KvCache::bytes_per_block(cache_spec(shape, layers, 0, spec.block_size), element);
-    const auto limit = spec.cache_limits.find(device_name(device));
-    const Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);
-    const CacheSize size = cache_size(own, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu(),
-                                      limit == spec.cache_limits.end() ? INT64_MAX : limit->second);
+    const KvCache::Spec held = cache_spec(shape, layers, 0, spec.block_size);
+    own.cache_bytes = spec.cache_bytes * std::ssize(layers) / shape.layers;
+    // A device may hold layers with states alone.
+    const int64_t bytes = std::max<int64_t>(1, KvCache::bytes_per_block(held, element)),
+                  seat = KvCache::bytes_per_seat(held, element);
+    const auto found = spec.cache_limits.find(device_name(device));
+    int64_t limit = found == spec.cache_limits.end() ? INT64_MAX : found->second;
+    Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);
+    if (seat > 0) {
+      own.max_sequences = seats_for(spec, seat, memory, device.is_cpu(), limit);
+      seats = std::min(seats, own.max_sequences);
+      if (spec.cache_bytes <= 0) memory.free -= own.max_sequences * seat;
+      if (limit != INT64_MAX) limit -= own.max_sequences * seat;
+    }
+    const CacheSize size =
+        cache_size(own, shape.max_positions, bytes, memory.total, memory.free, device.is_cpu(), limit);
     require(size.blocks > 0 && size.max_model_len > 1, Fault::Device, "no memory for the cache of keys and values on ",
             device_name(device), ": ", memory.free >> 20, " MiB free of ", memory.total >> 20, " MiB, one block needs ",
             (bytes >> 10) + 1, " KiB; give more by --memory_utilization or --kv_cache_gb, or free memory");
     if (size.blocks < least.blocks) least = size;
   }
+  least.seats = shape.keeps.empty() ? 0 : seats;
   return least;
 }
 

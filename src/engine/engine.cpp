@@ -24,7 +24,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   require(spec_.block_size > 0 && spec.max_step_tokens > 0 && spec.max_sequences > 0, Fault::Usage,
           "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
-  cache_spec_ = apus::cache_spec(shape, shape.layers, 0, spec_.block_size);
+  cache_spec_ = apus::cache_spec(shape, 0, spec_.block_size);
   const CacheSize size = cache_size_of(model, options, spec_);
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
   if (size.max_model_len < wanted)
@@ -32,6 +32,10 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
                 wanted, ". --kv_cache_gb or --memory_utilization give it more");
   max_model_len_ = size.max_model_len;
   cache_spec_.blocks = size.blocks;
+  cache_spec_.seats = size.seats;
+  const bool states = size.seats > 0;
+  if (states && size.seats < spec.max_sequences)
+    log_info("there is memory for the states of ", size.seats, " sequences at a time, not of ", spec.max_sequences);
   {
     const c10::DeviceGuard guard(options.device());
     const c10::InferenceMode inference;
@@ -40,8 +44,9 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   scheduler_ =
       std::make_unique<Scheduler>(Scheduler::Spec{.pool = {.blocks = static_cast<int32_t>(size.blocks),
                                                            .block_size = static_cast<int32_t>(spec_.block_size),
-                                                           .caching = spec.prefix_caching},
-                                                  .max_sequences = spec.max_sequences,
+                                                           // No block knows the states behind it.
+                                                           .caching = spec.prefix_caching && !states},
+                                                  .max_sequences = states ? size.seats : spec.max_sequences,
                                                   .max_step_tokens = spec.max_step_tokens});
   cache_ = new_cache();
   publish_stats();

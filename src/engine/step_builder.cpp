@@ -41,6 +41,7 @@ StepBuilder::Built StepBuilder::operator()(const StepPlan& plan, KvCache& cache,
   step.cu_k = tensor(cu_k_, at::kInt);
   step.block_table = block_table(plan);
   step.cache = &cache;
+  if (cache.spec().seats > 0) take_seats(step, plan);
   if (!adapter.empty()) route(step, plan, adapter);
   return {inputs_of(tensor(id_, at::kLong), plan), std::move(step)};
 }
@@ -71,6 +72,17 @@ at::Tensor StepBuilder::block_table(const StepPlan& plan) {
     std::copy(blocks.begin(), blocks.end(), table_.begin() + static_cast<std::ptrdiff_t>(i * widest));
   }
   return tensor(table_, at::kInt).view({static_cast<int64_t>(sequences), static_cast<int64_t>(widest)});
+}
+
+void StepBuilder::take_seats(Step& step, const StepPlan& plan) {
+  seat_.clear();
+  std::vector<int64_t> new_ones;
+  for (const auto& item : plan.items) {
+    seat_.push_back(item.sequence->seat);
+    if (item.begin == 0) new_ones.push_back(item.sequence->seat);
+  }
+  step.seat = tensor(seat_, at::kLong);
+  if (!new_ones.empty()) step.cache->begin(tensor(new_ones, at::kLong));
 }
 
 namespace {

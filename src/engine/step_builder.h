@@ -33,11 +33,12 @@ class StepBuilder {
  private:
   void add_tokens(const StepPlan::Item& item, Step& step);
   at::Tensor block_table(const StepPlan& plan);
+  void take_seats(Step& step, const StepPlan& plan);
   void route(Step& step, const StepPlan& plan, const std::vector<std::string>& adapter);
 
   at::Device device_;
   int64_t block_size_;
-  std::vector<int64_t> id_, slot_;
+  std::vector<int64_t> id_, slot_, seat_;
   std::vector<int32_t> cu_q_, cu_k_, table_;
 };
 

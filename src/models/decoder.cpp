@@ -8,6 +8,7 @@
 #include "nn/latent_attention.h"
 #include "nn/moe.h"
 #include "nn/rope.h"
+#include "nn/state_layer.h"
 #include "nn/training_step.h"
 
 namespace apus {
@@ -17,7 +18,11 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
   const FeedForwardSpec& wanted = spec.feed_forward[static_cast<size_t>(layer)];
   if (const auto* dense = std::get_if<DenseSpec>(&wanted))
     return std::make_unique<Mlp>(spec.shape.hidden, dense->ffn,
-                                 Mlp::Spec{.bias = dense->bias, .act = spec.act, .kind = dense->kind});
+                                 Mlp::Spec{.bias = dense->bias,
+                                           .act = spec.act,
+                                           .kind = dense->kind,
+                                           .gate_scale = dense->gate_scale,
+                                           .out_scale = dense->out_scale});
   const auto& mixture = std::get<MixtureSpec>(wanted);
   return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = spec.shape.hidden,
                                                .ffn = mixture.ffn,
@@ -29,9 +34,9 @@ std::unique_ptr<FeedForward> make_feed_forward(const DecoderSpec& spec, int64_t 
                                                .names = mixture.names});
 }
 
-const char* block_name(const DecoderSpec& spec, int64_t layer) {
+std::string block_name(const DecoderSpec& spec, int64_t layer) {
   const auto* mixture = std::get_if<MixtureSpec>(&spec.feed_forward[static_cast<size_t>(layer)]);
-  return mixture ? mixture->names.block : "mlp";
+  return mixture ? mixture->names.block : spec.dense_name;
 }
 
 Attention::Spec attention_spec(const DecoderSpec& spec, int64_t index) {
@@ -55,6 +60,18 @@ std::unique_ptr<AttentionBlock> make_attention(const DecoderSpec& spec, int64_t 
 }
 }  // namespace
 
+std::vector<Mixer*> DecoderLayer::make_mixers(const DecoderSpec& spec, int64_t index) {
+  const Keeps keeps = spec.shape.keeps_in(index);
+  std::vector<Mixer*> made;
+  if (keeps_tokens(keeps)) made.push_back(&adopt("self_attn", make_attention(spec, index)));
+  if (keeps_state(keeps))
+    made.push_back(&adopt(state_layer_name(*spec.state), make_state_layer(*spec.state, {.layer = index,
+                                                                                        .layers = spec.shape.layers,
+                                                                                        .hidden = spec.shape.hidden,
+                                                                                        .eps = spec.norm.eps})));
+  return made;
+}
+
 Norm* DecoderLayer::norm(const std::string& name, const DecoderSpec& spec) {
   return name.empty() ? nullptr : &child<Norm>(name, spec.shape.hidden, spec.norm);
 }
@@ -63,18 +80,37 @@ DecoderLayer::DecoderLayer(const DecoderSpec& spec, int64_t index)
     : parallel_(spec.parallel),
       branch_scale_(spec.branch_scale),
       before_attention_(norm(spec.norms.before_attention, spec)),
-      attention_(adopt("self_attn", make_attention(spec, index))),
+      mixers_(make_mixers(spec, index)),
       after_attention_(norm(spec.norms.after_attention, spec)),
       before_feed_forward_(norm(spec.norms.before_feed_forward, spec)),
       feed_forward_(adopt(block_name(spec, index), make_feed_forward(spec, index))),
       after_feed_forward_(norm(spec.norms.after_feed_forward, spec)) {
-  if (!after_feed_forward_ && branch_scale_ == 1) feed_forward_.result_is_only_added();
+  if (spec.normed_sums) {
+    const NormedSums& sums = *spec.normed_sums;
+    sums_ = {keeps_state(spec.shape.keeps_in(index)) ? sums.state : sums.attention, sums.feed_forward};
+  }
+  if (!after_feed_forward_ && branch_scale_ == 1 && !sums_) feed_forward_.result_is_only_added();
+}
+
+at::Tensor DecoderLayer::mixed(const at::Tensor& x_TD, const Step& s) const {
+  at::Tensor y_TD = (*mixers_[0])(x_TD, s);
+  for (size_t i = 1; i < mixers_.size(); ++i) y_TD = y_TD + (*mixers_[i])(x_TD, s);
+  return y_TD;
+}
+
+at::Tensor DecoderLayer::with_normed_sums(const at::Tensor& x_TD, const Step& s) const {
+  const auto& [behind_mixer, behind_feed_forward] = *sums_;
+  const at::Tensor read_TD = (*before_attention_)(x_TD);
+  const at::Tensor sum_TD = read_TD * behind_mixer.kept + mixed(read_TD, s) * behind_mixer.added;
+  const at::Tensor fed_TD = (*before_feed_forward_)(sum_TD);
+  return fed_TD * behind_feed_forward.kept + feed_forward_(fed_TD, s) * behind_feed_forward.added;
 }
 
 at::Tensor DecoderLayer::operator()(const at::Tensor& x_TD, const Step& s) const {
+  if (sums_) return with_normed_sums(x_TD, s);
   const auto scaled = [&](at::Tensor branch) { return branch_scale_ == 1 ? branch : branch * branch_scale_; };
   at::Tensor read_TD = before_attention_ ? (*before_attention_)(x_TD) : x_TD;
-  at::Tensor attended_TD = attention_(read_TD, s);
+  at::Tensor attended_TD = mixed(read_TD, s);
   if (after_attention_) attended_TD = (*after_attention_)(attended_TD);
   at::Tensor sum_TD;
   if (before_feed_forward_) {
@@ -98,7 +134,7 @@ struct Decoder::Backbone : Module {
   explicit Backbone(const DecoderSpec& spec)
       : embed(child<Embedding>("embed_tokens", spec.shape.vocab, spec.shape.hidden)),
         layers(child<Layers>("layers", spec)),
-        norm(child<Norm>("norm", spec.shape.hidden, spec.norm)) {}
+        norm(child<Norm>(spec.final_norm, spec.shape.hidden, spec.norm)) {}
   Embedding& embed;
   Layers& layers;
   Norm& norm;

@@ -3,10 +3,14 @@
 // families differ in stands in the spec.
 #pragma once
 
+#include <optional>
+#include <utility>
+#include <vector>
+
 #include "models/model.h"
 #include "models/spec/decoder_spec.h"
-#include "nn/attention.h"
 #include "nn/embedding.h"
+#include "nn/mixer.h"
 #include "nn/mlp.h"
 #include "nn/norm.h"
 
@@ -19,11 +23,17 @@ class DecoderLayer : public Module {
 
  private:
   Norm* norm(const std::string& name, const DecoderSpec& spec);
+  std::vector<Mixer*> make_mixers(const DecoderSpec& spec, int64_t index);
+  at::Tensor mixed(const at::Tensor& x_TD, const Step& s) const;
+  at::Tensor with_normed_sums(const at::Tensor& x_TD, const Step& s) const;
   const bool parallel_;
   const double branch_scale_;
+  // Of the mixer and of the feed-forward.
+  std::optional<std::pair<NormedSums::Sum, NormedSums::Sum>> sums_;
   // Null where the family has none.
   Norm* before_attention_;
-  AttentionBlock& attention_;
+  // One, or two side by side: attention, a layer with a state.
+  std::vector<Mixer*> mixers_;
   Norm *after_attention_, *before_feed_forward_;
   FeedForward& feed_forward_;
   Norm* after_feed_forward_;
@@ -43,6 +53,7 @@ class Decoder : public Model {
   Head head_kind() const override { return spec_.head; }
   int64_t pad_id() const override { return spec_.pad; }
   std::string backbone_name() const override { return spec_.backbone; }
+  std::string norm_name() const override { return spec_.backbone + "." + spec_.final_norm; }
   std::string head_name() const override { return spec_.head == Head::Scalar ? "score" : spec_.head_name; }
 
  protected:

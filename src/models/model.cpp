@@ -3,6 +3,8 @@
 
 #include <ATen/ops/tensor.h>
 
+#include <numeric>
+
 #include "models/seeing_decoder.h"
 #include "models/spec/family.h"
 #include "models/spread_runner.h"
@@ -51,9 +53,24 @@ at::Device Model::device_of(const std::string& name) const {
   return within(norm_name()) ? devices_->norm : within(head_name()) ? devices_->head : devices_->embed;
 }
 
-KvCache::Spec cache_spec(const ModelShape& shape, int64_t layers, int64_t blocks, int64_t block_size) {
-  if (shape.latent > 0) return {layers, blocks, block_size, 1, shape.latent, /*values=*/false};
-  return {layers, blocks, block_size, shape.kv_heads, shape.head_dim};
+KvCache::Spec cache_spec(const ModelShape& shape, const std::vector<int64_t>& layers, int64_t blocks,
+                         int64_t block_size) {
+  const bool latent = shape.latent > 0;
+  KvCache::Spec spec{.layers = static_cast<int64_t>(layers.size()),
+                     .blocks = blocks,
+                     .block_size = block_size,
+                     .kv_heads = latent ? 1 : shape.kv_heads,
+                     .head_dim = latent ? shape.latent : shape.head_dim,
+                     .values = !latent,
+                     .state = shape.state};
+  for (const int64_t layer : layers) spec.keeps.push_back(shape.keeps_in(layer));
+  return spec;
+}
+
+KvCache::Spec cache_spec(const ModelShape& shape, int64_t blocks, int64_t block_size) {
+  std::vector<int64_t> all(static_cast<size_t>(shape.layers));
+  std::iota(all.begin(), all.end(), 0);
+  return cache_spec(shape, all, blocks, block_size);
 }
 
 std::unique_ptr<Model> make_model(const Json& config, Head head) {

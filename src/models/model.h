@@ -91,8 +91,10 @@ class Model : public Module {
   DiskForm disk_form_;
 };
 
-// What a cache of `layers` of its layers holds.
-KvCache::Spec cache_spec(const ModelShape& shape, int64_t layers, int64_t blocks, int64_t block_size);
+// What a cache of its layers holds: of all of them, or of some by their numbers.
+KvCache::Spec cache_spec(const ModelShape& shape, int64_t blocks, int64_t block_size);
+KvCache::Spec cache_spec(const ModelShape& shape, const std::vector<int64_t>& layers, int64_t blocks,
+                         int64_t block_size);
 
 // From a checkpoint's config.json, as describe_model reads it. Parameters are described but hold no data yet.
 std::unique_ptr<Model> make_model(const Json& config, Head head = Head::Vocab);

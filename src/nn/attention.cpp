@@ -2,10 +2,12 @@
 // Shapes: T tokens, N query heads, K key-value heads, H head size.
 #include "nn/attention.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 
 #include <cmath>
 
+#include "nn/steady.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
@@ -59,7 +61,9 @@ std::vector<Linear*> Attention::projections() {
   if (s.form.fused)
     return {&child<Linear>("qkv_proj", Linear::Spec{.in = s.hidden, .out = q + 2 * k, .bias = s.form.qkv_bias})};
   return {
-      &child<Linear>("q_proj", queries(s, {.in = s.hidden, .out = q, .bias = s.form.qkv_bias, .split = Split::Out})),
+      &child<Linear>(
+          "q_proj",
+          queries(s, {.in = s.hidden, .out = s.form.gated ? 2 * q : q, .bias = s.form.qkv_bias, .split = Split::Out})),
       &child<Linear>("k_proj", keys(s)), &child<Linear>("v_proj", keys(s))};
 }
 
@@ -81,7 +85,11 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
   const int64_t tokens = x_TD.size(0), h = spec_.head_dim;
   std::vector<at::Tensor> qkv = qkv_(x_TD, s);
   if (spec_.form.fused) qkv = qkv[0].split_with_sizes({spec_.heads * h, spec_.kv_heads * h, spec_.kv_heads * h}, 1);
-  at::Tensor q = qkv[0], k = qkv[1];
+  at::Tensor q = qkv[0], k = qkv[1], gate;
+  if (spec_.form.gated) {
+    const at::Tensor both_TNH = q.reshape({tokens, -1, 2 * h});
+    q = both_TNH.narrow(2, 0, h), gate = both_TNH.narrow(2, h, h).reshape({tokens, -1});
+  }
   if (spec_.form.qk_norm == QkNorm::AllHeads) q = (*q_norm_)(q), k = (*k_norm_)(k);
   at::Tensor v = qkv[2].reshape({tokens, -1, h});
   q = q.reshape({tokens, -1, h}), k = k.reshape({tokens, -1, h});
@@ -96,7 +104,7 @@ Attention::Heads Attention::heads(const at::Tensor& x_TD, const Step& s) const {
     std::tie(q, k) = ops::rope(q, k, turn.cos, turn.sin);
   }
   if (spec_.form.qk_norm == QkNorm::HeadAfterRope) q = (*q_norm_)(q), k = (*k_norm_)(k);
-  return {std::move(q), std::move(k), std::move(v)};
+  return {std::move(q), std::move(k), std::move(v), std::move(gate)};
 }
 
 ops::AttentionRule Attention::rule() const {
@@ -117,9 +125,14 @@ at::Tensor Attention::attended(const Heads& now, const Step& s) const {
 }
 
 at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
-  at::Tensor y_TNH = attended(heads(x_TD, s), s);
+  const AttentionForm& form = spec_.form;
+  const Heads now = heads(form.in_scale == 1 ? x_TD : x_TD * form.in_scale, s);
+  at::Tensor y_TNH = attended(now, s);
   if (const auto& share = training_of(s).tokens) y_TNH = share->own_tokens(y_TNH, spec_.heads, spec_.kv_heads);
-  return o_(y_TNH.reshape({x_TD.size(0), -1}), s);
+  at::Tensor y_TA = y_TNH.reshape({x_TD.size(0), -1});
+  if (form.gated) y_TA = y_TA * steady_sigmoid(now.gate_TA);
+  const at::Tensor y_TD = o_(y_TA, s);
+  return form.out_scale == 1 ? y_TD : y_TD * form.out_scale;
 }
 
 }  // namespace apus

@@ -4,6 +4,7 @@
 
 #include "nn/attention_form.h"
 #include "nn/linear.h"
+#include "nn/mixer.h"
 #include "nn/norm.h"
 
 namespace apus {
@@ -17,10 +18,7 @@ struct AttentionRule;  // ops/ops.h
 at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n);
 
 // The attention of a layer, of whatever kind.
-class AttentionBlock : public Module {
- public:
-  virtual at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const = 0;
-
+class AttentionBlock : public Mixer {
  protected:
   // Without a cache; remembers the result for a second run.
   at::Tensor over_packed(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH,
@@ -45,6 +43,7 @@ class Attention : public AttentionBlock {
  private:
   struct Heads {
     at::Tensor q_TNH, k_TKH, v_TKH;
+    at::Tensor gate_TA;  // of this rank's tokens, where the form is gated
   };
   std::vector<Linear*> projections();
   Heads heads(const at::Tensor& x_TD, const Step& s) const;

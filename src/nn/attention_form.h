@@ -22,6 +22,10 @@ struct AttentionForm {
   double softcap = 0;
   // Each head has a learnt score besides those of the keys, which takes a share of the softmax: `sinks`.
   bool sinks = false;
+  // q_proj makes of each head its query and then a gate, by whose sigmoid the head's result is multiplied.
+  bool gated = false;
+  // The input and the result are multiplied by these.
+  double in_scale = 1, out_scale = 1;
 };
 
 // Keys and values of all heads are made of one small vector a token, beside a key that turns and that all heads share.

@@ -61,7 +61,9 @@ at::Tensor Mlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   std::vector<at::Tensor> parts = gate_up_(x_TD, s);
   if (spec_.kind == FeedForwardKind::Plain) return down_(activated(spec_.act, parts[0].contiguous()), s);
   if (spec_.kind == FeedForwardKind::FusedGate) parts = parts[0].chunk(2, -1);
-  return down_(gated(spec_.act, parts[0], parts[1]), s);
+  if (spec_.gate_scale != 1) parts[0] = parts[0] * spec_.gate_scale;
+  const at::Tensor y_TD = down_(gated(spec_.act, parts[0], parts[1]), s);
+  return spec_.out_scale == 1 ? y_TD : y_TD * spec_.out_scale;
 }
 
 }  // namespace apus

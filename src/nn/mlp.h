@@ -22,6 +22,8 @@ class Mlp : public FeedForward {
     bool bias = false;
     Activation act = Activation::Silu;
     FeedForwardKind kind = FeedForwardKind::Gated;
+    // The gate before its activation, and the result, are multiplied by these.
+    double gate_scale = 1, out_scale = 1;
   };
   Mlp(int64_t hidden, int64_t ffn, Spec spec);
   at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;

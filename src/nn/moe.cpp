@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "nn/capsule.h"
 #include "nn/router.h"
+#include "nn/steady.h"
 #include "nn/training_step.h"
 #include "ops/expert_pairs.h"
 #include "ops/ops.h"
@@ -218,7 +219,7 @@ at::Tensor MoeMlp::operator()(const at::Tensor& x_TD, const Step& s) const {
   at::Tensor y_TD = experts_(x_TD, routing.weight_Tk, routing.expert_Tk, s);
   if (!shared_) return y_TD;
   const at::Tensor shared_TD = (*shared_)(x_TD, s);
-  return y_TD + (shared_gate_ ? at::sigmoid((*shared_gate_)(x_TD, s)) * shared_TD : shared_TD);
+  return y_TD + (shared_gate_ ? steady_sigmoid((*shared_gate_)(x_TD, s)) * shared_TD : shared_TD);
 }
 
 }  // namespace apus

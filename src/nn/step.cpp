@@ -32,15 +32,37 @@ at::Tensor lazy_zeros(at::IntArrayRef shape, at::TensorOptions options) {
 
 KvCache::KvCache(Spec spec, at::TensorOptions options, const std::vector<at::Device>& layer_devices) : spec_(spec) {
   const std::vector<int64_t> shape{spec.blocks, spec.block_size, spec.kv_heads, spec.head_dim};
+  const StateShape& s = spec.state;
+  const auto wide = options.dtype() == at::kDouble ? at::kDouble : at::kFloat;
   for (int64_t layer = 0; layer < spec.layers; ++layer) {
     if (!layer_devices.empty()) options = options.device(layer_devices[static_cast<size_t>(layer)]);
-    k_.push_back(lazy_zeros(shape, options));
-    if (spec.values) v_.push_back(lazy_zeros(shape, options));
+    const Keeps keeps = spec.keeps.empty() ? Keeps::Tokens : spec.keeps[static_cast<size_t>(layer)];
+    const bool tokens = keeps_tokens(keeps), state = keeps_state(keeps);
+    k_.push_back(tokens ? lazy_zeros(shape, options) : at::Tensor());
+    v_.push_back(tokens && spec.values ? lazy_zeros(shape, options) : at::Tensor());
+    before_.push_back(state && s.before > 0 ? lazy_zeros({spec.seats, s.before, s.channels}, options.dtype(wide))
+                                            : at::Tensor());
+    state_.push_back(state ? lazy_zeros({spec.seats, s.heads, s.rows, s.columns}, options.dtype(wide)) : at::Tensor());
   }
 }
 
-int64_t KvCache::bytes_per_block(Spec spec, int64_t element_size) {
-  return (spec.values ? 2 : 1) * spec.layers * spec.block_size * spec.kv_heads * spec.head_dim * element_size;
+void KvCache::begin(const at::Tensor& seat) {
+  for (std::vector<at::Tensor>* all : {&before_, &state_})
+    for (at::Tensor& each : *all)
+      if (each.defined()) each.index_fill_(0, seat.to(each.device()), 0);
+}
+
+int64_t KvCache::Spec::layers_that(bool (*keep)(Keeps)) const {
+  return keeps.empty() ? (keep(Keeps::Tokens) ? layers : 0) : std::count_if(keeps.begin(), keeps.end(), keep);
+}
+
+int64_t KvCache::bytes_per_block(const Spec& spec, int64_t element_size) {
+  return (spec.values ? 2 : 1) * spec.layers_that(keeps_tokens) * spec.block_size * spec.kv_heads * spec.head_dim *
+         element_size;
+}
+
+int64_t KvCache::bytes_per_seat(const Spec& spec, int64_t element_size) {
+  return spec.layers_that(keeps_state) * spec.state.numbers() * std::max<int64_t>(element_size, sizeof(float));
 }
 
 Step Step::without_adapters() const {
@@ -51,7 +73,7 @@ Step Step::without_adapters() const {
 
 Step moved(const Step& step, at::Device device) {
   Step there = step;
-  for (at::Tensor* t : {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table})
+  for (at::Tensor* t : {&there.position, &there.cu_q, &there.cu_k, &there.slot, &there.block_table, &there.seat})
     if (t->defined()) *t = t->to(device);
   for (Turn& turn : there.turns) turn = {turn.cos.to(device), turn.sin.to(device)};
   for (Step::AdapterRows& a : there.adapters) a.rows = a.rows.to(device);

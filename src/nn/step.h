@@ -9,25 +9,38 @@
 #include <string>
 #include <vector>
 
+#include "nn/state_form.h"
+
 namespace apus {
 
-// Keys and values of all layers in blocks. Tensors only: who owns which block is the scheduler's business.
+// Keys and values of all layers in blocks, and states of sequences in seats. Tensors only: who owns which block and who
+// sits where is the scheduler's business.
 class KvCache {
  public:
   struct Spec {
     int64_t layers, blocks, block_size, kv_heads, head_dim;
     bool values = true;  // false: they are a part of the keys
+    // Per layer; empty: every one keeps tokens. States are of so many sequences, in f32 (f64 where the rest is).
+    std::vector<Keeps> keeps = {};
+    StateShape state = {};
+    int64_t seats = 0;
+    int64_t layers_that(bool (*keep)(Keeps)) const;
   };
   // `layer_devices`: where each layer's lie; empty: all on the device of `options`.
   KvCache(Spec spec, at::TensorOptions options, const std::vector<at::Device>& layer_devices = {});
-  at::Tensor k(int64_t layer) const { return k_[layer]; }  // [blocks, block_size, kv_heads, head_dim]
-  at::Tensor v(int64_t layer) const { return v_[layer]; }  // as k, where there are any
+  at::Tensor k(int64_t layer) const { return k_[layer]; }            // [blocks, block_size, kv_heads, head_dim]
+  at::Tensor v(int64_t layer) const { return v_[layer]; }            // as k, where there are any
+  at::Tensor before(int64_t layer) const { return before_[layer]; }  // [seats, before, channels]
+  at::Tensor state(int64_t layer) const { return state_[layer]; }    // [seats, heads, rows, columns]
+  // Other sequences begin in these seats, [S] int64: their states are zero.
+  void begin(const at::Tensor& seat);
   const Spec& spec() const { return spec_; }
-  static int64_t bytes_per_block(Spec spec, int64_t element_size);
+  static int64_t bytes_per_block(const Spec& spec, int64_t element_size);
+  static int64_t bytes_per_seat(const Spec& spec, int64_t element_size);
 
  private:
   Spec spec_;
-  std::vector<at::Tensor> k_, v_;
+  std::vector<at::Tensor> k_, v_, before_, state_;
 };
 
 struct TrainingStep;  // nn/training_step.h
@@ -50,6 +63,7 @@ struct Step {
   KvCache* cache = nullptr;  // null while training
   at::Tensor slot;           // [T] int64: where this forward's keys and values go
   at::Tensor block_table;    // [S, blocks] int32
+  at::Tensor seat;           // [S] int64: where the sequences' states lie, where the model has any
 
   // Which tokens go through which adapter, when the step is routed. Otherwise every attached adapter sees every token.
   struct AdapterRows {

@@ -57,9 +57,16 @@ std::vector<Share> shares(const at::Tensor& expert_Tk, int64_t experts) {
   return out;
 }
 
+// By the device's own linear layers, whose results for a row do not depend on how many others there are.
+at::Tensor product(const at::Tensor& x, const at::Tensor& weight) {
+  static const auto linear =
+      handle<at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&)>("apus::linear");
+  return linear.call(x, weight, {});
+}
+
 // An expert's gate and up activations for its tokens, two slices of one product.
 Pair gate_and_up(const at::Tensor& x, const at::Tensor& gate_up, int64_t expert) {
-  const at::Tensor both = matmul(x, gate_up[expert].t());
+  const at::Tensor both = product(x, gate_up[expert]);
   const int64_t f = both.size(1) / 2;
   return {both.narrow(1, 0, f), both.narrow(1, f, f)};
 }
@@ -70,7 +77,7 @@ at::Tensor ffn(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& 
   at::Tensor y = at::zeros(x.sizes(), x.options().dtype(wide_type(x)));
   for (const Share& s : shares(expert, gate_up.size(0))) {
     const auto [gate, up] = gate_and_up(x.index_select(0, s.token), gate_up, s.expert);
-    const at::Tensor out = matmul(swiglu(gate, up), down[s.expert].t());
+    const at::Tensor out = product(swiglu(gate, up), down[s.expert]);
     y.index_add_(0, s.token, widen(out) * pair_weight.index_select(0, s.pair));
   }
   return y.to(x.scalar_type());

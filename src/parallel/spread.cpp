@@ -59,7 +59,7 @@ std::vector<Part> parts_of(Model& model, int64_t element, const SpreadWish& wish
     Part& layer =
         *std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.name == model.layer_name(i); });
     layer.weights += wish.adapter_bytes / shape.layers;
-    if (wish.context > 0) layer.cache = KvCache::bytes_per_block(cache_spec(shape, 1, 0, 1), element);
+    if (wish.context > 0) layer.cache = KvCache::bytes_per_block(cache_spec(shape, {i}, 0, 1), element);
   }
   return parts;
 }

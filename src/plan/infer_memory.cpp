@@ -49,7 +49,7 @@ Held fullest(const ModelFacts& m, int devices) {
 }  // namespace
 
 double cache_bytes_per_token(const ModelFacts& m, double element) {
-  return element * static_cast<double>(m.layers * (m.latent > 0 ? m.latent : 2 * m.kv_heads * m.head_dim));
+  return element * static_cast<double>(m.token_layers * (m.latent > 0 ? m.latent : 2 * m.kv_heads * m.head_dim));
 }
 
 MemoryUse infer_memory(const PlanSpec& s, Plan& plan) {
@@ -69,7 +69,9 @@ MemoryUse infer_memory(const PlanSpec& s, Plan& plan) {
   of(use.at_peak, Holds::Head) =
       static_cast<double>(std::min<int64_t>(infer.sequences, 256)) * static_cast<double>(m.vocab) * 4;
   plan.cache_token_bytes = cache_bytes_per_token(m, s.element());
-  const double one = held.layers * plan.cache_token_bytes * static_cast<double>(infer.context),
+  // States are in f32.
+  const double states = static_cast<double>(m.state_layers * m.state_numbers) * std::max(s.element(), 4.0);
+  const double one = held.layers * (plan.cache_token_bytes * static_cast<double>(infer.context) + states),
                all = one * static_cast<double>(infer.sequences);
   const double left =
       s.device.memory * infer.memory_share - of(use.at_peak, Holds::Weights) - of(use.at_peak, Holds::Runtime);

@@ -19,7 +19,7 @@ class Listing {
   void all() {
     plain(spec_.backbone + ".embed_tokens.weight", {shape_.vocab, hidden_});
     for (int64_t i = 0; i < shape_.layers; ++i) layer(str(spec_.backbone, ".layers.", i), i);
-    norm(spec_.backbone + ".norm", hidden_);
+    norm(str(spec_.backbone, ".", spec_.final_norm), hidden_);
     if (spec_.head == Head::Scalar)
       linear("score", hidden_, spec_.labels, false);
     else if (spec_.head == Head::Vocab && !spec_.tied)
@@ -48,12 +48,16 @@ class Listing {
   }
   void layer(const std::string& name, int64_t i) {
     norm_of_layer(name, spec_.norms.before_attention);
-    spec_.latent ? latent_attention(name + ".self_attn", *spec_.latent) : attention(name + ".self_attn");
+    const Keeps keeps = shape_.keeps_in(i);
+    if (keeps_tokens(keeps))
+      spec_.latent ? latent_attention(name + ".self_attn", *spec_.latent) : attention(name + ".self_attn");
+    if (keeps_state(keeps))
+      std::visit([&](const auto& form) { state_layer(str(name, ".", state_layer_name(form)), form); }, *spec_.state);
     norm_of_layer(name, spec_.norms.after_attention);
     norm_of_layer(name, spec_.norms.before_feed_forward);
     const FeedForwardSpec& kind = spec_.feed_forward[static_cast<size_t>(i)];
     if (const auto* dense = std::get_if<DenseSpec>(&kind))
-      feed_forward(name + ".mlp", *dense);
+      feed_forward(str(name, ".", spec_.dense_name), *dense);
     else
       mixture(name, std::get<MixtureSpec>(kind));
     norm_of_layer(name, spec_.norms.after_feed_forward);
@@ -65,7 +69,7 @@ class Listing {
     if (form.fused) {
       linear(name + ".qkv_proj", hidden_, q + 2 * k, form.qkv_bias);
     } else {
-      linear(name + ".q_proj", hidden_, q, form.qkv_bias);
+      linear(name + ".q_proj", hidden_, form.gated ? 2 * q : q, form.qkv_bias);
       linear(name + ".k_proj", hidden_, k, form.qkv_bias);
       linear(name + ".v_proj", hidden_, k, form.qkv_bias);
     }
@@ -89,6 +93,34 @@ class Listing {
     plain(name + ".kv_a_layernorm.weight", {form.rank});
     linear(name + ".kv_b_proj", form.rank, shape_.heads * (form.still + form.value), false);
     linear(name + ".o_proj", shape_.heads * form.value, hidden_, spec_.attention.out_bias);
+  }
+  void convolution(const std::string& name, int64_t channels, int64_t taps, bool bias) {
+    plain(name + ".conv1d.weight", {channels, 1, taps});
+    if (bias) plain(name + ".conv1d.bias", {channels});
+  }
+  void state_layer(const std::string& name, const DeltaForm& f) {
+    const int64_t keys = f.key_heads * f.key_dim, values = f.value_heads * f.value_dim;
+    plain(name + ".A_log", {f.value_heads});
+    plain(name + ".dt_bias", {f.value_heads});
+    convolution(name, 2 * keys + values, f.taps, false);
+    linear(name + ".in_proj_qkvz", hidden_, 2 * (keys + values), false);
+    linear(name + ".in_proj_ba", hidden_, 2 * f.value_heads, false);
+    plain(name + ".norm.weight", {f.value_dim});
+    linear(name + ".out_proj", values, hidden_, false);
+  }
+  void state_layer(const std::string& name, const MambaForm& f) {
+    for (const char* each : {".A_log", ".D", ".dt_bias"}) plain(name + each, {f.heads});
+    convolution(name, f.mixed(), f.taps, f.conv_bias);
+    linear(name + ".in_proj", hidden_, f.inner() + f.mixed() + f.heads, f.in_bias);
+    if (f.norm != MambaForm::Norm::None) plain(name + ".norm.weight", {f.inner()});
+    linear(name + ".out_proj", f.inner(), hidden_, f.out_bias);
+  }
+  void state_layer(const std::string& name, const LightningForm& f) {
+    const int64_t width = f.heads * f.head_dim;
+    linear(name + ".qkv_proj", hidden_, 3 * width, false);
+    linear(name + ".output_gate", hidden_, width, false);
+    linear(name + ".out_proj", width, hidden_, false);
+    plain(name + ".norm.weight", {width});
   }
   void feed_forward(const std::string& name, const DenseSpec& dense) {
     if (dense.kind == FeedForwardKind::Plain) {
@@ -133,6 +165,25 @@ class Listing {
   const int64_t hidden_;
   std::vector<ParamFacts>& params_;
 };
+
+// What nn/delta_net, nn/mamba and nn/lightning_attention leave on the tape, in f32; and what ops/state_scan makes of
+// its inputs again: of every head queries and keys thrice, values twice, and a row of a chunk four times.
+double scanned_again(int64_t heads, int64_t keys, int64_t values, bool corrects) {
+  constexpr int64_t kChunk = 64;
+  return static_cast<double>(heads * ((corrects ? 8 : 5) * keys + (corrects ? 6 : 3) * values + 4 * kChunk));
+}
+void add_state(const DeltaForm& f, ModelFacts& m) {
+  m.state_kept = static_cast<double>(8 * f.key_heads * f.key_dim + 6 * f.value_heads * f.value_dim);
+  m.state_again = scanned_again(f.value_heads, f.key_dim, f.value_dim, true);
+}
+void add_state(const MambaForm& f, ModelFacts& m) {
+  m.state_kept = static_cast<double>(6 * f.inner() + 3 * f.mixed() + 2 * f.groups * f.state);
+  m.state_again = scanned_again(f.heads, f.state, f.head_dim, false);
+}
+void add_state(const LightningForm& f, ModelFacts& m) {
+  m.state_kept = static_cast<double>(10 * f.heads * f.head_dim);
+  m.state_again = scanned_again(f.heads, f.head_dim, f.head_dim, false);
+}
 
 // The widest feed-forward of each kind, which is that of every layer in the known families.
 void add_feed_forward(const FeedForwardSpec& kind, ModelFacts& m) {
@@ -193,6 +244,13 @@ ModelFacts model_facts(const Json& config) {
   m.tied = spec.tied, m.qk_norm = spec.attention.qk_norm != QkNorm::None, m.act = spec.act;
   m.sinks = spec.attention.sinks;
   m.experts = shape.experts, m.per_token = shape.experts_per_token;
+  if (spec.state) std::visit([&](const auto& form) { add_state(form, m); }, *spec.state);
+  for (int64_t i = 0; i < shape.layers; ++i) {
+    m.keeps.push_back(shape.keeps_in(i));
+    m.token_layers += keeps_tokens(shape.keeps_in(i));
+    m.state_layers += keeps_state(shape.keeps_in(i));
+  }
+  m.state_numbers = shape.state.numbers();
   for (const FeedForwardSpec& kind : spec.feed_forward) add_feed_forward(kind, m);
   Listing(spec, m.params).all();
   return m;

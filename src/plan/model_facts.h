@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "models/spec/seeing_spec.h"
 #include "nn/activation.h"
+#include "nn/state_form.h"
 
 namespace apus {
 
@@ -34,6 +35,11 @@ struct ModelFacts {
   int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0, ffn = 0, vocab = 0, positions = 0;
   // ModelShape::latent
   int64_t latent = 0;
+  // Of the layers those with keys and values of every token, and those with a state, of so many numbers a sequence.
+  int64_t token_layers = 0, state_layers = 0, state_numbers = 0;
+  std::vector<Keeps> keeps;
+  // Of a layer with a state in training, f32 numbers a token: what it keeps, and what its gradient takes besides.
+  double state_kept = 0, state_again = 0;
   bool tied = false, qk_norm = false, sinks = false;
   Activation act = Activation::Silu;
   // Of the layers that are mixtures.

@@ -11,7 +11,7 @@ namespace {
 // Of one token, all layers and the head, forward.
 double forward_flops(const PlanSpec& s, double context) {
   const ModelFacts& m = s.model;
-  const auto attention = 4.0 * static_cast<double>(m.layers * m.heads * m.head_dim) * context;
+  const auto attention = 4.0 * static_cast<double>(m.token_layers * m.heads * m.head_dim) * context;
   return 2.0 * static_cast<double>(m.matrix_elements()) + attention;
 }
 

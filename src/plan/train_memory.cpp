@@ -199,8 +199,16 @@ class TrainingRun {
       if (l->needs_input()) return elements;
     return 0;
   }
-  double lse() const { return 4 * static_cast<double>(m_.heads) * s_.tokens; }  // bytes
-  double normed_heads() const { return m_.qk_norm ? q_ + k_ : 0; }
+  // Widths of attention, where the layer has it.
+  double q(const LayerUse& l) const { return keeps_tokens(l.keeps) ? q_ : 0; }
+  double k(const LayerUse& l) const { return keeps_tokens(l.keeps) ? k_ : 0; }
+  double lse(const LayerUse& l) const {  // bytes
+    return keeps_tokens(l.keeps) ? 4 * static_cast<double>(m_.heads) * s_.tokens : 0;
+  }
+  double normed_heads(const LayerUse& l) const { return m_.qk_norm ? q(l) + k(l) : 0; }
+  // Bytes that a layer's state is made of; its gradient makes more of them again, for a moment.
+  double state(const LayerUse& l) const { return keeps_state(l.keeps) ? 4 * m_.state_kept * s_.tokens : 0; }
+  double state_again(const LayerUse& l) const { return keeps_state(l.keeps) ? 4 * m_.state_again * s_.tokens : 0; }
 
   // Silu and the product with up are one operator; another activation gives a tensor of its own, in widths of F.
   double activated() const { return m_.act == Activation::Silu ? 0 : 1; }
@@ -209,7 +217,8 @@ class TrainingRun {
 
   // What a layer keeps of its forward pass, beside its input.
   double kept_attention(const LayerUse& l) const {
-    return if_needed(h_, {&l.q, &l.k, &l.v}) + 2 * q_ + 2 * k_ + normed_heads() + factors({&l.q, &l.k, &l.v, &l.o});
+    return if_needed(h_, {&l.q, &l.k, &l.v}) + 2 * q(l) + 2 * k(l) + normed_heads(l) +
+           factors({&l.q, &l.k, &l.v, &l.o});
   }
   double kept_norm(const LayerUse& l) const { return l.sparse ? h_ : if_needed(h_, {&l.gate, &l.up}); }
   double kept_feed_forward(const LayerUse& l) const {
@@ -219,7 +228,7 @@ class TrainingRun {
 
   double kept_attention(const LayerUse& l, KeptResults kept) const {
     if (kept.all) return kept_attention(l);
-    return kept.selective ? q_ + 2 * k_ + h_ + (kept.attention ? q_ : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
+    return kept.selective ? q(l) + 2 * k(l) + h_ + (kept.attention ? q(l) : 0) + ranks({&l.q, &l.k, &l.v, &l.o}) : 0;
   }
   double kept_feed_forward(const LayerUse& l, KeptResults kept) const {
     if (kept.all) return kept_feed_forward(l);
@@ -235,8 +244,9 @@ class TrainingRun {
     double now = kept_attention(l, kept) + kept_feed_forward(l, kept);
     const double wanted = kept_attention(l) + kept_feed_forward(l) + h_;
     const auto more = [&](double elements) { hold(elements), now += elements; };
-    more(h_ + normed_heads() + q_ + k_), more(normed_heads() > 0 ? 0 : -(q_ + k_));
-    if (!kept.attention) more(q_), at_.add(Holds::Activations, lse());
+    more(h_ + normed_heads(l) + q(l) + k(l)), more(normed_heads(l) > 0 ? 0 : -(q(l) + k(l)));
+    if (!kept.attention) more(q(l)), at_.add(Holds::Activations, lse(l));
+    at_.add(Holds::Activations, state(l));
     more(2 * h_), more(-h_);
     if (l.sparse) experts_forward();
     if (!kept.feed_forward) more(2 * f);
@@ -246,14 +256,15 @@ class TrainingRun {
 
   // From a layer's input, which the caller holds, to its output, which it will hold.
   void forward(const LayerUse& l, KeptResults kept) {
-    hold(h_ + q_ + 2 * k_), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
-    hold(normed_heads() + q_ + k_), drop(normed_heads());          // turned; the normed ones go
-    hold(q_), at_.add(Holds::Activations, lse());
+    hold(h_ + q(l) + 2 * k(l)), briefly(dropped({&l.q, &l.k, &l.v}));  // norm; q, k, v
+    hold(normed_heads(l) + q(l) + k(l)), drop(normed_heads(l));        // turned; the normed ones go
+    hold(q(l)), at_.add(Holds::Activations, lse(l) + state(l));
     briefly(dropped({&l.o})), hold(h_);  // the projection of what attention gave
-    const double before = kept.selective || (normed_heads() > 0 && kept.all) ? 0 : q_ + k_;
+    const double before = kept.selective || (normed_heads(l) > 0 && kept.all) ? 0 : q(l) + k(l);
     drop(before), hold(2 * h_);  // the sum and its norm
-    drop(2 * h_ + 3 * (q_ + k_) - before - kept_attention(l, kept));
-    if (!kept.all && !(kept.selective && kept.attention)) at_.drop(Holds::Activations, lse());
+    drop(2 * h_ + 3 * (q(l) + k(l)) - before - kept_attention(l, kept));
+    if (!kept.all && !(kept.selective && kept.attention)) at_.drop(Holds::Activations, lse(l));
+    if (!kept.all) at_.drop(Holds::Activations, state(l));
     if (l.sparse) experts_forward();
     const auto f = static_cast<double>(l.gate.out);
     hold(2 * f), briefly(dropped({&l.gate, &l.up}));
@@ -289,16 +300,18 @@ class TrainingRun {
     drop(kept_norm(l) + factors({&l.gate, &l.up, &l.down}));
     // Through the norm: the gradient of the sum is left, the sum and the two others go.
     hold(h_), drop(3 * h_);
-    hold(q_), linear_backward(l.o, there);
+    hold(q(l)), linear_backward(l.o, there);
     const double heads = static_cast<double>(m_.heads) * rounded_up(static_cast<double>(m_.head_dim), 32);
-    const double partial = d_.host ? 2 * 4 * s_.tokens * heads : 0;  // dk, dv of every query head
-    at_.add(Holds::Activations, partial), hold(q_ + 2 * k_);
-    at_.drop(Holds::Activations, partial + lse()), drop(3 * q_ + 2 * k_ + factors({&l.o}));
-    briefly(q_ + k_);  // turned back
-    briefly(normed_heads()), drop(normed_heads());
-    hold(h_), linear_backward(l.v, there), drop(k_);
-    briefly(h_), linear_backward(l.k, there), drop(k_);
-    briefly(h_), linear_backward(l.q, there), drop(q_);
+    const double partial =
+        d_.host && keeps_tokens(l.keeps) ? 2 * 4 * s_.tokens * heads : 0;  // dk, dv of every query head
+    at_.add(Holds::Activations, partial), hold(q(l) + 2 * k(l));
+    at_.brief(Holds::Activations, state_again(l));
+    at_.drop(Holds::Activations, partial + lse(l) + state(l)), drop(3 * q(l) + 2 * k(l) + factors({&l.o}));
+    briefly(q(l) + k(l));  // turned back
+    briefly(normed_heads(l)), drop(normed_heads(l));
+    hold(h_), linear_backward(l.v, there), drop(k(l));
+    briefly(h_), linear_backward(l.k, there), drop(k(l));
+    briefly(h_), linear_backward(l.q, there), drop(q(l));
     drop(if_needed(h_, {&l.q, &l.k, &l.v}) + factors({&l.q, &l.k, &l.v}));
     briefly(h_), drop(h_);  // through the norm, into the residual's gradient
     gradient(std::max(0.0, l.trained - matrices(l)), s_.element, there);

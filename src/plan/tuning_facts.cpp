@@ -102,7 +102,7 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
   TuningFacts t;
   t.spec = spec;
   t.layers.resize(static_cast<size_t>(model.layers));
-  for (size_t i = 0; i < t.layers.size(); ++i) t.layers[i].sparse = model.sparse[i];
+  for (size_t i = 0; i < t.layers.size(); ++i) t.layers[i].sparse = model.sparse[i], t.layers[i].keeps = model.keeps[i];
   Freezing freezing(spec, static_cast<double>(model.parameters()));
   const LoraConfig lora = lora_config(model, spec);
   for (const ParamFacts& p : model.params) {

@@ -38,6 +38,7 @@ struct LayerUse {
   // gate, up, down: of the dense block, or of the shared expert; 0 x 0: none.
   LinearUse q, k, v, o, gate, up, down;
   bool sparse = false, experts_trained = false;
+  Keeps keeps = Keeps::Tokens;
   double elements = 0, trained = 0, adapter = 0;  // parameters of the layer; trained ones; of factors
   double largest_trained = 0;
 };

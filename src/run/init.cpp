@@ -3,7 +3,9 @@
 #include "cli/init.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -50,6 +52,10 @@ at::Tensor initial(const DiskShape& t, uint64_t seed, double deviation) {
   if (t.name.ends_with("norm.weight") || t.name.find("layernorm") != std::string::npos)
     return at::ones(t.shape, at::kFloat);
   if (t.name.ends_with(".bias")) return at::zeros(t.shape, at::kFloat);
+  // Of layers with a state: heads that forget at different speeds, in steps of usual lengths.
+  if (t.name.ends_with(".A_log")) return at::arange(1, t.shape[0] + 1, at::kFloat).mul_(16.0 / t.shape[0]).log_();
+  if (t.name.ends_with(".dt_bias")) return at::linspace(-6, -2, t.shape[0], at::kFloat);
+  if (t.name.ends_with(".D")) return at::ones(t.shape, at::kFloat);
   return normal(t, seed, deviation);
 }
 

@@ -29,8 +29,7 @@ class GoldenEngine : public ::testing::TestWithParam<std::string> {
     return std::make_unique<Engine>(*model, at::TensorOptions().dtype(at::kFloat).device(device), spec);
   }
   int64_t bytes(int64_t blocks, int64_t block_size) const {
-    const auto& s = model->shape();
-    return blocks * KvCache::bytes_per_block(cache_spec(s, s.layers, 0, block_size), 4);
+    return blocks * KvCache::bytes_per_block(cache_spec(model->shape(), 0, block_size), 4);
   }
   void expect_golden(Engine& e) const {
     const auto got = generate(e, prompts, greedy);
@@ -95,13 +94,15 @@ TEST_P(GoldenEngine, LogProbsAreThoseOfTheGoldenLogits) {
   Sampling s = greedy;
   s.top_logprobs = 3;
   const auto got = generate(*e, prompts, s);
+  const double tolerance = GetParam() == "qwen3_next" ? 4e-3 : 6e-4;  // token by token against chunks
   for (size_t r = 0; r < prompts.size(); ++r)
     for (size_t n = 0; n < wanted[r].size(); ++n) {
       const at::Tensor logits = c.tensor("gen/step_logits")[static_cast<int64_t>(n)][static_cast<int64_t>(r)];
       const at::Tensor expected = logits.log_softmax(-1);
       ASSERT_EQ(got[r].tokens[n].top.size(), 3u);
-      EXPECT_NEAR(got[r].tokens[n].logprob, expected[wanted[r][n]].item<double>(), 6e-4);
-      for (const auto& [id, logprob] : got[r].tokens[n].top) EXPECT_NEAR(logprob, expected[id].item<double>(), 6e-4);
+      EXPECT_NEAR(got[r].tokens[n].logprob, expected[wanted[r][n]].item<double>(), tolerance);
+      for (const auto& [id, logprob] : got[r].tokens[n].top)
+        EXPECT_NEAR(logprob, expected[id].item<double>(), tolerance);
     }
 }
 

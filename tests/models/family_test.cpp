@@ -111,6 +111,18 @@ std::vector<Json> small_configs() {
                       {"moe_k", 3},
                       {"moe_intermediate_size", 6},
                       {"shared_expert_intermediate_size", 10},
+                      {"layer_types", {"linear_attention", "full_attention", "linear_attention"}},
+                      {"full_attention_interval", 2},
+                      {"linear_num_key_heads", 2},
+                      {"linear_num_value_heads", 4},
+                      {"linear_key_head_dim", 6},
+                      {"linear_value_head_dim", 5},
+                      {"attn_layer_indices", {1}},
+                      {"mamba_d_ssm", 32},
+                      {"mamba_n_heads", 4},
+                      {"mamba_d_head", 8},
+                      {"mamba_n_groups", 2},
+                      {"mamba_d_state", 5},
                       {"tie_word_embeddings", false}};
   for (const std::string& name : preset_names()) {
     Json config = preset_config(name);
@@ -142,6 +154,10 @@ const std::map<std::string, std::vector<Json>>& said() {
       {"mlp_only_layers", {left_out, {0}, {1, 2}}},
       {"use_sliding_window", {true}},
       {"sliding_window", {left_out, nullptr, 8}},
+      {"mamba_conv_bias", {true, false}},
+      {"mamba_proj_bias", {true, false}},
+      {"projectors_bias", {true, false}},
+      {"mamba_d_head", {left_out, "auto"}},
       {"hidden_act", {left_out, "gelu", "relu"}},
       {"rope_scaling", {nullptr, {{"rope_type", "yarn"}, {"factor", 4}}, {{"type", "linear"}, {"factor", 2}}}},
   };

@@ -113,6 +113,9 @@ TEST_P(GoldenModel, LossAndGradients) {
   }
 }
 
+// Corrections that depend on each other in a row leave less of f32 (the golden data's README).
+double step_tolerance(const std::string& name) { return name == "qwen3_next" ? 2e-3 : 3e-4; }
+
 // Greedy continuation by recomputing the whole sequence for every token: no cache involved.
 TEST_P(GoldenModel, GreedyWithoutCache) {
   c10::AutoGradMode no_grad(false);
@@ -130,7 +133,7 @@ TEST_P(GoldenModel, GreedyWithoutCache) {
     for (size_t r = 0; r < rows.size(); ++r) {
       last += lengths[r];
       const at::Tensor logits = model->head(hidden.narrow(0, last, 1), step);
-      EXPECT_LT(max_abs(logits[0], c.tensor("gen/step_logits")[n][static_cast<int64_t>(r)]), 3e-4)
+      EXPECT_LT(max_abs(logits[0], c.tensor("gen/step_logits")[n][static_cast<int64_t>(r)]), step_tolerance(GetParam()))
           << "token " << n << " of row " << r;
       rows[r].push_back(logits.argmax(-1).item<int64_t>());
       ASSERT_EQ(rows[r].back(), wanted[static_cast<int64_t>(r)][n].item<int64_t>()) << "token " << n << " of row " << r;
@@ -143,11 +146,11 @@ TEST_P(GoldenModel, GreedyThroughPagedCache) {
   c10::AutoGradMode no_grad(false);
   const Packed p = golden::unpad(c, "gen");
   const at::Tensor wanted = c.tensor("gen/new_ids");
-  const auto& shape = model->shape();
   constexpr int64_t kBlock = 4, kBlocksPerRow = 12;
   const auto rows = static_cast<int64_t>(p.ids.size());
-  KvCache cache(cache_spec(shape, shape.layers, rows * kBlocksPerRow, kBlock),
-                at::TensorOptions().dtype(at::kFloat).device(device));
+  KvCache::Spec spec = cache_spec(model->shape(), rows * kBlocksPerRow, kBlock);
+  spec.seats = rows;
+  KvCache cache(spec, at::TensorOptions().dtype(at::kFloat).device(device));
   for (int64_t r = 0; r < rows; ++r) {
     std::vector<int64_t> ids = p.ids[static_cast<size_t>(r)];
     std::vector<int32_t> table;
@@ -169,6 +172,7 @@ TEST_P(GoldenModel, GreedyThroughPagedCache) {
       step.cache = &cache;
       step.slot = golden::ids_tensor(slot, device);
       step.block_table = at::tensor(table, at::kInt).view({1, -1}).to(device);
+      step.seat = golden::ids_tensor({rows - 1 - r}, device);
       const at::Tensor hidden = model->forward(golden::ids_tensor(piece, device), step);
       if (done < ids.size()) continue;
       ids.push_back(model->head(hidden.narrow(0, chunk - 1, 1), step).argmax(-1).item<int64_t>());

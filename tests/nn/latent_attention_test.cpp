@@ -22,7 +22,7 @@ void expect_the_same(Model& model, Step step, bool prepared, const char* what) {
   Step plain = step;
   const at::Tensor made = model.forward(ids, plain);
   if (prepared) model.visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
-  KvCache cache(cache_spec(model.shape(), model.shape().layers, 3, 4), at::TensorOptions().device(device));
+  KvCache cache(cache_spec(model.shape(), 3, 4), at::TensorOptions().device(device));
   step.cache = &cache;
   step.slot = at::arange(kTokens, at::kLong).to(device);
   step.block_table = at::arange(3, at::kInt).view({1, 3}).to(device);

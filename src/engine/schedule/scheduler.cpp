@@ -13,6 +13,7 @@ Scheduler::Scheduler(Spec spec) : spec_(spec), pool_(spec.pool) {
           "max_num_seqs and max_batched_tokens must be above 0");
   // Every running sequence can then move on at every step: no decode waits for a prompt, no prompt for decodes.
   spec_.max_step_tokens = std::max(spec.max_step_tokens, spec.max_sequences);
+  for (int64_t seat = spec.max_sequences; seat-- > 0;) free_seats_.push_back(seat);
 }
 
 void Scheduler::add(SequenceSpec wanted) {
@@ -125,6 +126,8 @@ void Scheduler::admit(StepPlan& plan) {
     waiting_.erase(&s);
     running_.insert(&s);
     s.running_ = true;
+    s.seat = free_seats_.back();
+    free_seats_.pop_back();
     plan_tokens(plan, s);
   }
 }
@@ -191,6 +194,7 @@ bool Scheduler::remove(int64_t id) {
   Sequence& s = *it->second;
   drop_blocks(s);
   (s.running_ ? running_ : waiting_).erase(&s);
+  leave_seat(s);
   sequences_.erase(it);
   return true;
 }
@@ -200,8 +204,13 @@ void Scheduler::preempt(Sequence& s) {
   running_.erase(&s);
   waiting_.insert(&s);
   s.running_ = false;
+  leave_seat(s);
   ++s.preemptions;
   ++preemptions_;
+}
+
+void Scheduler::leave_seat(Sequence& s) {
+  if (s.seat >= 0) free_seats_.push_back(std::exchange(s.seat, -1));
 }
 
 void Scheduler::suspend() {

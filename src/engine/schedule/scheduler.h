@@ -41,6 +41,8 @@ struct Sequence {
   int64_t cached = 0;            // prompt tokens that the cache had when it first ran
   int64_t preemptions = 0;
   std::vector<int32_t> blocks;
+  // While it runs, a number below max_sequences that no other running sequence has: where its states lie.
+  int64_t seat = -1;
 
  private:
   friend class Scheduler;
@@ -110,6 +112,7 @@ class Scheduler {
   Entry try_admit(Sequence& s);
   void plan_tokens(StepPlan& plan, const Sequence& s) const;
   void preempt(Sequence& s);
+  void leave_seat(Sequence& s);
   void drop_blocks(Sequence& s);
   void hash_up_to(Sequence& s, size_t blocks);
   void promise(Sequence& s);
@@ -120,6 +123,7 @@ class Scheduler {
   BlockPool pool_;
   std::unordered_map<int64_t, std::unique_ptr<Sequence>> sequences_;
   Ordered running_, waiting_;
+  std::vector<int64_t> free_seats_;
   std::unordered_map<BlockHash, int32_t, BlockHashOf> promised_;  // content being computed, by how many sequences
   int64_t arrivals_ = 0, preemptions_ = 0, cached_tokens_ = 0;
 };

@@ -16,6 +16,7 @@
 #include "nn/norm_kind.h"
 #include "nn/rope_spec.h"
 #include "nn/router_form.h"
+#include "nn/state_form.h"
 
 namespace apus {
 
@@ -27,6 +28,10 @@ struct ModelShape {
   int64_t experts = 0, experts_per_token = 0;
   // Above 0: the cache holds so many numbers of a token in a layer, instead of keys and values of every head.
   int64_t latent = 0;
+  // Per layer, what it keeps of a sequence; empty: every one keeps tokens. And the shape of a state.
+  std::vector<Keeps> keeps = {};
+  StateShape state = {};
+  Keeps keeps_in(int64_t layer) const { return keeps.empty() ? Keeps::Tokens : keeps[static_cast<size_t>(layer)]; }
   // So many further layers are in the file, which guess tokens ahead; they are not read.
   int64_t unread_layers = 0;
 };
@@ -36,6 +41,8 @@ struct DenseSpec {
   int64_t ffn = 0;
   bool bias = false;
   FeedForwardKind kind = FeedForwardKind::Gated;
+  // The gate before its activation, and the result, are multiplied by these.
+  double gate_scale = 1, out_scale = 1;
 };
 // or a router and experts.
 struct MixtureSpec {
@@ -64,6 +71,15 @@ struct LayerNorms {
   std::string before_feed_forward = "post_attention_layernorm", after_feed_forward = "";
 };
 
+// The sums behind attention (or a layer with a state) and behind the feed-forward are of the normed input, `kept`
+// times, and of the branch, `added` times; elsewhere they are of the input itself.
+struct NormedSums {
+  struct Sum {
+    double kept = 1, added = 1;
+  };
+  Sum attention, state, feed_forward;
+};
+
 struct DecoderSpec {
   ModelShape shape;
   // The name of everything but the head, in the checkpoint.
@@ -81,6 +97,9 @@ struct DecoderSpec {
   AttentionForm attention;
   // Instead of keys and values of each head's own.
   std::optional<LatentForm> latent;
+  // Of the layers that keep one (shape.keeps).
+  std::optional<StateForm> state;
+  std::optional<NormedSums> normed_sums;
   // The settings by which layers turn queries and keys, and each layer's choice among them; kNoRope: it does not.
   std::vector<RopeSpec> ropes;
   std::vector<int> rope_of;
@@ -95,8 +114,8 @@ struct DecoderSpec {
   std::vector<int64_t> window;
   // Per layer.
   std::vector<FeedForwardSpec> feed_forward;
-  // The name of the head in the checkpoint.
-  std::string head_name = "lm_head";
+  // The names of the head, the last norm and the dense feed-forwards in the checkpoint.
+  std::string head_name = "lm_head", final_norm = "norm", dense_name = "mlp";
   // Null: it reads text only.
   std::shared_ptr<const SeeingSpec> seeing = nullptr;
 };

@@ -124,6 +124,14 @@ struct RowKernels {
                      int64_t lds);
 };
 
+// What a head with a state reads of one token: its query and key, its value, by what the sum of keys and values is
+// multiplied first, and whether the value corrects what the sum holds under this key, by this share, or is added.
+struct StateToken {
+  const float *q, *k, *v;
+  float decay, share;
+  bool corrects;
+};
+
 // Rows of weights, ld apart, that a product will read after its own:
 // it asks memory for its share of them, `pass` of `passes`.
 struct NextRows {
@@ -140,6 +148,8 @@ struct Kernels {
   // n <= kMomentStretch, a multiple of 64
   void (*adamw_moments)(int64_t n, const AdamwValues& values, const Moments& moments, const AdamwScalars& s);
   void (*narrow_by_thresholds)(int64_t n, const float* x, uint32_t threshold, bf16* y);  // stochastic rounding
+  // sum [keys][columns], y[columns] = sum' q behind the token.
+  void (*state_token)(int64_t keys, int64_t columns, const StateToken& token, float* sum, float* y);
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();

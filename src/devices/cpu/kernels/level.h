@@ -8,6 +8,7 @@
 #include "devices/cpu/kernels/outer.h"
 #include "devices/cpu/kernels/rows.h"
 #include "devices/cpu/kernels/softmax.h"
+#include "devices/cpu/kernels/state.h"
 
 namespace apus::cpu {
 namespace {
@@ -37,7 +38,7 @@ constexpr RowKernels<E> row_table() {
 }
 
 constexpr Kernels kTable{row_table<bf16>(), row_table<float>(),   row_statistics, tanh_of, adamw,
-                         adamw_moments,     narrow_by_thresholds, nullptr,        nullptr};
+                         adamw_moments,     narrow_by_thresholds, state_token,    nullptr, nullptr};
 
 }  // namespace
 }  // namespace apus::cpu

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Qwen3-Next's gated delta net: a head's state is read under each token's key, and what the token's value differs by
+// from that is written back, as far as the token says.
+#pragma once
+
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/state_layer.h"
+
+namespace apus {
+
+class DeltaNet : public StateLayer {
+ public:
+  DeltaNet(const DeltaForm& form, const Place& place);
+  at::Tensor operator()(const at::Tensor& x_TD, const Step& s) const override;
+
+ private:
+  const DeltaForm form_;
+  Param &speed_, &step_bias_;
+  CausalConv& conv_;
+  Linear &in_, &gates_;
+  Norm& norm_;
+  Linear& out_;
+};
+
+}  // namespace apus

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/state_layer.h"
+
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/silu.h>
+#include <c10/core/GradMode.h>
+
+#include "base/error.h"
+#include "nn/delta_net.h"
+#include "nn/lightning_attention.h"
+#include "nn/mamba.h"
+#include "nn/training_step.h"
+#include "ops/ops.h"
+
+namespace apus {
+
+namespace {
+std::vector<int64_t> lengths_of(const Step& s) {
+  require(!training_of(s).tokens, Fault::Usage,
+          "layers with a state read a sequence from its begin: its tokens cannot be shared out over processes "
+          "(--sequence_parallel_size)");
+  return {s.length_q.begin(), s.length_q.end()};
+}
+}  // namespace
+
+at::Tensor widened(const at::Tensor& x) { return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
+at::Tensor silu_of(const at::Tensor& x) {
+  const bool trained = x.requires_grad() && at::GradMode::is_enabled();
+  return trained ? at::silu(x) : ops::swiglu(x, at::ones_like(x));
+}
+
+at::Tensor StateLayer::scanned(const ops::StateInputs& in, const Step& s) const {
+  const std::vector<int64_t> lengths = lengths_of(s);
+  if (!s.cache) return ops::state_scan(in, lengths);
+  require(s.seat.defined(), Fault::Bug, "a step with a cache does not say where its sequences' states lie");
+  return ops::state_scan_on(in, lengths, s.seat, s.cache->state(place_.layer));
+}
+
+CausalConv::CausalConv(int64_t layer, int64_t channels, int64_t taps, bool bias)
+    : layer_(layer), weight_(param("weight", {channels, 1, taps})) {
+  if (bias) bias_ = &param("bias", {channels});
+}
+
+at::Tensor CausalConv::operator()(const at::Tensor& x_TC, const Step& s) const {
+  const std::vector<int64_t> lengths = lengths_of(s);
+  const at::Tensor x = widened(x_TC), weight = widened(weight_.data).select(1, 0),
+                   bias = bias_ ? widened(bias_->data) : at::Tensor();
+  return silu_of(s.cache && weight.size(1) > 1
+                     ? ops::causal_conv_on(x, weight, bias, lengths, s.seat, s.cache->before(layer_))
+                     : ops::causal_conv(x, weight, bias, lengths));
+}
+
+std::unique_ptr<Mixer> make_state_layer(const StateForm& form, const StateLayer::Place& place) {
+  if (const auto* delta = std::get_if<DeltaForm>(&form)) return std::make_unique<DeltaNet>(*delta, place);
+  if (const auto* mamba = std::get_if<MambaForm>(&form)) return std::make_unique<Mamba>(*mamba, place);
+  return std::make_unique<LightningAttention>(std::get<LightningForm>(form), place);
+}
+
+}  // namespace apus
