@@ -84,8 +84,9 @@ void shrink_sight(Json& config) {
   for (const char* token : {"video_token_id", "video_token_index"}) config[token] = 39;
   if (!config.contains("audio_config")) return;
   for (const char* token : {"audio_token_id", "audio_token_index", "audio_start_token_id"}) config[token] = 37;
-  const Json ears = {{"d_model", 8},       {"encoder_layers", 2}, {"encoder_attention_heads", 2}, {"encoder_ffn_dim", 12},
-                     {"num_mel_bins", 10}, {"output_dim", 16},    {"downsample_hidden_size", 6}};
+  const Json ears = {
+      {"d_model", 8},       {"encoder_layers", 2}, {"encoder_attention_heads", 2}, {"encoder_ffn_dim", 12},
+      {"num_mel_bins", 10}, {"output_dim", 16},    {"downsample_hidden_size", 6}};
   config["audio_config"].update(ears);
 }
 

@@ -34,8 +34,7 @@ class GoldenSight : public ::testing::TestWithParam<std::string> {
   // Those of the file, each with the case that holds its pixels.
   std::vector<std::pair<std::string, std::string>> cases() const {
     std::vector<std::pair<std::string, std::string>> all;
-    for (const char* which :
-         {"left", "right", "packed", "video", "text", "video_frac", "audio_only", "audio_in_video"})
+    for (const char* which : {"left", "right", "packed", "video", "text", "video_frac", "audio_only", "audio_in_video"})
       if (c.has(str(which, "/input_ids"))) all.emplace_back(which, std::string(which) == "packed" ? "left" : which);
     return all;
   }

@@ -31,9 +31,9 @@ DecoderSpec read(const Config& whole) {
 
 Json senses() {
   Json says = qwen3_tower_says(2048, false);
-  says["audio_config"] = {{"d_model", 1280},          {"encoder_layers", 32}, {"encoder_attention_heads", 20},
-                          {"encoder_ffn_dim", 5120},  {"num_mel_bins", 128},  {"n_window", 50},
-                          {"n_window_infer", 800},    {"output_dim", 2048},   {"downsample_hidden_size", 480}};
+  says["audio_config"] = {{"d_model", 1280},         {"encoder_layers", 32}, {"encoder_attention_heads", 20},
+                          {"encoder_ffn_dim", 5120}, {"num_mel_bins", 128},  {"n_window", 50},
+                          {"n_window_infer", 800},   {"output_dim", 2048},   {"downsample_hidden_size", 480}};
   return says;
 }
 

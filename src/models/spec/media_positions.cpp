@@ -109,8 +109,7 @@ class PositionWalk {
     text_up_to(seen[0] - 2);
     pair_of_marks();
     const float start = next_;
-    for (const VideoTurn& turn :
-         turns_of_video_and_sound(times, std::ssize(heard), positions_per_turn(spec_))) {
+    for (const VideoTurn& turn : turns_of_video_and_sound(times, std::ssize(heard), positions_per_turn(spec_))) {
       float largest = 0;
       for (int64_t k = turn.first; k < turn.first + turn.count; ++k) {
         require((turn.sound ? heard : seen)[static_cast<size_t>(k)] == at(), Fault::Data, "token ", at(),

@@ -34,8 +34,8 @@ std::vector<MediaItem> placed_media(std::span<const int32_t> ids,
 std::vector<int64_t> own_tokens(std::span<const int32_t> ids, const MediaItem& item, const SeeingSpec& spec);
 
 // Of every token of a text. Text and sounds count up by one; an image's tokens share a time and differ in height and
-// width; what comes behind it goes on after the largest of its positions. Whole numbers, but for TimeRule::Exact; as f32
-// holds them.
+// width; what comes behind it goes on after the largest of its positions. Whole numbers, but for TimeRule::Exact; as
+// f32 holds them.
 using MediaPositions = std::array<std::vector<float>, 3>;
 MediaPositions media_positions(std::span<const int32_t> ids, std::span<const MediaItem> media, const SeeingSpec& spec);
 

@@ -26,8 +26,8 @@ constexpr int64_t kChunksAtOnce = 8;
 
 // Each place's neighbours as one row, times the weight as one matrix. Beyond the edges are zeros.
 at::Tensor convolution(const at::Tensor& x_BHWC, const Table& table, int64_t stride) {
-  at::Tensor weight = table.weight();                       // [out, C, 3] or [out, C, 3, 3]
-  if (weight.dim() == 3) weight = weight.unsqueeze(2);      // over a line: [out, C, 1, 3]
+  at::Tensor weight = table.weight();                   // [out, C, 3] or [out, C, 3, 3]
+  if (weight.dim() == 3) weight = weight.unsqueeze(2);  // over a line: [out, C, 1, 3]
   const int64_t high = weight.size(2), wide = weight.size(3);
   const int64_t h = (x_BHWC.size(1) - 1) / (high > 1 ? stride : 1) + 1, w = (x_BHWC.size(2) - 1) / stride + 1;
   const at::Tensor padded = at::constant_pad_nd(x_BHWC, {0, 0, wide / 2, wide / 2, high / 2, high / 2});
@@ -49,18 +49,18 @@ at::Tensor on_device(const std::vector<int64_t>& values, at::Device device) {
 
 // All sounds cut into chunks, the last of each filled up with zeros.
 struct AudioTower::Chunks {
-  at::Tensor chunk_BFM, heard_BF;    // heard: 1 where there is sound
-  std::vector<int64_t> rows;         // that stay of each chunk behind the convolutions
-  std::vector<int64_t> rows_of;      // of each sound
-  std::vector<int32_t> ends = {0};   // of the runs of rows that see each other
+  at::Tensor chunk_BFM, heard_BF;   // heard: 1 where there is sound
+  std::vector<int64_t> rows;        // that stay of each chunk behind the convolutions
+  std::vector<int64_t> rows_of;     // of each sound
+  std::vector<int32_t> ends = {0};  // of the runs of rows that see each other
   int64_t longest = 0;
 };
 
 AudioTower::AudioTower(const HearingSpec& spec, const TowerParts& parts) : spec_(spec) {
   const auto name = [&](const std::string& part) { return spec.name + "." + part; };
   const bool line = spec.front == HearingSpec::Front::Line;
-  for (const char* each : line ? std::vector<const char*>{"conv1", "conv2"}
-                               : std::vector<const char*>{"conv2d1", "conv2d2", "conv2d3"})
+  for (const char* each :
+       line ? std::vector<const char*>{"conv1", "conv2"} : std::vector<const char*>{"conv2d1", "conv2d2", "conv2d3"})
     convolutions_.push_back(&parts.table(name(each)));
   if (!line) join_ = &parts.linear(name("conv_out"));
   for (int64_t i = 0; i < spec.layers; ++i) {
@@ -175,8 +175,7 @@ at::Tensor AudioTower::operator()(const std::vector<at::Tensor>& sounds_MF, cons
   }
   x_ND = (*norm_)(x_ND);
   const Step behind = step_of(x_ND.size(0));
-  for (size_t i = 0; i < projections_.size(); ++i)
-    x_ND = (*projections_[i])(i > 0 ? at::gelu(x_ND) : x_ND, behind);
+  for (size_t i = 0; i < projections_.size(); ++i) x_ND = (*projections_[i])(i > 0 ? at::gelu(x_ND) : x_ND, behind);
   return x_ND;
 }
 
