@@ -40,7 +40,7 @@ set(APUS_HOST_FILES
 set(APUS_HEAVY_FOLDERS tensor device ops devices dist nn models checkpoint parallel engine train algos run)
 
 apus_sources(host_sources ${APUS_HOST_FOLDERS})
-list(FILTER host_sources EXCLUDE REGEX "/cli/main\\.cpp$")
+list(FILTER host_sources EXCLUDE REGEX "/(cli/main\\.cpp|media/av/[^/]*\\.cpp)$")
 list(TRANSFORM APUS_HOST_FILES PREPEND ${CMAKE_SOURCE_DIR}/src/ OUTPUT_VARIABLE host_extra)
 
 include(EmbedAssets)
@@ -82,11 +82,21 @@ foreach(format jpeg png webp)
     target_link_libraries(apus_host PUBLIC apus::${format})
   endif()
 endforeach()
+# In a library of its own, which is opened when a video comes: FFmpeg brings a hundred others.
+if(APUS_HAS_AV)
+  add_library(apus_av MODULE ${CMAKE_SOURCE_DIR}/src/media/av/plugin.cpp)
+  target_include_directories(apus_av PRIVATE ${CMAKE_SOURCE_DIR}/src)
+  target_link_libraries(apus_av PRIVATE apus::av)
+  set_target_properties(apus_av PROPERTIES OUTPUT_NAME apus-av LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+endif()
 # Loops over the taps of a filter gain from vector code.
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/media/resize.cpp PROPERTIES COMPILE_OPTIONS "-O3")
 
 add_executable(apus src/cli/main.cpp)
 target_link_libraries(apus PRIVATE apus_host)
+if(APUS_HAS_AV)
+  add_dependencies(apus apus_av)
+endif()
 set_target_properties(apus PROPERTIES ENABLE_EXPORTS ON)  # libapus.so uses the host objects of the program
 
 if(NOT APUS_HOST_ONLY)

@@ -4,7 +4,7 @@
 # Debian packages, and what each is for. The only list; docs/dependencies.md explains them.
 build_packages=(g++ cmake ninja-build ccache lld binutils nlohmann-json3-dev libpcre2-dev libutf8proc-dev libyaml-cpp-dev
                 zlib1g-dev libzstd-dev libssl-dev libcurl4-openssl-dev libboost-dev libgtest-dev
-                libjpeg-dev libpng-dev libwebp-dev)
+                libjpeg-dev libpng-dev libwebp-dev libavformat-dev libavcodec-dev libswscale-dev libswresample-dev)
 torch_packages=(libtorch-dev libopenblas0-pthread libdnnl-dev)  # unless another libtorch is at hand
 check_packages=(clang libclang-rt-dev python3-pil)              # the sanitizers and the fuzz targets; a reference for pictures
 

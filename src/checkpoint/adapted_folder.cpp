@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "checkpoint/file_names.h"
 #include "checkpoint/user_cache.h"
+#include "models/spec/config_parts.h"
 #include "tensor/safetensors_header.h"
 #include "tensor/weight_files.h"
 
@@ -27,11 +28,6 @@ namespace {
 
 constexpr int64_t kRowsTogether = 128;  // a grown vocabulary is a multiple of this, which matrix products like
 constexpr const char* kNewRows = "model-new-tokens.safetensors";
-
-Json& text_config(Json& config) {
-  const bool nested = config.contains("text_config") && config["text_config"].is_object();
-  return nested ? config["text_config"] : config;
-}
 
 // Numbers of weights in the three formats that checkpoints have.
 float number_at(const std::byte* at, DiskType type) {
@@ -167,7 +163,7 @@ Json with_rope_scaling(Json config, const std::string& scaling, std::optional<in
   const std::string type = wanted.value("rope_type", wanted.value("type", std::string("default")));
   require(type != "default" && !type.empty(), Fault::Usage,
           "--rope_scaling: the object names no \"rope_type\"; possible: linear, dynamic, yarn, llama3");
-  Json& text = text_config(config);
+  Json& text = text_settings(config);
   const char* const key = text.contains("rope_parameters") ? "rope_parameters" : "rope_scaling";
   const Json before = text.contains(key) && text[key].is_object() ? text[key] : Json::object();
   const char* const original_key = "original_max_position_embeddings";
@@ -234,14 +230,14 @@ fs::path adapted_folder(const fs::path& folder, const Adaptation& wanted) {
   Json new_config =
       wanted.rope_scaling.empty() ? config : with_rope_scaling(config, wanted.rope_scaling, wanted.max_model_len);
   Json new_tokenizer = tokenizer, new_tokenizer_config = tokenizer_config;
-  const int64_t old_vocabulary = text_config(new_config).value("vocab_size", int64_t{0});
+  const int64_t old_vocabulary = text_settings(new_config).value("vocab_size", int64_t{0});
   int64_t vocabulary = old_vocabulary;
   if (!wanted.new_tokens.empty()) {
     require(tokenizer.contains("model"), Fault::Usage, "--new_special_tokens: ", folder.string(),
             " has no tokenizer.json to add them to");
     const int64_t tokens = add_special_tokens(new_tokenizer, new_tokenizer_config, wanted.new_tokens);
     if (tokens > old_vocabulary) vocabulary = (tokens + kRowsTogether - 1) / kRowsTogether * kRowsTogether;
-    text_config(new_config)["vocab_size"] = vocabulary;
+    text_settings(new_config)["vocab_size"] = vocabulary;
   }
   if (new_config == config && new_tokenizer == tokenizer) return folder;
   const fs::path name = fs::absolute(folder / "").lexically_normal().parent_path().filename();

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/log.h"
 #include "base/nearest.h"
 #include "checkpoint/file_names.h"
 #include "checkpoint/mxfp4.h"
@@ -174,6 +175,11 @@ bool is_harmless(const std::string& name) {
          name.starts_with("mtp.");
 }
 
+// Of the parts of an Omni model that speak.
+bool is_speech(const std::string& name) {
+  return name.starts_with("talker.") || name.starts_with("token2wav.") || name.starts_with("code2wav.");
+}
+
 // Of the layers behind the last one that guess tokens ahead.
 bool of_unread_layer(const Model& model, const std::string& name) {
   const ModelShape& shape = model.shape();
@@ -306,12 +312,21 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
       }
     }
   });
-  for (const auto& name : source.names())
-    if (!used.count(name) && !is_harmless(name) && !of_unread_layer(model, name)) problems.unexpected.push_back(name);
+  int64_t speech = 0;
+  for (const auto& name : source.names()) {
+    if (used.count(name) || is_harmless(name) || of_unread_layer(model, name)) continue;
+    if (is_speech(name))
+      ++speech;
+    else
+      problems.unexpected.push_back(name);
+  }
   problems.raise_if_any();
   require(problems.unexpected.empty(), Fault::Model,
           "the checkpoint holds tensors its config.json does not account for",
           Problems::listed("not part of the model", problems.unexpected));
+  if (speech > 0)
+    log_info("the checkpoint's ", speech,
+             " tensors that make speech (talker and what follows it) are not read: this model answers in text");
 
   std::map<std::string, Param*> by_name;
   for (const OnDisk& from : plan) {

@@ -62,6 +62,13 @@ void DeployOptions::fields(OptionTable& v) {
   v("max_connections", max_connections, "connections at once").at_least(1);
   v("max_body_mb", max_body_mb, "largest request in MiB; larger ones are answered with 413").at_least(1).at_most(2048);
   v("drain_seconds", drain_seconds, "after SIGTERM or Ctrl-C, time for the answers under way").at_least(0);
+  v("allowed_media_dir", allowed_media_dir,
+    "folder below which clients may name images, videos and sounds of this machine, as file:///... or a path")
+      .shown_default("none: they send them, or name a URL");
+  v("allow_private_media_hosts", allow_private_media_hosts,
+    "URLs of clients may lead to this machine and into private networks: for tests, and where every client is trusted");
+  v("max_media", max_media, "most images, sounds and frames of videos in a request").at_least(0);
+  v("max_media_mb", max_media_mb, "largest image, video or sound in MiB").at_least(1).at_most(2048);
   v("allowed_origins", allowed_origins, "web pages that may ask from a browser (CORS); *: all").shown_default("none");
   v("allow_special_tokens_in_prompt", allow_special_tokens_in_prompt,
     "special tokens that stand in messages (<|im_end|>) are tokens, not text: for those who write prompts by hand");

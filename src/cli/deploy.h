@@ -40,6 +40,9 @@ struct DeployOptions : ModelOptions,
   int64_t max_connections = 4096;
   int64_t max_body_mb = 32;
   int64_t drain_seconds = 60;
+  std::string allowed_media_dir;  // empty: clients may name no files
+  bool allow_private_media_hosts = false;
+  int64_t max_media = 32, max_media_mb = 64;
   std::vector<std::string> allowed_origins;
   bool allow_special_tokens_in_prompt = false;
   std::string request_log, result_path;

@@ -259,7 +259,7 @@ Json RowTokenizer::of_media(const Json& given) {
   place_media(sample, std::move(media), row.origin);
   Json answer = of_text(text, sample.ids);
   for (const MediaItem& item : sample.media)
-    answer["media"].push_back({{"type", parse_json(item.source, "a medium")["type"]},
+    answer["media"].push_back({{"type", kMediaKinds[static_cast<size_t>(item.content->type)].name},
                                {"begin", item.begin},
                                {"length", item.length},
                                {"shape", item.content->shape},

@@ -2,6 +2,7 @@
 #include "hub/http.h"
 
 #include <curl/curl.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <exception>
@@ -9,6 +10,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "hub/public_address.h"
 
 namespace apus {
 
@@ -19,7 +21,7 @@ struct Transfer {
   const HttpRequest& request;
   HttpReply reply;
   CURL* curl = nullptr;
-  bool asked = false, accepted = true;
+  bool asked = false, accepted = true, refused = false;
   std::exception_ptr failure;
 };
 
@@ -63,6 +65,16 @@ size_t on_body(char* data, size_t size, size_t count, void* user) {
   return bytes;
 }
 
+// Here the address is the one that is connected to, whatever a name was looked up as before.
+curl_socket_t on_socket(void* user, curlsocktype, curl_sockaddr* address) {
+  auto& t = *static_cast<Transfer*>(user);
+  if (!is_public_address(address->addr)) {
+    t.refused = true;
+    return CURL_SOCKET_BAD;
+  }
+  return socket(address->family, address->socktype, address->protocol);
+}
+
 int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return static_cast<const Transfer*>(user)->request.abandoned() ? 1 : 0;
 }
@@ -76,7 +88,7 @@ void start_curl() {
 
 HttpReply http_request(const HttpRequest& request) {
   start_curl();
-  Transfer t{request, {}, nullptr, false, true, nullptr};
+  Transfer t{request, {}, nullptr, false, true, false, nullptr};
   const std::unique_ptr<CURL, void (*)(CURL*)> curl(curl_easy_init(), curl_easy_cleanup);
   require(curl != nullptr, Fault::Io, "libcurl cannot start");
   t.curl = curl.get();
@@ -99,6 +111,12 @@ HttpReply http_request(const HttpRequest& request) {
   set(CURLOPT_CONNECTTIMEOUT, 15L);
   set(CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes a second, over...
   set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.quiet_seconds));
+  set(CURLOPT_TIMEOUT, static_cast<long>(request.most_seconds));
+  if (request.public_only) {
+    set(CURLOPT_PROXY, "");
+    set(CURLOPT_OPENSOCKETFUNCTION, on_socket);
+    set(CURLOPT_OPENSOCKETDATA, &t);
+  }
   if (request.post) {
     set(CURLOPT_POSTFIELDS, request.post->c_str());
     set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(request.post->size()));
@@ -121,6 +139,10 @@ HttpReply http_request(const HttpRequest& request) {
   curl_easy_getinfo(curl.get(), CURLINFO_RESPONSE_CODE, &status);
   t.reply.status = static_cast<int>(status);
   if (code != CURLE_OK) t.reply.error = *error ? error : curl_easy_strerror(code);
+  if (t.refused && code != CURLE_OK) {
+    t.reply.status = 0;
+    t.reply.error = "it lies on this machine or in a private network";
+  }
   return std::move(t.reply);
 }
 

@@ -28,8 +28,12 @@ struct HttpRequest {
   bool head_only = false;
   std::optional<std::string> post;  // the body of a POST; absent: a GET
   bool follow = true;
+  // Asked for by strangers: addresses of this machine and its network are refused, those that names or redirects lead
+  // to as well, and proxies, which would look up names themselves, are not used.
+  bool public_only = false;
   int64_t body_limit = 256 << 20;
   int64_t quiet_seconds = 60;                     // an answer that says nothing for so long has failed
+  int64_t most_seconds = 0;                       // for all of it; 0: any time
   std::function<bool()> abandoned;                // asked now and then; true: break off
   int64_t from = 0;                               // first byte wanted
   std::function<bool(const HttpReply&)> accept;   // asked once when the headers of the last answer are there

@@ -34,7 +34,10 @@ std::vector<int64_t> even_frames(int64_t total, double rate, const FrameRules& r
   const auto most = static_cast<double>(std::min(rules.most, total) / 2 * 2);
   double wanted = static_cast<double>(total) / own * rules.rate;
   wanted = std::min(std::min(std::max(wanted, least), most), static_cast<double>(total));
-  const int64_t count = static_cast<int64_t>(wanted / 2) * 2;
+  const int64_t count = rules.count > 0 ? static_cast<int64_t>(std::nearbyint(static_cast<double>(rules.count) / 2)) * 2
+                                        : static_cast<int64_t>(wanted / 2) * 2;
+  require(count >= 2 && count <= total, Fault::Data, count, " frames of a video of ", total,
+          "; there must be 2 at least, and as many in the video");
   // torch.linspace(0, total - 1, count).round(): in single precision, the second half counted from the end.
   const auto last = static_cast<float>(total - 1);
   const float step = last / static_cast<float>(count - 1);

@@ -20,6 +20,7 @@ struct VideoFrames {
 struct FrameRules {
   double rate = 2;  // frames in a second that are wanted
   int64_t least = 4, most = 768;
+  int64_t count = 0;  // above 0: so many, whatever the rest says
 };
 
 // As qwen-vl-utils takes them: an even number, evenly spread from the first frame to the last.

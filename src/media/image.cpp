@@ -13,7 +13,6 @@ std::string other_format(std::string_view bytes) {
   const auto at = [&](size_t begin, std::string_view text) {
     return bytes.size() >= begin && bytes.substr(begin).starts_with(text);
   };
-  if (at(0, {"II*\0", 4}) || at(0, {"MM\0*", 4})) return "a TIFF file";
   if (at(4, "ftypheic") || at(4, "ftypheix") || at(4, "ftypmif1")) return "a HEIC picture";
   if (at(4, "ftypavif")) return "an AVIF picture";
   if (at(4, "ftyp") || at(0, "\x1a\x45\xdf\xa3") || (at(0, "RIFF") && at(8, "AVI "))) return "a video file";
@@ -34,6 +33,7 @@ std::string image_format(std::string_view bytes) {
   if (bytes.starts_with("GIF87a") || bytes.starts_with("GIF89a")) return "GIF";
   if (bytes.size() >= 12 && bytes.starts_with("RIFF") && bytes.substr(8, 4) == "WEBP") return "WebP";
   if (bytes.size() >= 26 && bytes.starts_with("BM")) return "BMP";
+  if (bytes.size() >= 8 && (bytes.starts_with({"II*\0", 4}) || bytes.starts_with({"MM\0*", 4}))) return "TIFF";
   return "";
 }
 
@@ -52,9 +52,10 @@ Image decode_image(std::string_view bytes, const ImageLimits& limits) {
   if (format == "WebP") return decode_webp(bytes, limits);
   if (format == "BMP") return decode_bmp(bytes, limits);
   if (format == "GIF") return decode_gif(bytes, limits);
+  if (format == "TIFF") return decode_tiff(bytes, limits);
   const std::string other = other_format(bytes);
   fail(Fault::Data, other.empty() ? "no picture" : other,
-       "; JPEG, PNG, WebP, BMP and GIF are read: convert it to one of them");
+       "; JPEG, PNG, WebP, BMP, GIF and TIFF are read: convert it to one of them");
 }
 
 }  // namespace apus

@@ -43,6 +43,7 @@ class InternVlProcessor : public MediaProcessor {
     least_ = number(c, "min_patches", "min_dynamic_patch", 1);
     most_ = c.settings.get("MAX_NUM", number(c, "max_patches", "max_dynamic_patch", 12));
     frame_tiles_ = c.settings.get("VIDEO_MAX_NUM", 1);
+    segments_ = c.settings.get("VIDEO_SEGMENTS", 8);
     require(least_ >= 1 && most_ >= least_ && most_ <= 1024 && frame_tiles_ <= 1024, Fault::Usage, "from ", least_,
             " to ", most_, " tiles: check MAX_NUM");
   }
@@ -50,6 +51,9 @@ class InternVlProcessor : public MediaProcessor {
   ImageSize seen_size(ImageSize size) const override {
     const TileGrid grid = tile_grid(size, least_, most_, side_);
     return {grid.columns * side_, grid.rows * side_};
+  }
+  std::vector<int64_t> chosen_frames(int64_t total, double) const override {
+    return middle_frames(total, std::min(total, segments_));
   }
   std::vector<int32_t> media_tokens() const override { return {token_}; }
   BoxForm boxes() const override { return {true, "<ref>", "</ref>", "<box>[[", "]]</box>", false}; }
@@ -120,7 +124,7 @@ class InternVlProcessor : public MediaProcessor {
   PixelScale scale_;
   Filter filter_;
   int32_t token_;
-  int64_t side_ = 448, tokens_ = 256, least_ = 1, most_ = 12, frame_tiles_ = 1;
+  int64_t side_ = 448, tokens_ = 256, least_ = 1, most_ = 12, frame_tiles_ = 1, segments_ = 8;
 };
 
 const RegisterMediaFamily internvl({"internvl", "internvl_chat"},

@@ -2,6 +2,7 @@
 #include "media/media_options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -18,16 +19,10 @@ const std::vector<std::string>& known_settings() {
   static const std::vector<std::string> names = {"MAX_PIXELS",          "MIN_PIXELS",          "IMAGE_MAX_TOKEN_NUM",
                                                  "IMAGE_MIN_TOKEN_NUM", "VIDEO_MAX_PIXELS",    "VIDEO_MIN_PIXELS",
                                                  "VIDEO_MAX_TOKEN_NUM", "VIDEO_MIN_TOKEN_NUM", "MAX_NUM",
-                                                 "INPUT_SIZE",          "VIDEO_MAX_NUM"};
+                                                 "INPUT_SIZE",          "VIDEO_MAX_NUM",       "FPS",
+                                                 "FPS_MIN_FRAMES",      "FPS_MAX_FRAMES",      "NFRAMES",
+                                                 "MODEL_SEQ_LEN",       "VIDEO_SEGMENTS",      "USE_AUDIO_IN_VIDEO"};
   return names;
-}
-
-int64_t setting_value(const std::string& name, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  require(!text.empty() && *end == '\0' && value >= 1 && value <= 1e12, Fault::Usage, name, " is '", text,
-          "', and must be a number of 1 at least");
-  return static_cast<int64_t>(value);
 }
 
 std::string upper(std::string name) {
@@ -35,7 +30,35 @@ std::string upper(std::string name) {
   return name;
 }
 
+double setting_value(const std::string& setting, const std::string& name, const std::string& text) {
+  if (setting == "USE_AUDIO_IN_VIDEO") {
+    const std::string word = upper(text);
+    const bool yes = word == "TRUE" || word == "1";
+    require(yes || word == "FALSE" || word == "0", Fault::Usage, name, " is '", text, "', and must be true or false");
+    return yes;
+  }
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool number = !text.empty() && *end == '\0' && value <= 1e12;
+  if (setting == "FPS") {
+    require(number && value > 0, Fault::Usage, name, " is '", text, "', and must be a number above 0");
+    return value;
+  }
+  require(number && value >= 1, Fault::Usage, name, " is '", text, "', and must be a number of 1 at least");
+  return std::floor(value);
+}
+
 }  // namespace
+
+Json MediaSettings::all() const {
+  Json out = Json::object();
+  for (const auto& [name, value] : values_)
+    if (value == std::floor(value))
+      out[name] = static_cast<int64_t>(value);
+    else
+      out[name] = value;
+  return out;
+}
 
 void MediaOptions::fields(OptionTable& v) {
   v("max_pixels", max_pixels,
@@ -55,16 +78,16 @@ void MediaOptions::check() const {
 }
 
 MediaSettings MediaOptions::settings() const {
-  std::map<std::string, int64_t> values;
+  std::map<std::string, double> values;
   for (const std::string& name : known_settings())
-    if (const char* value = std::getenv(name.c_str()); value && *value) values[name] = setting_value(name, value);
+    if (const char* value = std::getenv(name.c_str()); value && *value) values[name] = setting_value(name, name, value);
   if (!model_kwargs.is_object()) return MediaSettings(std::move(values));
   for (const auto& [key, value] : model_kwargs.items()) {
     const std::string name = upper(key);
     require(std::count(known_settings().begin(), known_settings().end(), name) > 0, Fault::Usage,
             "--model_kwargs: the setting ", key, " is not known; known are ", join(known_settings()));
     values[name] =
-        setting_value("--model_kwargs, " + key, value.is_string() ? value.get<std::string>() : json_text(value));
+        setting_value(name, "--model_kwargs, " + key, value.is_string() ? value.get<std::string>() : json_text(value));
   }
   return MediaSettings(std::move(values));
 }

@@ -16,16 +16,20 @@ class OptionTable;
 class MediaSettings {
  public:
   MediaSettings() = default;
-  explicit MediaSettings(std::map<std::string, int64_t> values) : values_(std::move(values)) {}
-  std::optional<int64_t> get(const std::string& name) const {
+  explicit MediaSettings(std::map<std::string, double> values) : values_(std::move(values)) {}
+  std::optional<double> number(const std::string& name) const {
     const auto found = values_.find(name);
     return found == values_.end() ? std::nullopt : std::optional(found->second);
   }
+  std::optional<int64_t> get(const std::string& name) const {
+    const auto found = number(name);
+    return found ? std::optional(static_cast<int64_t>(*found)) : std::nullopt;
+  }
   int64_t get(const std::string& name, int64_t otherwise) const { return get(name).value_or(otherwise); }
-  const std::map<std::string, int64_t>& all() const { return values_; }
+  Json all() const;
 
  private:
-  std::map<std::string, int64_t> values_;
+  std::map<std::string, double> values_;
 };
 
 struct MediaOptions {

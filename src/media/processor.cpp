@@ -51,6 +51,10 @@ std::vector<Image> MediaProcessor::seen_frames(const VideoFrames&) const {
 
 PreparedMedia MediaProcessor::sound(const std::vector<float>&) const { fail(Fault::Data, "this model does not hear"); }
 
+PreparedMedia MediaProcessor::video_with_sound(VideoFrames, const std::vector<float>&) const {
+  fail(Fault::Data, "this model does not hear");
+}
+
 std::string MediaProcessor::values_name(MediaType type) const {
   if (type == MediaType::Audio) return "input_features";
   return type == MediaType::Video ? "pixel_values_videos" : "pixel_values";

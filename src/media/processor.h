@@ -28,6 +28,9 @@ struct PreparedMedia {
   std::string text;
   int32_t placeholder = 0;
   std::vector<std::vector<int32_t>> runs;
+  // A video's own sound, where its tokens stand among the video's, and the token that it has. Null: there is none.
+  std::shared_ptr<const MediaContent> sound = nullptr;
+  int32_t sound_placeholder = 0;
 };
 
 // How a family writes where something is in a picture.
@@ -47,10 +50,16 @@ class MediaProcessor {
   PreparedMedia video(VideoFrames video) const { return prepared_video(checked(std::move(video))); }
   // Samples of 16 kHz. Fault::Data from models that do not hear.
   virtual PreparedMedia sound(const std::vector<float>& samples) const;
+  // Whether videos from files are heard too (USE_AUDIO_IN_VIDEO), and one with its sound.
+  virtual bool hears_videos() const { return false; }
+  virtual PreparedMedia video_with_sound(VideoFrames video, const std::vector<float>& samples) const;
 
   // The pictures that the tower is given of this one: one in its size, or tiles.
   std::vector<Image> views(const Image& image) const { return seen(capped(image)); }
   std::vector<Image> views(VideoFrames video) const { return seen_frames(checked(std::move(video))); }
+  // Of a video file: which of its frames are taken, and what is kept of each of `count`.
+  virtual std::vector<int64_t> chosen_frames(int64_t total, double rate) const { return even_frames(total, rate, {}); }
+  virtual Image kept_frame(Image frame, int64_t /*count*/) const { return frame; }
   // The size in which the model sees all of the picture.
   virtual ImageSize seen_size(ImageSize size) const = 0;
   virtual BoxForm boxes() const { return {true, "", "", "[", "]", true}; }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen2-VL, Qwen2.5-VL, Qwen3-VL and the Omni models: pictures near their own size, cut into patches; a video's frames
 // two by two. The Omni models hear besides.
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "media/pixel_form.h"
 #include "media/processor.h"
 #include "media/sound.h"
+#include "media/sound_in_video.h"
 
 namespace apus {
 
@@ -27,7 +29,9 @@ struct QwenFamily {
   const char* key = "_token_id";  // of config.json, behind image, video and audio
   const char *sound_open = nullptr, *sound = nullptr, *sound_close = nullptr;  // null: it does not hear
   int64_t (*sound_tokens)(int64_t frames) = nullptr;
-  int64_t sound_seconds = 0;  // sounds are padded to so many; 0: they are cut to whole frames
+  int64_t sound_seconds = 0;        // sounds are padded to so many; 0: they are cut to whole frames
+  double positions_per_second = 0;  // of a video, where the checkpoint does not say it
+  bool turns = false;               // a video and its own sound take turns in chunks
 };
 
 class QwenVlProcessor : public MediaProcessor {
@@ -46,9 +50,19 @@ class QwenVlProcessor : public MediaProcessor {
     const SizeLimits usual{form_.factor(), 4 * area, 16384 * area};
     limits_ = size_limits(c.preprocessor, c.settings, "IMAGE", usual);
     video_limits_ = size_limits(c.preprocessor, c.settings, "VIDEO", usual);
+    // As qwen-vl-utils has it, and not the checkpoint's files: all frames together must leave room for a text.
+    frame_limits_ = size_limits(Json(), c.settings, "VIDEO", {form_.factor(), 128 * area, 768 * area});
+    all_pixels_ = 0.9 * static_cast<double>(c.settings.get("MODEL_SEQ_LEN", 128000)) * static_cast<double>(area);
+    rules_.rate = c.settings.number("FPS").value_or(rules_.rate);
+    rules_.least = c.settings.get("FPS_MIN_FRAMES", rules_.least);
+    rules_.most = c.settings.get("FPS_MAX_FRAMES", rules_.most);
+    rules_.count = c.settings.get("NFRAMES", 0);
     if (!family.sound) return;
     sound_ = c.token(family.sound, str("audio", family.key));
     mels_ = c.whole("feature_size", "audio_config", "num_mel_bins", 128);
+    hears_videos_ = c.settings.number("USE_AUDIO_IN_VIDEO").value_or(0) > 0;
+    per_second_ = config_number(c, "position_id_per_seconds", family.positions_per_second);
+    if (family.turns) chunk_ = static_cast<int64_t>(per_second_ * config_number(c, "seconds_per_chunk", 2));
   }
 
   PreparedMedia sound(const std::vector<float>& samples) const override {
@@ -66,7 +80,38 @@ class QwenVlProcessor : public MediaProcessor {
     return out;
   }
 
+  bool hears_videos() const override { return hears_videos_; }
+  PreparedMedia video_with_sound(VideoFrames frames, const std::vector<float>& samples) const override {
+    PreparedMedia out = video(std::move(frames)), heard = sound(samples);
+    const PatchGrid grid{out.content->grid[0], out.content->grid[1], out.content->grid[2]};
+    const int64_t cells = grid.height * grid.width / (form_.merge * form_.merge);
+    const auto seconds = static_cast<float>(out.content->seconds_per_grid > 0 ? out.content->seconds_per_grid : 1);
+    std::vector<double> times;  // as the model places them
+    for (int64_t cell = 0; cell < grid.time * cells; ++cell) {
+      const float time = static_cast<float>(cell / cells) * seconds * static_cast<float>(per_second_);
+      times.push_back(chunk_ > 0 ? std::trunc(time) : time);
+    }
+    std::vector<int32_t> tokens;
+    for (const VideoTurn& turn : turns_of_video_and_sound(times, std::ssize(heard.runs[0]), chunk_))
+      tokens.insert(tokens.end(), static_cast<size_t>(turn.count), turn.sound ? sound_ : video_);
+    out.text = str(family_.open, family_.sound_open, family_.video, family_.sound_close, family_.close);
+    out.runs = {std::move(tokens)};
+    out.sound = heard.content, out.sound_placeholder = sound_;
+    return out;
+  }
+
   ImageSize seen_size(ImageSize size) const override { return smart_size(size, limits_); }
+  std::vector<int64_t> chosen_frames(int64_t total, double rate) const override {
+    return even_frames(total, rate, rules_);
+  }
+  Image kept_frame(Image frame, int64_t count) const override {
+    SizeLimits limits = frame_limits_;
+    const auto share = static_cast<int64_t>(all_pixels_ / static_cast<double>(count) * 2);
+    const auto least = static_cast<int64_t>(1.05 * static_cast<double>(limits.min_pixels));
+    limits.max_pixels = std::max(std::min(limits.max_pixels, share), least);
+    const ImageSize size = smart_size({frame.width, frame.height}, limits);
+    return resized(frame, size.width, size.height, filter_);
+  }
   std::vector<int32_t> media_tokens() const override {
     return family_.sound ? std::vector<int32_t>{image_, video_, sound_} : std::vector<int32_t>{image_, video_};
   }
@@ -121,6 +166,9 @@ class QwenVlProcessor : public MediaProcessor {
   }
 
  private:
+  static double config_number(const MediaCheckpoint& c, const char* name, double otherwise) {
+    return c.config.contains(name) && c.config[name].is_number() ? c.config[name].get<double>() : otherwise;
+  }
   // How many tokens stand for it.
   int64_t fill(MediaContent& content, const std::vector<Image>& pictures) const {
     PatchGrid grid;
@@ -137,7 +185,12 @@ class QwenVlProcessor : public MediaProcessor {
   int32_t image_, video_, sound_ = 0;
   int64_t mels_ = 128;
   PatchForm form_;
-  SizeLimits limits_, video_limits_;
+  SizeLimits limits_, video_limits_, frame_limits_;
+  double all_pixels_ = 0;  // of a video's frames
+  bool hears_videos_ = false;
+  double per_second_ = 0;
+  int64_t chunk_ = 0;  // positions after which a video and its sound take turns
+  FrameRules rules_;
 };
 
 MakeMediaProcessor qwen(const QwenFamily& family) {
@@ -159,14 +212,17 @@ const RegisterMediaFamily qwen2_5_omni({"qwen2_5_omni", "qwen2_5_omni_thinker"},
                                                                                        .sound = "<|AUDIO|>",
                                                                                        .sound_close = "<|audio_eos|>",
                                                                                        .sound_tokens = omni2_tokens,
-                                                                                       .sound_seconds = 300}));
+                                                                                       .sound_seconds = 300,
+                                                                                       .positions_per_second = 25,
+                                                                                       .turns = true}));
 const RegisterMediaFamily qwen3_omni({"qwen3_omni_moe", "qwen3_omni_moe_thinker"},
                                      qwen({.scale = kHalfScale,
                                            .patch = 16,
                                            .sound_open = "<|audio_start|>",
                                            .sound = "<|audio_pad|>",
                                            .sound_close = "<|audio_end|>",
-                                           .sound_tokens = omni3_tokens}));
+                                           .sound_tokens = omni3_tokens,
+                                           .positions_per_second = 13}));
 
 }  // namespace
 }  // namespace apus

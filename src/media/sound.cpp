@@ -12,8 +12,6 @@ namespace apus {
 
 namespace {
 
-constexpr int64_t kLongestSound = 3600;  // seconds
-
 class WavReader {
  public:
   explicit WavReader(std::string_view bytes) : bytes_(bytes) {}

@@ -9,6 +9,7 @@
 namespace apus {
 
 inline constexpr int64_t kSoundRate = 16000;
+inline constexpr int64_t kLongestSound = 3600;  // seconds
 
 // One channel (the mean of all) at 16 kHz, in [-1, 1]. Fault::Data for what is no WAV file or longer than an hour.
 std::vector<float> decode_sound(std::string_view bytes);

@@ -49,7 +49,8 @@ std::string from_url(const std::string& url, const SourceLimits& limits) {
   HttpRequest request;
   request.url = url;
   request.body_limit = limits.bytes;
-  request.quiet_seconds = limits.quiet_seconds;
+  request.quiet_seconds = limits.quiet_seconds, request.most_seconds = limits.seconds;
+  request.public_only = limits.public_only;
   HttpReply reply = http_request(request);
   require(reply.status != 0, Fault::Data, "no answer: ", reply.error);
   require(reply.status == 200, Fault::Data, "the server answers ", reply.status);
@@ -82,6 +83,11 @@ std::string media_bytes(const std::string& entry, const SourceLimits& limits) {
     const std::string what = error.what(), name = entry_name(entry);
     fail(Fault::Data, what.find(name) == std::string::npos ? name + ": " + what : what);
   }
+}
+
+bool is_local_file(const std::string& entry) {
+  return !entry.starts_with("data:") && !entry.starts_with("http://") && !entry.starts_with("https://") &&
+         !is_bare(entry);
 }
 
 std::string entry_name(const std::string& entry) {

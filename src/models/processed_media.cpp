@@ -22,6 +22,7 @@ struct Kind {
 constexpr Kind kKinds[] = {{MediaType::Image, "pixel_values", "image_grid_thw"},
                            {MediaType::Video, "pixel_values_videos", "video_grid_thw"}};
 constexpr const char* kSeconds[] = {"second_per_grid_ts", "video_second_per_grid"};
+constexpr const char *kSounds = "input_features", *kHeard = "feature_attention_mask";
 
 std::string shape_text(const at::Tensor& t) {
   std::vector<std::string> sizes;
@@ -35,6 +36,7 @@ class ProcessedMedia {
       : file_(SafetensorsFile::open(path)), spec_(spec) {
     std::vector<std::string> known(std::begin(kSeconds), std::end(kSeconds));
     for (const Kind& kind : kKinds) known.insert(known.end(), {kind.pixels, kind.grid});
+    if (spec.hearing) known.insert(known.end(), {kSounds, kHeard});
     for (const auto& [name, entry] : file_->entries())
       require(std::find(known.begin(), known.end(), name) != known.end(), Fault::Data, where(), "'", name,
               "' is none of this model's media tensors: ", join(known));
@@ -43,6 +45,7 @@ class ProcessedMedia {
   std::vector<std::shared_ptr<const MediaContent>> all() const {
     std::vector<std::shared_ptr<const MediaContent>> contents;
     for (const Kind& kind : kKinds) add(kind, contents);
+    if (has(kSounds) || has(kHeard)) add_sounds(contents);
     return contents;
   }
 
@@ -58,6 +61,34 @@ class ProcessedMedia {
             "' should have the shape [n", columns > 0 ? ", " + std::to_string(columns) : "", "], it has ",
             shape_text(t));
     return t.to(type).contiguous();
+  }
+  void put(std::shared_ptr<MediaContent> content, std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    content->digest = digest_of(*content);
+    tokens_for(*content, spec_);
+    contents.push_back(std::move(content));
+  }
+  // Spectrograms [sounds, mels, frames] and which of the frames are heard: the first ones of each.
+  void add_sounds(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    require(has(kSounds) && has(kHeard), Fault::Data, where(), "'", kSounds, "' and '", kHeard,
+            "' belong together; '", has(kSounds) ? kHeard : kSounds, "' is missing");
+    const at::Tensor all = file_->tensor(kSounds).to(at::kFloat).contiguous();
+    const at::Tensor heard = file_->tensor(kHeard).to(at::kLong).contiguous();
+    require(all.dim() == 3 && heard.dim() == 2 && heard.size(0) == all.size(0) && heard.size(1) == all.size(2),
+            Fault::Data, where(), "'", kSounds, "' should have the shape [sounds, bands, frames] and '", kHeard,
+            "' [sounds, frames], they have ", shape_text(all), " and ", shape_text(heard));
+    for (int64_t i = 0; i < all.size(0); ++i) {
+      const int64_t* mask = heard.data_ptr<int64_t>() + i * heard.size(1);
+      const int64_t frames = std::find(mask, mask + heard.size(1), 0) - mask;
+      require(std::all_of(mask, mask + frames, [](int64_t m) { return m == 1; }) &&
+                  std::all_of(mask + frames, mask + heard.size(1), [](int64_t m) { return m == 0; }),
+              Fault::Data, where(), "'", kHeard, "', row ", i, " should be ones, and zeros behind them");
+      auto content = std::make_shared<MediaContent>();
+      content->type = MediaType::Audio;
+      content->shape = {all.size(1), frames};
+      const at::Tensor own = all[i].narrow(1, 0, frames).contiguous();
+      content->values.assign(own.data_ptr<float>(), own.data_ptr<float>() + own.numel());
+      put(std::move(content), contents);
+    }
   }
   void add(const Kind& kind, std::vector<std::shared_ptr<const MediaContent>>& contents) const {
     if (!has(kind.pixels) && !has(kind.grid)) return;
@@ -83,9 +114,7 @@ class ProcessedMedia {
       content->shape = {count, pixels.size(1)};
       content->values.assign(values, values + count * pixels.size(1));
       if (!seconds.empty()) content->seconds_per_grid = seconds[static_cast<size_t>(i)];
-      content->digest = digest_of(*content);
-      tokens_for(*content, spec_);
-      contents.push_back(std::move(content));
+      put(std::move(content), contents);
       first += count;
     }
     require(first == pixels.size(0), Fault::Data, where(), "'", kind.pixels, "' has ", pixels.size(0),

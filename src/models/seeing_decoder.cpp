@@ -106,6 +106,8 @@ Step tower_step(const Step& s, const std::string& adapter, int64_t rows, at::Dev
   return own;
 }
 
+bool is_heard(const MediaContent& content) { return content.type == MediaType::Audio; }
+
 at::Tensor joined(const std::vector<at::Tensor>& parts) { return parts.size() == 1 ? parts[0] : at::cat(parts, 0); }
 
 Sight part_of(const Sight& all, int64_t first, int64_t count) {
@@ -116,14 +118,14 @@ Sight part_of(const Sight& all, int64_t first, int64_t count) {
 }  // namespace
 
 SeeingDecoder::SeeingDecoder(DecoderSpec s)
-    : Decoder(std::move(s)),
-      parts_(child<TowerParts>("", parts_of(seeing().vision))),
-      tower_(seeing().vision, parts_) {}
+    : Decoder(std::move(s)), parts_(child<TowerParts>("", parts_of(seeing()))), tower_(seeing().vision, parts_) {
+  if (seeing().hearing) ears_.emplace(*seeing().hearing, parts_);
+}
 
 at::Tensor SeeingDecoder::positions(const Inputs& in, const Step& s) const {
   if (in.media.empty()) return Decoder::positions(in, s);
   const Texts texts(in, s);
-  at::Tensor position = at::empty({3, in.id_T.size(0)}, at::kLong);
+  at::Tensor position = at::empty({3, in.id_T.size(0)}, at::kFloat);
   const int64_t tokens = in.id_T.size(0);
   int64_t row = 0;
   for (size_t i = 0; i < s.length_q.size(); row += s.length_q[i++]) {
@@ -132,26 +134,34 @@ at::Tensor SeeingDecoder::positions(const Inputs& in, const Step& s) const {
     const MediaPositions all = plain ? MediaPositions() : media_positions(texts[i], in.media[i], seeing());
     for (int64_t axis = 0; axis < 3; ++axis)
       for (int64_t n = 0; n < s.length_q[i]; ++n)
-        position.data_ptr<int64_t>()[axis * tokens + row + n] =
-            plain ? begin + n : all[static_cast<size_t>(axis)][static_cast<size_t>(begin + n)];
+        position.data_ptr<float>()[axis * tokens + row + n] =
+            plain ? static_cast<float>(begin + n) : all[static_cast<size_t>(axis)][static_cast<size_t>(begin + n)];
   }
-  return position.to(in.id_T.device());
+  return position.to(in.id_T.device(), seeing().time == TimeRule::Exact ? at::kFloat : at::kLong);
 }
 
+// All images and videos, or all sounds.
 Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& step_of) const {
   const at::Tensor& like = parts_.table(seeing().vision.name + ".patch_embed.proj").weight();
-  std::vector<at::Tensor> patches;
+  std::vector<at::Tensor> numbers;
   std::vector<Grid> grids;
   for (const MediaContent* c : contents) {
     tokens_for(*c, seeing());  // refuses what does not fit
     require(static_cast<int64_t>(c->values.size()) == c->shape[0] * c->shape[1], Fault::Data, "the ",
             media_name(c->type), " has ", c->values.size(), " numbers, its shape says ", c->shape[0], " x ",
             c->shape[1]);
-    patches.push_back(at::from_blob(const_cast<float*>(c->values.data()), c->shape, at::kFloat));
+    numbers.push_back(at::from_blob(const_cast<float*>(c->values.data()), c->shape, at::kFloat));
     grids.push_back(c->grid);
   }
-  // A copy: the backward pass may read them when the content is gone.
-  return tower_(at::cat(patches, 0).to(like.device(), like.scalar_type()), grids, step_of);
+  // Copies: the backward pass may read them when the content is gone.
+  const auto copied = [&](const at::Tensor& t) {
+    return t.to(at::TensorOptions(like.device()).dtype(like.scalar_type()), /*non_blocking=*/false, /*copy=*/true);
+  };
+  if (is_heard(*contents[0])) {
+    for (at::Tensor& each : numbers) each = copied(each);
+    return {(*ears_)(numbers, step_of), {}};
+  }
+  return tower_(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of);
 }
 
 Sight SeeingDecoder::see(const MediaContent& content) const {
@@ -195,16 +205,20 @@ Sight SeeingDecoder::features(const Contents& contents, const std::string& adapt
   return all;
 }
 
-// A tower that is trained takes part in every backward pass, also of texts without media: ranks that sum gradients
+// A tower that is trained takes part in every backward pass, also of texts without its media: ranks that sum gradients
 // wait for each other.
-at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD) const {
-  if (!at::GradMode::is_enabled()) return x_TD;
+at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const {
+  if (!at::GradMode::is_enabled() || (heard && !ears_)) return x_TD;
+  const std::string& tower = heard ? seeing().hearing->name : seeing().vision.name;
   bool trained = false;
-  parts_.visit([&](const std::string&, Param& p) { trained |= p.data.defined() && p.data.requires_grad(); });
+  parts_.visit([&](const std::string& name, Param& p) {
+    trained |= name.starts_with(tower + ".") && p.data.defined() && p.data.requires_grad();
+  });
   if (!trained) return x_TD;
   const VisionSpec& v = seeing().vision;
   MediaContent nothing{.grid = {1, v.merge, v.merge}};
   nothing.shape = {v.merge * v.merge, v.patch_numbers()};
+  if (heard) nothing.type = MediaType::Audio, nothing.shape = {seeing().hearing->mels, seeing().hearing->chunk};
   nothing.values.assign(static_cast<size_t>(nothing.shape[0] * nothing.shape[1]), 0);
   const Sight sight = see(nothing);
   at::Tensor sum = sight.row_MD.sum();
@@ -215,13 +229,17 @@ at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD) const {
 at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
   at::Tensor x_TD = Decoder::embed(Inputs(in.id_T), s);
   const std::vector<Wanted> all = in.media.empty() ? std::vector<Wanted>() : wanted_media(in, s, seeing());
-  if (all.empty()) return with_tower_on_tape(std::move(x_TD));
-  std::map<std::string, std::vector<const Wanted*>> by_adapter;
-  for (const Wanted& w : all) by_adapter[w.adapter].push_back(&w);
-  std::vector<int64_t> target;
+  std::map<std::pair<bool, std::string>, std::vector<const Wanted*>> groups;  // of a tower and an adapter
+  for (const Wanted& w : all) groups[{is_heard(*w.content), w.adapter}].push_back(&w);
+  for (const bool heard : {false, true})
+    if (const auto first = groups.lower_bound({heard, ""}); first == groups.end() || first->first.first != heard)
+      x_TD = with_tower_on_tape(std::move(x_TD), heard);
+  if (all.empty()) return x_TD;
+  std::vector<int64_t> target, late_target;
   std::vector<at::Tensor> rows;
   std::vector<std::vector<at::Tensor>> late(seeing().vision.deep_layers.size());
-  for (const auto& [adapter, group] : by_adapter) {
+  for (const auto& [which, group] : groups) {
+    const auto& [heard, adapter] = which;
     Contents contents;
     std::vector<int64_t> source;
     int64_t first = 0;
@@ -229,6 +247,7 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
       contents.push_back(w->content);
       for (const int64_t k : w->source) source.push_back(first + k);
       target.insert(target.end(), w->target.begin(), w->target.end());
+      if (!heard) late_target.insert(late_target.end(), w->target.begin(), w->target.end());
       first += tokens_for(*w->content, seeing());
     }
     const Sight sight = features(contents, adapter, s);
@@ -237,11 +256,11 @@ at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
       return at::index_select(t, 0, picked).to(x_TD.device(), x_TD.scalar_type());
     };
     rows.push_back(pick(sight.row_MD));
-    for (size_t d = 0; d < late.size(); ++d) late[d].push_back(pick(sight.late_MD[d]));
+    for (size_t d = 0; d < sight.late_MD.size(); ++d) late[d].push_back(pick(sight.late_MD[d]));
   }
   const at::Tensor target_R = indices(target, x_TD.device());
-  if (!late.empty()) {
-    *in.late = {.row_R = target_R, .of_layer_RD = {}};
+  if (!late_target.empty() && !late.empty()) {
+    *in.late = {.row_R = indices(late_target, x_TD.device()), .of_layer_RD = {}};
     for (const auto& each : late) in.late->of_layer_RD.push_back(joined(each));
   }
   return at::index_copy(x_TD, 0, target_R, joined(rows));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// A decoder that sees: what its tower makes of images and videos stands where their tokens are.
+// A decoder that sees, and may hear: what its towers make of images, videos and sounds stands where their tokens are.
 #pragma once
 
 #include "models/decoder.h"
 #include "models/spec/media_text.h"
+#include "models/towers/audio_tower.h"
 #include "models/towers/feature_cache.h"
 #include "models/towers/vision_tower.h"
 
@@ -22,17 +23,18 @@ class SeeingDecoder : public Decoder {
   bool file_decides_tying() const override { return true; }
   void forget_media() const override { known_.clear(); }
 
-  // What the tower makes of one medium, without adapters' routes.
+  // What a tower makes of one medium, without adapters' routes.
   Sight see(const MediaContent& content) const;
 
  private:
   using Contents = std::vector<const MediaContent*>;
   Sight see(const Contents& contents, const VisionTower::StepOf& step_of) const;
   Sight features(const Contents& contents, const std::string& adapter, const Step& s) const;
-  at::Tensor with_tower_on_tape(at::Tensor x_TD) const;
+  at::Tensor with_tower_on_tape(at::Tensor x_TD, bool heard) const;
 
   TowerParts& parts_;
   VisionTower tower_;
+  std::optional<AudioTower> ears_;  // none: it does not hear
   // Of prompts that the engine reads in pieces, and of later ones with the same media. Used by one thread.
   mutable FeatureCache known_;
 };

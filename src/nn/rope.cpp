@@ -55,8 +55,8 @@ class Frequencies {
 
 Turn turn_of(const RopeSpec& spec, const Step& step) {
   const int64_t r = spec.dim / 2, tokens = step.position.size(-1);
-  const at::Tensor position = step.position.to(at::kCPU).contiguous();
-  const int64_t* p = position.data_ptr<int64_t>();
+  const at::Tensor position = step.position.to(at::kCPU, at::kDouble).contiguous();
+  const double* p = position.data_ptr<double>();
   const bool three = position.dim() == 2;
   const std::vector<int> axis =
       three && !spec.sections.empty() ? section_axes(spec) : std::vector<int>(static_cast<size_t>(r), 0);
@@ -67,7 +67,7 @@ Turn turn_of(const RopeSpec& spec, const Step& step) {
   // Neighbours at the same position (decoding a batch) share a row.
   int64_t same_as = -1;
   for (int64_t t = 0; t < tokens; ++t) {
-    if (frequencies.move_to(t, p[t])) same_as = -1;
+    if (frequencies.move_to(t, static_cast<int64_t>(p[t]))) same_as = -1;
     const RopeFrequencies& f = frequencies.now();
     if (!three && same_as >= 0 && p[same_as] == p[t]) {
       std::copy_n(c + same_as * r, r, c + t * r);

@@ -25,7 +25,7 @@ class Listing {
     else if (spec_.head == Head::Vocab && !spec_.tied)
       linear(spec_.head_name, hidden_, shape_.vocab, false);
     if (spec_.seeing)
-      for (const TowerPart& part : parts_of(spec_.seeing->vision)) tower_part(part);
+      for (const TowerPart& part : parts_of(*spec_.seeing)) tower_part(part);
   }
 
  private:

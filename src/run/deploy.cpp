@@ -106,6 +106,15 @@ ServedTask served_task(const DeployOptions& o, const Inference& in) {
   task.pad = Config(in.loaded.config).integer("pad_token_id", -1);
   return task;
 }
+
+// Of what clients name: a slow or hostile server must not hold up this one.
+SourceLimits client_limits(const DeployOptions& o) {
+  SourceLimits limits = source_limits();
+  limits.bytes = o.max_media_mb << 20;
+  limits.seconds = 3 * limits.quiet_seconds;
+  limits.public_only = !o.allow_private_media_hosts;
+  return limits;
+}
 }  // namespace
 
 ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
@@ -116,7 +125,8 @@ ServiceSpec service_spec(const DeployOptions& o, const Inference& in) {
   s.task = served_task(o, in);
   s.engine = in.engine.get();
   s.chat = in.chat.get();
-  s.media = in.media;
+  if (in.media) s.media = in.media->within(client_limits(o));
+  s.media_rules = {.folder = o.allowed_media_dir, .most = o.max_media};
   s.tokenizer = in.tokenizer;
   s.stop_ids = in.stop_ids;
   s.flags = o;

@@ -12,6 +12,7 @@
 #include "data/source/dataset_fetch.h"
 #include "data/source/dataset_ref.h"
 #include "data/source/training_data.h"
+#include "models/spec/config_parts.h"
 #include "run/rank_agreement.h"
 
 namespace apus {
@@ -22,8 +23,7 @@ namespace {
 // A number of config.json. 0: it does not say.
 int64_t model_limit(const char* name, const fs::path& model_dir) {
   const Json config = read_model_config(model_dir);
-  const bool nested = config.contains("text_config") && config["text_config"].is_object();
-  const Json& text = nested ? config["text_config"] : config;
+  const Json& text = text_settings(config);
   const auto found = text.find(name);
   return found != text.end() && found->is_number_integer() ? std::max<int64_t>(0, found->get<int64_t>()) : 0;
 }

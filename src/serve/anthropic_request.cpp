@@ -3,13 +3,14 @@
 
 #include "serve/api_error.h"
 #include "serve/fields.h"
+#include "serve/media_parts.h"
 #include "serve/openai_request.h"
 
 namespace apus {
 
 namespace {
 
-std::string text_of(const Json& content, const std::string& where);
+std::string text_of(const Json& content, const std::string& where, Json* media = nullptr);
 
 // A document that is text, with its title and what is said of it before it.
 std::string document_text(const Fields& block) {
@@ -39,8 +40,8 @@ std::string document_text(const Fields& block) {
   return "<document>\n" + head + text + "\n</document>\n";
 }
 
-// A text, or blocks of text.
-std::string text_of(const Json& content, const std::string& where) {
+// A text, or blocks of text and, where `media` takes them, images.
+std::string text_of(const Json& content, const std::string& where, Json* media) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse(where, "'", where, "' must be a text or a list of blocks");
   std::string text;
@@ -51,9 +52,13 @@ std::string text_of(const Json& content, const std::string& where) {
       text += document_text(block);
       continue;
     }
+    if (const std::string tag = media ? media_tag(block, type, *media) : ""; !tag.empty()) {
+      text += tag;
+      continue;
+    }
     if (type != "text")
-      refuse(block.name("type"), "'", block.name("type"), "' is '", type.substr(0, 64),
-             "', but this model takes text only");
+      refuse(block.name("type"), "'", block.name("type"), "' is '", type.substr(0, 64), "', and here only text",
+             media ? ", documents of text and images are" : " is", " taken");
     text += block.needed_text("text");
   }
   return text;
@@ -89,7 +94,7 @@ Json assistant_message(const Json& blocks, const std::string& where) {
 }
 
 // The results of tools become messages of their own, before what the user says.
-void add_user_messages(const Json& blocks, const std::string& where, Json& out) {
+void add_user_messages(const Json& blocks, const std::string& where, Json& out, Json& media) {
   std::string text;
   bool spoke = false;
   for (size_t i = 0; i < blocks.size(); ++i) {
@@ -100,16 +105,16 @@ void add_user_messages(const Json& blocks, const std::string& where, Json& out) 
       const Json* content = block.find("content");
       out.push_back({{"role", "tool"},
                      {"tool_call_id", block.needed_text("tool_use_id")},
-                     {"content", content ? text_of(*content, block.name("content")) : ""}});
+                     {"content", content ? text_of(*content, block.name("content"), &media) : ""}});
     } else {
-      text += text_of(Json::array({blocks[i]}), where);
+      text += text_of(Json::array({blocks[i]}), where, &media);
       spoke = true;
     }
   }
   if (spoke || blocks.empty()) out.push_back({{"role", "user"}, {"content", text}});
 }
 
-Json openai_messages(const Fields& f) {
+Json openai_messages(const Fields& f, Json& media) {
   Json out = Json::array();
   if (const Json* system = f.find("system"))
     out.push_back({{"role", "system"}, {"content", text_of(*system, "system")}});
@@ -131,7 +136,7 @@ Json openai_messages(const Fields& f) {
     else if (role == "assistant")
       out.push_back(assistant_message(*content, m.name("content")));
     else
-      add_user_messages(*content, m.name("content"), out);
+      add_user_messages(*content, m.name("content"), out, media);
   }
   return out;
 }
@@ -201,7 +206,7 @@ ChatCall read_messages_request(const Json& body, bool counting) {
   call.stops = f.texts("stop_sequences", 64);
   std::erase(call.stops, "");
   call.stream = f.boolean("stream").value_or(false);
-  call.messages = openai_messages(f);
+  call.messages = openai_messages(f, call.media);
   // An answer that is begun already is gone on with.
   call.continue_final_message =
       call.messages.back()["role"] == "assistant" && !call.messages.back().contains("tool_calls");

@@ -43,7 +43,7 @@ struct AnswerCall {
 struct ChatCall : AnswerCall {
   // As chat templates know them: content is text, arguments are objects.
   Json messages;
-  Json images = Json::array();  // data URIs: one for each tag <image> in the messages
+  Json media = Json::object();  // {"images": [...], "videos", "audios"}: one for each tag <image> in the messages
   Json tools;                   // [{"type": "function", "function": {...}}], or null
   bool parallel_calls = true;
   Json kwargs = Json::object(), documents;

@@ -5,26 +5,14 @@
 
 #include "serve/api_error.h"
 #include "serve/fields.h"
+#include "serve/media_parts.h"
 #include "serve/openai_request.h"
 
 namespace apus {
 
 namespace {
 
-// The server opens no file and asks no other machine for a client's sake: an image comes with the request.
-std::string data_uri(const Fields& part) {
-  const Json* image = part.find("image_url");
-  const std::string uri = image && image->is_string() ? image->get<std::string>()
-                          : part.object("image_url")
-                              ? Fields(*part.object("image_url"), part.name("image_url") + ".").needed_text("url")
-                              : "";
-  if (!uri.starts_with("data:image/"))
-    refuse(part.name("image_url"), "'", part.name("image_url"),
-           "' must hold the image itself, as data:image/png;base64,...: this server fetches nothing");
-  return uri;
-}
-
-std::string text_of_parts(const Json& parts, const std::string& where, Json* images) {
+std::string text_of_parts(const Json& parts, const std::string& where, Json* media) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Fields part(parts[i], str(where, "[", i, "]."));
@@ -33,14 +21,13 @@ std::string text_of_parts(const Json& parts, const std::string& where, Json* ima
       text += part.needed_text("refusal");
       continue;
     }
-    if (images && type == "image_url") {
-      images->push_back(data_uri(part));
-      text += "<image>";
+    if (const std::string tag = media ? media_tag(part, type, *media) : ""; !tag.empty()) {
+      text += tag;
       continue;
     }
     if (type != "text" && type != "input_text" && type != "output_text")
       refuse(part.name("type"), "'", part.name("type"), "' is '", type.substr(0, 64),
-             "', but this model takes text only");
+             "', and here only text is taken" + std::string(media ? ", images, videos and sounds" : ""));
     text += part.needed_text("text");
   }
   return text;
@@ -72,7 +59,7 @@ Json tool_call(const Json& call, const std::string& where) {
 
 }  // namespace
 
-Json chat_message(const Json& message, const std::string& where, Json* images) {
+Json chat_message(const Json& message, const std::string& where, Json* media) {
   const Fields f(message, where + ".");
   Json out = message;
   const std::string role = f.needed_text("role");
@@ -87,7 +74,7 @@ Json chat_message(const Json& message, const std::string& where, Json* images) {
     out["content"] = f.text("refusal").value_or("");
     if (role != "assistant") refuse(f.name("content"), "'", f.name("content"), "' is missing");
   } else if (content->is_array()) {
-    out["content"] = text_of_parts(*content, f.name("content"), images);
+    out["content"] = text_of_parts(*content, f.name("content"), media);
   } else if (!content->is_string()) {
     refuse(f.name("content"), "'", f.name("content"), "' must be a text or a list of parts");
   }
@@ -111,10 +98,10 @@ Json chat_message(const Json& message, const std::string& where, Json* images) {
   return out;
 }
 
-Json chat_messages(const Json& messages, Json* images) {
+Json chat_messages(const Json& messages, Json* media) {
   Json out = Json::array();
   for (size_t i = 0; i < messages.size(); ++i)
-    out.push_back(chat_message(messages[i], str("messages[", i, "]"), images));
+    out.push_back(chat_message(messages[i], str("messages[", i, "]"), media));
   return out;
 }
 

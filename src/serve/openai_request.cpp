@@ -236,7 +236,7 @@ ChatCall read_chat_request(const Json& body, const RequestLimits& limits) {
   const Json* messages = f.list("messages");
   if (!messages || messages->empty())
     refuse("messages", "'messages' is missing: it must be a list with at least one message");
-  call.messages = chat_messages(*messages, &call.images);
+  call.messages = chat_messages(*messages, &call.media);
   if (f.boolean("logprobs").value_or(false)) call.top_logprobs = 0;
   if (const auto top = f.whole("top_logprobs", 0, limits.max_logprobs)) {
     if (call.top_logprobs < 0 && *top > 0) refuse("top_logprobs", "'top_logprobs' needs \"logprobs\": true");

@@ -18,11 +18,11 @@ CompletionCall read_completion_request(const Json& body, const RequestLimits& li
 std::vector<Input> read_inputs(const Fields& f, const char* key);  // one or several texts, or lists of token ids
 EmbeddingCall read_embedding_request(const Json& body);
 
-// Messages as chat templates know them. Parts of text become one text. An image becomes a tag <image> in it and an
-// entry of `images`; where that is null, images are refused, as sound and files always are.
-Json chat_messages(const Json& messages, Json* images = nullptr);
+// Messages as chat templates know them. Parts of text become one text. Images, videos and sounds become tags in it and
+// entries of `media` (serve/media_parts.h); where that is null, they are refused, as files always are.
+Json chat_messages(const Json& messages, Json* media = nullptr);
 // {"role", "content", ...} from one message of a request; `where` names it in errors.
-Json chat_message(const Json& message, const std::string& where, Json* images = nullptr);
+Json chat_message(const Json& message, const std::string& where, Json* media = nullptr);
 // The tools that may be called, and what `tool_choice` makes of the answer's form.
 void read_tools(const Json* tools, const Json* choice, ChatCall& call);
 

@@ -244,17 +244,20 @@ std::string Service::render(const ChatCall& call) const {
   }
 }
 
-RowMedia Service::read_images(ChatCall& call) const {
-  if (call.images.empty()) return {};
-  if (!spec_.media) refuse("messages", "the messages hold images, but this model takes text only");
-  size_t tags = 0;
-  for (const Json& message : call.messages)
-    if (message.contains("content") && message["content"].is_string())
-      tags += count_tags(message["content"].get_ref<const std::string&>(), "<image>");
-  if (tags != call.images.size())
-    refuse("messages", "a text beside images must not hold '<image>' itself; where an image belongs its part says");
+RowMedia Service::read_media(ChatCall& call) const {
+  if (call.media.empty()) return {};
+  if (!spec_.media) refuse("messages", "the messages hold images, videos or sounds, but this model takes text only");
+  for (const MediaKind& kind : kMediaKinds) {
+    size_t tags = 0;
+    for (const Json& message : call.messages)
+      if (message.contains("content") && message["content"].is_string())
+        tags += count_tags(message["content"].get_ref<const std::string&>(), kind.tag);
+    if (call.media.contains(kind.column) && tags != call.media[kind.column].size())
+      refuse("messages", "a text beside a medium must not hold '", kind.tag,
+             "' itself; where it belongs its part says");
+  }
   try {
-    return spec_.media->read({Json{{"images", call.images}}, {}}, call.messages);
+    return spec_.media->read({allowed_media(call.media, spec_.media_rules), {}}, call.messages);
   } catch (const RowError& e) {
     throw ApiError(400, str(e.key, ": ", e.reason), "messages");
   }
@@ -266,7 +269,7 @@ Service::Prompt Service::chat_prompt(const ChatCall& call) const {
     too_long("messages", str("there are ", call.messages.size(), " messages"), most);
   ChatCall shown = call;
   if (!spec_.allow_special_tokens) shown.messages = specials_.marked(call.messages);
-  RowMedia images = read_images(shown);
+  RowMedia media = read_media(shown);
   const std::string text = render(shown);
   if (text.size() / longest_token_ > static_cast<size_t>(most))
     too_long("messages", str("the messages have ", text.size(), " bytes, which are more tokens than that"), most);
@@ -275,10 +278,10 @@ Service::Prompt Service::chat_prompt(const ChatCall& call) const {
     Prompt prompt{plain ? text : PlainSpecials::unmarked(text),
                   plain ? spec_.chat->encode(text) : limited(specials_.encode(text), spec_.chat->spec()),
                   {}};
-    if (images.empty()) return prompt;
+    if (media.empty()) return prompt;
     Sample sample;
     sample.ids = std::move(prompt.ids), sample.trained.assign(sample.ids.size(), 0);
-    place_media(sample, std::move(images), {});
+    place_media(sample, std::move(media), {});
     prompt.ids = std::move(sample.ids), prompt.media = std::move(sample.media);
     return prompt;
   } catch (const Error& e) {

@@ -12,6 +12,7 @@
 #include "guide/guide.h"
 #include "serve/answer_stream.h"
 #include "serve/calls.h"
+#include "serve/media_parts.h"
 #include "serve/openai_answer.h"
 #include "serve/plain_specials.h"
 #include "text/rerank_prompt.h"
@@ -41,6 +42,7 @@ struct ServiceSpec {
   RolloutDoor* door = nullptr;  // through which a trainer brings weights; null: none does
   const Chat* chat = nullptr;
   std::shared_ptr<const MediaReader> media;  // null: the model reads text only
+  MediaRules media_rules;
   std::shared_ptr<const Tokenizer> tokenizer;
   std::vector<int32_t> stop_ids;
   SamplingWishes flags, checkpoint;  // decide what a request leaves open, in this order
@@ -86,8 +88,8 @@ class Service {
     std::vector<MediaItem> media;
   };
   Prompt chat_prompt(const ChatCall& call) const;
-  // The images of a call, put into its messages.
-  RowMedia read_images(ChatCall& call) const;
+  // The images, videos and sounds of a call, put into its messages.
+  RowMedia read_media(ChatCall& call) const;
   std::vector<int32_t> text_ids(const Json& messages, const Json& words, const char* param) const;
   std::vector<int32_t> pair_ids(const PairsCall& call, const std::string& first, const std::string& second) const;
   EngineRequest for_numbers(std::vector<int32_t> ids, const std::string& model, int priority, const char* param) const;

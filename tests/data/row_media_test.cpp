@@ -135,7 +135,8 @@ TEST(RowMedia, WhatCannotBeReadIsNamed) {
   says({{"query", "q"}, {"images", {"data:image/png;base64,AAAA"}}},
        "key 'images[0]': data:image/png;base64,AAAA: no picture");
   says({{"query", "q"}, {"images", {"data:image/png,AAAA"}}}, "a data URI must read data:<type>;base64,<letters>");
-  says({{"query", "q"}, {"videos", {(pictures() / "plain.jpg").string()}}}, "video files are not read");
+  says({{"query", "q"}, {"videos", {(pictures() / "plain.jpg").string()}}},
+       "key 'videos[0]': " + (pictures() / "plain.jpg").string());
   says({{"query", "q"}, {"audios", {(pictures() / "plain.jpg").string()}}}, "key 'audios[0]'");
   says({{"query", "q <|image_pad|>"}, {"images", {"plain.jpg"}}},
        "the text itself holds a token that stands for a medium");

@@ -64,6 +64,26 @@ TEST_P(GoldenSeeingEngine, InSmallChunks) {
   expect_golden(*e, "video", "gen_video");
 }
 
+// A video whose own sound stands among its frames, read at once and token by token.
+TEST_P(GoldenSeeingEngine, AVideoWithItsSound) {
+  if (!c.has("audio_in_video/input_ids")) GTEST_SKIP() << "it does not hear";
+  const golden::Packed p = golden::unpad(c, "audio_in_video");
+  const Inputs::Media media = golden::media_of(c, p, "audio_in_video", model->seeing());
+  std::vector<std::vector<int32_t>> answers;
+  for (const int64_t tokens : {1000, 3}) {
+    const auto e = engine({.block_size = 4, .max_step_tokens = tokens, .max_sequences = 3});
+    std::vector<EngineRequest> requests(1);
+    requests[0].prompt.assign(p.ids[0].begin(), p.ids[0].end());
+    requests[0].media = media[0];
+    requests[0].sampling = {.temperature = 0, .max_new_tokens = 8, .ignore_eos = true};
+    const auto got = generate(*e, std::move(requests));
+    EXPECT_EQ(got[0].error, "");
+    answers.push_back(got[0].ids());
+  }
+  EXPECT_EQ(answers[0].size(), 8u);
+  EXPECT_EQ(answers[0], answers[1]);
+}
+
 // Of equal ids with other images nothing behind the first image is shared.
 TEST_P(GoldenSeeingEngine, OtherImagesInTheSameText) {
   const auto e = engine({.block_size = 4});

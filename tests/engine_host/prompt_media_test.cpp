@@ -34,6 +34,12 @@ TEST(PromptMedia, RefusesSpansThatCannotBe) {
   }
   check_media({}, 10);
   check_media(Media{{longest, 0, 4}, {"b", 4, 6}}, 10);
+  // A video's own sound stands among its tokens; nothing else may.
+  const auto of = [](MediaType type) { return std::make_shared<MediaContent>(MediaContent{.type = type}); };
+  Media mixed = {{{"v", 2, 6}, of(MediaType::Video)}, {{"s", 4, 4}, of(MediaType::Audio)}, {{"i", 8, 2}, nullptr}};
+  check_media(mixed, 10);
+  mixed[0].content = of(MediaType::Image);
+  EXPECT_THROW(check_media(mixed, 10), Error);
 }
 
 TEST(PromptMedia, ThoseThatAStretchTouches) {

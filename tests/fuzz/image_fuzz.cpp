@@ -13,9 +13,16 @@
 
 namespace {
 using namespace std::string_view_literals;
-constexpr std::array<std::string_view, 8> kBeginnings{
-    ""sv,   "\xff\xd8\xff"sv,         "\x89PNG\r\n\x1a\n"sv,    "GIF89a"sv,
-    "BM"sv, "RIFF\0\1\0\0WEBPVP8L"sv, "RIFF\0\1\0\0WEBPVP8X"sv, "RIFF\0\1\0\0WAVEfmt "sv};
+constexpr std::array<std::string_view, 10> kBeginnings{""sv,
+                                                       "\xff\xd8\xff"sv,
+                                                       "\x89PNG\r\n\x1a\n"sv,
+                                                       "GIF89a"sv,
+                                                       "BM"sv,
+                                                       "RIFF\0\1\0\0WEBPVP8L"sv,
+                                                       "RIFF\0\1\0\0WEBPVP8X"sv,
+                                                       "RIFF\0\1\0\0WAVEfmt "sv,
+                                                       "II*\0\x8\0\0\0"sv,
+                                                       "MM\0*\0\0\0\x8"sv};
 
 template <class F>
 void only_data_faults(const F& run) {

@@ -55,8 +55,8 @@ TEST(Images, WhatIsNoPictureIsNamed) {
     test::expect_says(test::refusal(Fault::Data, [&] { decode_image(bytes); }), part);
   };
   says("", "an empty file");
-  says("hello, this is text", "no picture; JPEG, PNG, WebP, BMP and GIF are read");
-  says(std::string_view("II*\0abcdefgh", 12), "a TIFF file");
+  says("hello, this is text", "no picture; JPEG, PNG, WebP, BMP, GIF and TIFF are read");
+  says(std::string_view("II*\0abcdefgh", 12), "a truncated TIFF file");
   says("<!DOCTYPE html><html>", "a web page");
   says(std::string_view("\0\0\0\x18"
                         "ftypmp42",

@@ -56,6 +56,11 @@ def written(number):
                 (image.quantize(30), dict(transparency=4))],
         "webp": [(image, dict(quality=80)), (image, dict(lossless=True)), (alpha, dict(lossless=True, exact=True))],
     }
+    tight = [dict(compression=c) for c in ("raw", "tiff_lzw", "tiff_adobe_deflate", "packbits")]
+    if not features.check("libtiff"):
+        tight = [{}]
+    forms["tif"] = [(shape, draw.choice(tight)) for shape in (
+        image, alpha, image.convert("L"), image.convert("1"), image.quantize(40), image.convert("CMYK"))]
     if not features.check("webp"):
         del forms["webp"]
     ending = draw.choice(sorted(forms))

@@ -12,7 +12,7 @@ namespace {
 constexpr double kPixels = 2e-6;  // three roundings of single precision
 
 MediaCheckpoint checkpoint_of(const std::string& type, Json preprocessor, Json config = Json::object(),
-                              std::map<std::string, int64_t> settings = {}) {
+                              std::map<std::string, double> settings = {}) {
   config["model_type"] = type;
   return {std::move(config), std::move(preprocessor), nullptr, MediaSettings(std::move(settings)), std::nullopt};
 }
@@ -132,7 +132,7 @@ TEST(Processors, EqualContentsHaveOneDigest) {
 
 TEST(Processors, SettingsBoundThePixels) {
   const Image image{640, 480, std::vector<uint8_t>(640 * 480 * 3, 1)};
-  const auto tokens = [&](std::map<std::string, int64_t> settings) {
+  const auto tokens = [&](std::map<std::string, double> settings) {
     return make_media_processor(checkpoint_of("qwen2_vl", nullptr, Json::object(), std::move(settings)))
         ->image(image)
         .runs[0]

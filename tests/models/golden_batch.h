@@ -66,7 +66,8 @@ inline std::vector<std::string> models_that(bool see) {
     if (!std::filesystem::exists(numbers)) continue;
     const Json json = Json::parse(read_file(numbers));
     if (!json.contains("cases") || !json.contains("grad") || !json.contains("gen")) continue;
-    if (read_model_config(entry.path() / "checkpoint").contains("vision_config") == see)
+    const Json config = read_model_config(entry.path() / "checkpoint");
+    if ((config.contains("vision_config") || config.contains("thinker_config")) == see)
       names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());

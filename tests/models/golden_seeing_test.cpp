@@ -34,7 +34,7 @@ class GoldenSight : public ::testing::TestWithParam<std::string> {
   // Those of the file, each with the case that holds its pixels.
   std::vector<std::pair<std::string, std::string>> cases() const {
     std::vector<std::pair<std::string, std::string>> all;
-    for (const char* which : {"left", "right", "packed", "video", "text", "video_frac"})
+    for (const char* which : {"left", "right", "packed", "video", "text", "video_frac", "audio_only", "audio_in_video"})
       if (c.has(str(which, "/input_ids"))) all.emplace_back(which, std::string(which) == "packed" ? "left" : which);
     return all;
   }
@@ -55,14 +55,14 @@ class GoldenSight : public ::testing::TestWithParam<std::string> {
 TEST_P(GoldenSight, Positions) {
   for (const auto& [which, pixels] : cases()) {
     const Packed p = unpadded(which);
-    const at::Tensor all = c.tensor(which + "/position_ids");
+    const at::Tensor all = c.tensor(which + "/position_ids").to(at::kFloat);
     const at::Tensor wanted =
         at::index_select(all.narrow(0, all.size(0) - 3, 3).reshape({3, -1}), 1, golden::ids_tensor(p.place, at::kCPU));
-    const at::Tensor got = model->positions(inputs(p, pixels), packed_step(p.lengths, device));
+    const at::Tensor got = model->positions(inputs(p, pixels), packed_step(p.lengths, device)).to(at::kCPU, at::kFloat);
     if (got.dim() == 2)
-      EXPECT_TRUE(at::equal(got.to(at::kCPU), wanted)) << which << "\n" << got << wanted;
+      EXPECT_TRUE(at::equal(got, wanted)) << which << "\n" << got << wanted;
     else  // text alone
-      for (int64_t axis = 0; axis < 3; ++axis) EXPECT_TRUE(at::equal(got.to(at::kCPU), wanted[axis])) << which;
+      for (int64_t axis = 0; axis < 3; ++axis) EXPECT_TRUE(at::equal(got, wanted[axis])) << which;
   }
 }
 
@@ -84,6 +84,21 @@ TEST_P(GoldenSight, WhatTheTowerSees) {
     for (const auto& [i, parts] : deep)
       EXPECT_LT(max_abs(at::cat(parts, 0), c.tensor(str(late, i))), 5e-5) << late << i;
   }
+}
+
+// Each sound for itself: the original's rows are those of a batch.
+TEST_P(GoldenSight, WhatTheTowerHears) {
+  c10::AutoGradMode no_grad(false);
+  int64_t heard = 0;
+  for (const auto& [which, pixels] : cases()) {
+    if (!c.has("audio/" + which + "/audio_embeds")) continue;
+    std::vector<at::Tensor> rows;
+    for (const auto& content : golden::contents_of(c, which, model->seeing()))
+      if (content->type == MediaType::Audio) rows.push_back(model->see(*content).row_MD);
+    EXPECT_LT(max_abs(at::cat(rows, 0), c.tensor("audio/" + which + "/audio_embeds")), 5e-5) << which;
+    ++heard;
+  }
+  EXPECT_EQ(heard, model->seeing().hearing ? 5 : 0);
 }
 
 TEST_P(GoldenSight, LogitsAndHiddenStates) {
@@ -140,7 +155,12 @@ TEST_P(GoldenSight, LossAndGradients) {
     model->visit([&](const std::string& name, Param& param) {
       if (!param.tied.empty()) return;
       const at::Tensor g = param.data.grad();
-      by_disk_name[form.disk_name(name)] = form.is_transposed(name) ? g.transpose(1, 2) : g;
+      if (param.pieces.empty() || form.is_transposed(name))
+        return void(by_disk_name[form.disk_name(name)] = form.is_transposed(name) ? g.transpose(1, 2) : g);
+      const std::string parent = name.substr(0, name.rfind('.') + 1);
+      const at::Tensor parts = g.view({static_cast<int64_t>(param.pieces.size()), -1, g.size(2)});
+      for (size_t i = 0; i < param.pieces.size(); ++i)
+        by_disk_name[form.disk_name(parent + param.pieces[i])] = parts[static_cast<int64_t>(i)];
     });
     double largest = 0;
     for (const auto& [name, norm] : grad.at("norms").items())
@@ -160,7 +180,7 @@ TEST_P(GoldenSight, LossAndGradients) {
   }
 }
 
-// A tower that is trained meets every backward pass: texts without images too.
+// Towers that are trained meet every backward pass: texts without media too.
 TEST_P(GoldenSight, TextAloneGivesTheTowerGradientsOfNought) {
   model->visit([](const std::string&, Param& p) {
     if (p.tied.empty()) p.data.set_requires_grad(true);
@@ -169,7 +189,9 @@ TEST_P(GoldenSight, TextAloneGivesTheTowerGradientsOfNought) {
   set_training(step, {});
   model->forward(golden::ids_tensor({1, 2, 3}, device), step).sum().backward();
   model->visit([&](const std::string& name, Param& p) {
-    if (!name.starts_with(model->seeing().vision.name)) return;
+    const auto& towers = model->seeing().tower;
+    const bool idle = name.ends_with("audio_bos_eos_token.weight");
+    if (idle || std::none_of(towers.begin(), towers.end(), [&](const auto& t) { return name.starts_with(t); })) return;
     ASSERT_TRUE(p.data.grad().defined()) << name;
     EXPECT_EQ(p.data.grad().abs().max().item<double>(), 0) << name;
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The images and videos of the golden files' batches, each with its tokens in its row.
+// The images, videos and sounds of the golden files' batches, each with its tokens in its row.
 #pragma once
 
 #include "models/processed_media.h"
@@ -13,8 +13,8 @@ namespace apus::golden {
 // A safetensors file of a processor's tensors of one case, as other programs write it.
 inline void write_media(const Case& c, const std::string& which, const std::filesystem::path& file) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
-  for (const char* name :
-       {"pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw", "second_per_grid_ts"})
+  for (const char* name : {"pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw",
+                           "second_per_grid_ts", "video_second_per_grid", "input_features", "feature_attention_mask"})
     if (c.has(which + "/" + name)) tensors.emplace_back(name, c.tensor(which + "/" + name).contiguous());
   write_safetensors(file, tensors);
 }
@@ -34,9 +34,8 @@ inline Inputs::Media media_of(const Case& c, const Packed& p, const std::string&
   for (const auto& row : p.ids) {
     const std::vector<int32_t> ids(row.begin(), row.end());
     std::vector<std::shared_ptr<const MediaContent>> own;
-    for (const MediaType type : {MediaType::Image, MediaType::Video}) {
-      const int64_t token = type == MediaType::Image ? spec.image_token : spec.video_token;
-      int64_t left = std::count(row.begin(), row.end(), token);
+    for (const MediaType type : {MediaType::Image, MediaType::Video, MediaType::Audio}) {
+      int64_t left = std::count(row.begin(), row.end(), token_of(type, spec));
       for (size_t i = 0; i < contents.size() && left > 0; ++i)
         if (!used[i] && contents[i]->type == type)
           own.push_back(contents[i]), used[i] = true, left -= tokens_for(*contents[i], spec);

@@ -2,13 +2,18 @@
 // Requests as JSON become calls, and mistakes become errors that name the field.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/files.h"
 #include "serve/anthropic_request.h"
 #include "serve/api_error.h"
+#include "serve/media_parts.h"
 #include "serve/openai_request.h"
+#include "tests/folder.h"
 
 namespace apus {
+namespace fs = std::filesystem;
 namespace {
 
 Json J(const char* text) { return Json::parse(text); }
@@ -69,13 +74,55 @@ TEST(OpenAiRequest, EverySamplingFieldIsRead) {
   EXPECT_EQ(read("{}").wishes.top_k, std::nullopt);
 }
 
-TEST(OpenAiRequest, ImagesComeWithTheRequest) {
+TEST(OpenAiRequest, MediaComeWithTheRequest) {
   const ChatCall call =
       read_chat_request(Json::parse(R"({"messages": [{"role": "user", "content": [{"type": "text", "text": "What is "},
-        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}, {"type": "text", "text": "?"}]}]})"),
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}, {"type": "text", "text": "?"},
+        {"type": "input_image", "image_url": "https://a.b/c.png"},
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        {"type": "audio_url", "audio_url": {"url": "http://a.b/c.wav"}},
+        {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AA=="}},
+        {"type": "video", "video": ["1.png", "2.png"]}]}]})"),
                         {});
-  EXPECT_EQ(call.messages[0]["content"], "What is <image>?");
-  EXPECT_EQ(call.images, Json::array({"data:image/png;base64,AA=="}));
+  EXPECT_EQ(call.messages[0]["content"], "What is <image>?<image><audio><audio><video><video>");
+  EXPECT_EQ(call.media, Json::parse(R"({"images": ["data:image/png;base64,AA==", "https://a.b/c.png"],
+    "audios": ["data:audio/wav;base64,AAAA", "http://a.b/c.wav"],
+    "videos": ["data:video/mp4;base64,AA==", ["1.png", "2.png"]]})"));
+}
+
+TEST(AnthropicRequest, ImagesComeWithTheRequest) {
+  const ChatCall call =
+      read_messages_request(Json::parse(R"({"max_tokens": 5, "messages": [{"role": "user", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}},
+        {"type": "text", "text": "What?"}]}, {"role": "assistant", "content": "x"},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": [
+        {"type": "image", "source": {"type": "url", "url": "https://a.b/c.png"}}]}]}]})"),
+                            false);
+  EXPECT_EQ(call.messages[0]["content"], "<image>What?");
+  EXPECT_EQ(call.messages[2]["content"], "<image>");
+  EXPECT_EQ(call.media["images"], Json::array({"data:image/png;base64,AA==", "https://a.b/c.png"}));
+}
+
+// What a client may name beside what it sends: files below one folder, by their real paths.
+TEST(MediaRules, FilesLieInTheFolderAndAreNotTooMany) {
+  const test::Folder folder;
+  fs::create_directories(folder.path / "open");
+  for (const char* name : {"open/a.png", "secret.png"}) write_file_atomic(folder.path / name, "x");
+  fs::create_symlink(folder.path / "secret.png", folder.path / "open/link.png");
+  const MediaRules rules{.folder = (folder.path / "open").string(), .most = 2};
+  const auto allowed = [](const MediaRules& r, const Json& entries) {
+    return allowed_media({{"images", entries}}, r)["images"];
+  };
+  const std::string real = fs::canonical(folder.path / "open/a.png").string();
+  EXPECT_EQ(allowed(rules, {"data:x", "http://a.b/c"}), Json({"data:x", "http://a.b/c"}));
+  EXPECT_EQ(allowed(rules, {"a.png", "file://" + real}), Json({real, real}));
+  for (const std::string& other :
+       {std::string("../secret.png"), (folder.path / "secret.png").string(), std::string("link.png"), std::string("."),
+        std::string("none.png"), std::string("ftp://a.b/c.png")})
+    EXPECT_THROW(allowed(rules, {other}), ApiError) << other;
+  EXPECT_THROW(allowed({}, {real}), ApiError);
+  EXPECT_THROW(allowed(rules, {"data:1", "data:2", "data:3"}), ApiError);
+  EXPECT_THROW(allowed_media({{"videos", {{"data:1", "data:2", "data:3"}}}}, rules), ApiError);
 }
 
 TEST(OpenAiRequest, MistakesNameTheField) {
@@ -85,10 +132,11 @@ TEST(OpenAiRequest, MistakesNameTheField) {
       {R"({"messages": [1]})", "messages[0]"},
       {R"({"messages": [{"role": "user"}]})", "messages[0].content"},
       {R"({"messages": [{"content": "x"}]})", "messages[0].role"},
-      {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]})",
+      {R"({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": 3}]}]})",
        "messages[0].content[0].image_url"},
       {R"({"messages": [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}]})",
-       "messages[0].content[0].type"},
+       "messages[0].content[0].input_audio.data"},
+      {R"({"messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]})", "messages[0].content[0].type"},
       {R"({"temperature": "hot"})", "temperature"},
       {R"({"temperature": -1})", "temperature"},
       {R"({"top_p": 2})", "top_p"},
@@ -252,7 +300,7 @@ TEST(AnthropicRequest, MistakesNameTheField) {
       {R"({"max_tokens": 5})", "messages"},
       {R"({"max_tokens": 5, "messages": [{"role": "system", "content": "q"}]})", "messages[0].role"},
       {R"({"max_tokens": 5, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
-       "messages[0].content[0].type"},
+       "messages[0].content[0].source.type"},
       {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "tools": [{"type": "web_search_20250305", "name": "w"}]})",
        "tools[0].type"},
       {R"({"max_tokens": 5, "messages": [{"role": "user", "content": "q"}], "output_config": {"format": {"type": "xml"}}})",

@@ -45,7 +45,8 @@ void MediaDump::add(int64_t row, const RowMedia& media, const MediaProcessor& pr
   for (const MediaType type : {MediaType::Image, MediaType::Video, MediaType::Audio}) {
     Contents contents;
     for (const RowMedium& medium : media)
-      if (medium.media.content->type == type) contents.push_back(medium.media.content.get());
+      for (const MediaContent* content : {medium.media.content.get(), medium.media.sound.get()})
+        if (content && content->type == type) contents.push_back(content);
     if (contents.empty()) continue;
     if (type == MediaType::Audio) {
       std::vector<int64_t> shape, mask;

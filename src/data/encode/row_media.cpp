@@ -7,7 +7,7 @@
 
 #include "data/encode/grounding.h"
 #include "data/rows/media_refs.h"
-#include "media/sound.h"
+#include "media/video.h"
 
 namespace apus {
 
@@ -40,6 +40,13 @@ void each_tag(const Row& row, Json& messages, const F& text_of) {
   }
 }
 
+// Of the sound of the video that `source` names.
+std::string own_sound(const std::string& source) {
+  Json of = parse_json(source, "a stored medium");
+  of["own_sound"] = true;
+  return json_text(of);
+}
+
 }  // namespace
 
 Image entry_image(const Json& entry, const std::string& root, const SourceLimits& limits) {
@@ -54,9 +61,6 @@ Image entry_image(const Json& entry, const std::string& root, const SourceLimits
 }
 
 VideoFrames entry_frames(const Json& entry, const std::string& root, const SourceLimits& limits) {
-  require(entry.is_array(), Fault::Data, entry_name(entry.is_string() ? entry.get<std::string>() : json_text(entry)),
-          ": video files are not read; give the video as a list of its frames (two in a second), which "
-          "`ffmpeg -i in.mp4 -vf fps=2 %05d.jpg` writes: \"videos\": [[\"00001.jpg\", \"00002.jpg\"]]");
   VideoFrames video;
   for (const Json& frame : entry) {
     video.at.push_back(static_cast<int64_t>(video.frames.size()));
@@ -99,9 +103,15 @@ std::shared_ptr<const MediaReader> open_media_reader(const std::filesystem::path
   auto processor = open_media_processor(model_dir, &tokenizer, options);
   if (!processor) return nullptr;
   const char* root = std::getenv("ROOT_IMAGE_DIR");
-  Json settings = Json(options.settings().all());
+  Json settings = options.settings().all();
   if (options.max_pixels) settings["--max_pixels"] = *options.max_pixels;
   return std::make_shared<MediaReader>(std::move(processor), root ? root : "", std::move(settings));
+}
+
+std::shared_ptr<const MediaReader> MediaReader::within(const SourceLimits& limits) const {
+  auto other = std::make_shared<MediaReader>(*this);
+  other->limits_ = limits;
+  return other;
 }
 
 PreparedMedia MediaReader::prepared(MediaType type, const Json& entry, ImageSize& size) const {
@@ -110,12 +120,15 @@ PreparedMedia MediaReader::prepared(MediaType type, const Json& entry, ImageSize
     size = {image.width, image.height};
     return processor_->image(image);
   }
-  if (type == MediaType::Video) return processor_->video(entry_frames(entry, root_, limits_));
+  if (type == MediaType::Video && entry.is_string() && processor_->hears_videos())
+    return processor_->video_with_sound(frames_of(entry),
+                                        read_sound(resolved_media(entry.get<std::string>(), root_), limits_));
+  if (type == MediaType::Video) return processor_->video(frames_of(entry));
   require(entry.is_string(), Fault::Data, "a sound must be one path, URL or data URI");
   const std::string where = resolved_media(entry.get<std::string>(), root_);
-  const std::string bytes = media_bytes(where, limits_);
+  const std::vector<float> samples = read_sound(where, limits_);
   try {
-    return processor_->sound(decode_sound(bytes));
+    return processor_->sound(samples);
   } catch (const Error& error) {
     fail(error.at, entry_name(where), ": ", error.what());
   }
@@ -154,16 +167,27 @@ void MediaReader::load(MediaItem& item) const {
   require(kind != nullptr && source.contains("entry"), Fault::Data, "a stored medium without its source");
   const size_t number = static_cast<size_t>(kind - kMediaKinds.data());
   ImageSize size;
-  item.content = prepared(kTypes[number], source["entry"], size).content;
-  require(item.content->digest == item.digest, Fault::Data, entry_name(json_text(source["entry"])),
+  const PreparedMedia made = prepared(kTypes[number], source["entry"], size);
+  item.content = source.value("own_sound", false) ? made.sound : made.content;
+  require(item.content && item.content->digest == item.digest, Fault::Data, entry_name(json_text(source["entry"])),
           ": it has changed since the row was encoded, or the settings of media have");
+}
+
+VideoFrames MediaReader::frames_of(const Json& entry) const {
+  if (entry.is_array()) return entry_frames(entry, root_, limits_);
+  require(entry.is_string(), Fault::Data, "a video must be a path, URL or data URI, or a list of frames");
+  return read_video(
+      resolved_media(entry.get<std::string>(), root_), limits_,
+      {.choose = [&](int64_t frames, double rate) { return processor_->chosen_frames(frames, rate); },
+       .shrink = [&](Image frame, int64_t count) { return processor_->kept_frame(std::move(frame), count); }});
 }
 
 std::vector<Image> MediaReader::views(const std::string& source) const {
   const Json parsed = parse_json(source, "a medium");
+  if (parsed.value("own_sound", false)) return {};
   const std::string type = parsed.value("type", "");
   if (type == "image") return processor_->views(entry_image(parsed["entry"], root_, limits_));
-  if (type == "video") return processor_->views(entry_frames(parsed["entry"], root_, limits_));
+  if (type == "video") return processor_->views(frames_of(parsed["entry"]));
   return {};
 }
 
@@ -192,11 +216,19 @@ void place_media(Sample& sample, RowMedia media, const Origin& origin) {
       out.media.push_back(std::move(item));
     }
     const std::vector<int32_t>& tokens = prepared.runs[run];
+    const auto first = static_cast<int64_t>(out.ids.size());
     out.ids.insert(out.ids.end(), tokens.begin(), tokens.end());
     out.trained.insert(out.trained.end(), tokens.size(), 0);
     if (!sample.weights.empty()) out.weights.insert(out.weights.end(), tokens.size(), 0);
     if (++run < prepared.runs.size()) continue;
-    out.media.back().length = static_cast<int64_t>(out.ids.size()) - out.media.back().begin;
+    const auto end = static_cast<int64_t>(out.ids.size());
+    out.media.back().length = end - out.media.back().begin;
+    if (prepared.sound) {  // from its own first token on; both end together
+      MediaItem item = {{prepared.sound->digest, 0, 0}, prepared.sound, own_sound(media[medium].source)};
+      item.begin = first + (std::find(tokens.begin(), tokens.end(), prepared.sound_placeholder) - tokens.begin());
+      item.length = end - item.begin;
+      out.media.push_back(std::move(item));
+    }
     run = 0, ++medium;
   }
   if (medium < media.size())

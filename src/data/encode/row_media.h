@@ -35,10 +35,13 @@ class MediaReader {
   // The pictures that the tower is given of a medium: of an image one or its tiles, of a video those of its frames.
   std::vector<Image> views(const std::string& source) const;
   const MediaProcessor& processor() const { return *processor_; }
+  // The same, that reads within other limits.
+  std::shared_ptr<const MediaReader> within(const SourceLimits& limits) const;
   Json made_with() const { return settings_; }  // what the samples depend on besides the files
 
  private:
   PreparedMedia prepared(MediaType type, const Json& entry, ImageSize& size) const;
+  VideoFrames frames_of(const Json& entry) const;  // of a video: a file, or a list of frames
   std::shared_ptr<const MediaProcessor> processor_;
   std::string root_;
   Json settings_;

@@ -6,6 +6,7 @@
 
 #include "base/files.h"
 #include "base/json.h"
+#include "models/spec/config_parts.h"
 
 namespace apus {
 
@@ -75,9 +76,7 @@ std::vector<int32_t> config_eos(const std::filesystem::path& folder) {
   const Json config = read_object(folder / "config.json");
   const std::string where = (folder / "config.json").string();
   if (auto ids = Reader(config, where).ids("eos_token_id"); !ids.empty()) return ids;
-  const auto nested = config.find("text_config");
-  if (nested == config.end() || !nested->is_object()) return {};
-  return Reader(*nested, where).ids("eos_token_id");
+  return Reader(text_settings(config), where).ids("eos_token_id");
 }
 
 std::vector<std::string> not_followed(const Json& json) {

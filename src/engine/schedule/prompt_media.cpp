@@ -10,6 +10,13 @@ namespace apus {
 namespace {
 // A digest is a hash in hex or base64: the longest in use, SHA-512 in hex, has 128 characters.
 constexpr size_t kLongestDigest = 128;
+
+// Its tokens stand among those of the video before it, or behind some of them.
+bool is_sound_of(const MediaItem& video, const MediaItem& m) {
+  return video.content && video.content->type == MediaType::Video && m.content &&
+         m.content->type == MediaType::Audio && m.begin > video.begin &&
+         m.begin + m.length >= video.begin + video.length;
+}
 }  // namespace
 
 void check_media(std::span<const MediaItem> media, int64_t prompt_tokens) {
@@ -21,7 +28,7 @@ void check_media(std::span<const MediaItem> media, int64_t prompt_tokens) {
     require(m.begin >= 0 && m.length > 0 && m.begin < prompt_tokens && m.length <= prompt_tokens - m.begin,
             Fault::Usage, "media ", i, ": its ", m.length, " tokens from token ", m.begin,
             " on do not lie inside the prompt of ", prompt_tokens, " tokens");
-    require(m.begin >= free_from, Fault::Usage, "media ", i, " begins at token ", m.begin,
+    require(m.begin >= free_from || (i > 0 && is_sound_of(media[i - 1], m)), Fault::Usage, "media ", i, " begins at token ", m.begin,
             ", but the one before it ends at ", free_from, "; spans must follow the prompt and not overlap");
     free_from = m.begin + m.length;
   }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Qwen2.5-VL: Qwen2 that sees. Most layers of its tower look at windows, and videos are placed by seconds.
-#include "base/error.h"
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_seeing.h"
@@ -14,16 +13,7 @@ DecoderSpec read(const Config& c) {
   spec.attention.qkv_bias = true;
   spec.window = read_windows(text, spec.shape.layers, if_asked(text, Slides::Above));
   SeeingSpec seeing{.vision = read_vision(vision, "hidden_size"), .time = TimeRule::Seconds};
-  VisionSpec& tower = seeing.vision;
-  tower.ffn = vision.integer("intermediate_size", 3420);
-  tower.out = vision.integer("out_hidden_size", 3584);
-  tower.norm = {NormKind::Rms, 1e-6};
-  tower.act = TowerActivation::Silu;
-  tower.names.gate = "mlp.gate_proj", tower.names.up = "mlp.up_proj", tower.names.down = "mlp.down_proj";
-  tower.window = vision.integer("window_size", 112) / tower.merge / tower.patch;
-  require(tower.window > 0, Fault::Model, "config.json: vision_config: window_size is smaller than a merged patch");
-  tower.full_layers = vision.find("fullatt_block_indexes") ? vision.integers("fullatt_block_indexes")
-                                                           : std::vector<int64_t>{7, 15, 23, 31};
+  use_windowed_tower(vision, seeing.vision);
   seeing.positions_per_second = vision.number("tokens_per_second", 4);
   seeing.forms = {form_before_nesting(), {}};
   use_sight(c, spec, std::move(seeing));

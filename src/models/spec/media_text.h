@@ -16,6 +16,8 @@
 namespace apus {
 
 const char* media_name(MediaType type);  // "image", "video", "sound"
+// The token that stands for a part of it; -1: the model takes none of the kind.
+int64_t token_of(MediaType type, const SeeingSpec& spec);
 
 // How many tokens stand for it: one for each row that the tower gives. Fault::Data where its numbers do not fit the
 // model's patches, or its grid does not fit them.
@@ -31,9 +33,13 @@ std::vector<MediaItem> placed_media(std::span<const int32_t> ids,
 // Fault::Data where they are not as many as it has rows.
 std::vector<int64_t> own_tokens(std::span<const int32_t> ids, const MediaItem& item, const SeeingSpec& spec);
 
-// Of every token of a text. Text counts up by one; an image's tokens share a time and differ in height and width; what
-// comes behind it goes on after the largest of its positions.
-using MediaPositions = std::array<std::vector<int64_t>, 3>;
+// Of every token of a text. Text and sounds count up by one; an image's tokens share a time and differ in height and
+// width; what comes behind it goes on after the largest of its positions. Whole numbers, but for TimeRule::Exact; as
+// f32 holds them.
+using MediaPositions = std::array<std::vector<float>, 3>;
 MediaPositions media_positions(std::span<const int32_t> ids, std::span<const MediaItem> media, const SeeingSpec& spec);
+
+// Positions after which a video and its own sound take turns; 0: whichever comes first.
+int64_t positions_per_turn(const SeeingSpec& spec);
 
 }  // namespace apus

@@ -27,6 +27,18 @@ VisionSpec read_vision(const Config& v, const char* width) {
   return s;
 }
 
+void use_windowed_tower(const Config& vision, VisionSpec& tower) {
+  tower.ffn = vision.integer("intermediate_size", 3420);
+  tower.out = vision.integer("out_hidden_size", 3584);
+  tower.norm = {NormKind::Rms, 1e-6};
+  tower.act = TowerActivation::Silu;
+  tower.names.gate = "mlp.gate_proj", tower.names.up = "mlp.up_proj", tower.names.down = "mlp.down_proj";
+  tower.window = vision.integer("window_size", 112) / tower.merge / tower.patch;
+  require(tower.window > 0, Fault::Model, "config.json: vision_config: window_size is smaller than a merged patch");
+  tower.full_layers = vision.find("fullatt_block_indexes") ? vision.integers("fullatt_block_indexes")
+                                                           : std::vector<int64_t>{7, 15, 23, 31};
+}
+
 void use_sight(const Config& c, DecoderSpec& spec, SeeingSpec seeing) {
   seeing.image_token = c.integer("image_token_id"), seeing.video_token = c.integer("video_token_id", -1);
   require(seeing.image_token < spec.shape.vocab && seeing.video_token < spec.shape.vocab, Fault::Model,

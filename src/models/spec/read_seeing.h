@@ -16,6 +16,9 @@ Config part_of(const Config& config, const char* key);
 // What all of these towers say. `width`: the key of the tower's width.
 VisionSpec read_vision(const Config& vision, const char* width);
 
+// The rest of what Qwen2.5's tower says: gated feed-forwards, windows in most layers.
+void use_windowed_tower(const Config& vision, VisionSpec& tower);
+
 // Makes a decoder one that sees: its names, its tokens. The decoder's own part is read already.
 void use_sight(const Config& config, DecoderSpec& spec, SeeingSpec seeing);
 

@@ -2,6 +2,7 @@
 #include "models/spec/seeing_spec.h"
 
 #include "base/error.h"
+#include "models/spec/hearing_spec.h"
 
 namespace apus {
 
@@ -55,5 +56,12 @@ class VisionParts {
 }  // namespace
 
 std::vector<TowerPart> parts_of(const VisionSpec& spec) { return VisionParts(spec).all(); }
+
+std::vector<TowerPart> parts_of(const SeeingSpec& spec) {
+  std::vector<TowerPart> all = parts_of(spec.vision);
+  if (!spec.hearing) return all;
+  for (TowerPart& part : parts_of(*spec.hearing)) all.push_back(std::move(part));
+  return all;
+}
 
 }  // namespace apus

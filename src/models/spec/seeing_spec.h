@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ namespace apus {
 
 // A module of a tower.
 struct TowerPart {
-  // Table: numbers that no adapter changes, of any shape (a convolution that reads each patch once, positions).
-  enum class Kind { Linear, Norm, Table };
+  // Table: numbers that no adapter changes, of any shape (a convolution that reads each patch once, positions). Idle: a
+  // table that is kept and never used.
+  enum class Kind { Linear, Norm, Table, Idle };
   Kind kind;
   std::string name;
   std::vector<int64_t> shape;  // of its weight; of a linear layer [out, in]
@@ -65,17 +67,30 @@ struct VisionSpec {
 
 // In the order of the tower's own modules.
 std::vector<TowerPart> parts_of(const VisionSpec& spec);
+struct SeeingSpec;
+// Of all towers.
+std::vector<TowerPart> parts_of(const SeeingSpec& spec);
 
 // How positions go on over a video's steps in time.
 enum class TimeRule {
   Steps,    // one by one
   Seconds,  // by the whole seconds between two of them (Qwen2.5-VL)
   Apart,    // every step stands for itself in the text, with its time before it (Qwen3-VL)
+  Times,    // by their times, cut to whole positions (Qwen2.5-Omni)
+  Exact,    // by their times: positions then are no whole numbers (Qwen3-Omni)
 };
+
+struct HearingSpec;  // models/spec/hearing_spec.h
 
 struct SeeingSpec {
   VisionSpec vision;
-  int64_t image_token = -1, video_token = -1;
+  // Null: it does not hear.
+  std::shared_ptr<const HearingSpec> hearing = nullptr;
+  int64_t image_token = -1, video_token = -1, sound_token = -1;
+  // Before the tokens of a sound; before those of a video too whose own sound stands among them.
+  int64_t sound_begin = -1;
+  // A video and its sound take turns in chunks of so many seconds; 0: whichever comes first.
+  double seconds_per_turn = 0;
   TimeRule time = TimeRule::Steps;
   double positions_per_second = 2;
   // Beginnings of parameters' names by what they are for: what --freeze_llm, --freeze_vit and --freeze_aligner mean.

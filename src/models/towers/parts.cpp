@@ -16,6 +16,9 @@ TowerParts::TowerParts(const std::vector<TowerPart>& parts) {
       case TowerPart::Kind::Norm:
         norms_[p.name] = &child<Norm>(p.name, p.shape[0], p.norm);
         break;
+      case TowerPart::Kind::Idle:
+        child<Table>(p.name, p).visit([](const std::string&, Param& param) { param.trainable = false; });
+        break;
       case TowerPart::Kind::Table:
         tables_[p.name] = &child<Table>(p.name, p);
         break;

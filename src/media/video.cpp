@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "media/video.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include "base/descriptor.h"
+#include "base/error.h"
+#include "media/av/plugin.h"
+#include "media/sound.h"
+
+namespace apus {
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kLargestVideo = int64_t{2} << 30;
+constexpr int64_t kFramePixels = 8192 * 8192;
+constexpr int64_t kMostTaken = 768;
+
+struct Plugin {
+  decltype(&apus_av_video) video = nullptr;
+  decltype(&apus_av_sound) sound = nullptr;
+  std::string problem;
+};
+
+Plugin open_plugin() {
+  std::error_code code;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", code).parent_path(), above = folder.parent_path();
+  // Beside the program or a test of it, or in the lib folder of an installation.
+  for (const fs::path& place : {folder, above / "lib", above / "lib" / "apus", above}) {
+    const fs::path path = place / "libapus-av.so";
+    if (!fs::exists(path, code)) continue;
+    void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      const char* why = ::dlerror();
+      return {nullptr, nullptr, str(path.string(), " cannot be loaded: ", why ? why : "unknown reason")};
+    }
+    return {reinterpret_cast<decltype(&apus_av_video)>(::dlsym(library, "apus_av_video")),
+            reinterpret_cast<decltype(&apus_av_sound)>(::dlsym(library, "apus_av_sound")), ""};
+  }
+  return {nullptr, nullptr,
+          "this build has no libapus-av.so: install libavformat-dev libavcodec-dev libswscale-dev libswresample-dev "
+          "and build again"};
+}
+
+const Plugin& plugin() {
+  static const Plugin opened = open_plugin();
+  return opened;
+}
+
+av::Source source_of(const std::string& entry, const SourceLimits& limits) {
+  if (!is_local_file(entry)) {
+    const auto bytes = std::make_shared<const std::string>(media_bytes(entry, limits));
+    return {std::ssize(*bytes), [bytes](int64_t at, uint8_t* to, int64_t most) {
+              const int64_t count = std::clamp<int64_t>(std::ssize(*bytes) - at, 0, most);
+              if (count > 0) std::memcpy(to, bytes->data() + at, static_cast<size_t>(count));
+              return count;
+            }};
+  }
+  const auto file = std::make_shared<const Descriptor>(::open(entry.c_str(), O_RDONLY | O_CLOEXEC));
+  require(file->is_open(), Fault::Data, "cannot read it: ", std::strerror(errno));
+  struct stat info {};
+  require(::fstat(file->number(), &info) == 0 && S_ISREG(info.st_mode), Fault::Data, "it is no file");
+  require(info.st_size <= kLargestVideo, Fault::Data, "a file of ", info.st_size, " bytes; at most ", kLargestVideo,
+          " are read");
+  return {info.st_size, [file](int64_t at, uint8_t* to, int64_t most) -> int64_t {
+            for (;;) {
+              const ssize_t got = ::pread(file->number(), to, static_cast<size_t>(most), at);
+              if (got >= 0 || errno != EINTR) return got;
+            }
+          }};
+}
+
+// Errors name the entry, once.
+template <class F>
+auto named(const std::string& entry, const F& f) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    const std::string what = error.what(), name = entry_name(entry);
+    fail(Fault::Data, what.find(name) == std::string::npos ? name + ": " + what : what);
+  }
+}
+
+VideoFrames decoded_video(const std::string& entry, const SourceLimits& limits, const VideoWishes& wishes) {
+  require(plugin().video, Fault::Data, "video files cannot be read: ", plugin().problem,
+          "; or give the video as a list of its frames");
+  VideoFrames out;
+  av::VideoRequest request{.source = source_of(entry, limits), .most_pixels = kFramePixels, .choose = {}, .take = {}};
+  request.choose = [&](int64_t frames, double rate, int64_t, int64_t) {
+    out.rate = rate;
+    out.at = wishes.choose(frames, rate);
+    require(std::ssize(out.at) <= kMostTaken, Fault::Data, out.at.size(), " frames of a video; at most ", kMostTaken,
+            " are taken");
+    out.taken_rate = rate > 0 ? static_cast<double>(out.at.size()) / static_cast<double>(frames) * rate : 0;
+    return out.at;
+  };
+  request.take = [&](int64_t width, int64_t height, const uint8_t* rgb) {
+    Image frame{width, height, std::vector<uint8_t>(rgb, rgb + 3 * width * height)};
+    out.frames.push_back(wishes.shrink(std::move(frame), std::ssize(out.at)));
+  };
+  std::string problem;
+  plugin().video(request, problem);
+  require(problem.empty(), Fault::Data, problem);
+  return out;
+}
+
+std::vector<float> decoded_sound(const std::string& entry, const SourceLimits& limits) {
+  const av::Source source = source_of(entry, limits);
+  char head[12] = "";
+  const int64_t got = source.read(0, reinterpret_cast<uint8_t*>(head), sizeof head);
+  if (got == sizeof head && std::memcmp(head, "RIFF", 4) == 0 && std::memcmp(head + 8, "WAVE", 4) == 0)
+    return decode_sound(media_bytes(entry, limits));
+  require(plugin().sound, Fault::Data, "only WAV files can be heard: ", plugin().problem,
+          "; `ffmpeg -i in.mp3 -ar 16000 -ac 1 out.wav` makes one");
+  av::SoundRequest request{.source = source, .most_seconds = kLongestSound, .rate = 0, .samples = {}};
+  std::string problem;
+  plugin().sound(request, problem);
+  require(problem.empty(), Fault::Data, problem);
+  return resampled(request.samples, request.rate, kSoundRate);
+}
+
+}  // namespace
+
+VideoFrames read_video(const std::string& entry, const SourceLimits& limits, const VideoWishes& wishes) {
+  return named(entry, [&] { return decoded_video(entry, limits, wishes); });
+}
+
+std::vector<float> read_sound(const std::string& entry, const SourceLimits& limits) {
+  return named(entry, [&] { return decoded_sound(entry, limits); });
+}
+
+}  // namespace apus

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/spec/hearing_spec.h"
+
+#include "base/error.h"
+
+namespace apus {
+
+namespace {
+int64_t halved(int64_t n) { return (n + 1) / 2; }
+
+class HearingParts {
+ public:
+  explicit HearingParts(const HearingSpec& spec) : s_(spec) {}
+
+  std::vector<TowerPart> all() {
+    if (line()) {
+      table("conv1", {s_.width, s_.mels, 3});
+      table("conv2", {s_.width, s_.width, 3});
+      // Never used: other parts of the model, which make speech, read it.
+      add(TowerPart::Kind::Idle, "audio_bos_eos_token", {2, s_.out}, false);
+    } else {
+      table("conv2d1", {s_.channels, 1, 3, 3});
+      table("conv2d2", {s_.channels, s_.channels, 3, 3});
+      table("conv2d3", {s_.channels, s_.channels, 3, 3});
+      linear("conv_out", s_.channels * halved(halved(halved(s_.mels))), s_.width, false);
+    }
+    for (int64_t i = 0; i < s_.layers; ++i) layer(str("layers.", i, "."));
+    norm("ln_post");
+    if (line()) {
+      linear("proj", s_.width, s_.out);
+    } else {
+      linear("proj1", s_.width, s_.width);
+      linear("proj2", s_.width, s_.out);
+    }
+    return std::move(parts_);
+  }
+
+ private:
+  bool line() const { return s_.front == HearingSpec::Front::Line; }
+  void add(TowerPart::Kind kind, const std::string& name, std::vector<int64_t> shape, bool bias) {
+    parts_.push_back({kind, s_.name + "." + name, std::move(shape), bias, {NormKind::MeanAndBias, 1e-5}});
+  }
+  void table(const std::string& name, std::vector<int64_t> shape) {
+    add(TowerPart::Kind::Table, name, std::move(shape), true);
+  }
+  void linear(const std::string& name, int64_t in, int64_t out, bool bias = true) {
+    add(TowerPart::Kind::Linear, name, {out, in}, bias);
+  }
+  void norm(const std::string& name) { add(TowerPart::Kind::Norm, name, {s_.width}, false); }
+  void layer(const std::string& l) {
+    norm(l + "self_attn_layer_norm");
+    linear(l + "self_attn.q_proj", s_.width, s_.width);
+    linear(l + "self_attn.k_proj", s_.width, s_.width, !line());
+    linear(l + "self_attn.v_proj", s_.width, s_.width);
+    linear(l + "self_attn.out_proj", s_.width, s_.width);
+    norm(l + "final_layer_norm");
+    linear(l + "fc1", s_.width, s_.ffn);
+    linear(l + "fc2", s_.ffn, s_.width);
+  }
+
+  const HearingSpec& s_;
+  std::vector<TowerPart> parts_;
+};
+}  // namespace
+
+int64_t HearingSpec::rows_of_chunk(int64_t frames) const {
+  return front == Front::Line ? halved(frames) : halved(halved(halved(frames)));
+}
+
+int64_t HearingSpec::tokens(int64_t frames) const {
+  const int64_t rows = frames / chunk * rows_of_chunk(chunk) + rows_of_chunk(frames % chunk);
+  return front == Front::Line ? rows / 2 : rows;
+}
+
+std::vector<TowerPart> parts_of(const HearingSpec& spec) { return HearingParts(spec).all(); }
+
+HearingSpec read_hearing(const Config& a, HearingSpec::Front front) {
+  const bool line = front == HearingSpec::Front::Line;
+  HearingSpec s{.front = front};
+  s.mels = a.integer("num_mel_bins", 128), s.width = a.integer("d_model", 1280);
+  s.layers = a.integer("encoder_layers", 32), s.heads = a.integer("encoder_attention_heads", 20);
+  s.ffn = a.integer("encoder_ffn_dim", 5120), s.out = a.integer("output_dim", 3584);
+  s.chunk = 2 * a.integer("n_window", 100);
+  if (!line) {
+    s.channels = a.integer("downsample_hidden_size", 480);
+    s.chunks_seen = s.chunk > 0 ? a.integer("n_window_infer", 400) / s.chunk : 0;
+  }
+  require(s.mels > 0 && s.layers > 0 && s.layers <= 4096 && s.heads > 0 && s.width > 2 && s.width % s.heads == 0 &&
+              s.width % 2 == 0 && s.ffn > 0 && s.out > 0 && s.chunk > 0 && s.chunk <= 1 << 20 &&
+              (line || (s.channels > 0 && s.chunks_seen > 0)),
+          Fault::Model, "config.json: audio_config: num_mel_bins ", s.mels, ", encoder_layers ", s.layers,
+          ", encoder_attention_heads ", s.heads, ", d_model ", s.width, ", n_window ", s.chunk / 2,
+          line ? "" : str(", downsample_hidden_size ", s.channels, ", n_window_infer (at least 2 n_window)"),
+          " do not fit together");
+  const std::string act = a.text("activation_function", "gelu");
+  require(act == "gelu", Fault::Model, "config.json: audio_config: activation_function '", act,
+          "' is not known in this family, only gelu");
+  return s;
+}
+
+}  // namespace apus

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a decoder hears with, as data: the tower that makes rows of log-mel spectrograms. Beside a SeeingSpec. No tensor
+// library.
+#pragma once
+
+#include "models/spec/config.h"
+#include "models/spec/seeing_spec.h"
+
+namespace apus {
+
+// Whisper's encoder as Qwen's Omni models have it: a spectrogram is cut into chunks, each goes through convolutions for
+// itself, and layers look at one chunk or at blocks of some.
+struct HearingSpec {
+  // Line: two convolutions over time, of which the second halves it; two neighbouring rows become one behind the
+  // layers. Plane: three over bands and time, each of which halves both.
+  enum class Front { Line, Plane };
+  Front front = Front::Line;
+  std::string name = "thinker.audio_tower";
+  int64_t mels = 128, width = 0, layers = 0, heads = 0, ffn = 0;
+  // The width of the rows that it gives: that of the decoder.
+  int64_t out = 0;
+  // Frames of a chunk.
+  int64_t chunk = 200;
+  // Plane: channels of its convolutions, and how many whole chunks a block is that layers look at.
+  int64_t channels = 0, chunks_seen = 1;
+
+  int64_t head_size() const { return width / heads; }
+  // Rows of so many frames, at most a chunk, behind the convolutions.
+  int64_t rows_of_chunk(int64_t frames) const;
+  // Rows that the tower gives for a sound: as many tokens stand for it.
+  int64_t tokens(int64_t frames) const;
+};
+
+// In the order of the tower's own modules.
+std::vector<TowerPart> parts_of(const HearingSpec& spec);
+
+// audio_config of an Omni model.
+HearingSpec read_hearing(const Config& audio, HearingSpec::Front front);
+
+}  // namespace apus
