@@ -161,4 +161,12 @@ void normals(uint64_t key, std::span<float> out) {
   }
 }
 
+APUS_EVERY_WIDTH void add_scaled(std::span<const uint8_t> x, int32_t by, int32_t* sums) {
+  for (size_t i = 0; i < x.size(); ++i) sums[i] += x[i] * by;
+}
+
+APUS_EVERY_WIDTH void bytes_of(std::span<const int32_t> sums, int shift, uint8_t* out) {
+  for (size_t i = 0; i < sums.size(); ++i) out[i] = static_cast<uint8_t>(std::clamp(sums[i] >> shift, 0, 255));
+}
+
 }  // namespace apus::vectors

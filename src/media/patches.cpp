@@ -45,7 +45,12 @@ std::vector<float> patch_rows(const std::vector<Image>& frames, const PatchForm&
   const auto one_patch = [&](int64_t group, int64_t top, int64_t left) {
     for (size_t c = 0; c < 3; ++c)
       for (int64_t t = 0; t < form.time; ++t) {
-        const Image& frame = frames[static_cast<size_t>(std::min(group * form.time + t, count - 1))];
+        const int64_t number = std::min(group * form.time + t, count - 1);
+        if (t > 0 && number < group * form.time + t) {  // the last frame again, as a single picture is
+          to = std::copy_n(to - p * p, p * p, to);
+          continue;
+        }
+        const Image& frame = frames[static_cast<size_t>(number)];
         for (int64_t y = top; y < top + p; ++y) {
           const uint8_t* from = frame.rgb.data() + (y * width + left) * 3 + c;
           for (int64_t x = 0; x < p; ++x, from += 3) *to++ = table[c][*from];

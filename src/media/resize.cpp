@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/vectors.h"
 
 namespace apus {
 
@@ -89,10 +90,9 @@ Image rows_fixed(const Image& in, int64_t height, Filter filter) {
     for (int64_t k = 0; k < axis.count[static_cast<size_t>(y)]; ++k) {
       const uint8_t* from = in.rgb.data() + static_cast<size_t>(axis.begin[static_cast<size_t>(y)] + k) * line;
       const int32_t w = weights[static_cast<size_t>(y * axis.taps + k)];
-      for (size_t x = 0; x < line; ++x) sums[x] += from[x] * w;
+      vectors::add_scaled({from, line}, w, sums.data());
     }
-    uint8_t* to = out.rgb.data() + static_cast<size_t>(y) * line;
-    for (size_t x = 0; x < line; ++x) to[x] = to_byte(sums[x]);
+    vectors::bytes_of(sums, kFractionBits, out.rgb.data() + static_cast<size_t>(y) * line);
   }
   return out;
 }
