@@ -14,7 +14,10 @@ Norm::Norm(int64_t size, NormSpec spec) : spec_(spec), weight_(param("weight", {
 
 // The rarer kinds are computed in f32 from widened weights: 1 + w would lose w's last bits in bf16.
 at::Tensor Norm::operator()(const at::Tensor& x) const {
-  if (spec_.kind == NormKind::Rms) return ops::rms_norm(x, weight_.data, spec_.eps);
+  // Layers with a state compute in f32 whatever the weights are: not every device's norm takes two types.
+  const bool wider = x.scalar_type() == at::kFloat && weight_.data.scalar_type() != at::kFloat;
+  if (spec_.kind == NormKind::Rms)
+    return ops::rms_norm(x, wider ? weight_.data.to(at::kFloat) : weight_.data, spec_.eps);
   const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor weight = weight_.data.to(wide), input = x.to(wide);
   const at::Tensor y =

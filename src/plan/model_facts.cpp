@@ -167,10 +167,12 @@ class Listing {
 };
 
 // What nn/delta_net, nn/mamba and nn/lightning_attention leave on the tape, in f32; and what ops/state_scan makes of
-// its inputs again: of every head queries and keys thrice, values twice, and a row of a chunk four times.
+// its inputs again with its gradients, measured: of every head so many queries, keys and values, rows of a chunk, and
+// sums between chunks.
 double scanned_again(int64_t heads, int64_t keys, int64_t values, bool corrects) {
   constexpr int64_t kChunk = 64;
-  return static_cast<double>(heads * ((corrects ? 8 : 5) * keys + (corrects ? 6 : 3) * values + 4 * kChunk));
+  const int64_t rows = corrects ? 16 * keys + 12 * values : 10 * keys + 6 * values;
+  return static_cast<double>(heads * (rows + 8 * kChunk + 6 * keys * values / kChunk));
 }
 void add_state(const DeltaForm& f, ModelFacts& m) {
   m.state_kept = static_cast<double>(8 * f.key_heads * f.key_dim + 6 * f.value_heads * f.value_dim);

@@ -63,6 +63,21 @@ TEST_P(StateEngine, NothingIsReused) {
   EXPECT_EQ(engine.stats().cached_tokens, 0);
 }
 
+// States and all around them are in f32 beside weights of two bytes.
+TEST_P(StateEngine, WeightsMayBeHalf) {
+  const auto half =
+      load_model(golden::models() / GetParam() / "checkpoint",
+                 {.dtype = at::kBFloat16, .device = golden::device(), .own = [](const std::string&) { return true; }});
+  Engine engine(*half, at::TensorOptions().dtype(at::kBFloat16).device(golden::device()),
+                {.block_size = 4, .max_sequences = 2, .cache_bytes = 1 << 20});
+  const auto answers =
+      generate(engine, {{1, 2, 3, 4, 5, 6, 7}, {9, 8, 7}}, {.temperature = 0, .max_new_tokens = 5, .ignore_eos = true});
+  for (const auto& each : answers) {
+    EXPECT_EQ(each.error, "");
+    EXPECT_EQ(each.ids().size(), 5u);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Families, StateEngine, ::testing::Values("qwen3_next", "minimax", "bamba", "falcon_h1"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -148,8 +148,8 @@ struct Kernels {
   // n <= kMomentStretch, a multiple of 64
   void (*adamw_moments)(int64_t n, const AdamwValues& values, const Moments& moments, const AdamwScalars& s);
   void (*narrow_by_thresholds)(int64_t n, const float* x, uint32_t threshold, bf16* y);  // stochastic rounding
-  // sum [keys][columns], y[columns] = sum' q behind the token.
-  void (*state_token)(int64_t keys, int64_t columns, const StateToken& token, float* sum, float* y);
+  // Some columns of a sum: sum[keys][columns], rows `ld` apart; y[columns] = sum' q behind the token.
+  void (*state_token)(int64_t keys, int64_t columns, const StateToken& token, float* sum, int64_t ld, float* y);
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();
