@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "dist/mesh.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
@@ -118,7 +119,12 @@ at::Tensor Attention::attended(const Heads& now, const Step& s) const {
 
 at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
   at::Tensor y_TNH = attended(heads(x_TD, s), s);
-  if (const auto& share = training_of(s).tokens) y_TNH = share->own_tokens(y_TNH, spec_.heads, spec_.kv_heads);
+  if (const auto& share = training_of(s).tokens) {
+    const auto own = [&](int64_t heads, Cut cut) {
+      return mesh() ? part_of(heads, cut, mesh()->rank(Axis::Tp), mesh()->size(Axis::Tp)).size : heads;
+    };
+    y_TNH = share->own_tokens(y_TNH, own(spec_.heads, by_query_heads(spec_)), own(spec_.kv_heads, keys(spec_).cut));
+  }
   return o_(y_TNH.reshape({x_TD.size(0), -1}), s);
 }
 
