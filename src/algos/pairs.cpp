@@ -75,7 +75,7 @@ PairSums pair_sums(const at::Tensor& x_T, const Batch& batch, double tail) {
 
 at::Tensor policy_logprobs(const Actors& actors, Batch& batch, const Forward& forward) {
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
-  return label_logprobs(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, batch.step);
+  return label_logprobs(actors.policy, actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, batch.step);
 }
 
 at::Tensor log_sigmoid(const at::Tensor& x) { return -at::softplus(-x); }

@@ -6,6 +6,7 @@
 #include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/divergence.h"
+#include "train/label_logprobs.h"
 
 namespace apus {
 namespace {
@@ -52,8 +53,8 @@ Loss Sft::loss(Actors& actors, Batch& batch, const Forward& forward) {
   if (o_.enable_eaft_loss)
     weight_T = weight_T * (ops::head_top_entropy(factors, label_T, kEaftTokens) / kEaftEntropy).pow(o_.eaft_alpha);
   const ops::HeadLoss head =
-      ops::head_loss(factors, label_T, weight_T,
-                     {.label_smoothing = o_.label_smoothing_factor, .dft = o_.enable_dft_loss || o_.enable_asft_loss});
+      label_loss(actors.policy, factors, label_T, weight_T,
+                 {.label_smoothing = o_.label_smoothing_factor, .dft = o_.enable_dft_loss || o_.enable_asft_loss});
   const at::Tensor trained_T = label_T.ge(0);
   Loss out{.sum = head.loss_sum, .metrics = {}};
   if (o_.uses_reference()) {

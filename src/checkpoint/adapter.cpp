@@ -63,6 +63,15 @@ void cut_like(Lora& lora, Adaptable& layer) {
   }
 }
 
+// Whether ranks share out the inputs of a layer, and sum what each multiplies: the bias is added behind that.
+bool sums_over_ranks(Adaptable& layer, const Model& model) {
+  const MeshView* const mesh = model.mesh();
+  const std::vector<Cut>& cuts = layer.weight().cuts;
+  return mesh && !layer.sides().looks_up && std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) {
+           return cut.dim == 1 && cut.axis != Axis::DpShard && mesh->size(cut.axis) > 1;
+         });
+}
+
 // Attaches empty factors wherever the config says. The identity of a layer for dropout is its place in the order.
 std::vector<std::string> attach(Model& model, const LoraConfig& config, const std::string& name) {
   std::vector<std::string> attached;
@@ -77,6 +86,9 @@ std::vector<std::string> attach(Model& model, const LoraConfig& config, const st
         "whole with --modules_to_save");
     require(!config.lora_bias || !sides.looks_up, Fault::Model, "lora_bias on the embedding ", module,
             " is not available");
+    const bool sums = sums_over_ranks(layer, model);
+    require(!config.lora_bias || !sums, Fault::Usage, "lora_bias on ", module,
+            " is not available with --tensor_model_parallel_size: each of the ranks that sum its output would add it");
     auto lora = std::make_unique<Lora>(Lora::Spec{.in = sides.in,
                                                   .out = sides.out,
                                                   .rank = config.rank_of(module),
@@ -87,7 +99,7 @@ std::vector<std::string> attach(Model& model, const LoraConfig& config, const st
                                                   .biased = config.lora_bias,
                                                   .id = sides.looks_up ? 0 : id,
                                                   .looks_up = sides.looks_up},
-                                       layer.bias());
+                                       sums ? nullptr : layer.bias());
     cut_like(*lora, layer);
     layer.attach(name, std::move(lora));
     attached.push_back(module);
@@ -221,7 +233,7 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
     const bool cut = is_cut(weight, model.mesh());
     require(!taken || !ops::is_quantised(weight.data), Fault::Usage, "--init_weights ", adapter.config.init,
             " changes the base's weights, and that of ", module, " is quantised; use --init_weights true");
-    require(!cut || !taken, Fault::Usage, "the weight of ", module,
+    require((!cut && weight.data.defined()) || !taken, Fault::Usage, "the weight of ", module,
             " is shared out over several ranks, but --init_weights ", adapter.config.init,
             " changes all of it; use --init_weights true, or ranks that each hold the whole model");
     require(weight.data.defined() || !lora.magnitude(), Fault::Usage, "DoRA on ", module,

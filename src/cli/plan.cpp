@@ -68,7 +68,7 @@ PlanSpec plan_spec(const PlanOptions& o) {
     spec.train.devices = static_cast<int>(o.devices);
     return spec;
   }
-  spec.train.accumulation = o.accumulation(std::max<int64_t>(1, o.devices / o.sequence_parallel_size));
+  spec.train.accumulation = o.accumulation(std::max<int64_t>(1, o.devices / o.row_sharers()));
   if (o.of == "rlhf") add_alignment(o, spec), spec.command = "rlhf " + o.rlhf_type;
   spec.count_tokens();
   return spec;
@@ -107,6 +107,9 @@ void PlanOptions::check() const {
           "give either --model (a folder, or a known shape's name) or --preset NAME");
   TunerOptions::check();
   check_update_in_backward(devices);
+  require(tensor_model_parallel_size == 1, Fault::Usage,
+          "--tensor_model_parallel_size is not counted by apus plan: leave it out, and take what a device holds of "
+          "matrices as that part");
   check_sequence_parallel(devices);
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");

@@ -71,6 +71,8 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.rows = o.per_device_train_batch_size;
   row_tokens(flags.prompt, flags.data, spec);
   spec.row_sharers = o.sequence_parallel_size;
+  if (o.tensor_model_parallel_size > 1)
+    spec.assumptions.push_back("--tensor_model_parallel_size is not counted: a device is taken to hold all matrices");
   spec.count_tokens();
   return spec;
 }

@@ -222,7 +222,7 @@ void TrainCommandOptions::remember_settings(const OptionTable& v) {
 int64_t TrainCommandOptions::ranks() const {
   const auto launched = read_launch(process_environment());
   const int64_t ranks = launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world;
-  return ranks == 1 && dry_run ? sequence_parallel_size : ranks;
+  return ranks == 1 && dry_run ? row_sharers() : ranks;
 }
 
 void TrainCommandOptions::check() const {
@@ -265,6 +265,7 @@ void TrainCommandOptions::check() const {
   check_update_in_backward(ranks);
   check_sharding(ranks);
   check_sequence_parallel(ranks);
+  check_tensor_parallel(ranks);
   if (sharding().stage < 3 || ranks == 1) return;
   require(!algorithm_info(algorithm).asks_rows, Fault::Usage, "--rlhf_type ", algorithm,
           " answers its questions with the model that is trained, which must be whole on each rank: use --deepspeed "
@@ -276,6 +277,18 @@ void TrainCommandOptions::check() const {
 
 void TrainCommandOptions::fetch() {
   ModelOptions::fetch();
+  if (tensor_model_parallel_size > 1) {
+    const fs::path file = fs::path(model) / "config.json";
+    const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
+    static const std::set<std::string> known = {"qwen2", "qwen3", "llama"};
+    require(known.count(facts.type) > 0, Fault::Usage, "--tensor_model_parallel_size is not available for ", facts.type,
+            " models, only for ", join(std::vector<std::string>(known.begin(), known.end())),
+            ": --deepspeed zero3 and --sequence_parallel_size make room in other ways");
+    require(sequence_parallel_size * tensor_model_parallel_size <= facts.heads, Fault::Usage,
+            "--tensor_model_parallel_size ", tensor_model_parallel_size,
+            ": these processes share out the heads of attention, and ", model, " has ", facts.heads,
+            ": give that many at most");
+  }
   if (sequence_parallel_size > 1) {
     const fs::path file = fs::path(model) / "config.json";
     const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
@@ -337,6 +350,36 @@ void TrainCommandOptions::check_sequence_parallel(int64_t ranks) const {
           "--sequence_parallel_size, and evaluate by loss");
 }
 
+// Every one of these looks at whole matrices, or at all words of the vocabulary.
+void TrainCommandOptions::check_tensor_parallel(int64_t ranks) const {
+  const int64_t tensor = tensor_model_parallel_size;
+  if (tensor == 1) return;
+  require(ranks % row_sharers() == 0, Fault::Usage, "--tensor_model_parallel_size ", tensor,
+          sequence_parallel_size > 1 ? str(" x --sequence_parallel_size ", sequence_parallel_size) : "",
+          " needs as many processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
+          ": start with NPROC_PER_NODE=", row_sharers());
+  static const std::set<std::string> possible = {"sft", "pt", "dpo", "orpo", "cpo", "simpo", "kto"};
+  require(possible.count(algorithm) > 0, Fault::Usage, "--tensor_model_parallel_size is not available for ",
+          asked_by(algorithm, algorithm_info(algorithm)),
+          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo and kto");
+  require(
+      sharding().stage < 3, Fault::Usage,
+      "--tensor_model_parallel_size with weights shared out by rows as well is not available: use --deepspeed zero1 "
+      "or zero2 with it, or zero3 without it");
+  const bool matrices = optimizer.value_or("") == "muon" || optim == "adafactor";
+  require(!matrices, Fault::Usage, optim == "adafactor" ? "--optim adafactor" : "--optimizer muon",
+          " looks at whole matrices: use adamw_torch, adamw_8bit or sgd with --tensor_model_parallel_size");
+  require(!predict_with_generate, Fault::Usage,
+          "--predict_with_generate answers with the whole model: leave it out with --tensor_model_parallel_size");
+  require(!broadcast_weights, Fault::Usage,
+          "--broadcast_weights sends whole weights: leave it out with --tensor_model_parallel_size");
+  require(!quantise.any(), Fault::Usage,
+          "--quant_method holds whole matrices: leave it out with --tensor_model_parallel_size");
+  for (const char* loss : {"enable_eaft_loss", "enable_asft_loss"})
+    require(!all.value(loss, false), Fault::Usage, "--", loss,
+            " looks at all words at once: leave it out with --tensor_model_parallel_size");
+}
+
 void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const Json config = r.model(!resume_from_checkpoint.empty() && !lora() ? resume_from_checkpoint : model);
   r.adapters(adapters);
@@ -351,7 +394,7 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   r.output(output_dir.value_or("output"), lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
   const int64_t ranks = this->ranks();
   PlanSpec spec = training_spec({*this, *this, *this, *this, *this}, config, device_facts(device), ranks);
-  spec.command = algorithm, spec.train.accumulation = accumulation(ranks / sequence_parallel_size);
+  spec.command = algorithm, spec.train.accumulation = accumulation(ranks / row_sharers());
   spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
     spec.row_tokens = longest, spec.assumptions.clear();

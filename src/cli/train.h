@@ -37,6 +37,7 @@ struct TrainCommandOptions : ModelOptions,
   int64_t ranks() const;  // processes of the run
   void check_update_in_backward(int64_t ranks) const;
   void check_sequence_parallel(int64_t ranks) const;
+  void check_tensor_parallel(int64_t ranks) const;
   std::filesystem::path output_root() const;  // under which run folders are made
   std::filesystem::path ranks_dir() const;
   void fields(OptionTable& v);

@@ -301,7 +301,7 @@ void TrainOptions::resolve(OptionTable& v) {
 
 // What a slice of a parameter is not enough for, and what a DeepSpeed file says otherwise than the options.
 void TrainOptions::check_sharding(int64_t ranks) const {
-  const int64_t readers = std::max<int64_t>(1, ranks / sequence_parallel_size);
+  const int64_t readers = std::max<int64_t>(1, ranks / row_sharers());
   const std::map<std::string, double> here = {
       {"gradient_accumulation_steps", static_cast<double>(accumulation(readers))},
       {"train_micro_batch_size_per_gpu", static_cast<double>(per_device_train_batch_size)},

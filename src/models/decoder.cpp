@@ -5,6 +5,10 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/core/GradMode.h>
 
+#include <functional>
+
+#include "dist/collective.h"
+#include "dist/mesh.h"
 #include "nn/latent_attention.h"
 #include "nn/moe.h"
 #include "nn/rope.h"
@@ -168,15 +172,33 @@ void Decoder::begin(Step& s) const {
   set_training(s, std::move(training));
 }
 
+namespace {
+// Those that share out the words of embedding and head; null: nobody does.
+Comm* word_ranks(MeshView* mesh) { return mesh && mesh->size(Axis::Tp) > 1 ? &mesh->comm(Axis::Tp) : nullptr; }
+
+// Each token's row comes from the one rank that has it.
+at::Tensor of_all_tables(const at::Tensor& id_T, const Range& own,
+                         const std::function<at::Tensor(const at::Tensor&)>& rows, Comm& ranks) {
+  const at::Tensor mine_T = (id_T >= own.begin).logical_and(id_T < own.begin + own.size);
+  const at::Tensor x_TD = rows((id_T - own.begin).clamp(0, own.size - 1));
+  return collective::all_reduce(x_TD * mine_T.unsqueeze(1).to(x_TD.scalar_type()), ranks);
+}
+}  // namespace
+
 at::Tensor Decoder::embed(const Inputs& in, const Step& s) const {
   for (const auto& spans : in.media)
     require(spans.empty(), Fault::Usage, "this model reads text only, and ", spans.size(),
             " images, videos or sounds came with it; send text, or take a model that reads them");
   const auto& table = training_of(s).table;
-  if (!table) return scaled_embedding(backbone_.embed(in.id_T, s));
-  const auto [x_TD, table_VD] = ops::embedding_and_table(in.id_T, backbone_.embed.weight().data);
-  *table = table_VD;
-  return scaled_embedding(x_TD);
+  const auto rows = [&](const at::Tensor& id_T) {
+    if (!table) return backbone_.embed(id_T, s);
+    const auto [x_TD, table_VD] = ops::embedding_and_table(id_T, backbone_.embed.weight().data);
+    *table = table_VD;
+    return x_TD;
+  };
+  Comm* const ranks = word_ranks(mesh());
+  return scaled_embedding(ranks ? of_all_tables(in.id_T, backbone_.embed.weight().part[0], rows, *ranks)
+                                : rows(in.id_T));
 }
 
 at::Tensor Decoder::scaled_embedding(const at::Tensor& x_TD) const {
@@ -205,7 +227,12 @@ ops::HeadFactors Decoder::head_factors(const at::Tensor& normed_TD, const Step& 
 at::Tensor Decoder::head_weight() const { return words().weight().data; }
 at::Tensor Decoder::head(const at::Tensor& normed_TD, const Step& s) const {
   if (spec_.head != Head::Vocab) return words()(normed_TD, s);
-  const at::Tensor logits = words()(before_head(normed_TD), s);
+  at::Tensor logits = words()(before_head(normed_TD), s);
+  if (Comm* const ranks = word_ranks(mesh())) {
+    collective::Rows words_of;
+    for (int r = 0; r < ranks->size(); ++r) words_of.push_back(part_of(spec_.shape.vocab, r, ranks->size()).size);
+    logits = collective::all_gather(logits.t().contiguous(), *ranks, words_of).t();
+  }
   return spec_.logit_softcap > 0 ? ops::softcapped(logits, spec_.logit_softcap) : logits;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "dist/mesh.h"
 #include "nn/steady.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
@@ -128,7 +129,12 @@ at::Tensor Attention::operator()(const at::Tensor& x_TD, const Step& s) const {
   const AttentionForm& form = spec_.form;
   const Heads now = heads(form.in_scale == 1 ? x_TD : x_TD * form.in_scale, s);
   at::Tensor y_TNH = attended(now, s);
-  if (const auto& share = training_of(s).tokens) y_TNH = share->own_tokens(y_TNH, spec_.heads, spec_.kv_heads);
+  if (const auto& share = training_of(s).tokens) {
+    const auto own = [&](int64_t heads, Cut cut) {
+      return mesh() ? part_of(heads, cut, mesh()->rank(Axis::Tp), mesh()->size(Axis::Tp)).size : heads;
+    };
+    y_TNH = share->own_tokens(y_TNH, own(spec_.heads, by_query_heads(spec_)), own(spec_.kv_heads, keys(spec_).cut));
+  }
   at::Tensor y_TA = y_TNH.reshape({x_TD.size(0), -1});
   if (form.gated) y_TA = y_TA * steady_sigmoid(now.gate_TA);
   const at::Tensor y_TD = o_(y_TA, s);

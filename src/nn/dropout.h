@@ -2,6 +2,9 @@
 // Dropout whose mask is a function of the step, the layer and the place: never kept, made again in the backward pass.
 #pragma once
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
+
 #include "base/random.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
@@ -13,13 +16,18 @@ struct Dropout {
   double p = 0;
   uint64_t seed = 0;
   int64_t row = 0;  // of all tokens: the first one here
+  // Of all numbers of a token: the first one here, and how many there are. 0: all are here.
+  int64_t column = 0, columns = 0;
   static Dropout of(double p, uint64_t id, const Step& s) {
     const uint64_t seed = training_of(s).dropout_seed;
     const auto& share = training_of(s).tokens;
     return seed == 0 || p == 0 ? Dropout{} : Dropout{p, mix(seed, id, 0), share ? share->own().begin : 0};
   }
   at::Tensor operator()(const at::Tensor& x) const {  // not scaled
-    return p > 0 ? dropped(x, p, seed, row * x.size(-1)) : x;
+    if (p <= 0) return x;
+    if (columns == 0) return dropped(x, p, seed, row * x.size(-1));
+    const at::Tensor mask = dropped(at::ones({x.size(0), columns}, x.options()), p, seed, row * columns);
+    return x * mask.narrow(1, column, x.size(-1));
   }
   double factor() const { return 1 / (1 - p); }
 };

@@ -9,6 +9,8 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "dist/collective.h"
+#include "dist/mesh.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
 
@@ -20,6 +22,12 @@ std::vector<Cut> weight_cuts(const Linear::Spec& spec) {
   Cut cut = spec.cut;
   cut.dim = spec.split == Split::Out ? 0 : 1;
   return {cut};
+}
+
+// The ranks that each multiply by some of its inputs, whose products are then summed; null: this one has them all.
+Comm* summing_ranks(const Linear& layer) {
+  MeshView* const mesh = layer.spec().split == Split::In ? layer.mesh() : nullptr;
+  return mesh && mesh->size(Axis::Tp) > 1 ? &mesh->comm(Axis::Tp) : nullptr;
 }
 }  // namespace
 
@@ -61,15 +69,24 @@ Linear::Linear(Spec spec, Param& stacked, int64_t piece)
   view_->full = {spec.out, spec.in};
 }
 
+namespace {
+// Where the piece of a stack lies in what this rank holds of it; below 0: another rank holds it.
+int64_t own_piece(const Param& stack, int64_t piece) {
+  if (stack.data.size(0) == stack.full[0]) return piece;
+  const int64_t each = std::ssize(stack.pieces) / stack.full[0], own = piece - stack.part[0].begin * each;
+  return own < stack.data.size(0) * each ? own : -1;
+}
+}  // namespace
+
 const at::Tensor& Linear::matrix() const {
-  if (stacked_) weight_.data = stacked_->data.detach().view({-1, spec_.out, spec_.in}).select(0, piece_);
+  if (stacked_)
+    weight_.data = stacked_->data.detach().view({-1, spec_.out, spec_.in}).select(0, own_piece(*stacked_, piece_));
   return weight_.data;
 }
 
-// Of a stack that ranks share out it is not there while this one holds its part alone.
+// Of a stack that ranks share out it is not there while another one holds it.
 Param& Linear::weight() {
-  const bool whole = stacked_ && stacked_->data.defined() && stacked_->data.sizes() == at::IntArrayRef(stacked_->full);
-  if (!stacked_ || whole) matrix();
+  if (!stacked_ || (stacked_->data.defined() && own_piece(*stacked_, piece_) >= 0)) matrix();
   return weight_;
 }
 
@@ -90,7 +107,7 @@ at::Tensor Linear::remembering(const at::Tensor& x_TI, const Step& s, Memo& memo
   const bool only_add =
       std::all_of(adapters_.begin(), adapters_.end(), [](const auto& a) { return a.second->only_adds(); });
   Memo* const inner = only_add ? &memo : nullptr;
-  const at::Tensor bias = bias_ ? bias_->data : at::Tensor();
+  const at::Tensor bias = bias_ && !summing_ranks(*this) ? bias_->data : at::Tensor();
   if (memo.again()) {
     const at::Tensor known_TO = std::move(memo.recall(*this).front());
     return with_adapters(x_TI, ops::linear(x_TI, matrix(), bias, known_TO), weight_.data, s, inner);
@@ -104,12 +121,22 @@ at::Tensor Linear::remembering(const at::Tensor& x_TI, const Step& s, Memo& memo
   return changed_TO;
 }
 
+// Adapters add to the rank's own product, as their factors are cut like the weight; the bias is added to the sum.
 at::Tensor Linear::operator()(const at::Tensor& x_TI, const Step& s) const {
-  if (Memo* memo = memo_of(s, result_)) return remembering(x_TI, s, *memo);
-  const at::Tensor bias = bias_ ? bias_->data : at::Tensor();
-  const at::Tensor y_TO =
-      packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, spec_.out) : ops::linear(x_TI, matrix(), bias);
-  return with_adapters(x_TI, y_TO, weight_.data, s);
+  Comm* const ranks = summing_ranks(*this);
+  Memo* const memo = memo_of(s, result_);
+  at::Tensor y_TO;
+  if (memo) {
+    y_TO = remembering(x_TI, s, *memo);
+  } else {
+    const at::Tensor bias = bias_ && !ranks ? bias_->data : at::Tensor();
+    y_TO = packed_.defined() ? ops::packed_linear(x_TI, packed_, bias, weight_.part[0].size)
+                             : ops::linear(x_TI, matrix(), bias);
+    y_TO = with_adapters(x_TI, y_TO, weight_.data, s);
+  }
+  if (!ranks) return y_TO;
+  const at::Tensor sum_TO = collective::all_reduce(y_TO, *ranks);
+  return bias_ ? sum_TO + bias_->data : sum_TO;
 }
 
 ops::HeadFactors Linear::factors(const at::Tensor& x_TI, const Step& s) const {

@@ -12,6 +12,7 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "dist/mesh.h"
 #include "nn/capsule.h"
 #include "nn/dropout.h"
 #include "ops/low_rank.h"
@@ -23,6 +24,8 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
+
+bool shares_inputs(const Param& a) { return a.part[1].size != a.full[1]; }
 
 // dropout(x) A' of an earlier run, whose y was changed already. Wrapped: no input that a gradient could belong to.
 struct Known {
@@ -57,7 +60,12 @@ struct LowRank : torch::autograd::Function<LowRank> {
   }
 };
 
-Dropout dropout_of(const Lora::Spec& spec, const Step& s) { return Dropout::of(spec.dropout, spec.id, s); }
+// Of factors whose inputs ranks share out the mask is a part of the whole one.
+Dropout dropout_of(const Lora::Spec& spec, const Param& a, const Step& s) {
+  Dropout drop = Dropout::of(spec.dropout, spec.id, s);
+  if (shares_inputs(a)) drop.column = a.part[1].begin, drop.columns = a.full[1];
+  return drop;
+}
 
 }  // namespace
 
@@ -80,7 +88,7 @@ at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at:
     const at::Tensor a_TR = at::index_select(a_.data, 1, x_TI).t().to(y_TO.scalar_type());
     return at::addmm(y_TO, a_TR, b_.data.to(y_TO.scalar_type()).t(), 1, spec_.scale());
   }
-  const Dropout drop = dropout_of(spec_, s);
+  const Dropout drop = dropout_of(spec_, a_, s);
   const auto shifted = [&](const at::Tensor& y) {
     return shift_ ? y + (shift_->data * spec_.scale()).to(y.scalar_type()) : y;
   };
@@ -99,17 +107,24 @@ at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at:
 // the dropped x to both products and adds the difference to the plain one.
 at::Tensor Lora::apply_dora(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
                             const Step& s) const {
-  const Dropout drop = dropout_of(spec_, s);
+  const Dropout drop = dropout_of(spec_, a_, s);
   const auto type = x_TI.scalar_type();
   const at::Tensor ratio_O = ratio_.defined() ? ratio_ : ratio_to(weight);
-  const at::Tensor x = drop.p > 0 ? drop(x_TI) * drop.factor() : x_TI;
+  // By a mask, which the gradient goes through.
+  const at::Tensor x = drop.p > 0 ? x_TI * (drop(at::ones(x_TI.sizes(), x_TI.options())) * drop.factor()) : x_TI;
   const at::Tensor base = drop.p > 0 ? ops::linear(x, weight, {}) : bias_ ? y_TO - bias_->data : y_TO;
   const at::Tensor low = x.mm(a_.data.to(type).t()).mm(b_.data.to(type).t());
   return y_TO + base * (ratio_O - 1).to(type) + low * (ratio_O * spec_.scale()).to(type);
 }
 
 at::Tensor Lora::ratio_to(const at::Tensor& weight) const {
-  return magnitude_->data.to(at::kFloat) / changed_row_norms(weight, a_.data, b_.data, spec_.scale());
+  at::Tensor norms = changed_row_norms(weight, a_.data, b_.data, spec_.scale());
+  if (shares_inputs(a_)) {
+    norms.square_();
+    mesh()->comm(Axis::Tp).all_reduce(norms)->wait();
+    norms.sqrt_();
+  }
+  return magnitude_->data.to(at::kFloat) / norms;
 }
 
 void Lora::settle(const at::Tensor& weight, at::ScalarType type) {
@@ -120,7 +135,7 @@ void Lora::settle(const at::Tensor& weight, at::ScalarType type) {
 
 std::pair<at::Tensor, at::Tensor> Lora::columns(const at::Tensor& x_TI, const Step& s) const {
   require(!spec_.dora && !spec_.looks_up, Fault::Bug, "only plain LoRA can be written as further columns");
-  Dropout drop = dropout_of(spec_, s);
+  Dropout drop = dropout_of(spec_, a_, s);
   drop.row = 0;  // the head is given all tokens, also where the layers were not
   const auto type = x_TI.scalar_type();
   const at::Tensor x = drop.p > 0 ? x_TI * drop(at::ones(x_TI.sizes(), x_TI.options())) : x_TI;

@@ -28,7 +28,9 @@ std::vector<NamedParam> in_model_order(const Sliced& slices, const std::vector<N
 
 }  // namespace
 
-MeshSizes mesh_sizes(const Sharding& sharding, int ranks) { return {.dp_shard = sharding.stage == 3 ? ranks : 1}; }
+MeshSizes mesh_sizes(const Sharding& sharding, int ranks, int tensor) {
+  return {.dp_shard = sharding.stage == 3 ? ranks / tensor : 1, .tp = tensor};
+}
 
 std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding) {
   if (mesh.size(Axis::DpShard) == 1) return nullptr;
@@ -77,6 +79,43 @@ SharedTraining share_training(Model& model, const std::vector<NamedParam>& param
            ": rank ", ranks.rank(), " updates ", mine, " numbers",
            out.model ? str(" and holds ", bytes_text(out.model->slice_bytes()), " of the weights") : "",
            s.on_host ? ", on the host" : "");
+  return out;
+}
+
+SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world, const TrainOptions& o) {
+  SharedTraining out;
+  std::map<std::string, std::vector<int>> holders_of;
+  model.visit([&](const std::string& name, Param& p) { holders_of[name] = holders(p, model.mesh()->layout()); });
+  std::map<std::vector<int>, std::vector<NamedParam>> by_holders;
+  for (const NamedParam& p : params) by_holders[holders_of.at(p.name)].push_back(p);
+  std::map<std::string, NamedParam> updated;
+  std::vector<GroupedGradients::Group> groups;
+  const int64_t bytes = o.ddp_bucket_cap_mb << 20;
+  for (const auto& [ranks, of_group] : by_holders) {
+    GroupedGradients::Group& group = groups.emplace_back();
+    std::vector<NamedParam> here = of_group;
+    if (ranks.size() > 1) {
+      std::string name = "parts of";
+      for (const int r : ranks) name += str(" ", r);
+      Comm& devices = *out.comms.emplace_back(world.connect(name + ", device", ranks));
+      std::vector<std::pair<std::string, at::Tensor>> named;
+      for (const NamedParam& p : of_group) named.emplace_back(p.name, p.tensor);
+      if (o.sharding().stage == 0) {
+        group.copies = devices.size();
+        group.sync = std::make_unique<GradientSum>(std::move(named), devices, GradientSum::Spec{.bucket_bytes = bytes});
+      } else {
+        Comm& host = *out.comms.emplace_back(world.connect(name + ", host", ranks, /*on_host=*/true));
+        const Sliced slices = sliced_params(named, devices, o.sharding().on_host);
+        here = in_model_order(slices, of_group, devices);
+        group.sync = std::make_unique<ShardedGradients>(
+            slices, devices, host,
+            ShardedGradients::Spec{.bucket_bytes = bytes, .each_micro_batch = o.sharding().stage >= 2});
+      }
+    }
+    for (const NamedParam& p : here) updated[p.name] = p, group.updated.push_back(p.tensor);
+  }
+  for (const NamedParam& p : params) out.updated.push_back(updated.at(p.name));
+  out.groups = std::make_unique<GroupedGradients>(std::move(groups), world.host());
   return out;
 }
 

@@ -10,13 +10,15 @@
 #include "dist/mesh.h"
 #include "models/model.h"
 #include "parallel/data_parallel.h"
+#include "parallel/grouped_gradients.h"
 #include "parallel/sharded_gradients.h"
 #include "parallel/sharded_model.h"
 #include "train/optimizer.h"
 
 namespace apus {
 
-MeshSizes mesh_sizes(const Sharding& sharding, int ranks);
+// `tensor`: ranks that share out the matrices of the model.
+MeshSizes mesh_sizes(const Sharding& sharding, int ranks, int tensor = 1);
 
 // A placed and loaded model whose parameters are slices; nothing when they are not.
 std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding);
@@ -29,13 +31,22 @@ struct SharedTraining {
   std::unique_ptr<ShardedModel> model;  // of --deepspeed zero3
   std::unique_ptr<ShardedGradients> slices;
   std::unique_ptr<GradientSum> sum;
-  std::vector<NamedParam> updated;  // what this rank's optimizer updates
+  std::vector<std::unique_ptr<Comm>> comms;  // of the groups
+  std::unique_ptr<GroupedGradients> groups;  // where ranks hold different parts
+  std::vector<NamedParam> updated;           // what this rank's optimizer updates
 
-  GradientSync* sync() const { return slices ? static_cast<GradientSync*>(slices.get()) : sum.get(); }
+  GradientSync* sync() const {
+    return groups   ? static_cast<GradientSync*>(groups.get())
+           : slices ? static_cast<GradientSync*>(slices.get())
+                    : sum.get();
+  }
 };
 
 // `params`: the model's trainable ones. Model and mesh must outlive it.
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh,
                               const TrainOptions& options);
+// The same where ranks share out the model's matrices.
+SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
+                           const TrainOptions& options);
 
 }  // namespace apus

@@ -191,7 +191,7 @@ TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::
   if (!o.own.brings_rows())
     return open_train_data(
         o, algorithm, o.model, run_dir,
-        {.rank = rows.rank(kDataAxes), .ranks = rows.size(kDataAxes), .speaks = rows.rank(Axis::Cp) == 0});
+        {.rank = rows.rank(kDataAxes), .ranks = rows.size(kDataAxes), .speaks = rows.rank({Axis::Cp, Axis::Tp}) == 0});
   TrainData data;
   data.train = algorithm.own_rows();
   data.exact = Json::object();
@@ -200,9 +200,10 @@ TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::
 
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
-  Mesh mesh(world, mesh_sizes(o.sharding(), world.size()));
+  const int tensor = static_cast<int>(o.tensor_model_parallel_size);
+  Mesh mesh(world, mesh_sizes(o.sharding(), world.size(), tensor));
   // The same ranks as the rows see them: lines of neighbours read the same ones.
-  Mesh rows(world, {.cp = static_cast<int>(o.sequence_parallel_size)});
+  Mesh rows(world, {.cp = static_cast<int>(o.sequence_parallel_size), .tp = tensor});
   std::unique_ptr<FolderLock> lock;  // two runs in one folder would write over each other's checkpoints
   const fs::path run_dir = run_folder(o, world, lock);
   if (world.first()) write_arguments(o, run_dir);
@@ -226,10 +227,12 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 
-  const SharedTraining shared = share_training(*tuned.model, params, mesh, o);
+  const SharedTraining shared =
+      tensor > 1 ? share_parts(*tuned.model, params, world, o) : share_training(*tuned.model, params, mesh, o);
   share_tokens(*tuned.model, rows);
   if (reference->model) share_tokens(*reference->model, rows);
   if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
+  if (tensor > 1) log_info(tensor, " ranks share out the matrices of the model");
   const auto optimizer =
       make_optimizer(spec, make_groups(shared.updated, {.lr = o.lr(),
                                                         .weight_decay = o.weight_decay,
@@ -250,8 +253,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .base_lr = o.lr(),
                    .train = *data.train,
                    .eval = data.eval.get(),
-                   .data_ranks = mesh.host(kDataAxes),
-                   .row_sharers = rows.size(Axis::Cp),
+                   .data_ranks = world.host(),
+                   .row_sharers = o.row_sharers(),
                    .gradients = shared.sync(),
                    .log = log.get(),
                    .device = mesh.device(),
@@ -262,6 +265,10 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   if (resumes(o)) {
     const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
     require_same_state(state, world, o.resume_from_checkpoint);
+    require(tensor == 1 || o.resume_only_model || std::ssize(state.optimizer_slices) == world.size(), Fault::Usage,
+            o.resume_from_checkpoint, " is of ", state.optimizer_slices.size(),
+            " ranks that shared out matrices, and the optimizer's state of such a run is for as many again, not for ",
+            world.size(), "; --resume_only_model true goes on from the weights");
     trainer.resume(state, {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
     log_info("resumed from ", o.resume_from_checkpoint);
   }

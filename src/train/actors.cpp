@@ -32,7 +32,7 @@ at::Tensor Reference::logprobs(const Batch& batch, double temperature) const {
   if (record_) return record_->logprobs(batch);
   Step step;
   const ops::HeadFactors factors = factors_of(*model_, adapters_off_, batch, step);
-  return label_logprobs(factors, batch.label_T, step, temperature);
+  return label_logprobs(*model_, factors, batch.label_T, step, temperature);
 }
 
 ops::HeadFactors Reference::head_factors(const Batch& batch) const {

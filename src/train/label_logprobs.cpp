@@ -1,16 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/label_logprobs.h"
 
+#include "dist/mesh.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
 
 namespace apus {
 
-at::Tensor label_logprobs(const ops::HeadFactors& factors, const at::Tensor& label_T, const Step& step,
-                          double temperature) {
-  const auto& share = training_of(step).tokens;
-  if (!share) return ops::head_logprob(factors, label_T, temperature, false).logprob_T;
-  return share->summed(ops::head_logprob(factors, share->own_labels(label_T), temperature, false).logprob_T);
+std::optional<ops::WordShare> word_share(const Model& model) {
+  MeshView* const mesh = model.mesh();
+  if (!mesh || mesh->size(Axis::Tp) == 1) return std::nullopt;
+  const int64_t words = model.shape().vocab;
+  return ops::WordShare{&mesh->comm(Axis::Tp), part_of(words, mesh->rank(Axis::Tp), mesh->size(Axis::Tp)).begin, words};
+}
+
+ops::HeadLoss label_loss(const Model& model, const ops::HeadFactors& factors, const at::Tensor& label_T,
+                         const at::Tensor& weight_T, const ops::HeadLossOptions& options) {
+  const auto share = word_share(model);
+  return share ? ops::shared_head_loss(factors, *share, label_T, weight_T, options)
+               : ops::head_loss(factors, label_T, weight_T, options);
+}
+
+at::Tensor label_logprobs(const Model& model, const ops::HeadFactors& factors, const at::Tensor& label_T,
+                          const Step& step, double temperature) {
+  const auto logprobs = [&](const at::Tensor& of_T) {
+    const auto words = word_share(model);
+    return words ? ops::shared_head_logprob(factors, *words, of_T, temperature)
+                 : ops::head_logprob(factors, of_T, temperature, false).logprob_T;
+  };
+  const auto& tokens = training_of(step).tokens;
+  return tokens ? tokens->summed(logprobs(tokens->own_labels(label_T))) : logprobs(label_T);
 }
 
 }  // namespace apus

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// log p of each label, by whoever holds its token.
+// Losses over the words of a model, whoever holds its tokens and its vocabulary.
 #pragma once
 
-#include "nn/step.h"
-#include "ops/ops.h"
+#include <optional>
+
+#include "models/model.h"
+#include "ops/shared_head.h"
 
 namespace apus {
 
-// f32 [T], differentiable; 0 where there is no label. `step` is that of the forward pass which gave the hidden states:
-// where ranks shared out its tokens, each makes the logits of its own, and all get the log-probabilities of all.
-at::Tensor label_logprobs(const ops::HeadFactors& factors, const at::Tensor& label_T, const Step& step,
-                          double temperature = 1);
+// How ranks share out the rows of the model's head; nothing where each holds all of them.
+std::optional<ops::WordShare> word_share(const Model& model);
+
+// ops::head_loss of factors that the model gave.
+ops::HeadLoss label_loss(const Model& model, const ops::HeadFactors& factors, const at::Tensor& label_T,
+                         const at::Tensor& weight_T, const ops::HeadLossOptions& options);
+
+// log p of each label: f32 [T], differentiable; 0 where there is no label. `step` is that of the forward pass which
+// gave the hidden states: where ranks shared out its tokens, each makes the logits of its own, and all get the
+// log-probabilities of all.
+at::Tensor label_logprobs(const Model& model, const ops::HeadFactors& factors, const at::Tensor& label_T,
+                          const Step& step, double temperature = 1);
 
 }  // namespace apus

@@ -124,6 +124,37 @@ sequence)  # two share out the tokens of each row, alone, twice, and with weight
   [ $code = 2 ] || fail "more than ranks: exit code $code"
   says bad.log "start with NPROC_PER_NODE=4"
   ;;
+tensor)  # two share out the matrices: full, LoRA, DoRA, preferences, with data parallel and zero1; more ranks than key-value heads
+  half() { local ranks=$1 out=$2; shift 2; sharers=2 train "$ranks" cpu "$out" --tensor_model_parallel_size 2 "$@" || { cat "$out.log" >&2; fail "$out"; }; }
+  train 1 cpu packed --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full
+  half 2 halves --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full
+  says halves.log "2 ranks share out the matrices of the model"
+  alike packed halves || fail "packed rows, full: other losses"
+  python3 - packed/checkpoint-5 halves/checkpoint-5 <<'P'
+import json, struct, sys
+def read(path):
+    data = open(path + "/model.safetensors", "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    head.pop("__metadata__", None)
+    return {k: struct.unpack("<%df" % ((v["data_offsets"][1] - v["data_offsets"][0]) // 4), data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]) for k, v in head.items()}
+a, b = read(sys.argv[1]), read(sys.argv[2])
+assert a.keys() == b.keys()
+worst = max((max(abs(x - y) for x, y in zip(a[k], b[k])), k) for k in a)
+assert worst[0] < 1e-4, worst
+P
+  train 1 cpu one --num_train_epochs 1 --save_steps 2
+  half 4 lora --num_train_epochs 1 --save_steps 2 --deepspeed zero1
+  alike one lora || fail "LoRA, four ranks, zero1: other losses"
+  half 4 again --num_train_epochs 1 --save_steps 2 --deepspeed zero1 --resume_from_checkpoint lora/checkpoint-2
+  alike lora again 3 || fail "a resumed run has other losses"
+  train 1 cpu dora1 --max_steps 4 --use_dora true
+  half 2 dora2 --max_steps 4 --use_dora true
+  alike dora1 dora2 || fail "DoRA: other losses"
+  code=0; train 1 cpu bad --tensor_model_parallel_size 2 || code=$?
+  [ $code = 2 ] || fail "fewer ranks: exit code $code"
+  says bad.log "start with NPROC_PER_NODE=2"
+  ;;
 npu)  # the same over the simulated NPU's library
   train 2 cpu cpu --max_steps 4
   LD_LIBRARY_PATH=$sim/lib train 2 npu npu --max_steps 4 || { cat npu.log >&2; fail "npu"; }

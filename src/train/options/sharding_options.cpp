@@ -62,6 +62,10 @@ void ShardingOptions::fields(OptionTable& v) {
       .honoured(&sequence_parallel_size,
                 "so many processes share out the tokens of each row, for rows that are too long for one")
       .at_least(1);
+  v("tensor_model_parallel_size", tensor_model_parallel_size,
+    "so many processes share out the model's matrices: heads of attention, feed-forward, vocabulary")
+      .at_least(1)
+      .must_match();
   v("fsdp_config", fsdp_config, "its settings: {\"reshard_after_forward\": false} keeps weights for the backward pass");
 }
 

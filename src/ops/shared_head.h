@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses over a vocabulary that ranks share out: each multiplies by its own rows of the head alone, and what they tell
+// each other is four numbers for each token, whatever the size of the vocabulary.
+#pragma once
+
+#include "device/comm.h"
+#include "ops/ops.h"
+
+namespace apus::ops {
+
+struct WordShare {
+  Comm* ranks;    // who share it out; they are given the same tokens
+  int64_t first;  // the word of this rank's first row
+  int64_t words;  // of all ranks
+};
+
+// As head_loss and head_logprob, of factors whose weights are this rank's rows. The results are the same on all ranks.
+// Gradients are those of the sum of all ranks' results, as collectives' are (dist/collective.h).
+HeadLoss shared_head_loss(const HeadFactors& factors, const WordShare& share, const at::Tensor& label_T,
+                          const at::Tensor& weight_T, const HeadLossOptions& options);
+at::Tensor shared_head_logprob(const HeadFactors& factors, const WordShare& share, const at::Tensor& label_T,
+                               double temperature);
+
+}  // namespace apus::ops

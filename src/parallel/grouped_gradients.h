@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of a model whose parameters ranks share out: the gradient of a part is the sum over all ranks that hold the
+// same part, as collectives' adjoints leave to each what its own copy adds (dist/collective.h).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "device/comm.h"
+#include "nn/module.h"
+#include "parallel/gradient_sync.h"
+
+namespace apus {
+
+// The ranks of the world, rising, that hold the same part of the parameter as this one, however its slices are kept.
+std::vector<int> holders(const Param& param, const MeshLayout& layout);
+
+class GroupedGradients final : public GradientSync {
+ public:
+  struct Group {
+    std::unique_ptr<GradientSync> sync;  // null: this rank alone holds these parameters
+    std::vector<at::Tensor> updated;     // what the optimizer updates of them here
+    int copies = 1;                      // ranks that each have all of these gradients
+  };
+  // In the same order on all ranks, of which `world` carries tensors of the host.
+  GroupedGradients(std::vector<Group> groups, Comm& world) : groups_(std::move(groups)), world_(world) {}
+
+  void begin(bool last = true) override;
+  void finish(bool last = true) override;
+  bool in_step() const override;
+  // Every rank writes the state of what it holds.
+  bool sliced() const override { return true; }
+  double of_all(double squares) override;
+  void updated() override;
+  void rest() override;
+
+ private:
+  std::vector<Group> groups_;
+  Comm& world_;
+};
+
+}  // namespace apus
