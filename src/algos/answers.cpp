@@ -107,22 +107,33 @@ AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
   sampling_.top_logprobs = 0, sampling_.tempered_logprobs = true;
 }
 
-std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& questions, int64_t each, uint64_t seed,
+AnswerRounds::Part AnswerRounds::all_of(const Samples& questions, int64_t each) {
+  return {.each = each, .first = 0, .end = questions.size() * static_cast<size_t>(each)};
+}
+
+AnswerRounds::Part AnswerRounds::mine_of(const Samples& questions, int64_t each) const {
+  Part part = all_of(questions, each);
+  const size_t all = part.end, sharers = static_cast<size_t>(o_.sharers), place = static_cast<size_t>(rank_) % sharers;
+  part.first = all * place / sharers, part.end = all * (place + 1) / sharers;
+  return part;
+}
+
+std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
                                              Round& round) {
   std::vector<std::vector<int32_t>> prompts;
   std::vector<Json> rows;
-  for (const Sample& question : questions) {
-    prompts.insert(prompts.end(), static_cast<size_t>(each), question.ids);
+  for (size_t i = 0; i < part.end - part.first; ++i)
+    prompts.push_back(questions[static_cast<size_t>(part.question(i))].ids);
+  for (const Sample& question : questions)
     if (environment_) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
-  }
   Sampling sampling = sampling_;
   sampling.seed = seed;
   const Stopwatch watch;
   std::vector<Answer> out =
-      environment_ ? played(actors, rows, prompts, sampling) : answered(actors, prompts, sampling);
+      environment_ ? played(actors, rows, prompts, part, sampling) : answered(actors, prompts, sampling);
   round.seconds += watch.seconds();
   for (size_t i = 0; i < out.size(); ++i) {
-    out[i].group = static_cast<int64_t>(i) / each;
+    out[i].group = part.question(i);
     round.tokens += out[i].said();
   }
   return out;
@@ -149,17 +160,16 @@ std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std
 
 // In as many turns as the environment asks for. Episodes of a group begin alike, at whatever step they are asked again.
 std::vector<Answer> AnswerRounds::played(Actors& actors, const std::vector<Json>& rows,
-                                         const std::vector<std::vector<int32_t>>& prompts,
+                                         const std::vector<std::vector<int32_t>>& prompts, const Part& part,
                                          const Sampling& sampling) const {
-  const size_t each = rows.empty() ? 1 : prompts.size() / rows.size();
-  const uint64_t place = static_cast<uint64_t>(actors.step * ranks_ + rank_);
+  const uint64_t place = static_cast<uint64_t>(actors.step * ranks_ + rank_ / o_.sharers);
   const uint64_t seed = mix(seed_, stream_named("episodes"), place);
   std::vector<EpisodeStart> starts;
   for (size_t i = 0; i < prompts.size(); ++i)
     starts.push_back({.episode = static_cast<int64_t>(i),
-                      .row = &rows[i / each],
-                      .seed = mix(seed, stream_named("episode"), i / each)});
-  const auto row_of = [&](size_t episode) -> const Json& { return rows[episode / each]; };
+                      .row = &rows[static_cast<size_t>(part.question(i))],
+                      .seed = mix(seed, stream_named("episode"), static_cast<uint64_t>(part.question(i)))});
+  const auto row_of = [&](size_t episode) -> const Json& { return *starts[episode].row; };
   const auto asked = [&](size_t episode, const Json& messages) {
     Json row = row_of(episode);
     row["messages"] = messages;
@@ -251,7 +261,7 @@ std::vector<double> AnswerRounds::judged_by(const Model& model, const std::strin
 }
 
 // Functions and programs judge while the models do.
-void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions, size_t of_each) {
+void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions) {
   std::vector<Json> rows;
   for (const Sample& question : questions) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
   std::vector<RewardInput> inputs;
@@ -259,7 +269,7 @@ void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Sa
     inputs.push_back({.completion = answers[i].text,
                       .tokens = answers[i].ids,
                       .cut = answers[i].cut,
-                      .row = &rows[i / of_each],
+                      .row = &rows[static_cast<size_t>(answers[i].group)],
                       .trajectory = answers[i].turns.empty() ? nullptr : &answers[i].trajectory});
   std::future<Rewards::Scores> functions = std::async(std::launch::async, [&] { return rewards_.score(inputs); });
   std::vector<std::vector<double>> judged;
@@ -285,9 +295,9 @@ void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Sa
 void AnswerRounds::add_greedy_rewards(Actors& actors, const Samples& questions, std::vector<Answer>& answers,
                                       Round& round) {
   const double temperature = std::exchange(sampling_.temperature, 0);
-  std::vector<Answer> greedy = rolled_out(actors, questions, 1, seed_, round);
+  std::vector<Answer> greedy = rolled_out(actors, questions, all_of(questions, 1), seed_, round);
   sampling_.temperature = temperature;
-  reward(actors, greedy, questions, 1);
+  reward(actors, greedy, questions);
   for (Answer& answer : answers) answer.greedy_reward = greedy[static_cast<size_t>(answer.group)].reward;
 }
 
@@ -298,8 +308,9 @@ AnswerRounds::Round AnswerRounds::ask(Actors& actors, const Samples& questions, 
   const int64_t each = training ? o_.each : o_.each_in_evaluation;
   // A function of the step, so that a resumed run asks in the same way.
   const uint64_t place = static_cast<uint64_t>(actors.step * ranks_ + rank_);
-  round.answers = rolled_out(actors, questions, each, mix(seed_, stream_named("rollout"), place), round);
-  reward(actors, round.answers, questions, static_cast<size_t>(each));
+  const Part part = training ? mine_of(questions, each) : all_of(questions, each);
+  round.answers = rolled_out(actors, questions, part, mix(seed_, stream_named("rollout"), place), round);
+  reward(actors, round.answers, questions);
   if (o_.asks_greedy) add_greedy_rewards(actors, questions, round.answers, round);
   if (training && o_.resamples) resample(actors, round, each);
   return round;
@@ -321,8 +332,8 @@ void AnswerRounds::resample(Actors& actors, Round& round, int64_t each) {
     const uint64_t place =
         static_cast<uint64_t>((actors.step * (o_.max_resample_times + 1) + attempt) * ranks_ + rank_);
     std::vector<Answer> fresh =
-        rolled_out(actors, further, each, mix(seed_, stream_named("rollout again"), place), round);
-    reward(actors, fresh, further, static_cast<size_t>(each));
+        rolled_out(actors, further, all_of(further, each), mix(seed_, stream_named("rollout again"), place), round);
+    reward(actors, fresh, further);
     if (o_.asks_greedy) add_greedy_rewards(actors, further, fresh, round);
     size_t next = 0;
     for (const auto& [first, end] : groups_of(fresh)) {

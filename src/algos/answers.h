@@ -60,6 +60,8 @@ struct RoundOptions {
   bool resamples = false;                    // groups without spread give way to further questions
   int64_t max_resample_times = 3;
   int64_t scored_at_once = 64;  // answers that a reward model reads in one forward pass
+  // So many neighbouring ranks are given the same questions in training; each gives its share of the answers.
+  int64_t sharers = 1;
 };
 
 class AnswerRounds {
@@ -67,7 +69,7 @@ class AnswerRounds {
   AnswerRounds(RoundOptions options, const RunSetting& setting);
 
   struct Round {
-    std::vector<Answer> answers;  // whole groups one after the other
+    std::vector<Answer> answers;  // groups one after the other; whole ones, unless neighbours have the rest
     double seconds = 0;           // that the engine took
     int64_t tokens = 0;           // that it generated, also of answers that were left out
     int64_t resampled = 0;        // groups that took the place of others
@@ -81,13 +83,23 @@ class AnswerRounds {
   const std::vector<double>& weights() const { return weights_; }
 
  private:
-  std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, int64_t each, uint64_t seed, Round& round);
+  // Which of the `each` answers to every question are asked for here, in the questions' order.
+  struct Part {
+    int64_t each = 1;
+    size_t first = 0, end = 0;
+    int64_t question(size_t answer) const { return static_cast<int64_t>(first + answer) / each; }
+  };
+  static Part all_of(const Samples& questions, int64_t each);
+  Part mine_of(const Samples& questions, int64_t each) const;
+  std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
+                                 Round& round);
   std::vector<Answer> answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
                                const Sampling& sampling) const;
   std::vector<Answer> played(Actors& actors, const std::vector<Json>& rows,
-                             const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling) const;
+                             const std::vector<std::vector<int32_t>>& prompts, const Part& part,
+                             const Sampling& sampling) const;
   std::vector<int32_t> between_turns(const Json& row, const Json& messages) const;
-  void reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions, size_t of_each);
+  void reward(Actors& actors, std::vector<Answer>& answers, const Samples& questions);
   std::vector<double> judged_by(const Model& model, const std::string& name, const std::vector<Answer>& answers) const;
   void add_greedy_rewards(Actors& actors, const Samples& questions, std::vector<Answer>& answers, Round& round);
   void resample(Actors& actors, Round& round, int64_t each);

@@ -36,7 +36,7 @@ PolicyOptions policy_options(const GrpoOptions& o) {
   return p;
 }
 
-RoundOptions round_options(const GrpoOptions& o) {
+RoundOptions round_options(const GrpoOptions& o, int64_t sharers) {
   return {.rewards = o,
           .environment = o,
           .servers = o,
@@ -44,7 +44,8 @@ RoundOptions round_options(const GrpoOptions& o) {
           .each_in_evaluation = o.generations(true),
           .asks_greedy = o.advantage_estimator == "remax",
           .resamples = o.dynamic_sample,
-          .max_resample_times = o.max_resample_times};
+          .max_resample_times = o.max_resample_times,
+          .sharers = sharers};
 }
 
 bool has_column(const Batch& batch, const char* name) { return batch.token_columns.count(name) > 0; }
@@ -67,8 +68,8 @@ void Grpo::begin(const RunSetting& setting) {
     return;
   }
   const GrpoOptions::Division division = o_.division(setting.loop, ranks_);
-  updates_ = division.updates * o_.num_iterations, questions_ = division.questions;
-  rounds_ = std::make_unique<AnswerRounds>(round_options(o_), setting);
+  updates_ = division.updates * o_.num_iterations, questions_ = division.questions, sharers_ = division.sharers;
+  rounds_ = std::make_unique<AnswerRounds>(round_options(o_, sharers_), setting);
 }
 
 std::unique_ptr<SampleSource> Grpo::own_rows() {
@@ -90,13 +91,16 @@ std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_bat
 
   auto updates = divided(round.answers, static_cast<uint64_t>(actors.step), training);
   const std::vector<Answer> as_rewarded = round.answers;
+  const ScoredAnswers rewarded = whole(as_rewarded, actors, training).scored;
   for (auto& update : updates)
     for (Part& part : update) {
       add_logprobs(actors, part);
       if (o_.kl_rewarded() && o_.beta > 0) take_divergence(part, round.answers);
     }
-  add_advantages(updates, round.answers, over_ranks);
-  note(round, as_rewarded, over_ranks, actors, training);
+  // Every sharer counts whole groups.
+  add_advantages(updates, whole(round.answers, actors, training),
+                 [&](double x) { return over_ranks(x) / static_cast<double>(training ? sharers_ : 1); });
+  note(round, as_rewarded, rewarded, over_ranks, actors, training);
 
   std::vector<Update> out;
   for (int64_t pass = 0; pass < (training ? o_.num_iterations : 1); ++pass)
@@ -168,22 +172,18 @@ void Grpo::take_divergence(const Part& part, std::vector<Answer>& answers) const
     answers[part.answers[s]].reward -= o_.beta * kl_T.narrow(0, begin, batch.step.length_q[s]).sum().item<double>();
 }
 
-void Grpo::add_advantages(std::vector<std::vector<Part>>& updates, const std::vector<Answer>& answers,
+// In evaluations ranks do not go in step, and each asks for whole groups.
+WholeGroups Grpo::whole(const std::vector<Answer>& answers, Actors& actors, bool training) const {
+  WholeGroups out =
+      whole_groups(answers, rounds_ ? rounds_->weights().size() : 0, actors.data_ranks, training ? sharers_ : 1);
+  if (rounds_) out.scored.weights = rounds_->weights();
+  return out;
+}
+
+void Grpo::add_advantages(std::vector<std::vector<Part>>& updates, const WholeGroups& groups,
                           const RankSum& over_ranks) const {
-  ScoredAnswers scored;
-  for (const Answer& answer : answers) {
-    scored.rewards.push_back(answer.reward), scored.groups.push_back(answer.group);
-    scored.lengths.push_back(static_cast<double>(answer.said())), scored.greedy.push_back(answer.greedy_reward);
-  }
-  if (rounds_) {
-    scored.weights = rounds_->weights();
-    for (size_t f = 0; f < scored.weights.size(); ++f) {
-      scored.functions.emplace_back();
-      for (const Answer& answer : answers) scored.functions.back().push_back(answer.rewards[f]);
-    }
-  }
   const Scale scale = scale_named(o_.scale());
-  const std::vector<double> advantage = advantages(scored,
+  const std::vector<double> advantage = advantages(groups.scored,
                                                    {.estimator = estimator_named(o_.advantage_estimator),
                                                     .scale = scale,
                                                     .epsilon = scale == Scale::Gdpo ? 1e-8 : 1e-4},
@@ -191,7 +191,8 @@ void Grpo::add_advantages(std::vector<std::vector<Part>>& updates, const std::ve
   for (auto& update : updates)
     for (Part& part : update) {
       at::Tensor column_S = at::empty({static_cast<int64_t>(part.answers.size())}, at::kFloat);
-      for (size_t s = 0; s < part.answers.size(); ++s) column_S[static_cast<int64_t>(s)] = advantage[part.answers[s]];
+      for (size_t s = 0; s < part.answers.size(); ++s)
+        column_S[static_cast<int64_t>(s)] = advantage[groups.first + part.answers[s]];
       part.batch.sequence_columns[kAdvantage] = column_S.to(device_);
     }
 }

@@ -9,6 +9,7 @@
 #include "algos/policy/kl.h"
 #include "algos/policy/mismatch.h"
 #include "algos/policy/policy_loss.h"
+#include "algos/whole_groups.h"
 
 namespace apus {
 
@@ -38,13 +39,14 @@ class Grpo final : public Algorithm {
   std::vector<std::vector<Part>> divided(const std::vector<Answer>& answers, uint64_t step, bool training) const;
   void add_logprobs(Actors& actors, Part& part) const;
   void take_divergence(const Part& part, std::vector<Answer>& answers) const;
-  void add_advantages(std::vector<std::vector<Part>>& updates, const std::vector<Answer>& answers,
+  WholeGroups whole(const std::vector<Answer>& answers, Actors& actors, bool training) const;
+  void add_advantages(std::vector<std::vector<Part>>& updates, const WholeGroups& groups,
                       const RankSum& over_ranks) const;
   at::Tensor token_losses(const PolicyTokens& t, const at::Tensor& entropy_N) const;
-  void note(const AnswerRounds::Round& round, const std::vector<Answer>& answers, const RankSum& over_ranks,
-            Actors& actors, bool training);
+  void note(const AnswerRounds::Round& round, const std::vector<Answer>& answers, const ScoredAnswers& whole,
+            const RankSum& over_ranks, Actors& actors, bool training);
   void keep_completions(const std::vector<Answer>& answers, Actors& actors) const;
-  void warn(const std::vector<Answer>& answers);
+  void warn(const std::vector<Answer>& answers, const ScoredAnswers& whole);
 
   const GrpoOptions o_;
   const PolicyLossInfo& info_;
@@ -52,7 +54,7 @@ class Grpo final : public Algorithm {
   const Correction correction_;
   double temperature_ = 1;
   int64_t updates_ = 1, micro_batch_ = 1, questions_ = 1;  // micro_batch_: answers
-  int64_t rank_ = 0, ranks_ = 1;
+  int64_t rank_ = 0, ranks_ = 1, sharers_ = 1;  // the last: neighbours that answer the same questions together
   uint64_t seed_ = 42;
   c10::Device device_ = c10::Device(c10::kCPU);
   std::filesystem::path output_dir_;

@@ -24,8 +24,8 @@ std::string first_line(const std::string& text, size_t most) {
 
 }  // namespace
 
-void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& answers, const RankSum& over_ranks,
-                Actors& actors, bool training) {
+void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& answers, const ScoredAnswers& whole,
+                const RankSum& over_ranks, Actors& actors, bool training) {
   const auto n = static_cast<double>(answers.size());
   double reward = 0, deviation = 0, dead = 0, length = 0, turns = 0, cut = 0, shortest = INFINITY, longest = 0;
   for (const Answer& answer : answers) {
@@ -34,12 +34,10 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
     reward += answer.reward, length += tokens, cut += answer.cut;
     shortest = std::min(shortest, tokens), longest = std::max(longest, tokens);
   }
-  const auto groups = groups_of(answers);
+  const auto groups = group_ranges(whole.groups);
   for (const auto& [first, end] : groups) {
-    std::vector<double> rewards;
-    for (size_t i = first; i < end; ++i) rewards.push_back(answers[i].reward);
-    deviation += statistics_of(rewards.data(), rewards.size()).deviation;
-    dead += !has_spread(answers, first, end);
+    const GroupStatistics of_group = statistics_of(&whole.rewards[first], end - first);
+    deviation += of_group.deviation, dead += of_group.deviation == 0;
   }
   const auto of_groups = static_cast<double>(groups.size());
   noted_["reward"] = noted_ratio(reward, n), noted_["reward_std"] = noted_ratio(deviation, of_groups);
@@ -68,16 +66,16 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
     if (all > 1) noted_["rewards/" + names[f] + "/std"] = noted_ratio(std::sqrt(squares / (all - 1)), 1);
   }
   if (!training) return;
-  warn(answers);
+  warn(answers, whole);
   keep_completions(answers, actors);
 }
 
 // Ten rounds alike are no accident any more.
-void Grpo::warn(const std::vector<Answer>& answers) {
+void Grpo::warn(const std::vector<Answer>& answers, const ScoredAnswers& whole) {
   if (answers.empty()) return;
-  const auto groups = groups_of(answers);
+  const auto groups = group_ranges(whole.groups);
   const bool spread = o_.teacher_model || std::any_of(groups.begin(), groups.end(), [&](const auto& g) {
-                        return has_spread(answers, g.first, g.second);
+                        return statistics_of(&whole.rewards[g.first], g.second - g.first).deviation > 0;
                       });
   rounds_without_spread_ = spread ? 0 : rounds_without_spread_ + 1;
   if (rounds_without_spread_ == kRoundsUntilWarning)
@@ -96,7 +94,7 @@ void Grpo::warn(const std::vector<Answer>& answers) {
 void Grpo::keep_completions(const std::vector<Answer>& answers, Actors& actors) const {
   if (o_.dump_rollouts) {
     const std::filesystem::path file = ranks_ > 1 ? str(*o_.dump_rollouts, ".", rank_) : *o_.dump_rollouts;
-    append_rollouts(file, answers, actors.step);
+    append_rollouts(file, answers, str(actors.step, ".", rank_ / sharers_));
   }
   if (!o_.log_completions) return;
   write_completions(completion_lines(answers, rounds_->functions(), *tokenizer_, actors.step + 1), output_dir_,

@@ -102,10 +102,10 @@ std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t leas
   return answers;
 }
 
-void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, int64_t step) {
+void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, const std::string& round) {
   std::ofstream out(file, std::ios::app);
   for (const Answer& answer : answers) {
-    Json row = {{"group", str(step, ".", answer.group)},
+    Json row = {{"group", str(round, ".", answer.group)},
                 {"prompt_ids", answer.prompt},
                 {"completion_ids", answer.ids},
                 {"reward", answer.reward},

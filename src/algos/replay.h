@@ -15,7 +15,8 @@ namespace apus {
 // appear. Bad rows are all told, with their lines (Fault::Data).
 // A group of fewer than `least` answers is such a fault too.
 std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t least);
-void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, int64_t step);
+// `round` comes before the groups' numbers: of answers that are compared with one another it must be the same.
+void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, const std::string& round);
 
 // All answers of this rank's groups, in one pass; a micro-batch is `batch` of them.
 class ReplayedAnswers final : public SampleSource {

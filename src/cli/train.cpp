@@ -218,11 +218,17 @@ void TrainCommandOptions::remember_settings(const OptionTable& v) {
   for (const Option* option : v.with(&Option::is_noted)) noted[option->name] = all[option->name];
 }
 
-// A rehearsal that is started as one process stands for as many as share a row.
-int64_t TrainCommandOptions::ranks() const {
+namespace {
+int64_t started_ranks() {
   const auto launched = read_launch(process_environment());
-  const int64_t ranks = launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world;
-  return ranks == 1 && dry_run ? row_sharers() : ranks;
+  return launched ? launched->ranks * launched->nodes : read_rank(process_environment()).world;
+}
+}  // namespace
+
+// A rehearsal that is started as one process stands for as many as share a row, or a group of answers.
+int64_t TrainCommandOptions::ranks() const {
+  const int64_t ranks = started_ranks();
+  return ranks == 1 && dry_run ? row_sharers() * own.group_sharers(*this, 1) : ranks;
 }
 
 void TrainCommandOptions::check() const {
@@ -393,6 +399,8 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const ModelFacts facts = model_facts(config);
   r.output(output_dir.value_or("output"), lora() ? 0 : facts.parameters() * (facts.dtype == "float32" ? 4 : 2));
   const int64_t ranks = this->ranks();
+  if (ranks > started_ranks())
+    r.right("processes", str("taken as ", ranks, ", which is what it needs: start it with NPROC_PER_NODE=", ranks));
   PlanSpec spec = training_spec({*this, *this, *this, *this, *this}, config, device_facts(device), ranks);
   spec.command = algorithm, spec.train.accumulation = accumulation(ranks / row_sharers());
   spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;

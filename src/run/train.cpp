@@ -189,9 +189,11 @@ RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const MeshLayout
 
 TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::path& run_dir, const MeshLayout& rows) {
   if (!o.own.brings_rows())
-    return open_train_data(
-        o, algorithm, o.model, run_dir,
-        {.rank = rows.rank(kDataAxes), .ranks = rows.size(kDataAxes), .speaks = rows.rank({Axis::Cp, Axis::Tp}) == 0});
+    return open_train_data(o, algorithm, o.model, run_dir,
+                           {.rank = rows.rank(kDataAxes),
+                            .ranks = rows.size(kDataAxes),
+                            .speaks = rows.rank({Axis::Cp, Axis::Tp}) == 0,
+                            .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes))});
   TrainData data;
   data.train = algorithm.own_rows();
   data.exact = Json::object();
@@ -255,6 +257,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .eval = data.eval.get(),
                    .data_ranks = world.host(),
                    .row_sharers = o.row_sharers(),
+                   .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes)),
                    .gradients = shared.sync(),
                    .log = log.get(),
                    .device = mesh.device(),

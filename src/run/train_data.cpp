@@ -90,6 +90,7 @@ TrainingDataOptions data_options(const TrainCommandOptions& o, DataShare share, 
                .ranks = share.ranks,
                // Every row once, as with one process; the trainer knows that a rank may have one less.
                .even = false};
+  d.row_sharers = share.group_sharers;
   d.validation_batch_size = asks ? 1 : o.per_device_eval_batch_size;
   if (sees) d.ahead = 4;  // pixels take more memory than text
   return d;

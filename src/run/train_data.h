@@ -23,7 +23,8 @@ struct TrainData {
 
 struct DataShare {  // micro-batch k belongs to rank k % ranks
   int64_t rank = 0, ranks = 1;
-  bool speaks = true;  // of several with the same share one writes of it
+  bool speaks = true;         // of several with the same share one writes of it
+  int64_t group_sharers = 1;  // so many neighbours answer the same questions in training
 };
 
 // `model_dir`: the checkpoint whose tokenizer and chat template are used. Reports and rejected rows go to `run_dir`,

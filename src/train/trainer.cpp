@@ -169,7 +169,7 @@ bool Trainer::collect() {
     groups += static_cast<double>(
         std::count_if(samples.begin(), samples.end(), [](const Sample& sample) { return !sample.grouped; }));
   micro_in_epoch_ += static_cast<int64_t>(rows.size());
-  const double all = summed(groups) / static_cast<double>(p_.row_sharers);
+  const double all = summed(groups) / static_cast<double>(p_.row_sharers * p_.group_sharers);
   if (all == 0) return false;
   result_.rows += static_cast<int64_t>(all);
   p_.actors.step = step_;

@@ -51,6 +51,8 @@ struct TrainerParts {
   // So many neighbours among them are given the same rows, and share out the tokens of each: whatever they count
   // together, they count so many times, the number of tokens as the losses.
   int64_t row_sharers = 1;
+  // So many neighbouring readers of rows are given the same ones to train on, and answer each of them together.
+  int64_t group_sharers = 1;
   GradientSync* gradients = nullptr;  // null with one rank
   RunLog* log = nullptr;              // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
@@ -101,7 +103,8 @@ class Trainer {
   // trainer.cpp: the loop
   int slices() const;  // in which ranks share out the optimizer's state
   int slice() const;   // this rank's
-  int64_t readers() const { return p_.data_ranks.size() / p_.row_sharers; }  // ranks with rows of their own
+  // Ranks with rows of their own.
+  int64_t readers() const { return p_.data_ranks.size() / (p_.row_sharers * p_.group_sharers); }
   int64_t take_other_ranks(const RunState& saved, RunState& mine) const;
   int64_t planned_steps();
   int64_t steps_of(double micro_batches) const;

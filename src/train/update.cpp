@@ -35,8 +35,8 @@ double Trainer::summed(double value) const { return sum_over(p_.data_ranks, valu
 // Seeds are a function of (seed, step, micro-batch of the step over all ranks): a resumed run draws the same masks
 // without any saved generator, and several ranks draw those of one.
 void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<RouterLoss>& router, double share) const {
-  const uint64_t place =
-      micro * static_cast<uint64_t>(readers()) + static_cast<uint64_t>(p_.data_ranks.rank() / p_.row_sharers);
+  const int64_t ranks = p_.data_ranks.size() / p_.row_sharers, rank = p_.data_ranks.rank() / p_.row_sharers;
+  const uint64_t place = micro * static_cast<uint64_t>(ranks) + static_cast<uint64_t>(rank);
   TrainingStep training;
   training.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, static_cast<uint64_t>(step_), place));
   if (o_.loop.router_aux_loss_coef > 0 && p_.actors.policy.shape().experts > 0) {

@@ -136,8 +136,8 @@ TEST(ReplayedRollouts, AreReadAsTheyWereWritten) {
   test::Folder folder;
   const Answer answer{
       .prompt = {1, 2}, .ids = {3}, .engine_logprobs = {-0.25f}, .text = "", .group = 4, .reward = 0.5, .rewards = {}};
-  append_rollouts(folder.path / "out.jsonl", {answer, answer}, 7);
-  append_rollouts(folder.path / "out.jsonl", {answer, answer}, 8);
+  append_rollouts(folder.path / "out.jsonl", {answer, answer}, "7");
+  append_rollouts(folder.path / "out.jsonl", {answer, answer}, "8");
   const auto back = read_rollouts(folder.path / "out.jsonl", 2);
   ASSERT_EQ(back.size(), 4u);
   EXPECT_EQ(back[3].group, 1);

@@ -124,7 +124,7 @@ TEST(Turns, AreWrittenAndReadWithTheirMask) {
   Answer answer;
   answer.prompt = {1, 2}, answer.ids = {5, 6, 7, 8}, answer.own = {1, 1, 0, 1};
   answer.engine_logprobs = {-1, -2, 0, -3}, answer.reward = 1;
-  append_rollouts(folder.path / "rollouts.jsonl", {answer, answer}, 0);
+  append_rollouts(folder.path / "rollouts.jsonl", {answer, answer}, "0");
   const auto read = read_rollouts(folder.path / "rollouts.jsonl", 2);
   EXPECT_EQ(read.at(0).own, answer.own);
   EXPECT_EQ(read.at(0).said(), 3);

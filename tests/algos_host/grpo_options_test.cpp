@@ -56,6 +56,26 @@ TEST(GrpoOptions, DivideARound) {
   EXPECT_EQ(o.division(loop, 2).updates, 2);
 }
 
+// As few neighbours as have whole groups together answer the same questions.
+TEST(GrpoOptions, ShareGroupsOutOverProcesses) {
+  GrpoOptions o;
+  o.num_generations = 8;
+  const LoopOptions one{.per_device_train_batch_size = 1, .gradient_accumulation_steps = 1};
+  EXPECT_EQ(o.division(one, 8).sharers, 8);
+  EXPECT_EQ(o.group_sharers(one, 1), 8) << "so many processes it needs";
+  EXPECT_EQ(o.division(one, 16).sharers, 8);
+  EXPECT_EQ(o.division(one, 16).questions, 1);
+  o.num_generations = 6;
+  const LoopOptions four{.per_device_train_batch_size = 4, .gradient_accumulation_steps = 1};
+  EXPECT_EQ(o.division(four, 3).sharers, 3);
+  EXPECT_EQ(o.division(four, 3).questions, 2);
+  EXPECT_EQ(o.division({.per_device_train_batch_size = 12, .gradient_accumulation_steps = 1}, 3).sharers, 1);
+  EXPECT_EQ(refusal([](auto& o, auto& l) { o.num_generations = 6, l.per_device_train_batch_size = 4; }, 3), "");
+  EXPECT_NE(refusal([](auto& o, auto& l) { o.num_generations = 6, l.per_device_train_batch_size = 4; }, 2), "");
+  const std::string resampled = refusal([](auto& o, auto&) { o.num_generations = 32, o.dynamic_sample = true; }, 2);
+  EXPECT_NE(resampled.find("--dynamic_sample"), std::string::npos) << resampled;
+}
+
 TEST(GrpoOptions, HaveDefaultsThatFollowTheEstimator) {
   GrpoOptions o;
   EXPECT_EQ(o.scale(), "group");

@@ -39,6 +39,34 @@ same)  # one, two and three processes; LoRA with dropout, an epoch whose end is 
   train 2 cpu again --num_train_epochs 1 --save_steps 2 --resume_from_checkpoint many2/checkpoint-2 || { cat again.log >&2; fail "resume"; }
   cmp many2/checkpoint-4/adapter_model.safetensors again/checkpoint-4/adapter_model.safetensors || fail "a resumed run differs"
   ;;
+groups)  # the answers to a question come from several processes; replayed by one they give the same update
+  cat >reward.py <<'P'
+import json, sys
+for line in sys.stdin: print(json.dumps({"reward": len(set(json.loads(line)["completion"])) / 10}), flush=True)
+P
+  NPROC_PER_NODE=3 "$apus" rlhf --rlhf_type grpo --model model --dataset rows.jsonl --device cpu --output_dir three --add_version false \
+    --torch_dtype float32 --reward_funcs "external:python3 reward.py" --num_generations 6 --per_device_train_batch_size 2 --gradient_accumulation_steps 2 \
+    --max_completion_length 12 --temperature 1 --max_steps 1 --logging_steps 1 --lora_dropout 0 --log_completions true --dump_rollouts "$PWD/said" \
+    >three.log 2>&1 || { cat three.log >&2; fail "three processes"; }
+  python3 - said three/completions.jsonl >all.jsonl <<'P'
+import json, sys
+rows = [json.loads(line) for rank in range(3) for line in open(f"{sys.argv[1]}.{rank}")]
+assert len(rows) == 12, len(rows)
+prompts = [json.loads(line)["prompt"] for line in open(sys.argv[2])]
+assert len(prompts) == 12 and sorted(map(prompts.count, set(prompts))) == [6, 6], prompts
+for row in rows: print(json.dumps(row))
+P
+  "$apus" rlhf --rlhf_type grpo --model model --replay_rollouts all.jsonl --device cpu --output_dir one --add_version false --torch_dtype float32 \
+    --num_generations 6 --per_device_train_batch_size 2 --gradient_accumulation_steps 6 --temperature 1 --max_steps 1 --logging_steps 1 --lora_dropout 0 \
+    >one.log 2>&1 || { cat one.log >&2; fail "replayed"; }
+  python3 - three one <<'P'
+import json, sys
+a, b = (json.loads(open(d + "/logging.jsonl").readline()) for d in sys.argv[1:])
+for key in ("loss", "grad_norm", "reward", "reward_std"):
+    assert abs(a[key] - b[key]) <= 1e-5 + 1e-4 * abs(b[key]), (key, a[key], b[key])
+assert a["grad_norm"] > 0, a
+P
+  ;;
 agree)  # other weights, rows or states under the same path: told before the first step by file and rank
   "$apus" init --preset tiny --output_dir other --torch_dtype float32 --seed 4 2>/dev/null
   sed '$d' rows.jsonl >fewer.jsonl

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/options/grpo_options.h"
 
+#include <numeric>
+
 #include "algos/options/reward_models.h"
 #include "base/error.h"
 #include "base/nearest.h"
@@ -200,33 +202,54 @@ void GrpoOptions::check() const {
           "--dynamic_sample asks further questions, and --replay_rollouts generates nothing");
 }
 
-GrpoOptions::Division GrpoOptions::division(const LoopOptions& loop, int64_t ranks) const {
-  const int64_t batch = loop.per_device_train_batch_size, accumulation = loop.accumulation(ranks);
-  int64_t micro_batches = steps_per_generation.value_or(accumulation);
+int64_t GrpoOptions::micro_batches_of_round(const LoopOptions& loop, int64_t ranks) const {
+  const int64_t batch = loop.per_device_train_batch_size;
+  int64_t micro_batches = steps_per_generation.value_or(loop.accumulation(ranks));
   if (generation_batch_size) {
     require(*generation_batch_size % (batch * ranks) == 0, Fault::Usage, "--generation_batch_size ",
             *generation_batch_size, " is no multiple of the ", batch * ranks,
             " answers that all processes take at once (--per_device_train_batch_size ", batch, " on ", ranks, ")");
     micro_batches = *generation_batch_size / (batch * ranks);
   }
+  return micro_batches;
+}
+
+// As few neighbours as have whole groups together. Their number divides that of all, if all have whole groups.
+int64_t GrpoOptions::group_sharers(const LoopOptions& loop, int64_t ranks) const {
+  if (brings_rows()) return 1;
+  const int64_t answers = loop.per_device_train_batch_size * micro_batches_of_round(loop, ranks);
+  return num_generations / std::gcd(answers, num_generations);
+}
+
+GrpoOptions::Division GrpoOptions::division(const LoopOptions& loop, int64_t ranks) const {
+  const int64_t batch = loop.per_device_train_batch_size, accumulation = loop.accumulation(ranks);
+  const int64_t micro_batches = micro_batches_of_round(loop, ranks);
   require(micro_batches % accumulation == 0, Fault::Usage, "a round gives ", micro_batches,
           " micro-batches, which are no whole number of updates of ", accumulation,
           " (--gradient_accumulation_steps): give --steps_per_generation ", accumulation, " or ", 2 * accumulation);
   const int64_t answers = batch * micro_batches;
   std::vector<std::string> others;
-  for (int64_t g = teacher_model ? 1 : 2; g <= answers && others.size() < 12; ++g)
-    if (answers % g == 0) others.push_back(std::to_string(g));
-  require(answers % num_generations == 0, Fault::Usage, "a round gives each process ", answers,
-          " answers (--per_device_train_batch_size ", batch, " x ", micro_batches,
-          " micro-batches), which are no whole number of groups of --num_generations ", num_generations, ". ",
+  for (int64_t g = teacher_model ? 1 : 2; g <= answers * ranks && others.size() < 12; ++g)
+    if (answers * ranks % g == 0) others.push_back(std::to_string(g));
+  const std::string processes = ranks > 1 ? str(" x ", ranks, " processes") : "";
+  require(answers * ranks % num_generations == 0, Fault::Usage, "a round has ", answers * ranks,
+          " answers (--per_device_train_batch_size ", batch, " x ", micro_batches, " micro-batches", processes,
+          "), which are no whole number of groups of --num_generations ", num_generations, ". ",
           others.empty() ? std::string("Raise --per_device_train_batch_size or --gradient_accumulation_steps")
                          : "It could be " + join(others),
           "; or make the answers a multiple of ", num_generations);
   require(loss_type != "real" || batch % num_generations == 0, Fault::Usage,
           "--loss_type real needs whole groups in a micro-batch: --per_device_train_batch_size ", batch,
           " is no multiple of --num_generations ", num_generations);
-  return {
-      .questions = answers / num_generations, .micro_batches = micro_batches, .updates = micro_batches / accumulation};
+  const int64_t sharers = group_sharers(loop, ranks);
+  require(sharers == 1 || !dynamic_sample, Fault::Usage,
+          "--dynamic_sample true puts whole groups in the place of others, and a process has ", answers,
+          " answers of a round, no multiple of --num_generations ", num_generations,
+          ": raise --steps_per_generation or --gradient_accumulation_steps");
+  return {.questions = answers * sharers / num_generations,
+          .micro_batches = micro_batches,
+          .updates = micro_batches / accumulation,
+          .sharers = sharers};
 }
 
 void GrpoOptions::check(const LoopOptions& loop, int64_t ranks) const {

@@ -66,14 +66,18 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
   struct Division {
     int64_t questions = 0, micro_batches = 0;  // of a round
     int64_t updates = 0;                       // ... once through them
+    int64_t sharers = 1;                       // neighbouring ranks that answer these questions together
   };
   Division division(const LoopOptions& loop, int64_t ranks) const;  // Fault::Usage, with what would divide
+
+  int64_t group_sharers(const LoopOptions& loop, int64_t ranks) const;
 
   void fields(OptionTable& v);
   void check() const;
   void check(const LoopOptions& loop, int64_t ranks) const;
 
  private:
+  int64_t micro_batches_of_round(const LoopOptions& loop, int64_t ranks) const;
   void loss_fields(OptionTable& v);
   void other_fields(OptionTable& v);
 };

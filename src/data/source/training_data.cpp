@@ -82,6 +82,12 @@ std::unique_ptr<SampleSource> lazy_source(std::shared_ptr<RowStore> rows, std::v
   return make_indexed_source(count, {}, std::move(fetch), options);
 }
 
+BatchOptions training_batches(const TrainingDataOptions& options) {
+  BatchOptions out = options.batches;
+  out.rank /= options.row_sharers, out.ranks /= options.row_sharers;
+  return out;
+}
+
 BatchOptions validation_batches(const TrainingDataOptions& options) {
   BatchOptions out = options.batches;
   out.batch_size = options.validation_batch_size;
@@ -106,7 +112,7 @@ void add_validation(TrainingData& data, const TrainingDataOptions& options, cons
 void add_streamed(TrainingData& data, const TrainingDataOptions& options, const EncodeRow& encode, RejectLog& rejects) {
   auto open = [&rejects, datasets = options.datasets] { return stream_datasets(datasets.train, datasets, rejects); };
   data.train = make_streamed_source(std::make_unique<EncodedStream>(open, encode, rejects), options.shuffle_buffer,
-                                    options.batches);
+                                    training_batches(options));
   if (options.datasets.validation.empty()) return;
   DatasetOptions validation = options.datasets;
   validation.train.clear();
@@ -186,7 +192,7 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
     require(samples->size() > 0, Fault::Data, "the cached dataset is empty");
     data.report = length_report(*samples);
     data.first = samples->get(0);
-    data.train = source_of(samples, encoder, options.batches);
+    data.train = source_of(samples, encoder, training_batches(options));
   } else {
     Datasets loaded = load_datasets(options.datasets, rejects);
     data.rows = loaded.rows;
@@ -197,7 +203,7 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
     if (options.lazy) {
       require(encoder.options().truncation != Truncation::Split, Fault::Usage,
               "--truncation_strategy split needs all rows encoded beforehand: --lazy_tokenize false");
-      data.train = lazy_source(data.rows, data.train_rows, encode, rejects, options.batches);
+      data.train = lazy_source(data.rows, data.train_rows, encode, rejects, training_batches(options));
     } else {
       std::vector<int64_t> row_of;
       const auto samples = std::make_shared<SampleStore>(
@@ -208,7 +214,7 @@ TrainingData prepare_training_data(const TrainingDataOptions& options, const Enc
       for (auto& row : data.report->longest_rows)
         row.where = data.rows->origin(row_of[static_cast<size_t>(row.sample)]).text();
       data.first = samples->get(0);
-      data.train = source_of(samples, encoder, options.batches);
+      data.train = source_of(samples, encoder, training_batches(options));
     }
   }
   add_validation(data, options, encoder, encode, rejects);

@@ -26,6 +26,7 @@ struct TrainingDataOptions {
   int64_t ahead = 32;    // micro-batches made in advance
   BatchOptions batches;  // of training
   int64_t validation_batch_size = 1;
+  int64_t row_sharers = 1;  // so many neighbouring ranks train on the same rows, and evaluate on rows of their own
   void check() const;
 };
 

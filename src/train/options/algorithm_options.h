@@ -37,8 +37,9 @@ struct OtherModel {
 // how many processes share it), brings_rows() const, when it may need no dataset, and uses_reference() const, when it
 // can compare the policy with another model: the command then has the options that say with which
 // (train/options/reference_options.h). other_models() names the further models that it works with. score_head() const
-// says what a scalar head gives, where that is not one number; take_from(config) fills options that were not given from
-// the checkpoint's config.json.
+// says what a scalar head gives, where that is not one number; group_sharers(loop, ranks) const says how many
+// neighbouring processes answer the same questions, where one does not make a whole group; take_from(config) fills
+// options that were not given from the checkpoint's config.json.
 class AlgorithmOptions {
  public:
   template <class Options>
@@ -51,6 +52,8 @@ class AlgorithmOptions {
       if constexpr (requires { held->check(); }) held->check();
       if constexpr (requires { held->check(loop, ranks); }) held->check(loop, ranks);
     };
+    if constexpr (requires(const LoopOptions& loop) { held->group_sharers(loop, 1); })
+      out.group_sharers_ = [held](const LoopOptions& loop, int64_t ranks) { return held->group_sharers(loop, ranks); };
     if constexpr (requires { held->brings_rows(); }) out.brings_rows_ = [held] { return held->brings_rows(); };
     if constexpr (requires { held->uses_reference(); }) out.uses_reference_ = [held] { return held->uses_reference(); };
     if constexpr (requires { held->other_models(); }) out.other_models_ = [held] { return held->other_models(); };
@@ -61,6 +64,9 @@ class AlgorithmOptions {
   }
   void fields(OptionTable& v) const { fields_(v); }
   void check(const LoopOptions& loop, int64_t ranks) const { check_(loop, ranks); }
+  int64_t group_sharers(const LoopOptions& loop, int64_t ranks) const {
+    return group_sharers_ ? group_sharers_(loop, ranks) : 1;
+  }
   bool brings_rows() const { return brings_rows_ && brings_rows_(); }
   bool knows_reference() const { return static_cast<bool>(uses_reference_); }
   bool uses_reference() const { return knows_reference() && uses_reference_(); }
@@ -79,6 +85,7 @@ class AlgorithmOptions {
   const std::type_info* type_ = nullptr;
   std::function<void(OptionTable&)> fields_;
   std::function<void(const LoopOptions&, int64_t)> check_;
+  std::function<int64_t(const LoopOptions&, int64_t)> group_sharers_;
   std::function<bool()> uses_reference_, brings_rows_;
   std::function<std::vector<OtherModel>()> other_models_;
   std::function<ScoreHead()> score_head_;
