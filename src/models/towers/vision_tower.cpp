@@ -33,7 +33,7 @@ at::Tensor activated(TowerActivation act, const at::Tensor& x) {
   return at::silu(x);
 }
 
-at::Tensor indices(const std::vector<int64_t>& values, at::Device device) {
+at::Tensor index_tensor(const std::vector<int64_t>& values, at::Device device) {
   return at::tensor(values, at::kLong).to(device);
 }
 
@@ -126,8 +126,8 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
   return {turn_of(ordered, spec_.head_size(), device),
           {frame_ends(grids), device},
           {windows.ends, device},
-          indices(order, device),
-          indices(back, device)};
+          index_tensor(order, device),
+          index_tensor(back, device)};
 }
 
 // Each patch is read whole: the convolution is one product.
@@ -140,7 +140,7 @@ at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<G
   for (size_t k = 0; k < corners.entry.size(); ++k) {
     const at::Tensor share = at::tensor(corners.share[k], at::kFloat).to(x_ND.device()).to(x_ND.scalar_type());
     const at::Tensor part =
-        at::index_select(positions_->weight(), 0, indices(corners.entry[k], x_ND.device())) * share.unsqueeze(1);
+        at::index_select(positions_->weight(), 0, index_tensor(corners.entry[k], x_ND.device())) * share.unsqueeze(1);
     sum = sum.defined() ? sum + part : part;
   }
   return x_ND + sum;
