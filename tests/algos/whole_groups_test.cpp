@@ -32,7 +32,7 @@ ScoredAnswers weighted(WholeGroups groups) {
 }
 
 const test::RankBody gathers("whole_groups", [](const auto&) {
-  World world({.device = "cpu"});
+  apus::World world({.device = "cpu"});
   const int team = world.rank() / 3, place = world.rank() % 3;
   const std::vector<Answer> all = team_answers(team);
   const auto begin = all.begin() + 4 * place;
