@@ -73,7 +73,8 @@ int64_t Engine::submit(EngineRequest request) {
   // With media there may be words of a tower's own among the tokens.
   const int64_t lowest = request.media.empty() ? 0 : VisionSpec::kFirstMark - VisionSpec::kMarks + 1;
   for (const int32_t t : request.prompt)
-    require(t >= lowest && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ", vocab());
+    require(t >= lowest && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ",
+            vocab());
   check_media(request.media, length);
   Sampling& s = request.sampling;
   require(s.temperature >= 0 && s.top_p > 0 && s.repetition_penalty > 0, Fault::Usage,
