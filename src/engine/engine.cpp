@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "device/device.h"
+#include "models/spec/seeing_spec.h"
 
 namespace apus {
 
@@ -69,8 +70,11 @@ int64_t Engine::submit(EngineRequest request) {
   require(room >= (request.embedding ? 0 : 1), Fault::Usage, "the prompt's ", length,
           " tokens leave no room in the context of ", max_model_len_,
           " tokens; shorten it, or raise --max_model_len if the model allows");
+  // With media there may be words of a tower's own among the tokens.
+  const int64_t lowest = request.media.empty() ? 0 : VisionSpec::kFirstMark - VisionSpec::kMarks + 1;
   for (const int32_t t : request.prompt)
-    require(t >= 0 && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ", vocab());
+    require(t >= lowest && t < vocab(), Fault::Usage, "token id ", t, " is outside the model's vocabulary of ",
+            vocab());
   check_media(request.media, length);
   Sampling& s = request.sampling;
   require(s.temperature >= 0 && s.top_p > 0 && s.repetition_penalty > 0, Fault::Usage,

@@ -21,6 +21,8 @@ struct Kind {
 };
 constexpr Kind kKinds[] = {{MediaType::Image, "pixel_values", "image_grid_thw"},
                            {MediaType::Video, "pixel_values_videos", "video_grid_thw"}};
+// Of models that know no videos apart from images.
+constexpr Kind kOneKind = {MediaType::Image, "pixel_values", "grid_thws"};
 constexpr const char* kSeconds[] = {"second_per_grid_ts", "video_second_per_grid"};
 constexpr const char *kSounds = "input_features", *kHeard = "feature_attention_mask";
 
@@ -35,7 +37,8 @@ class ProcessedMedia {
   ProcessedMedia(const std::filesystem::path& path, const SeeingSpec& spec)
       : file_(SafetensorsFile::open(path)), spec_(spec) {
     std::vector<std::string> known(std::begin(kSeconds), std::end(kSeconds));
-    for (const Kind& kind : kKinds) known.insert(known.end(), {kind.pixels, kind.grid});
+    for (const Kind& kind : kinds()) known.insert(known.end(), {kind.pixels, kind.grid});
+    if (spec_.vision.tile > 0) known = {kOneKind.pixels};
     if (spec.hearing) known.insert(known.end(), {kSounds, kHeard});
     for (const auto& [name, entry] : file_->entries())
       require(std::find(known.begin(), known.end(), name) != known.end(), Fault::Data, where(), "'", name,
@@ -44,13 +47,19 @@ class ProcessedMedia {
 
   std::vector<std::shared_ptr<const MediaContent>> all() const {
     std::vector<std::shared_ptr<const MediaContent>> contents;
-    for (const Kind& kind : kKinds) add(kind, contents);
+    if (spec_.vision.tile > 0) add_tiles(contents);
+    for (const Kind& kind : kinds())
+      if (spec_.vision.tile == 0) add(kind, contents);
     if (has(kSounds) || has(kHeard)) add_sounds(contents);
     return contents;
   }
 
  private:
   std::string where() const { return file_->path().string() + ": "; }
+  std::vector<Kind> kinds() const {
+    if (spec_.video_token == spec_.image_token) return {kOneKind};
+    return {std::begin(kKinds), std::end(kKinds)};
+  }
   bool has(const char* name) const { return file_->entries().count(name) > 0; }
   // [n, columns], or [n] with 0 columns.
   at::Tensor tensor(const char* name, int64_t columns, at::ScalarType type) const {
@@ -87,6 +96,20 @@ class ProcessedMedia {
       content->shape = {all.size(1), frames};
       const at::Tensor own = all[i].narrow(1, 0, frames).contiguous();
       content->values.assign(own.data_ptr<float>(), own.data_ptr<float>() + own.numel());
+      put(std::move(content), contents);
+    }
+  }
+  // Which tiles are one picture's, the file does not say, and nothing depends on it: each stands for itself.
+  void add_tiles(std::vector<std::shared_ptr<const MediaContent>>& contents) const {
+    if (!has(kOneKind.pixels)) return;
+    const at::Tensor all = file_->tensor(kOneKind.pixels).to(at::kFloat).contiguous();
+    require(all.dim() == 4, Fault::Data, where(), "'", kOneKind.pixels,
+            "' should have the shape [tiles, 3, side, side], it has ", shape_text(all));
+    for (int64_t i = 0; i < all.size(0); ++i) {
+      auto content = std::make_shared<MediaContent>();
+      content->shape = {1, all.size(1), all.size(2), all.size(3)};
+      const float* values = all.data_ptr<float>() + i * all.stride(0);
+      content->values.assign(values, values + all.stride(0));
       put(std::move(content), contents);
     }
   }

@@ -15,7 +15,9 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 
 #include "base/error.h"
 #include "nn/training_step.h"
@@ -106,6 +108,14 @@ Step tower_step(const Step& s, const std::string& adapter, int64_t rows, at::Dev
   return own;
 }
 
+// Tiles [pictures, channels, side, side] as rows of patches, in the order that vision_grid tells.
+at::Tensor patches_of_tiles(const at::Tensor& tiles, const VisionSpec& v) {
+  const int64_t n = tiles.size(0), cells = tiles.size(2) / v.patch / v.merge;
+  return tiles.reshape({n, v.channels, cells, v.merge, v.patch, cells, v.merge, v.patch})
+      .permute({0, 2, 5, 3, 6, 1, 4, 7})
+      .reshape({-1, v.patch_numbers()});
+}
+
 bool is_heard(const MediaContent& content) { return content.type == MediaType::Audio; }
 
 at::Tensor joined(const std::vector<at::Tensor>& parts) { return parts.size() == 1 ? parts[0] : at::cat(parts, 0); }
@@ -123,7 +133,7 @@ SeeingDecoder::SeeingDecoder(DecoderSpec s)
 }
 
 at::Tensor SeeingDecoder::positions(const Inputs& in, const Step& s) const {
-  if (in.media.empty()) return Decoder::positions(in, s);
+  if (in.media.empty() || seeing().time == TimeRule::Text) return Decoder::positions(in, s);
   const Texts texts(in, s);
   at::Tensor position = at::empty({3, in.id_T.size(0)}, at::kFloat);
   const int64_t tokens = in.id_T.size(0);
@@ -142,16 +152,17 @@ at::Tensor SeeingDecoder::positions(const Inputs& in, const Step& s) const {
 
 // All images and videos, or all sounds.
 Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& step_of) const {
-  const at::Tensor& like = parts_.table(seeing().vision.name + ".patch_embed.proj").weight();
+  const at::Tensor& like = tower_.numbers_like();
   std::vector<at::Tensor> numbers;
   std::vector<Grid> grids;
   for (const MediaContent* c : contents) {
     tokens_for(*c, seeing());  // refuses what does not fit
-    require(static_cast<int64_t>(c->values.size()) == c->shape[0] * c->shape[1], Fault::Data, "the ",
-            media_name(c->type), " has ", c->values.size(), " numbers, its shape says ", c->shape[0], " x ",
-            c->shape[1]);
+    const int64_t wanted = std::accumulate(c->shape.begin(), c->shape.end(), int64_t{1}, std::multiplies<>());
+    require(static_cast<int64_t>(c->values.size()) == wanted, Fault::Data, "the ", media_name(c->type), " has ",
+            c->values.size(), " numbers, its shape asks for ", wanted);
     numbers.push_back(at::from_blob(const_cast<float*>(c->values.data()), c->shape, at::kFloat));
-    grids.push_back(c->grid);
+    if (!is_heard(*c) && seeing().vision.tile > 0) numbers.back() = patches_of_tiles(numbers.back(), seeing().vision);
+    grids.push_back(grid_of(*c, seeing()));
   }
   // Copies: the backward pass may read them when the content is gone.
   const auto copied = [&](const at::Tensor& t) {
@@ -170,7 +181,7 @@ Sight SeeingDecoder::see(const MediaContent& content) const {
 
 // One behind the other. In inference what is known is not computed again.
 Sight SeeingDecoder::features(const Contents& contents, const std::string& adapter, const Step& s) const {
-  const at::Device device = parts_.table(seeing().vision.name + ".patch_embed.proj").weight().device();
+  const at::Device device = tower_.numbers_like().device();
   const auto step_of = [&](int64_t rows) { return tower_step(s, adapter, rows, device); };
   if (!s.cache) return see(contents, step_of);
   const auto key = [&](const MediaContent* c) { return adapter + "\n" + c->digest; };
@@ -209,25 +220,50 @@ Sight SeeingDecoder::features(const Contents& contents, const std::string& adapt
 // wait for each other.
 at::Tensor SeeingDecoder::with_tower_on_tape(at::Tensor x_TD, bool heard) const {
   if (!at::GradMode::is_enabled() || (heard && !ears_)) return x_TD;
-  const std::string& tower = heard ? seeing().hearing->name : seeing().vision.name;
   bool trained = false;
   parts_.visit([&](const std::string& name, Param& p) {
-    trained |= name.starts_with(tower + ".") && p.data.defined() && p.data.requires_grad();
+    const bool of_ears = seeing().hearing && name.starts_with(seeing().hearing->name + ".");
+    trained |= of_ears == heard && p.data.defined() && p.data.requires_grad();
   });
   if (!trained) return x_TD;
   const VisionSpec& v = seeing().vision;
   MediaContent nothing{.grid = {1, v.merge, v.merge}};
+  const int64_t side = v.merge * v.patch;
   nothing.shape = {v.merge * v.merge, v.patch_numbers()};
+  if (v.tile > 0) nothing.shape = {1, v.channels, side, side};
   if (heard) nothing.type = MediaType::Audio, nothing.shape = {seeing().hearing->mels, seeing().hearing->chunk};
-  nothing.values.assign(static_cast<size_t>(nothing.shape[0] * nothing.shape[1]), 0);
+  nothing.values.assign(
+      static_cast<size_t>(std::accumulate(nothing.shape.begin(), nothing.shape.end(), int64_t{1}, std::multiplies<>())),
+      0);
   const Sight sight = see(nothing);
   at::Tensor sum = sight.row_MD.sum();
   for (const at::Tensor& late : sight.late_MD) sum = sum + late.sum();
   return x_TD + (sum * 0).to(x_TD.device(), x_TD.scalar_type());
 }
 
+// Tokens that begin and end media have rows of the tower's words.
+at::Tensor SeeingDecoder::with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const {
+  const Texts texts(in, s);
+  std::vector<int64_t> mark, target;
+  int64_t row = 0;
+  for (size_t i = 0; i < in.media.size(); row += s.length_q[i++]) {
+    if (in.media[i].empty()) continue;
+    for (int64_t n = 0; n < s.length_q[i]; ++n) {
+      const int64_t number = VisionSpec::kFirstMark - texts[i][static_cast<size_t>(begin_of(s, i) + n)];
+      if (number < 0 || number >= VisionSpec::kMarks) continue;
+      mark.push_back(number), target.push_back(row + n);
+    }
+  }
+  if (mark.empty()) return x_TD;
+  const at::Tensor rows = tower_.marks(indices(mark, tower_.numbers_like().device()));
+  return at::index_copy(x_TD, 0, indices(target, x_TD.device()), rows.to(x_TD.device(), x_TD.scalar_type()));
+}
+
 at::Tensor SeeingDecoder::embed(const Inputs& in, const Step& s) const {
-  at::Tensor x_TD = Decoder::embed(Inputs(in.id_T), s);
+  // Tokens below 0 are the tower's words.
+  const bool words = seeing().vision.words > 0;
+  at::Tensor x_TD = Decoder::embed(Inputs(words ? in.id_T.clamp_min(0) : in.id_T), s);
+  if (words && !in.media.empty()) x_TD = with_marks(std::move(x_TD), in, s);
   const std::vector<Wanted> all = in.media.empty() ? std::vector<Wanted>() : wanted_media(in, s, seeing());
   std::map<std::pair<bool, std::string>, std::vector<const Wanted*>> groups;  // of a tower and an adapter
   for (const Wanted& w : all) groups[{is_heard(*w.content), w.adapter}].push_back(&w);

@@ -30,6 +30,7 @@ class SeeingDecoder : public Decoder {
   using Contents = std::vector<const MediaContent*>;
   Sight see(const Contents& contents, const VisionTower::StepOf& step_of) const;
   Sight features(const Contents& contents, const std::string& adapter, const Step& s) const;
+  at::Tensor with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const;
   at::Tensor with_tower_on_tape(at::Tensor x_TD, bool heard) const;
 
   TowerParts& parts_;

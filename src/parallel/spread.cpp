@@ -18,9 +18,11 @@ int64_t numel(const Param& p) { return std::accumulate(p.full.begin(), p.full.en
 
 bool within(const std::string& name, const std::string& module) { return name.starts_with(module + "."); }
 
-// "visual.blocks.0.norm.weight" -> "visual", "model.visual.merger.weight" -> "model.visual": towers go whole.
+// "visual.blocks.0.norm.weight" -> "visual", "model.visual.merger.weight" -> "model.visual" beside a backbone "model"
+// or "model.language_model": towers go whole.
 std::string tower_of(const std::string& parameter, const std::string& backbone) {
-  const size_t from = within(parameter, backbone) ? backbone.size() + 1 : 0;
+  const std::string root = backbone.substr(0, backbone.find('.'));
+  const size_t from = within(parameter, root) ? root.size() + 1 : 0;
   return parameter.substr(0, parameter.find('.', from));
 }
 

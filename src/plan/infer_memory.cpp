@@ -3,9 +3,10 @@
 // size in the same way). With several devices the layers lie one after the other on them (--device_map); the fullest
 // device counts.
 #include <algorithm>
-#include <map>
+#include <string_view>
 
 #include "base/error.h"
+#include "models/spec/tuning_groups.h"
 #include "plan/plan.h"
 
 namespace apus {
@@ -17,16 +18,22 @@ struct Held {
   double elements = 0, layers = 0;  // weights, and what share of all layers
 };
 
-// What the fullest of `devices` holds when the parts (embedding, layers, norm and head) are cut into as many runs.
+// Which of the parts (embedding, layers, norm and head) a parameter belongs to. A tower lies beside the embedding that
+// it feeds.
+size_t part_of(const ModelFacts& m, const std::string& name) {
+  constexpr FrozenGroups kTowers = {.llm = false, .vit = true, .aligner = true};
+  if (m.seeing && is_frozen(*m.seeing, kTowers, name)) return 0;
+  if (name.ends_with("embed_tokens.weight")) return 0;
+  constexpr std::string_view kLayers = ".layers.";
+  const size_t at = name.find(kLayers);
+  if (at == std::string::npos) return static_cast<size_t>(m.layers) + 1;
+  return static_cast<size_t>(std::stoll(name.substr(at + kLayers.size()))) + 1;
+}
+
+// What the fullest of `devices` holds when the parts are cut into as many runs.
 Held fullest(const ModelFacts& m, int devices) {
   std::vector<double> parts(static_cast<size_t>(m.layers) + 2, 0.0);
-  std::map<std::string, size_t> place{{"model.embed_tokens", 0}};
-  for (int64_t i = 0; i < m.layers; ++i) place[str("model.layers.", i)] = static_cast<size_t>(i) + 1;
-  for (const ParamFacts& p : m.params) {
-    size_t cut = p.name.starts_with("model.layers.") ? p.name.find('.', 13) : p.name.find('.', 6);
-    const auto found = place.find(p.name.substr(0, cut));
-    parts[found == place.end() ? parts.size() - 1 : found->second] += static_cast<double>(p.numel());
-  }
+  for (const ParamFacts& p : m.params) parts[part_of(m, p.name)] += static_cast<double>(p.numel());
   double low = *std::max_element(parts.begin(), parts.end()), high = static_cast<double>(m.parameters());
   const auto cut_at = [&](double most) {  // runs of at most so much each: how many, and the largest
     int runs = 1;

@@ -39,7 +39,8 @@ class Listing {
     if (spec_.norm.kind == NormKind::MeanAndBias) plain(name + ".bias", {size});
   }
   void tower_part(const TowerPart& part) {
-    params_.push_back({part.name + ".weight", part.shape, part.kind == TowerPart::Kind::Linear});
+    const bool bare = part.kind == TowerPart::Kind::Bare;
+    params_.push_back({part.name + (bare ? "" : ".weight"), part.shape, part.kind == TowerPart::Kind::Linear});
     const bool bias = part.kind == TowerPart::Kind::Norm ? part.norm.kind == NormKind::MeanAndBias : part.bias;
     if (bias) plain(part.name + ".bias", {part.shape[0]});
   }

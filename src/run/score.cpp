@@ -103,8 +103,10 @@ class RowEncoder {
         if (!labelled) out.labels[static_cast<size_t>(t)] = kIgnored;  // nobody writes them
   }
   int32_t token(const Json& id, const char* key) const {
-    require(id.is_number_integer() && id.get<int64_t>() >= 0 && id.get<int64_t>() < vocab_, Fault::Data, "'", key,
-            "' holds ", id.dump(), ", which is no token of the vocabulary of ", vocab_);
+    const bool whole = id.is_number_integer();
+    require(whole && ((id.get<int64_t>() >= 0 && id.get<int64_t>() < vocab_) ||
+                      (sight_ && is_tower_word(id.get<int64_t>(), *sight_))),
+            Fault::Data, "'", key, "' holds ", id.dump(), ", which is no token of the vocabulary of ", vocab_);
     return id.get<int32_t>();
   }
   std::vector<int32_t> id_list(const Json& list, const char* key) const {

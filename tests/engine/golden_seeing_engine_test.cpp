@@ -53,6 +53,7 @@ TEST_P(GoldenSeeingEngine, Images) {
 }
 
 TEST_P(GoldenSeeingEngine, Videos) {
+  if (!c.has("gen_video/new_ids")) GTEST_SKIP() << "no answers about videos in the file";
   const auto e = engine({});
   expect_golden(*e, "video", "gen_video");
 }
@@ -61,7 +62,7 @@ TEST_P(GoldenSeeingEngine, Videos) {
 TEST_P(GoldenSeeingEngine, InSmallChunks) {
   const auto e = engine({.block_size = 4, .max_step_tokens = 3, .max_sequences = 3});
   expect_golden(*e, "left", "gen");
-  expect_golden(*e, "video", "gen_video");
+  if (c.has("gen_video/new_ids")) expect_golden(*e, "video", "gen_video");
 }
 
 // A video whose own sound stands among its frames, read at once and token by token.

@@ -9,7 +9,9 @@
 
 #include "base/random.h"
 #include "checkpoint/weights.h"
+#include "models/spec/family.h"
 #include "models/spec/presets.h"
+#include "models/spec/vision_grid.h"
 #include "nn/mlp.h"
 #include "tests/models/golden_batch.h"
 
@@ -154,6 +156,45 @@ TEST(ModelConfig, WhatWouldBeAnotherModelIsRefused) {
   EXPECT_EQ(with("architectures", {"Qwen2Model"}), "") << "a bare backbone of a tied model";
   EXPECT_EQ(with("is_causal", true), "");
   EXPECT_EQ(with("auto_map", {{"AutoModelForCausalLM", "modeling_x.X"}}), "") << "said, not refused";
+}
+
+TEST(Towers, PositionsAreTakenFromATableByACubic) {
+  // Of the table's own size: each entry stands for itself.
+  const TablePlaces same = table_cubic({{1, 2, 2}}, 2, 2);
+  ASSERT_EQ(same.entry.size(), 1u);
+  EXPECT_EQ(same.entry[0], (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(same.share[0], (std::vector<float>(4, 1)));
+  // Twice as many: a quarter before or behind each entry, whose neighbours beyond the edge are the edge itself.
+  const TablePlaces twice = table_cubic({{1, 4, 4}}, 2, 2);
+  std::vector<float> value(16, 0), sum(16, 0);
+  for (size_t k = 0; k < twice.entry.size(); ++k)
+    for (size_t n = 0; n < 16; ++n) {
+      sum[n] += twice.share[k][n];
+      value[n] += twice.share[k][n] * static_cast<float>(twice.entry[k][n] % 2);  // a table of its columns
+    }
+  for (size_t n = 0; n < 16; ++n) EXPECT_NEAR(sum[n], 1, 1e-6);
+  // As torch's interpolate has it; the fifth patch is the third of the first row.
+  EXPECT_NEAR(value[0], -0.10546875F, 1e-6);
+  EXPECT_NEAR(value[1], 0.2265625F, 1e-6);
+  EXPECT_NEAR(value[4], 0.7734375F, 1e-6);
+}
+
+TEST(Towers, WhatIsAnotherInternVlIsRefused) {
+  const Json plain = preset_config("internvl3-2b");
+  EXPECT_EQ(describe_model(plain).shape.vocab, 151674);
+  EXPECT_EQ(describe_model(plain).seeing->vision.names.q_norm, nullptr);
+  const auto with = [&](const Json& change) {
+    Json config = plain;
+    config.merge_patch(change);
+    return error_of(config);
+  };
+  EXPECT_NE(with({{"ps_version", "v1"}}).find("first InternVL"), std::string::npos);
+  EXPECT_NE(with({{"downsample_ratio", 0.25}}).find("downsample_ratio"), std::string::npos);
+  EXPECT_NE(with({{"llm_config", {{"model_type", "internlm2"}}}}).find("'internlm2' is not known"), std::string::npos);
+  EXPECT_NE(with({{"llm_config", {{"model_type", "internvl_chat"}}}}), "");
+  EXPECT_NE(with({{"vision_config", {{"image_size", {448, 224}}}}}).find("the same number twice"), std::string::npos);
+  EXPECT_NE(with({{"vision_config", {{"image_size", 100}}}}).find("do not fit together"), std::string::npos);
+  EXPECT_EQ(with({{"vision_config", {{"qk_normalization", true}, {"norm_type", "rms_norm"}}}}), "");
 }
 
 TEST(Windows, EachFamilyHasItsRule) {

@@ -67,7 +67,8 @@ inline std::vector<std::string> models_that(bool see) {
     const Json json = Json::parse(read_file(numbers));
     if (!json.contains("cases") || !json.contains("grad") || !json.contains("gen")) continue;
     const Json config = read_model_config(entry.path() / "checkpoint");
-    if ((config.contains("vision_config") || config.contains("thinker_config")) == see)
+    const auto says = [&](const char* part) { return config.contains(part); };
+    if ((says("vision_config") || says("vit_config") || says("thinker_config")) == see)
       names.push_back(entry.path().filename().string());
   }
   std::sort(names.begin(), names.end());

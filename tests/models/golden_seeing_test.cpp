@@ -56,8 +56,9 @@ TEST_P(GoldenSight, Positions) {
   for (const auto& [which, pixels] : cases()) {
     const Packed p = unpadded(which);
     const at::Tensor all = c.tensor(which + "/position_ids").to(at::kFloat);
-    const at::Tensor wanted =
-        at::index_select(all.narrow(0, all.size(0) - 3, 3).reshape({3, -1}), 1, golden::ids_tensor(p.place, at::kCPU));
+    const bool plain = all.dim() == 2;  // as of a text
+    const at::Tensor axes = plain ? all.unsqueeze(0).expand({3, -1, -1}) : all.narrow(0, all.size(0) - 3, 3);
+    const at::Tensor wanted = at::index_select(axes.reshape({3, -1}), 1, golden::ids_tensor(p.place, at::kCPU));
     const at::Tensor got = model->positions(inputs(p, pixels), packed_step(p.lengths, device)).to(at::kCPU, at::kFloat);
     if (got.dim() == 2)
       EXPECT_TRUE(at::equal(got, wanted)) << which << "\n" << got << wanted;
@@ -71,6 +72,7 @@ TEST_P(GoldenSight, WhatTheTowerSees) {
   for (const auto& [which, type, name, late] :
        {std::tuple{"left", MediaType::Image, "vision/image_embeds", "vision/deepstack."},
         std::tuple{"video", MediaType::Video, "vision/video_embeds", "vision/video_deepstack."}}) {
+    if (!c.has(name)) continue;
     std::vector<at::Tensor> rows;
     std::map<size_t, std::vector<at::Tensor>> deep;
     for (const auto& content : golden::contents_of(c, which, model->seeing())) {
@@ -79,7 +81,7 @@ TEST_P(GoldenSight, WhatTheTowerSees) {
       rows.push_back(sight.row_MD);
       for (size_t i = 0; i < sight.late_MD.size(); ++i) deep[i].push_back(sight.late_MD[i]);
     }
-    EXPECT_LT(max_abs(at::cat(rows, 0), c.tensor(name)), 5e-5) << name;
+    EXPECT_LT(max_abs(at::cat(rows, 0), c.tensor(name).reshape({-1, rows[0].size(1)})), 5e-5) << name;
     EXPECT_EQ(deep.size(), model->seeing().vision.deep_layers.size());
     for (const auto& [i, parts] : deep)
       EXPECT_LT(max_abs(at::cat(parts, 0), c.tensor(str(late, i))), 5e-5) << late << i;
@@ -134,6 +136,7 @@ TEST_P(GoldenSight, PackedIsAsEachAlone) {
 
 TEST_P(GoldenSight, LossAndGradients) {
   for (const std::string which : {"right", "video"}) {
+    if (!c.json.at("grad").contains(which)) continue;
     const auto& numbers = c.json.at("cases").at(which);
     const auto& grad = c.json.at("grad").at(which);
     const Packed p = unpadded(which);
@@ -190,7 +193,7 @@ TEST_P(GoldenSight, TextAloneGivesTheTowerGradientsOfNought) {
   model->forward(golden::ids_tensor({1, 2, 3}, device), step).sum().backward();
   model->visit([&](const std::string& name, Param& p) {
     const auto& towers = model->seeing().tower;
-    const bool idle = name.ends_with("audio_bos_eos_token.weight");
+    const bool idle = !p.trainable;
     if (idle || std::none_of(towers.begin(), towers.end(), [&](const auto& t) { return name.starts_with(t); })) return;
     ASSERT_TRUE(p.data.grad().defined()) << name;
     EXPECT_EQ(p.data.grad().abs().max().item<double>(), 0) << name;
@@ -202,6 +205,7 @@ TEST_P(GoldenSight, EverySpellingOfTheConfigIsOneModel) {
   std::vector<std::vector<std::pair<std::string, std::vector<int64_t>>>> lists;
   for (const char* file :
        {"config.json", "config.as_saved_by_transformers.json", "config.as_saved_by_transformers_5.json"}) {
+    if (!std::filesystem::exists(c.dir / "checkpoint" / file)) continue;  // models of their own code
     const Json config = Json::parse(read_file(c.dir / "checkpoint" / file));
     std::vector<std::pair<std::string, std::vector<int64_t>>> real, planned;
     make_model(config)->visit([&](const std::string& name, Param& p) {
@@ -219,8 +223,7 @@ TEST_P(GoldenSight, EverySpellingOfTheConfigIsOneModel) {
     EXPECT_EQ(spec.seeing->vision.window, own.seeing->vision.window) << file;
     EXPECT_EQ(weights_dtype(config), "bfloat16") << file;
   }
-  EXPECT_EQ(lists[0], lists[1]);
-  EXPECT_EQ(lists[0], lists[2]);
+  for (const auto& list : lists) EXPECT_EQ(lists[0], list);
 }
 
 // Saved under the names of the file it came from, and files of every form are read.

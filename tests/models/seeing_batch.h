@@ -13,8 +13,9 @@ namespace apus::golden {
 // A safetensors file of a processor's tensors of one case, as other programs write it.
 inline void write_media(const Case& c, const std::string& which, const std::filesystem::path& file) {
   std::vector<std::pair<std::string, at::Tensor>> tensors;
-  for (const char* name : {"pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw",
-                           "second_per_grid_ts", "video_second_per_grid", "input_features", "feature_attention_mask"})
+  for (const char* name :
+       {"pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw", "second_per_grid_ts",
+        "video_second_per_grid", "input_features", "feature_attention_mask", "grid_thws"})
     if (c.has(which + "/" + name)) tensors.emplace_back(name, c.tensor(which + "/" + name).contiguous());
   write_safetensors(file, tensors);
 }
@@ -35,6 +36,7 @@ inline Inputs::Media media_of(const Case& c, const Packed& p, const std::string&
     const std::vector<int32_t> ids(row.begin(), row.end());
     std::vector<std::shared_ptr<const MediaContent>> own;
     for (const MediaType type : {MediaType::Image, MediaType::Video, MediaType::Audio}) {
+      if (type == MediaType::Video && spec.video_token == spec.image_token) continue;
       int64_t left = std::count(row.begin(), row.end(), token_of(type, spec));
       for (size_t i = 0; i < contents.size() && left > 0; ++i)
         if (!used[i] && contents[i]->type == type)

@@ -84,7 +84,7 @@ DecoderSpec describe_model(const Json& config, Head head) {
   DecoderSpec spec = family.read(c);
   spec.head = head;
   spec.labels = head == Head::Scalar ? labels_of(c) : 0;
-  spec.pad = c.integer("pad_token_id", -1);
+  spec.pad = c.integer("pad_token_id", spec.pad);
   check_widths(spec);
   return spec;
 }

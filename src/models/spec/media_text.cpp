@@ -29,9 +29,37 @@ int64_t tokens_of_sound(const MediaContent& content, const SeeingSpec& spec) {
 }
 }  // namespace
 
+bool is_tower_word(int64_t token, const SeeingSpec& spec) {
+  return spec.vision.words > 0 && token < 0 && token > VisionSpec::kFirstMark - VisionSpec::kMarks &&
+         token <= spec.image_token;
+}
+
+Grid grid_of(const MediaContent& content, const SeeingSpec& spec) {
+  if (spec.vision.tile == 0 || content.type == MediaType::Audio) return content.grid;
+  const auto& shape = content.shape;
+  if (shape.size() != 4) return {};
+  return {shape[0], shape[2] / spec.vision.patch, shape[3] / spec.vision.patch};
+}
+
+namespace {
+int64_t tokens_of_tiles(const MediaContent& content, const SeeingSpec& spec) {
+  const auto& shape = content.shape;
+  const VisionSpec& v = spec.vision;
+  constexpr int64_t kLargest = 1 << 16;
+  require(shape.size() == 4 && shape[0] > 0 && shape[0] < kLargest && shape[1] == v.channels, Fault::Data, "the ",
+          media_name(content.type), " is no list of tiles [tiles, ", v.channels, ", side, side]");
+  const int64_t step = v.patch * v.merge;
+  require(shape[2] == shape[3] && shape[2] > 0 && shape[2] < kLargest && shape[2] % step == 0, Fault::Data, "the ",
+          media_name(content.type), "'s tiles have ", shape[3], " x ", shape[2],
+          " pixels; they are squares whose side is a multiple of ", step);
+  return patches_of(grid_of(content, spec)) / (v.merge * v.merge);
+}
+}  // namespace
+
 int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
   const char* const name = media_name(content.type);
   if (content.type == MediaType::Audio) return tokens_of_sound(content, spec);
+  if (spec.vision.tile > 0) return tokens_of_tiles(content, spec);
   const Grid& g = content.grid;
   const int64_t m = spec.vision.merge;
   constexpr int64_t kLargest = 1 << 20;
@@ -51,13 +79,18 @@ std::vector<MediaItem> placed_media(std::span<const int32_t> ids,
                                     const std::vector<std::shared_ptr<const MediaContent>>& contents,
                                     const SeeingSpec& spec) {
   std::vector<MediaItem> items;
+  require(contents.empty() || spec.image_token != kTokenizersChoice, Fault::Model,
+          "config.json does not say which token stands for an image: put its number (that of <IMG_CONTEXT> in the ",
+          "tokenizer) there as \"image_token_id\"");
+  const bool shared = spec.video_token == spec.image_token;
   for (const MediaType type : {MediaType::Image, MediaType::Video, MediaType::Audio}) {
+    if (type == MediaType::Video && shared) continue;
     std::vector<int64_t> places;
     for (size_t t = 0; t < ids.size(); ++t)
       if (ids[t] == token_of(type, spec)) places.push_back(static_cast<int64_t>(t));
     int64_t wanted = 0;
     for (const auto& content : contents) {
-      if (content->type != type) continue;
+      if (content->type != type && !(shared && type == MediaType::Image && content->type == MediaType::Video)) continue;
       const int64_t first = wanted, count = tokens_for(*content, spec);
       wanted += count;
       if (wanted > std::ssize(places)) continue;
@@ -79,10 +112,12 @@ std::vector<MediaItem> placed_media(std::span<const int32_t> ids,
 
 std::vector<int64_t> own_tokens(std::span<const int32_t> ids, const MediaItem& item, const SeeingSpec& spec) {
   require(item.content != nullptr, Fault::Usage, "an image, video or sound came without its content");
-  const int64_t end = item.begin + item.length, token = token_of(item.content->type, spec);
+  const int64_t end = item.begin + item.length;
   require(item.begin >= 0 && item.length > 0 && end <= std::ssize(ids), Fault::Data, "the ",
           media_name(item.content->type), "'s tokens [", item.begin, ", ", end, ") lie outside its text of ",
           ids.size(), " tokens");
+  const int64_t said = token_of(item.content->type, spec);
+  const int64_t token = said == kTokenizersChoice ? ids[static_cast<size_t>(item.begin)] : said;
   std::vector<int64_t> own;
   for (int64_t t = item.begin; t < end; ++t)
     if (ids[static_cast<size_t>(t)] == token) own.push_back(t);

@@ -19,6 +19,12 @@ const char* media_name(MediaType type);  // "image", "video", "sound"
 // The token that stands for a part of it; -1: the model takes none of the kind.
 int64_t token_of(MediaType type, const SeeingSpec& spec);
 
+// Whether it is a token of the tower's own words (VisionSpec::words), which are none of the vocabulary's.
+bool is_tower_word(int64_t token, const SeeingSpec& spec);
+
+// Its patches over time, height and width; of tiles, each is one step.
+std::array<int64_t, 3> grid_of(const MediaContent& content, const SeeingSpec& spec);
+
 // How many tokens stand for it: one for each row that the tower gives. Fault::Data where its numbers do not fit the
 // model's patches, or its grid does not fit them.
 int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec);

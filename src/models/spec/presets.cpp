@@ -44,8 +44,17 @@ Json config_of(const std::string& type, const Family& family, const Preset& p) {
             {"use_cache", true},
             {"torch_dtype", "bfloat16"}};
   if (p.head_dim == 0) c.erase("head_dim");
-  c.update(family.says);
-  c.update(p.says);
+  // A text part that is a model of its own.
+  constexpr const char* kText = "llm_config";
+  const bool nested = p.says.contains(kText);
+  if (nested) {
+    c = {{kText, std::move(c)},
+         {"torch_dtype", "bfloat16"},
+         {"model_type", type},
+         {"architectures", {family.architecture}}};
+  }
+  c.update(family.says, nested);
+  c.update(p.says, nested);
   if (p.mixture.experts > 0) add_experts(p.mixture, c);
   return c;
 }

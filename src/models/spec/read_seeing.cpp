@@ -2,6 +2,7 @@
 #include "models/spec/read_seeing.h"
 
 #include "base/error.h"
+#include "models/spec/family.h"
 
 namespace apus {
 
@@ -56,6 +57,14 @@ void use_sight(const Config& c, DecoderSpec& spec, SeeingSpec seeing) {
   if (seeing.aligner.empty())
     seeing.aligner = {seeing.vision.name + ".merger", seeing.vision.name + "." + seeing.vision.names.deep_mergers};
   spec.seeing = std::make_shared<const SeeingSpec>(std::move(seeing));
+}
+
+DecoderSpec read_language(const Config& part, const std::string& prefix) {
+  DecoderSpec spec = describe_model(part.json());
+  require(!spec.seeing, Fault::Model, "config.json: the text part is a '", part.text("model_type", ""),
+          "', which sees itself");
+  spec.backbone = prefix + spec.backbone, spec.head_name = prefix + spec.head_name;
+  return spec;
 }
 
 DiskForm form_before_nesting() {

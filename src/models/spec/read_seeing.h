@@ -22,6 +22,9 @@ void use_windowed_tower(const Config& vision, VisionSpec& tower);
 // Makes a decoder one that sees: its names, its tokens. The decoder's own part is read already.
 void use_sight(const Config& config, DecoderSpec& spec, SeeingSpec seeing);
 
+// The text part that a family of its own reads: config.json at `part`. Its tensors stand below `prefix`.
+DecoderSpec read_language(const Config& part, const std::string& prefix);
+
 // Files of transformers before 4.52, and those that it still writes: `visual.` and `model.` instead of `model.visual.`
 // and `model.language_model.`.
 DiskForm form_before_nesting();

@@ -14,40 +14,67 @@ class VisionParts {
   explicit VisionParts(const VisionSpec& spec) : s_(spec) {}
 
   std::vector<TowerPart> all() {
-    add(Kind::Table, "patch_embed.proj", {s_.width, s_.channels, s_.time_patch, s_.patch, s_.patch}, s_.patch_bias);
-    if (s_.table_side > 0) add(Kind::Table, "pos_embed", {s_.table_side * s_.table_side, s_.width}, false);
-    for (int64_t i = 0; i < s_.layers; ++i) block(str("blocks.", i, "."));
-    merger("merger.", s_.width);
-    for (size_t i = 0; i < s_.deep_layers.size(); ++i)
-      merger(str(s_.names.deep_mergers, ".", i, "."), s_.width * s_.merge * s_.merge);
+    const VisionNames& n = s_.names;
+    std::vector<int64_t> patch = {s_.width, s_.channels, s_.time_patch, s_.patch, s_.patch};
+    if (!s_.patch_has_time) patch.erase(patch.begin() + 2);
+    const int64_t cells = s_.table_side * s_.table_side;
+    if (n.first) add(Kind::Bare, n.first, {1, 1, s_.width}, false);
+    if (n.first) add(Kind::Bare, n.table, {1, 1 + cells, s_.width}, false);
+    for (int64_t i = 0; i < s_.layers; ++i)
+      for (const char* scale : {n.scale1, n.scale2})
+        if (scale) add(Kind::Bare, str(n.blocks, ".", i, ".", scale), {s_.width}, false);
+    add(Kind::Table, n.patches, std::move(patch), s_.patch_bias);
+    if (cells > 0 && !n.first) add(Kind::Table, n.table, {cells, s_.width}, false);
+    for (int64_t i = 0; i < s_.layers; ++i) block(str(n.blocks, ".", i, "."));
+    if (n.idle_norm) add(Kind::Idle, n.idle_norm, {s_.width}, true);
+    if (s_.words > 0)
+      words();
+    else
+      merger(s_.merger_name() + ".", s_.merger_norm_first);
+    for (size_t i = 0; i < s_.deep_layers.size(); ++i) merger(str(s_.name, ".", n.deep_mergers, ".", i, "."), false);
     return std::move(parts_);
   }
 
  private:
-  void add(Kind kind, const std::string& name, std::vector<int64_t> shape, bool bias) {
-    parts_.push_back({kind, s_.name + "." + name, std::move(shape), bias, s_.norm});
+  void put(Kind kind, const std::string& name, std::vector<int64_t> shape, bool bias, NormSpec norm = {}) {
+    parts_.push_back({kind, name, std::move(shape), bias, norm});
   }
-  void linear(const std::string& name, int64_t in, int64_t out) { add(Kind::Linear, name, {out, in}, true); }
+  void add(Kind kind, const std::string& name, std::vector<int64_t> shape, bool bias) {
+    put(kind, s_.name + "." + name, std::move(shape), bias, s_.norm);
+  }
+  void linear(const std::string& name, int64_t in, int64_t out, bool bias = true) {
+    add(Kind::Linear, name, {out, in}, bias);
+  }
   void norm(const std::string& name, int64_t size) { add(Kind::Norm, name, {size}, false); }
   void block(const std::string& b) {
     const VisionNames& n = s_.names;
-    norm(b + "norm1", s_.width);
-    norm(b + "norm2", s_.width);
+    norm(b + n.norm1, s_.width);
+    norm(b + n.norm2, s_.width);
     if (n.qkv) {
-      linear(b + n.qkv, s_.width, 3 * s_.width);
+      linear(b + n.qkv, s_.width, 3 * s_.width, s_.qkv_bias);
     } else {
-      for (const char* each : {n.q, n.k, n.v}) linear(b + each, s_.width, s_.width);
+      for (const char* each : {n.q, n.k, n.v}) linear(b + each, s_.width, s_.width, s_.qkv_bias);
     }
-    linear(b + "attn.proj", s_.width, s_.width);
+    for (const char* each : {n.q_norm, n.k_norm})
+      if (each) norm(b + each, s_.width);
+    linear(b + n.proj, s_.width, s_.width);
     if (n.gate) linear(b + n.gate, s_.width, s_.ffn);
     linear(b + n.up, s_.width, s_.ffn);
     linear(b + n.down, s_.ffn, s_.width);
   }
-  void merger(const std::string& m, int64_t normed) {
-    const int64_t cell = s_.width * s_.merge * s_.merge;
-    norm(m + s_.names.merger_norm, normed);
-    linear(m + s_.names.merger_in, cell, cell);
-    linear(m + s_.names.merger_out, cell, s_.out);
+  int64_t cell() const { return s_.width * s_.merge * s_.merge; }
+  void merger(const std::string& m, bool norm_first) {
+    const int64_t inner = s_.merger_inner > 0 ? s_.merger_inner : cell();
+    put(Kind::Norm, m + s_.names.merger_norm, {norm_first ? s_.width : cell()}, false,
+        s_.merger_norm.value_or(s_.norm));
+    put(Kind::Linear, m + s_.names.merger_in, {inner, cell()}, true);
+    put(Kind::Linear, m + s_.names.merger_out, {s_.out, inner}, true);
+  }
+  void words() {
+    const int64_t known = s_.words - VisionSpec::kMarks;
+    put(Kind::Linear, s_.merger_name() + "." + s_.names.merger_in, {known, cell()}, false);
+    put(Kind::Norm, s_.merger_name() + "." + s_.names.merger_norm, {known}, false, *s_.merger_norm);
+    put(Kind::Table, s_.word_table, {s_.words, s_.out}, false);
   }
 
   const VisionSpec& s_;

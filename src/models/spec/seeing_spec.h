@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,8 @@ namespace apus {
 // A module of a tower.
 struct TowerPart {
   // Table: numbers that no adapter changes, of any shape (a convolution that reads each patch once, positions). Idle: a
-  // table that is kept and never used.
-  enum class Kind { Linear, Norm, Table, Idle };
+  // table that is kept and never used. Bare: a table under the part's own name, without `.weight` behind it.
+  enum class Kind { Linear, Norm, Table, Idle, Bare };
   Kind kind;
   std::string name;
   std::vector<int64_t> shape;  // of its weight; of a linear layer [out, in]
@@ -31,6 +32,16 @@ enum class TowerActivation { QuickGelu, Gelu, GeluTanh, Silu };
 
 // How a vision tower's modules are called, below the tower's own name; blocks and mergers below theirs.
 struct VisionNames {
+  const char *patches = "patch_embed.proj", *table = "pos_embed", *blocks = "blocks";
+  // Null: no row of its own stands before a picture's patches.
+  const char* first = nullptr;
+  const char *norm1 = "norm1", *norm2 = "norm2", *proj = "attn.proj";
+  // Of queries and keys, over all heads. Null: they are not normalised.
+  const char *q_norm = nullptr, *k_norm = nullptr;
+  // Vectors by which what attention and feed-forward give is multiplied. Null: there are none.
+  const char *scale1 = nullptr, *scale2 = nullptr;
+  // Null: there is none. It stands in the file, and nothing reads it.
+  const char* idle_norm = nullptr;
   // One linear layer for queries, keys and values, or (null) one for each.
   const char* qkv = "attn.qkv";
   const char *q = "attn.q", *k = "attn.k", *v = "attn.v";
@@ -41,20 +52,41 @@ struct VisionNames {
   const char* deep_mergers = "deepstack_merger_list";
 };
 
-// The tower of Qwen's models: patches of images of any size as rows, attention within a frame or its windows, 2-D
-// rotary positions, and a merger that makes one row of merge x merge patches.
+// A vision tower: patches as rows, attention within a frame or its windows, and a merger that makes one row of merge x
+// merge patches.
 struct VisionSpec {
   std::string name = "model.visual";
+  // Of the merger, where it does not lie in the tower.
+  std::string merger = "";
   int64_t width = 0, layers = 0, heads = 0, ffn = 0;
   // The width of the rows that it gives: that of the decoder.
   int64_t out = 0;
   int64_t channels = 3, patch = 0, time_patch = 2, merge = 2;
   bool patch_bias = false;
+  // Whether the weight that reads patches has a dimension for frames of their own.
+  bool patch_has_time = true;
+  // Above 0: pictures come as square tiles of so many pixels; 0: as patches, and have any size.
+  int64_t tile = 0;
+  // Queries and keys are turned by the patch's row and column.
+  bool turned = true;
+  bool qkv_bias = true;
   NormSpec norm = {NormKind::MeanAndBias, 1e-6};
   TowerActivation act = TowerActivation::QuickGelu;
   VisionNames names = {};
   // Learned positions, table_side x table_side, interpolated to each image's size; 0: there are none.
   int64_t table_side = 0;
+  // Interpolated from the sixteen entries around a patch's middle; false: from four, corners on corners.
+  bool table_cubic = false;
+  // Patches are normalised before cells of them are put together; and the norm, where it is not the tower's.
+  bool merger_norm_first = true;
+  std::optional<NormSpec> merger_norm = {};
+  // Between the merger's two layers; 0: as wide as a cell.
+  int64_t merger_inner = 0;
+  // Above 0: what the tower gives are shares of so many words of its own, the rows of the table `word_table`. The last
+  // kMarks of them are no cell's: they stand for the tokens from kFirstMark downward.
+  int64_t words = 0;
+  std::string word_table = "";
+  static constexpr int64_t kMarks = 4, kFirstMark = -301;
   // The side of a window in merged cells, and the layers that look at whole frames all the same. 0: all do.
   int64_t window = 0;
   std::vector<int64_t> full_layers = {};
@@ -63,6 +95,7 @@ struct VisionSpec {
 
   int64_t head_size() const { return width / heads; }
   int64_t patch_numbers() const { return channels * time_patch * patch * patch; }
+  std::string merger_name() const { return merger.empty() ? name + ".merger" : merger; }
 };
 
 // In the order of the tower's own modules.
@@ -78,14 +111,19 @@ enum class TimeRule {
   Apart,    // every step stands for itself in the text, with its time before it (Qwen3-VL)
   Times,    // by their times, cut to whole positions (Qwen2.5-Omni)
   Exact,    // by their times: positions then are no whole numbers (Qwen3-Omni)
+  Text,     // media count up as text does
 };
 
 struct HearingSpec;  // models/spec/hearing_spec.h
+
+// Of tokens: the files leave their numbers to the tokenizer. An item's first token is it then.
+constexpr int64_t kTokenizersChoice = INT64_MIN;
 
 struct SeeingSpec {
   VisionSpec vision;
   // Null: it does not hear.
   std::shared_ptr<const HearingSpec> hearing = nullptr;
+  // -1: the model takes none of the kind.
   int64_t image_token = -1, video_token = -1, sound_token = -1;
   // Before the tokens of a sound; before those of a video too whose own sound stands among them.
   int64_t sound_begin = -1;

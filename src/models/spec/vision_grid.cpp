@@ -2,6 +2,7 @@
 #include "models/spec/vision_grid.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 namespace apus {
@@ -58,8 +59,8 @@ Windows windows_of(const std::vector<Grid>& grids, int64_t merge, int64_t side) 
   return out;
 }
 
-TableCorners table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
-  TableCorners out;
+TablePlaces table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
+  TablePlaces out{std::vector<std::vector<int64_t>>(4), std::vector<std::vector<float>>(4)};
   for (const Grid& g : grids) {
     const std::vector<float> down = line(table_side - 1, g[1]), along = line(table_side - 1, g[2]);
     for (int64_t f = 0; f < g[0]; ++f)
@@ -73,6 +74,53 @@ TableCorners table_corners(const std::vector<Grid>& grids, int64_t merge, int64_
         const std::array<float, 4> share = {(1 - dy) * (1 - dx), (1 - dy) * dx, dy * (1 - dx), dy * dx};
         for (size_t k = 0; k < 4; ++k) out.entry[k].push_back(entry[k]), out.share[k].push_back(share[k]);
       });
+  }
+  return out;
+}
+
+namespace {
+// The shares of the four entries around a place that lies `t` behind the second, as torch's bicubic has them.
+std::array<float, 4> cubic_shares(float t) {
+  constexpr float a = -0.75F;
+  const auto near = [&](float x) { return ((a + 2) * x - (a + 3)) * x * x + 1; };
+  const auto far = [&](float x) { return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a; };
+  return {far(t + 1), near(t), near(1 - t), far(2 - t)};
+}
+
+// Of each of `count` places along a side.
+struct CubicLine {
+  CubicLine(int64_t table_side, int64_t count) {
+    const float scale = static_cast<float>(table_side) / static_cast<float>(count);
+    for (int64_t i = 0; i < count; ++i) {
+      const float at = scale * (static_cast<float>(i) + 0.5F) - 0.5F;
+      const auto first = static_cast<int64_t>(std::floor(at));
+      share.push_back(cubic_shares(at - static_cast<float>(first)));
+      auto& own = entry.emplace_back();
+      for (int64_t k = 0; k < 4; ++k)
+        own[static_cast<size_t>(k)] = std::clamp<int64_t>(first - 1 + k, 0, table_side - 1);
+    }
+  }
+  std::vector<std::array<int64_t, 4>> entry;
+  std::vector<std::array<float, 4>> share;
+};
+}  // namespace
+
+TablePlaces table_cubic(const std::vector<Grid>& grids, int64_t merge, int64_t table_side) {
+  TablePlaces all{std::vector<std::vector<int64_t>>(16), std::vector<std::vector<float>>(16)}, out;
+  for (const Grid& g : grids) {
+    const CubicLine down(table_side, g[1]), along(table_side, g[2]);
+    for (int64_t f = 0; f < g[0]; ++f)
+      each_patch(g, merge, [&](int64_t row, int64_t column) {
+        const auto r = static_cast<size_t>(row), c = static_cast<size_t>(column);
+        for (size_t k = 0; k < 16; ++k) {
+          all.entry[k].push_back(down.entry[r][k / 4] * table_side + along.entry[c][k % 4]);
+          all.share[k].push_back(down.share[r][k / 4] * along.share[c][k % 4]);
+        }
+      });
+  }
+  for (size_t k = 0; k < 16; ++k) {
+    if (std::all_of(all.share[k].begin(), all.share[k].end(), [](float share) { return share == 0; })) continue;
+    out.entry.push_back(std::move(all.entry[k])), out.share.push_back(std::move(all.share[k]));
   }
   return out;
 }

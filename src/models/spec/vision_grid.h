@@ -31,12 +31,15 @@ struct Windows {
 };
 Windows windows_of(const std::vector<Grid>& grids, int64_t merge, int64_t side);
 
-// Each patch's place in a square table of learned positions whose corners are the image's corners: the four entries
-// around it and their shares.
-struct TableCorners {
-  std::array<std::vector<int64_t>, 4> entry;
-  std::array<std::vector<float>, 4> share;
+// Each patch's place in a square table of learned positions: the entries around it, and their shares.
+struct TablePlaces {
+  std::vector<std::vector<int64_t>> entry;
+  std::vector<std::vector<float>> share;
 };
-TableCorners table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side);
+// Four of them; the table's corners are the image's corners.
+TablePlaces table_corners(const std::vector<Grid>& grids, int64_t merge, int64_t table_side);
+// Up to sixteen, by a cubic that bends by -0.75; the table's edges are the image's edges. Entries of which no patch has
+// a share are left out: of an image of the table's size one remains.
+TablePlaces table_cubic(const std::vector<Grid>& grids, int64_t merge, int64_t table_side);
 
 }  // namespace apus

@@ -19,6 +19,9 @@ TowerParts::TowerParts(const std::vector<TowerPart>& parts) {
       case TowerPart::Kind::Idle:
         child<Table>(p.name, p).visit([](const std::string&, Param& param) { param.trainable = false; });
         break;
+      case TowerPart::Kind::Bare:
+        bare_[p.name] = &param(p.name, p.shape);
+        break;
       case TowerPart::Kind::Table:
         tables_[p.name] = &child<Table>(p.name, p);
         break;

@@ -30,11 +30,13 @@ class TowerParts : public Module {
   const Linear& linear(const std::string& name) const { return *linears_.at(name); }
   const Norm& norm(const std::string& name) const { return *norms_.at(name); }
   const Table& table(const std::string& name) const { return *tables_.at(name); }
+  const Param& bare(const std::string& name) const { return *bare_.at(name); }
 
  private:
   std::map<std::string, Linear*> linears_;
   std::map<std::string, Norm*> norms_;
   std::map<std::string, Table*> tables_;
+  std::map<std::string, Param*> bare_;
 };
 
 }  // namespace apus

@@ -3,11 +3,14 @@
 #include "models/towers/vision_tower.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/index_select.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/softmax.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -75,17 +78,26 @@ struct VisionTower::Layout {
 
 VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec_(spec) {
   const auto name = [&](const std::string& part) { return spec.name + "." + part; };
-  patches_ = &parts.table(name("patch_embed.proj"));
-  if (spec.table_side > 0) positions_ = &parts.table(name("pos_embed"));
+  patches_ = &parts.table(name(spec.names.patches));
+  if (spec.names.first)
+    first_ = &parts.bare(name(spec.names.first)), first_and_positions_ = &parts.bare(name(spec.names.table));
+  else if (spec.table_side > 0)
+    positions_ = &parts.table(name(spec.names.table));
   for (int64_t i = 0; i < spec.layers; ++i) {
-    const auto norm = [&](const char* what) { return &parts.norm(name(str("blocks.", i, ".", what))); };
-    const auto linear = [&](const char* what) { return &parts.linear(name(str("blocks.", i, ".", what))); };
     const VisionNames& n = spec.names;
+    const auto own = [&](const char* what) { return name(str(n.blocks, ".", i, ".", what)); };
+    const auto norm = [&](const char* what) { return what ? &parts.norm(own(what)) : nullptr; };
+    const auto linear = [&](const char* what) { return what ? &parts.linear(own(what)) : nullptr; };
+    const auto bare = [&](const char* what) { return what ? &parts.bare(own(what)) : nullptr; };
     const auto deep = std::find(spec.deep_layers.begin(), spec.deep_layers.end(), i);
-    Block b{.norm1 = norm("norm1"),
-            .norm2 = norm("norm2"),
-            .proj = linear("attn.proj"),
-            .gate = n.gate ? linear(n.gate) : nullptr,
+    Block b{.norm1 = norm(n.norm1),
+            .norm2 = norm(n.norm2),
+            .proj = linear(n.proj),
+            .q_norm = norm(n.q_norm),
+            .k_norm = norm(n.k_norm),
+            .scale1 = bare(n.scale1),
+            .scale2 = bare(n.scale2),
+            .gate = linear(n.gate),
             .up = linear(n.up),
             .down = linear(n.down),
             .full = spec.window == 0 ||
@@ -98,18 +110,22 @@ VisionTower::VisionTower(const VisionSpec& spec, const TowerParts& parts) : spec
     blocks_.push_back(b);
   }
   const auto merger = [&](const std::string& m, bool norm_first) {
-    return Merger{&parts.norm(name(m + spec.names.merger_norm)), &parts.linear(name(m + spec.names.merger_in)),
-                  &parts.linear(name(m + spec.names.merger_out)), norm_first};
+    return Merger{&parts.norm(m + spec.names.merger_norm), &parts.linear(m + spec.names.merger_in),
+                  spec.words > 0 ? nullptr : &parts.linear(m + spec.names.merger_out), norm_first};
   };
-  merger_ = merger("merger.", true);
+  merger_ = merger(spec.merger_name() + ".", spec.merger_norm_first);
+  if (spec.words > 0) words_ = &parts.table(spec.word_table);
   for (size_t i = 0; i < spec.deep_layers.size(); ++i)
-    deep_mergers_.push_back(merger(str(spec.names.deep_mergers, ".", i, "."), false));
+    deep_mergers_.push_back(merger(name(str(spec.names.deep_mergers, ".", i, ".")), false));
 }
 
 VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Device device) const {
   PatchPlaces places = patch_places(grids, spec_.merge);
-  if (spec_.window == 0)
-    return {turn_of(places, spec_.head_size(), device), {frame_ends(grids), device}, {{0}, device}, {}, {}};
+  if (spec_.window == 0) {
+    std::vector<int32_t> ends = frame_ends(grids);
+    for (size_t i = 0; first_ && i < ends.size(); ++i) ends[i] += static_cast<int32_t>(i);
+    return {spec_.turned ? turn_of(places, spec_.head_size(), device) : Turn(), {ends, device}, {{0}, device}, {}, {}};
+  }
   const Windows windows = windows_of(grids, spec_.merge, spec_.window);
   const int64_t cell = spec_.merge * spec_.merge;
   std::vector<int64_t> order, back(windows.cells.size());
@@ -134,16 +150,30 @@ VisionTower::Layout VisionTower::layout(const std::vector<Grid>& grids, at::Devi
 at::Tensor VisionTower::embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const {
   const at::Tensor& weight = patches_->weight();
   at::Tensor x_ND = ops::linear(patch_NP, weight.reshape({weight.size(0), -1}), patches_->bias());
-  if (!positions_) return x_ND;
-  const TableCorners corners = table_corners(grids, spec_.merge, spec_.table_side);
+  if (!positions_ && !first_) return x_ND;
+  return placed(x_ND, grids);
+}
+
+// With learned positions added.
+at::Tensor VisionTower::placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const {
+  const TablePlaces places = (spec_.table_cubic ? table_cubic : table_corners)(grids, spec_.merge, spec_.table_side);
+  const at::Tensor table =
+      first_ ? first_and_positions_->data[0].narrow(0, 1, spec_.table_side * spec_.table_side) : positions_->weight();
   at::Tensor sum;
-  for (size_t k = 0; k < corners.entry.size(); ++k) {
-    const at::Tensor share = at::tensor(corners.share[k], at::kFloat).to(x_ND.device()).to(x_ND.scalar_type());
+  for (size_t k = 0; k < places.entry.size(); ++k) {
+    const at::Tensor share = at::tensor(places.share[k], at::kFloat).to(x_ND.device()).to(x_ND.scalar_type());
     const at::Tensor part =
-        at::index_select(positions_->weight(), 0, index_tensor(corners.entry[k], x_ND.device())) * share.unsqueeze(1);
+        at::index_select(table, 0, index_tensor(places.entry[k], x_ND.device())) * share.unsqueeze(1);
     sum = sum.defined() ? sum + part : part;
   }
   return x_ND + sum;
+}
+
+// All pictures have one size.
+at::Tensor VisionTower::with_first_rows(const at::Tensor& x_ND, int64_t pictures) const {
+  const at::Tensor first = (first_->data[0] + first_and_positions_->data[0].narrow(0, 0, 1)).unsqueeze(0);
+  const at::Tensor x = x_ND.reshape({pictures, -1, spec_.width});
+  return at::cat({first.expand({pictures, 1, spec_.width}), x}, 1).reshape({-1, spec_.width});
 }
 
 at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const Layout& l, const Step& s) const {
@@ -152,7 +182,9 @@ at::Tensor VisionTower::attended(const Block& b, const at::Tensor& x_ND, const L
                                           ? (*b.qkv)(x_ND, s).chunk(3, 1)
                                           : std::vector<at::Tensor>{(*b.q)(x_ND, s), (*b.k)(x_ND, s), (*b.v)(x_ND, s)};
   const auto heads = [&](const at::Tensor& x) { return x.reshape({patches, spec_.heads, h}); };
-  const auto [q, k] = ops::rope(heads(qkv[0]), heads(qkv[1]), l.turn.cos, l.turn.sin);
+  at::Tensor q = heads(b.q_norm ? (*b.q_norm)(qkv[0].contiguous()) : qkv[0]);
+  at::Tensor k = heads(b.k_norm ? (*b.k_norm)(qkv[1].contiguous()) : qkv[1]);
+  if (spec_.turned) std::tie(q, k) = ops::rope(q, k, l.turn.cos, l.turn.sin);
   const Segments& seen = b.full ? l.frames : l.windows;
   const at::Tensor y = ops::attention(q, k, heads(qkv[2]), seen.cu, seen.cu, seen.longest, seen.longest,
                                       {.scale = 1 / std::sqrt(static_cast<double>(h)), .mask = {.causal = false}});
@@ -174,20 +206,41 @@ at::Tensor VisionTower::merged(const Merger& m, const at::Tensor& x_ND, const La
   return l.cell_back.defined() ? at::index_select(y_MD, 0, l.cell_back) : y_MD;
 }
 
+// Each cell is some share of every word.
+at::Tensor VisionTower::in_words(const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const {
+  at::Tensor x_MC = x_ND.reshape({-1, spec_.width * spec_.merge * spec_.merge});
+  if (l.cell_back.defined()) x_MC = at::index_select(x_MC, 0, l.cell_back);
+  const at::Tensor score_MW = (*merger_.norm)((*merger_.in)(x_MC, step_of(x_MC.size(0))));
+  const at::Tensor share_MW = at::softmax(score_MW, 1, at::kFloat).to(x_ND.scalar_type());
+  return at::matmul(share_MW, words_->weight().narrow(0, 0, share_MW.size(1)));
+}
+
+at::Tensor VisionTower::marks(const at::Tensor& mark_M) const {
+  return at::index_select(words_->weight(), 0, mark_M + (spec_.words - VisionSpec::kMarks));
+}
+
 Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of) const {
   const Layout l = layout(grids, patch_NP.device());
   at::Tensor x_ND = embedded(patch_NP, grids);
   if (l.patch_order.defined()) x_ND = at::index_select(x_ND, 0, l.patch_order);
+  int64_t pictures = 0;
+  for (const Grid& g : grids) pictures += g[0];
+  if (first_) x_ND = with_first_rows(x_ND, pictures);
   const Step s = step_of(x_ND.size(0));
+  const auto scaled = [](const at::Tensor& y, const Param* scale) { return scale ? y * scale->data : y; };
   Sight sight;
   sight.late_MD.resize(deep_mergers_.size());
   for (const Block& b : blocks_) {
-    x_ND = x_ND + attended(b, (*b.norm1)(x_ND), l, s);
-    x_ND = x_ND + fed(b, (*b.norm2)(x_ND), s);
+    x_ND = x_ND + scaled(attended(b, (*b.norm1)(x_ND), l, s), b.scale1);
+    x_ND = x_ND + scaled(fed(b, (*b.norm2)(x_ND), s), b.scale2);
     if (b.deep >= 0)
       sight.late_MD[static_cast<size_t>(b.deep)] = merged(deep_mergers_[static_cast<size_t>(b.deep)], x_ND, l, step_of);
   }
-  sight.row_MD = merged(merger_, x_ND, l, step_of);
+  if (first_) {
+    const at::Tensor x = x_ND.reshape({pictures, -1, spec_.width});
+    x_ND = x.narrow(1, 1, x.size(1) - 1).reshape({-1, spec_.width});
+  }
+  sight.row_MD = words_ ? in_words(x_ND, l, step_of) : merged(merger_, x_ND, l, step_of);
   return sight;
 }
 

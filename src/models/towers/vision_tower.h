@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tower of Qwen's seeing models: from patches of images and videos to the rows that stand in the decoder for them.
+// The tower of seeing models: from patches of images and videos to the rows that stand in the decoder for them.
 #pragma once
 
 #include "models/spec/seeing_spec.h"
@@ -23,30 +23,41 @@ class VisionTower {
   // many rows, which says what adapters and dropout do to them.
   using StepOf = std::function<Step(int64_t rows)>;
   Sight operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of) const;
+  // Rows of marks (VisionSpec::kMarks), by their numbers.
+  at::Tensor marks(const at::Tensor& mark_M) const;
+  // Its numbers lie on the device of this, in its dtype.
+  const at::Tensor& numbers_like() const { return patches_->weight(); }
 
  private:
   struct Block {
     const Norm *norm1, *norm2;
     const Linear *qkv = nullptr, *q = nullptr, *k = nullptr, *v = nullptr, *proj;
+    const Norm *q_norm = nullptr, *k_norm = nullptr;
+    const Param *scale1 = nullptr, *scale2 = nullptr;
     const Linear *gate = nullptr, *up, *down;
     bool full;
     int deep;  // which deep merger reads its output; -1: none
   };
   struct Merger {
     const Norm* norm;
-    const Linear *in, *out;
+    const Linear *in, *out = nullptr;
     bool norm_first;  // before cells are put together, or behind that
   };
   struct Segments;
   struct Layout;
   Layout layout(const std::vector<Grid>& grids, at::Device device) const;
   at::Tensor embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const;
+  at::Tensor placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const;
+  at::Tensor with_first_rows(const at::Tensor& x_ND, int64_t pictures) const;
   at::Tensor attended(const Block& block, const at::Tensor& x_ND, const Layout& l, const Step& s) const;
   at::Tensor fed(const Block& block, const at::Tensor& x_ND, const Step& s) const;
   at::Tensor merged(const Merger& merger, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
+  at::Tensor in_words(const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
 
   const VisionSpec spec_;
-  const Table *patches_, *positions_ = nullptr;
+  const Table *patches_, *positions_ = nullptr, *words_ = nullptr;
+  // A row that stands before each picture's patches, and positions with its own before the others. Null: there is none.
+  const Param *first_ = nullptr, *first_and_positions_ = nullptr;
   std::vector<Block> blocks_;
   Merger merger_;
   std::vector<Merger> deep_mergers_;
