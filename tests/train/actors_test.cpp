@@ -51,7 +51,9 @@ TEST(Rollout, SleepsBetweenAnswersAndAnswersByTheWeightsOfTheMoment) {
   const Sampling sampling{.temperature = 0, .max_new_tokens = 8};
   const auto fresh = [&] {
     Engine engine(*policy, options, spec);
-    if (golden::device().is_cpu()) EXPECT_GT(address_space(), kCache);
+    if (golden::device().is_cpu()) {
+      EXPECT_GT(address_space(), kCache);
+    }
     return generate(engine, prompts, sampling)[0].ids();
   };
   const int64_t before = address_space();
