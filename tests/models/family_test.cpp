@@ -90,6 +90,21 @@ void shrink_sight(Json& config) {
   config["audio_config"].update(ears);
 }
 
+// A model whose text part is one of its own.
+void shrink_nested(Json& config, const char* text, const Json& small) {
+  for (const auto& [key, value] : small.items())
+    if (config[text].contains(key)) config[text][key] = value;
+  Json& vision = config[config.contains("vit_config") ? "vit_config" : "vision_config"];
+  vision.update({{"hidden_size", 8},
+                 {"num_hidden_layers", 2},
+                 {"num_attention_heads", 2},
+                 {"intermediate_size", 12},
+                 {"image_size", 8},
+                 {"patch_size", 2}});
+  if (config.contains("visual_vocab_size")) config["visual_vocab_size"] = 20;
+  if (config.contains("image_token_id")) config["image_token_id"] = 38;
+}
+
 // One small shape of each family.
 std::vector<Json> small_configs() {
   std::set<std::string> seen;
@@ -134,9 +149,13 @@ std::vector<Json> small_configs() {
   for (const std::string& name : preset_names()) {
     Json config = preset_config(name);
     if (!seen.insert(config["model_type"]).second) continue;
+    const char* text = config.contains("llm_config") ? "llm_config" : "text_config";
     for (const auto& [key, value] : small.items())
       if (config.contains(key)) config[key] = value;
-    if (config.contains("vision_config")) shrink_sight(config);
+    if (config.contains(text))
+      shrink_nested(config, text, small);
+    else if (config.contains("vision_config"))
+      shrink_sight(config);
     all.push_back(std::move(config));
   }
   return all;

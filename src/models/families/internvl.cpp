@@ -166,6 +166,22 @@ const std::vector<Preset> presets = {
      chat_tower("qwen3", "Qwen3ForCausalLM", "internvl2_5")},
 };
 
+const std::vector<Preset> native_presets = {
+    {"internvl3-8b-hf",
+     3584,
+     28,
+     28,
+     4,
+     0,
+     18944,
+     151674,
+     32768,
+     1e6,
+     false,
+     {},
+     {{"text_config", {{"model_type", "qwen2"}, {"architectures", {"Qwen2ForCausalLM"}}}}}},
+};
+
 const RegisterFamily internvl_chat("internvl_chat", {.title = "InternVL 2.5 to 3.5, OpenGVLab's layout",
                                                      .architecture = "InternVLChatModel",
                                                      .read = read_chat,
@@ -192,7 +208,25 @@ const RegisterFamily internvl_chat("internvl_chat", {.title = "InternVL 2.5 to 3
                                                      .presets = presets});
 const RegisterFamily internvl("internvl", {.title = "InternVL 3 and 3.5, transformers' layout",
                                            .architecture = "InternVLForConditionalGeneration",
-                                           .read = read_native});
+                                           .read = read_native,
+                                           .says = {{"downsample_ratio", 0.5},
+                                                    {"image_token_id", 151667},
+                                                    {"projector_hidden_act", "gelu"},
+                                                    {"vision_feature_layer", -1},
+                                                    {"vision_feature_select_strategy", "default"},
+                                                    {"vision_config",
+                                                     {{"hidden_size", 1024},
+                                                      {"num_hidden_layers", 24},
+                                                      {"num_attention_heads", 16},
+                                                      {"intermediate_size", 4096},
+                                                      {"image_size", {448, 448}},
+                                                      {"patch_size", {14, 14}},
+                                                      {"norm_type", "layer_norm"},
+                                                      {"layer_norm_eps", 1e-6},
+                                                      {"hidden_act", "gelu"},
+                                                      {"attention_bias", true},
+                                                      {"use_qk_norm", false}}}},
+                                           .presets = native_presets});
 }  // namespace
 
 }  // namespace apus

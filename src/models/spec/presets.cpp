@@ -45,10 +45,10 @@ Json config_of(const std::string& type, const Family& family, const Preset& p) {
             {"torch_dtype", "bfloat16"}};
   if (p.head_dim == 0) c.erase("head_dim");
   // A text part that is a model of its own.
-  constexpr const char* kText = "llm_config";
-  const bool nested = p.says.contains(kText);
+  const char* text = p.says.contains("llm_config") ? "llm_config" : "text_config";
+  const bool nested = p.says.contains(text);
   if (nested) {
-    c = {{kText, std::move(c)},
+    c = {{text, std::move(c)},
          {"torch_dtype", "bfloat16"},
          {"model_type", type},
          {"architectures", {family.architecture}}};
