@@ -2,6 +2,7 @@
 #include "models/spec/media_text.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "models/spec/hearing_spec.h"
@@ -75,13 +76,35 @@ int64_t tokens_for(const MediaContent& content, const SeeingSpec& spec) {
   return patches_of(g) / (m * m);
 }
 
+namespace {
+// Some checkpoints leave that number to the tokenizer. It is the one id that stands in the text as often as the images
+// take tokens.
+int64_t image_token_in(std::span<const int32_t> ids, const std::vector<std::shared_ptr<const MediaContent>>& contents,
+                       const SeeingSpec& spec) {
+  int64_t wanted = 0;
+  for (const auto& content : contents) wanted += tokens_for(*content, spec);
+  std::map<int32_t, int64_t> often;
+  for (const int32_t id : ids) ++often[id];
+  std::vector<int64_t> fitting;
+  for (const auto& [id, count] : often)
+    if (count == wanted) fitting.push_back(id);
+  require(fitting.size() == 1, Fault::Model,
+          "config.json does not say which token stands for an image: put its number (that of <IMG_CONTEXT> in the "
+          "tokenizer) there as \"image_token_id\". The images take ",
+          wanted, " tokens, and ", fitting.size(), " ids stand in the text as often");
+  return fitting[0];
+}
+}  // namespace
+
 std::vector<MediaItem> placed_media(std::span<const int32_t> ids,
                                     const std::vector<std::shared_ptr<const MediaContent>>& contents,
                                     const SeeingSpec& spec) {
   std::vector<MediaItem> items;
-  require(contents.empty() || spec.image_token != kTokenizersChoice, Fault::Model,
-          "config.json does not say which token stands for an image: put its number (that of <IMG_CONTEXT> in the ",
-          "tokenizer) there as \"image_token_id\"");
+  if (spec.image_token == kTokenizersChoice && !contents.empty()) {
+    SeeingSpec known = spec;
+    known.image_token = known.video_token = image_token_in(ids, contents, spec);
+    return placed_media(ids, contents, known);
+  }
   const bool shared = spec.video_token == spec.image_token;
   for (const MediaType type : {MediaType::Image, MediaType::Video, MediaType::Audio}) {
     if (type == MediaType::Video && shared) continue;
