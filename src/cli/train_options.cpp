@@ -192,12 +192,20 @@ void TunerOptions::fields(OptionTable& v) {
   v("freeze_vit", freeze_vit, "models that see: the towers stay as they are").must_match();
   v("freeze_aligner", freeze_aligner, "models that see: what joins towers and language model stays as it is")
       .must_match();
+  v("vit_lr", vit_lr, "models that see: the learning rate of the towers").shown_default("learning_rate").at_least(0);
+  v("aligner_lr", aligner_lr, "models that see: that of what joins towers and language model")
+      .shown_default("learning_rate")
+      .at_least(0);
   v("trainable_parameters", trainable_parameters, "full: exceptions from the freezing, by the beginning of the name");
   v("trainable_parameters_regex", trainable_parameters_regex, "full: the same, by an expression");
   other_tuners(v);
 }
 
 void TunerOptions::check() const {
+  require(
+      !lorap_lr_ratio || (!vit_lr && !aligner_lr), Fault::Usage,
+      "--lorap_lr_ratio gives each factor of an adapter a learning rate, and --vit_lr and --aligner_lr each group of "
+      "weights: give one of them");
   require(adapters.size() <= 1, Fault::Usage,
           "--adapters: one adapter can be trained on from; merge the others first (apus merge-lora)");
   const bool freezes = !freeze_parameters.empty() || freeze_parameters_regex || freeze_parameters_ratio > 0 ||

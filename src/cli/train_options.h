@@ -57,6 +57,7 @@ struct TunerOptions {
   std::optional<std::string> freeze_parameters_regex, trainable_parameters_regex;
   double freeze_parameters_ratio = 0;
   bool freeze_llm = false, freeze_vit = true, freeze_aligner = true;  // of models that see
+  std::optional<double> vit_lr, aligner_lr;
   bool lora() const { return tuner_type == "lora"; }
   void fields(OptionTable& v);
   void check() const;

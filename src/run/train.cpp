@@ -235,11 +235,13 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   if (reference->model) share_tokens(*reference->model, rows);
   if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
   if (tensor > 1) log_info(tensor, " ranks share out the matrices of the model");
+  std::vector<std::pair<std::string, double>> rates = others.learning_rates();
+  for (auto& rate : tuned.learning_rates(o)) rates.push_back(std::move(rate));
   const auto optimizer =
       make_optimizer(spec, make_groups(shared.updated, {.lr = o.lr(),
                                                         .weight_decay = o.weight_decay,
                                                         .lorap_lr_ratio = o.lorap_lr_ratio.value_or(0),
-                                                        .lr_by_prefix = others.learning_rates()}));
+                                                        .lr_by_prefix = std::move(rates)}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
                   {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16},

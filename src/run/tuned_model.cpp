@@ -166,6 +166,13 @@ std::optional<Reference> TunedModel::reference() const {
   return Reference::without_adapters(*model);
 }
 
+std::vector<std::pair<std::string, double>> TunedModel::learning_rates(const TrainCommandOptions& o) const {
+  if (!o.vit_lr && !o.aligner_lr) return {};
+  const auto* sight = dynamic_cast<const SeeingDecoder*>(model.get());
+  require(sight, Fault::Usage, o.vit_lr ? "--vit_lr" : "--aligner_lr", ": this model is its language model alone");
+  return rates_of_groups(sight->seeing(), o.lr(), o.vit_lr, o.aligner_lr);
+}
+
 void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
   const bool first = model->mesh()->layout().first();
   if (!first && model->mesh()->size({Axis::DpShard, Axis::Tp}) == 1) return;  // the first holds all there is

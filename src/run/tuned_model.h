@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "checkpoint/adapter.h"
 #include "cli/train.h"
@@ -25,6 +27,8 @@ struct TunedModel {
   // (full, modules_to_save, biases, PiSSA).
   std::optional<Reference> reference() const;
   void save(const std::filesystem::path& dir, const TrainCommandOptions& options) const;
+  // By the beginnings of parameters' names, where the options give towers rates of their own.
+  std::vector<std::pair<std::string, double>> learning_rates(const TrainCommandOptions& options) const;
 };
 
 // `mesh` must outlive the model.

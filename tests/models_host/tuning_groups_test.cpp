@@ -46,5 +46,26 @@ TEST(TuningGroups, AllLinearMeansWhatIsNotFrozen) {
   }
 }
 
+double rate_of(const std::vector<std::pair<std::string, double>>& rates, const std::string& name) {
+  for (const auto& [prefix, rate] : rates)
+    if (name.starts_with(prefix)) return rate;
+  return -1;
+}
+
+TEST(TuningGroups, LearnAtRatesOfTheirOwn) {
+  const ModelFacts model = model_facts(preset_config("qwen2.5-vl-7b"));
+  std::string tower, aligner, language;
+  for (const std::string& name : model.linear_modules())
+    (name.find("merger") != std::string::npos   ? aligner
+     : name.find("blocks") != std::string::npos ? tower
+                                                : language) = name;
+  const auto both = rates_of_groups(*model.seeing, 1e-4, 1e-5, 2e-5);
+  EXPECT_EQ(rate_of(both, tower), 1e-5) << tower;
+  EXPECT_EQ(rate_of(both, aligner), 2e-5) << aligner;
+  EXPECT_EQ(rate_of(both, language), -1) << language;
+  const auto one = rates_of_groups(*model.seeing, 1e-4, 1e-5, {});
+  EXPECT_EQ(rate_of(one, aligner), 1e-4) << "the aligner lies within the tower";
+}
+
 }  // namespace
 }  // namespace apus

@@ -56,4 +56,12 @@ std::string all_linear_expression(const SeeingSpec& spec, const FrozenGroups& fr
   return parts.empty() ? "" : "^(" + join(parts, "|") + ")$";
 }
 
+std::vector<std::pair<std::string, double>> rates_of_groups(const SeeingSpec& spec, double usual,
+                                                            std::optional<double> vit, std::optional<double> aligner) {
+  std::vector<std::pair<std::string, double>> out;
+  for (const std::string& group : spec.aligner) out.emplace_back(group + ".", aligner.value_or(usual));
+  for (const std::string& group : spec.tower) out.emplace_back(group + ".", vit.value_or(usual));
+  return out;
+}
+
 }  // namespace apus

@@ -2,7 +2,9 @@
 // The groups of a seeing model that --freeze_llm, --freeze_vit and --freeze_aligner mean. No tensor library.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/spec/seeing_spec.h"
@@ -21,5 +23,10 @@ bool is_frozen(const SeeingSpec& spec, const FrozenGroups& frozen, const std::st
 // frozen, but the head. Empty: all groups are frozen.
 std::string all_linear_expression(const SeeingSpec& spec, const FrozenGroups& frozen,
                                   const std::vector<std::string>& linear_modules);
+
+// Learning rates by the beginnings of parameters' names, the aligner's before the tower's, in which it may lie. What
+// has none given learns at `usual`, as everything else does.
+std::vector<std::pair<std::string, double>> rates_of_groups(const SeeingSpec& spec, double usual,
+                                                            std::optional<double> vit, std::optional<double> aligner);
 
 }  // namespace apus
