@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "models/spec/config_parts.h"
 #include "models/spec/presets.h"
 #include "plan/model_facts.h"
 #include "tests/paths.h"
@@ -47,7 +48,8 @@ TEST(Families, EachHasAShapeToStartFrom) {
     EXPECT_TRUE(names.insert(name).second) << name;
     const Json config = preset_config(name);
     types.insert(config.at("model_type").get<std::string>());
-    EXPECT_EQ(describe_model(config).shape.layers, config.at("num_hidden_layers").get<int64_t>()) << name;
+    EXPECT_EQ(describe_model(config).shape.layers, text_settings(config).at("num_hidden_layers").get<int64_t>())
+        << name;
   }
   const auto known = known_models();
   EXPECT_EQ(types, std::set<std::string>(known.begin(), known.end()));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of config.json that is about text: text_config, which of Omni models stands in thinker_config, or the whole.
+// The part of config.json that is about text: text_config, which of Omni models stands in thinker_config; llm_config of
+// InternVL; or the whole.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,7 +12,7 @@ namespace apus {
 template <class AnyJson>  // Json or const Json
 AnyJson& text_settings(AnyJson& config) {
   AnyJson* part = &config;
-  for (const char* key : {"thinker_config", "text_config"})
+  for (const char* key : {"thinker_config", "text_config", "llm_config"})
     if (part->is_object() && part->contains(key) && (*part)[key].is_object()) part = &(*part)[key];
   return *part;
 }

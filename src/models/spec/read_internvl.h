@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both layouts of InternVL's files say in the same words.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/spec/config.h"
+#include "models/spec/decoder_spec.h"
+#include "models/spec/seeing_spec.h"
+
+namespace apus {
+
+// What a class in transformers takes where the file leaves a key out. OpenGVLab's are those of the tower of 6 billion.
+struct InternTowerDefaults {
+  int64_t width, layers, heads, ffn, image;
+  const char* norm;
+};
+
+VisionSpec read_intern_tower(const Config& vision, const InternTowerDefaults& defaults);
+
+// `text` with this tower. `token` stands for an image; `language` are beginnings of names in the text part.
+DecoderSpec with_intern_tower(const Config& c, DecoderSpec text, VisionSpec tower, int64_t token,
+                              std::vector<std::string> language, std::vector<DiskForm> forms);
+
+}  // namespace apus
