@@ -46,6 +46,19 @@ std::vector<MediaItem> media_of(const ScoreRow& row, const SeeingSpec& spec) {
   return placed_media(row.ids, read_processed_media(row.media, spec), spec);
 }
 
+// What stands for an image, a video or a sound in a row that is not yet ids; empty: nothing.
+std::string unread_media(const Json& row) {
+  for (const char* column : {"images", "image", "videos", "video", "audios", "audio"})
+    if (row.contains(column) && !row[column].is_null() && !row[column].empty()) return column;
+  if (!row.contains("messages") || !row["messages"].is_array()) return "";
+  for (const Json& message : row["messages"]) {
+    if (!message.is_object() || !message.contains("content") || !message["content"].is_array()) continue;
+    for (const Json& part : message["content"])
+      if (part.is_object() && part.value("type", Json("text")) != "text") return "messages: content";
+  }
+  return "";
+}
+
 // Rows in any of their three forms to ids. The tokenizer is opened when the first row needs it.
 class RowEncoder {
  public:
@@ -62,6 +75,10 @@ class RowEncoder {
     };
     if (const Json* ids = part("input_ids")) {
       out.ids = id_list(*ids, "input_ids");
+    } else if (const std::string column = unread_media(row); !column.empty()) {
+      fail(Fault::Data, "'", column,
+           "': images, videos and sounds are scored as a processor's tensors: give 'input_ids' ",
+           "and 'media', which apus tokenize and its --dump_media make of such a row");
     } else if (const Json* text = part("text")) {
       require(text->is_string(), Fault::Data, "'text' must be a text");
       out.ids = limited(tokenizer().encode(text->get_ref<const std::string&>(), true), o_);

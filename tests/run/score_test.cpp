@@ -125,16 +125,22 @@ TEST(Score, ARowsOwnVariablesReachTheTemplate) {
       << Json{{"messages", talk}, {"chat_template_kwargs", {{"more", " three four"}}}} << "\n"
       << Json{{"messages", talk}, {"documents", {{{"text", " five six"}}}}} << "\n"
       << Json{{"messages", talk}, {"chat_template_kwargs", "more"}} << "\n"
-      << Json{{"messages", nullptr}, {"text", "one"}, {"input_ids", nullptr}, {"labels", nullptr}} << "\n";
+      << Json{{"messages", nullptr}, {"text", "one"}, {"input_ids", nullptr}, {"labels", nullptr}} << "\n"
+      << Json{{"messages", talk}, {"images", {"a.png"}}} << "\n"
+      << Json{{"messages", {{{"role", "user"}, {"content", {{{"type", "image"}, {"image", "a.png"}}}}}}}} << "\n";
   EXPECT_EQ(apus_run_command("score", &o), 0);
   std::vector<Json> rows;
   LineReader reader(o.result_path);
   for (std::string line; reader.next(line);) rows.push_back(Json::parse(line));
-  ASSERT_EQ(rows.size(), 5u);
+  ASSERT_EQ(rows.size(), 7u);
   EXPECT_GT(rows[1]["num_tokens"], rows[0]["num_tokens"]);
   EXPECT_GT(rows[2]["num_tokens"], rows[0]["num_tokens"]);
   EXPECT_TRUE(rows[3].contains("error"));
   EXPECT_FALSE(rows[4].contains("error")) << rows[4];
+  for (const size_t seen : {5, 6}) {  // a picture is not left out in silence
+    ASSERT_TRUE(rows[seen].contains("error")) << rows[seen];
+    EXPECT_NE(rows[seen]["error"].get<std::string>().find("--dump_media"), std::string::npos) << rows[seen];
+  }
   fs::remove_all(dir);
 }
 
