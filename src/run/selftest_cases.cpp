@@ -9,6 +9,7 @@
 #include "ops/expert_pairs.h"
 #include "ops/low_rank.h"
 #include "ops/ops.h"
+#include "ops/state_scan.h"
 #include "tensor/noise.h"
 
 namespace apus {
@@ -192,6 +193,25 @@ void add_optimizers(std::vector<OperatorCase>& all) {
                  false});
 }
 
+void add_states(std::vector<OperatorCase>& all) {
+  for (const bool corrects : {false, true})
+    all.push_back({"state_scan_on",
+                   corrects ? "values correct what is there" : "values are added",
+                   {numbers({9, 2, 16}, 60, 0.25), numbers({9, 2, 16}, 61, 0.25), numbers({9, 4, 24}, 62),
+                    numbers({9, 4}, 63), numbers({9, 4}, 64)},
+                   [corrects](const Tensors& t) {
+                     const auto wide = [](const at::Tensor& x) {
+                       return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+                     };
+                     const ops::StateInputs in{wide(t[0]), wide(t[1]), wide(t[2]), wide(t[3]).abs().neg(),
+                                               corrects ? wide(t[4]).sigmoid() : at::Tensor()};
+                     const at::Tensor state = at::zeros({2, 4, 16, 24}, in.v_TNV.options());
+                     const at::Tensor y = ops::state_scan_on(in, {6, 3}, whole({1, 0}).to(t[0].device()), state);
+                     return Tensors{y, state};
+                   },
+                   false});
+}
+
 }  // namespace
 
 std::vector<OperatorCase> operator_cases(int64_t block) {
@@ -201,6 +221,7 @@ std::vector<OperatorCase> operator_cases(int64_t block) {
   add_attention(all, block);
   add_products(all);
   add_experts(all);
+  add_states(all);
   add_optimizers(all);
   return all;
 }
