@@ -26,6 +26,7 @@ const std::map<std::string, std::string> kRenamed = {
     {"adam_eps", "adam_epsilon"},
     {"moe_aux_loss_coeff", "router_aux_loss_coef"},
     {"log_interval", "logging_steps"},
+    {"save", "output_dir"},
     {"save_interval", "save_steps"},
     {"eval_interval", "eval_steps"},
     {"num_workers", "dataloader_num_workers"},

@@ -40,6 +40,8 @@ TEST(Megatron, BatchesAndRates) {
                                   "0.05",
                                   "--train_iters",
                                   "100",
+                                  "--save",
+                                  "out",
                                   "--clip_grad",
                                   "0.5",
                                   "--moe_aux_loss_coeff",
@@ -54,6 +56,7 @@ TEST(Megatron, BatchesAndRates) {
   EXPECT_EQ(became(own, "lr_scheduler_kwargs"), "{\"min_lr\": 1e-5}");
   EXPECT_EQ(became(own, "warmup_ratio"), "0.05");
   EXPECT_EQ(became(own, "max_steps"), "100");
+  EXPECT_EQ(became(own, "output_dir"), "out");
   EXPECT_EQ(became(own, "max_grad_norm"), "0.5");
   EXPECT_EQ(became(own, "router_aux_loss_coef"), "1e-3");
   EXPECT_EQ(became(own, "tuner_type"), "full");
