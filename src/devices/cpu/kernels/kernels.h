@@ -124,12 +124,13 @@ struct RowKernels {
                      int64_t lds);
 };
 
-// What a head with a state reads of one token: its query and key, its value, by what the sum of keys and values is
-// multiplied first, and whether the value corrects what the sum holds under this key, by this share, or is added.
-struct StateToken {
-  const float *q, *k, *v;
-  float decay, share;
-  bool corrects;
+// What a head with a state reads of a sequence's tokens: their queries and keys, their values, by what the sum of keys
+// and values is multiplied before each, and the share by which a value corrects what the sum holds under its key.
+struct StateTokens {
+  int64_t count;
+  const float *q, *k, *v;          // of the first
+  int64_t q_step, k_step, v_step;  // from token to token
+  const float *decay, *share;      // [count]; without shares values are added as they are
 };
 
 // Rows of weights, ld apart, that a product will read after its own:
@@ -148,8 +149,9 @@ struct Kernels {
   // n <= kMomentStretch, a multiple of 64
   void (*adamw_moments)(int64_t n, const AdamwValues& values, const Moments& moments, const AdamwScalars& s);
   void (*narrow_by_thresholds)(int64_t n, const float* x, uint32_t threshold, bf16* y);  // stochastic rounding
-  // Some columns of a sum: sum[keys][columns], rows `ld` apart; y[columns] = sum' q behind the token.
-  void (*state_token)(int64_t keys, int64_t columns, const StateToken& token, float* sum, int64_t ld, float* y);
+  // Some columns of a sum: sum[keys][columns], rows `ld` apart; y[count][columns] = sum' q behind each token.
+  void (*state_tokens)(int64_t keys, int64_t columns, const StateTokens& tokens, float* sum, int64_t ld, float* y,
+                       int64_t ldy);
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();

@@ -38,7 +38,7 @@ constexpr RowKernels<E> row_table() {
 }
 
 constexpr Kernels kTable{row_table<bf16>(), row_table<float>(),   row_statistics, tanh_of, adamw,
-                         adamw_moments,     narrow_by_thresholds, state_token,    nullptr, nullptr};
+                         adamw_moments,     narrow_by_thresholds, state_tokens,    nullptr, nullptr};
 
 }  // namespace
 }  // namespace apus::cpu
