@@ -6,7 +6,10 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+
+#include <mutex>
 
 #include "nn/moe.h"
 #include "nn/parts.h"
