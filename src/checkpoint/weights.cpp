@@ -242,7 +242,7 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
   }
   if (whole) {
     const at::Tensor stored = plain_tensor(from, 0, source, options),
-                     disk = transposed ? stored.transpose(1, 2) : stored.view(p.full),
+                     disk = (transposed ? stored.transpose(1, 2) : stored).reshape(p.full),
                      mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), dtype, options.own(name));
     p.mapped = p.data.is_alias_of(disk) && quantised_layer[0].empty() && source.maps(disk);

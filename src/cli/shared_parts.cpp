@@ -11,7 +11,10 @@ namespace apus {
 
 namespace {
 // Of those whose attention is by heads, in matrices of their own. Each was held against one process.
-const std::set<std::string> kCutMatrices = {"llama", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe"};
+const std::set<std::string> kCutMatrices = {
+    "cohere2",          "ernie4_5",       "ernie4_5_moe", "exaone4",   "gemma2",  "gemma3_text", "glm4_moe",  "granite",
+    "hunyuan_v1_dense", "hunyuan_v1_moe", "llama",        "mistral",   "mixtral", "qwen2",       "qwen2_moe", "qwen3",
+    "qwen3_moe",        "seed_oss",       "smollm3",      "starcoder2"};
 }  // namespace
 
 std::string why_not(const ModelParts& parts, const ModelFacts& facts, const std::string& model) {
