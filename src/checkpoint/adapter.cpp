@@ -49,10 +49,15 @@ void each_lora(Module& model, const std::string& adapter,
   });
 }
 
-// Factors are cut as the weight that they change: A [r, in] along its inputs, everything else along its outputs.
+// Factors are cut as the weight that they change: A [r, in] along its inputs, everything else along its outputs. They
+// are where it is.
 void cut_like(Lora& lora, Adaptable& layer) {
   for (const Cut& of_weight : layer.weight().cuts) {
     if (of_weight.axis == Axis::DpShard) continue;  // every parameter has that cut of its own
+    if (leaves_whole(of_weight)) {
+      lora.visit([&](const std::string&, Param& p) { p.cuts.insert(p.cuts.end() - 1, of_weight); });
+      continue;
+    }
     const bool outputs = (of_weight.dim == 0) != layer.sides().looks_up;
     Cut cut = of_weight;
     cut.dim = outputs ? 0 : 1;

@@ -50,6 +50,13 @@ bool is_cut(const Param& param, const MeshView* mesh) {
          std::any_of(param.cuts.begin(), param.cuts.end(), [&](const Cut& c) { return mesh->size(c.axis) > 1; });
 }
 
+// part_of() reads it so.
+Cut whole_at(Axis axis, int rank) { return {.axis = axis, .dim = 0, .units = -1 - rank}; }
+bool leaves_whole(const Cut& cut) { return cut.units < 0; }
+bool is_elsewhere(const Param& param) {
+  return param.part[0].size == 0 && std::any_of(param.cuts.begin(), param.cuts.end(), leaves_whole);
+}
+
 at::Tensor own_part(at::Tensor whole, const Param& param) {
   require_shape(whole, param.full, "the whole");
   for (size_t d = 0; d < param.part.size(); ++d) whole = narrowed(whole, static_cast<int64_t>(d), param.part[d]);

@@ -87,8 +87,8 @@ double other_factors(const ModelFacts& model, const ParamFacts& p, const LoraCon
   double ranks = 0;
   for (const std::string& piece : p.pieces) ranks += rank(str(module, ".0.", piece));
   if (ranks == 0) return 0;
-  const auto pieces = static_cast<int64_t>(p.pieces.size());
-  return static_cast<double>(p.shape[0]) * ranks * static_cast<double>(p.shape[1] / pieces + p.shape[2]);
+  const double sides = static_cast<double>(p.shape[p.shape.size() - 2] + p.shape.back());  // of one piece
+  return static_cast<double>(p.shape[0]) * ranks * sides;
 }
 
 int64_t layer_index(const ModelFacts& model, const std::string& name) {

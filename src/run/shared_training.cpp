@@ -28,8 +28,8 @@ std::vector<NamedParam> in_model_order(const Sliced& slices, const std::vector<N
 
 }  // namespace
 
-MeshSizes mesh_sizes(const Sharding& sharding, int ranks, int tensor) {
-  return {.dp_shard = sharding.stage == 3 ? ranks / tensor : 1, .tp = tensor};
+MeshSizes mesh_sizes(const Sharding& sharding, int ranks, int tensor, int experts) {
+  return {.dp_shard = sharding.stage == 3 ? ranks / tensor : 1, .tp = tensor, .ep = experts};
 }
 
 std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding) {
@@ -115,7 +115,7 @@ SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, 
     for (const NamedParam& p : here) updated[p.name] = p, group.updated.push_back(p.tensor);
   }
   for (const NamedParam& p : params) out.updated.push_back(updated.at(p.name));
-  out.groups = std::make_unique<GroupedGradients>(std::move(groups), world.host());
+  out.groups = std::make_unique<GroupedGradients>(std::move(groups), world.host(), model.mesh()->size(Axis::Ep) > 1);
   return out;
 }
 

@@ -17,8 +17,8 @@
 
 namespace apus {
 
-// `tensor`: ranks that share out the matrices of the model.
-MeshSizes mesh_sizes(const Sharding& sharding, int ranks, int tensor = 1);
+// `tensor`: ranks that share out the matrices of the model; `experts`: that share out its experts.
+MeshSizes mesh_sizes(const Sharding& sharding, int ranks, int tensor = 1, int experts = 1);
 
 // A placed and loaded model whose parameters are slices; nothing when they are not.
 std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding);
@@ -45,7 +45,7 @@ struct SharedTraining {
 // `params`: the model's trainable ones. Model and mesh must outlive it.
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh,
                               const TrainOptions& options);
-// The same where ranks share out the model's matrices.
+// The same where ranks share out the model's matrices or experts.
 SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
                            const TrainOptions& options);
 

@@ -203,7 +203,8 @@ TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
   const int tensor = static_cast<int>(o.tensor_model_parallel_size);
-  Mesh mesh(world, mesh_sizes(o.sharding(), world.size(), tensor));
+  const int experts = static_cast<int>(o.expert_model_parallel_size);
+  Mesh mesh(world, mesh_sizes(o.sharding(), world.size(), tensor, experts));
   // The same ranks as the rows see them: lines of neighbours read the same ones.
   Mesh rows(world, {.cp = static_cast<int>(o.sequence_parallel_size), .tp = tensor});
   std::unique_ptr<FolderLock> lock;  // two runs in one folder would write over each other's checkpoints
@@ -229,12 +230,13 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 
-  const SharedTraining shared =
-      tensor > 1 ? share_parts(*tuned.model, params, world, o) : share_training(*tuned.model, params, mesh, o);
+  const SharedTraining shared = tensor * experts > 1 ? share_parts(*tuned.model, params, world, o)
+                                                     : share_training(*tuned.model, params, mesh, o);
   share_tokens(*tuned.model, rows);
   if (reference->model) share_tokens(*reference->model, rows);
   if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
   if (tensor > 1) log_info(tensor, " ranks share out the matrices of the model");
+  if (experts > 1) log_info(experts, " ranks share out the experts of each layer");
   std::vector<std::pair<std::string, double>> rates = others.learning_rates();
   for (auto& rate : tuned.learning_rates(o)) rates.push_back(std::move(rate));
   const auto optimizer =
@@ -270,9 +272,10 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   if (resumes(o)) {
     const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
     require_same_state(state, world, o.resume_from_checkpoint);
-    require(tensor == 1 || o.resume_only_model || std::ssize(state.optimizer_slices) == world.size(), Fault::Usage,
-            o.resume_from_checkpoint, " is of ", state.optimizer_slices.size(),
-            " ranks that shared out matrices, and the optimizer's state of such a run is for as many again, not for ",
+    require(tensor * experts == 1 || o.resume_only_model || std::ssize(state.optimizer_slices) == world.size(),
+            Fault::Usage, o.resume_from_checkpoint, " is of ", state.optimizer_slices.size(),
+            " ranks that shared out matrices or experts, and the optimizer's state of such a run is for as many again, "
+            "not for ",
             world.size(), "; --resume_only_model true goes on from the weights");
     trainer.resume(state, {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
     log_info("resumed from ", o.resume_from_checkpoint);

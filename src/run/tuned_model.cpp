@@ -175,7 +175,7 @@ std::vector<std::pair<std::string, double>> TunedModel::learning_rates(const Tra
 
 void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
   const bool first = model->mesh()->layout().first();
-  if (!first && model->mesh()->size({Axis::DpShard, Axis::Tp}) == 1) return;  // the first holds all there is
+  if (!first && model->mesh()->size({Axis::DpShard, Axis::Tp, Axis::Ep}) == 1) return;  // the first holds all there is
   if (first) write_file_atomic(dir / "args.json", o.all.dump(2) + "\n");
   if (adapter) {
     const Json additional = {{"lora_dtype", o.lora_dtype ? Json(*o.lora_dtype) : Json()},

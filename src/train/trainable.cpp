@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/pattern.h"
+#include "nn/parts.h"
 
 namespace apus {
 namespace {
@@ -54,7 +55,7 @@ void choose_trainable(Module& model, const FreezeRules& rules) {
 std::vector<NamedParam> trainable_params(Module& model) {
   std::vector<NamedParam> params;
   model.visit([&](const std::string& name, Param& p) {
-    if (!p.trainable || !p.tied.empty()) return;
+    if (!p.trainable || !p.tied.empty() || is_elsewhere(p)) return;
     p.data.set_requires_grad(true);
     params.push_back({name, p.data});
   });

@@ -54,7 +54,7 @@ double Trainer::backward_of(Batch& batch, uint64_t micro, double total, bool onl
   const double sum = part.sum.item<double>(), balance = router->scale;
   if (const auto& tokens = training_of(batch.step).tokens; tokens && training_of(batch.step).router) {
     router->sum_over(tokens->ranks());
-    router->scale *= static_cast<double>(p_.row_sharers);  // each gives the gradient of its own tokens alone
+    router->scale *= static_cast<double>(tokens->ranks().size());  // each gives the gradient of its own tokens alone
   }
   // The factor as the first gradient: the gradient of a product of a scalar and a number is made in f64. What would
   // update weights on the way does not begin when the loss is not finite.

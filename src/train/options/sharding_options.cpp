@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <sstream>
 
 #include "base/files.h"
@@ -66,7 +67,15 @@ void ShardingOptions::fields(OptionTable& v) {
     "so many processes share out the model's matrices: heads of attention, feed-forward, vocabulary")
       .at_least(1)
       .must_match();
+  v("expert_model_parallel_size", expert_model_parallel_size,
+    "so many processes share out the experts of each layer, and send each other the tokens that meet them")
+      .at_least(1)
+      .must_match();
   v("fsdp_config", fsdp_config, "its settings: {\"reshard_after_forward\": false} keeps weights for the backward pass");
+}
+
+int64_t ShardingOptions::least_ranks() const {
+  return std::lcm(row_sharers(), tensor_model_parallel_size * expert_model_parallel_size);
 }
 
 void ShardingOptions::read_deepspeed(const std::string& path, OptionTable& v) {
