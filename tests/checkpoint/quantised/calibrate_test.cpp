@@ -83,6 +83,20 @@ TEST(Calibrate, SaysWhatStaysPlain) {
   const Calibrated mixture = calibrated("qwen3_moe_norm", {.form = {4, 32, false}});
   for (const std::string& name : mixture.quantised) EXPECT_EQ(name.find(".experts."), std::string::npos) << name;
   EXPECT_EQ(mixture.quantised.count("model.layers.0.self_attn.q_proj"), 1u);
+  const Calibrated odd = calibrated("phi3", {.form = {4, 32, false}});
+  EXPECT_TRUE(odd.quantised.empty());
+  EXPECT_FALSE(odd.report.plain.empty());
+  EXPECT_EQ(odd.report.perplexity, odd.report.perplexity_before);
+}
+
+// Norms elsewhere, side by side, or counted from one; fused projections; latent attention; layers with a state.
+TEST(Calibrate, EveryFamilysLayers) {
+  for (const char* name : {"llama3", "gemma2", "cohere2", "olmo2", "phi3", "starcoder2", "deepseek_v3", "qwen3_next"}) {
+    SCOPED_TRACE(name);
+    const Calibrated awq = calibrated(name, {.awq = true, .form = {4, -1, false}});
+    EXPECT_FALSE(awq.quantised.empty());
+    expect_near(awq.report, 0.1);
+  }
 }
 
 }  // namespace
