@@ -27,7 +27,7 @@ void Hessian::add(const at::Tensor& x_TI, int64_t sequences) {
 }
 
 namespace {
-constexpr int64_t kBlock = 128;  // columns whose corrections reach those behind them in one product
+constexpr int64_t kColumnsAtOnce = 128;  // columns whose corrections reach those behind them in one product
 
 at::Tensor lower_factor(const at::Tensor& matrix_II, const std::string& name) {
   const auto [factor_II, info] = at::linalg_cholesky_ex(matrix_II);
@@ -59,8 +59,8 @@ class ColumnRounder {
         group_(search.form.group_of(columns_)) {}
 
   void run() {
-    for (int64_t begin = 0; begin < columns_; begin += kBlock) {
-      const int64_t count = std::min(kBlock, columns_ - begin), behind = columns_ - begin - count;
+    for (int64_t begin = 0; begin < columns_; begin += kColumnsAtOnce) {
+      const int64_t count = std::min(kColumnsAtOnce, columns_ - begin), behind = columns_ - begin - count;
       at::Tensor error_OB = at::zeros({rows_, count}, weight_OI_.options());
       float* const error = error_OB.data_ptr<float>();
       at::parallel_for(0, rows_, 8, [&](int64_t first, int64_t last) {
