@@ -385,6 +385,22 @@ void TrainCommandOptions::check_tensor_parallel(int64_t ranks) const {
             " looks at all words at once: leave it out with --tensor_model_parallel_size");
 }
 
+namespace {
+// A critic is taken to have the policy's shape, as it begins from it or from a reward model on the same trunk.
+void count_other_models(const AlgorithmOptions& own, const std::string& policy, bool lora, Rehearsal& r,
+                        TrainSpec& train) {
+  for (const OtherModel& other : own.other_models()) {
+    const bool same = !other.folder || *other.folder == policy;
+    if (!other.trained) {
+      train.frozen_elements += static_cast<double>(model_facts(r.model(*other.folder)).parameters());
+      continue;
+    }
+    ++train.trained_copies;
+    train.copies_share_trunk = lora && same;
+  }
+}
+}  // namespace
+
 void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const Json config = r.model(!resume_from_checkpoint.empty() && !lora() ? resume_from_checkpoint : model);
   r.adapters(adapters);
@@ -403,6 +419,7 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   PlanSpec spec = training_spec({*this, *this, *this, *this, *this}, config, device_facts(device), ranks);
   spec.command = algorithm, spec.train.accumulation = accumulation(ranks / row_sharers());
   spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
+  count_other_models(own, model, lora(), r, spec.train);
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
     spec.row_tokens = longest, spec.assumptions.clear();
     spec.count_tokens();

@@ -37,7 +37,12 @@ struct TrainSpec {
   bool release_after_forward = true;  // of 3: layers are gathered again for their backward pass
   bool on_host = false;               // what a rank holds of them, and the optimizer's step
   int64_t frozen_copies = 0;          // of the model, beside the trained one: a reference
-  double cache_bytes = 0;             // of keys and values, when the run also generates
+  // Elements of further models that are only asked: a teacher, reward models.
+  double frozen_elements = 0;
+  // Models of the policy's trunk with a head of one number that are trained in the same passes: a critic.
+  int64_t trained_copies = 0;
+  bool copies_share_trunk = false;  // they are adapters on the policy's frozen weights
+  double cache_bytes = 0;           // of keys and values, when the run also generates
 };
 
 struct MemoryUse {

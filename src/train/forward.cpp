@@ -10,6 +10,7 @@
 #include "nn/training_step.h"
 #include "parallel/recompute.h"
 #include "tensor/noise.h"
+#include "train/shared_prefix.h"
 
 namespace apus {
 namespace {
@@ -62,6 +63,13 @@ std::optional<Memo::Kinds> Forward::remembered(int64_t layer) const {
   return Memo::Kinds{.product = true,
                      .feed_forward = !(again && selective->feed_forward),
                      .attention = !(again && selective->attention)};
+}
+
+at::Tensor Forward::hidden(const Model& model, Batch& batch) const {
+  require(!batch.shared || neftune_alpha == 0, Fault::Usage,
+          "--share_prefix true reads a prompt once, and --neftune_noise_alpha gives each answer's a noise of its own: "
+          "give one of them");
+  return hidden_states(batch, batch.step, [&](const Inputs& in, Step& s) { return hidden(model, in, s); });
 }
 
 at::Tensor Forward::hidden(const Model& model, const Inputs& in, Step& s) const {

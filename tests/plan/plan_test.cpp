@@ -144,6 +144,15 @@ TEST(Plan, EveryKnobLowersThePeak) {
   EXPECT_GT(peak([](PlanSpec& s) { s.tuning = {}, s.tuning.dora = true; }), peak([](PlanSpec& s) { s.tuning = {}; }));
   EXPECT_GT(peak([](PlanSpec& s) { s.train.element = 4; }), base);
   EXPECT_GT(peak([](PlanSpec& s) { s.train.frozen_copies = 1; }), base);
+  EXPECT_NEAR(peak([](PlanSpec& s) { s.train.frozen_elements = 1e9; }) - base, 2e9, 1e8) << "in bf16";
+  // A critic has weights, gradients and a state of its own; as an adapter the trunk is there already.
+  const double critic = peak([](PlanSpec& s) { s.train.trained_copies = 1; });
+  EXPECT_GT(critic, 1.8 * base);
+  EXPECT_LT(critic, 2.2 * base);
+  const auto adapted = [&](bool shared) {
+    return peak([&](PlanSpec& s) { s.tuning = {}, s.train.trained_copies = 1, s.train.copies_share_trunk = shared; });
+  };
+  EXPECT_LT(adapted(true), adapted(false));
 }
 
 // Only silu and the product with up are one operator: gelu's result and its input are kept both, relu's result alone.

@@ -37,6 +37,8 @@ void PpoOptions::fields(OptionTable& v) {
     "learn from the answers of a file instead: rows {\"group\", \"prompt_ids\", \"completion_ids\", \"reward\", "
     "\"logprobs\"}, one update for each pass over them");
   v("dump_rollouts", dump_rollouts, "add the answers of every round to a file that --replay_rollouts reads");
+  v("deterministic_rollout", deterministic_rollout,
+    "end the run where engine and trainer differ by a bit in the log-probability of a token that was drawn");
   v.no_effect({"num_sample_generations"}, "--log_completions true writes the answers of every round");
   v.group("Loss");
   v("num_ppo_epochs", num_ppo_epochs, "times that a round of answers is learnt from")
@@ -84,6 +86,8 @@ void PpoOptions::check() const {
   RewardOptions::check();
   EnvironmentOptions::check();
   RolloutServerOptions::check();
+  require(!(brings_rows() && deterministic_rollout), Fault::Usage,
+          "--deterministic_rollout compares the engine with the trainer, and --replay_rollouts has no engine");
   require(!(brings_rows() && several_turns()), Fault::Usage,
           "--replay_rollouts generates nothing, and --environment replies to what is generated: give one of them");
   require(
