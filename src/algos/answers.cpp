@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "device/agree.h"
+#include "environment/plugin.h"
 #include "train/rollout.h"
 
 namespace apus {
@@ -83,6 +84,18 @@ void write_completions(const std::string& mine, const std::filesystem::path& dir
   require(out.good(), Fault::Io, "cannot write ", file.string(), " (--log_completions)");
 }
 
+namespace {
+
+Json settings_for_plugins(const RoundOptions& o) {
+  RewardOptions options = o.rewards;
+  Json settings = OptionTable::of(options).json();
+  settings["max_completion_length"] = options.max_completion_length;
+  settings["num_generations"] = o.each, settings["max_turns"] = o.environment.max_turns;
+  return settings;
+}
+
+}  // namespace
+
 AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
     : o_(std::move(options)),
       tokenizer_(setting.tokenizer),
@@ -91,12 +104,14 @@ AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
       rank_(setting.rank),
       ranks_(setting.ranks),
       device_(setting.device),
-      rewards_(o_.rewards),
+      plugins_(plugins_of(o_.rewards, settings_for_plugins(o_), tokenizer_)),
+      rewards_(o_.rewards, plugins_),
       names_(rewards_.names()),
       weights_(rewards_.weights()) {
   for (const std::string& model : o_.rewards.reward_model) names_.push_back(reward_model_name(model, names_));
+  if (!o_.servers.stop_words.empty()) stop_ = {.tokenizer = tokenizer_, .texts = o_.servers.stop_words};
   if (o_.environment.several_turns()) {
-    environment_ = make_environment(o_.environment);
+    environment_ = make_environment(o_.environment, plugins_);
     names_.push_back(reward_model_name(environment_shown(o_.environment.environment_name()), names_));
     weights_.push_back(1);
   }
@@ -142,7 +157,7 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
 // In one turn.
 std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
                                            const Sampling& sampling) const {
-  const std::vector<FinishedAnswer> finished = actors.rollout->answers(prompts, sampling);
+  const std::vector<FinishedAnswer> finished = actors.rollout->answers(prompts, sampling, stop_ ? &*stop_ : nullptr);
   std::vector<Answer> out(finished.size());
   for (size_t i = 0; i < finished.size(); ++i) {
     const FinishedAnswer& from = finished[i];
@@ -152,7 +167,7 @@ std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std
     answer.prompt = prompts[i], answer.ids = from.ids(), answer.cut = from.finish == Finish::Length;
     for (const TokenOut& token : from.tokens) answer.engine_logprobs.push_back(token.logprob);
     std::vector<int32_t> said = answer.ids;
-    if (!answer.cut && !said.empty()) said.pop_back();  // the token that ends the turn
+    if (!answer.cut && !from.at_word && !said.empty()) said.pop_back();  // the token that ends the turn
     answer.text = tokenizer_->decode(said, true);
   }
   return out;
@@ -270,7 +285,9 @@ void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Sa
                       .tokens = answers[i].ids,
                       .cut = answers[i].cut,
                       .row = &rows[static_cast<size_t>(answers[i].group)],
-                      .trajectory = answers[i].turns.empty() ? nullptr : &answers[i].trajectory});
+                      .trajectory = answers[i].turns.empty() ? nullptr : &answers[i].trajectory,
+                      .group = answers[i].group,
+                      .step = actors.step});
   std::future<Rewards::Scores> functions = std::async(std::launch::async, [&] { return rewards_.score(inputs); });
   std::vector<std::vector<double>> judged;
   const size_t first = rewards_.names().size(), models = o_.rewards.reward_model.size();

@@ -54,7 +54,7 @@ void write_completions(const std::string& lines, const std::filesystem::path& di
 struct RoundOptions {
   RewardOptions rewards;
   EnvironmentOptions environment;
-  RolloutServerOptions servers;
+  RolloutServerOptions servers;              // ... and the words that end an answer
   int64_t each = 1, each_in_evaluation = 1;  // answers to a question
   bool asks_greedy = false;                  // the likeliest answer is rewarded too, for comparison
   bool resamples = false;                    // groups without spread give way to further questions
@@ -110,9 +110,11 @@ class AnswerRounds {
   const uint64_t seed_;
   const int64_t rank_, ranks_;
   const c10::Device device_;
+  const std::shared_ptr<Plugins> plugins_;  // null: none are given
   Rewards rewards_;
   std::vector<std::string> names_;
   std::vector<double> weights_;
+  std::optional<StopWords> stop_;             // absent: no text ends an answer
   std::unique_ptr<Environment> environment_;  // null: answers are of one turn
   // What the chat template has behind the token that ends a turn (often a line's end): reward models have learnt to
   // read there. Known from the first question on.

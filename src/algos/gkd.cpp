@@ -113,7 +113,8 @@ void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bo
         prompts.emplace_back(sample.ids.begin(), sample.ids.begin() + static_cast<long>(answer_begin(sample)));
   Sampling sampling = sampling_;
   sampling.seed = mix(seed_, stream_named("rollout"), static_cast<uint64_t>(actors.step * ranks_ + rank_));
-  const auto finished = engine.answers(prompts, sampling);
+  const StopWords stop{.tokenizer = tokenizer_, .texts = o_.stop_words};
+  const auto finished = engine.answers(prompts, sampling, stop.texts.empty() ? nullptr : &stop);
   double tokens = 0, cut = 0;
   std::string lines;
   size_t next = 0;

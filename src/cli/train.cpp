@@ -83,12 +83,12 @@ void TrainCommandOptions::fields(OptionTable& v) {
   DataOptions::fields(v);
   training_template_fields(v, *this, *this);
   TrainOptions::fields(v);
-  algorithm_fields(v);
   GenerationOptions::fields(v);
   v.at("max_new_tokens").help = "--predict_with_generate: longest answer in tokens";
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
+  algorithm_fields(v);
   RunOptions::fields(v);
   const AlgorithmInfo& info = algorithm_info(algorithm);
   if (!info.command.empty())
@@ -155,7 +155,7 @@ void make_absolute(Json& all) {
   };
   for (const char* name : {"model", "resume_from_checkpoint"}) all[name] = path(all[name].get<std::string>());
   for (const char* name : {"adapters", "custom_dataset_info", "cached_dataset", "cached_val_dataset", "ref_adapters",
-                           "reward_model", "reward_adapters", "teacher_adapters"})
+                           "external_plugins", "reward_model", "reward_adapters", "teacher_adapters"})
     if (all.contains(name))
       for (Json& text : all[name]) text = path(text.get<std::string>());
   for (const char* name : {"ref_model", "teacher_model", "value_model"})

@@ -44,20 +44,23 @@ Rollout::Shift::~Shift() {
 
 int64_t Rollout::longest() const { return policy_.shape().max_positions; }
 
-std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32_t>>& prompts,
-                                             const Sampling& sampling) {
+std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
+                                             const StopWords* stop) {
   if (prompts.empty()) return {};
   if (servers_) {  // a version of 0 is that of a server that has been sent nothing
     AnswerOrder order{.prompts = prompts, .sampling = sampling, .version = version_ + 1};
     for (size_t i = 0; i < prompts.size(); ++i) order.seeds.push_back(sampling.seed + i);
-    return servers_->answers(order);
+    std::vector<FinishedAnswer> answers = servers_->answers(order);
+    if (stop)
+      for (FinishedAnswer& answer : answers) end_at_word(answer, *stop);
+    return answers;
   }
   size_t longest = 1;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   Engine& engine = awake(static_cast<int64_t>(longest) + sampling.max_new_tokens);
   std::vector<FinishedAnswer> answers;
   try {
-    answers = generate(engine, prompts, sampling);
+    answers = generate(engine, prompts, sampling, stop);
   } catch (...) {
     rest();
     throw;

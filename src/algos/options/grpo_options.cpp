@@ -7,6 +7,7 @@
 #include "algos/options/reward_models.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "environment/plugin.h"
 #include "train/options/algorithm_options.h"
 
 namespace apus {
@@ -40,6 +41,7 @@ void GrpoOptions::fields(OptionTable& v) {
     "end the run where engine and trainer differ by a bit in the log-probability of a token that was drawn");
   loss_fields(v);
   RewardOptions::fields(v);
+  PluginOptions::fields(v);
   EnvironmentOptions::fields(v);
   RolloutServerOptions::fields(v);
   other_fields(v);
@@ -206,6 +208,11 @@ void GrpoOptions::check() const {
           "--num_iterations is of answers that are rolled out");
   require(!(dynamic_sample && brings_rows()), Fault::Usage,
           "--dynamic_sample asks further questions, and --replay_rollouts generates nothing");
+  require(
+      stop_words.empty() || !several_turns(), Fault::Usage,
+      "--stop_words end an answer in the middle of its message, and --environment replies to whole ones: give one of "
+      "them");
+  check_plugins(*this, reward_funcs, this);
 }
 
 int64_t GrpoOptions::micro_batches_of_round(const LoopOptions& loop, int64_t ranks) const {

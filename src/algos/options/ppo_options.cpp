@@ -3,6 +3,7 @@
 
 #include "algos/options/reward_models.h"
 #include "base/error.h"
+#include "environment/plugin.h"
 
 namespace apus {
 
@@ -64,6 +65,7 @@ void PpoOptions::fields(OptionTable& v) {
   v("kl_horizon", kl_horizon, "... in so many answers").above(0).noted();
   v("entropy_coef", entropy_coef, "weight of a bonus for uncertainty").at_least(0).noted();
   RewardOptions::fields(v);
+  PluginOptions::fields(v);
   EnvironmentOptions::fields(v);
   RolloutServerOptions::fields(v);
 }
@@ -98,6 +100,11 @@ void PpoOptions::check() const {
           "--replay_rollouts makes one update of each pass over the file: --num_train_epochs says how many passes; "
           "--num_ppo_epochs and --num_mini_batches are of answers that are rolled out");
   require(!kl_target || kl_coef > 0, Fault::Usage, "--kl_target moves --kl_coef, which is 0: begin with 0.05 or 0.2");
+  require(
+      stop_words.empty() || !several_turns(), Fault::Usage,
+      "--stop_words end an answer in the middle of its message, and --environment replies to whole ones: give one of "
+      "them");
+  check_plugins(*this, reward_funcs, this);
 }
 
 void PpoOptions::check(const LoopOptions& loop, int64_t ranks) const {
