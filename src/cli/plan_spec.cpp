@@ -73,6 +73,8 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.row_sharers = o.sequence_parallel_size;
   if (o.tensor_model_parallel_size > 1)
     spec.assumptions.push_back("--tensor_model_parallel_size is not counted: a device is taken to hold all matrices");
+  if (o.pipeline_model_parallel_size > 1)
+    spec.assumptions.push_back("--pipeline_model_parallel_size is not counted: a device is taken to hold all layers");
   spec.count_tokens();
   return spec;
 }

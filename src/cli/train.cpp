@@ -272,6 +272,7 @@ void TrainCommandOptions::check() const {
   check_sharding(ranks);
   check_sequence_parallel(ranks);
   check_tensor_parallel(ranks);
+  check_pipeline_parallel(ranks);
   if (sharding().stage < 3 || ranks == 1) return;
   require(!algorithm_info(algorithm).asks_rows, Fault::Usage, "--rlhf_type ", algorithm,
           " answers its questions with the model that is trained, which must be whole on each rank: use --deepspeed "
@@ -294,6 +295,10 @@ void TrainCommandOptions::fetch() {
             "--tensor_model_parallel_size ", tensor_model_parallel_size,
             ": these processes share out the heads of attention, and ", model, " has ", facts.heads,
             ": give that many at most");
+  }
+  if (pipeline_model_parallel_size > 1) {
+    const fs::path file = fs::path(model) / "config.json";
+    check_stages(model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model)));
   }
   if (sequence_parallel_size > 1) {
     const fs::path file = fs::path(model) / "config.json";
@@ -360,10 +365,12 @@ void TrainCommandOptions::check_sequence_parallel(int64_t ranks) const {
 void TrainCommandOptions::check_tensor_parallel(int64_t ranks) const {
   const int64_t tensor = tensor_model_parallel_size;
   if (tensor == 1) return;
-  require(ranks % row_sharers() == 0, Fault::Usage, "--tensor_model_parallel_size ", tensor,
-          sequence_parallel_size > 1 ? str(" x --sequence_parallel_size ", sequence_parallel_size) : "",
-          " needs as many processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
-          ": start with NPROC_PER_NODE=", row_sharers());
+  require(
+      ranks % row_sharers() == 0, Fault::Usage, "--tensor_model_parallel_size ", tensor,
+      sequence_parallel_size > 1 ? str(" x --sequence_parallel_size ", sequence_parallel_size) : "",
+      pipeline_model_parallel_size > 1 ? str(" x --pipeline_model_parallel_size ", pipeline_model_parallel_size) : "",
+      " needs as many processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
+      ": start with NPROC_PER_NODE=", row_sharers());
   static const std::set<std::string> possible = {"sft", "pt", "dpo", "orpo", "cpo", "simpo", "kto"};
   require(possible.count(algorithm) > 0, Fault::Usage, "--tensor_model_parallel_size is not available for ",
           asked_by(algorithm, algorithm_info(algorithm)),

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "dist/launch/stage_cut.h"
 #include "dist/mesh.h"
 
 namespace apus {
@@ -48,6 +49,12 @@ at::Tensor joined(const at::Tensor& part, const Cut& cut, int64_t size, MeshView
 bool is_cut(const Param& param, const MeshView* mesh) {
   return mesh &&
          std::any_of(param.cuts.begin(), param.cuts.end(), [&](const Cut& c) { return mesh->size(c.axis) > 1; });
+}
+
+bool is_elsewhere(const Param& param, const MeshView* mesh) {
+  return mesh && mesh->size(Axis::Pp) > 1 && std::any_of(param.cuts.begin(), param.cuts.end(), [&](const Cut& c) {
+           return c.axis == Axis::Pp && !has_stage(c, mesh->rank(Axis::Pp));
+         });
 }
 
 at::Tensor own_part(at::Tensor whole, const Param& param) {

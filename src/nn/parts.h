@@ -9,6 +9,9 @@ namespace apus {
 // Whether ranks share it out. The same answer on all of them, as one may have all there is to share.
 bool is_cut(const Param& param, const MeshView* mesh);
 
+// Whether other stages of a pipeline have all of it (dist/launch/stage_cut.h).
+bool is_elsewhere(const Param& param, const MeshView* mesh);
+
 // This rank's part of a whole tensor that has the parameter's shape: a view.
 at::Tensor own_part(at::Tensor whole, const Param& param);
 

@@ -9,6 +9,7 @@
 #include "device/agree.h"
 #include "device/device.h"
 #include "parallel/gradient_sync.h"
+#include "parallel/pipeline.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -61,13 +62,14 @@ void Trainer::evaluate() {
     for (const Update& update : p_.algorithm.collect(p_.actors, {std::move(*samples)}))
       for (const Batch& batch : update) {
         Batch here = batch.to(p_.device);
-        const Loss part = p_.algorithm.loss(p_.actors, here, Forward{});
+        const Loss part = loss_of(here, Forward{});
         loss += part.sum.item<double>(), count += p_.algorithm.count(here),
             sequences += static_cast<double>(here.step.length_q.size());
         metrics.add(part.metrics);
         if (in_step) spare_ = here;
       }
   }
+  if (p_.pipeline) p_.pipeline->settle();
   loss = summed(loss), count = summed(count);
   sequences = summed(sequences) / static_cast<double>(p_.row_sharers);
   Json line = {{"eval_loss", count > 0 ? loss / count : NAN}};
