@@ -276,7 +276,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
                    .evaluate_more = prediction(o, data, rollout, mesh, run_dir),
-                   .stop = &stop},
+                   .stop = &stop,
+                   .begins_step = [&](int64_t step) { world.at(str("step ", step)); }},
                   trainer_options(o, data, *tuned.model, run_dir));
   if (resumes(o)) {
     const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);

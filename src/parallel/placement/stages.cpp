@@ -120,11 +120,13 @@ std::vector<Range> stage_layers(int64_t layers, const StageWish& wish) {
   require(wish.layout.empty() || (!wish.first && !wish.last), Fault::Usage,
           "--pipeline_model_parallel_layout says the layers of every stage: leave out "
           "--decoder_first_pipeline_num_layers and --decoder_last_pipeline_num_layers");
+  require(layers >= wish.stages, Fault::Usage, "every stage of a pipeline needs a layer at least, and ", wish.stages,
+          " stages share ", layers);
   const Counts counts = wish.layout.empty() ? even_counts(layers, wish) : counts_of(wish.layout);
   require(std::ssize(counts) == wish.stages, Fault::Usage, kLayoutFlag, wish.layout, " has ", counts.size(),
           " stages, and --pipeline_model_parallel_size is ", wish.stages);
-  require(std::none_of(counts.begin(), counts.end(), [](int64_t n) { return n < 1; }), Fault::Usage,
-          "every stage of a pipeline needs a layer at least, and ", wish.stages, " stages share ", layers);
+  require(std::none_of(counts.begin(), counts.end(), [](int64_t n) { return n < 1; }), Fault::Usage, kLayoutFlag,
+          wish.layout, ": every stage needs a layer at least");
   const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
   require(all == layers, Fault::Usage, kLayoutFlag, wish.layout, " has ", all, " layers, and the model ", layers);
   std::vector<Range> ranges;
