@@ -218,7 +218,7 @@ at::Tensor plain_tensor(const OnDisk& from, size_t i, const TensorFolder& source
   return ops::dequantised(*matrix, 0, matrix->shape().rows, options.dtype == at::kDouble ? at::kFloat : options.dtype);
 }
 
-void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
+void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options, const MeshView* mesh) {
   const auto& [name, p, tensors, quantised_layer, whole, transposed, packed, held, fresh] = from;
   if (held) {
     p.data = ops::quantised_tensor(options.quantised->open(quantised_layer[0], matrix_shape(tensors[0])), options.dtype,
@@ -226,6 +226,10 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
     return;
   }
   const at::ScalarType dtype = p.statistic ? at::kFloat : options.dtype;
+  if (is_elsewhere(p, mesh)) {
+    p.data = at::empty(p.local_shape(), at::TensorOptions().dtype(dtype).device(device_of(name, options)));
+    return;
+  }
   if (fresh.defined()) {
     p.data = brought(own_part(fresh, p).contiguous(), device_of(name, options), dtype, /*own=*/true);
     return;
@@ -339,7 +343,7 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
         !from.held || !is_cut(from.param, model.mesh()), Fault::Usage, from.name,
         " is quantised, and such weights cannot be shared out over ranks; use --deepspeed zero2 or --ddp, where each "
         "rank holds the whole model");
-    load_one(from, source, options);
+    load_one(from, source, options, model.mesh());
     by_name[from.name] = &from.param;
   }
   model.visit([&](const std::string& name, Param& p) {

@@ -113,6 +113,9 @@ void PlanOptions::check() const {
   require(expert_model_parallel_size == 1, Fault::Usage,
           "--expert_model_parallel_size is not counted by apus plan: leave it out, and take what a device holds of "
           "experts as that part");
+  require(pipeline_model_parallel_size == 1, Fault::Usage,
+          "--pipeline_model_parallel_size is not counted by apus plan: leave it out, and take what a device holds of "
+          "layers as that part");
   check_sequence_parallel(devices);
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");

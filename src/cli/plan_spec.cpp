@@ -75,6 +75,8 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
     spec.assumptions.push_back("--tensor_model_parallel_size is not counted: a device is taken to hold all matrices");
   if (o.expert_model_parallel_size > 1)
     spec.assumptions.push_back("--expert_model_parallel_size is not counted: a device is taken to hold all experts");
+  if (o.pipeline_model_parallel_size > 1)
+    spec.assumptions.push_back("--pipeline_model_parallel_size is not counted: a device is taken to hold all layers");
   spec.count_tokens();
   return spec;
 }

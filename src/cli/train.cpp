@@ -273,6 +273,7 @@ void TrainCommandOptions::check() const {
   check_sharding(ranks);
   check_sequence_parallel(ranks);
   check_tensor_parallel(ranks);
+  check_pipeline_parallel(ranks);
   if (sharding().stage < 3 || ranks == 1) return;
   require(!algorithm_info(algorithm).asks_rows, Fault::Usage, "--rlhf_type ", algorithm,
           " answers its questions with the model that is trained, which must be whole on each rank: use --deepspeed "
@@ -287,10 +288,15 @@ void TrainCommandOptions::fetch() {
   if (tensor_model_parallel_size * expert_model_parallel_size > 1) {
     const fs::path file = fs::path(model) / "config.json";
     const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
-    const std::string wrong = why_not(
-        {.tensor = tensor_model_parallel_size, .experts = expert_model_parallel_size, .row_sharers = row_sharers()},
-        facts, model);
+    const std::string wrong = why_not({.tensor = tensor_model_parallel_size,
+                                       .experts = expert_model_parallel_size,
+                                       .row_sharers = sequence_parallel_size * tensor_model_parallel_size},
+                                      facts, model);
     require(wrong.empty(), Fault::Usage, wrong);
+  }
+  if (pipeline_model_parallel_size > 1) {
+    const fs::path file = fs::path(model) / "config.json";
+    check_stages(model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model)));
   }
   if (sequence_parallel_size > 1) {
     const fs::path file = fs::path(model) / "config.json";
@@ -358,11 +364,13 @@ void TrainCommandOptions::check_tensor_parallel(int64_t ranks) const {
   const int64_t tensor = tensor_model_parallel_size, experts = expert_model_parallel_size;
   if (tensor * experts == 1) return;
   const std::string flag = tensor > 1 ? "--tensor_model_parallel_size" : "--expert_model_parallel_size";
-  require(ranks % least_ranks() == 0, Fault::Usage, flag, " ", tensor > 1 ? tensor : experts,
-          tensor > 1 && experts > 1 ? str(" x --expert_model_parallel_size ", experts) : "",
-          sequence_parallel_size > 1 ? str(" with --sequence_parallel_size ", sequence_parallel_size) : "", " needs ",
-          least_ranks(), " processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
-          ": start with NPROC_PER_NODE=", least_ranks());
+  require(
+      ranks % least_ranks() == 0, Fault::Usage, flag, " ", tensor > 1 ? tensor : experts,
+      tensor > 1 && experts > 1 ? str(" x --expert_model_parallel_size ", experts) : "",
+      pipeline_model_parallel_size > 1 ? str(" x --pipeline_model_parallel_size ", pipeline_model_parallel_size) : "",
+      sequence_parallel_size > 1 ? str(" with --sequence_parallel_size ", sequence_parallel_size) : "", " needs ",
+      least_ranks(), " processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
+      ": start with NPROC_PER_NODE=", least_ranks());
   static const std::set<std::string> possible = {"sft", "pt", "dpo", "orpo", "cpo", "simpo", "kto"};
   require(possible.count(algorithm) > 0, Fault::Usage, flag, " is not available for ",
           asked_by(algorithm, algorithm_info(algorithm)),

@@ -87,7 +87,9 @@ std::vector<Cut> piece_cuts(const Param& stack, int64_t piece, const MeshView& m
   for (Cut cut : stack.cuts) {
     const int64_t dim = cut.dim - (std::ssize(stack.full) - 2);
     if (cut.axis == Axis::DpShard || mesh.size(cut.axis) == 1) continue;
-    if (dim < 0) {
+    if (cut.axis == Axis::Pp) {
+      cuts.push_back(cut);  // all of it, or nothing
+    } else if (dim < 0) {
       int holder = 0;
       const auto end = [&] {
         const Range experts = part_of(stack.full[0], cut, holder, mesh.size(cut.axis));
@@ -122,7 +124,7 @@ Param& Linear::weight() {
   }
   const bool put = view_->data.defined() && view_->data.sizes() != at::IntArrayRef(view_->local_shape());
   if (put || !stacked_->data.defined()) return weight_;
-  if (is_elsewhere(*view_))
+  if (is_elsewhere(*view_, mesh()))
     view_->data = at::empty(view_->local_shape(), stacked_->data.detach().options());
   else if (own_piece(*stacked_, piece_) >= 0)
     matrix();

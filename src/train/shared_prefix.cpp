@@ -13,12 +13,12 @@ namespace apus {
 namespace {
 
 // A sequence of a batch: its tokens are [begin, begin + length).
-struct Row {
+struct PackedRow {
   int64_t begin = 0, length = 0;
 };
 
 // How many tokens all rows begin with, so that each keeps one of its own.
-int64_t common_beginning(const int64_t* id, const Row* rows, size_t count) {
+int64_t common_beginning(const int64_t* id, const PackedRow* rows, size_t count) {
   int64_t same = rows[0].length - 1;
   for (size_t r = 1; r < count; ++r) {
     const int64_t* first = id + rows[0].begin;
@@ -33,7 +33,7 @@ class Tree {
  public:
   explicit Tree(int64_t tokens) : place_(static_cast<size_t>(tokens)) {}
 
-  void add_group(const Row* rows, size_t count, int64_t stem) {
+  void add_group(const PackedRow* rows, size_t count, int64_t stem) {
     const auto first = static_cast<int64_t>(row_.size());
     if (stem > 0) {
       int64_t longest = 0;
@@ -57,7 +57,7 @@ class Tree {
 
  private:
   // Tokens [begin, end) of a row, which see the `begin` keys from `stem` on and their own.
-  void add_sequence(const Row& row, int64_t begin, int64_t end, int64_t stem, int64_t whole) {
+  void add_sequence(const PackedRow& row, int64_t begin, int64_t end, int64_t stem, int64_t whole) {
     const auto own = static_cast<int64_t>(row_.size());
     for (int64_t i = 0; i < begin; ++i) key_.push_back(stem + i);
     for (int64_t i = begin; i < end; ++i) {
@@ -82,7 +82,7 @@ std::shared_ptr<const SharedPrefixes> shared_prefixes(const Batch& batch) {
   require(batch.media.empty(), Fault::Usage, "--share_prefix true is of texts alone, and these rows have images");
   const at::Tensor id_T = batch.id_T.cpu().contiguous();
   Tree tree(id_T.numel());
-  std::vector<Row> rows;
+  std::vector<PackedRow> rows;
   bool shares = false;
   int64_t begin = 0;
   const size_t sequences = batch.step.length_q.size();

@@ -221,6 +221,54 @@ experts)  # mixtures: matrices, experts or both shared out; full, LoRA and DoRA 
   [ $code = 2 ] || fail "fewer ranks: exit code $code"
   says bad.log "start with NPROC_PER_NODE=4"
   ;;
+pipeline)  # each rank runs some of the layers: full with a tied head, LoRA, mixtures, preferences; with data parallel, zero1, cut matrices
+  stages() {  # stages COUNT RANKS OUT FLAGS...
+    local count=$1 ranks=$2 out=$3
+    shift 3
+    train "$ranks" cpu "$out" --pipeline_model_parallel_size "$count" "$@" || { cat "$out.log" >&2; fail "$out"; }
+  }
+  train 1 cpu packed --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full
+  sharers=2 stages 2 2 two --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full --decoder_last_pipeline_num_layers 1
+  says two.log "2 ranks run the layers one behind the other: rank 0 runs 0 to 2"
+  alike packed two || fail "packed rows, full: other losses"
+  weights_alike packed/checkpoint-5 two/checkpoint-5
+  sharers=4 stages 2 4 cut --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full --tensor_model_parallel_size 2
+  alike packed cut || fail "cut matrices: other losses"
+  weights_alike packed/checkpoint-5 cut/checkpoint-5
+  train 1 cpu one --num_train_epochs 1 --save_steps 2
+  sharers=2 stages 2 4 lora --num_train_epochs 1 --save_steps 2 --deepspeed zero1
+  alike one lora || fail "LoRA, four ranks, zero1: other losses"
+  sharers=2 stages 2 4 again --num_train_epochs 1 --save_steps 2 --deepspeed zero1 --resume_from_checkpoint lora/checkpoint-2
+  alike lora again 3 || fail "a resumed run has other losses"
+  "$apus" init --preset tiny-moe --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
+  for count in 1 3; do
+    sharers=$count stages $count $count mixture$count --model mixture --max_steps 4 --tuner_type full --router_aux_loss_coef 0.1
+  done
+  alike mixture1 mixture3 || fail "a mixture of experts: other losses"
+  sed 's/}$/,"rejected_response":"no"}/' rows.jsonl >pairs.jsonl
+  for count in 1 2; do
+    NPROC_PER_NODE=$count "$apus" rlhf --rlhf_type dpo --model model --dataset pairs.jsonl --device cpu --output_dir dpo$count --add_version false --torch_dtype float32 \
+      --learning_rate 1e-3 --max_steps 5 --gradient_accumulation_steps 3 --logging_steps 1 --pipeline_model_parallel_size $count >dpo$count.log 2>&1 || { cat dpo$count.log >&2; fail "dpo"; }
+  done
+  alike dpo1 dpo2 || fail "dpo: other losses"
+  code=0; train 2 cpu bad --pipeline_model_parallel_size 2 --deepspeed zero3 || code=$?
+  [ $code = 2 ] || fail "zero3: exit code $code"
+  says bad.log "use --deepspeed zero1"
+  ;;
+hang)  # a rank of a training run is stopped: one report says what each waits in, and for whom all do
+  NPROC_PER_NODE=3 "$apus" sft --model model --dataset rows.jsonl --device cpu --output_dir out --add_version false --torch_dtype float32 \
+    --logging_steps 1 --max_steps 100000 --save_strategy no --ddp_timeout 2 >out.log 2>&1 &
+  shell=$!
+  training out.log $shell
+  kill -STOP "$(pgrep -P $shell | sed -n 2p)"
+  code=0; wait $shell || code=$?
+  [ $code = 6 ] || { cat out.log >&2; fail "exit code $code"; }
+  says out.log "rank 1: silent: stopped, or cut off, at step [0-9]+"
+  says out.log "ranks? 0.*: waiting in [a-z_]+ [0-9]+ of '[a-z]+', .*at step [0-9]+"
+  says out.log "in the end all wait for rank 1"
+  "$apus" doctor --explain out.log >explained 2>&1 || true
+  says explained "a rank did not come to a collective in time"
+  ;;
 npu)  # the same over the simulated NPU's library
   train 2 cpu cpu --max_steps 4
   LD_LIBRARY_PATH=$sim/lib train 2 npu npu --max_steps 4 || { cat npu.log >&2; fail "npu"; }

@@ -124,7 +124,11 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
                                                      "freeze_aligner",
                                                      "task_type",
                                                      "tensor_model_parallel_size",
-                                                     "expert_model_parallel_size"}));
+                                                     "expert_model_parallel_size",
+                                                     "pipeline_model_parallel_size",
+                                                     "decoder_first_pipeline_num_layers",
+                                                     "decoder_last_pipeline_num_layers",
+                                                     "pipeline_model_parallel_layout"}));
   EXPECT_EQ(lora.exact["lora_rank"], 4);
   EXPECT_EQ(keys(lora.noted), (std::set<std::string>{"lr_scheduler_type",
                                                      "lr_scheduler_kwargs",
@@ -149,7 +153,9 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
   EXPECT_EQ(keys(parsed("sft", {"--tuner_type", "full"}).exact),
             (std::set<std::string>{"tuner_type", "per_device_train_batch_size", "data_seed", "streaming", "packing",
                                    "train_dataloader_shuffle", "ref_adapters", "task_type",
-                                   "expert_model_parallel_size", "tensor_model_parallel_size"}));
+                                   "tensor_model_parallel_size", "expert_model_parallel_size",
+                                   "pipeline_model_parallel_size", "decoder_first_pipeline_num_layers",
+                                   "decoder_last_pipeline_num_layers", "pipeline_model_parallel_layout"}));
 }
 
 }  // namespace

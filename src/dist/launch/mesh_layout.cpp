@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "dist/launch/stage_cut.h"
 
 namespace apus {
 
@@ -137,7 +138,17 @@ Range part_of(int64_t size, int rank, int ranks) {
   return {rank * least + std::min<int64_t>(rank, more), least + (rank < more)};
 }
 
+Cut stage_cut(const std::vector<int>& stages) {
+  Cut cut{.axis = Axis::Pp, .dim = 0};
+  for (const int stage : stages) {
+    require(stage >= 0 && stage < kMostStages, Fault::Bug, "stage ", stage, " of a pipeline");
+    cut.units |= int64_t{1} << stage;
+  }
+  return cut;
+}
+
 Range part_of(int64_t size, const Cut& cut, int rank, int ranks) {
+  if (cut.axis == Axis::Pp) return {0, has_stage(cut, rank) || ranks == 1 ? size : 0};
   require(cut.groups > 0 && size % cut.groups == 0, Fault::Bug, "a dimension of ", size, " cut into ", cut.groups,
           " groups");
   if (size == 0) return {0, 0};
