@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "base/pattern.h"
 #include "checkpoint/adapter_config.h"
+#include "quant/wish.h"
 
 namespace apus {
 namespace {
@@ -117,6 +118,7 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
                            : spec.lora && !trained ? other_factors(model, p, lora)
                                                    : 0;
     t.elements += n, t.adapter += factors;
+    if (p.linear && !p.stacked && !trained && !quant::Wish().skips(module)) t.linear += n;
     if (trained) {
       t.trained += n, t.largest_trained = std::max(t.largest_trained, n);
       if (p.shape.size() >= 2 && layer_index(model, p.name) >= 0) t.trained_matrices += n;
