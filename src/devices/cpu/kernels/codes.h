@@ -65,7 +65,7 @@ class Groups {
   static constexpr int64_t kRoom = kMostGroups + 16;
   int64_t width_, left_, at_ = 0;
   bool zeros_, leasts_;
-  float scale_[kRoom], zero_[kRoom], least_[kRoom];
+  float scale_[kRoom] = {}, zero_[kRoom], least_[kRoom];
 };
 
 // The sixteen numbers of a group, to look up 32 codes in: the lowest bits of as many words, whatever is above them.
