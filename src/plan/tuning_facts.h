@@ -53,6 +53,8 @@ struct TuningFacts {
   double trained_matrices = 0, largest_trained = 0;
 };
 
+// Of the weights of linear layers that may be held quantised.
+double quantisable_elements(const ModelFacts& model);
 TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec);
 
 }  // namespace apus

@@ -19,10 +19,10 @@
 namespace apus::cpu {
 namespace {
 
-enum Slot { kCodedBias, kCodedSums, kCodedPlain, kCodedRows };
+enum CodedSlot { kCodedBias, kCodedSums, kCodedPlain, kCodedRows };
 constexpr int64_t kCodedRowBlock = 512;
 
-struct Product {
+struct CodedProduct {
   const bf16* x;
   int64_t ldx, m;
   const Codes& codes;
@@ -40,7 +40,7 @@ struct Product {
 bf16* plain_space(int64_t elements) { return reinterpret_cast<bf16*>(scratch(kCodedPlain, elements / 2)); }
 
 // On tiles, up to 16 rows of x (linear.cpp's multiply_few_by_tiles).
-void coded_few_by_tiles(const Product& p) {
+void coded_few_by_tiles(const CodedProduct& p) {
   const int64_t depth = padded_depth<bf16>(p.in());
   const bf16* pairs = paired_rows(p.x, p.ldx, p.m, p.in(), kCodedRows);
   share(p.panels(), p.together(), [&](int64_t begin, int64_t end) {
@@ -63,7 +63,7 @@ void coded_few_by_tiles(const Product& p) {
 }
 
 // On tiles, any number of rows (linear.cpp's multiply_by_tiles).
-void coded_by_tiles(const Product& p) {
+void coded_by_tiles(const CodedProduct& p) {
   const at::Tensor columns = packed_as_columns(p.x, p.ldx, p.m, p.in());
   const auto* const packed = data<bf16>(columns);
   const int64_t depth = padded_depth<bf16>(p.in()), row_panels = (p.m + kPanel - 1) / kPanel,
@@ -91,7 +91,7 @@ void coded_by_tiles(const Product& p) {
 }
 
 // The whole depth of 32 outputs, made plain.
-const bf16* plain_panel(const Product& p, int64_t panel, int64_t apart) {
+const bf16* plain_panel(const CodedProduct& p, int64_t panel, int64_t apart) {
   bf16* const plain = plain_space(kPanel * apart);
   for (int64_t d = 0; d < p.in(); d += kCodeStretch)
     p.codes.plain(panel, p.outputs(panel), d, std::min(kCodeStretch, p.in() - d), plain + d, apart);
@@ -99,7 +99,7 @@ const bf16* plain_panel(const Product& p, int64_t panel, int64_t apart) {
 }
 
 // In vectors (dots.h).
-void coded_by_dots(const Product& p) {
+void coded_by_dots(const CodedProduct& p) {
   const int64_t apart = padded_depth<bf16>(p.in());
   share(p.panels(), p.together(), [&](int64_t begin, int64_t end) {
     float *sums = scratch(kCodedSums, p.m * kPanel),
@@ -114,7 +114,7 @@ void coded_by_dots(const Product& p) {
 }
 
 // The same, bit for bit, for many rows (lanes.h).
-void coded_in_lanes(const Product& p) {
+void coded_in_lanes(const CodedProduct& p) {
   const int64_t apart = padded_depth<bf16>(p.in()), x_apart = apart + 16;
   const at::Tensor spread = at::empty({std::min(p.m, kCodedRowBlock), x_apart}, at::kFloat);
   for (int64_t row = 0; row < p.m; row += kCodedRowBlock) {
@@ -150,7 +150,7 @@ at::Tensor coded_linear(const at::Tensor& x, const at::Tensor& packed, const Opt
   std::vector<int64_t> shape = x.sizes().vec();
   shape.back() = codes.rows();
   const at::Tensor y = at::empty(shape, x.options()), rows = as_rows(x);
-  Product product{data<bf16>(rows), rows.stride(0), rows.size(0), codes, nullptr, data<bf16>(y)};
+  CodedProduct product{data<bf16>(rows), rows.stride(0), rows.size(0), codes, nullptr, data<bf16>(y)};
   if (y.numel() == 0) return y;
   if (bias.has_value() && bias->defined()) {
     require(bias->numel() == codes.rows() && bias->scalar_type() == at::kBFloat16, Fault::Bug,

@@ -13,7 +13,7 @@
 
 namespace apus::cpu {
 
-using Kind = quant::CodeForm::Kind;
+using CodeKind = quant::CodeForm::Kind;
 
 namespace {
 constexpr int64_t kWideGroup = 256;  // columns: from here on scales in f32 cost next to nothing
@@ -33,7 +33,7 @@ void write_numbers(const std::vector<float>& numbers, bool wide, float power, ui
 }
 
 bool fits(const quant::CodeForm& form, int64_t columns) {
-  return form.group >= columns || form.group % (form.kind == Kind::Book ? 32 : 16) == 0;
+  return form.group >= columns || form.group % (form.kind == CodeKind::Book ? 32 : 16) == 0;
 }
 }  // namespace
 
@@ -97,7 +97,7 @@ at::Tensor Codes::pack(const quant::Matrix& matrix) {
   std::memset(out + head.scales_at, 0, static_cast<size_t>(head.bytes - head.scales_at));
   const float power = head.wide ? 1 : power_for(scale), least_power = head.wide ? 1 : power_for(least);
   // Kernels read FP8 codes as 2^-8 of what they stand for.
-  head.factor = (head.kind == Kind::E4m3 ? 256.0f : 1.0f) / power, head.least_factor = 1 / least_power;
+  head.factor = (head.kind == CodeKind::E4m3 ? 256.0f : 1.0f) / power, head.least_factor = 1 / least_power;
   write_numbers(scale, head.wide, power, out + head.scales_at);
   if (head.zeros) write_numbers(zero, head.wide, 1, out + head.zeros_at);
   if (head.leasts) write_numbers(least, head.wide, least_power, out + head.leasts_at);
@@ -129,10 +129,10 @@ void Codes::plain(int64_t panel, int64_t count, int64_t first, int64_t depth, bf
     if (p) p = static_cast<const uint8_t*>(p) + step;
   };
   for (int64_t r = 0; r < count; ++r, codes += row_bytes, out += apart) {
-    if (head_->kind == Kind::Book)
+    if (head_->kind == CodeKind::Book)
       kernels().codes4(first, columns, codes, scales, head_->book, out);
     else
-      (head_->kind == Kind::Signed ? kernels().codes8 : kernels().codes_e4m3)(first, columns, codes, scales, out);
+      (head_->kind == CodeKind::Signed ? kernels().codes8 : kernels().codes_e4m3)(first, columns, codes, scales, out);
     on(scales.scale), on(scales.zero), on(scales.least);
   }
 }
