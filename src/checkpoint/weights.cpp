@@ -223,6 +223,7 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
   if (held) {
     p.data = ops::quantised_tensor(options.quantised->open(quantised_layer[0], matrix_shape(tensors[0])), options.dtype,
                                    device_of(name, options));
+    if (!ops::matrix_of(p.data)) options.quantised->forget(quantised_layer[0]);  // the device keeps it otherwise
     return;
   }
   const at::ScalarType dtype = p.statistic ? at::kFloat : options.dtype;

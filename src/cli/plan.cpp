@@ -63,6 +63,7 @@ PlanSpec plan_spec(const PlanOptions& o) {
   PlanSpec spec = o.of == "score"                       ? scoring_spec(o, o.engine.max_step_tokens, config, device)
                   : o.of == "infer" || o.of == "deploy" ? inference_spec(o, o, config, device)
                                                         : training_spec({o, o, o, o, o}, config, device, o.devices);
+  hold_quantised(spec, config, o.quantise);
   spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
   if (spec.inference) {
     spec.train.devices = static_cast<int>(o.devices);

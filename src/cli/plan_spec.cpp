@@ -2,8 +2,10 @@
 #include "cli/plan_spec.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/nearest.h"
+#include "quant/size.h"
 
 namespace apus {
 
@@ -100,6 +102,14 @@ PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& co
   spec.command = "score";
   spec.infer = {.context = step_tokens, .sequences = 1, .step_tokens = step_tokens, .cached = false};
   return spec;
+}
+
+void hold_quantised(PlanSpec& spec, const Json& config, const quant::Wish& quantise) {
+  const auto bits = quant::bits_of_weight(config, quantise);
+  if (!bits) return;
+  spec.train.held_bits = *bits;
+  spec.assumptions.push_back(
+      str("weights of linear layers are held in ", std::round(*bits * 100) / 100, " bits, scales included"));
 }
 
 }  // namespace apus

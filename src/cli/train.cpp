@@ -432,6 +432,7 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
     spec.row_tokens = longest, spec.assumptions.clear();
     spec.count_tokens();
   }
+  hold_quantised(spec, config, quantise);
   r.plan(spec);
 }
 

@@ -79,8 +79,8 @@ class TrainingRun {
     at_.add(Holds::Runtime, d_.context + d_.reserved);
     at_.moment("loading");
     if (s_.zero < 3 || !away()) {
-      at_.add(Holds::Weights, t_.elements * s_.element / shared(3) + t_.adapter * t_.spec.adapter_bytes / shared(3));
-      at_.add(Holds::Weights, static_cast<double>(s_.frozen_copies) * t_.elements * s_.element / shared(3));
+      at_.add(Holds::Weights, weight_bytes(t_, s_) / shared(3) + t_.adapter * t_.spec.adapter_bytes / shared(3));
+      at_.add(Holds::Weights, static_cast<double>(s_.frozen_copies) * weight_bytes(t_, s_) / shared(3));
       at_.add(Holds::Weights, s_.frozen_elements * s_.element / shared(3));
       const double trunk = s_.copies_share_trunk ? 0 : t_.elements - (m_.tied ? 0 : vocab_ * h_);
       at_.add(Holds::Weights, static_cast<double>(s_.trained_copies) *
@@ -399,6 +399,11 @@ double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double to
                        512.0)
           : std::max(head_trained ? 128.0 : 16.0, 256 * kMib / (4 * vocabulary));
   return std::min(chunk, tokens);
+}
+
+double weight_bytes(const TuningFacts& t, const TrainSpec& s) {
+  const double held = s.held_bits > 0 ? t.linear : 0;
+  return (t.elements - held) * s.element + held * s.held_bits / 8;
 }
 
 double optimizer_state_bytes(const TuningFacts& t, const TrainSpec& s) {

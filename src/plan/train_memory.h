@@ -28,6 +28,7 @@ struct TrainSpec {
   double tokens = 0;         // of a micro-batch
   double element = 2;        // bytes of a weight and of an activation
   double disk_element = 2;   // of a weight in the checkpoint's files
+  double held_bits = 0;      // of a weight of a linear layer that is held quantised; 0: none is
   int64_t accumulation = 1;  // micro-batches of an update
   RecomputeFacts recompute;
   OptimizerFacts optimizer;
@@ -54,6 +55,8 @@ struct MemoryUse {
 MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec,
                        const DeviceFacts& device);
 
+// Of a model's weights in memory, those that are held quantised among them.
+double weight_bytes(const TuningFacts& tuning, const TrainSpec& spec);
 double optimizer_state_bytes(const TuningFacts& tuning, const TrainSpec& spec);  // on all devices together
 
 // Tokens that meet the head at a time, as the fused loss of this device chooses it. keeps: the gradients of all logits.

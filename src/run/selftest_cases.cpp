@@ -9,7 +9,9 @@
 #include "ops/expert_pairs.h"
 #include "ops/low_rank.h"
 #include "ops/ops.h"
+#include "ops/quantised.h"
 #include "ops/state_scan.h"
+#include "quant/bnb4.h"
 #include "tensor/noise.h"
 
 namespace apus {
@@ -116,6 +118,17 @@ void add_products(std::vector<OperatorCase>& all) {
                                                    : ops::linear(t[0], t[1], t[2])};
                  },
                  false});
+  all.push_back({"coded_linear", "four bits", {layer[0], layer[2]}, [](const Tensors& t) {
+                   const at::Tensor wide = numbers({64, 96}, 21, 0.1).to(at::kFloat).contiguous();
+                   const quant::Shape shape{64, 96};
+                   const std::shared_ptr<const quant::Matrix> matrix = quant::open_bnb4(
+                       {"layer", quant::quantise_bnb4({wide.data_ptr<float>(), 64 * 96}, shape, {.block = 32})}, shape);
+                   const bool truth = t[0].scalar_type() == at::kDouble;
+                   const at::Tensor weight =
+                       truth ? ops::dequantised(*matrix, 0, 64, at::kFloat).to(at::kDouble)
+                             : ops::quantised_tensor(matrix, t[0].scalar_type(), t[0].device());
+                   return Tensors{ops::linear(t[0], weight, t[1])};
+                 }});
   all.push_back({"add_low_rank",
                  "",
                  {numbers({37, 64}, 21), numbers({37, 96}, 22), numbers({8, 96}, 23, 0.1), numbers({64, 8}, 24)},

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/plan_spec.h"
 #include "models/spec/presets.h"
 
 namespace apus {
@@ -216,6 +217,23 @@ TEST(Plan, LayersOverSeveralDevices) {
   EXPECT_EQ(plan_json(four).at("strategy"), "layers over devices");
   s.train.devices = 500;  // no more than one part each
   EXPECT_TRUE(make_plan(s).fits);
+}
+
+TEST(Plan, WeightsThatAreHeldQuantised) {
+  PlanSpec s = spec_of("qwen2.5-7b", true, "910B3");
+  const double whole = make_plan(s).use.at_peak[static_cast<size_t>(Holds::Weights)];
+  quant::Wish wish;
+  wish.method = "bnb", wish.bits = 4;
+  hold_quantised(s, preset_config("qwen2.5-7b"), wish);
+  EXPECT_EQ(s.train.held_bits, 4.25);
+  // 6.525e9 of the weights are in linear layers; embedding, head, norms and biases stay in two bytes.
+  const double held = make_plan(s).use.at_peak[static_cast<size_t>(Holds::Weights)];
+  EXPECT_NEAR(whole - held, 6.525e9 * (2 - 4.25 / 8), 1e7);
+  EXPECT_NE(plan_text(make_plan(s)).find("in 4.25 bits"), std::string::npos);
+  Json config = preset_config("qwen2.5-7b");
+  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}};
+  hold_quantised(s, config, {});
+  EXPECT_EQ(s.train.held_bits, 5);
 }
 
 TEST(Plan, QuantisationsThatAreNotReadAreRefused) {
