@@ -44,9 +44,30 @@ Rollout::Shift::~Shift() {
 
 int64_t Rollout::longest() const { return policy_.shape().max_positions; }
 
-std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32_t>>& prompts,
-                                             const Sampling& sampling) {
+namespace {
+// The i-th with seed + i, so that equal prompts get different answers.
+std::vector<EngineRequest> requests_of(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
+                                       const std::vector<std::vector<MediaItem>>& media) {
+  require(media.empty() || media.size() == prompts.size(), Fault::Bug, prompts.size(), " prompts with the media of ",
+          media.size());
+  std::vector<EngineRequest> requests;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    EngineRequest& request = requests.emplace_back();
+    request.prompt = prompts[i], request.sampling = sampling;
+    request.sampling.seed += i;
+    if (!media.empty()) request.media = media[i];
+  }
+  return requests;
+}
+}  // namespace
+
+std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
+                                             const std::vector<std::vector<MediaItem>>& media) {
   if (prompts.empty()) return {};
+  const bool seen = std::any_of(media.begin(), media.end(), [](const auto& of_prompt) { return !of_prompt.empty(); });
+  require(!servers_ || !seen, Fault::Usage,
+          "rollout servers answer questions of text alone, and one has images, videos or sounds: leave "
+          "--vllm_server_host away, so that the engine in this process answers");
   if (servers_) {  // a version of 0 is that of a server that has been sent nothing
     AnswerOrder order{.prompts = prompts, .sampling = sampling, .version = version_ + 1};
     for (size_t i = 0; i < prompts.size(); ++i) order.seeds.push_back(sampling.seed + i);
@@ -57,7 +78,7 @@ std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32
   Engine& engine = awake(static_cast<int64_t>(longest) + sampling.max_new_tokens);
   std::vector<FinishedAnswer> answers;
   try {
-    answers = generate(engine, prompts, sampling);
+    answers = generate(engine, requests_of(prompts, sampling, media));
   } catch (...) {
     rest();
     throw;
