@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "data/rows/row.h"
 #include "device/agree.h"
 #include "environment/plugin.h"
 #include "train/rollout.h"
@@ -42,6 +43,7 @@ Sample sample_of(const Answer& answer, bool learnt, bool joins) {
   sample.trained.assign(answer.prompt.size(), 0);
   for (size_t i = 0; i < answer.ids.size(); ++i) sample.trained.push_back(learnt && answer.says(i));
   sample.grouped = joins;
+  sample.media = answer.media;
   return sample;
 }
 
@@ -136,16 +138,19 @@ AnswerRounds::Part AnswerRounds::mine_of(const Samples& questions, int64_t each)
 std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
                                              Round& round) {
   std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::vector<MediaItem>> media;
   std::vector<Json> rows;
-  for (size_t i = 0; i < part.end - part.first; ++i)
-    prompts.push_back(questions[static_cast<size_t>(part.question(i))].ids);
+  for (size_t i = 0; i < part.end - part.first; ++i) {
+    const Sample& question = questions[static_cast<size_t>(part.question(i))];
+    prompts.push_back(question.ids), media.push_back(question.media);
+  }
   for (const Sample& question : questions)
     if (environment_) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
   Sampling sampling = sampling_;
   sampling.seed = seed;
   const Stopwatch watch;
   std::vector<Answer> out =
-      environment_ ? played(actors, rows, prompts, part, sampling) : answered(actors, prompts, sampling);
+      environment_ ? played(actors, rows, prompts, part, sampling) : answered(actors, prompts, media, sampling);
   round.seconds += watch.seconds();
   for (size_t i = 0; i < out.size(); ++i) {
     out[i].group = part.question(i);
@@ -156,8 +161,10 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
 
 // In one turn.
 std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
+                                           const std::vector<std::vector<MediaItem>>& media,
                                            const Sampling& sampling) const {
-  const std::vector<FinishedAnswer> finished = actors.rollout->answers(prompts, sampling, stop_ ? &*stop_ : nullptr);
+  const std::vector<FinishedAnswer> finished =
+      actors.rollout->answers(prompts, sampling, media, stop_ ? &*stop_ : nullptr);
   std::vector<Answer> out(finished.size());
   for (size_t i = 0; i < finished.size(); ++i) {
     const FinishedAnswer& from = finished[i];
@@ -165,6 +172,7 @@ std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std
             "rolling out answers: ", from.error.empty() ? "an answer was not finished" : from.error);
     Answer& answer = out[i];
     answer.prompt = prompts[i], answer.ids = from.ids(), answer.cut = from.finish == Finish::Length;
+    answer.media = media[i];
     for (const TokenOut& token : from.tokens) answer.engine_logprobs.push_back(token.logprob);
     std::vector<int32_t> said = answer.ids;
     if (!answer.cut && !from.at_word && !said.empty()) said.pop_back();  // the token that ends the turn
@@ -237,6 +245,9 @@ Sample AnswerRounds::question(const Row& row, const Encoder& encoder) const {
   if (environment_ && !asked.value.contains("tools"))
     if (Json tools = environment_->tools(); !tools.is_null()) asked.value["tools"] = std::move(tools);
   Sample out = encoder.encode_prompt(asked);
+  if (environment_ && !out.media.empty())
+    throw RowError(row.origin, "messages",
+                   "questions with images, videos or sounds are answered in one turn; environments talk in text alone");
   const std::lock_guard lock(mutex_);
   if (environment_) encoder_ = &encoder;
   if (o_.rewards.reward_model.empty()) return out;

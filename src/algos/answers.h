@@ -18,6 +18,7 @@ namespace apus {
 
 struct Answer {
   std::vector<int32_t> prompt, ids;    // the record; text is derived of it
+  std::vector<MediaItem> media;        // of the prompt
   std::vector<float> engine_logprobs;  // of ids, at the rollout's temperature; empty: not known
   std::string text;                    // of several turns the last one
   // Of an answer in several turns, else empty: which of ids the policy said (the others are observations), where turns
@@ -94,7 +95,7 @@ class AnswerRounds {
   std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
                                  Round& round);
   std::vector<Answer> answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
-                               const Sampling& sampling) const;
+                               const std::vector<std::vector<MediaItem>>& media, const Sampling& sampling) const;
   std::vector<Answer> played(Actors& actors, const std::vector<Json>& rows,
                              const std::vector<std::vector<int32_t>>& prompts, const Part& part,
                              const Sampling& sampling) const;

@@ -18,12 +18,12 @@
 namespace apus {
 namespace {
 
-constexpr int64_t kHidden = 12, kTokens = 17;
+constexpr int64_t kWidth = 12, kRows = 17;
 
 std::unique_ptr<MoeMlp> mixture(bool stacked) {
   MixtureNames names;
   if (stacked) names.stacked_gate_up = "experts.gate_up_proj", names.stacked_down = "experts.down_proj";
-  return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = kHidden,
+  return std::make_unique<MoeMlp>(MoeMlp::Spec{.hidden = kWidth,
                                                .ffn = 10,
                                                .experts = 5,
                                                .per_token = 2,
@@ -32,17 +32,17 @@ std::unique_ptr<MoeMlp> mixture(bool stacked) {
                                                .names = names});
 }
 
-using Tensors = std::map<std::string, at::Tensor>;
+using NamedTensors = std::map<std::string, at::Tensor>;
 
-Tensors weights_of(Module& module) {
-  Tensors all;
+NamedTensors weights_of(Module& module) {
+  NamedTensors all;
   module.visit([&](const std::string& name, Param& p) { all[name] = at::randn(p.full) * 0.3; });
   return all;
 }
 
 // Of one rank with its rows: what comes out; its gradients go to where they belong in the whole ones.
-at::Tensor passed(Module& module, const MoeMlp& mlp, const Tensors& whole, const at::Tensor& x_TD,
-                  const at::Tensor& dy_TD, Tensors& grads, at::Tensor dx_TD) {
+at::Tensor passed(Module& module, const MoeMlp& mlp, const NamedTensors& whole, const at::Tensor& x_TD,
+                  const at::Tensor& dy_TD, NamedTensors& grads, at::Tensor dx_TD) {
   module.visit(
       [&](const std::string& name, Param& p) { p.data = own_part(whole.at(name), p).clone().set_requires_grad(true); });
   const at::Tensor x = x_TD.clone().set_requires_grad(true);
@@ -69,17 +69,17 @@ class ExpertsOnRanks : public ::testing::TestWithParam<Case> {};
 TEST_P(ExpertsOnRanks, GiveWhatOneRankGives) {
   const Case& c = GetParam();
   const auto one = mixture(c.stacked);
-  const Tensors whole = weights_of(*one);
+  const NamedTensors whole = weights_of(*one);
   const int readers = c.ranks / c.sizes.tp;
   // The last reader has a single token, which leaves experts without any.
-  std::vector<int64_t> rows(static_cast<size_t>(readers), kTokens);
+  std::vector<int64_t> rows(static_cast<size_t>(readers), kRows);
   rows.back() = 1;
   std::vector<at::Tensor> x, dy, y, dx, dx_of_ranks;
-  Tensors grads, grads_of_ranks;
+  NamedTensors grads, grads_of_ranks;
   for (const auto& [name, w] : whole) grads[name] = at::zeros_like(w), grads_of_ranks[name] = at::zeros_like(w);
   for (const int64_t n : rows) {
-    x.push_back(at::randn({n, kHidden})), dy.push_back(at::randn({n, kHidden}));
-    dx.push_back(at::zeros({n, kHidden})), dx_of_ranks.push_back(at::zeros({n, kHidden}));
+    x.push_back(at::randn({n, kWidth})), dy.push_back(at::randn({n, kWidth}));
+    dx.push_back(at::zeros({n, kWidth})), dx_of_ranks.push_back(at::zeros({n, kWidth}));
     y.push_back(passed(*one, *one, whole, x.back(), dy.back(), grads, dx.back()));
   }
   test::on_fake_ranks(c.sizes, c.ranks, [&](MeshView& mesh) {

@@ -48,7 +48,9 @@ AnswerText text_to(const StopWords& stop) {
   return AnswerText(stop.tokenizer, {.stop_ids = {}, .stops = stop.texts, .keep_stop = true, .skip_special = false});
 }
 
-std::vector<FinishedAnswer> generated(TextEngine& engine, std::vector<EngineRequest> requests, const StopWords* stop) {
+}  // namespace
+
+std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests, const StopWords* stop) {
   const auto collector = std::make_shared<Collector>(requests.size());
   if (stop)
     for (size_t i = 0; i < requests.size(); ++i) collector->texts.push_back(text_to(*stop));
@@ -68,20 +70,19 @@ std::vector<FinishedAnswer> generated(TextEngine& engine, std::vector<EngineRequ
   collector->done.wait(lock, [&] { return collector->left == 0; });
   return std::move(collector->results);
 }
-}  // namespace
 
-std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests) {
-  return generated(engine, std::move(requests), nullptr);
-}
-
-std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
-                                     const Sampling& sampling, const StopWords* stop) {
+std::vector<EngineRequest> requests_of(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling) {
   std::vector<EngineRequest> requests;
   for (size_t i = 0; i < prompts.size(); ++i) {
     requests.push_back({.prompt = prompts[i], .sampling = sampling});
     requests.back().sampling.seed += i;
   }
-  return generated(engine, std::move(requests), stop);
+  return requests;
+}
+
+std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
+                                     const Sampling& sampling) {
+  return generate(engine, requests_of(prompts, sampling));
 }
 
 void end_at_word(FinishedAnswer& answer, const StopWords& stop) {

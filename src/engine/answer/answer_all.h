@@ -23,10 +23,12 @@ struct FinishedAnswer {
 };
 
 // All at once; returns when the last one is done, in the order of the requests. Their sinks are this function's.
-std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests);
+std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests,
+                                     const StopWords* stop = nullptr);
 // The i-th prompt with seed + i, so that equal prompts get different answers.
+std::vector<EngineRequest> requests_of(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling);
 std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
-                                     const Sampling& sampling, const StopWords* stop = nullptr);
+                                     const Sampling& sampling);
 // Takes off what stands behind the token with which a stop word is complete.
 void end_at_word(FinishedAnswer& answer, const StopWords& stop);
 
