@@ -12,6 +12,7 @@
 #include "guide/ebnf.h"
 #include "guide/json_schema.h"
 #include "guide/machine.h"
+#include "guide/texts.h"
 #include "guide/tool_forms.h"
 #include "text/unicode.h"
 
@@ -227,7 +228,8 @@ std::unique_ptr<Constraint> guide_json_object(const GuideWords& words) {
 
 std::unique_ptr<Constraint> guide_regex(const GuideWords& words, const std::string& pattern) {
   return guided(words, "regex", pattern, [&](Grammar& g) {
-    return add_expr(g, guide::parse_regex(pattern, "guided_regex"), guide::Spelling::Plain, Grammar::kReturn);
+    const guide::Expr e = guide::parse_regex(pattern, "guided_regex");
+    return add_pattern(g, e, guide::Spelling::Plain, Grammar::kReturn, "guided_regex");
   });
 }
 
