@@ -12,6 +12,7 @@
 #include "guide/ebnf.h"
 #include "guide/json_schema.h"
 #include "guide/machine.h"
+#include "guide/structural_tag.h"
 #include "guide/texts.h"
 #include "guide/tool_forms.h"
 #include "text/unicode.h"
@@ -235,6 +236,11 @@ std::unique_ptr<Constraint> guide_regex(const GuideWords& words, const std::stri
 
 std::unique_ptr<Constraint> guide_grammar(const GuideWords& words, const std::string& grammar) {
   return guided(words, "grammar", grammar, [&](Grammar& g) { return guide::ebnf(g, grammar, "guided_grammar"); });
+}
+
+std::unique_ptr<Constraint> guide_structural_tag(const GuideWords& words, const Json& tag) {
+  return guided(words, "structural tag", json_text(tag),
+                [&](Grammar& g) { return guide::structural_tag(g, *words->tokens(), tag, "structural_tag"); });
 }
 
 std::unique_ptr<Constraint> guide_choice(const GuideWords& words, const std::vector<std::string>& choices) {
