@@ -40,9 +40,8 @@ Node bare_text(Grammar& g, const Json& schema, const std::string& path, Node aft
   const int64_t min = count_of(schema, "minLength", 0, path), max = count_of(schema, "maxLength", kUnlimited, path);
   const Node closed = g.literal(str("\n", kTag), after);
   const auto listed = listed_texts(schema);
-  TextShapes said = shapes_of(schema, path);
-  std::vector<Expr>& shapes = said.wanted;
-  const bool plain = shapes.empty() && said.unwanted.empty();
+  std::vector<Expr> shapes = shapes_of(schema, path);
+  const bool plain = shapes.empty();
   const bool counted = min > 0 || max < kUnlimited;
   // That a break stands before the tag is the model's habit.
   if (!listed && plain && !counted) return text_until(g, {.mark = kTag, .after = after})[0];
@@ -55,11 +54,9 @@ Node bare_text(Grammar& g, const Json& schema, const std::string& path, Node aft
   for (const Expr& shape : shapes) texts.add(shape);
   if (listed) texts.add(*listed);
   const size_t tag = texts.add(parse_search(kTag, path));
-  for (const Expr& shape : said.unwanted) texts.add(shape);
   return texts.node(g, Spelling::Plain, all_chars(), [&](const Texts::Matches& m) {
     const auto border = m.begin() + static_cast<std::ptrdiff_t>(tag);
-    const bool all = std::find(m.begin(), border, false) == border, none = std::find(border, m.end(), true) == m.end();
-    return all && none ? std::optional(closed) : std::nullopt;
+    return std::find(m.begin(), border, false) == border && !*border ? std::optional(closed) : std::nullopt;
   });
 }
 

@@ -12,6 +12,8 @@
 #include "guide/ebnf.h"
 #include "guide/json_schema.h"
 #include "guide/machine.h"
+#include "guide/structural_tag.h"
+#include "guide/texts.h"
 #include "guide/tool_forms.h"
 #include "text/unicode.h"
 
@@ -227,12 +229,18 @@ std::unique_ptr<Constraint> guide_json_object(const GuideWords& words) {
 
 std::unique_ptr<Constraint> guide_regex(const GuideWords& words, const std::string& pattern) {
   return guided(words, "regex", pattern, [&](Grammar& g) {
-    return add_expr(g, guide::parse_regex(pattern, "guided_regex"), guide::Spelling::Plain, Grammar::kReturn);
+    const guide::Expr e = guide::parse_regex(pattern, "guided_regex");
+    return add_pattern(g, e, guide::Spelling::Plain, Grammar::kReturn, "guided_regex");
   });
 }
 
 std::unique_ptr<Constraint> guide_grammar(const GuideWords& words, const std::string& grammar) {
   return guided(words, "grammar", grammar, [&](Grammar& g) { return guide::ebnf(g, grammar, "guided_grammar"); });
+}
+
+std::unique_ptr<Constraint> guide_structural_tag(const GuideWords& words, const Json& tag) {
+  return guided(words, "structural tag", json_text(tag),
+                [&](Grammar& g) { return guide::structural_tag(g, *words->tokens(), tag, "structural_tag"); });
 }
 
 std::unique_ptr<Constraint> guide_choice(const GuideWords& words, const std::vector<std::string>& choices) {

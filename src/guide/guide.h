@@ -34,6 +34,8 @@ std::unique_ptr<Constraint> guide_json_object(const GuideWords& words);  // any 
 std::unique_ptr<Constraint> guide_regex(const GuideWords& words, const std::string& pattern);
 // A grammar as llama.cpp's GBNF and XGrammar's EBNF write it; the answer is what its rule `root` says.
 std::unique_ptr<Constraint> guide_grammar(const GuideWords& words, const std::string& grammar);
+// Texts, JSON and tags in an order (guide/structural_tag.h).
+std::unique_ptr<Constraint> guide_structural_tag(const GuideWords& words, const Json& tag);
 std::unique_ptr<Constraint> guide_choice(const GuideWords& words, const std::vector<std::string>& choices);
 
 // One or more calls of the given tools in the form that the model was taught, and nothing else.

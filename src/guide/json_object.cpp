@@ -145,9 +145,7 @@ class KeyPatterns {
                          word == "enum" || word == "const" || word == "allOf" || (word == "type" && value == "string");
       require(known || is_annotation(word), Fault::Usage, at, "/", word, ": not supported for the names of properties");
     }
-    const TextShapes shapes = shapes_of(names, at);
-    require(shapes.unwanted.empty(), Fault::Usage, at, "/pattern: negative look-ahead is not supported for names");
-    for (const Expr& shape : shapes.wanted) add(shape);
+    for (const Expr& shape : shapes_of(names, at)) add(shape);
     if (names.contains("minLength") || names.contains("maxLength"))
       add(of_length(count_of(names, "minLength", 0, at), count_of(names, "maxLength", kUnlimited, at)));
     for (const char* word : {"enum", "const"}) {

@@ -32,11 +32,8 @@ bool matches_type(const Json& value, const std::string& type);
 bool key_matches(const std::string& pattern, const std::string& key, const std::string& path);
 // A keyword's count; Fault::Usage when it is none.
 int64_t count_of(const Json& schema, const char* keyword, int64_t otherwise, const std::string& path);
-// What texts must match by pattern and format, and what they must not.
-struct TextShapes {
-  std::vector<Expr> wanted, unwanted;
-};
-TextShapes shapes_of(const Json& schema, const std::string& path);
+// What texts must match by pattern and format.
+std::vector<Expr> shapes_of(const Json& schema, const std::string& path);
 Expr of_length(int64_t min, int64_t max);  // any characters, so many
 Json excluded_values(const Json& schema);  // of a desugared one: what `not` leaves of enum
 bool contains_value(const Json& list, const Json& value);

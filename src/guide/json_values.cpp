@@ -62,15 +62,12 @@ Node SchemaGrammar::text(Node next, uint32_t min, uint32_t max) {
   return g_.call(g_.either(g_.chars(bare, end), escape), min, max, next);
 }
 
-TextShapes shapes_of(const Json& schema, const std::string& path) {
-  TextShapes shapes;
+std::vector<Expr> shapes_of(const Json& schema, const std::string& path) {
+  std::vector<Expr> shapes;
   const auto pattern = schema.find("pattern");
   if (pattern != schema.end()) {
     require(pattern->is_string(), Fault::Usage, below(path, "pattern"), ": must be a text");
-    Looks looks = parse_looks(pattern->get<std::string>(), below(path, "pattern"));
-    shapes.wanted = std::move(looks.ahead);
-    shapes.wanted.push_back(std::move(looks.rest));
-    shapes.unwanted = std::move(looks.not_ahead);
+    shapes.push_back(parse_search(pattern->get<std::string>(), below(path, "pattern")));
   }
   if (const auto f = schema.find("format"); f != schema.end()) {
     require(f->is_string(), Fault::Usage, below(path, "format"), ": must be a text");
@@ -78,7 +75,7 @@ TextShapes shapes_of(const Json& schema, const std::string& path) {
     // Beside a pattern, an unknown name is only a name for it.
     require(known || pattern != schema.end(), Fault::Usage, below(path, "format"), ": ", json_text(*f),
             " is not supported; known are ", known_formats(), "; or give a pattern");
-    if (known && !known->empty()) shapes.wanted.push_back(parse_regex(*known, below(path, "format")));
+    if (known && !known->empty()) shapes.push_back(parse_regex(*known, below(path, "format")));
   }
   return shapes;
 }
@@ -92,12 +89,11 @@ Expr of_length(int64_t min, int64_t max) {
 Node SchemaGrammar::string(const Json& schema, const std::string& path) {
   const int64_t min = count_of(schema, "minLength", 0, path), max = count_of(schema, "maxLength", kUnlimited, path);
   const Node close = g_.literal("\"", Grammar::kReturn);
-  TextShapes shapes = shapes_of(schema, path);
-  std::vector<Expr>& wanted = shapes.wanted;
+  std::vector<Expr> wanted = shapes_of(schema, path);
   std::vector<std::string> excluded;
   for (const Json& v : excluded_values(schema))
     if (v.is_string()) excluded.push_back(v);
-  const bool free = excluded.empty() && shapes.unwanted.empty();
+  const bool free = excluded.empty();
   if (wanted.empty() && free)
     return g_.literal("\"", text(close, static_cast<uint32_t>(min), static_cast<uint32_t>(max)));
   // Whether one of them sees to the length.
@@ -105,17 +101,16 @@ Node SchemaGrammar::string(const Json& schema, const std::string& path) {
     const Lengths l = lengths(shape);
     return l.min >= static_cast<uint64_t>(min) && l.max <= static_cast<uint64_t>(max);
   });
-  if (wanted.size() == 1 && fits && free) return g_.literal("\"", add_expr(g_, wanted[0], Spelling::JsonString, close));
+  if (wanted.size() == 1 && fits && free)
+    return g_.literal("\"", add_pattern(g_, wanted[0], Spelling::JsonString, close, path));
   if (!fits) wanted.push_back(of_length(min, max));
   Texts texts(path);
   for (const Expr& shape : wanted) texts.add(shape);
   const auto good = static_cast<std::ptrdiff_t>(wanted.size());
   texts.add(excluded);
-  for (const Expr& shape : shapes.unwanted) texts.add(shape);
   const Node inside = texts.node(g_, Spelling::JsonString, all_chars(), [&](const Texts::Matches& m) {
     const auto border = m.begin() + good;
-    const bool all = std::find(m.begin(), border, false) == border, none = std::find(border, m.end(), true) == m.end();
-    return all && none ? std::optional(close) : std::nullopt;
+    return std::find(m.begin(), border, false) == border && !*border ? std::optional(close) : std::nullopt;
   });
   return g_.literal("\"", inside);
 }

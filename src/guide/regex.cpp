@@ -17,6 +17,24 @@ constexpr uint32_t kMostRepeats = 1'000'000;
 const CharSet kDigit = {{'0', '9'}}, kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
               kSpace = {{'\t', '\r'}, {' ', ' '}};
 
+Expr look(bool before, bool absent, Expr at) {
+  Expr e{.kind = Expr::Look, .before = before, .absent = absent};
+  e.parts.push_back(std::move(at));
+  return e;
+}
+
+// One side of a border is part of a word, the other is not.
+Expr border(bool is_one) {
+  Expr either{.kind = Expr::Choice};
+  for (const bool after_word : {true, false}) {
+    Expr way{.kind = Expr::Sequence};
+    way.parts.push_back(look(/*before=*/true, !after_word, {.kind = Expr::Chars, .set = kWord}));
+    way.parts.push_back(look(/*before=*/false, after_word == is_one, {.kind = Expr::Chars, .set = kWord}));
+    either.parts.push_back(std::move(way));
+  }
+  return either;
+}
+
 class Parser {
  public:
   Parser(std::string_view text, std::string_view where) : all_(text), where_(where) {
@@ -67,6 +85,8 @@ class Parser {
     if (eat(".")) return {.kind = Expr::Chars, .set = inverse({{'\n', '\n'}})};
     if (eat("^")) return {.kind = Expr::Begin};
     if (eat("$")) return {.kind = Expr::End};
+    if (eat("\\b")) return border(true);
+    if (eat("\\B")) return border(false);
     if (eat("\\")) return {.kind = Expr::Chars, .set = escape(false)};
     if (all_[at_] == '*' || all_[at_] == '+' || all_[at_] == '?') bad("there is nothing to repeat");
     const char32_t c = character();
@@ -75,15 +95,19 @@ class Parser {
 
   Expr group(int depth) {
     if (eat("?")) {
+      for (const std::string_view mark : {"=", "!", "<=", "<!"})
+        if (eat(mark)) return look(mark.starts_with('<'), mark.ends_with('!'), group_body(depth));
       if (eat("<") || eat("P<")) {
-        if (eat("=") || eat("!")) bad("look-behind is not supported");
         const size_t end = all_.find('>', at_);
         if (end == std::string_view::npos) bad("the name of a group does not end");
         at_ = end + 1;
       } else if (!eat(":")) {
-        bad("only plain, named and (?:...) groups are supported, and look-ahead behind a ^ at the beginning; no flags");
+        bad("only plain, named and (?:...) groups, look-ahead and look-behind are supported; no flags");
       }
     }
+    return group_body(depth);
+  }
+  Expr group_body(int depth) {
     Expr e = choice(depth + 1);
     if (!eat(")")) bad("a '(' without its ')'");
     return e;
@@ -121,7 +145,8 @@ class Parser {
         return e;
       }
       if (!eat("?")) eat("+");  // lazy or possessive: the same texts
-      if (e.kind == Expr::Begin || e.kind == Expr::End) bad("an anchor cannot be repeated");
+      if (e.kind == Expr::Begin || e.kind == Expr::End || e.kind == Expr::Look)
+        bad("what only looks at the text, as an anchor does, cannot be repeated");
       Expr repeat{.kind = Expr::Repeat, .min = min, .max = max};
       repeat.parts.push_back(std::move(e));
       e = std::move(repeat);
@@ -226,7 +251,7 @@ class Parser {
         break;
     }
     if (c < 128 && std::isalnum(static_cast<int>(c)))
-      bad("back-references, word borders and other escapes of letters and digits are not supported");
+      bad("back-references and other escapes of letters and digits are not supported");
     return one(c);
   }
 
@@ -261,10 +286,10 @@ class Parser {
 };
 
 // Anchors at the borders of the text mean nothing more once the text is matched as a whole; where there is none, a
-// search goes over anything. An anchor elsewhere could match nothing, or needs an automaton of another kind.
+// search goes over anything. An anchor elsewhere looks for the absence of characters.
 class Anchors {
  public:
-  Anchors(bool search, std::string_view where) : search_(search), where_(where) {}
+  explicit Anchors(bool search) : search_(search) {}
   Expr operator()(Expr e, bool first, bool last) const {
     if (e.kind == Expr::Choice) {
       for (Expr& part : e.parts) part = (*this)(std::move(part), first, last);
@@ -290,7 +315,7 @@ class Anchors {
       if (opens || closes)
         parts[i] = (*this)(std::move(parts[i]), opens, closes);
       else
-        check(parts[i]);
+        replace(parts[i]);
       all.parts.push_back(std::move(parts[i]));
     }
     if (last && !ends && !group_last) anything(all);
@@ -304,60 +329,25 @@ class Anchors {
     any.parts.push_back({.kind = Expr::Chars, .set = all_chars()});
     sequence.parts.push_back(std::move(any));
   }
-  void check(const Expr& e) const {
-    require(e.kind != Expr::Begin && e.kind != Expr::End, Fault::Usage, where_,
-            ": ^ and $ are supported at the beginning and the end of a pattern only");
-    for (const Expr& part : e.parts) check(part);
+  void replace(Expr& e) const {
+    if (e.kind == Expr::Begin || e.kind == Expr::End)
+      e = look(e.kind == Expr::Begin, /*absent=*/true, {.kind = Expr::Chars, .set = all_chars()});
+    for (Expr& part : e.parts) replace(part);
   }
   const bool search_;
-  const std::string_view where_;
 };
 
 }  // namespace
 
 Expr parse_regex(std::string_view pattern, std::string_view where) {
-  return Anchors(false, where)(Parser(pattern, where).parse(), true, true);
+  return Anchors(false)(Parser(pattern, where).parse(), true, true);
 }
 Expr parse_search(std::string_view pattern, std::string_view where) {
-  return Anchors(true, where)(Parser(pattern, where).parse(), true, true);
+  return Anchors(true)(Parser(pattern, where).parse(), true, true);
 }
 
-namespace {
-// Where the group that begins here ends: behind its ')'.
-size_t group_end(std::string_view text, size_t at) {
-  int depth = 0;
-  bool in_class = false;
-  for (; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == '\\')
-      ++at;
-    else if (in_class)
-      in_class = c != ']';
-    else if (c == '[')
-      in_class = true;
-    else if (c == '(')
-      ++depth;
-    else if (c == ')' && --depth == 0)
-      return at + 1;
-  }
-  return std::string_view::npos;
-}
-}  // namespace
-
-Looks parse_looks(std::string_view pattern, std::string_view where) {
-  Looks looks;
-  std::string_view rest = pattern;
-  if (rest.starts_with('^')) rest.remove_prefix(1);
-  while (pattern.starts_with('^') && (rest.starts_with("(?=") || rest.starts_with("(?!"))) {
-    const size_t end = group_end(rest, 0);
-    require(end != std::string_view::npos, Fault::Usage, where, ": the pattern has a '(' without its ')'");
-    const std::string inner(rest.substr(3, end - 4));
-    (rest[2] == '=' ? looks.ahead : looks.not_ahead).push_back(parse_search("^(?:" + inner + ")", where));
-    rest.remove_prefix(end);
-  }
-  looks.rest =
-      rest.size() + 1 < pattern.size() ? parse_search("^" + std::string(rest), where) : parse_search(pattern, where);
-  return looks;
+bool looks_around(const Expr& e) {
+  return e.kind == Expr::Look || std::any_of(e.parts.begin(), e.parts.end(), looks_around);
 }
 
 Lengths lengths(const Expr& e) {
@@ -424,7 +414,7 @@ Node add_expr(Grammar& g, const Expr& e, Spelling spelling, Node next) {
       if (e.min == 0 && e.max == 1) return g.either(add_expr(g, e.parts[0], spelling, next), next);
       return g.call(add_expr(g, e.parts[0], spelling, Grammar::kReturn), e.min, e.max, next);
     default:
-      return next;
+      fail(Fault::Usage, "word borders and look-around are not possible in a grammar; they are in a pattern");
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Regular expressions without back-references, word borders and look-around but for look-aheads at the beginning: what
-// an automaton can follow.
+// Regular expressions without back-references: what an automaton can follow. Look-around and word borders need one that
+// follows several texts at once (guide/texts.h).
 #pragma once
 
 #include <string>
@@ -12,10 +12,13 @@
 namespace apus::guide {
 
 struct Expr {
-  enum Kind { Chars, Sequence, Choice, Repeat, Begin, End } kind = Sequence;
+  enum Kind { Chars, Sequence, Choice, Repeat, Begin, End, Look } kind = Sequence;
   CharSet set{};              // Chars: one character of it
-  std::vector<Expr> parts{};  // Repeat: one
+  std::vector<Expr> parts{};  // Repeat, Look: one
   uint32_t min = 1, max = 1;  // Repeat
+  // Look, at the text before or behind this point: what it ends or begins with, or, where absent, does not.
+  bool before = false, absent = false;
+  bool operator==(const Expr&) const = default;
 };
 
 // Matches the whole text. `where` begins the messages of errors (Fault::Usage).
@@ -23,13 +26,7 @@ Expr parse_regex(std::string_view pattern, std::string_view where);
 // As JSON schema means a pattern: found anywhere, unless ^ and $ say otherwise.
 Expr parse_search(std::string_view pattern, std::string_view where);
 
-// A pattern as parse_search has it that may begin with look-aheads: "^(?=.*[0-9])(?!x).{8,}$". A text must match `rest`
-// and all of `ahead`, and none of `not_ahead`.
-struct Looks {
-  Expr rest;
-  std::vector<Expr> ahead{}, not_ahead{};
-};
-Looks parse_looks(std::string_view pattern, std::string_view where);
+bool looks_around(const Expr& e);  // some part of it does: Texts can follow it, add_expr cannot
 
 struct Lengths {
   uint64_t min, max;  // characters; kUnlimited

@@ -20,8 +20,20 @@ Sampling infer_sampling(const InferOptions& o, const Inference& in) {
   return s;
 }
 
-AnswerText::Spec answer_spec(const InferOptions& o, const Inference& in) {
-  return {.stop_ids = in.stop_ids, .stops = o.stop_words, .keep_stop = true};
+InferAnswer::InferAnswer(const InferOptions& o, const Inference& in, const Json& tools)
+    : channels_(in.chat->tool_format() == ToolFormat::Harmony ? std::make_unique<ChannelText>(tools) : nullptr),
+      answer_(in.tokenizer, {.stop_ids = in.stop_ids,
+                             .stops = o.stop_words,
+                             .keep_stop = true,
+                             .skip_special = channels_ == nullptr}) {}  // channels begin with special tokens
+
+std::string InferAnswer::push(const EngineEvent& event) {
+  if (!channels_) return answer_.push(event);
+  if (finish() != Finish::None) return {};
+  std::string shown = channels_->feed(answer_.push(event));
+  if (finish() != Finish::None) shown += channels_->finish();
+  text_ += shown;
+  return shown;
 }
 
 namespace {

@@ -38,11 +38,10 @@ class ChatRun {
  private:
   // One answer under way; the engine may still hold it when it is given up.
   struct Turn {
-    Turn(std::shared_ptr<const Tokenizer> tokenizer, AnswerText::Spec spec)
-        : answer(std::move(tokenizer), std::move(spec)) {}
+    Turn(const InferOptions& options, const Inference& inference) : answer(options, inference, Json()) {}
     std::mutex mutex;
     std::condition_variable changed;
-    AnswerText answer;
+    InferAnswer answer;
     std::string unseen;
     bool given_up = false;
   };
@@ -128,7 +127,7 @@ void ChatRun::ask(const std::string& line) {
   if (!add_media(line)) return;
   const bool tool = line.starts_with("tool:");
   messages_.push_back({{"role", tool ? "tool" : "user"}, {"content", tool ? line.substr(5) : line}});
-  const auto turn = std::make_shared<Turn>(in_.tokenizer, answer_spec(o_, in_));
+  const auto turn = std::make_shared<Turn>(o_, in_);
   EngineRequest request;
   int signal = 0;
   try {
@@ -178,7 +177,7 @@ int ChatRun::stream(const std::shared_ptr<Turn>& turn, int64_t request) {
 }
 
 void ChatRun::keep(const std::shared_ptr<Turn>& turn) {
-  const AnswerText& answer = turn->answer;
+  const InferAnswer& answer = turn->answer;
   if (answer.finish() == Finish::Failed) {
     log_error("no answer: ", answer.error());
     messages_.erase(messages_.size() - 1);

@@ -31,7 +31,7 @@ class RowRun {
  private:
   struct Flight {
     Question question;
-    AnswerText answer;
+    InferAnswer answer;
     int64_t request = 0, prompt_tokens = 0;
   };
   // What the engine's thread and this one share; the engine may still hold it when this object is gone.
@@ -71,7 +71,8 @@ void RowRun::launch() {
     return;
   }
   const int64_t row = book_.row();
-  auto flight = std::make_unique<Flight>(Flight{std::move(*question), AnswerText(in_.tokenizer, answer_spec(o_, in_))});
+  InferAnswer empty(o_, in_, question->row.value("tools", Json()));
+  auto flight = std::make_unique<Flight>(Flight{std::move(*question), std::move(empty)});
   const Json& r = flight->question.row;
   const auto part = [&](const char* name) { return r.contains(name) && !r[name].is_null() ? &r[name] : nullptr; };
   const Origin origin = flight->question.origin;
@@ -111,7 +112,7 @@ void RowRun::Board::on_event(int64_t row, const EngineEvent& event, Engine& engi
   const std::lock_guard lock(mutex);
   const auto it = flights.find(row);
   if (it == flights.end()) return;
-  AnswerText& answer = it->second->answer;
+  InferAnswer& answer = it->second->answer;
   if (answer.finish() != Finish::None) return;  // it ended by a stop string; this is the cancelled rest
   const std::string shown = answer.push(event);
   if (shows) std::fwrite(shown.data(), 1, shown.size(), stdout), std::fflush(stdout);
@@ -136,7 +137,7 @@ void RowRun::land(int64_t row) {
     flight = std::move(board_->flights.at(row));
     board_->flights.erase(row);
   }
-  const AnswerText& answer = flight->answer;
+  const InferAnswer& answer = flight->answer;
   if (answer.finish() == Finish::Failed || answer.finish() == Finish::Cancelled) return book_.fail(row, answer.error());
   book_.answer(
       row, flight->question,

@@ -14,8 +14,8 @@ namespace apus {
 
 // The form that an answer must have.
 struct Guide {
-  enum class Kind { None, JsonObject, JsonSchema, Regex, Choice, Grammar, ToolCalls } kind = Kind::None;
-  Json schema;                       // JsonSchema; ToolCalls: the tools that may be called
+  enum class Kind { None, JsonObject, JsonSchema, Regex, Choice, Grammar, StructuralTag, ToolCalls } kind = Kind::None;
+  Json schema;                       // JsonSchema, StructuralTag; ToolCalls: the tools that may be called
   std::string pattern;               // Regex, Grammar
   std::vector<std::string> choices;  // Choice
   bool several = false;              // ToolCalls: more than one call

@@ -67,9 +67,12 @@ void read_response_format(const Fields& f, Guide& guide) {
     guide = {.kind = Guide::Kind::JsonSchema,
              .schema = schema_of(*schema, "response_format.json_schema.schema"),
              .param = "response_format"};
+  } else if (type == "structural_tag") {
+    for (const char* known : {"format", "structures", "triggers"}) in.find(known);
+    guide = {.kind = Guide::Kind::StructuralTag, .schema = *format, .param = "response_format"};
   } else {
     refuse("response_format.type", "'response_format.type' is '", type,
-           "', it must be text, json_object or json_schema");
+           "', it must be text, json_object, json_schema or structural_tag");
   }
   in.refuse_unread();
 }
@@ -89,6 +92,8 @@ void read_guide(const Fields& f, Guide& guide) {
   };
   if (const Json* schema = find({"guided_json", "json_schema"}, "json"))
     guide = {.kind = Guide::Kind::JsonSchema, .schema = schema_of(*schema, key), .param = key}, ++given;
+  if (const Json* tag = find({"structural_tag"}, "structural_tag"))
+    guide = {.kind = Guide::Kind::StructuralTag, .schema = schema_of(*tag, key), .param = key}, ++given;
   const auto text_guide = [&](const Json* value, Guide::Kind kind) {
     if (!value) return;
     if (!value->is_string()) refuse(key, "'", key, "' must be a text");
@@ -108,14 +113,12 @@ void read_guide(const Fields& f, Guide& guide) {
   if (given > 1)
     refuse("response_format",
            "an answer can have one form only: give one of response_format, guided_json, guided_regex, guided_choice, "
-           "guided_grammar");
+           "guided_grammar, structural_tag");
   // Wishes about how it is done, not about what comes out.
   for (const char* hint : {"disable_fallback", "disable_any_whitespace", "whitespace_pattern", "_backend"})
     inner.cannot(hint, false, "blanks between the parts of JSON are always bounded, there is one way to do it");
   inner.cannot("disable_additional_properties", false, "say additionalProperties: false in the schema");
-  inner.cannot("structural_tag", nullptr, "tags are not known here; use tools, or a grammar");
   inner.refuse_unread();
-  f.cannot("structural_tag", nullptr, "tags are not known here; use tools, or a grammar");
   f.cannot("guided_decoding_backend", "auto", "there is one way to guide answers here");
 }
 

@@ -160,6 +160,9 @@ std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks,
       case Guide::Kind::Grammar:
         out = guide_grammar(words_, guide.pattern);
         break;
+      case Guide::Kind::StructuralTag:
+        out = guide_structural_tag(words_, guide.schema);
+        break;
       case Guide::Kind::Choice:
         out = guide_choice(words_, guide.choices);
         break;

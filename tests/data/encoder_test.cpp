@@ -513,6 +513,24 @@ TEST(EncoderGolden, TurnsOfRealTemplates) {
   }
 }
 
+// Harmony's thoughts are messages of a channel, and learnt as such.
+TEST(EncoderGolden, ThoughtsGoToTheirChannel) {
+  if (golden().empty()) GTEST_SKIP() << "APUS_GOLDEN is not set: the chat templates of other projects are not here";
+  const ChatTemplate chat = ChatTemplate::from_text(read_file(golden() / "templates/gptoss.jinja"), "gptoss");
+  const Json messages = Json::parse(
+      R"([{"role":"user","content":"q1"},{"role":"assistant","content":"<think>\nt1\n</think>\n\na1"},
+          {"role":"user","content":"q2"},{"role":"assistant","content":"<think>t2</think>a2"}])");
+  DialogueOptions options{.eos = "<|return|>"};
+  options.is_mark = [](const std::string& text) { return text.find('<') != std::string::npos; };
+  const Dialogue d = compose_dialogue(chat, messages, nullptr, false, options);
+  std::string text = d.text;
+  for (size_t i = d.turns.size(); i-- > 0;) text.insert(d.turns[i].end, "]").insert(d.turns[i].begin, "[");
+  const std::string head = "<|start|>user<|message|>", turn = "<|end|><|start|>assistant",
+                    thought = "[<|channel|>analysis<|message|>", said = turn + "<|channel|>final<|message|>";
+  EXPECT_EQ(text.substr(text.find(head)), head + "q1" + turn + thought + "t1" + said + "a1<|end|>]" + head + "q2" +
+                                              turn + thought + "t2" + said + "a2<|return|>]");
+}
+
 // Results stand in the assistant's own message, and are not learnt.
 TEST(Encoder, AnAgentLearnsItsCallsAndNotTheirResults) {
   ChatTemplate chat = ChatTemplate::from_text(kPlain, "test");

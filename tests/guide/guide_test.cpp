@@ -69,16 +69,13 @@ TEST(GuideRegex, FollowsWholeTokens) {
 
 TEST(GuideRegex, RefusesWhatAnAutomatonCannotFollow) {
   const std::vector<std::pair<std::string, std::string>> cases = {{"(a)\\1", "back-references"},
-                                                                  {"(?=a)b", "look-ahead"},
-                                                                  {"(?<!a)b", "look-behind"},
-                                                                  {"\\bword", "word borders"},
                                                                   {"a(b", "without its ')'"},
                                                                   {"a)b", "without its '('"},
+                                                                  {"a^b", "no answer"},
                                                                   {"[a", "without its ']'"},
                                                                   {"*a", "nothing to repeat"},
                                                                   {"a{2,1}", "from more to fewer"},
                                                                   {"a{99999999}", "repetitions"},
-                                                                  {"a^b", "beginning and the end"},
                                                                   {"\\p{Lu}", "only L, N, M and P"},
                                                                   {"[^\\s\\S]", "no answer"},
                                                                   {std::string(200, '('), "too deeply"},

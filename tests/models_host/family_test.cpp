@@ -97,5 +97,18 @@ TEST(Families, ThePlansContextIsTheScaledOne) {
   EXPECT_EQ(model_facts(config).positions, 8192);
 }
 
+// As transformers has it; ctest's label `peers` compares whole models.
+TEST(Families, TakeTheirOwnDefaults) {
+  const auto without = [](const char* preset, const char* key) {
+    Json config = preset_config(preset);
+    config.erase(key);
+    return describe_model(config);
+  };
+  EXPECT_EQ(without("exaone4-32b", "sliding_window").window[0], 4096);
+  EXPECT_EQ(describe_model(preset_config("exaone4-1.2b")).window[0], 0);  // it says null
+  EXPECT_EQ(without("olmo3-7b", "rope_theta").ropes[0].theta, 5e5);
+  EXPECT_EQ(without("falcon-h1-0.5b", "rope_theta").ropes[0].theta, 1e4);
+}
+
 }  // namespace
 }  // namespace apus

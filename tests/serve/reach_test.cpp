@@ -37,7 +37,19 @@ TEST(ServeReach, FieldsActOrAreRefused) {
     EXPECT_TRUE(fits(s, s.engine.seen().back(), "no")) << more;
     EXPECT_FALSE(fits(s, s.engine.seen().back(), "nay")) << more;
   }
+  const Json text = {{"type", "const_string"}, {"value", "no"}}, format = {{"format", text}};
+  const std::vector<Json> tags = {{{"response_format", {{"type", "structural_tag"}, {"format", text}}}},
+                                  {{"structural_tag", format.dump()}},
+                                  {{"structured_outputs", {{"structural_tag", format}}}}};
+  for (const Json& more : tags) {
+    post(*api, "/v1/chat/completions", question(more));
+    EXPECT_TRUE(fits(s, s.engine.seen().back(), "no")) << more;
+    EXPECT_FALSE(fits(s, s.engine.seen().back(), "yes")) << more;
+  }
   const std::vector<std::pair<Json, const char*>> refused = {
+      {{{"response_format", {{"type", "structural_tag"}, {"formt", text}}}}, "response_format.formt"},
+      {{{"response_format", {{"type", "structural_tag"}, {"format", {{"type", "tagg"}}}}}}, "response_format"},
+      {{{"structural_tag", "{"}}, "structural_tag"},
       {{{"guided_choice", Json::array()}}, "guided_choice"},
       {{{"structured_outputs", {{"regx", "a"}}}}, "structured_outputs.regx"},
       {{{"structured_outputs", {{"whitespace_pattern", " "}}}}, "structured_outputs.whitespace_pattern"},

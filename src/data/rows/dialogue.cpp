@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "text/channel_text.h"
 
 namespace apus {
 
@@ -54,7 +55,8 @@ class Composer {
       : chat_(chat),
         tools_(tools),
         options_(options),
-        hybrid_(chat.text().find("enable_thinking") != std::string::npos) {}
+        hybrid_(chat.text().find("enable_thinking") != std::string::npos),
+        channels_(chat.tool_format() == ToolFormat::Harmony) {}
 
   // Turns from `first_turn` on are listed, those from `first_prefix` on may begin with an empty thought.
   Dialogue compose(const Json& messages, size_t first_turn, size_t first_prefix) {
@@ -71,8 +73,9 @@ class Composer {
   std::string rendered(const Json& messages, bool prompt, bool thinking) const {
     Json kwargs = options_.kwargs.is_object() ? options_.kwargs : Json::object();
     if (hybrid_) kwargs["enable_thinking"] = thinking;
+    const Json thinking_apart = channels_ ? with_thinking(messages) : Json();
     ChatInput input;
-    input.messages = &messages;
+    input.messages = channels_ ? &thinking_apart : &messages;
     input.tools = tools_;
     input.kwargs = &kwargs;
     input.add_generation_prompt = prompt;
@@ -159,8 +162,13 @@ class Composer {
   bool is_mark(const std::string& text) const { return options_.is_mark && options_.is_mark(text); }
 
   std::string speaking_turn(std::string content, const std::string& prompt, bool thinking) {
-    Json marked = head_;
-    marked.push_back({{"role", "assistant"}, {"content", kMarker}});
+    Json marked = head_, turn = {{"role", "assistant"}, {"content", content}};
+    if (channels_) {  // thoughts are a message of their own, before the one that is said
+      turn = with_thinking(Json::array({turn}))[0];
+      content = turn["content"].get<std::string>();
+    }
+    turn["content"] = kMarker;
+    marked.push_back(std::move(turn));
     const std::string text = rendered(marked, false, thinking);
     const size_t at = text.rfind(kMarker);
     require(at != std::string::npos, Fault::Model, "the chat template does not show what the assistant says");
@@ -221,6 +229,7 @@ class Composer {
   const Json* tools_;
   const DialogueOptions& options_;
   const bool hybrid_;
+  const bool channels_;  // Harmony's
   Json head_ = Json::array();
   Dialogue out_;
   size_t last_turn_ = 0, first_prefix_ = 0;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "text/channel_text.h"
 #include "text/ended_text.h"
 #include "text/harmony_reader.h"
 
@@ -69,8 +70,10 @@ std::string Chat::render(const ChatRequest& request, const Json& messages, bool 
     require(request.kwargs->is_object(), Fault::Data, "'chat_template_kwargs' must be an object");
     kwargs.update(*request.kwargs);
   }
+  // Harmony's template takes thoughts by a name of its own.
+  const Json thinking = tool_format() == ToolFormat::Harmony ? with_thinking(messages) : Json();
   ChatInput input;
-  input.messages = &messages;
+  input.messages = thinking.is_null() ? &messages : &thinking;
   input.tools = request.tools && !request.tools->empty() ? request.tools : nullptr;
   input.documents = request.documents;
   input.kwargs = &kwargs;

@@ -21,7 +21,8 @@ DecoderSpec read(const Config& c) {
   DecoderSpec spec = read_decoder(c, {.positions = 2048, .eps = 1e-5});
   norms_after_branches(spec);
   spec.attention.qk_norm = QkNorm::Head;
-  if (!c.find("sliding_window")) return spec;
+  const bool never = c.json().contains("sliding_window") && !c.find("sliding_window");  // null
+  if (never) return spec;
   spec.window = read_windows(c, spec.shape.layers, all_but_every(full_every(c)));
   turn_only(spec, [&](size_t i) { return spec.window[i] > 0; });
   return spec;
@@ -29,7 +30,7 @@ DecoderSpec read(const Config& c) {
 
 // name hidden layers heads kv dim ffn vocab positions theta tied
 const std::vector<Preset> presets = {
-    {"exaone4-1.2b", 2048, 30, 32, 8, 64, 4096, 102400, 65536, 1e6, true},
+    {"exaone4-1.2b", 2048, 30, 32, 8, 64, 4096, 102400, 65536, 1e6, true, {}, {{"sliding_window", nullptr}}},
     {"exaone4-32b", 5120, 64, 40, 8, 128, 27392, 102400, 131072, 1e6, false, {}, {{"sliding_window", 4096}}},
 };
 

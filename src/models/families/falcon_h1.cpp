@@ -35,8 +35,7 @@ MambaForm read_mixer(const Config& c, int64_t hidden) {
 }
 
 DecoderSpec read(const Config& c) {
-  DecoderSpec spec = read_decoder(
-      c, {.kv_heads = 8, .positions = 8192, .ffn = 14336, .mlp_bias = true, .eps = 1e-5, .rope = {.theta = 1e5}});
+  DecoderSpec spec = read_decoder(c, {.kv_heads = 8, .positions = 8192, .ffn = 14336, .mlp_bias = true, .eps = 1e-5});
   AttentionForm& attention = spec.attention;
   attention.qkv_bias = attention.out_bias = c.flag("attention_bias", false);
   attention.in_scale = c.number("attention_in_multiplier", 1);

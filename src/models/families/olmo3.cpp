@@ -7,7 +7,7 @@ namespace apus {
 
 namespace {
 DecoderSpec read(const Config& c) {
-  const RopeDefaults full = {.of = RopeOf::FullLayers};
+  const RopeDefaults full = {.theta = 5e5, .of = RopeOf::FullLayers};
   DecoderSpec spec = read_decoder(c, {.positions = 2048, .eps = 1e-5, .rope = full});
   norms_after_branches(spec);
   spec.attention = {.qkv_bias = c.flag("attention_bias", false),
