@@ -38,7 +38,8 @@ PolicyOptions policy_options(const GrpoOptions& o) {
   return p;
 }
 
-RoundOptions round_options(const GrpoOptions& o, int64_t sharers) {
+// A reward model reads as many answers at once as the policy learns from: it needs less memory for them.
+RoundOptions round_options(const GrpoOptions& o, int64_t sharers, int64_t micro_batch) {
   return {.rewards = o,
           .environment = o,
           .servers = o,
@@ -47,6 +48,7 @@ RoundOptions round_options(const GrpoOptions& o, int64_t sharers) {
           .asks_greedy = o.advantage_estimator == "remax",
           .resamples = o.dynamic_sample,
           .max_resample_times = o.max_resample_times,
+          .scored_at_once = micro_batch,
           .sharers = sharers};
 }
 
@@ -71,7 +73,7 @@ void Grpo::begin(const RunSetting& setting) {
   }
   const GrpoOptions::Division division = o_.division(setting.loop, ranks_);
   updates_ = division.updates * o_.num_iterations, questions_ = division.questions, sharers_ = division.sharers;
-  rounds_ = std::make_unique<AnswerRounds>(round_options(o_, sharers_), setting);
+  rounds_ = std::make_unique<AnswerRounds>(round_options(o_, sharers_, micro_batch_), setting);
   if (o_.rounds_ahead() > 0)
     ahead_ = std::make_unique<RoundsAhead>(RoundsAhead::Shape{
         .ahead = o_.rounds_ahead(), .questions = questions_, .updates = updates_, .rank = rank_, .ranks = ranks_});
