@@ -18,6 +18,7 @@ set(APUS_HOST_FOLDERS base text hub guide media gguf quant data reward environme
 set(APUS_HOST_FILES
     algos/advantages.cpp
     algos/gae.cpp
+    algos/teacher_server.cpp
     checkpoint/adapted_folder.cpp
     checkpoint/adapter_config.cpp
     checkpoint/gguf_folder.cpp

@@ -74,6 +74,7 @@ class AnswerRounds {
     double seconds = 0;           // that the engine took
     int64_t tokens = 0;           // that it generated, also of answers that were left out
     int64_t resampled = 0;        // groups that took the place of others
+    int64_t age = 0;              // updates since it was asked
   };
   // A row as a question. Thread-safe.
   Sample question(const Row& row, const Encoder& encoder) const;

@@ -7,6 +7,7 @@
 
 #include "algos/answers.h"
 #include "algos/pairs.h"
+#include "base/log.h"
 #include "base/random.h"
 #include "data/encode/id_rows.h"
 #include "ops/divergence.h"
@@ -14,7 +15,10 @@
 namespace apus {
 namespace {
 
-constexpr const char* kTold = "told";      // of each sequence: the number of the batch that the teacher reads instead
+constexpr const char* kTold = "told";  // of each sequence: the number of the batch that the teacher reads instead
+// What a server says of each token with a label: ids and log-probabilities of the likeliest ones, [N, k].
+constexpr const char *kLikelyIds = "likely_ids", *kLikelyLogprobs = "likely_logprobs";
+constexpr int64_t kServerSeconds = 600;
 constexpr const char* kRolled = "rolled";  // of each sequence: 1 where its answer was rolled out
 
 Json messages_for_teacher(const Row& row) {
@@ -25,6 +29,17 @@ Json messages_for_teacher(const Row& row) {
       return messages;
     }
   throw RowError(row.origin, "teacher_prompt", "takes the place of the last question, and the row has none");
+}
+
+// From what a server said of the batch.
+ops::HeadDivergence told_divergence(const ops::HeadFactors& factors, const Batch& batch,
+                                    const ops::DivergenceRule& rule) {
+  const at::Tensor &id_Nk = batch.own.at(kLikelyIds), &logprob_Nk = batch.own.at(kLikelyLogprobs);
+  const int64_t vocabulary = factors.weight_VD.size(0), highest = id_Nk.numel() ? id_Nk.max().item<int64_t>() : 0;
+  require(highest < vocabulary, Fault::Usage, "the teacher finds token ", highest, " likely, and the model has ",
+          vocabulary, " tokens: --teacher_model_server must be a model with the same tokenizer");
+  const at::Device device = factors.hidden_TD.device();
+  return ops::head_divergence_of_likely(factors, batch.label_T, id_Nk.to(device), logprob_Nk.to(device), rule);
 }
 
 // The same answer behind another beginning.
@@ -47,6 +62,10 @@ void Gkd::begin(const RunSetting& setting) {
   sampling_.max_new_tokens = o_.max_completion_length, sampling_.top_logprobs = 0;
   require(sampling_.temperature > 0, Fault::Usage,
           "--temperature 0: probabilities are compared at this temperature, give 0.9 or 1");
+  if (o_.teacher_model_server) {
+    server_ = std::make_unique<TeacherServer>(*o_.teacher_model_server, kServerSeconds);
+    log_info("teacher: ", server_->model(), " at ", *o_.teacher_model_server);
+  }
 }
 
 std::vector<Sample> Gkd::encode(const Row& row, const Encoder& encoder) const {
@@ -102,7 +121,49 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
         at::full({static_cast<int64_t>(mine.size())}, static_cast<double>(told_.size()), at::kFloat);
     told_.push_back(collate(theirs).to(device_));
   }
+  if (server_) ask_server(update);
   return {std::move(update)};
+}
+
+const Batch& Gkd::read_by_teacher(const Batch& batch) const {
+  const auto told = batch.sequence_columns.find(kTold);
+  return told == batch.sequence_columns.end() ? batch : told_.at(static_cast<size_t>(told->second[0].item<float>()));
+}
+
+// About all batches at once: a server does several texts together.
+void Gkd::ask_server(Update& update) const {
+  const int64_t k = *o_.gkd_logits_topk;
+  std::vector<TeacherServer::Text> texts;
+  std::vector<size_t> of_batch;  // texts
+  for (const Batch& batch : update) {
+    const Batch& read = read_by_teacher(batch);
+    require(read.media.empty(), Fault::Usage,
+            "--teacher_model_server is asked about text alone, and a row has images, videos or sounds: give "
+            "--teacher_model, a teacher in this process");
+    const at::Tensor id_T = read.id_T.to(at::kCPU), label_T = read.label_T.to(at::kCPU);
+    const auto *ids = id_T.data_ptr<int64_t>(), *labels = label_T.data_ptr<int64_t>();
+    for (const int32_t length : read.step.length_q) {
+      TeacherServer::Text& text = texts.emplace_back();
+      text.ids.assign(ids, ids + length);
+      for (int32_t t = 0; t < length; ++t)
+        if (labels[t] >= 0) text.places.push_back(static_cast<size_t>(t) + 1);
+      ids += length, labels += length;
+    }
+    of_batch.push_back(read.step.length_q.size());
+  }
+  const auto said = server_->likeliest(texts, k);
+  auto next = said.begin();
+  for (size_t b = 0; b < update.size(); ++b) {
+    std::vector<int64_t> ids;
+    std::vector<float> logprobs;
+    for (size_t s = 0; s < of_batch[b]; ++s, ++next)
+      for (const LikelyTokens& place : *next) {
+        ids.insert(ids.end(), place.ids.begin(), place.ids.end());
+        logprobs.insert(logprobs.end(), place.logprobs.begin(), place.logprobs.end());
+      }
+    update[b].own[kLikelyIds] = at::tensor(ids, at::kLong).view({std::ssize(ids) / k, k});
+    update[b].own[kLikelyLogprobs] = at::tensor(logprobs, at::kFloat).view({std::ssize(logprobs) / k, k});
+  }
 }
 
 // New answers in the place of those of the rows.
@@ -153,15 +214,17 @@ void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bo
 }
 
 Loss Gkd::loss(Actors& actors, Batch& batch, const Forward& forward) {
-  const auto told = batch.sequence_columns.find(kTold);
-  const Batch& read =
-      told == batch.sequence_columns.end() ? batch : told_.at(static_cast<size_t>(told->second[0].item<float>()));
-  const ops::HeadFactors lesson = teacher(actors).head_factors(read);
+  const ops::DivergenceRule rule{
+      .beta = o_.beta, .temperature = sampling_.temperature, .top_k = o_.gkd_logits_topk.value_or(0)};
+  const Batch& read = read_by_teacher(batch);
+  // The teacher's pass comes before the model's, whose results stay.
+  const std::optional<ops::HeadFactors> lesson =
+      server_ ? std::nullopt : std::optional(teacher(actors).head_factors(read));
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
-  const ops::HeadDivergence divergence = ops::head_divergence(
-      factors, batch.label_T, lesson, read.label_T,
-      {.beta = o_.beta, .temperature = sampling_.temperature, .top_k = o_.gkd_logits_topk.value_or(0)});
+  const ops::HeadDivergence divergence = lesson
+                                             ? ops::head_divergence(factors, batch.label_T, *lesson, read.label_T, rule)
+                                             : told_divergence(factors, batch, rule);
   Loss out{.sum = divergence.sum, .metrics = std::exchange(noted_, {})};
   const at::Tensor count = at::tensor(static_cast<double>(batch.trained), at::kFloat);
   out.metrics["divergence"] = {divergence.sum.detach(), count};

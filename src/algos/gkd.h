@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "algos/options/gkd_options.h"
+#include "algos/teacher_server.h"
 #include "train/algorithm.h"
 #include "train/rollout.h"
 
@@ -27,6 +28,8 @@ class Gkd final : public Algorithm {
   Reference teacher(const Actors& actors) const;
   bool asks_policy(int64_t step) const;
   void answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bool by_policy);
+  void ask_server(Update& update) const;
+  const Batch& read_by_teacher(const Batch& batch) const;
 
   const GkdOptions o_;
   Sampling sampling_;
@@ -35,7 +38,8 @@ class Gkd final : public Algorithm {
   c10::Device device_ = c10::Device(c10::kCPU);
   uint64_t seed_ = 42;
   int64_t rank_ = 0, ranks_ = 1;
-  std::unique_ptr<Rollout> lecturer_;   // of a teacher that answers
+  std::unique_ptr<Rollout> lecturer_;      // of a teacher that answers
+  std::unique_ptr<TeacherServer> server_;  // null: the teacher is in this process
   std::vector<Batch> told_;             // what the teacher reads instead of each batch of the collection, where it does
   std::map<std::string, Ratio> noted_;  // of a collection, until a loss carries them out
 };

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "algos/replay.h"
 #include "base/log.h"
@@ -37,7 +38,8 @@ PolicyOptions policy_options(const GrpoOptions& o) {
   return p;
 }
 
-RoundOptions round_options(const GrpoOptions& o, int64_t sharers) {
+// A reward model reads as many answers at once as the policy learns from: it needs less memory for them.
+RoundOptions round_options(const GrpoOptions& o, int64_t sharers, int64_t micro_batch) {
   return {.rewards = o,
           .environment = o,
           .servers = o,
@@ -46,6 +48,7 @@ RoundOptions round_options(const GrpoOptions& o, int64_t sharers) {
           .asks_greedy = o.advantage_estimator == "remax",
           .resamples = o.dynamic_sample,
           .max_resample_times = o.max_resample_times,
+          .scored_at_once = micro_batch,
           .sharers = sharers};
 }
 
@@ -70,8 +73,28 @@ void Grpo::begin(const RunSetting& setting) {
   }
   const GrpoOptions::Division division = o_.division(setting.loop, ranks_);
   updates_ = division.updates * o_.num_iterations, questions_ = division.questions, sharers_ = division.sharers;
-  rounds_ = std::make_unique<AnswerRounds>(round_options(o_, sharers_), setting);
+  rounds_ = std::make_unique<AnswerRounds>(round_options(o_, sharers_, micro_batch_), setting);
+  if (o_.rounds_ahead() > 0)
+    ahead_ = std::make_unique<RoundsAhead>(RoundsAhead::Shape{
+        .ahead = o_.rounds_ahead(), .questions = questions_, .updates = updates_, .rank = rank_, .ranks = ranks_});
 }
+
+Json Grpo::state() const {
+  Json state = ahead_ ? ahead_->state() : Json::object();
+  if (chord_) state["chord"] = chord_->state();
+  return state;
+}
+
+void Grpo::restore(const Json& state) {
+  if (ahead_) ahead_->restore(state);
+  if (chord_ && state.contains("chord")) chord_->restore(state["chord"]);
+}
+
+LearnsShownRows::Wanted Grpo::shown_rows() const {
+  return {.datasets = o_.chord_sft_dataset, .rows = o_.chord_sft_per_device_train_batch_size};
+}
+
+void Grpo::show(SampleSource& rows) { chord_ = std::make_unique<Chord>(o_, rows, device_); }
 
 std::unique_ptr<SampleSource> Grpo::own_rows() {
   return std::make_unique<ReplayedAnswers>(replayed_, micro_batch_, rank_, ranks_);
@@ -87,7 +110,7 @@ std::optional<int64_t> Grpo::batches_per_collection() const {
 
 std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_batches) {
   const bool training = at::GradMode::is_enabled();
-  AnswerRounds::Round round = answers_to(std::move(micro_batches), replayed_, rounds_.get(), actors, training);
+  AnswerRounds::Round round = round_of(actors, std::move(micro_batches), training);
   const RankSum over_ranks = [&](double x) { return training ? actors.summed(x) : x; };
 
   auto updates = divided(round.answers, static_cast<uint64_t>(actors.step), training);
@@ -108,10 +131,27 @@ std::vector<Update> Grpo::collect(Actors& actors, std::vector<Samples> micro_bat
     for (const auto& update : updates) {
       Update& batches = out.emplace_back();
       for (const Part& part : update) batches.push_back(part.batch);
+      if (!chord_ || !training) continue;
+      double divisor = 0;
+      for (const Batch& batch : batches) divisor += count(batch);
+      chord_->add_to(batches, actors, actors.step + std::ssize(out) - 1, actors.summed(divisor));
     }
   out.resize(training ? static_cast<size_t>(updates_) : out.size());
   return out;
 }
+
+AnswerRounds::Round Grpo::round_of(Actors& actors, std::vector<Samples> micro_batches, bool training) {
+  if (!ahead_ || !training) return answers_to(std::move(micro_batches), replayed_, rounds_.get(), actors, training);
+  Samples questions;
+  for (Samples& samples : micro_batches)
+    for (Sample& sample : samples) questions.push_back(std::move(sample));
+  return ahead_->next(actors, std::move(questions),
+                      [&](Actors& then, const Samples& asked) { return rounds_->ask(then, asked, true); });
+}
+
+// Whether ratios are to the policy that answered, as the engine saw it: that of answers from a file, or of older
+// weights. A correction takes the two parts of such a ratio apart: the policy before the round's updates is between.
+bool Grpo::learns_from_sampler() const { return o_.brings_rows() || (ahead_ && correction_ == Correction::None); }
 
 // Several updates see the answers in another order, so that none of them is of a few questions alone.
 std::vector<std::vector<Grpo::Part>> Grpo::divided(const std::vector<Answer>& answers, uint64_t step,
@@ -150,7 +190,7 @@ std::vector<std::vector<Grpo::Part>> Grpo::divided(const std::vector<Answer>& an
 
 void Grpo::add_logprobs(Actors& actors, Part& part) const {
   auto& columns = part.batch.token_columns;
-  if (o_.brings_rows()) {
+  if (learns_from_sampler()) {
     if (has_column(part.batch, kEngine)) columns[kOld] = columns[kEngine];
   } else if (updates_ > 1 || (o_.kl_rewarded() && o_.beta > 0)) {
     columns[kOld] = Reference::of(actors.policy).logprobs(part.batch, temperature_);
@@ -219,6 +259,7 @@ PolicyTokens Grpo::tokens_of(const Batch& batch, const at::Tensor& logprob_T) co
 }
 
 double Grpo::count(const Batch& batch) const {
+  if (Chord::shows(batch)) return 0;
   const auto sequences = static_cast<double>(batch.step.length_q.size()), tokens = static_cast<double>(batch.trained);
   switch (info_.normaliser) {
     case Normaliser::Tokens:
@@ -249,6 +290,7 @@ at::Tensor Grpo::token_losses(const PolicyTokens& t, const at::Tensor& entropy_N
 }
 
 Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
+  if (Chord::shows(batch)) return chord_->loss(actors, batch, forward);
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
   const bool entropy = o_.log_entropy || o_.entropy_coef > 0 || o_.top_entropy_quantile < 1;
   const ops::HeadLogprob head =
@@ -272,7 +314,7 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   }
   if (has_column(batch, kTeacher))
     out.metrics["teacher_kl"] = mean_of(t.old_N - of_tokens(batch.token_columns.at(kTeacher)));
-  if (has_column(batch, kEngine) && !o_.brings_rows()) {
+  if (has_column(batch, kEngine) && !learns_from_sampler()) {
     const at::Tensor engine_N = of_tokens(batch.token_columns.at(kEngine));
     const auto mismatch = mismatch_metrics(t, engine_N);
     out.metrics["rollout_mismatch/mean"] = mean_of((t.old_N - engine_N).abs());
@@ -287,6 +329,7 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
                                             .product = o_.rollout_importance_sampling_product});
   }
   if (o_.off_policy_sequence_mask_delta) loss_N = loss_N * on_policy_enough(t, *o_.off_policy_sequence_mask_delta);
+  if (chord_) loss_N = loss_N * Chord::share_of_rewards(batch);
   out.sum = (loss_N * token_factors(t, info_.normaliser)).sum();
 
   const Clipped clipped = clipped_tokens(t, policy_);

@@ -5,15 +5,18 @@
 
 #include "algos/advantages.h"
 #include "algos/answers.h"
+#include "algos/chord.h"
 #include "algos/options/grpo_options.h"
 #include "algos/policy/kl.h"
 #include "algos/policy/mismatch.h"
 #include "algos/policy/policy_loss.h"
+#include "algos/rounds_ahead.h"
 #include "algos/whole_groups.h"
+#include "train/shown_rows.h"
 
 namespace apus {
 
-class Grpo final : public Algorithm {
+class Grpo final : public Algorithm, public LearnsShownRows {
  public:
   using Options = GrpoOptions;
   explicit Grpo(GrpoOptions options);
@@ -26,6 +29,10 @@ class Grpo final : public Algorithm {
   bool collects_by_policy() const override { return !o_.brings_rows(); }
   double count(const Batch& batch) const override;
   Loss loss(Actors& actors, Batch& batch, const Forward& forward) override;
+  Json state() const override;
+  void restore(const Json& state) override;
+  Wanted shown_rows() const override;
+  void show(SampleSource& rows) override;
 
   // The trained tokens of a batch, whose log-probs are `logprob_T`. Pure.
   PolicyTokens tokens_of(const Batch& batch, const at::Tensor& logprob_T) const;
@@ -37,6 +44,8 @@ class Grpo final : public Algorithm {
     Batch batch;
   };
   std::vector<std::vector<Part>> divided(const std::vector<Answer>& answers, uint64_t step, bool training) const;
+  AnswerRounds::Round round_of(Actors& actors, std::vector<Samples> micro_batches, bool training);
+  bool learns_from_sampler() const;
   void add_logprobs(Actors& actors, Part& part) const;
   void take_divergence(const Part& part, std::vector<Answer>& answers) const;
   WholeGroups whole(const std::vector<Answer>& answers, Actors& actors, bool training) const;
@@ -60,6 +69,8 @@ class Grpo final : public Algorithm {
   std::filesystem::path output_dir_;
   std::shared_ptr<const Tokenizer> tokenizer_;
   std::unique_ptr<AnswerRounds> rounds_;
+  std::unique_ptr<RoundsAhead> ahead_;  // null: a round is asked when it is its turn
+  std::unique_ptr<Chord> chord_;        // null: nothing is shown
   std::vector<Answer> replayed_;
   int64_t replayed_batches_ = 0;
   std::map<std::string, Ratio> noted_;  // of a collection, until a loss carries them out

@@ -52,6 +52,7 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
   noted_["completions/tokens_per_second"] =
       noted_ratio(static_cast<double>(round.tokens), std::max(1e-9, round.seconds));
   if (o_.several_turns()) noted_["num_turns"] = noted_ratio(turns, n);
+  if (ahead_ && training) noted_["staleness"] = noted_ratio(static_cast<double>(round.age), 1);
   if (o_.dynamic_sample) noted_["resampled_groups"] = noted_ratio(static_cast<double>(round.resampled), of_groups);
   const std::vector<std::string>& names = rounds_->functions();
   for (size_t f = 0; f < names.size(); ++f) {

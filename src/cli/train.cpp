@@ -429,7 +429,8 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
   count_other_models(own, model, lora(), r, spec.train);
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
-    spec.row_tokens = longest, spec.assumptions.clear();
+    const int64_t answer = algorithm_info(algorithm).asks_rows ? all.value("max_completion_length", int64_t{0}) : 0;
+    spec.row_tokens = longest + answer, spec.assumptions.clear();
     spec.count_tokens();
   }
   hold_quantised(spec, config, quantise);

@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cmath>
+#include <functional>
 
 #include "base/error.h"
 #include "ops/head_chunks.h"
@@ -40,29 +41,39 @@ RowDivergence of_log_probs(const at::Tensor& p_nV, const at::Tensor& q_nV, doubl
   return {(at::exp(q_nV) * (q_nV - mixed_nV)).sum(-1) * beta + own_n * (1 - beta), gradient_nV * (1 - beta)};
 }
 
+at::Tensor tempered_log_probs(const at::Tensor& logits, const DivergenceRule& rule) {
+  return at::log_softmax(logits / rule.temperature, -1);
+}
+
+// Over the tokens `index` of each row alone, of which the teacher's logits are given.
+RowDivergence divergence_of_likely(const at::Tensor& student_nV, const at::Tensor& teacher_nk,
+                                   const at::Tensor& index_nk, const DivergenceRule& rule) {
+  const RowDivergence best = of_log_probs(tempered_log_probs(student_nV.gather(1, index_nk), rule),
+                                          tempered_log_probs(teacher_nk, rule), rule.beta);
+  return {best.value_n, at::zeros_like(student_nV).scatter_(1, index_nk, best.gradient_nV / rule.temperature)};
+}
+
+// What a teacher says of the student's tokens [begin, ...), whose logits are given.
+using Lesson = std::function<RowDivergence(const at::Tensor& student_nV, int64_t begin)>;
+
 struct HeadDivergenceNode : torch::autograd::Function<HeadDivergenceNode> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* ctx, const at::Tensor& hidden,
                                                 const at::Tensor& head, const OptionalTensor& low_hidden,
                                                 const OptionalTensor& low_head, const at::Tensor& label, double softcap,
-                                                const HeadFactors& teacher, const at::Tensor& teacher_label,
-                                                const DivergenceRule& rule) {
+                                                const Lesson& lesson, double factor) {
     const BelowAutograd guard;
     const HeadNeeds need{hidden.requires_grad(), head.requires_grad(), requires_grad(low_hidden),
                          requires_grad(low_head)};
-    const LabelledTokens tokens(hidden, low_hidden, label),
-        theirs(teacher.hidden_TD, maybe(teacher.low_TR), teacher_label);
-    require(tokens.count() == theirs.count(), Fault::Bug, "a student's ", tokens.count(),
-            " tokens are compared with a teacher's ", theirs.count());
+    const LabelledTokens tokens(hidden, low_hidden, label);
     HeadProducts products(tokens, head, low_head, need, softcap);
-    HeadProducts lessons(theirs, teacher.weight_VD, maybe(teacher.low_VR), {}, teacher.softcap);
     const at::TensorOptions wide = hidden.options().dtype(wide_type(hidden));
     at::Tensor sum = at::zeros({}, wide), value = at::empty({tokens.count()}, wide);
     // Twice the vocabulary: two models' logits are at hand.
     tokens.for_chunks(2 * head.size(0), 0, products.head_gradient(), [&](int64_t begin, int64_t n) {
-      const RowDivergence rows = divergence(products.logits(begin, n), lessons.logits(begin, n), rule);
+      const RowDivergence rows = lesson(products.logits(begin, n), begin);
       value.narrow(0, begin, n).copy_(rows.value_n);
-      sum.add_(rows.value_n.sum(), rule.factor);
-      if (products.needed()) products.add(begin, rule.factor == 1 ? rows.gradient_nV : rows.gradient_nV * rule.factor);
+      sum.add_(rows.value_n.sum(), factor);
+      if (products.needed()) products.add(begin, factor == 1 ? rows.gradient_nV : rows.gradient_nV * factor);
     });
     ctx->mark_non_differentiable({value});
     ctx->saved_data["gradients"] =
@@ -73,7 +84,7 @@ struct HeadDivergenceNode : torch::autograd::Function<HeadDivergenceNode> {
                                                  torch::autograd::variable_list grad) {
     const BelowAutograd guard;
     require(!ctx->saved_data.empty(), Fault::Bug, "head_divergence: its gradient can be taken once only");
-    torch::autograd::variable_list out(9);
+    torch::autograd::variable_list out(8);
     const auto gradients = ctx->saved_data.at("gradients").toTensorVector();
     ctx->saved_data.clear();
     for (size_t i = 0; i < gradients.size(); ++i)
@@ -92,22 +103,42 @@ HeadFactors cut(const HeadFactors& f, int64_t vocabulary) {
 }  // namespace
 
 RowDivergence divergence(const at::Tensor& student_nV, const at::Tensor& teacher_nV, const DivergenceRule& rule) {
-  const auto log_probs = [&](const at::Tensor& logits) { return at::log_softmax(logits / rule.temperature, -1); };
   if (rule.top_k <= 0 || rule.top_k >= teacher_nV.size(1)) {
-    const RowDivergence all = of_log_probs(log_probs(student_nV), log_probs(teacher_nV), rule.beta);
+    const RowDivergence all =
+        of_log_probs(tempered_log_probs(student_nV, rule), tempered_log_probs(teacher_nV, rule), rule.beta);
     return {all.value_n, all.gradient_nV / rule.temperature};
   }
   const auto [teacher_nk, index_nk] = at::topk(teacher_nV, rule.top_k, -1);
-  const RowDivergence best = of_log_probs(log_probs(student_nV.gather(1, index_nk)), log_probs(teacher_nk), rule.beta);
-  return {best.value_n, at::zeros_like(student_nV).scatter_(1, index_nk, best.gradient_nV / rule.temperature)};
+  return divergence_of_likely(student_nV, teacher_nk, index_nk, rule);
 }
 
 HeadDivergence head_divergence(const HeadFactors& student, const at::Tensor& label_T, const HeadFactors& teacher,
                                const at::Tensor& teacher_label_T, const DivergenceRule& rule) {
   const int64_t vocabulary = std::min(student.weight_VD.size(0), teacher.weight_VD.size(0));
   const HeadFactors mine = cut(student, vocabulary), theirs = cut(teacher, vocabulary);
+  const OptionalTensor low_TR = maybe(theirs.low_TR);
+  const LabelledTokens tokens(theirs.hidden_TD, low_TR, teacher_label_T);
+  const int64_t own = label_T.ge(0).sum().item<int64_t>();
+  require(own == tokens.count(), Fault::Bug, "a student's ", own, " tokens are compared with a teacher's ",
+          tokens.count());
+  HeadProducts lessons(tokens, theirs.weight_VD, maybe(theirs.low_VR), {}, theirs.softcap);
+  const Lesson lesson = [&](const at::Tensor& student_nV, int64_t begin) {
+    return divergence(student_nV, lessons.logits(begin, student_nV.size(0)), rule);
+  };
   const auto out = HeadDivergenceNode::apply(mine.hidden_TD, mine.weight_VD, maybe(mine.low_TR), maybe(mine.low_VR),
-                                             label_T, mine.softcap, theirs, teacher_label_T, rule);
+                                             label_T, mine.softcap, lesson, rule.factor);
+  return {out[0], out[1]};
+}
+
+HeadDivergence head_divergence_of_likely(const HeadFactors& student, const at::Tensor& label_T, const at::Tensor& id_nk,
+                                         const at::Tensor& logit_nk, const DivergenceRule& rule) {
+  const Lesson lesson = [&](const at::Tensor& student_nV, int64_t begin) {
+    const int64_t n = student_nV.size(0);
+    return divergence_of_likely(student_nV, logit_nk.narrow(0, begin, n).to(student_nV.scalar_type()),
+                                id_nk.narrow(0, begin, n), rule);
+  };
+  const auto out = HeadDivergenceNode::apply(student.hidden_TD, student.weight_VD, maybe(student.low_TR),
+                                             maybe(student.low_VR), label_T, student.softcap, lesson, rule.factor);
   return {out[0], out[1]};
 }
 

@@ -31,6 +31,11 @@ struct HeadDivergence {
 HeadDivergence head_divergence(const HeadFactors& student, const at::Tensor& label_T, const HeadFactors& teacher,
                                const at::Tensor& teacher_label_T, const DivergenceRule& rule);
 
+// The same of a teacher of whom only the likeliest tokens of each place are known, best first: ids, int64 [n, k], and
+// logits up to a constant of each place, [n, k]. rule.top_k is not asked.
+HeadDivergence head_divergence_of_likely(const HeadFactors& student, const at::Tensor& label_T, const at::Tensor& id_nk,
+                                         const at::Tensor& logit_nk, const DivergenceRule& rule);
+
 // The entropy over the `top` likeliest tokens, renormalised, at each token: f32 [T], detached, 0 without a label.
 at::Tensor head_top_entropy(const HeadFactors& factors, const at::Tensor& label_T, int64_t top);
 

@@ -26,6 +26,7 @@
 #include "tensor/dtype.h"
 #include "train/param_groups.h"
 #include "train/rollout.h"
+#include "train/shown_rows.h"
 #include "train/trainable.h"
 #include "train/trainer.h"
 
@@ -187,17 +188,29 @@ RunSetting setting_of(const TrainCommandOptions& o, Mesh& mesh, const MeshLayout
           .device = mesh.device()};
 }
 
+DataShare share_of(const TrainCommandOptions& o, const MeshLayout& rows) {
+  return {.rank = rows.rank(kDataAxes),
+          .ranks = rows.size(kDataAxes),
+          .speaks = rows.rank({Axis::Pp, Axis::Cp, Axis::Tp}) == 0,
+          .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes))};
+}
+
 TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::path& run_dir, const MeshLayout& rows) {
-  if (!o.own.brings_rows())
-    return open_train_data(o, algorithm, o.model, run_dir,
-                           {.rank = rows.rank(kDataAxes),
-                            .ranks = rows.size(kDataAxes),
-                            .speaks = rows.rank({Axis::Pp, Axis::Cp, Axis::Tp}) == 0,
-                            .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes))});
+  if (!o.own.brings_rows()) return open_train_data(o, algorithm, o.model, run_dir, share_of(o, rows));
   TrainData data;
   data.train = algorithm.own_rows();
   data.exact = Json::object();
   return data;
+}
+
+// Of an algorithm that learns from further rows; else nothing.
+TrainData shown_rows(const TrainCommandOptions& o, Algorithm& algorithm, const fs::path& run_dir, DataShare share) {
+  auto* const learner = dynamic_cast<LearnsShownRows*>(&algorithm);
+  if (!learner || learner->shown_rows().datasets.empty()) return {};
+  const LearnsShownRows::Wanted wanted = learner->shown_rows();
+  TrainData shown = open_shown_rows(o, wanted.datasets, wanted.rows, o.model, run_dir, share);
+  learner->show(*shown.train);
+  return shown;
 }
 
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
@@ -215,6 +228,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   const auto algorithm = make_algorithm(o.algorithm, o.own);
   algorithm->begin(setting_of(o, mesh, rows.layout(), run_dir));
   TrainData data = rows_of(o, *algorithm, run_dir, rows.layout());
+  const TrainData shown = shown_rows(o, *algorithm, run_dir, share_of(o, rows.layout()));
+  if (shown.train) data.exact.update(shown.exact);
   world.require_same(data.rows_text, "the rows",
                      "The files of --dataset are not the same everywhere: copy those of rank 0");
   TunedModel tuned = load_tuned_model(o, mesh, algorithm_info(o.algorithm).head);
@@ -311,7 +326,9 @@ int rehearse(const TrainRehearsal& asked) {
     asked.text = "brought by the algorithm, which reads them when it begins";
     return 0;
   }
-  const TrainData data = open_train_data(o, *make_algorithm(o.algorithm, o.own), o.model, scratch.dir);
+  const auto algorithm = make_algorithm(o.algorithm, o.own);
+  const TrainData data = open_train_data(o, *algorithm, o.model, scratch.dir),
+                  shown = shown_rows(o, *algorithm, scratch.dir, {});
   asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
   asked.longest = data.longest;
   return 0;

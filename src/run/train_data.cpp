@@ -180,6 +180,29 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
   return out;
 }
 
+TrainData open_shown_rows(const TrainCommandOptions& o, const std::vector<std::string>& datasets, int64_t rows,
+                          const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
+  const bool first = share.rank == 0 && share.speaks;
+  TemplateOptions prompt = o;
+  if (!prompt.max_length) prompt.max_length = o.max_model_len;
+  const auto keep = open_encoder(prompt, o, model_dir,
+                                 {.file = first && !o.dry_run ? run_dir / "rejected_shown.jsonl" : fs::path(),
+                                  .strict = o.strict,
+                                  .shown = first ? 20 : 0});
+  share.group_sharers = 1;
+  TrainingDataOptions options =
+      data_options(o, share, keep->encoder.options().max_length, !keep->encoder.options().media.is_null());
+  options.datasets.train = datasets, options.datasets.validation.clear(), options.datasets.split_ratio = 0;
+  options.datasets.interleave.clear(), options.datasets.normalize.keep_unused = false;
+  options.cached.clear(), options.cached_validation.clear(), options.streaming = false;
+  options.batches.batch_size = rows, options.batches.even = true;
+  TrainingData data = prepare_training_data(options, keep->encoder, keep->rejects);
+  TrainData out;
+  out.exact = {{"shown_dataset", identities(datasets)}};
+  out.keep = keep, out.train = std::move(data.train);
+  return out;
+}
+
 void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
                       const fs::path& model_dir, const fs::path& folder) {
   make_writable_dir(folder);

@@ -35,6 +35,11 @@ TrainData open_train_data(const TrainCommandOptions& options, const Algorithm& a
                           const std::filesystem::path& model_dir, const std::filesystem::path& run_dir,
                           DataShare share = {});
 
+// Rows of other datasets as samples with their answers, dealt out in micro-batches of `rows`, as many to each rank.
+TrainData open_shown_rows(const TrainCommandOptions& options, const std::vector<std::string>& datasets, int64_t rows,
+                          const std::filesystem::path& model_dir, const std::filesystem::path& run_dir,
+                          DataShare share = {});
+
 // Encodes the rows once for many runs: <folder>/train, and <folder>/val where there are rows for validation.
 void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
                       const std::filesystem::path& model_dir, const std::filesystem::path& folder);

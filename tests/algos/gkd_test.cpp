@@ -2,10 +2,14 @@
 #include "algos/gkd.h"
 
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/topk.h>
+#include <c10/core/GradMode.h>
 
 #include "algos/pairs.h"
 #include "tests/algos/learning.h"
 #include "tests/algos/preference_steps.h"
+#include "tests/json_server.h"
+#include "tests/refusal.h"
 
 namespace apus {
 namespace {
@@ -82,6 +86,65 @@ TEST(Gkd, NothingIsLearntFromOneself) {
     EXPECT_NEAR(step.loss, 0, 1e-6);
     EXPECT_LT(step.norm, 1e-3);
   }
+}
+
+// What a server says of a prompt: the `more` likeliest tokens of each place besides those that were asked for.
+Json prompt_logprobs(const Model& model, const std::vector<int64_t>& ids, int64_t k) {
+  const at::NoGradGuard no_grad;
+  Batch batch = collate({{.ids = {ids.begin(), ids.end()}, .trained = std::vector<uint8_t>(ids.size(), 1)}});
+  batch = batch.to(golden::device());
+  const at::Tensor all =
+      at::log_softmax(model.head(model.forward(batch.id_T, batch.step), batch.step).to(at::kFloat), -1).to(at::kCPU);
+  const auto [value_Tk, id_Tk] = at::topk(all, k, -1);
+  Json list = Json::array({nullptr});
+  for (int64_t t = 0; t + 1 < std::ssize(ids); ++t) {
+    Json place = Json::object();
+    for (int64_t i = 0; i < k; ++i)
+      place[std::to_string(id_Tk[t][i].item<int64_t>())] = {{"logprob", value_Tk[t][i].item<float>()}, {"rank", i + 1}};
+    const int64_t own = ids[static_cast<size_t>(t) + 1];
+    place[std::to_string(own)] = {{"logprob", all[t][own].item<float>()}, {"rank", nullptr}};
+    list.push_back(std::move(place));
+  }
+  return list;
+}
+
+TEST(Gkd, ATeacherBehindAServerTeachesTheSame) {
+  Distilled d;
+  std::mutex mutex;
+  int asked = 0;
+  const test::JsonServer server([&](const Json& body) -> std::pair<int, std::string> {
+    if (body.is_null()) return {200, R"({"data": [{"id": "wise"}]})"};
+    const std::lock_guard lock(mutex);
+    ++asked;
+    if (body.at("prompt_logprobs") == 9) return {400, R"({"error": "at most 8"})"};
+    const Json list = prompt_logprobs(*d.teacher, body.at("prompt").get<std::vector<int64_t>>(), 7);
+    return {200, Json{{"choices", {{{"prompt_logprobs", list}}}}}.dump()};
+  });
+  for (const double beta : {0.0, 0.5, 1.0}) {
+    GkdOptions here = off_policy(beta), there = here;
+    here.gkd_logits_topk = there.gkd_logits_topk = 7;
+    there.teacher_model.reset(), there.teacher_model_server = server.url();
+    const test::Step1 wanted = d.step(here, {d.rows()}), got = d.step(there, test::one_by_one(d.rows()));
+    EXPECT_NEAR(got.loss, wanted.loss, 1e-5) << beta;
+    EXPECT_LT(test::distance(wanted, got), 1e-4) << beta;
+  }
+  EXPECT_EQ(asked, 3 * std::ssize(d.rows()));
+
+  GkdOptions more = off_policy(0);
+  more.teacher_model.reset(), more.teacher_model_server = server.url(), more.gkd_logits_topk = 9;
+  test::expect_says(test::refusal(Fault::Io, [&] { d.step(more, {d.rows()}); }), "at most 8");
+  more.gkd_logits_topk = 10;
+  test::expect_says(test::refusal(Fault::Io, [&] { d.step(more, {{d.rows()[0]}}); }), "10 were asked for");
+}
+
+TEST(GkdOptions, TellWhatATeacherBehindAServerNeeds) {
+  GkdOptions o;
+  o.teacher_model_server = "http://127.0.0.1:1/v1";
+  test::expect_says(test::refusal(Fault::Usage, [&] { o.check(); }), "--gkd_logits_topk");
+  o.gkd_logits_topk = 5;
+  EXPECT_NO_THROW(o.check());
+  o.teacher_model = "dir";
+  test::expect_says(test::refusal(Fault::Usage, [&] { o.check(); }), "give one of them");
 }
 
 TEST(GkdLearning, StudentComesNearItsTeacher) {

@@ -44,6 +44,27 @@ TEST(GrpoOptions, RefuseWhatCannotBe) {
   EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.replay_rollouts = "f", o.num_iterations = 2; }), "num_train_epochs"));
   EXPECT_TRUE(
       says(refusal([](auto& o, auto&) { o.replay_rollouts = "f", o.dynamic_sample = true; }), "generates nothing"));
+  EXPECT_EQ(refusal([](auto& o, auto&) { o.async_generate = true; }), "");
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.async_generate = true, o.max_staleness = 0; }), "give one of them"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.max_staleness = 1, o.replay_rollouts = "f"; }), "generates nothing"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.max_staleness = 1, o.deterministic_rollout = true; }), "moved on"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.max_staleness = 1, o.log_rollout_offpolicy_metrics = true; }),
+                   "takes them apart"));
+}
+
+TEST(GrpoOptions, ShowAnswersLessAndLess) {
+  const auto says = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.chord_mu_peak = 0.5; }), "give --chord_sft_dataset"));
+  EXPECT_TRUE(says(refusal([](auto& o, auto&) { o.chord_sft_dataset = {"f"}; }), "--chord_mu_valley"));
+  ChordOptions o;
+  o.chord_sft_dataset = {"f"}, o.chord_mu_peak = 0.9, o.chord_mu_valley = 0.1;
+  o.chord_mu_warmup_steps = 4, o.chord_mu_decay_steps = 10;
+  EXPECT_EQ(o.chord_mu(0), 0);
+  EXPECT_DOUBLE_EQ(o.chord_mu(2), 0.45);
+  EXPECT_DOUBLE_EQ(o.chord_mu(4), 0.9);
+  EXPECT_DOUBLE_EQ(o.chord_mu(9), 0.5);
+  EXPECT_DOUBLE_EQ(o.chord_mu(14), 0.1);
+  EXPECT_DOUBLE_EQ(o.chord_mu(1000), 0.1);
 }
 
 TEST(GrpoOptions, DivideARound) {

@@ -5,59 +5,19 @@
 #include <atomic>
 #include <cmath>
 #include <mutex>
-#include <thread>
 
 #include "base/error.h"
 #include "reward/reward.h"
-#include "tests/loopback.h"
+#include "tests/json_server.h"
 
 namespace apus {
 namespace {
 
-// Answers every request with what `reply` makes of its body.
-class FakeJudge {
- public:
-  using Reply = std::function<std::pair<int, std::string>(const Json& body)>;
-  explicit FakeJudge(Reply reply) : reply_(std::move(reply)), thread_([this] { serve(); }) {}
-  ~FakeJudge() {
-    listener_.close();
-    thread_.join();
-    for (std::thread& worker : workers_) worker.join();
-  }
-  std::string url() const { return str("http://127.0.0.1:", listener_.port(), "/v1/"); }
+struct FakeJudge : test::JsonServer {
+  using JsonServer::JsonServer;
   static std::string says(const std::string& text) {
     return Json{{"choices", Json::array({{{"message", {{"content", text}}}}})}}.dump();
   }
-
- private:
-  void serve() {
-    for (int socket = listener_.accept(); socket >= 0; socket = listener_.accept())
-      workers_.emplace_back([this, socket] { answer(socket); });
-  }
-  void answer(int socket) {
-    std::string request;
-    char piece[4096];
-    size_t head = std::string::npos, wanted = 0;
-    while (head == std::string::npos || request.size() < wanted) {
-      const ssize_t count = ::recv(socket, piece, sizeof piece, 0);
-      if (count <= 0) break;
-      request.append(piece, static_cast<size_t>(count));
-      head = request.find("\r\n\r\n");
-      if (head == std::string::npos) continue;
-      const size_t length = request.find("Content-Length: ");
-      wanted = head + 4 + static_cast<size_t>(std::stoul(request.substr(length + 16)));
-    }
-    const auto [status, body] = reply_(Json::parse(request.substr(head + 4)));
-    const std::string text =
-        str("HTTP/1.1 ", status, " x\r\nContent-Type: application/json\r\nContent-Length: ", body.size(),
-            "\r\nConnection: close\r\n\r\n", body);
-    ::send(socket, text.data(), text.size(), MSG_NOSIGNAL);
-    ::close(socket);
-  }
-  const Reply reply_;
-  test::Loopback listener_{16};
-  std::vector<std::thread> workers_;
-  std::thread thread_;
 };
 
 RewardOptions judged_at(const std::string& url) {

@@ -15,7 +15,11 @@ void GkdOptions::fields(OptionTable& v) {
   v.no_effect({"offload_teacher_model"},
               "a teacher is never changed: on a processor its weights stay in the mapped file");
   v.refuse({"teacher_model_revision"}, "--teacher_model takes a folder: download that revision first");
-  v.refuse({"teacher_model_server", "teacher_tag_key"}, "the teacher runs in this process: --teacher_model DIR");
+  v("teacher_model_server", teacher_model_server,
+    "a server that is the teacher: http://HOST:PORT/v1 with vLLM's prompt_logprobs, as apus deploy; with "
+    "gkd_logits_topk")
+      .noted();
+  v.refuse({"teacher_tag_key"}, "one teacher teaches all rows");
   v.group("Loss");
   v("lmbda", lmbda, "share of the updates that learn from answers of the model itself instead of the rows'")
       .at_least(0)
@@ -51,6 +55,14 @@ void GkdOptions::check() const {
   RolloutServerOptions::check();
   require(teacher_adapters.size() <= 1, Fault::Usage, "--teacher_adapters takes one adapter, not ",
           teacher_adapters.size());
+  if (teacher_model_server) {
+    require(!teacher_model, Fault::Usage,
+            "--teacher_model is a teacher in this process and --teacher_model_server one elsewhere: give one of them");
+    require(teacher_model_server->rfind("http", 0) == 0, Fault::Usage, "--teacher_model_server '",
+            *teacher_model_server, "' is no address of one server: http://HOST:PORT/v1");
+    require(gkd_logits_topk.has_value(), Fault::Usage,
+            "--teacher_model_server tells of the likeliest tokens alone: give --gkd_logits_topk, how many");
+  }
   require(teacher_model || teacher_adapters.empty(), Fault::Usage,
           "--teacher_adapters are of a --teacher_model, which is not given: give it, or the adapter as --ref_adapters");
   require(teacher_model || !seq_kd, Fault::Usage,

@@ -15,6 +15,7 @@ namespace apus {
 struct GkdOptions : RolloutServerOptions {
   std::optional<std::string> teacher_model;
   std::vector<std::string> teacher_adapters;  // one folder, or none
+  std::optional<std::string> teacher_model_server;
   double lmbda = 0.5, beta = 0.5, sft_alpha = 0;
   bool seq_kd = false;
   std::optional<int64_t> gkd_logits_topk;
@@ -22,7 +23,7 @@ struct GkdOptions : RolloutServerOptions {
   bool log_completions = false;
 
   // Without a teacher of its own the model learns from what it was.
-  bool uses_reference() const { return !teacher_model; }
+  bool uses_reference() const { return !teacher_model && !teacher_model_server; }
   std::vector<OtherModel> other_models();
   void fields(OptionTable& v);
   void check() const;

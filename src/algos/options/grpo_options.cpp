@@ -39,11 +39,23 @@ void GrpoOptions::fields(OptionTable& v) {
   share_prefix_field(v, share_prefix);
   v("deterministic_rollout", deterministic_rollout,
     "end the run where engine and trainer differ by a bit in the log-probability of a token that was drawn");
+  v("max_staleness", max_staleness,
+    "rounds that are answered before it is their turn: by weights that are so many rounds old then; 0: by those that "
+    "learn from them")
+      .at_least(0)
+      .at_most(64)
+      .shown_default("0; with async_generate 1")
+      .must_match();
+  v("async_generate", async_generate,
+    "the next round is answered before the weights learn from this one: "
+    "max_staleness 1")
+      .must_match();
   loss_fields(v);
   RewardOptions::fields(v);
   PluginOptions::fields(v);
   EnvironmentOptions::fields(v);
   RolloutServerOptions::fields(v);
+  ChordOptions::fields(v);
   other_fields(v);
 }
 
@@ -130,14 +142,10 @@ void GrpoOptions::loss_fields(OptionTable& v) {
 }
 
 void GrpoOptions::other_fields(OptionTable& v) {
-  v.refuse({"async_generate"}, "answers are rolled out by the weights that learn from them");
   v.refuse({"sync_ref_model", "ref_model_sync_steps", "ref_model_mixup_alpha"},
            "the reference stays as it is; a later run may begin from this one's checkpoint with --ref_model");
   v.refuse({"advantage_reweight", "rlsd_lambda", "sdar_loss_coef", "sdar_gate_beta"},
            "what a teacher says is added to the advantage: --teacher_model and --teacher_kl_coef");
-  v.refuse({"chord_sft_dataset", "chord_sft_per_device_train_batch_size", "chord_mu_warmup_steps",
-            "chord_mu_decay_steps", "chord_mu_peak", "chord_mu_valley", "chord_enable_phi_function"},
-           "answers of a dataset are not mixed in; train with apus sft first");
 }
 
 std::vector<OtherModel> GrpoOptions::other_models() {
@@ -170,6 +178,9 @@ void GrpoOptions::check() const {
   RewardOptions::check();
   EnvironmentOptions::check();
   RolloutServerOptions::check();
+  ChordOptions::check();
+  require(chord_sft_dataset.empty() || !brings_rows(), Fault::Usage,
+          "--replay_rollouts learns from the rows of one file, and --chord_sft_dataset shows others: give one of them");
   require(
       num_generations > 1 || teacher_model, Fault::Usage,
       "--num_generations must be greater than 1: an answer is judged by the others to the same question, and a group "
@@ -184,6 +195,16 @@ void GrpoOptions::check() const {
           "--teacher_adapters is one adapter on --teacher_model: give that model, and one adapter");
   require(!(brings_rows() && deterministic_rollout), Fault::Usage,
           "--deterministic_rollout compares the engine with the trainer, and --replay_rollouts has no engine");
+  require(!async_generate || rounds_ahead() > 0, Fault::Usage,
+          "--async_generate true is --max_staleness 1, and --max_staleness 0 asks for none of it: give one of them");
+  require(rounds_ahead() == 0 || !brings_rows(), Fault::Usage,
+          "--max_staleness is of answers that are rolled out, and --replay_rollouts generates nothing");
+  require(rounds_ahead() == 0 || !deterministic_rollout, Fault::Usage,
+          "--deterministic_rollout compares the engine with the trainer, whose weights have moved on with "
+          "--max_staleness: give one of them");
+  require(rounds_ahead() == 0 || !log_rollout_offpolicy_metrics || rollout_importance_sampling_mode, Fault::Usage,
+          "--log_rollout_offpolicy_metrics compares the policy before the update with that which answered, and with "
+          "--max_staleness the ratio has both in one: give --rollout_importance_sampling_mode, which takes them apart");
   require(!(brings_rows() && several_turns()), Fault::Usage,
           "--replay_rollouts generates nothing, and --environment replies to what is generated: give one of them");
   require(!(steps_per_generation && generation_batch_size), Fault::Usage,

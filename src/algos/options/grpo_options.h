@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "algos/options/chord_options.h"
 #include "base/options.h"
 #include "environment/environment_options.h"
 #include "reward/reward_options.h"
@@ -15,7 +16,7 @@
 
 namespace apus {
 
-struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
+struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, ChordOptions {
   int64_t num_generations = 8;
   std::optional<int64_t> num_generations_eval;
   std::optional<int64_t> steps_per_generation, generation_batch_size;
@@ -25,6 +26,8 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
   bool overlong_filter = false, log_completions = false, log_entropy = false;
   std::optional<std::string> replay_rollouts, dump_rollouts;
   bool deterministic_rollout = false, share_prefix = false;
+  std::optional<int64_t> max_staleness;
+  bool async_generate = false;
 
   std::string advantage_estimator = "grpo";
   std::optional<std::string> scale_rewards;
@@ -56,6 +59,8 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
   std::vector<OtherModel> other_models();  // of --reward_model
   bool brings_rows() const { return replay_rollouts.has_value(); }
   std::string scale() const;     // of rewards: as given, else what suits the estimator
+  // Rounds that are asked before it is their turn.
+  int64_t rounds_ahead() const { return max_staleness.value_or(async_generate ? 1 : 0); }
   bool kl_rewarded() const;      // else it is part of the loss
   std::string kl() const;        // the estimate's name
   double upper_epsilon() const;  // of cispo the bound itself

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "algos/rounds_ahead.h"
+
+#include <cmath>
+#include <iterator>
+
+#include "base/error.h"
+#include "device/agree.h"
+
+namespace apus {
+namespace {
+
+Json waiting_answer(const Answer& a) {
+  require(a.media.empty(), Fault::Usage,
+          "--max_staleness keeps answers that wait as tokens, and a question has images, videos or sounds: leave it "
+          "away");
+  Json turns = Json::array(), rewards = Json::array();
+  for (const Trajectory::Turn& turn : a.turns) turns.push_back({turn.end, turn.reward});
+  for (const double reward : a.rewards) rewards.push_back(std::isnan(reward) ? Json() : Json(reward));
+  return {{"prompt", a.prompt}, {"ids", a.ids},       {"logprobs", a.engine_logprobs},    {"text", a.text},
+          {"own", a.own},       {"turns", turns},     {"trajectory", a.trajectory},       {"cut", a.cut},
+          {"group", a.group},   {"reward", a.reward}, {"greedy_reward", a.greedy_reward}, {"rewards", rewards}};
+}
+
+Answer waiting_answer_of(const Json& kept) {
+  Answer a;
+  a.prompt = kept.at("prompt").get<std::vector<int32_t>>(), a.ids = kept.at("ids").get<std::vector<int32_t>>();
+  a.engine_logprobs = kept.at("logprobs").get<std::vector<float>>(), a.text = kept.at("text").get<std::string>();
+  a.own = kept.at("own").get<std::vector<uint8_t>>(), a.trajectory = kept.at("trajectory");
+  for (const Json& turn : kept.at("turns"))
+    a.turns.push_back({.end = turn.at(0).get<size_t>(), .reward = turn.at(1).get<double>()});
+  a.cut = kept.at("cut").get<bool>(), a.group = kept.at("group").get<int64_t>();
+  a.reward = kept.at("reward").get<double>(), a.greedy_reward = kept.at("greedy_reward").get<double>();
+  for (const Json& reward : kept.at("rewards")) a.rewards.push_back(reward.is_null() ? NAN : reward.get<double>());
+  return a;
+}
+
+}  // namespace
+
+// The same questions get the same random numbers as they would in their turn.
+void RoundsAhead::push(const Actors& actors, const Samples& questions, const Ask& ask) {
+  Actors then = actors;
+  then.step += std::ssize(waiting_) * shape_.updates;
+  waiting_.push_back({.round = ask(then, questions), .asked_at = actors.step});
+}
+
+AnswerRounds::Round RoundsAhead::next(Actors& actors, Samples questions, const Ask& ask) {
+  push(actors, questions, ask);
+  while (std::ssize(waiting_) <= shape_.ahead) {
+    questions.clear();
+    for (int64_t i = 0; i < shape_.questions && actors.more_rows; ++i) {
+      auto more = actors.more_rows();
+      if (!more) break;
+      questions.insert(questions.end(), std::move_iterator(more->begin()), std::move_iterator(more->end()));
+    }
+    if (actors.summed(static_cast<double>(questions.size())) == 0) break;  // a short dataset has fewer rounds
+    push(actors, questions, ask);
+  }
+  AnswerRounds::Round round = std::move(waiting_.front().round);
+  round.age = actors.step - waiting_.front().asked_at;
+  waiting_.pop_front();
+  if (shape_.ranks > 1 && actors.data_ranks) of_ranks_ = gather_text(json_text(mine()), *actors.data_ranks);
+  return round;
+}
+
+Json RoundsAhead::mine() const {
+  Json rounds = Json::array();
+  for (const Waiting& waiting : waiting_) {
+    Json answers = Json::array();
+    for (const Answer& answer : waiting.round.answers) answers.push_back(waiting_answer(answer));
+    rounds.push_back({{"asked_at", waiting.asked_at},
+                      {"seconds", waiting.round.seconds},
+                      {"tokens", waiting.round.tokens},
+                      {"resampled", waiting.round.resampled},
+                      {"answers", std::move(answers)}});
+  }
+  return {{"rank", shape_.rank}, {"rounds", std::move(rounds)}};
+}
+
+Json RoundsAhead::state() const {
+  if (of_ranks_.empty()) return {{"rounds_ahead", Json::array({mine()})}};
+  Json all = Json::array();
+  for (const std::string& text : of_ranks_) all.push_back(parse_json(text, "rounds that wait", Fault::Comm));
+  return {{"rounds_ahead", std::move(all)}};
+}
+
+void RoundsAhead::restore(const Json& state) {
+  const auto kept = state.find("rounds_ahead");
+  if (kept == state.end()) return;
+  int64_t ranks = 0;
+  waiting_.clear();
+  for (const Json& of_rank : *kept) {
+    const auto rank = of_rank.at("rank").get<int64_t>();
+    ranks = std::max(ranks, rank + 1);
+    if (rank != shape_.rank || !waiting_.empty()) continue;
+    for (const Json& round : of_rank.at("rounds")) {
+      Waiting& waiting = waiting_.emplace_back();
+      waiting.asked_at = round.at("asked_at").get<int64_t>();
+      waiting.round.seconds = round.at("seconds").get<double>(),
+      waiting.round.tokens = round.at("tokens").get<int64_t>();
+      waiting.round.resampled = round.at("resampled").get<int64_t>();
+      for (const Json& answer : round.at("answers")) waiting.round.answers.push_back(waiting_answer_of(answer));
+    }
+  }
+  require(ranks == shape_.ranks, Fault::Usage, "the checkpoint holds answers that ", ranks,
+          " processes made ahead (--max_staleness), and these are ", shape_.ranks,
+          ": go on with as many, or from the weights alone with --resume_only_model true");
+}
+
+}  // namespace apus

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rounds of answers that are made before it is their turn to be learnt from (--max_staleness): by weights that are up
+// to so many rounds older than those that learn from them.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "algos/answers.h"
+
+namespace apus {
+
+class RoundsAhead {
+ public:
+  struct Shape {
+    int64_t ahead = 1;                   // rounds
+    int64_t questions = 1, updates = 1;  // of a round: micro-batches of the data, steps of the optimizer
+    int64_t rank = 0, ranks = 1;
+  };
+  explicit RoundsAhead(Shape shape) : shape_(shape) {}
+
+  using Ask = std::function<AnswerRounds::Round(Actors& actors, const Samples& questions)>;
+  // The round whose turn it is. `questions` are asked for a later one, as that round's own step would ask them; at the
+  // beginning further ones of the data are asked too. All ranks call it together.
+  AnswerRounds::Round next(Actors& actors, Samples questions, const Ask& ask);
+
+  // What waits, of every rank: answers that older weights gave cannot be made again.
+  Json state() const;
+  void restore(const Json& state);  // Fault::Usage: it is of another number of ranks
+
+ private:
+  void push(const Actors& actors, const Samples& questions, const Ask& ask);
+  Json mine() const;
+
+  const Shape shape_;
+  struct Waiting {
+    AnswerRounds::Round round;
+    int64_t asked_at = 0;  // step
+  };
+  std::deque<Waiting> waiting_;
+  std::vector<std::string> of_ranks_;  // mine() of each, with several of them
+};
+
+}  // namespace apus
