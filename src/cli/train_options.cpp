@@ -110,9 +110,6 @@ namespace {
 void other_tuners(OptionTable& v) {
   v.no_effect({"tuner_backend"}, "adapters are made by the program itself, in PEFT's format");
   v.refuse({"use_swift_lora"}, "adapters are PEFT's");
-  v.refuse({"target_parameters"},
-           "it lays one pair of factors over the stacked weights of all experts, in a layout that changes with PEFT's "
-           "version; --target_modules all-linear (or gate_proj up_proj down_proj) gives each expert its own factors");
   v.refuse({"lora_ga_batch_size", "lora_ga_iters", "lora_ga_max_length", "lora_ga_direction", "lora_ga_scale",
             "lora_ga_stable_gamma"},
            "use --init_weights pissa or olora");
@@ -163,6 +160,10 @@ void TunerOptions::fields(OptionTable& v) {
     "layers with factors: last parts of their names, or all-linear (experts included), all-embedding, all-router")
       .must_match();
   v("target_regex", target_regex, "instead: an expression that whole names must match").must_match();
+  v("target_parameters", target_parameters,
+    "experts with factors, as PEFT stacks them: mlp.experts.gate_up_proj, mlp.experts.down_proj (needs --lora_dropout "
+    "0)")
+      .must_match();
   v("modules_to_save", modules_to_save, "modules trained whole beside the factors: embed_tokens, lm_head, norm, ...")
       .must_match();
   v("lora_rank", lora_rank, "rank of the factors").at_least(1).must_match();
@@ -218,6 +219,10 @@ void TunerOptions::check() const {
           "--adapters with --tuner_type full: merge the adapter into the model first (apus merge-lora)");
   require(lora() || (!use_dora && !use_rslora && !lorap_lr_ratio), Fault::Usage,
           "--use_dora, --use_rslora and --lorap_lr_ratio belong to --tuner_type lora");
+  require(
+      target_parameters.empty() || !lora() || (lora_dropout == 0 && !use_dora), Fault::Usage,
+      "--target_parameters: factors over stacked experts drop nothing and train no lengths of rows, in PEFT neither: "
+      "give --lora_dropout 0 and no --use_dora");
   for (const std::string& word : target_modules)
     require(!use_dora || (word != "all-embedding" && word != "embed_tokens" && word != "lm_head"), Fault::Usage,
             "--target_modules ", word,
