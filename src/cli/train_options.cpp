@@ -274,7 +274,7 @@ void TrainOptions::fields(OptionTable& v) {
   saving_fields(v);
   v("max_shard_size", max_shard_size, "largest weight file");
   v("logging_dir", logging_dir, "TensorBoard's files").shown_default("<run>/runs");
-  v("report_to", report_to, "tensorboard, none");
+  v("report_to", report_to, "tensorboard, wandb and swanlab (folders of offline runs for their clients), none");
   v("resume_from_checkpoint", resume_from_checkpoint, "checkpoint folder to go on from");
   v("resume_only_model", resume_only_model, "take its weights, not the optimizer's state");
   v("ignore_data_skip", ignore_data_skip,
@@ -292,21 +292,11 @@ void TrainOptions::fields(OptionTable& v) {
   foreign_training_fields(v);
 }
 
-namespace {
-
-// Services that are not spoken to here, whose own clients take what is written.
-constexpr std::pair<const char*, const char*> kReaders[] = {{"wandb", "wandb sync RUN/runs"},
-                                                            {"swanlab", "swanlab convert -t tensorboard"}};
-
-}  // namespace
-
 void TrainOptions::resolve(OptionTable& v) {
-  for (const auto& [name, command] : kReaders)
-    if (std::erase(report_to, name) > 0) {
-      v.notes.push_back(
-          str("--report_to ", name, ": nothing is sent there; it takes the TensorBoard files: ", command));
-      if (report_to.empty()) report_to = {"tensorboard"};
-    }
+  for (const auto& [name, folder] : {std::pair{"wandb", "wandb"}, {"swanlab", "swanlog"}})
+    if (std::find(report_to.begin(), report_to.end(), name) != report_to.end())
+      v.notes.push_back(str("--report_to ", name, ": nothing is sent, the run is written to ", folder,
+                            "/ in its folder, for `", name, " sync`"));
   resolve_sharding(v);
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
   if (save_total_limit && *save_total_limit <= 0) save_total_limit.reset();  // all stay
@@ -339,8 +329,9 @@ void TrainOptions::check_sharding(int64_t ranks) const {
 void TrainOptions::check() const {
   LoopOptions::check();
   for (const std::string& to : report_to)
-    require(to == "tensorboard" || to == "none" || to == "all", Fault::Usage, "--report_to ", to,
-            " is not available; possible: tensorboard, none. logging.jsonl is always written");
+    require(to == "tensorboard" || to == "wandb" || to == "swanlab" || to == "none" || to == "all", Fault::Usage,
+            "--report_to ", to,
+            " is not available; possible: tensorboard, wandb, swanlab, none. logging.jsonl is always written");
   require(warmup_ratio == 0 || warmup_steps == 0, Fault::Usage, "give --warmup_ratio or --warmup_steps, not both");
   require(!ignore_data_skip || !resume_from_checkpoint.empty(), Fault::Usage,
           "--ignore_data_skip belongs to --resume_from_checkpoint");
