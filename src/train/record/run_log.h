@@ -26,9 +26,9 @@ double rounded(double value, int digits = 8);
 class RunLog {
  public:
   struct Options {
-    std::filesystem::path dir;         // the run's folder
-    std::filesystem::path events_dir;  // empty: no TensorBoard file
-    bool quiet = false;                // no log lines
+    std::filesystem::path dir;               // the run's folder
+    std::filesystem::path events_dir;        // empty: no TensorBoard file
+    bool quiet = false;                      // no log lines
     std::vector<std::string> services = {};  // whose folders are written too, of this run
     TrackedRun tracked = {};
   };
