@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter_card.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/file_names.h"
 #include "checkpoint/names.h"
 #include "checkpoint/tables.h"
@@ -29,7 +30,6 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::string kWeights = single_file(kAdapterWeights);
-constexpr const char* kPrefix = "base_model.model.";
 
 void each_adaptable(Module& model, const std::function<void(const std::string&, Adaptable&)>& f) {
   model.visit_modules([&](const std::string& name, Module& module) {
@@ -153,6 +153,35 @@ std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config
   return names;
 }
 
+// Gate and up of an expert have their first factor in common.
+void share_stacked_factors(Model& model, const Adapter& adapter) {
+  std::map<std::string, std::pair<std::string, Param*>> first;
+  each_lora(model, adapter.name, [&](const std::string& module, Adaptable&, Lora& lora) {
+    if (!adapter.config.stacks(module)) return;
+    const ExpertMatrix matrix = *expert_matrix(module);
+    const auto [it, alone] = first.emplace(str(matrix.parameter(), ".", matrix.expert), std::pair{module, &lora.a()});
+    if (alone) return;
+    lora.a().data = it->second.second->data;
+    lora.a().tied = str(it->second.first, ".", adapter.name, ".lora_A.weight");
+  });
+}
+
+// What target_parameters asks of a fresh adapter.
+void check_stacked(Model& model, const LoraConfig& config) {
+  if (config.target_parameters.empty()) return;
+  std::set<std::string> stacks;
+  for (const std::string& module : linear_modules(model))
+    if (const auto matrix = expert_matrix(module)) stacks.insert(matrix->parameter());
+  for (const std::string& wanted : config.target_parameters)
+    require(std::any_of(stacks.begin(), stacks.end(),
+                        [&](const std::string& name) { return name == wanted || name.ends_with("." + wanted); }),
+            Fault::Usage, "--target_parameters ", wanted, ": ",
+            stacks.empty() ? std::string("this model has no experts that factors can be laid over")
+                           : "the model has no such experts; it has, for one, " + *stacks.begin());
+  require(config.dropout == 0 && !config.dora && !config.lora_bias && !init_changes_weight(config.init), Fault::Usage,
+          "--target_parameters goes with --lora_dropout 0 and --init_weights true, false or gaussian, without DoRA");
+}
+
 void freeze(Model& model) {
   model.visit([](const std::string&, Param& p) { p.trainable = false; });
 }
@@ -191,18 +220,18 @@ std::string saved_name(Model& model, const Adapter& adapter, const std::string& 
   const std::string module = module_of(parameter);
   bool has_factors = false;
   each_lora(model, adapter.name, [&](const std::string& name, Adaptable&, Lora&) { has_factors |= name == module; });
-  return kPrefix + (has_factors ? module + ".base_layer" + parameter.substr(module.size()) : parameter);
+  return kAdapterPrefix + (has_factors ? module + ".base_layer" + parameter.substr(module.size()) : parameter);
 }
 
 // The base's own parameters in an adapter's file, by the model's names: the names in the file. PEFT adds the table of
 // an embedding with factors, which is no part of the adapter: it is left out here.
-std::map<std::string, std::string> saved_in(const SafetensorsFile& file) {
+std::map<std::string, std::string> saved_in(const AdapterFile& file) {
   std::map<std::string, std::string> all;
   for (const auto& [name, entry] : file.entries()) {
-    if (!name.starts_with(kPrefix) || name.find(".lora_") != std::string::npos ||
+    if (!name.starts_with(kAdapterPrefix) || name.find(".lora_") != std::string::npos ||
         name.ends_with(".base_layer.weight") || name.ends_with(kTokenRows))
       continue;
-    all[without_base_layer(name.substr(std::string(kPrefix).size()))] = name;
+    all[without_base_layer(name.substr(std::string(kAdapterPrefix).size()))] = name;
   }
   return all;
 }
@@ -225,6 +254,7 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
           " is not available; possible: none, all");
   freeze(model);
   Adapter adapter{.name = name, .config = std::move(config), .saved_params = {}, .taken_out = {}};
+  check_stacked(model, adapter.config);
   const auto attached = attach(model, adapter.config, name);
   require(!attached.empty(), Fault::Usage, "no linear layer of this model is meant by target_modules ",
           adapter.config.target_regex.empty() ? join(adapter.config.target_modules) : adapter.config.target_regex,
@@ -257,6 +287,7 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
     });
     if (taken) adapter.taken_out[module] = {lora.a().data.clone(), lora.b().data.clone()};
   });
+  share_stacked_factors(model, adapter);
   adapter.saved_params = own_saved_params(model, adapter.config);
   return adapter;
 }
@@ -267,10 +298,10 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   adapter.config.dropout = dropout;
   require(fs::exists(dir / kWeights), Fault::Model, dir.string(), " holds no ", kWeights,
           "; adapters in pickles (adapter_model.bin) are not read");
-  const auto file = SafetensorsFile::open(dir / kWeights);
+  const AdapterFile file(dir / kWeights, adapter.config);
   freeze(model);
   attach(model, adapter.config, name);
-  const auto saved = saved_in(*file);
+  const auto saved = saved_in(file);
   adapter.saved_params = own_saved_params(model, adapter.config, keys_of(saved));
 
   // What the model expects, by the file's names.
@@ -279,21 +310,21 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   const at::Device one = device_of(model);
   each_lora(model, name, [&](const std::string& module, Adaptable&, Lora& lora) {
     const auto wide = at::TensorOptions().dtype(at::kFloat).device(model.devices() ? model.device_of(module) : one);
-    lora.visit([&](const std::string& n, Param& p) { expected[n] = {&p, wide}; }, kPrefix + module);
+    lora.visit([&](const std::string& n, Param& p) { expected[n] = {&p, wide}; }, kAdapterPrefix + module);
   });
   model.visit([&](const std::string& n, Param& p) {
     const bool own =
         std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end();
-    if (own) expected[saved.count(n) ? saved.at(n) : kPrefix + n] = {&p, p.data.options()};
-    const std::string table = kPrefix + module_of(n) + ".base_layer.weight";
-    if (!own && file->entries().count(table) && kPrefix + n == without_base_layer(table)) tables[table] = &p;
+    if (own) expected[saved.count(n) ? saved.at(n) : kAdapterPrefix + n] = {&p, p.data.options()};
+    const std::string table = kAdapterPrefix + module_of(n) + ".base_layer.weight";
+    if (!own && file.entries().count(table) && kAdapterPrefix + n == without_base_layer(table)) tables[table] = &p;
   });
   for (const auto& [n, p] : tables) expected[n] = {p, p->data.defined() ? p->data.options() : at::TensorOptions()};
-  const auto token_rows = token_rows_of(model, adapter.config, kPrefix);
+  const auto token_rows = token_rows_of(model, adapter.config, kAdapterPrefix);
   std::vector<std::string> wrong;
   const auto compare = [&](const std::string& n, const std::vector<int64_t>& shape) {
-    const auto found = file->entries().find(n);
-    if (found == file->entries().end())
+    const auto found = file.entries().find(n);
+    if (found == file.entries().end())
       wrong.push_back(n + " is missing in the adapter");
     else if (found->second.shape != shape)
       wrong.push_back(apus::str(n, " is ", at::IntArrayRef(found->second.shape), " in the adapter, the model needs ",
@@ -302,18 +333,19 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   for (const auto& [n, want] : expected) compare(n, want.first->full);
   for (const auto& [n, place] : token_rows)
     compare(n, {static_cast<int64_t>(place.rows.size()), place.table->full.at(1)});
-  for (const auto& [n, entry] : file->entries())
+  for (const auto& [n, entry] : file.entries())
     if (!expected.count(n) && !token_rows.count(n)) wrong.push_back(n + " has no place in this model");
   const size_t total = wrong.size();
   if (wrong.size() > 8) wrong.resize(8), wrong.push_back(str("and ", total - 8, " more"));
   require(wrong.empty(), Fault::Model, "the adapter ", dir.string(),
           " was made for another model (its base: ", adapter.config.base_model, "): ", join(wrong, "; "));
   for (const auto& [n, p] : tables) {
-    put_table(model, *p, file->tensor(n));
+    put_table(model, *p, file.tensor(n));
     expected.erase(n);
   }
-  for (const auto& [n, place] : token_rows) put_rows(model, place, n, file->tensor(n));
-  for (auto& [n, want] : expected) want.first->data = own_part(file->tensor(n), *want.first).to(want.second).clone();
+  for (const auto& [n, place] : token_rows) put_rows(model, place, n, file.tensor(n));
+  for (auto& [n, want] : expected) want.first->data = own_part(file.tensor(n), *want.first).to(want.second).clone();
+  share_stacked_factors(model, adapter);
   return adapter;
 }
 
@@ -321,7 +353,7 @@ void load_adapter_beside(Model& model, const fs::path& dir, const std::string& n
                          const ReadWeight& read) {
   at::NoGradGuard no_grad;
   const LoraConfig config = read_adapter_config(dir);
-  const bool whole = fs::exists(dir / kWeights) && !saved_in(*SafetensorsFile::open(dir / kWeights)).empty();
+  const bool whole = fs::exists(dir / kWeights) && !saved_in(AdapterFile(dir / kWeights, config)).empty();
   require(
       !whole && config.modules_to_save.empty() && config.token_rows.empty() && config.bias == "none", Fault::Usage,
       "the adapter ", dir.string(),
@@ -352,11 +384,11 @@ void detach_adapter(Model& model, const std::string& name) {
 
 void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
   at::NoGradGuard no_grad;
-  const auto file = SafetensorsFile::open(dir / kWeights);
+  const AdapterFile file(dir / kWeights, adapter.config);
   const auto put = [&](const std::string& name, Param& p) {
-    require(file->entries().count(name), Fault::Usage, dir.string(), ": ", name,
+    require(file.entries().count(name), Fault::Usage, dir.string(), ": ", name,
             " is missing; were the flags of the adapter changed?");
-    at::Tensor saved = file->tensor(name);
+    at::Tensor saved = file.tensor(name);
     // A converted PiSSA adapter holds the trained factors first, the taken-out ones behind.
     if (!adapter.taken_out.empty() && name.ends_with("lora_A.weight")) saved = saved.narrow(0, 0, p.full[0]);
     if (!adapter.taken_out.empty() && name.ends_with("lora_B.weight")) saved = saved.narrow(1, 0, p.full[1]);
@@ -365,11 +397,12 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
     p.data = own_part(saved, p).to(p.data.options()).clone();
   };
   each_lora(model, adapter.name,
-            [&](const std::string& module, Adaptable&, Lora& lora) { lora.visit(put, kPrefix + module); });
+            [&](const std::string& module, Adaptable&, Lora& lora) { lora.visit(put, kAdapterPrefix + module); });
   model.visit([&](const std::string& n, Param& p) {
     if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
       put(saved_name(model, adapter, n), p);
   });
+  share_stacked_factors(model, adapter);
 }
 
 void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, const Json& additional) {
@@ -388,7 +421,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
             value = at::cat({value, taken->second.second}, 1);
           tensors.emplace_back(n, value);
         },
-        kPrefix + module);
+        kAdapterPrefix + module);
   });
   if (!adapter.taken_out.empty()) {  // twice the rank with the same scale
     const double grow = config.rslora ? std::sqrt(2.0) : 2.0;
@@ -401,6 +434,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
       tensors.emplace_back(saved_name(model, adapter, n), gathered(p, model.mesh()));
   });
   if (model.mesh() && !model.mesh()->layout().first()) return;
+  stack_factors(tensors, config);
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   write_safetensors(dir / kWeights, tensors);
   write_file_atomic(dir / kAdapterConfigFile, adapter_config_json(config).dump(2));

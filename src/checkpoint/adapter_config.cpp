@@ -91,11 +91,6 @@ struct Reader {
     for (const char* key : {"layer_replication", "alora_invocation_tokens", "use_bdlora", "arrow_config"})
       require(!has(key) || json[key] == false || json[key].empty(), Fault::Model, where, ": ", key,
               " is not supported");
-    require(!has("target_parameters") || json["target_parameters"].empty(), Fault::Model, where, ": target_parameters ",
-            json["target_parameters"].dump(),
-            ": factors on stacked parameters of experts are not supported, their layout changes with PEFT's version. "
-            "Factors on each expert's own layers are (target_modules gate_proj, up_proj, down_proj); or merge the "
-            "adapter with the PEFT that made it");
     require(!value<bool>("lora_bias", false) || !value<bool>("use_dora", false), Fault::Model, where,
             ": lora_bias with use_dora is not supported");
   }
@@ -110,7 +105,30 @@ struct Reader {
 
 }  // namespace
 
+std::optional<ExpertMatrix> expert_matrix(const std::string& module) {
+  const size_t side = module.rfind('.');
+  if (side == std::string::npos || side == 0) return std::nullopt;
+  const size_t number = module.rfind('.', side - 1);
+  if (number == std::string::npos) return std::nullopt;
+  const std::string digits = module.substr(number + 1, side - number - 1);
+  ExpertMatrix m{.experts = module.substr(0, number), .expert = 0, .side = module.substr(side + 1)};
+  const bool counts = !digits.empty() && digits.size() < 10 &&
+                      std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c); });
+  if (!counts || !ends_with_part(m.experts, "experts") ||
+      (m.side != "gate_proj" && m.side != "up_proj" && m.side != "down_proj"))
+    return std::nullopt;
+  m.expert = std::stoll(digits);
+  return m;
+}
+
+bool LoraConfig::stacks(const std::string& module) const {
+  if (target_parameters.empty()) return false;
+  const auto matrix = expert_matrix(module);
+  return matrix && any_suffix(matrix->parameter(), target_parameters);
+}
+
 bool LoraConfig::targets(const std::string& module) const {
+  if (!target_parameters.empty() && expert_matrix(module)) return stacks(module);
   if (!exclude_regex.empty() && Pattern(exclude_regex, "exclude_modules").matches(module)) return false;
   if (any_suffix(module, exclude_modules)) return false;
   if (!target_regex.empty()) return Pattern(target_regex, "target_modules").matches(module);
@@ -131,8 +149,12 @@ bool LoraConfig::saves(const std::string& module) const {
   }
   return false;
 }
-int64_t LoraConfig::rank_of(const std::string& module) const { return by_pattern(rank_pattern, module, r); }
-double LoraConfig::alpha_of(const std::string& module) const { return by_pattern(alpha_pattern, module, alpha); }
+int64_t LoraConfig::rank_of(const std::string& module) const {
+  return by_pattern(rank_pattern, stacks(module) ? expert_matrix(module)->parameter() : module, r);
+}
+double LoraConfig::alpha_of(const std::string& module) const {
+  return by_pattern(alpha_pattern, stacks(module) ? expert_matrix(module)->parameter() : module, alpha);
+}
 std::vector<int64_t> LoraConfig::rows_of(const std::string& module) const {
   for (const auto& [name, rows] : token_rows)
     if (ends_with_part(module, name.empty() ? "embed_tokens" : name)) return rows;
@@ -163,6 +185,7 @@ LoraConfig read_adapter_config(const fs::path& dir) {
   c.bias = in.value<std::string>("bias", "none");
   c.lora_bias = in.value<bool>("lora_bias", false), c.token_rows = in.token_rows();
   in.names("target_modules", c.target_modules, c.target_regex);
+  c.target_parameters = in.value<std::vector<std::string>>("target_parameters", {});
   in.names("exclude_modules", c.exclude_modules, c.exclude_regex);
   c.modules_to_save = in.value<std::vector<std::string>>("modules_to_save", {});
   if (in.has("layers_to_transform"))
@@ -179,8 +202,10 @@ LoraConfig read_adapter_config(const fs::path& dir) {
                                                    : json["init_lora_weights"].dump();
   c.task_type = in.value<std::string>("task_type", "");
   require(c.r > 0, Fault::Model, path.string(), ": the rank r must be above 0");
-  require(!c.target_modules.empty() || !c.target_regex.empty(), Fault::Model, path.string(),
-          ": target_modules is missing");
+  require(!c.target_modules.empty() || !c.target_regex.empty() || !c.target_parameters.empty(), Fault::Model,
+          path.string(), ": target_modules is missing");
+  require(c.target_parameters.empty() || (!c.dora && !c.lora_bias), Fault::Model, path.string(),
+          ": target_parameters with use_dora or lora_bias is not known to PEFT either");
   return c;
 }
 
@@ -227,8 +252,9 @@ Json adapter_config_json(const LoraConfig& c) {
           {"r", c.r},
           {"rank_pattern", ranks},
           {"revision", nullptr},
-          {"target_modules", list(targets, c.target_regex)},
-          {"target_parameters", nullptr},
+          // An empty list: without one PEFT chooses layers itself.
+          {"target_modules", targets.empty() && c.target_regex.empty() ? Json::array() : list(targets, c.target_regex)},
+          {"target_parameters", list(c.target_parameters, "")},
           {"task_type", c.task_type.empty() ? Json() : Json(c.task_type)},
           {"trainable_token_indices", nullptr},
           {"use_dora", c.dora},

@@ -22,6 +22,10 @@ struct LoraConfig {
   std::string bias = "none";                // none, all, lora_only
   std::vector<std::string> target_modules;  // suffixes or whole names
   std::string target_regex;                 // wins over the list; the whole name must match
+  // Ends of names of stacked weights of experts (mlp.experts.gate_up_proj): each expert has factors of its own, of
+  // which gate and up share the first. Experts follow this list alone where there is one, as they are no layers to
+  // PEFT.
+  std::vector<std::string> target_parameters;
   std::vector<std::string> exclude_modules;
   std::string exclude_regex;
   std::vector<std::string> modules_to_save;  // ends of names of modules trained whole
@@ -36,11 +40,23 @@ struct LoraConfig {
   std::string task_type = "CAUSAL_LM";
 
   bool targets(const std::string& module) const;
-  bool saves(const std::string& module) const;  // modules_to_save
+  bool stacks(const std::string& module) const;  // target_parameters, for the matrix of one expert
+  bool saves(const std::string& module) const;   // modules_to_save
   int64_t rank_of(const std::string& module) const;
   double alpha_of(const std::string& module) const;
   std::vector<int64_t> rows_of(const std::string& module) const;  // token_rows
 };
+
+// The matrix of one expert, as part of what transformers keeps stacked.
+struct ExpertMatrix {
+  std::string experts;  // "model.layers.0.mlp.experts"
+  int64_t expert = 0;
+  std::string side;  // gate_proj, up_proj, down_proj
+  std::string stack() const { return side == "down_proj" ? side : "gate_up_proj"; }
+  std::string parameter() const { return experts + "." + stack(); }
+};
+// Of "model.layers.0.mlp.experts.3.up_proj"; nothing for other modules.
+std::optional<ExpertMatrix> expert_matrix(const std::string& module);
 
 // PEFT calls a layer with factors `<module>.base_layer` where it saves the layer's own parameters: its bias, the table
 // of an embedding. Such a name without that part.

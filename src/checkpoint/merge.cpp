@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/nearest.h"
 #include "checkpoint/adapter.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/file_names.h"
 #include "checkpoint/names.h"
 #include "checkpoint/shards.h"
@@ -42,7 +43,7 @@ class Changes {
       : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)) {
     const fs::path path = part.adapter / single_file(kAdapterWeights);
     require(fs::exists(path), Fault::Model, part.adapter.string(), " holds no ", path.filename().string());
-    file_ = SafetensorsFile::open(path);
+    file_ = std::make_shared<AdapterFile>(path, config_);
     std::vector<std::string> strangers;
     for (const auto& [name, entry] : file_->entries()) {
       const auto [target, what] = meaning(name, base, forms);
@@ -174,7 +175,7 @@ class Changes {
   fs::path dir_;
   double weight_;
   LoraConfig config_;
-  std::shared_ptr<SafetensorsFile> file_;
+  std::shared_ptr<AdapterFile> file_;
   std::map<std::string, std::map<std::string, std::string>> parts_;  // base tensor -> what -> name in the file
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -47,8 +48,58 @@ std::vector<fs::path> of_split(const std::vector<fs::path>& files, const std::st
   return chosen.empty() ? files : chosen;
 }
 
+// What an example's answer says: the letter, or all of its solution.
+std::string shown_answer(const BenchmarkItem& item) {
+  return item.choices.empty() ? item.solution : std::string(1, choice_letter(item.right));
+}
+
+// Examples are earlier turns of the talk.
 Json messages_of(const EvalOptions::Question& q) {
-  return Json::array({Json{{"role", "user"}, {"content", asked_text(q.item)}}});
+  Json messages = Json::array();
+  for (const BenchmarkItem& example : q.examples) {
+    messages.push_back({{"role", "user"}, {"content", asked_text(example)}});
+    messages.push_back({{"role", "assistant"}, {"content", shown_answer(example)}});
+  }
+  messages.push_back({{"role", "user"}, {"content", asked_text(q.item)}});
+  return messages;
+}
+
+// The first rows of each group, as examples for the questions of that group.
+class Examples {
+ public:
+  explicit Examples(int64_t count) : count_(static_cast<size_t>(count)) {}
+  // Whether it is one of them.
+  bool take(const BenchmarkItem& item) {
+    auto& group = of_group_[item.group];
+    if (group.size() >= count_) return false;
+    group.push_back(item);
+    if (any_.size() < count_) any_.push_back(item);
+    return true;
+  }
+  const std::vector<BenchmarkItem>& of(const std::string& group) const {
+    const auto found = of_group_.find(group);
+    return found == of_group_.end() ? any_ : found->second;
+  }
+
+ private:
+  size_t count_;
+  std::map<std::string, std::vector<BenchmarkItem>> of_group_;
+  std::vector<BenchmarkItem> any_;
+};
+
+bool holds_examples(const fs::path& file) {
+  const std::string name = file.filename().string(), folder = file.parent_path().filename().string();
+  return name.starts_with("dev") || name.starts_with("train") || folder == "dev" || folder == "train";
+}
+
+// "val/law_val.csv" -> "law"; "dev.jsonl" -> "": it says nothing of its rows.
+std::string subject_of(const fs::path& file) {
+  std::string name = file.stem();
+  for (const char* part : {"dev", "train", "val", "validation", "test"}) {
+    if (name == part) return "";
+    if (name.ends_with(str("_", part))) name.resize(name.size() - str("_", part).size());
+  }
+  return name;
 }
 
 }  // namespace
@@ -71,7 +122,8 @@ void EvalOptions::fields(OptionTable& v) {
     "generate: the model writes an answer. logprobs: the likeliest of the choices is its answer")
       .choices({"generate", "logprobs"});
   v("eval_dataset_args", eval_dataset_args,
-    "by set: {\"mmlu\": {\"dataset_id\": files or a hub's id, \"subset_list\": [subjects]}}");
+    "by set: {\"mmlu\": {\"dataset_id\": files or a hub's id, \"subset_list\": [subjects], \"few_shot_num\": examples "
+    "before each question}}");
   v("eval_generation_config", eval_generation_config,
     "{\"max_tokens\", \"temperature\", ...}: the flags of those names, together");
   v("eval_output_dir", eval_output_dir, "folder of the results; each run has its own in it");
@@ -131,21 +183,32 @@ void EvalOptions::check() const {
   const Json none = Json::object(), &all = eval_dataset_args.is_object() ? eval_dataset_args : none;
   for (const auto& [name, settings] : all.items()) {
     require(settings.is_object(), Fault::Usage, "--eval_dataset_args: ", name, " needs an object");
-    for (const auto& [key, value] : settings.items())
-      require(key == "dataset_id" || key == "local_path" || key == "subset_list" ||
-                  ((key == "few_shot_num" || key == "few_shot_random") && (value == 0 || value == false)),
-              Fault::Usage, "--eval_dataset_args: ", name, ": '", key,
-              "' is not possible; dataset_id, local_path and subset_list are, and questions stand without examples");
+    for (const auto& [key, value] : settings.items()) {
+      require(
+          key == "dataset_id" || key == "local_path" || key == "subset_list" || key == "few_shot_num" ||
+              (key == "few_shot_random" && value == false),
+          Fault::Usage, "--eval_dataset_args: ", name, ": '", key,
+          "' is not possible; dataset_id, local_path, subset_list and few_shot_num are (examples are the first rows)");
+      require(key != "few_shot_num" || (value.is_number_integer() && value >= 0 && value <= 100), Fault::Usage,
+              "--eval_dataset_args: ", name, ": few_shot_num is a whole number from 0 to 100");
+      require(key != "few_shot_num" || value == 0 || name != "ifeval", Fault::Usage,
+              "--eval_dataset_args: ifeval's rows have no answers that could stand as examples");
+    }
   }
   require(eval_method != "logprobs" || base_url.empty(), Fault::Usage,
           "--eval_method logprobs needs the model itself: servers of chats do not tell how likely a given text is");
   InferOptions::check();
 }
 
+Json EvalOptions::settings_of(size_t set) const {
+  const std::string name = named_rows(eval_dataset[set]).first;
+  return eval_dataset_args.is_object() ? eval_dataset_args.value(name, Json::object()) : Json::object();
+}
+
 void EvalOptions::read_set(size_t set) {
   const auto [name, given] = named_rows(eval_dataset[set]);
   const Benchmark& benchmark = benchmark_named(name);
-  const Json settings = eval_dataset_args.is_object() ? eval_dataset_args.value(name, Json::object()) : Json::object();
+  const Json settings = settings_of(set);
   std::string source = given;
   for (const char* key : {"local_path", "dataset_id"})
     if (source.empty() && settings.contains(key)) source = settings[key].get<std::string>();
@@ -156,28 +219,44 @@ void EvalOptions::read_set(size_t set) {
     if (dry_run) return;
   }
   const std::vector<std::string> groups = settings.value("subset_list", std::vector<std::string>());
-  int64_t count = 0;
   const auto files = dataset_files(parse_dataset_ref(source), hub_datasets(use_hf, hub_token.value_or("")));
-  for (const fs::path& file : of_split(files, benchmark.split)) {
-    const auto reader = open_reader(file, encoding);
-    for (Row row; reader->next(row);) {
-      if (eval_limit && count >= *eval_limit) return;
-      BenchmarkItem item;
-      try {
-        item = benchmark.read(row.value);
-      } catch (const Error& e) {
-        throw RowError(row.origin, name, e.what());
+  // What `use` is told of every row, until it has enough.
+  const auto each_row = [&](const std::vector<fs::path>& some, const std::function<bool(BenchmarkItem, Json)>& use) {
+    for (const fs::path& file : some) {
+      const auto reader = open_reader(file, encoding);
+      for (Row row; reader->next(row);) {
+        BenchmarkItem item;
+        try {
+          item = benchmark.read(row.value);
+        } catch (const Error& e) {
+          throw RowError(row.origin, name, e.what());
+        }
+        if (item.group.empty() && files.size() > 1) item.group = subject_of(file);
+        if (!groups.empty() && std::find(groups.begin(), groups.end(), item.group) == groups.end()) continue;
+        if (!use(std::move(item), std::move(row.value))) return;
       }
-      if (item.group.empty() && files.size() > 1) item.group = file.stem();
-      if (!groups.empty() && std::find(groups.begin(), groups.end(), item.group) == groups.end()) continue;
-      require(eval_method != "logprobs" || !item.choices.empty(), Fault::Usage, "--eval_method logprobs: ", name,
-              " has no choices; --eval_method generate asks it");
-      questions.push_back({set, std::move(item), row.value});
-      ++count;
     }
-  }
+  };
+  Examples examples(settings.value("few_shot_num", int64_t{0}));
+  std::vector<fs::path> apart, asked_files = of_split(files, benchmark.split);
+  std::copy_if(files.begin(), files.end(), std::back_inserter(apart), holds_examples);
+  if (apart.size() == files.size()) apart.clear();
+  std::erase_if(asked_files,
+                [&](const fs::path& file) { return std::find(apart.begin(), apart.end(), file) != apart.end(); });
+  each_row(apart, [&](BenchmarkItem item, const Json&) { return examples.take(item), true; });
+  int64_t count = 0;
+  each_row(asked_files, [&](BenchmarkItem item, Json row) {
+    if (eval_limit && count >= *eval_limit) return false;
+    if (apart.empty() && examples.take(item)) return true;  // shown, so not asked
+    require(eval_method != "logprobs" || !item.choices.empty(), Fault::Usage, "--eval_method logprobs: ", name,
+            " has no choices; --eval_method generate asks it");
+    std::vector<BenchmarkItem> shown = examples.of(item.group);
+    questions.push_back({set, std::move(item), std::move(row), std::move(shown)});
+    ++count;
+    return true;
+  });
   require(count > 0, Fault::Data, "--eval_dataset ", name, ": ", source, " holds no row",
-          groups.empty() ? "" : " of " + join(groups));
+          groups.empty() ? "" : " of " + join(groups), apart.empty() ? "" : " beside those of examples");
 }
 
 void EvalOptions::fetch() {
@@ -256,8 +335,11 @@ void write_choices(const EvalOptions& o, const std::string& path) {
   for (const EvalOptions::Question& q : o.questions) {
     const bool continues = benchmark_named(named_rows(o.eval_dataset[q.set]).first).continues;
     const Json messages = messages_of(q);
+    std::string before;  // examples, as text that goes on
+    for (const BenchmarkItem& example : q.examples)
+      if (continues) before += example.question + " " + example.choices[example.right] + "\n\n";
     const std::vector<int32_t> prompt =
-        continues ? tokenizer->encode(q.item.question, true) : chat.prompt({.messages = &messages});
+        continues ? tokenizer->encode(before + q.item.question, true) : chat.prompt({.messages = &messages});
     for (size_t c = 0; c < q.item.choices.size(); ++c) {
       const std::string text = continues ? " " + q.item.choices[c] : std::string(1, choice_letter(c));
       std::vector<int32_t> ids = prompt, labels(prompt.size(), -100);
@@ -305,13 +387,14 @@ std::vector<double> judged(const EvalOptions& o, const std::vector<std::string>&
   std::vector<double> marks;
   LineWriter out((fs::path(o.folder) / "reviews.jsonl").string());
   for (size_t i = 0; i < o.questions.size(); ++i) {
-    const auto& [set, item, row] = o.questions[i];
+    const auto& [set, item, row, examples] = o.questions[i];
     const Benchmark& benchmark = benchmark_named(named_rows(o.eval_dataset[set]).first);
     marks.push_back(answers[i].empty() ? 0 : benchmark.judge(item, row, answers[i]));
     const Json right = item.choices.empty() ? Json(item.solution) : Json(std::string(1, choice_letter(item.right)));
     out.write(json_text({{"dataset", benchmark.name},
                          {"group", item.group},
                          {"question", asked_text(item)},
+                         {"examples", examples.size()},
                          {"answer", answers[i]},
                          {"right", right},
                          {"score", marks.back()}}));

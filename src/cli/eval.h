@@ -12,7 +12,7 @@ namespace apus {
 
 struct EvalOptions : InferOptions {
   std::vector<std::string> eval_dataset;  // name, or name=files
-  Json eval_dataset_args;                 // {name: {"dataset_id", "subset_list"}}
+  Json eval_dataset_args;                 // {name: {"dataset_id", "subset_list", "few_shot_num"}}
   std::optional<int64_t> eval_limit;      // rows of each set
   std::string eval_output_dir = "eval_output";
   std::string eval_method = "generate";  // generate, logprobs
@@ -23,6 +23,7 @@ struct EvalOptions : InferOptions {
     size_t set;  // of eval_dataset
     BenchmarkItem item;
     Json row;
+    std::vector<BenchmarkItem> examples = {};  // that stand before it with their answers
   };
   std::vector<Question> questions;  // after fetch()
   std::string folder;               // of the results
@@ -35,6 +36,7 @@ struct EvalOptions : InferOptions {
 
  private:
   void take_generation_config(OptionTable& v);
+  Json settings_of(size_t set) const;
   void read_set(size_t set);
 };
 

@@ -24,7 +24,7 @@ TuningSpec tuning_of(const TunerOptions& o) {
   TuningSpec t;
   t.lora = o.lora(), t.rank = o.lora_rank, t.dropout = o.lora_dropout, t.dora = o.use_dora;
   t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
-  t.target_modules = o.target_modules, t.modules_to_save = o.modules_to_save,
+  t.target_modules = o.target_modules, t.target_parameters = o.target_parameters, t.modules_to_save = o.modules_to_save,
   t.target_regex = o.target_regex.value_or("");
   t.groups = {.llm = o.freeze_llm, .vit = o.freeze_vit, .aligner = o.freeze_aligner};
   t.freeze_ratio = o.freeze_parameters_ratio, t.freeze = o.freeze_parameters, t.train = o.trainable_parameters;

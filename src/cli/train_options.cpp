@@ -110,9 +110,6 @@ namespace {
 void other_tuners(OptionTable& v) {
   v.no_effect({"tuner_backend"}, "adapters are made by the program itself, in PEFT's format");
   v.refuse({"use_swift_lora"}, "adapters are PEFT's");
-  v.refuse({"target_parameters"},
-           "it lays one pair of factors over the stacked weights of all experts, in a layout that changes with PEFT's "
-           "version; --target_modules all-linear (or gate_proj up_proj down_proj) gives each expert its own factors");
   v.refuse({"lora_ga_batch_size", "lora_ga_iters", "lora_ga_max_length", "lora_ga_direction", "lora_ga_scale",
             "lora_ga_stable_gamma"},
            "use --init_weights pissa or olora");
@@ -163,6 +160,10 @@ void TunerOptions::fields(OptionTable& v) {
     "layers with factors: last parts of their names, or all-linear (experts included), all-embedding, all-router")
       .must_match();
   v("target_regex", target_regex, "instead: an expression that whole names must match").must_match();
+  v("target_parameters", target_parameters,
+    "experts with factors, as PEFT stacks them: mlp.experts.gate_up_proj, mlp.experts.down_proj (needs --lora_dropout "
+    "0)")
+      .must_match();
   v("modules_to_save", modules_to_save, "modules trained whole beside the factors: embed_tokens, lm_head, norm, ...")
       .must_match();
   v("lora_rank", lora_rank, "rank of the factors").at_least(1).must_match();
@@ -218,6 +219,10 @@ void TunerOptions::check() const {
           "--adapters with --tuner_type full: merge the adapter into the model first (apus merge-lora)");
   require(lora() || (!use_dora && !use_rslora && !lorap_lr_ratio), Fault::Usage,
           "--use_dora, --use_rslora and --lorap_lr_ratio belong to --tuner_type lora");
+  require(
+      target_parameters.empty() || !lora() || (lora_dropout == 0 && !use_dora), Fault::Usage,
+      "--target_parameters: factors over stacked experts drop nothing and train no lengths of rows, in PEFT neither: "
+      "give --lora_dropout 0 and no --use_dora");
   for (const std::string& word : target_modules)
     require(!use_dora || (word != "all-embedding" && word != "embed_tokens" && word != "lm_head"), Fault::Usage,
             "--target_modules ", word,
@@ -269,7 +274,7 @@ void TrainOptions::fields(OptionTable& v) {
   saving_fields(v);
   v("max_shard_size", max_shard_size, "largest weight file");
   v("logging_dir", logging_dir, "TensorBoard's files").shown_default("<run>/runs");
-  v("report_to", report_to, "tensorboard, none");
+  v("report_to", report_to, "tensorboard, wandb and swanlab (folders of offline runs for their clients), none");
   v("resume_from_checkpoint", resume_from_checkpoint, "checkpoint folder to go on from");
   v("resume_only_model", resume_only_model, "take its weights, not the optimizer's state");
   v("ignore_data_skip", ignore_data_skip,
@@ -287,21 +292,11 @@ void TrainOptions::fields(OptionTable& v) {
   foreign_training_fields(v);
 }
 
-namespace {
-
-// Services that are not spoken to here, whose own clients take what is written.
-constexpr std::pair<const char*, const char*> kReaders[] = {{"wandb", "wandb sync RUN/runs"},
-                                                            {"swanlab", "swanlab convert -t tensorboard"}};
-
-}  // namespace
-
 void TrainOptions::resolve(OptionTable& v) {
-  for (const auto& [name, command] : kReaders)
-    if (std::erase(report_to, name) > 0) {
-      v.notes.push_back(
-          str("--report_to ", name, ": nothing is sent there; it takes the TensorBoard files: ", command));
-      if (report_to.empty()) report_to = {"tensorboard"};
-    }
+  for (const auto& [name, folder] : {std::pair{"wandb", "wandb"}, {"swanlab", "swanlog"}})
+    if (std::find(report_to.begin(), report_to.end(), name) != report_to.end())
+      v.notes.push_back(str("--report_to ", name, ": nothing is sent, the run is written to ", folder,
+                            "/ in its folder, for `", name, " sync`"));
   resolve_sharding(v);
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
   if (save_total_limit && *save_total_limit <= 0) save_total_limit.reset();  // all stay
@@ -334,8 +329,9 @@ void TrainOptions::check_sharding(int64_t ranks) const {
 void TrainOptions::check() const {
   LoopOptions::check();
   for (const std::string& to : report_to)
-    require(to == "tensorboard" || to == "none" || to == "all", Fault::Usage, "--report_to ", to,
-            " is not available; possible: tensorboard, none. logging.jsonl is always written");
+    require(to == "tensorboard" || to == "wandb" || to == "swanlab" || to == "none" || to == "all", Fault::Usage,
+            "--report_to ", to,
+            " is not available; possible: tensorboard, wandb, swanlab, none. logging.jsonl is always written");
   require(warmup_ratio == 0 || warmup_steps == 0, Fault::Usage, "give --warmup_ratio or --warmup_steps, not both");
   require(!ignore_data_skip || !resume_from_checkpoint.empty(), Fault::Usage,
           "--ignore_data_skip belongs to --resume_from_checkpoint");

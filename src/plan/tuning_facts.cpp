@@ -40,7 +40,7 @@ class Freezing {
 
 LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   LoraConfig c;
-  c.r = s.rank, c.target_regex = s.target_regex;
+  c.r = s.rank, c.target_regex = s.target_regex, c.target_parameters = s.target_parameters;
   c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
   const bool all = std::find(s.target_modules.begin(), s.target_modules.end(), "all-linear") != s.target_modules.end();
   if (model.seeing && all && c.target_regex.empty())
@@ -88,8 +88,10 @@ double other_factors(const ModelFacts& model, const ParamFacts& p, const LoraCon
   double ranks = 0;
   for (const std::string& piece : p.pieces) ranks += rank(str(module, ".0.", piece));
   if (ranks == 0) return 0;
-  const double sides = static_cast<double>(p.shape[p.shape.size() - 2] + p.shape.back());  // of one piece
-  return static_cast<double>(p.shape[0]) * ranks * sides;
+  const auto experts = static_cast<double>(p.shape[0]), in = static_cast<double>(p.shape.back());
+  const double sides = static_cast<double>(p.shape[p.shape.size() - 2]) + in;                // of one piece
+  const bool shared = p.pieces.size() == 2 && lora.stacks(str(module, ".0.", p.pieces[0]));  // one A for gate and up
+  return experts * (ranks * sides - (shared ? ranks / 2 * in : 0));
 }
 
 int64_t layer_index(const ModelFacts& model, const std::string& name) {

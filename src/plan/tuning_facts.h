@@ -16,7 +16,7 @@ struct TuningSpec {
   int64_t rank = 8;
   double dropout = 0.05, adapter_bytes = 4;  // of one element of a factor
   bool dora = false;
-  std::vector<std::string> target_modules = {"all-linear"}, modules_to_save;
+  std::vector<std::string> target_modules = {"all-linear"}, target_parameters, modules_to_save;
   std::string target_regex;
   // The initialisation changes the base weights (pissa, olora): they get memory of their own.
   bool owns_targets = false;

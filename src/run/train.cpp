@@ -155,11 +155,22 @@ void write_arguments(const TrainCommandOptions& o, const fs::path& run_dir) {
 }
 
 std::unique_ptr<RunLog> open_log(const TrainCommandOptions& o, const fs::path& run_dir) {
-  const bool events = std::find(o.report_to.begin(), o.report_to.end(), "none") == o.report_to.end();
+  const auto asked = [&](const std::string& name) {
+    return std::find(o.report_to.begin(), o.report_to.end(), name) != o.report_to.end();
+  };
+  const bool events = !asked("none") && (asked("tensorboard") || asked("all"));
+  std::vector<std::string> services;
+  for (const std::string& name : tracker_names())
+    if (asked(name)) services.push_back(name);
   auto log = std::make_unique<RunLog>(RunLog::Options{.dir = run_dir,
                                                       .events_dir = !events         ? fs::path()
                                                                     : o.logging_dir ? fs::path(*o.logging_dir)
-                                                                                    : run_dir / "runs"});
+                                                                                    : run_dir / "runs",
+                                                      .services = services,
+                                                      .tracked = {.dir = run_dir,
+                                                                  .project = fs::path(o.output_root()).filename(),
+                                                                  .name = fs::absolute(run_dir).filename(),
+                                                                  .settings = o.all}});
   log_info("The logging file will be saved in: ", log->file().string());
   return log;
 }

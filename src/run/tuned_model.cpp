@@ -44,7 +44,10 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
   c.base_model = fs::absolute(o.base_folder.empty() ? o.model : o.base_folder).lexically_normal();
   c.r = o.lora_rank, c.alpha = o.lora_alpha, c.dropout = o.lora_dropout, c.rslora = o.use_rslora, c.dora = o.use_dora;
   c.bias = o.lora_bias, c.init = o.init_weights;
-  c.target_modules = target_suffixes(o.target_modules, linear_modules(model));
+  std::vector<std::string> layers = linear_modules(model);
+  // PEFT takes the words gate_proj and up_proj for a wish for factors over the stacked experts.
+  if (!o.target_parameters.empty()) std::erase_if(layers, [](const auto& name) { return expert_matrix(name); });
+  c.target_modules = target_suffixes(o.target_modules, layers);
   const auto* sight = dynamic_cast<const SeeingDecoder*>(&model);
   if (sight && std::find(o.target_modules.begin(), o.target_modules.end(), "all-linear") != o.target_modules.end()) {
     c.target_regex = all_linear_expression(sight->seeing(), frozen_groups(o), linear_modules(model));
@@ -53,6 +56,7 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
     c.target_modules.clear();
   }
   if (o.target_regex) c.target_regex = *o.target_regex, c.target_modules.clear();
+  c.target_parameters = o.target_parameters;
   for (const std::string& word : o.modules_to_save) {
     std::set<std::string> meant;
     model.visit_modules([&](const std::string& name, Module&) {

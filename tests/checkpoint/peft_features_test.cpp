@@ -8,6 +8,7 @@
 #include "checkpoint/merge.h"
 #include "tests/refusal.h"
 #include "tests/train/training.h"
+#include "train/trainable.h"
 
 namespace apus {
 namespace {
@@ -145,6 +146,90 @@ TEST(PeftFeatures, RowsOfTables) {
   write_file_atomic(dir / "adapter_config.json", config.dump());
   EXPECT_THROW(load_adapter(*other, dir), Error);
   EXPECT_THROW(merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m"}), Error);
+}
+
+// target_parameters: one A and one B over the experts of a layer in the file, factors of each expert in the model.
+TEST(PeftFeatures, FactorsOverStackedExperts) {
+  const Case c("qwen3_moe_norm");
+  Folder folder;
+  c10::AutoGradMode no_grad(false);
+  const fs::path dir = folder.path / "a";
+  const std::vector<std::string> both = {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"};
+  auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  // The words of all-linear mean experts too: with a list of stacks they do not.
+  const Adapter adapter = random_adapter(
+      *model, {.r = 2, .alpha = 4, .target_modules = {"q_proj", "gate_proj"}, .target_parameters = both}, dir);
+  const at::Tensor wanted = logits_of(c, *model);
+  const auto file = SafetensorsFile::open(dir / "adapter_model.safetensors");
+  const std::string experts = "base_model.model.model.layers.0.mlp.experts";
+  const auto shape = [&](const std::string& name) { return file->entries().at(experts + name).shape; };
+  EXPECT_EQ(shape(".base_layer.lora_A.weight"), (std::vector<int64_t>{16, 64}));
+  EXPECT_EQ(shape(".base_layer.lora_B.weight"), (std::vector<int64_t>{96, 16}));
+  EXPECT_EQ(shape(".lora_A.weight"), (std::vector<int64_t>{16, 48}));
+  EXPECT_EQ(shape(".lora_B.weight"), (std::vector<int64_t>{64, 16}));
+  EXPECT_EQ(file->entries().size(), 3u * 6);
+  EXPECT_EQ(Json::parse(read_file(dir / "adapter_config.json"))["target_parameters"], Json(both));
+
+  // As PEFT adds it: sum over r of B[o, r e] A[e r, i], times alpha / r.
+  const int64_t expert = 5, rank = 2;
+  const at::Tensor a = file->tensor(experts + ".base_layer.lora_A.weight").view({8, rank, 64})[expert],
+                   b = file->tensor(experts + ".base_layer.lora_B.weight").view({96, rank, 8}).select(2, expert),
+                   change = b.mm(a) * 2;
+  const TensorFolder base(c.dir / "checkpoint");
+  merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m", .dtype = at::kFloat});
+  const TensorFolder merged(folder.path / "m");
+  for (const auto& [name, first] : {std::pair{"gate_proj", 0}, {"up_proj", 48}}) {
+    const std::string weight = str("model.layers.0.mlp.experts.", expert, ".", name, ".weight");
+    EXPECT_LT(max_abs(merged.tensor(weight) - base.tensor(weight).to(at::kFloat), change.narrow(0, first, 48)), 1e-6);
+  }
+  EXPECT_LT(
+      max_abs(logits_of(c, *load_model(folder.path / "m", {.dtype = at::kFloat, .device = golden::device()})), wanted),
+      1e-3);
+
+  auto again = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  load_adapter(*again, dir);
+  EXPECT_EQ(max_abs(logits_of(c, *again), wanted), 0);
+}
+
+TEST(PeftFeatures, GateAndUpOfAnExpertLearnOneFirstFactor) {
+  const Case c("qwen3_moe_norm");
+  Folder folder;
+  const LoraConfig config{.r = 2, .alpha = 4, .target_parameters = {"mlp.experts.gate_up_proj"}};
+  auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  random_adapter(*model, config, folder.path / "a");
+  std::map<std::string, at::Tensor> trained;
+  for (const NamedParam& p : trainable_params(*model)) trained[p.name] = p.tensor;
+  EXPECT_EQ(trained.size(), 3u * 8 * 3);  // A, and B of gate and of up
+  const auto named = [](int64_t expert, const char* end) {
+    return str("model.layers.1.mlp.experts.", expert, ".", end);
+  };
+  const auto loss = [&] { return logits_of(c, *model).square().mean(); };
+  loss().backward();
+  for (int64_t expert = 0; expert < 8; ++expert) {
+    const at::Tensor a = trained.at(named(expert, "gate_proj.default.lora_A.weight"));
+    EXPECT_EQ(trained.count(named(expert, "up_proj.default.lora_A.weight")), 0u);
+    if (!a.grad().defined()) continue;  // no token chose it
+    const int64_t at = a.grad().abs().argmax().item<int64_t>();
+    const double slope = a.grad().flatten()[at].item<double>(), step = 2e-3;
+    c10::AutoGradMode no_grad(false);
+    at::Tensor value = a.view(-1)[at];
+    value += step;
+    const double up = loss().item<double>();
+    value -= 2 * step;
+    const double down = loss().item<double>();
+    value += step;
+    EXPECT_NEAR((up - down) / (2 * step), slope, 0.05 * std::abs(slope) + 1e-3) << expert;
+  }
+}
+
+TEST(PeftFeatures, StackedExpertsThatAreNotThereAreRefused) {
+  const Case c("qwen3_moe_norm");
+  auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  const auto refusal = [&](LoraConfig config) {
+    return test::refusal(Fault::Usage, [&] { make_adapter(*model, std::move(config), 1); });
+  };
+  test::expect_says(refusal({.target_parameters = {"experts.w13"}}), "it has, for one, model.layers.0.mlp.experts.");
+  test::expect_says(refusal({.dropout = 0.1, .target_parameters = {"experts.down_proj"}}), "--lora_dropout 0");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
+#include "base/lines.h"
 #include "cli/sample.h"
 #include "tests/folder.h"
 
@@ -67,6 +68,45 @@ TEST(Eval, AsksAServerWhatTheRowsSay) {
   EXPECT_EQ(scores[1].group, "art");
   EXPECT_EQ(scores[1].score, 1);
   EXPECT_EQ(scores[2].score, 0.5);
+}
+
+TEST(Eval, ExamplesStandBeforeTheQuestions) {
+  const test::Folder folder;
+  const auto roles_and_words = [&](const fs::path& rows) {
+    EvalOptions o;
+    OptionTable table = OptionTable::of(o);
+    table.parse({"--eval_url", "http://127.0.0.1:1/v1", "--eval_dataset", "mmlu=" + rows.string(), "--eval_output_dir",
+                 (folder.path / "out").string(), "--eval_dataset_args", R"({"mmlu": {"few_shot_num": 1}})"});
+    o.resolve(table);
+    o.check();
+    o.fetch();
+    std::vector<std::string> talks;
+    LineReader in(o.val_dataset[0]);
+    for (std::string line; in.next(line);) {
+      std::string talk;
+      const Json row = Json::parse(line);
+      for (const Json& message : row["messages"]) {
+        const auto content = message["content"].get<std::string>();
+        talk += content.substr(0, content.find('\n')) + " ";
+      }
+      talks.push_back(talk);
+    }
+    fs::remove_all(folder.path / "out");
+    return talks;
+  };
+  write_mmlu(folder.path / "rows.jsonl");  // the first row of each subject is shown, and not asked
+  EXPECT_EQ(roles_and_words(folder.path / "rows.jsonl"), (std::vector<std::string>{"q0 A q1 ", "q2 A q3 "}));
+  fs::create_directories(folder.path / "set");
+  write_mmlu(folder.path / "set/test.jsonl");
+  std::ofstream(folder.path / "set/dev.jsonl")
+      << R"({"question": "d", "subject": "law", "choices": ["a", "b"], "answer": 1})"
+      << "\n";
+  EXPECT_EQ(
+      roles_and_words(folder.path / "set"),
+      (std::vector<std::string>{"d B q0 ", "d B q1 ", "d B q2 ", "d B q3 "}));  // of another subject, where it has none
+  EXPECT_NE(wrong_words<EvalOptions>({"--eval_dataset", "ifeval", "--eval_url", "http://x", "--eval_dataset_args",
+                                      R"({"ifeval": {"few_shot_num": 2}})"}),
+            "");
 }
 
 TEST(Eval, RefusesWhatItCannotDo) {

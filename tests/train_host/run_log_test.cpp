@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "base/files.h"
 #include "base/plot.h"
 #include "tests/folder.h"
+#include "train/record/block_log.h"
 
 namespace apus {
 namespace {
@@ -82,6 +84,80 @@ TEST(RunLog, WritesLinesEventsAndPlots) {
   const std::string plot = read_file(log.images_dir() / "train_loss.svg");
   EXPECT_NE(plot.find("smoothed"), std::string::npos);
   EXPECT_FALSE(fs::exists(log.images_dir() / "train_global_step_max_steps.svg"));
+}
+
+// The records of a log in blocks, put together again; their sums are held against zlib's.
+std::vector<std::string> records_of(const std::string& all, const std::string& first) {
+  EXPECT_EQ(all.substr(0, first.size()), first);
+  std::vector<std::string> records;
+  std::string open;
+  for (size_t at = first.size(); at + 7 <= all.size();) {
+    if (const size_t left = 32768 - at % 32768; left < 7) {
+      at += left;
+      continue;
+    }
+    uint32_t sum = 0;
+    uint16_t length = 0;
+    std::memcpy(&sum, all.data() + at, 4);
+    std::memcpy(&length, all.data() + at + 4, 2);
+    const std::string summed = all.substr(at + 6, length + 1u);
+    EXPECT_EQ(sum, ::crc32(0, reinterpret_cast<const Bytef*>(summed.data()), static_cast<uInt>(summed.size())));
+    open += summed.substr(1);
+    if (summed[0] == 1 || summed[0] == 4) records.push_back(std::move(open)), open.clear();
+    at += 7u + length;
+  }
+  EXPECT_TRUE(open.empty());
+  return records;
+}
+
+TEST(BlockLog, RecordsAreCutAtBlocks) {
+  const test::Folder folder;
+  std::vector<std::string> wanted;
+  {
+    BlockLog log(folder.path / "log", "seven77");
+    // Among them one that leaves less than a head's bytes in its block, one that fills it, and one of several blocks.
+    for (const size_t size : {5u, 32768u - 7 - 12 - 7 - 3, 0u, 32768u - 14, 100000u, 1u}) {
+      wanted.emplace_back(size, static_cast<char>('a' + wanted.size()));
+      log.record(wanted.back());
+    }
+  }
+  EXPECT_EQ(records_of(read_file(folder.path / "log"), "seven77"), wanted);
+}
+
+TEST(Tracker, FoldersOfOfflineRuns) {
+  const test::Folder folder;
+  {
+    RunLog log({.dir = folder.path,
+                .events_dir = {},
+                .quiet = true,
+                .services = tracker_names(),
+                .tracked = {.dir = folder.path, .project = "p", .name = "v0", .settings = {{"lr", 0.5}}}});
+    log.log(5, {{"loss", 2.0}});
+    log.log(5, {{"eval_loss", 1.5}});
+    log.log(10, {{"loss", 1.0}});
+    log.finish({});
+  }
+  const auto only_file = [&](const char* parent, const char* ending) {
+    fs::path found;
+    for (const auto& entry : fs::recursive_directory_iterator(folder.path / parent))
+      if (entry.path().extension() == ending) found = entry.path();
+    return read_file(found);
+  };
+  using namespace std::string_literals;
+  const auto wandb = records_of(only_file("wandb", ".wandb"), ":W&B\xe1\xbe\x00"s);
+  ASSERT_EQ(wandb.size(), 6u);  // header, run, two steps, summary, exit
+  EXPECT_NE(wandb[1].find("\x0a\x02lr\x82\x01\x03"
+                          "0.5"),
+            std::string::npos);
+  EXPECT_NE(wandb[2].find("\x12\x0a"
+                          "train/loss\x82\x01\x03"
+                          "2.0"),
+            std::string::npos);
+  EXPECT_NE(wandb[2].find("eval/loss"), std::string::npos);  // both of step 5
+  const auto swanlab = records_of(only_file("swanlog", ".swanlab"), ":SWL\xd6\xe1\x02");
+  ASSERT_EQ(swanlab.size(), 8u);  // start, settings, two columns, three figures, finish
+  EXPECT_NE(swanlab[2].find("train/loss"), std::string::npos);
+  EXPECT_EQ(Json::parse(only_file("swanlog", ".yaml"))["lr"]["value"], 0.5);
 }
 
 TEST(Plot, SmoothingHasNoStartBias) {

@@ -12,39 +12,19 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "train/record/wire.h"
 
 namespace apus {
 namespace {
 
-// Protocol-buffer wire format: a key is field << 3 | kind.
-enum Kind : unsigned { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
-
-void varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-}
-
-template <class Unsigned>
-void little_endian(std::string& out, Unsigned value) {
-  for (size_t i = 0; i < sizeof value; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
-}
-
-void key(std::string& out, unsigned field, Kind kind) { varint(out, field << 3 | kind); }
-
-void bytes(std::string& out, unsigned field, std::string_view value) {
-  key(out, field, Bytes);
-  varint(out, value.size());
-  out += value;
-}
+using namespace wire;
 
 // message Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
 std::string event_head(int64_t step) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   std::string out;
-  key(out, 1, Fixed64);
-  little_endian(out, std::bit_cast<uint64_t>(now.count()));
-  key(out, 2, Varint);
-  varint(out, static_cast<uint64_t>(step));
+  real(out, 1, now.count());
+  number(out, 2, step);
   return out;
 }
 

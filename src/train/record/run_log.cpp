@@ -100,6 +100,7 @@ Json cleaned(const Json& values) {
 RunLog::RunLog(Options options) : options_(std::move(options)) {
   make_writable_dir(options_.dir);
   if (!options_.events_dir.empty()) events_ = std::make_unique<EventFile>(options_.events_dir);
+  for (const std::string& service : options_.services) trackers_.push_back(make_tracker(service, options_.tracked));
 }
 
 void RunLog::append(const Json& line) {
@@ -123,6 +124,7 @@ void RunLog::log(int64_t step, const Json& values) {
       series_[tag_of(key)].emplace_back(static_cast<double>(step), value.get<double>());
     }
   if (events_) events_->scalars(step, scalars);
+  for (const auto& tracker : trackers_) tracker->scalars(step, scalars);
   if (!options_.quiet) log_info(shown(line));
 }
 
@@ -136,6 +138,10 @@ void RunLog::replay(const Json& log_history) {
 void RunLog::finish(const Json& summary) {
   append(summary);
   plots();
+  for (const auto& tracker : trackers_) {
+    tracker->finish();
+    if (!options_.quiet) log_info("to send this run: ", tracker->sync_command());
+  }
   const auto loss = series_.find("train/loss");
   if (!options_.quiet && loss != series_.end() && loss->second.size() > 3)
     log_info(plot_text("train/loss by step", loss->second));

@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "train/record/event_file.h"
+#include "train/record/tracker.h"
 
 namespace apus {
 
@@ -25,9 +26,11 @@ double rounded(double value, int digits = 8);
 class RunLog {
  public:
   struct Options {
-    std::filesystem::path dir;         // the run's folder
-    std::filesystem::path events_dir;  // empty: no TensorBoard file
-    bool quiet = false;                // no log lines
+    std::filesystem::path dir;               // the run's folder
+    std::filesystem::path events_dir;        // empty: no TensorBoard file
+    bool quiet = false;                      // no log lines
+    std::vector<std::string> services = {};  // whose folders are written too, of this run
+    TrackedRun tracked = {};
   };
   explicit RunLog(Options options);
 
@@ -44,6 +47,7 @@ class RunLog {
   void append(const Json& line);
   Options options_;
   std::unique_ptr<EventFile> events_;
+  std::vector<std::unique_ptr<Tracker>> trackers_;
   std::map<std::string, std::vector<std::pair<double, double>>> series_;  // tag -> points
 };
 

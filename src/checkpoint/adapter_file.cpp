@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/adapter_file.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/stack.h>
+
+#include "base/error.h"
+
+namespace apus {
+namespace {
+
+constexpr const char *kFirst = ".lora_A.weight", *kSecond = ".lora_B.weight", *kInner = ".base_layer";
+
+// The stacks of these experts that have factors, the inner one first.
+std::vector<std::string> stacked_weights(const std::string& experts, const LoraConfig& config) {
+  std::vector<std::string> all;
+  for (const char* side : {"gate_proj", "down_proj"})
+    if (config.stacks(experts + ".0." + side)) all.push_back(expert_matrix(experts + ".0." + side)->stack());
+  return all;
+}
+
+std::vector<std::string> sides_of(const std::string& stack) {
+  return stack == "down_proj" ? std::vector<std::string>{stack} : std::vector<std::string>{"gate_proj", "up_proj"};
+}
+
+}  // namespace
+
+AdapterFile::AdapterFile(const std::filesystem::path& path, const LoraConfig& config)
+    : file_(SafetensorsFile::open(path)) {
+  for (const auto& [name, entry] : file_->entries()) unstack(name, entry, config);
+}
+
+void AdapterFile::unstack(const std::string& name, const TensorEntry& entry, const LoraConfig& config) {
+  const bool first = name.ends_with(kFirst);
+  std::string experts = name;
+  if (name.starts_with(kAdapterPrefix)) experts.erase(0, std::string(kAdapterPrefix).size());
+  size_t depth = 0;
+  if (first || name.ends_with(kSecond)) {
+    experts.resize(experts.size() - std::string(kFirst).size());
+    for (; experts.ends_with(kInner); ++depth) experts.resize(experts.size() - std::string(kInner).size());
+  }
+  const auto stacks = stacked_weights(experts, config);
+  if (depth >= stacks.size() || entry.shape.size() != 2) {
+    entries_[name] = entry;
+    return;
+  }
+  const std::string stack = stacks[stacks.size() - 1 - depth];
+  const auto sides = sides_of(stack);
+  const auto side_count = static_cast<int64_t>(sides.size());
+  const int64_t rank = config.rank_of(experts + ".0." + sides[0]), ranks = entry.shape[first ? 0 : 1];
+  const int64_t outputs = first ? 0 : entry.shape[0] / side_count;
+  require(ranks > 0 && ranks % rank == 0 && (first || entry.shape[0] % side_count == 0), Fault::Model,
+          file_->path().string(), ": ", name, " has ", ranks, " ranks and ", entry.shape[0],
+          " rows, which are no factors of rank ", rank, " over ", stack);
+  TensorEntry part = entry;
+  part.shape = first ? std::vector<int64_t>{rank, entry.shape[1]} : std::vector<int64_t>{outputs, rank};
+  for (int64_t e = 0; e < ranks / rank; ++e)
+    for (int64_t side = 0; side < side_count; ++side) {
+      const std::string own =
+          str(kAdapterPrefix, experts, ".", e, ".", sides[static_cast<size_t>(side)], first ? kFirst : kSecond);
+      entries_[own] = part;
+      pieces_[own] = {name, e, ranks / rank, first, side * outputs, outputs};
+    }
+}
+
+at::Tensor AdapterFile::tensor(const std::string& name) const {
+  const auto found = pieces_.find(name);
+  if (found == pieces_.end()) return file_->tensor(name);
+  const Piece& p = found->second;
+  const at::Tensor all = file_->tensor(p.source);
+  if (p.first) return all.view({p.experts, -1, all.size(1)}).select(0, p.expert);
+  return all.narrow(0, p.begin, p.outputs).view({p.outputs, -1, p.experts}).select(2, p.expert);
+}
+
+void stack_factors(std::vector<std::pair<std::string, at::Tensor>>& tensors, const LoraConfig& config) {
+  if (config.target_parameters.empty()) return;
+  // By experts and stack: the factors of each expert, by side.
+  struct Factors {
+    std::map<int64_t, at::Tensor> a;
+    std::map<int64_t, std::vector<at::Tensor>> b;  // gate before up
+  };
+  std::map<std::pair<std::string, std::string>, Factors> stacks;
+  std::vector<std::pair<std::string, at::Tensor>> others;
+  for (const auto& [name, tensor] : tensors) {
+    const size_t prefix = std::string(kAdapterPrefix).size(), ending = std::string(kFirst).size();
+    const bool first = name.ends_with(kFirst);
+    const std::string module =
+        first || name.ends_with(kSecond) ? name.substr(prefix, name.size() - prefix - ending) : std::string();
+    if (!config.stacks(module)) {
+      others.emplace_back(name, tensor);
+      continue;
+    }
+    const ExpertMatrix matrix = *expert_matrix(module);
+    Factors& factors = stacks[{matrix.experts, matrix.stack()}];
+    if (first)
+      factors.a.emplace(matrix.expert, tensor);
+    else if (auto& sides = factors.b[matrix.expert]; matrix.side == "gate_proj")
+      sides.insert(sides.begin(), tensor);
+    else
+      sides.push_back(tensor);
+  }
+  tensors = std::move(others);
+  for (const auto& [place, factors] : stacks) {
+    const bool outer = stacked_weights(place.first, config).back() == place.second;
+    const std::string name = str(kAdapterPrefix, place.first, outer ? "" : kInner);
+    std::vector<at::Tensor> a, b;
+    for (const auto& [expert, factor] : factors.a) a.push_back(factor);
+    for (const auto& [expert, sides] : factors.b) b.push_back(at::cat(sides, 0));
+    tensors.emplace_back(name + kFirst, at::cat(a, 0));
+    tensors.emplace_back(name + kSecond, at::stack(b, 2).flatten(1));
+  }
+}
+
+}  // namespace apus
