@@ -78,6 +78,31 @@ TEST(RowMedia, PlaceholdersAreAsManyAsTokens) {
   EXPECT_GT(s.trained_tokens(), 0);
 }
 
+// As rewards are learnt from: the answer is the model's own.
+TEST(RowMedia, QuestionsHaveTheirImages) {
+  const Row row = media_row({{"query", "<image>What?"}, {"response", "a"}, {"images", {"plain.jpg"}}});
+  const Sample asked = seeing().encode_prompt(row);
+  EXPECT_EQ(count_of(asked, kImagePad), 20);
+  ASSERT_EQ(asked.media.size(), 1u);
+  EXPECT_EQ(asked.ids[static_cast<size_t>(asked.media[0].begin)], kImagePad);
+  EXPECT_EQ(asked.trained_tokens(), 0);
+  EXPECT_EQ(asked.trained.size(), asked.ids.size());
+  EXPECT_TRUE(media_before(asked, static_cast<size_t>(asked.media[0].begin) + 19).empty());
+  EXPECT_EQ(media_before(asked, static_cast<size_t>(asked.media[0].begin) + 20).size(), 1u);
+  const auto refused = [&](const Encoder& encoder, const std::string& why) {
+    try {
+      encoder.encode_prompt(row);
+      ADD_FAILURE() << why;
+    } catch (const RowError& error) {
+      test::expect_says(error.what(), why);
+    }
+  };
+  EncodeOptions shorter;
+  shorter.max_length = 8, shorter.truncation = Truncation::Left;
+  refused(seeing(shorter), "media are never cut");
+  refused(Encoder(seeing_tokenizer(), ChatTemplate::from_text(kChatMl, "test"), {}, nullptr), "reads text only");
+}
+
 TEST(RowMedia, MissingTagsStandInFront) {
   const Json with = {{"query", "<image><image>What?"}, {"response", "a"}, {"images", {"plain.jpg", "grey.jpg"}}};
   Json without = with, one = with;
