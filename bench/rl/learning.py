@@ -111,6 +111,11 @@ def mean(numbers):
     return sum(numbers) / max(1, len(numbers))
 
 
+def rounds_until(curve, share):
+    """Before the mean of five is above it."""
+    return next((i for i in range(4, len(curve)) if mean(curve[i - 4:i + 1]) > share), None)
+
+
 def picture(curves, path):
     """Of each algorithm the mean over its seeds, as a small SVG."""
     colours = ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#17becf", "#7f7f7f", "#bcbd22"]
@@ -140,7 +145,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--apus", default="build/apus")
     parser.add_argument("--out", default="output/learning")
-    parser.add_argument("--shown", type=int, default=120, help="steps of sft before")
+    parser.add_argument("--shown", type=int, default=62, help="steps of sft before")
     parser.add_argument("--steps", type=int, default=150, help="rounds of answers, each learnt from twice")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--learning_rate", default="5e-4")
@@ -150,11 +155,12 @@ def main():
     learning = Learning(options)
     write_rows(learning.out / "asked.jsonl", 40000, 2, False)
     curves = {}
-    print("| | at the beginning | at the end, seed by seed |\n|---|---|---|")
+    print("| | first three rounds | last ten rounds, seed by seed | rounds until above 0.9 |\n|---|---|---|---|")
     for name in options.only.split(",") if options.only else RUNS:
         curves[name] = [learning.curve(name, seed) for seed in range(1, options.seeds + 1)]
         ends = ", ".join(f"{mean(c[-10:]):.2f}" for c in curves[name])
-        print(f"| {name} | {mean([mean(c[:3]) for c in curves[name]]):.2f} | {ends} |", flush=True)
+        known = [str(r) if (r := rounds_until(c, 0.9)) is not None else "never" for c in curves[name]]
+        print(f"| {name} | {mean([mean(c[:3]) for c in curves[name]]):.2f} | {ends} | {', '.join(known)} |", flush=True)
     if options.picture:
         picture(curves, options.picture)
 

@@ -58,7 +58,7 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions, Ch
   bool uses_reference() const { return beta > 0; }
   std::vector<OtherModel> other_models();  // of --reward_model
   bool brings_rows() const { return replay_rollouts.has_value(); }
-  std::string scale() const;     // of rewards: as given, else what suits the estimator
+  std::string scale() const;  // of rewards: as given, else what suits the estimator
   // Rounds that are asked before it is their turn.
   int64_t rounds_ahead() const { return max_staleness.value_or(async_generate ? 1 : 0); }
   bool kl_rewarded() const;      // else it is part of the loss
