@@ -28,14 +28,16 @@ void Engine::run() {
   at::set_num_threads(threads_);
   for (;;) {
     std::deque<std::function<void()>> work;
+    bool stopping = false;
     {
       std::unique_lock lock(mutex_);
       wake_up_.wait(lock, [&] { return stopping_ || !inbox_.empty() || (cache_ && !active_.empty()); });
       work.swap(inbox_);
-      if (stopping_ && work.empty()) break;
+      stopping = stopping_;
+      if (stopping && work.empty()) break;
     }
     for (const auto& f : work) f();
-    if (cache_ && !stopping_) one_step();
+    if (cache_ && !stopping) one_step();
     detach_unused();
     publish_stats();
   }
