@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -91,7 +92,9 @@ std::vector<Update> Kto::collect(Actors& actors, std::vector<Samples> micro_batc
 Loss Kto::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const at::Tensor reference_N = sequence_sums(actors.reference->logprobs(batch), batch.step);
   const at::Tensor logprob_N = sequence_sums(policy_logprobs(actors, batch, forward), batch.step);
-  const at::Tensor good_N = batch.sequence_columns.at("label"), kl_N = batch.sequence_columns.at("kl");
+  const auto kl = batch.sequence_columns.find("kl");  // a batch that is not collected is only run through
+  const at::Tensor good_N = batch.sequence_columns.at("label"),
+                   kl_N = kl == batch.sequence_columns.end() ? at::zeros_like(good_N) : kl->second;
   const at::Tensor ratio_N = logprob_N - reference_N;
   Loss out{.sum = kto_losses(ratio_N, good_N, kl_N[0].item<double>(), o_).sum(), .metrics = {}};
   const at::Tensor reward_N = ratio_N.detach() * o_.beta, bad_N = 1 - good_N;

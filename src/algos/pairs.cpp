@@ -128,7 +128,8 @@ std::vector<Update> PairAlgorithm::collect(Actors& actors, std::vector<Samples> 
 double PairAlgorithm::count(const Batch& batch) const { return static_cast<double>(batch.step.length_q.size()) / 2; }
 
 at::Tensor PairAlgorithm::chosen_nll(const PairSums& sums, const Batch& batch) {
-  return sums.chosen_P * -batch.sequence_columns.at(kNllScale)[0];
+  const auto scale = batch.sequence_columns.find(kNllScale);  // a batch that is not collected is only run through
+  return scale == batch.sequence_columns.end() ? sums.chosen_P * 0 : sums.chosen_P * -scale->second[0];
 }
 
 Ratio mean_of(const at::Tensor& values) {

@@ -247,7 +247,6 @@ ScoreHead score_head(int64_t labels, const Json& arguments) {
 
 MergeReport merge_adapters(const MergeSpec& spec) {
   at::NoGradGuard no_grad;
-  require(!spec.parts.empty(), Fault::Usage, "no adapter to merge: give --adapters DIR");
   const Json base_config = parse_json(read_file(spec.base / kModelConfigFile, 16 << 20),
                                       (spec.base / kModelConfigFile).string(), Fault::Model);
   require(!base_config.contains("quantization_config"), Fault::Usage, "the base ", spec.base.string(),
@@ -285,7 +284,7 @@ MergeReport merge_adapters(const MergeSpec& spec) {
   writer.commit();
   Json config = base_config;
   if (untied) config["tie_word_embeddings"] = false;
-  const fs::path run = spec.parts[0].adapter / kArgumentsFile;
+  const fs::path run = (spec.parts.empty() ? spec.base : spec.parts[0].adapter) / kArgumentsFile;
   const Json arguments = fs::exists(run) ? parse_json(read_file(run, 16 << 20), run.string(), Fault::Model) : Json();
   if (score.defined()) config = with_score_head(std::move(config), score_head(score.size(0), arguments));
   if (spec.dtype)

@@ -31,7 +31,7 @@ struct MergeReport {
   int64_t tensors = 0, changed = 0, shards = 0, bytes = 0;
 };
 
-// W + sum over adapters of weight * (merged W - W), computed in f32 and rounded once.
+// W + sum over adapters of weight * (merged W - W), computed in f32 and rounded once. No adapter: the base anew.
 MergeReport merge_adapters(const MergeSpec& spec);
 
 }  // namespace apus

@@ -23,6 +23,10 @@ void ExportOptions::fields(OptionTable& v) {
       .choices(mix_names())
       .shown_default("no such file");
   v("to_ollama", to_ollama, "write a Modelfile for ollama, of the model's folder or of the file of --to_gguf");
+  v("to_hf", to_hf,
+    "write the model anew as HuggingFace's files, in another --torch_dtype or --max_shard_size; with --adapters that "
+    "are "
+    "not merged the adapter's");
   v("adapters", adapters, "adapter folders").alias("lora").alias("ckpt_dir", "its old name");
   v("model", model, "folder of the base, or a hub's id").shown_default("what the adapter names");
   v("adapter_weights", adapter_weights, "shares of the adapters' changes").shown_default("1 each");
@@ -70,9 +74,9 @@ void ExportOptions::fields(OptionTable& v) {
   v("group_size", group_size, "weights of a row that share a scale (gptq, awq); -1: the whole row");
   v("desc_act", desc_act,
     "gptq: round the columns with the largest inputs first; better at 2 and 3 bits, slower kernels");
-  v.refuse({"to_mcore", "to_hf", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge",
-            "test_convert_precision", "test_convert_dtype"},
-           "the result is a HuggingFace folder, which the tools of those formats convert");
+  v.refuse({"to_mcore", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge", "test_convert_precision",
+            "test_convert_dtype"},
+           "checkpoints are HuggingFace's: apus megatron export takes these flags, and writes such a folder");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "commit_message"},
            "upload the finished folder with the hub's own client");
   DataOptions::fields(v);
@@ -88,7 +92,8 @@ void ExportOptions::resolve(OptionTable& v) {
     if (model.empty()) return;
     const std::string method = quantise.method.value_or(""),
                       width = quantise.bits ? std::to_string(*quantise.bits) : "";
-    const std::string suffix = method.empty()    ? "-cached_dataset"
+    const std::string suffix = to_hf             ? "-hf"
+                               : method.empty()  ? "-cached_dataset"
                                : method == "fp8" ? "-fp8"
                                                  : str("-", method, "-int", width);
     const fs::path from = fs::path(model).lexically_normal();
@@ -112,7 +117,9 @@ void ExportOptions::resolve(OptionTable& v) {
   std::string name = first.string();
   while (name.size() > 1 && name.back() == '/') name.pop_back();
   if (output_dir.empty())
-    output_dir = name + (to_gguf.empty() ? to_ollama && !merge_lora ? "-ollama" : "-merged" : "-gguf");
+    output_dir = name + (to_hf && !merge_lora ? "-hf"
+                         : to_gguf.empty()    ? to_ollama && !merge_lora ? "-ollama" : "-merged"
+                                              : "-gguf");
 }
 
 std::string ExportOptions::model_name() const {
@@ -144,19 +151,22 @@ void ExportOptions::fetch() {
 
 void ExportOptions::check() const {
   require(
-      merge_lora || to_cached_dataset || quantise.any() || converts(), Fault::Usage,
+      merge_lora || to_cached_dataset || quantise.any() || converts() || to_hf, Fault::Usage,
       "what shall be exported? --merge_lora true folds --adapters into the model; --quant_method quantises --model; "
       "--to_gguf q4_k_m writes one file for llama.cpp and ollama; --to_ollama true a Modelfile; --to_cached_dataset "
-      "true encodes --dataset");
+      "true encodes --dataset; --to_hf true writes the model anew");
   require(!to_cached_dataset || (!merge_lora && !converts()), Fault::Usage,
           "--to_cached_dataset and another export: one at a time");
   require(!quantise.any() || (!merge_lora && !to_cached_dataset && !converts()), Fault::Usage,
           "--quant_method and another export, one at a time: a model is merged before it is quantised, and --to_gguf "
           "has its own formats");
+  require(!to_hf || (!to_cached_dataset && !quantise.any() && !converts()), Fault::Usage,
+          "--to_hf and another export: one at a time");
   require(!converts() || adapters.empty() || merge_lora, Fault::Usage,
           "--adapters with --to_gguf or --to_ollama: give --merge_lora true, which folds them into the model first");
   if (merge_lora) return check_merge();
   if (quantise.any()) return check_quantise();
+  if (to_hf) return check_anew();
   if (converts()) {
     require(is_model(model), Fault::Usage, "--model is needed: the checkpoint that is written in another form");
     return check_output();
@@ -189,6 +199,16 @@ void ExportOptions::check_merge() const {
   check_output();
   require(!fs::exists(output_dir) || !fs::exists(model) || !fs::equivalent(output_dir, model), Fault::Usage,
           "--output_dir ", output_dir, " is the base itself");
+}
+
+void ExportOptions::check_anew() const {
+  require(adapters.size() <= 1, Fault::Usage, "--to_hf true writes one adapter anew: give one of --adapters");
+  if (adapters.empty())
+    require(is_model(model), Fault::Usage, "--model is needed: the checkpoint that is written anew");
+  else
+    require(fs::exists(fs::path(adapters[0]) / "adapter_config.json"), Fault::Usage, "--adapters ", adapters[0],
+            " is no adapter: it holds no adapter_config.json");
+  check_output();
 }
 
 bool ExportOptions::calibrates() const {
@@ -240,6 +260,7 @@ void ExportOptions::rehearse(Rehearsal& r) const {
     return r.right("memory", calibrates() ? "one layer at a time" : "one tensor at a time");
   }
   r.adapters(adapters);
+  if (to_hf && !merge_lora && !adapters.empty()) return r.output(output_dir);
   if (!to_gguf.empty()) {
     const GgufMix& mix = *find_mix(to_gguf);
     gguf_settings(model, mix, model_name());

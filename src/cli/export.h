@@ -29,6 +29,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   bool desc_act = false;
   // Whether its weights are quantised with the help of rows.
   bool calibrates() const;
+  bool to_hf = false;  // the model, or an adapter that is not merged, written anew
   bool merge_lora = false, to_cached_dataset = false, to_ollama = false, exist_ok = false;
   std::string to_gguf;  // a mix of gguf/mix.h; empty: no GGUF file
   void fields(OptionTable& v);
@@ -44,6 +45,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   void take_settings_of(const std::filesystem::path& adapter, OptionTable& v);
   void check_merge() const;
   void check_output() const;
+  void check_anew() const;
   void check_quantise() const;
   void check_calibration() const;
 };

@@ -12,10 +12,31 @@
 #include "base/error.h"
 #include "base/nearest.h"
 #include "cli/shared_parts.h"
+#include "parallel/placement/stages.h"
 
 namespace apus {
+
+// --name value ..., --name=value; dashes in names are underscores.
+std::vector<MegatronFlag> megatron_flags(const std::vector<std::string>& arguments) {
+  std::vector<MegatronFlag> flags;
+  for (const std::string& word : arguments) {
+    if (word.size() < 3 || !word.starts_with("--")) {
+      if (flags.empty()) flags.push_back({});  // what stands before all flags
+      flags.back().values.push_back(word);
+      continue;
+    }
+    const size_t equals = word.find('=');
+    MegatronFlag& flag =
+        flags.emplace_back(MegatronFlag{word.substr(2, equals == std::string::npos ? equals : equals - 2), {}});
+    std::replace(flag.name.begin(), flag.name.end(), '-', '_');
+    if (equals != std::string::npos) flag.values.push_back(word.substr(equals + 1));
+  }
+  return flags;
+}
+
 namespace {
 
+using Flag = MegatronFlag;
 using Words = std::vector<std::string>;
 
 // Another name for the same thing.
@@ -34,6 +55,12 @@ const std::map<std::string, std::string> kRenamed = {
     {"eval_interval", "eval_steps"},
     {"num_workers", "dataloader_num_workers"},
 };
+
+// Megatron's names of what --target_modules may mean: several of ours are one matrix there.
+const std::map<std::string, Words> kModules = {{"linear_qkv", {"q_proj", "k_proj", "v_proj"}},
+                                               {"linear_proj", {"o_proj"}},
+                                               {"linear_fc1", {"gate_proj", "up_proj"}},
+                                               {"linear_fc2", {"down_proj"}}};
 
 // Settings of a stack of kernels and of how its processes talk. What a run computes does not depend on them.
 const std::map<std::string, std::string> kWithoutMeaning = [] {
@@ -71,9 +98,6 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
        "log_params_norm",
        "calculate_per_token_loss",
        "use_distributed_optimizer",
-       "decoder_first_pipeline_num_layers",
-       "decoder_last_pipeline_num_layers",
-       "pipeline_model_parallel_layout",
        "num_layers_per_virtual_pipeline_stage",
        "num_virtual_stages_per_pipeline_rank",
        "account_for_embedding_in_pipeline_split",
@@ -107,31 +131,13 @@ const std::map<std::string, Refusal> kRefused = {
     {"moe_z_loss_coeff", {"there is the balance loss of --moe_aux_loss_coeff only", {"0"}}},
 };
 
-struct Flag {
-  std::string name;
-  Words values;
-};
-
-// --name value ..., --name=value; dashes in names are underscores.
-std::vector<Flag> flags_of(const Words& arguments) {
-  std::vector<Flag> flags;
-  for (const std::string& word : arguments) {
-    if (word.size() < 3 || !word.starts_with("--")) {
-      if (flags.empty()) flags.push_back({});  // what stands before all flags
-      flags.back().values.push_back(word);
-      continue;
-    }
-    const size_t equals = word.find('=');
-    Flag& flag = flags.emplace_back(Flag{word.substr(2, equals == std::string::npos ? equals : equals - 2), {}});
-    std::replace(flag.name.begin(), flag.name.end(), '-', '_');
-    if (equals != std::string::npos) flag.values.push_back(word.substr(equals + 1));
-  }
-  return flags;
-}
+// Which layers a stage has.
+const Words kLayouts = {"decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers",
+                        "pipeline_model_parallel_layout"};
 
 class Translation {
  public:
-  Translation(const Words& arguments, const MegatronRun& run) : flags_(flags_of(arguments)), run_(run) {}
+  Translation(const Words& arguments, const MegatronRun& run) : flags_(megatron_flags(arguments)), run_(run) {}
 
   OwnFlags made() {
     read_mesh(), read_groups();
@@ -199,6 +205,7 @@ class Translation {
     }
     readers_ = ranks / mesh.sharers();
     for (const char* name : {"use_megatron_fsdp", "optimizer_cpu_offload"}) taken_.insert(name);
+    taken_.insert(kLayouts.begin(), kLayouts.end());
     const int64_t experts = own_experts(mesh, ranks);
     if (is_possible(mesh, experts))
       as_it_is(mesh, experts);
@@ -213,15 +220,37 @@ class Translation {
     return groups;
   }
 
-  bool is_possible(const MegatronMesh& mesh, int64_t experts) const {
-    if (!run_.model || mesh.pipeline > 1 || mesh.tensor * experts == 1) return false;
+  bool is_possible(const MegatronMesh& mesh, int64_t experts) {
+    if (!run_.model || mesh.tensor * experts * mesh.pipeline == 1) return false;
     if (has("deepspeed") || has("fsdp") || truth("use_megatron_fsdp", false) || looks_at_matrices()) return false;
+    if (mesh.pipeline > 1 && !stages_are_possible(mesh)) return false;
     static const std::set<std::string> preferences = {"dpo", "orpo", "cpo", "simpo", "kto"};
     const bool algorithm = run_.command == "rlhf" ? preferences.count(text("rlhf_type", "dpo")) > 0
                                                   : text("task_type", "causal_lm") == "causal_lm";
-    return algorithm && why_not({.tensor = mesh.tensor, .experts = experts, .row_sharers = mesh.tensor * mesh.context},
+    return algorithm && why_not({.tensor = mesh.tensor,
+                                 .experts = experts,
+                                 .row_sharers = mesh.tensor * mesh.context,
+                                 .stages = mesh.pipeline,
+                                 .dora = truth("use_dora", false)},
                                 *run_.model, "the model")
                             .empty();
+  }
+
+  // Gradients of a stage stay until its last micro-batch, and it knows the loss of one pass alone.
+  bool stages_are_possible(const MegatronMesh& mesh) {
+    if (truth("optimizer_cpu_offload", false) || text("rlhf_type", "") == "kto") return false;
+    for (const char* name : {"precompute_ref_log_probs", "enable_eaft_loss", "enable_asft_loss"})
+      if (truth(name, false)) return false;
+    StageWish wish{.stages = mesh.pipeline, .layout = text("pipeline_model_parallel_layout", "")};
+    if (has("decoder_first_pipeline_num_layers")) wish.first = count("decoder_first_pipeline_num_layers", 0);
+    if (has("decoder_last_pipeline_num_layers")) wish.last = count("decoder_last_pipeline_num_layers", 0);
+    try {
+      stage_layers(run_.model->layers, wish);
+      return true;
+    } catch (const Error& error) {
+      out_.notes.push_back(error.what());
+      return false;
+    }
   }
 
   bool looks_at_matrices() const { return text("optimizer", "adam").ends_with("muon"); }
@@ -229,11 +258,28 @@ class Translation {
   void as_it_is(const MegatronMesh& mesh, int64_t experts) {
     if (mesh.tensor > 1) give("tensor_model_parallel_size", {str(mesh.tensor)});
     if (mesh.context > 1) give("sequence_parallel_size", {str(mesh.context)});
+    if (mesh.pipeline > 1) {
+      give("pipeline_model_parallel_size", {str(mesh.pipeline)});
+      for (const std::string& name : kLayouts)
+        if (const Flag* layout = last(name)) give(name, layout->values);
+    }
     if (experts > 1) give("expert_model_parallel_size", {str(experts)});
     give("deepspeed", {truth("optimizer_cpu_offload", false) ? "zero2_offload" : "zero1"});
     if (experts != mesh.experts)
       out_.notes.push_back(str(mesh.text(), ": here the experts lie on ", experts, experts == 1 ? " rank" : " ranks",
                                ", and ", mesh.tensor, " share out their matrices as they do the others"));
+  }
+
+  // An embedding is compared with those of the other rows of a pass: the processes share out these rows, so that as
+  // many are compared.
+  bool compares_rows() const { return run_.command == "sft" && text("task_type", "") == "embedding"; }
+  void by_rows_of_a_pass(int64_t sharers) {
+    const int64_t micro = count("micro_batch_size", 1);
+    if (micro % sharers != 0)
+      errors_.push_back(str("--micro_batch_size ", micro, " with --task_type embedding: here ", sharers,
+                            " processes share out the rows of a pass: give a multiple of ", sharers));
+    else
+      give("per_device_train_batch_size", {str(micro / sharers)});
   }
 
   // Which processes read the same rows, and that none of them holds the whole model, is what a mesh is to a run. Those
@@ -242,18 +288,24 @@ class Translation {
     const int64_t sharers = mesh.sharers();
     const bool asked = mesh.tensor * mesh.pipeline * mesh.experts > 1 || truth("use_megatron_fsdp", false),
                weights = asked && !looks_at_matrices(), offload = truth("optimizer_cpu_offload", false);
-    if (sharers > 1) give("sequence_parallel_size", {str(sharers)});
+    if (sharers > 1 && compares_rows())
+      by_rows_of_a_pass(sharers);
+    else if (sharers > 1)
+      give("sequence_parallel_size", {str(sharers)});
+    for (const std::string& name : kLayouts)
+      if (has(name)) unused_["the layers are not run by stages"].insert("--" + name);
     if (!has("deepspeed") && !has("fsdp") && !looks_at_matrices() && (ranks > 1 || weights || offload))
       give("deepspeed", {str(weights ? "zero3" : offload ? "zero2" : "zero1", offload ? "_offload" : "")});
-    if (sharers == 1 && !asked) return;
-    out_.notes.push_back(str(
-        mesh.text(), ": here ",
-        sharers > 1 ? str(sharers, " processes share out the tokens of each row", weights ? ", and all of them" : "")
-                    : "all processes",
-        weights ? " weights, gradients and state (zero3)"
-        : asked ? " and each holds all weights, as muon looks at whole matrices"
-                : "",
-        "; the losses are the same"));
+    if (sharers == 1 && !weights) return;
+    out_.notes.push_back(str(mesh.text(), ": here ",
+                             sharers > 1 ? str(sharers, " processes share out the ",
+                                               compares_rows() ? "rows of each pass" : "tokens of each row",
+                                               weights ? ", and all of them" : "")
+                                         : "all processes",
+                             weights ? " weights, gradients and state (zero3)"
+                             : asked ? ", and each holds all weights, as muon looks at whole matrices"
+                                     : "",
+                             "; the losses are the same"));
   }
 
   // Of layers that are run again together: what is kept more does not change what a run computes.
@@ -266,8 +318,19 @@ class Translation {
                              each, " together; the losses are the same"));
   }
 
+  static Words own_modules(const Words& theirs) {
+    Words out;
+    for (const std::string& name : theirs) {
+      const auto found = kModules.find(name);
+      const Words ours = found == kModules.end() ? Words{name} : found->second;
+      out.insert(out.end(), ours.begin(), ours.end());
+    }
+    return out;
+  }
+
   void translate(const Flag& flag) {
     if (taken_.count(flag.name)) return;
+    if (flag.name == "target_modules") return give(flag.name, own_modules(flag.values));
     if (const auto ours = kRenamed.find(flag.name); ours != kRenamed.end()) return give(ours->second, flag.values);
     if (kWithoutMeaning.count(flag.name)) {
       unused_[kWithoutMeaning.at(flag.name)].insert("--" + flag.name);
@@ -375,7 +438,7 @@ std::vector<std::string> without_file(const std::vector<std::string>& arguments)
 
 std::string value_of(const std::vector<std::string>& arguments, const std::string& flag) {
   std::string value;
-  for (const Flag& each : flags_of(arguments))
+  for (const Flag& each : megatron_flags(arguments))
     if (each.name == flag) value = each.values.empty() ? "" : each.values.front();
   return value;
 }

@@ -27,6 +27,16 @@ struct MegatronRun {
 // weights in ways that all models know.
 OwnFlags own_flags(const std::vector<std::string>& megatron_arguments, const MegatronRun& run);
 
+// The same for `megatron export`. Checkpoints are HuggingFace's on both of its sides: what would be converted is written
+// anew, merged or quantised.
+OwnFlags own_export_flags(const std::vector<std::string>& megatron_arguments);
+
+struct MegatronFlag {
+  std::string name;
+  std::vector<std::string> values;
+};
+std::vector<MegatronFlag> megatron_flags(const std::vector<std::string>& arguments);
+
 // A configuration file as the first argument becomes flags; its ENV goes into the environment where it is not set.
 std::vector<std::string> without_file(const std::vector<std::string>& arguments);
 // The value that counts of a flag; empty: it is not given.

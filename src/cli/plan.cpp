@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
+#include "cli/shared_parts.h"
 #include "gguf/import.h"
 #include "models/spec/presets.h"
 
@@ -64,6 +65,15 @@ PlanSpec plan_spec(const PlanOptions& o) {
                   : o.of == "infer" || o.of == "deploy" ? inference_spec(o, o, config, device)
                                                         : training_spec({o, o, o, o, o}, config, device, o.devices);
   hold_quantised(spec, config, o.quantise);
+  if (o.shares_parts()) {
+    const std::string wrong = why_not({.tensor = o.tensor_model_parallel_size,
+                                       .experts = o.expert_model_parallel_size,
+                                       .row_sharers = o.sequence_parallel_size * o.tensor_model_parallel_size,
+                                       .stages = o.pipeline_model_parallel_size,
+                                       .dora = o.use_dora},
+                                      spec.model, "the model");
+    require(wrong.empty(), Fault::Usage, wrong);
+  }
   spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
   if (spec.inference) {
     spec.train.devices = static_cast<int>(o.devices);
@@ -108,15 +118,14 @@ void PlanOptions::check() const {
           "give either --model (a folder, or a known shape's name) or --preset NAME");
   TunerOptions::check();
   check_update_in_backward(devices);
-  require(tensor_model_parallel_size == 1, Fault::Usage,
-          "--tensor_model_parallel_size is not counted by apus plan: leave it out, and take what a device holds of "
-          "matrices as that part");
-  require(expert_model_parallel_size == 1, Fault::Usage,
-          "--expert_model_parallel_size is not counted by apus plan: leave it out, and take what a device holds of "
-          "experts as that part");
-  require(pipeline_model_parallel_size == 1, Fault::Usage,
-          "--pipeline_model_parallel_size is not counted by apus plan: leave it out, and take what a device holds of "
-          "layers as that part");
+  require(
+      !search || !shares_parts(), Fault::Usage,
+      "--search tries micro-batches, recompute and --deepspeed, not meshes: leave out --tensor_model_parallel_size, "
+      "--expert_model_parallel_size and --pipeline_model_parallel_size");
+  require(!shares_parts() || devices % least_ranks() == 0, Fault::Usage, "a model in such parts needs ", least_ranks(),
+          " devices, or a multiple: give --devices ", least_ranks());
+  require(!shares_parts() || sharding().stage < (pipeline_model_parallel_size > 1 ? 2 : 3), Fault::Usage,
+          "weights that are shared out by rows as well are not available: give --deepspeed zero1");
   check_sequence_parallel(devices);
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");

@@ -73,12 +73,9 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.rows = o.per_device_train_batch_size;
   row_tokens(flags.prompt, flags.data, spec);
   spec.row_sharers = o.sequence_parallel_size;
-  if (o.tensor_model_parallel_size > 1)
-    spec.assumptions.push_back("--tensor_model_parallel_size is not counted: a device is taken to hold all matrices");
-  if (o.expert_model_parallel_size > 1)
-    spec.assumptions.push_back("--expert_model_parallel_size is not counted: a device is taken to hold all experts");
+  spec.share = {.tensor = o.tensor_model_parallel_size, .experts = o.expert_model_parallel_size, .stages = {}};
   if (o.pipeline_model_parallel_size > 1)
-    spec.assumptions.push_back("--pipeline_model_parallel_size is not counted: a device is taken to hold all layers");
+    for (const Range& layers : stage_layers(spec.model.layers, o.stages())) spec.share.stages.push_back(layers.size);
   spec.count_tokens();
   return spec;
 }

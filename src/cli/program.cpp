@@ -69,11 +69,14 @@ std::optional<ModelFacts> facts_of(const std::vector<std::string>& arguments) tr
 
 int run_megatron(const Command& command, const std::vector<std::string>& given) {
   const std::vector<std::string> arguments = without_file(given);
+  const auto run = [&](const OwnFlags& own) {
+    for (const std::string& note : own.notes) log_warning(note);
+    return run_command(command, own.arguments, Json::object(), "apus");
+  };
+  if (command.info.name == "export") return run(own_export_flags(arguments));
   const auto facts = facts_of(arguments);
-  const OwnFlags own = own_flags(
-      arguments, {.ranks = ranks_of(arguments), .command = command.info.name, .model = facts ? &*facts : nullptr});
-  for (const std::string& note : own.notes) log_warning(note);
-  return run_command(command, own.arguments, Json::object(), "apus");
+  return run(own_flags(
+      arguments, {.ranks = ranks_of(arguments), .command = command.info.name, .model = facts ? &*facts : nullptr}));
 }
 
 const Command& command_of(const Program& program, const std::string& typed) {
@@ -104,7 +107,7 @@ int dispatch(const Program& program, const std::vector<std::string>& argv, std::
   command_name = command.info.name;
   const std::vector<std::string> arguments(argv.begin() + 2, argv.end());
   if (asks_help) return run_command(command, {"--help"}, Json::object(), program.name);
-  if (program.is_megatron() && command.info.name != "export") return run_megatron(command, arguments);
+  if (program.is_megatron()) return run_megatron(command, arguments);
   return run_command(command, arguments, Json::object(), program.name);
 }
 

@@ -15,13 +15,18 @@ const std::set<std::string> kCutMatrices = {
     "cohere2",          "ernie4_5",       "ernie4_5_moe", "exaone4",   "gemma2",  "gemma3_text", "glm4_moe",  "granite",
     "hunyuan_v1_dense", "hunyuan_v1_moe", "llama",        "mistral",   "mixtral", "qwen2",       "qwen2_moe", "qwen3",
     "qwen3_moe",        "seed_oss",       "smollm3",      "starcoder2"};
+// Of those whose layers are all alike and hand on hidden states alone.
+const std::set<std::string> kStaged = {"llama", "qwen2", "qwen3", "qwen3_moe"};
+
+std::string known(const std::set<std::string>& families) {
+  return join(std::vector<std::string>(families.begin(), families.end()));
+}
 }  // namespace
 
 std::string why_not(const ModelParts& parts, const ModelFacts& facts, const std::string& model) {
   if (parts.tensor > 1 && kCutMatrices.count(facts.type) == 0)
     return str("--tensor_model_parallel_size is not available for ", facts.type, " models, only for ",
-               join(std::vector<std::string>(kCutMatrices.begin(), kCutMatrices.end())),
-               ": --deepspeed zero3 and --sequence_parallel_size make room in other ways");
+               known(kCutMatrices), ": --deepspeed zero3 and --sequence_parallel_size make room in other ways");
   if (parts.tensor > 1 && parts.row_sharers > facts.heads)
     return str("--tensor_model_parallel_size ", parts.tensor,
                ": these processes share out the heads of attention, and ", model, " has ", facts.heads,
@@ -35,6 +40,11 @@ std::string why_not(const ModelParts& parts, const ModelFacts& facts, const std:
   if (parts.experts > facts.experts && parts.experts > 1)
     return str("--expert_model_parallel_size ", parts.experts, ": the layers of ", model, " have ", facts.experts,
                " experts: give that many at most");
+  if (parts.stages > 1 && kStaged.count(facts.type) == 0)
+    return str("--pipeline_model_parallel_size is not available for ", facts.type, " models, only for ", known(kStaged),
+               ": --deepspeed zero3 and --sequence_parallel_size make room in other ways");
+  if (parts.stages > 1 && facts.experts > 0 && parts.dora)
+    return "--use_dora on mixtures of experts is not available with --pipeline_model_parallel_size: leave it out";
   return "";
 }
 

@@ -9,9 +9,11 @@
 
 namespace apus {
 
-// --tensor_model_parallel_size and --expert_model_parallel_size, and how many processes read the same rows.
+// --tensor_model_parallel_size, --expert_model_parallel_size and --pipeline_model_parallel_size, and how many processes
+// share out the heads of attention.
 struct ModelParts {
-  int64_t tensor = 1, experts = 1, row_sharers = 1;
+  int64_t tensor = 1, experts = 1, row_sharers = 1, stages = 1;
+  bool dora = false;
 };
 
 // Why the model cannot be shared out so, and what to do; empty: it can.

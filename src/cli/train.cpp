@@ -285,18 +285,17 @@ void TrainCommandOptions::check() const {
 
 void TrainCommandOptions::fetch() {
   ModelOptions::fetch();
-  if (tensor_model_parallel_size * expert_model_parallel_size > 1) {
+  if (shares_parts()) {
     const fs::path file = fs::path(model) / "config.json";
     const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
     const std::string wrong = why_not({.tensor = tensor_model_parallel_size,
                                        .experts = expert_model_parallel_size,
-                                       .row_sharers = sequence_parallel_size * tensor_model_parallel_size},
+                                       .row_sharers = sequence_parallel_size * tensor_model_parallel_size,
+                                       .stages = pipeline_model_parallel_size,
+                                       .dora = use_dora},
                                       facts, model);
     require(wrong.empty(), Fault::Usage, wrong);
-  }
-  if (pipeline_model_parallel_size > 1) {
-    const fs::path file = fs::path(model) / "config.json";
-    check_stages(model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model)));
+    if (pipeline_model_parallel_size > 1) check_stages(facts);
   }
   if (sequence_parallel_size > 1) {
     const fs::path file = fs::path(model) / "config.json";

@@ -4,7 +4,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/nearest.h"
 #include "cli/train.h"
 #include "plan/model_facts.h"
 
@@ -31,9 +30,6 @@ void TrainCommandOptions::check_pipeline_parallel(int64_t ranks) const {
   require(possible.count(algorithm) > 0, Fault::Usage, flag, " is not available for ", algorithm,
           "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo and "
           "simpo");
-  require(expert_model_parallel_size == 1, Fault::Usage, flag,
-          " with experts shared out as well is not available: --tensor_model_parallel_size with it makes experts smaller "
-          "too");
   require(sharding().stage < 2, Fault::Usage, flag,
           " keeps the gradients of an update until its last micro-batch, and each process has the weights of its own "
           "layers alone: use --deepspeed zero1 with it, or zero2 and zero3 without it");
@@ -50,14 +46,7 @@ void TrainCommandOptions::check_pipeline_parallel(int64_t ranks) const {
           "--loss_type bco_pair keeps a mean that the last process alone would know: take another one with ", flag);
 }
 
-void TrainCommandOptions::check_stages(const ModelFacts& facts) const {
-  static const std::set<std::string> known = {"qwen2", "qwen3", "llama", "qwen3_moe"};
-  require(known.count(facts.type) > 0, Fault::Usage, "--pipeline_model_parallel_size is not available for ", facts.type,
-          " models, only for ", join(std::vector<std::string>(known.begin(), known.end())),
-          ": --deepspeed zero3 and --sequence_parallel_size make room in other ways");
-  require(facts.experts == 0 || !use_dora, Fault::Usage,
-          "--use_dora on mixtures of experts is not available with --pipeline_model_parallel_size: leave it out");
-  stage_layers(facts.layers, stages());
-}
+// Which layers each has follows from the model's alone.
+void TrainCommandOptions::check_stages(const ModelFacts& facts) const { stage_layers(facts.layers, stages()); }
 
 }  // namespace apus

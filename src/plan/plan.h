@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/model_share.h"
 #include "plan/train_memory.h"
 
 namespace apus {
@@ -31,6 +32,7 @@ struct PlanSpec {
   int64_t rows = 1, row_tokens = 0;  // of a micro-batch; longest row, or pack
   int64_t row_copies = 1;            // 2: chosen and rejected
   int64_t row_sharers = 1;           // devices that share out the tokens of each row
+  ModelShare share;                  // of `model`, what a device holds
   bool packed = false, master_by_choice = false;
   std::vector<std::string> assumptions;  // in words, of what the flags left open
 
@@ -83,6 +85,7 @@ std::string strategies_text(const std::vector<Strategy>& all, const PlanSpec& sp
 Json strategies_json(const std::vector<Strategy>& all);
 
 // The parts, one file each.
+MemoryUse shared_memory(const PlanSpec& spec);                 // search.cpp; of the device that needs most
 MemoryUse infer_memory(const PlanSpec& spec, Plan& plan);  // infer_memory.cpp; fills the cache's numbers
 MemoryUse python_stack_memory(const PlanSpec& spec, const TuningFacts& tuning);  // python_stack.cpp
 Speed estimated_speed(const PlanSpec& spec, const TuningFacts& tuning);          // speed.cpp

@@ -9,6 +9,24 @@
 
 namespace apus {
 
+MemoryUse shared_memory(const PlanSpec& s) {
+  const ModelFacts part = cut_model(s.model, s.share);
+  const size_t stages = std::max<size_t>(1, s.share.stages.size());
+  MemoryUse most;
+  for (size_t stage = 0; stage < stages; ++stage) {
+    TrainSpec train = s.train;
+    train.in_parts = true, train.expert_devices = s.share.experts;
+    train.devices = std::max(1, s.train.devices / static_cast<int>(s.share.copies_of()));
+    train.first_stage = stage == 0, train.last_stage = stage + 1 == stages;
+    train.ahead = static_cast<int64_t>(stages - stage) - 1;
+    MemoryUse use =
+        train_memory(part, tuning_facts(part, s.tuning, stage_of(s.share, stage, s.model.tied)), train, s.device);
+    if (stages > 1) use.when += str(", of stage ", stage);
+    if (use.peak > most.peak) most = std::move(use);
+  }
+  return most;
+}
+
 Plan bare_plan(PlanSpec spec) {
   Plan plan;
   plan.spec = std::move(spec);
@@ -20,8 +38,9 @@ Plan bare_plan(PlanSpec spec) {
     plan.use = infer_memory(s, plan);
   } else {
     plan.tuning = tuning_facts(s.model, s.tuning);
-    plan.use =
-        s.stack == "apus" ? train_memory(s.model, plan.tuning, s.train, s.device) : python_stack_memory(s, plan.tuning);
+    plan.use = s.share.any()       ? shared_memory(s)
+               : s.stack == "apus" ? train_memory(s.model, plan.tuning, s.train, s.device)
+                                   : python_stack_memory(s, plan.tuning);
   }
   plan.capacity = s.device.memory;
   plan.fits = plan.use.peak <= plan.capacity;

@@ -25,7 +25,8 @@ Speed slowest(double arithmetic, double memory, double communication, double tok
 Speed training(const PlanSpec& s, const TuningFacts& t) {
   const TrainSpec& train = s.train;
   const auto micro = static_cast<double>(train.accumulation);
-  const double tokens = train.tokens * micro, n = train.devices, others = (n - 1) / n;
+  const double tokens = train.tokens * micro / static_cast<double>(s.share.copies_of()), n = train.devices,
+               others = (n - 1) / n;
   const double forward = forward_flops(s, static_cast<double>(s.row_tokens) / 2);
   const double active = static_cast<double>(s.model.active_parameters()) / static_cast<double>(s.model.parameters());
   const double weights_share =

@@ -47,9 +47,13 @@ class TrainingRun {
   MemoryUse play() {
     start();
     const double trainings = 1 + static_cast<double>(s_.trained_copies);
-    if (!away()) at_.add(Holds::Optimizer, trainings * optimizer_state_bytes(t_, s_) / shared(1));
+    if (!away()) at_.add(Holds::Optimizer, trainings * optimizer_state_bytes(t_, s_) * state_share());
     for (int update = 1; update <= 2; ++update) {
+      const double before = at_.now(Holds::Activations);
+      for (int64_t i = 0; i < std::min(s_.ahead, s_.accumulation - 1); ++i) trunk_forward();
+      const double waiting = at_.now(Holds::Activations) - before;
       for (int64_t i = 0; i < std::min<int64_t>(2, s_.accumulation); ++i) micro_batch(i > 0);
+      at_.drop(Holds::Activations, waiting);
       at_.moment(update == 1 ? "the first update of the optimizer" : "the update of the optimizer");
       if (!s_.update_in_backward && !away()) at_.brief(Holds::Optimizer, update_brief(t_.largest_trained) / shared(1));
       at_.drop(Holds::Gradients, at_.now(Holds::Gradients));
@@ -69,6 +73,11 @@ class TrainingRun {
   // In another memory than the device's.
   bool away() const { return s_.zero > 0 && s_.on_host && !d_.host; }
   double shared(int stage) const { return s_.zero >= stage ? s_.devices : 1; }
+  // Of the optimizer's state; experts are on fewer of the devices that share it.
+  double state_share() const {
+    const double all = t_.trained + t_.adapter, experts = all > 0 ? t_.of_experts / all : 0;
+    return s_.zero >= 1 ? (1 + experts * static_cast<double>(s_.expert_devices - 1)) / s_.devices : 1;
+  }
   double update_brief(double elements) const { return 4 * elements * update_temporaries(s_.optimizer, s_.element > 2); }
   double width(double elements) const { return elements * s_.tokens * s_.element; }
   void hold(double elements) { at_.add(Holds::Activations, width(elements)); }
@@ -87,7 +96,7 @@ class TrainingRun {
                                   (trunk * s_.element + t_.adapter * t_.spec.adapter_bytes) / shared(3));
     }
     at_.add(Holds::Cache, s_.cache_bytes);
-    if (s_.devices == 1) return;
+    if (s_.devices == 1) return at_.add(Holds::Communication, s_.in_parts ? d_.comm : 0);
     // Without sharing the buckets of the first backward pass become the gradients' memory, two more are on their way.
     at_.add(Holds::Communication, d_.comm + (s_.zero == 0 ? buckets() : 0));
     if (s_.zero < 3) return;
@@ -129,12 +138,15 @@ class TrainingRun {
 
   void micro_batch(bool there) {
     at_.moment("the forward pass");
+    const double before = at_.now(Holds::Activations);
     const double rotation = 4 * s_.tokens * static_cast<double>(m_.head_dim);  // cosines and sines
     at_.add(Holds::Activations, rotation);
     for (int64_t i = 0; i < s_.trained_copies; ++i) trunk_forward();
     trunk_forward();
-    head();
-    drop(h_);
+    if (s_.last_stage)
+      head(), drop(h_);
+    else
+      hold(h_);  // the gradient of what the stage gave
     at_.moment("the backward pass");
     if (!m_.tied) finish_head(there);
     trunk_backward(there);
@@ -148,20 +160,21 @@ class TrainingRun {
       drop(h_);
     }
     at_.drop(Holds::Activations, rotation);
-    require(std::abs(at_.now(Holds::Activations)) < 1, Fault::Bug, "the tally of activations ends at ",
-            at_.now(Holds::Activations), " bytes");
+    if (!s_.last_stage) drop(h_);
+    require(std::abs(at_.now(Holds::Activations) - before) < 1, Fault::Bug, "the tally of activations ends at ",
+            at_.now(Holds::Activations) - before, " bytes");
   }
 
   // From ids to the final norm's result. A layer's input stays, for its backward pass or for running it again.
   void trunk_forward() {
     hold(h_);  // the embedding
     for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], kept_of(i));
-    hold(h_);  // the final norm
+    if (s_.last_stage) hold(h_);  // the final norm
   }
   // Down to the embedding's result.
   void trunk_backward(bool there) {
     // Through the final norm, whose input goes with the gradient that came.
-    hold(h_), drop(2 * h_);
+    if (s_.last_stage) hold(h_), drop(2 * h_);
     for (size_t i = t_.layers.size(); i-- > 0;) {
       const KeptResults kept = kept_of(i);
       if (kept.selective)
@@ -295,13 +308,15 @@ class TrainingRun {
 
   // Tokens of one expert, taken as twice the mean, go through it in their own tensors; results are summed in f32.
   double expert_rows() const {
-    return std::min(s_.tokens,
+    return std::min(s_.tokens * static_cast<double>(s_.expert_devices),
                     2 * s_.tokens * static_cast<double>(m_.per_token) / static_cast<double>(m_.experts) + 64);
   }
   void experts_forward() {
     const double ffn = static_cast<double>(m_.expert_ffn);
-    at_.brief(Holds::Activations, 4 * s_.tokens * h_ + expert_rows() * (2 * h_ + 3 * ffn) * s_.element);
+    at_.brief(Holds::Activations, sent() + 4 * s_.tokens * h_ + expert_rows() * (2 * h_ + 3 * ffn) * s_.element);
   }
+  // Bytes of the tokens that go to the devices of their experts, and of those that come.
+  double sent() const { return s_.expert_devices == 1 ? 0 : width(2 * static_cast<double>(m_.per_token) * h_); }
 
   // From the gradient of a layer's output, which the caller holds, to that of its input.
   void backward(const LayerUse& l, bool there) {
@@ -346,7 +361,7 @@ class TrainingRun {
   }
   void experts_backward(const LayerUse& l, bool there) {
     const auto ffn = static_cast<double>(m_.expert_ffn);
-    const double rows = expert_rows() * ((3 * h_ + 6 * ffn) * s_.element + 4 * ffn);
+    const double rows = sent() + expert_rows() * ((3 * h_ + 6 * ffn) * s_.element + 4 * ffn);
     at_.add(Holds::Activations, 4 * s_.tokens * h_ + rows);
     if (l.experts_trained) gradient(1.5 * l.largest_trained, s_.element, there);  // gate with up; down is half as large
     at_.drop(Holds::Activations, 4 * s_.tokens * h_ + rows);

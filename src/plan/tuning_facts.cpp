@@ -109,7 +109,7 @@ double quantisable_elements(const ModelFacts& model) {
   return sum;
 }
 
-TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
+TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const StageFacts& stage) {
   TuningFacts t;
   t.spec = spec;
   t.layers.resize(static_cast<size_t>(model.layers));
@@ -127,16 +127,18 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
                                           (spec.dora && rank > 0 ? static_cast<double>(p.shape[0]) : 0)
                            : spec.lora && !trained ? other_factors(model, p, lora)
                                                    : 0;
+    const bool embedding = module == model.backbone + ".embed_tokens";
+    const int64_t i = layer_index(model, p.name);
+    if (i >= 0 ? i < stage.begin || i >= stage.end : embedding ? !stage.table : !stage.head) continue;
     t.elements += n, t.adapter += factors;
+    if (p.stacked) t.of_experts += factors + (trained ? n : 0);
     if (!trained && may_be_held(p)) t.linear += n;
     if (trained) {
       t.trained += n, t.largest_trained = std::max(t.largest_trained, n);
-      if (p.shape.size() >= 2 && layer_index(model, p.name) >= 0) t.trained_matrices += n;
+      if (p.shape.size() >= 2 && i >= 0) t.trained_matrices += n;
     }
-    const bool embedding = module == model.backbone + ".embed_tokens";
-    t.embedding_trained |= trained && embedding;
-    t.head_trained |= trained && (module == "lm_head" || (model.tied && embedding));
-    const int64_t i = layer_index(model, p.name);
+    t.embedding_trained |= trained && embedding && stage.embedding;
+    t.head_trained |= trained && stage.head && (module == "lm_head" || (model.tied && embedding));
     if (i < 0) continue;
     LayerUse& layer = t.layers[static_cast<size_t>(i)];
     layer.elements += n, layer.adapter += factors;
@@ -145,7 +147,11 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
     if (!p.linear) continue;
     place(layer, module.substr(module.rfind('.') + 1), {p.shape[1], p.shape[0], trained, rank});
   }
-  require(t.trained + t.adapter > 0, Fault::Usage,
+  const auto layer_at = [&](int64_t i) { return t.layers.begin() + std::min(i, model.layers); };
+  t.layers.erase(layer_at(stage.end), t.layers.end());
+  t.layers.erase(t.layers.begin(), layer_at(stage.begin));
+  const bool whole = stage.embedding && stage.head;  // a stage may have nothing to train
+  require(t.trained + t.adapter > 0 || !whole, Fault::Usage,
           spec.lora ? "--target_modules means no layer of this model; it has "
                     : "nothing is left to train: every parameter is frozen",
           spec.lora ? join(all_linear_suffixes(model.linear_modules())) : "");

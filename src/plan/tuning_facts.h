@@ -2,6 +2,7 @@
 // What of a model is trained, from the flags of the tuner alone: per layer for the activations, and in sum.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,10 +52,17 @@ struct TuningFacts {
   double linear = 0;                                     // of `elements`: in linear layers that may be held quantised
   // How many of `trained` are in matrices other than embeddings; elements of the largest trained tensor.
   double trained_matrices = 0, largest_trained = 0;
+  double of_experts = 0;  // of `trained` and `adapter`
+};
+
+// Of a pipeline: its layers, and what it has besides. `table`: of the embedding, also for the head that it is tied to.
+struct StageFacts {
+  int64_t begin = 0, end = std::numeric_limits<int64_t>::max();
+  bool embedding = true, head = true, table = true;
 };
 
 // Of the weights of linear layers that may be held quantised.
 double quantisable_elements(const ModelFacts& model);
-TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec);
+TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const StageFacts& stage = {});
 
 }  // namespace apus

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/progress.h"
+#include "checkpoint/file_names.h"
 #include "checkpoint/gguf_export.h"
 #include "checkpoint/gguf_folder.h"
 #include "checkpoint/merge.h"
@@ -21,6 +22,7 @@
 #include "run/runner.h"
 #include "run/train_data.h"
 #include "tensor/dtype.h"
+#include "tensor/weight_files.h"
 
 namespace apus {
 namespace {
@@ -66,6 +68,22 @@ void merge(const ExportOptions& o, const std::filesystem::path& output, bool pas
     log_info("Successfully merged into ", output.string(), ": ", report.tensors, " tensors (", report.changed,
              " changed) in ", report.shards, report.shards == 1 ? " file, " : " files, ", bytes_text(report.bytes),
              " in ", duration_text(watch.seconds()));
+}
+
+// The same files again: of a model in other sizes or numbers, where that is asked for.
+void write_anew(const ExportOptions& o) {
+  if (o.adapters.empty()) {
+    merge(o, o.output_dir, /*passing=*/true);
+  } else {
+    FolderWriter folder(o.output_dir);
+    copy_side_files(o.adapters[0], folder.dir());
+    for (const std::string& name :
+         {std::string(kAdapterConfigFile), std::string(kAdapterExtrasFile), single_file(kAdapterWeights)})
+      if (const auto from = std::filesystem::path(o.adapters[0]) / name; std::filesystem::exists(from))
+        std::filesystem::copy_file(from, folder.dir() / name);
+    folder.commit();
+  }
+  log_info("Successfully written ", o.output_dir, " anew, from ", o.adapters.empty() ? o.model : o.adapters[0]);
 }
 
 void write_gguf(const ExportOptions& o, const std::filesystem::path& from) {
@@ -118,6 +136,8 @@ int run_export(const ExportOptions& o) {
     cache_train_data(o, o, o, o.model, o.output_dir);
   else if (o.converts())
     convert(o);
+  else if (o.to_hf && !o.merge_lora)
+    write_anew(o);
   else
     merge(o, o.output_dir);
   return 0;

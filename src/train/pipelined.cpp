@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The passes of an update where this rank is a stage of a pipeline. Only the last stage has losses; it counts each so
-// many times as there are stages, as all of them count its tokens.
+// many times as there are stages, as all of them count its tokens. Where stages share out experts with those of other
+// rows, all make as many passes: those behind a rank's own batches add nothing.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <optional>
@@ -39,6 +41,12 @@ Loss Trainer::loss_of(Batch& batch, const Forward& forward) {
 double Trainer::pipelined(Update& batches, double total) {
   Pipeline& pipeline = *p_.pipeline;
   GradientSync* const sync = p_.gradients;
+  const size_t own = batches.size();
+  if (sync && sync->passes_in_step()) {
+    if (own > 0) spare_ = batches.front();
+    const auto most = static_cast<size_t>(largest_of(p_.data_ranks, static_cast<double>(own)));
+    while (batches.size() < most) batches.push_back(spare());
+  }
   std::vector<std::optional<Pass>> passes(batches.size());
   double loss = 0;
   for (const auto [i, backward] : one_forward_one_backward(pipeline.stage(), pipeline.stages(), std::ssize(batches))) {
@@ -47,6 +55,7 @@ double Trainer::pipelined(Update& batches, double total) {
     if (!backward) {
       batch = batch.to(p_.device);
       passes[n] = forward_of(batch, n, total);
+      if (n >= own) passes[n]->router->scale = 0;
       continue;
     }
     const bool last = n + 1 == batches.size();
@@ -54,7 +63,10 @@ double Trainer::pipelined(Update& batches, double total) {
     RouterLoss* const router = training_of(batch.step).router ? pass.router.get() : nullptr;
     const at::Tensor input = pass.input;
     if (sync) sync->begin(last);
-    if (pipeline.last()) {
+    if (pipeline.last() && n >= own) {
+      if (pass.loss.sum.requires_grad()) pass.loss.sum.backward(at::zeros_like(pass.loss.sum));
+      batch.step.turns.clear();
+    } else if (pipeline.last()) {
       loss += backward_of(batch, std::move(pass), total, false);
     } else {
       const at::Tensor gradient = pipeline.gradient_of(pass.loss.sum, router);

@@ -141,6 +141,7 @@ class Trainer {
   bool gives_losses() const;  // false: a stage in front of the last one
   double stages() const;
   void keep_step(const Batch* like);
+  const Batch& spare();
   std::optional<double> scale_in_backward(Update& batches, double total);
   void left_out(const std::string& what);
   void prepare(Batch& batch, uint64_t micro, const std::shared_ptr<RouterLoss>& router, double share) const;

@@ -80,15 +80,22 @@ double Trainer::backward_of(Batch& batch, Pass pass, double total, bool only_mea
   return loss;
 }
 
-// This rank has no batch left while others have: it makes their passes over one that it had, and adds nothing.
+// What a rank runs that has no batch while others have: one that it had, or, in a first step, one of another rank.
+const Batch& Trainer::spare() {
+  if (spare_) return *spare_;
+  const std::optional<Samples> any = p_.train.any();
+  spare_ = collate(any ? *any : Samples{{.ids = {0, 0}, .trained = {false, true}}}).to(p_.device);
+  return *spare_;
+}
+
+// It makes the passes of the others, and adds nothing.
 void Trainer::keep_step(const Batch* like) {
   if (like) spare_ = *like;
-  if (!spare_) spare_ = collate({{.ids = {0, 0}, .trained = {false, true}}}).to(p_.device);
-  Batch batch = *spare_;
+  Batch batch = spare();
   prepare(batch, 0, std::make_shared<RouterLoss>(), 0);
   const bool trains = at::GradMode::is_enabled();
   if (!trains) batch.step.training = nullptr;
-  const Loss none = p_.algorithm.loss(p_.actors, batch, trains ? o_.forward : Forward{});
+  const Loss none = loss_of(batch, trains ? o_.forward : Forward{});
   if (none.sum.requires_grad()) none.sum.backward(at::zeros_like(none.sum));
 }
 

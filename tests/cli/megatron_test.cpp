@@ -49,7 +49,11 @@ TEST(Megatron, BatchesAndRates) {
                                   "--clip_grad",
                                   "0.5",
                                   "--moe_aux_loss_coeff",
-                                  "1e-3"},
+                                  "1e-3",
+                                  "--target_modules",
+                                  "linear_qkv",
+                                  "linear_fc2",
+                                  "in_proj"},
                                  {.ranks = 4});
   EXPECT_EQ(became(own, "model"), "m");
   EXPECT_EQ(became(own, "dataset"), "a.jsonl b.jsonl");
@@ -63,6 +67,7 @@ TEST(Megatron, BatchesAndRates) {
   EXPECT_EQ(became(own, "output_dir"), "out");
   EXPECT_EQ(became(own, "max_grad_norm"), "0.5");
   EXPECT_EQ(became(own, "router_aux_loss_coef"), "1e-3");
+  EXPECT_EQ(became(own, "target_modules"), "q_proj k_proj v_proj down_proj in_proj");
   EXPECT_EQ(became(own, "tuner_type"), "full");
   EXPECT_EQ(became(own, "deepspeed"), "zero1");  // its optimizer is distributed unless it is told otherwise
   EXPECT_EQ(became(own, "recompute_modules"), "core_attn");
@@ -121,6 +126,81 @@ TEST(Megatron, AMeshIsTheRealOneWhereTheModelCanBeCut) {
   EXPECT_EQ(became(muon, "sequence_parallel_size"), "2");
   test::expect_says(test::refusal(Fault::Usage, [&] { own_flags(flags, {.ranks = 6}); }),
                     "start with NPROC_PER_NODE=4");
+}
+
+TEST(Megatron, StagesAreRealOnesWhereTheModelHasThem) {
+  const ModelFacts dense = model_facts(preset_config("tiny")), mixture = model_facts(preset_config("tiny-moe"));
+  const Flags flags{"--pipeline_model_parallel_size",      "2", "--tensor_model_parallel_size", "2",
+                    "--decoder_first_pipeline_num_layers", "1", "--global_batch_size",          "8"};
+  const OwnFlags own = own_flags(flags, {.ranks = 8, .model = &dense});
+  EXPECT_EQ(became(own, "pipeline_model_parallel_size"), "2");
+  EXPECT_EQ(became(own, "tensor_model_parallel_size"), "2");
+  EXPECT_EQ(became(own, "decoder_first_pipeline_num_layers"), "1");
+  EXPECT_EQ(became(own, "deepspeed"), "zero1");
+  EXPECT_EQ(became(own, "sequence_parallel_size"), "absent");
+  EXPECT_EQ(became(own, "gradient_accumulation_steps"), "4");
+  const OwnFlags letters =
+      own_flags({"--pipeline_model_parallel_size", "2", "--pipeline_model_parallel_layout", "Et|t*3L"},
+                {.ranks = 2, .model = &dense});
+  EXPECT_EQ(became(letters, "pipeline_model_parallel_layout"), "Et|t*3L");
+  // More layers than the model has: by rows, and why is said.
+  const OwnFlags many = own_flags({"--pipeline_model_parallel_size", "2", "--decoder_first_pipeline_num_layers", "25"},
+                                  {.ranks = 2, .model = &dense});
+  EXPECT_EQ(became(many, "pipeline_model_parallel_size"), "absent");
+  EXPECT_EQ(became(many, "decoder_first_pipeline_num_layers"), "absent");
+  EXPECT_EQ(became(many, "sequence_parallel_size"), "2");
+  EXPECT_NE(join(many.notes, "\n").find("of 4 layers to the other 1 stages"), std::string::npos)
+      << join(many.notes, "\n");
+  EXPECT_NE(join(many.notes, "\n").find("--decoder_first_pipeline_num_layers: no effect here"), std::string::npos);
+  // What stages do not know.
+  const Flags stages{"--pipeline_model_parallel_size", "2"};
+  const auto with = [&](const Flags& more) {
+    Flags all = stages;
+    all.insert(all.end(), more.begin(), more.end());
+    return became(own_flags(all, {.ranks = 2, .command = "rlhf", .model = &dense}), "pipeline_model_parallel_size");
+  };
+  EXPECT_EQ(with({"--rlhf_type", "dpo"}), "2");
+  EXPECT_EQ(with({"--rlhf_type", "kto"}), "absent");
+  EXPECT_EQ(with({"--rlhf_type", "dpo", "--optimizer_cpu_offload", "true"}), "absent");
+  EXPECT_EQ(with({"--rlhf_type", "dpo", "--precompute_ref_log_probs", "true"}), "absent");
+}
+
+// As many rows are compared as Megatron's processes would compare.
+TEST(Megatron, ProcessesOfAnEmbeddingShareOutTheRowsOfAPass) {
+  const OwnFlags own = own_flags({"--task_type", "embedding", "--tensor_model_parallel_size", "2", "--micro_batch_size",
+                                  "16", "--global_batch_size", "32"},
+                                 {.ranks = 2});
+  EXPECT_EQ(became(own, "per_device_train_batch_size"), "8");
+  EXPECT_EQ(became(own, "gradient_accumulation_steps"), "2");
+  EXPECT_EQ(became(own, "sequence_parallel_size"), "absent");
+  EXPECT_EQ(became(own, "deepspeed"), "zero3");
+  test::expect_says(test::refusal(Fault::Usage,
+                                  [] {
+                                    own_flags({"--task_type", "embedding", "--tensor_model_parallel_size", "2",
+                                               "--micro_batch_size", "3", "--global_batch_size", "6"},
+                                              {.ranks = 2});
+                                  }),
+                    "2 processes share out the rows of a pass: give a multiple of 2");
+}
+
+TEST(Megatron, AnExportHasNothingToConvert) {
+  const OwnFlags model = own_export_flags({"--model", "m", "--to_mcore", "true", "--tensor_model_parallel_size", "2",
+                                           "--test_convert_precision", "true", "--output_dir", "o"});
+  EXPECT_EQ(join(model.arguments, " "), "--model m --output_dir o --to_hf true");
+  EXPECT_NE(join(model.notes, "\n").find("nothing is converted; the files are written anew"), std::string::npos);
+  EXPECT_NE(join(model.notes, "\n").find("--tensor_model_parallel_size, --test_convert_precision: no effect here"),
+            std::string::npos);
+  const OwnFlags merged =
+      own_export_flags({"--mcore_adapter", "a", "--mcore_model", "m", "--merge_lora", "true", "--to_hf", "true"});
+  EXPECT_EQ(join(merged.arguments, " "), "--adapters a --model m --merge_lora true");
+  const OwnFlags fp8 = own_export_flags({"--model", "m", "--to_hf", "true", "--fp8_recipe", "blockwise", "--fp8_format",
+                                         "e4m3", "--mtp_num_layers", "1"});
+  EXPECT_EQ(join(fp8.arguments, " "), "--model m --quant_method fp8");
+  test::expect_says(test::refusal(Fault::Usage,
+                                  [] {
+                                    own_export_flags({"--to_hf", "true", "--fp8_recipe", "mxfp8"});
+                                  }),
+                    "--fp8_recipe mxfp8 is not possible");
 }
 
 TEST(Megatron, AFileIsReadAsFlags) {

@@ -136,6 +136,12 @@ zero)  # every strategy trains as one process does, on processors and over the s
     LD_LIBRARY_PATH=$sim/lib train 2 npu npu-$strategy --deepspeed $strategy --num_train_epochs 1 --save_steps 2 --tuner_type full || { cat npu-$strategy.log >&2; fail "npu $strategy"; }
     alike whole npu-$strategy || fail "npu, $strategy: other losses"
   done
+  head -1 rows.jsonl | sed 's/}$/,"rejected_response":"no"}/' >pair.jsonl  # one of two ranks has no batch from the start
+  for ranks in 1 2; do
+    NPROC_PER_NODE=$ranks "$apus" rlhf --rlhf_type dpo --model model --dataset pair.jsonl --device cpu --output_dir dpo$ranks --add_version false --torch_dtype float32 \
+      --learning_rate 1e-3 --max_steps 2 --gradient_accumulation_steps 1 --logging_steps 1 --deepspeed zero3 >dpo$ranks.log 2>&1 || { cat dpo$ranks.log >&2; fail "dpo"; }
+  done
+  alike dpo1 dpo2 2 || fail "a rank without a batch in the first step: other losses"
   code=0; train 2 cpu bad --deepspeed zero3 --optim adafactor || code=$?
   [ $code = 2 ] || fail "adafactor: exit code $code"
   says bad.log "looks at whole matrices"
@@ -245,6 +251,9 @@ pipeline)  # each rank runs some of the layers: full with a tied head, LoRA, mix
     sharers=$count stages $count $count mixture$count --model mixture --max_steps 4 --tuner_type full --router_aux_loss_coef 0.1
   done
   alike mixture1 mixture3 || fail "a mixture of experts: other losses"
+  sharers=2 stages 2 4 mixture4 --model mixture --max_steps 4 --tuner_type full --router_aux_loss_coef 0.1 --expert_model_parallel_size 2 --deepspeed zero1
+  alike mixture1 mixture4 || fail "two stages whose experts lie on two ranks each: other losses"
+  weights_alike mixture1/checkpoint-4 mixture4/checkpoint-4 || fail "two stages whose experts lie on two ranks each: other weights"
   sed 's/}$/,"rejected_response":"no"}/' rows.jsonl >pairs.jsonl
   for count in 1 2; do
     NPROC_PER_NODE=$count "$apus" rlhf --rlhf_type dpo --model model --dataset pairs.jsonl --device cpu --output_dir dpo$count --add_version false --torch_dtype float32 \

@@ -157,6 +157,52 @@ TEST(Plan, EveryKnobLowersThePeak) {
 }
 
 // Only silu and the product with up are one operator: gelu's result and its input are kept both, relu's result alone.
+TEST(Plan, WhatADeviceHoldsOfASharedModel) {
+  const ModelFacts whole = model_facts(preset_config("qwen3-30b-a3b"));
+  const ModelFacts part = cut_model(whole, {.tensor = 2, .experts = 4, .stages = {}});
+  const auto count = [](const ModelFacts& m, bool stacked) {
+    int64_t sum = 0;
+    for (const ParamFacts& p : m.params) sum += p.stacked == stacked ? p.numel() : 0;
+    return sum;
+  };
+  EXPECT_EQ(count(part, true) * 8, count(whole, true));
+  // Norms and routers are whole on both.
+  const int64_t uncut = 48 * (2 * 2048 + 2 * 128 + 128 * 2048) + 2048;
+  EXPECT_EQ((count(part, false) - uncut) * 2, count(whole, false) - uncut);
+  EXPECT_EQ(part.heads, 16);
+  EXPECT_EQ(part.kv_heads, 2);
+  // More devices than key-value heads: each has one.
+  EXPECT_EQ(cut_model(whole, {.tensor = 8, .experts = 1, .stages = {}}).kv_heads, 1);
+
+  for (const char* name : {"tiny", "qwen2.5-7b"}) {
+    const ModelFacts m = model_facts(preset_config(name));
+    const ModelShare stages{.tensor = 1, .experts = 1, .stages = {1, m.layers - 1}};
+    const TuningFacts first = tuning_facts(m, {.lora = false}, stage_of(stages, 0, m.tied)),
+                      last = tuning_facts(m, {.lora = false}, stage_of(stages, 1, m.tied));
+    EXPECT_EQ(first.layers.size(), 1);
+    EXPECT_EQ(std::ssize(last.layers), m.layers - 1);
+    const auto table = static_cast<double>(m.tied ? m.vocab * m.hidden : 0);  // on both
+    EXPECT_EQ(first.elements + last.elements, static_cast<double>(m.parameters()) + table) << name;
+    EXPECT_TRUE(first.embedding_trained && !first.head_trained && last.head_trained && !last.embedding_trained) << name;
+  }
+}
+
+TEST(Plan, SharingAModelLowersThePeak) {
+  const auto peak = [](const std::string& preset, ModelShare share, int zero = 0) {
+    PlanSpec s = spec_of(preset, /*lora=*/false, "A100-80G", 8, zero);
+    s.share = std::move(share);
+    return make_plan(s).use;
+  };
+  const double all = peak("qwen2.5-7b", {}).peak;
+  const MemoryUse halves = peak("qwen2.5-7b", {.tensor = 2, .experts = 1, .stages = {}}),
+                  stages = peak("qwen2.5-7b", {.tensor = 1, .experts = 1, .stages = {14, 14}});
+  EXPECT_LT(halves.peak, 0.6 * all);
+  EXPECT_LT(stages.peak, 0.65 * all);
+  EXPECT_NE(stages.when.find("of stage"), std::string::npos) << stages.when;
+  const double without = peak("qwen3-30b-a3b", {}, 1).peak;
+  EXPECT_LT(peak("qwen3-30b-a3b", {.tensor = 1, .experts = 8, .stages = {}}, 1).peak, 0.5 * without);
+}
+
 TEST(Plan, ActivationsThatAreTensorsOfTheirOwn) {
   PlanSpec s = spec_of("qwen2.5-1.5b", false, "A100");
   s.train.recompute.layers = 0;

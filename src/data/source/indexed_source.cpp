@@ -30,11 +30,9 @@ class IndexedSource : public SampleSource {
     if (next_ >= size()) return std::nullopt;
     const size_t total = batches_.size(), at = static_cast<size_t>(next_ * options_.ranks + options_.rank);
     ++next_;
-    Samples out;
-    for (const int64_t number : batches_[at % total])
-      for (Sample& sample : fetched(number)) out.push_back(std::move(sample));
-    return out;
+    return samples_of(batches_[at % total]);
   }
+  std::optional<Samples> any() override { return samples_of(batches_[0]); }
   int64_t size() const override {
     const auto total = static_cast<int64_t>(batches_.size());
     return options_.even ? (total + options_.ranks - 1) / options_.ranks
@@ -54,6 +52,12 @@ class IndexedSource : public SampleSource {
   }
 
  private:
+  Samples samples_of(const std::vector<int64_t>& numbers) const {
+    Samples out;
+    for (const int64_t number : numbers)
+      for (Sample& sample : fetched(number)) out.push_back(std::move(sample));
+    return out;
+  }
   Samples fetched(int64_t number) const {
     for (uint64_t attempt = 0;; ++attempt) {
       try {

@@ -23,6 +23,10 @@ class RunAheadSource : public SampleSource {
     position_ = std::move(made->position);
     return std::move(made->samples);
   }
+  std::optional<Samples> any() override {
+    worker_.reset();  // it has nothing to give
+    return inner_->any();
+  }
   int64_t size() const override { return size_; }
   Json position() const override { return position_; }  // behind what was given out, not behind what was made
   void restore(const Json& position) override {

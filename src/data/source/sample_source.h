@@ -22,6 +22,8 @@ class SampleSource {
   // Goes to the beginning of the epoch, whose order depends on the seed and the epoch alone.
   virtual void start(int64_t epoch) = 0;
   virtual std::optional<Samples> next() = 0;  // a micro-batch of this rank; nothing at the epoch's end
+  // A micro-batch of any rank, for one whose next() has given nothing yet. Absent: there is none without going on.
+  virtual std::optional<Samples> any() { return std::nullopt; }
   virtual int64_t size() const = 0;           // micro-batches of an epoch (of this rank); -1: not known
   virtual Json position() const = 0;          // from which restore() gives the same next() again
   virtual void restore(const Json& position) = 0;

@@ -91,7 +91,8 @@ void ShardingOptions::fields(OptionTable& v) {
 }
 
 int64_t ShardingOptions::least_ranks() const {
-  return std::lcm(row_sharers(), tensor_model_parallel_size * expert_model_parallel_size);
+  const int64_t stages = pipeline_model_parallel_size;
+  return stages * std::lcm(row_sharers() / stages, tensor_model_parallel_size * expert_model_parallel_size);
 }
 
 void ShardingOptions::read_deepspeed(const std::string& path, OptionTable& v) {
