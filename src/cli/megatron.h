@@ -27,8 +27,8 @@ struct MegatronRun {
 // weights in ways that all models know.
 OwnFlags own_flags(const std::vector<std::string>& megatron_arguments, const MegatronRun& run);
 
-// The same for `megatron export`. Checkpoints are HuggingFace's on both of its sides: what would be converted is written
-// anew, merged or quantised.
+// The same for `megatron export`. Checkpoints are HuggingFace's on both of its sides: what would be converted is
+// written anew, merged or quantised.
 OwnFlags own_export_flags(const std::vector<std::string>& megatron_arguments);
 
 struct MegatronFlag {

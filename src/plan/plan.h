@@ -85,7 +85,7 @@ std::string strategies_text(const std::vector<Strategy>& all, const PlanSpec& sp
 Json strategies_json(const std::vector<Strategy>& all);
 
 // The parts, one file each.
-MemoryUse shared_memory(const PlanSpec& spec);                 // search.cpp; of the device that needs most
+MemoryUse shared_memory(const PlanSpec& spec);             // search.cpp; of the device that needs most
 MemoryUse infer_memory(const PlanSpec& spec, Plan& plan);  // infer_memory.cpp; fills the cache's numbers
 MemoryUse python_stack_memory(const PlanSpec& spec, const TuningFacts& tuning);  // python_stack.cpp
 Speed estimated_speed(const PlanSpec& spec, const TuningFacts& tuning);          // speed.cpp

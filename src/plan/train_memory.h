@@ -39,10 +39,10 @@ struct TrainSpec {
   bool on_host = false;               // what a rank holds of them, and the optimizer's step
   // Of a model that devices share out (plan/model_share.h); `devices` are those with the same part, experts aside.
   bool in_parts = false;
-  int64_t expert_devices = 1;                    // among them that share out the experts
-  int64_t ahead = 0;                             // forward passes that wait for their backward passes: of a stage
+  int64_t expert_devices = 1;  // among them that share out the experts
+  int64_t ahead = 0;           // forward passes that wait for their backward passes: of a stage
   bool first_stage = true, last_stage = true;
-  int64_t frozen_copies = 0;          // of the model, beside the trained one: a reference
+  int64_t frozen_copies = 0;  // of the model, beside the trained one: a reference
   // Elements of further models that are only asked: a teacher, reward models.
   double frozen_elements = 0;
   // Models of the policy's trunk with a head of one number that are trained in the same passes: a critic.

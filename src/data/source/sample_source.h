@@ -24,8 +24,8 @@ class SampleSource {
   virtual std::optional<Samples> next() = 0;  // a micro-batch of this rank; nothing at the epoch's end
   // A micro-batch of any rank, for one whose next() has given nothing yet. Absent: there is none without going on.
   virtual std::optional<Samples> any() { return std::nullopt; }
-  virtual int64_t size() const = 0;           // micro-batches of an epoch (of this rank); -1: not known
-  virtual Json position() const = 0;          // from which restore() gives the same next() again
+  virtual int64_t size() const = 0;   // micro-batches of an epoch (of this rank); -1: not known
+  virtual Json position() const = 0;  // from which restore() gives the same next() again
   virtual void restore(const Json& position) = 0;
 };
 
