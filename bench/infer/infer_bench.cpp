@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast the engine runs a checkpoint: a prompt of 512, and decoding 1, 8 and 32 sequences of 128 + 64 tokens; beside
 // them the floor of single-sequence decoding: the weights read once a token at the rate at which this machine reads
-// memory. Usage: infer_bench MODEL_DIR [bfloat16|float32] [device] [sequences]   prints one JSON object, rates in
-// tokens/s
+// memory. Usage: infer_bench MODEL_DIR [bfloat16|float32] [device] [sequences]   prints
+// one JSON object, rates in tokens/s
 //   sequences: decode that many only (1, say)
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
