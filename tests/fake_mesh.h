@@ -27,7 +27,8 @@ namespace apus::test {
 class Board {
  public:
   explicit Board(size_t ranks) : given(ranks) {}
-  std::vector<at::Tensor> given;  // one of each rank
+  std::vector<at::Tensor> given;                                                                   // one of each rank
+  std::vector<std::vector<at::Tensor>> sent = std::vector<std::vector<at::Tensor>>(given.size());  // from, to
   void meet() {
     std::unique_lock lock(mutex_);
     const int64_t round = round_;
@@ -46,7 +47,7 @@ class Board {
   int64_t round_ = 0;
 };
 
-// Gathers, which is what parts of parameters need, and reduces small host tensors.
+// Gathers and exchanges, which is what parts of parameters and experts need, and reduces small host tensors.
 class FakeComm : public Comm {
  public:
   FakeComm(Board& board, int rank) : board_(board), rank_(rank) {}
@@ -79,7 +80,13 @@ class FakeComm : public Comm {
     return all_gather_uneven(parts, in);
   }
   WorkPtr reduce_scatter(at::Tensor, at::Tensor, Reduce) override { return other(); }
-  WorkPtr all_to_all(std::vector<at::Tensor>, std::vector<at::Tensor>) override { return other(); }
+  WorkPtr all_to_all(std::vector<at::Tensor> out, std::vector<at::Tensor> in) override {
+    board_.sent[static_cast<size_t>(rank_)] = std::move(in);
+    board_.meet();
+    for (size_t r = 0; r < out.size(); ++r) out[r].copy_(board_.sent[r].at(static_cast<size_t>(rank_)));
+    board_.meet();
+    return std::make_unique<Done>();
+  }
   WorkPtr broadcast(at::Tensor, int) override { return other(); }
   WorkPtr send(at::Tensor, int) override { return other(); }
   WorkPtr recv(at::Tensor, int) override { return other(); }
@@ -89,7 +96,7 @@ class FakeComm : public Comm {
   struct Done : Work {
     void wait() override {}
   };
-  static WorkPtr other() { fail(Fault::Bug, "the fake mesh only gathers"); }
+  static WorkPtr other() { fail(Fault::Bug, "the fake mesh only gathers, reduces and exchanges"); }
   Board& board_;
   const int rank_;
 };

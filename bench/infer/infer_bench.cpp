@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // How fast the engine runs a checkpoint: a prompt of 512, and decoding 1, 8 and 32 sequences of 128 + 64 tokens; beside
 // them the floor of single-sequence decoding: the weights read once a token at the rate at which this machine reads
-// memory. Usage: infer_bench MODEL_DIR [bfloat16|float32] [device] [sequences]   prints
-// one JSON object, rates in tokens/s
-//   sequences: decode that many only (1, say)
+// memory. Usage: infer_bench MODEL [bfloat16|float32] [device] [sequences] [quantised]   prints one JSON object, rates
+// in tokens/s
+//   MODEL: a folder, or a GGUF file, whose weights are held as they are in it
+//   sequences: decode that many only (1, say); 0: everything
+//   quantised: how weights are held: nf4, fp4, int8, fp8, hqq4 (as GPTQ and AWQ: codes, scales and zeros)
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -18,10 +20,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "checkpoint/gguf_folder.h"
 #include "checkpoint/weights.h"
 #include "device/device.h"
 #include "engine/answer/answer_all.h"
 #include "engine/engine.h"
+#include "ops/quantised.h"
 
 namespace {
 using namespace apus;
@@ -119,12 +123,36 @@ class Reader {
   std::atomic<int64_t> total_{0};
 };
 
+quant::Wish wish_of(const std::string& name) {
+  quant::Wish wish;
+  if (name.empty()) return wish;
+  wish.method = name == "fp8" ? "fp8" : name == "hqq4" ? "hqq" : "bnb", wish.bits = name.back() == '4' ? 4 : 8;
+  wish.quant_type = name == "fp4" ? "fp4" : "nf4", wish.double_quant = false;
+  return wish;
+}
+
+std::unique_ptr<Model> load(const std::string& dir, LoadOptions how, const quant::Wish& wish) {
+  const Json config = read_model_config(dir);
+  auto model = make_model(config);
+  const auto quantised = held_weights(config, wish, dir);
+  how.quantised = quantised.get();
+  load_weights(*model, TensorFolder(dir), how);
+  return model;
+}
+
+bool ties(Model& model) {
+  bool tied = false;
+  model.visit([&](const std::string&, Param& p) { tied = tied || !p.tied.empty(); });
+  return tied;
+}
+
 // Bytes of the weights that one token multiplies by: all but an untied embedding table.
-int64_t weight_bytes(const std::string& dir) {
-  const TensorFolder folder(dir);
-  int64_t bytes = folder.bytes();
-  if (const TensorEntry* table = folder.find("model.embed_tokens.weight"); table && folder.find("lm_head.weight"))
-    bytes -= table->end - table->begin;
+int64_t weight_bytes(Model& model) {
+  int64_t bytes = 0;
+  model.visit([&](const std::string& name, Param& p) {
+    const bool table = name == model.embed_name() + ".weight";
+    if (p.tied.empty()) bytes += table && !ties(model) ? 0 : ops::held_bytes(p.data);
+  });
   return bytes;
 }
 
@@ -141,20 +169,23 @@ double prefill_rate(Engine& engine, int64_t length) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) return std::fprintf(stderr, "usage: infer_bench MODEL_DIR [dtype] [device] [sequences]\n"), 2;
+  if (argc < 2) return std::fprintf(stderr, "usage: infer_bench MODEL [dtype] [device] [sequences] [quantised]\n"), 2;
   try {
     at::AutoGradMode no_grad(false);
     const auto choice = open_device(argc > 3 ? argv[3] : "cpu");
     const auto dtype = *parse_float_type(argc > 2 ? argv[2] : "bfloat16");
     const double start = seconds();
-    const auto model = load_model(argv[1], {.dtype = dtype, .device = choice.device});
+    const auto file = gguf_meant(argv[1]);
+    const std::string dir = file ? gguf_folder(*file).string() : argv[1];
+    const auto model = load(dir, {.dtype = dtype, .device = choice.device}, wish_of(argc > 5 ? argv[5] : ""));
+    const int64_t bytes = weight_bytes(*model);  // before the device packs them
     model->visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
     const double loaded = seconds() - start;
     Engine engine(*model, at::TensorOptions().dtype(dtype).device(choice.device),
                   {.max_step_tokens = 512, .max_model_len = 1024, .cache_bytes = 150 << 20, .prefix_caching = false});
     generate(engine, {prompt(16, 0)}, {.temperature = 0, .max_new_tokens = 4});  // first touches
     Json result;
-    result["load_s"] = loaded;
+    result["load_s"] = loaded, result["weights_mb"] = static_cast<double>(bytes) / 1e6;
     const int64_t only = argc > 4 ? std::atoll(argv[4]) : 0;
     if (!only) result["prefill_512"] = prefill_rate(engine, 512);
     for (const int64_t count : {1, 8, 32})
@@ -166,7 +197,7 @@ int main(int argc, char** argv) {
     const Alternation best = fastest_token(engine, [reader = std::make_shared<Reader>()] { return (*reader)(); });
     result["best_token_ms"] = best.token_s * 1e3;
     result["read_gb_s"] = best.read_gb_s;
-    result["floor_ms"] = static_cast<double>(weight_bytes(argv[1])) / best.read_gb_s / 1e6;
+    result["floor_ms"] = static_cast<double>(bytes) / best.read_gb_s / 1e6;
     std::printf("%s\n", result.dump().c_str());
     return 0;
   } catch (const std::exception& e) {

@@ -223,6 +223,24 @@ void optimise(const Bench& b) {
   b.measure<One(at::TensorList)>("sum_of_squares", "32 M", count / 2.0, 0, all);  // read only: half of a copy's bytes
 }
 
+// Qwen3-Next's shapes: the delta net of a layer that keeps a state, beside the attention of one that keeps keys.
+void keep_state(const Bench& b) {
+  const int64_t tokens = 8192, groups = 16, heads = 32, size = 128;
+  const at::Tensor q = b.f32({tokens, groups, size}) / std::sqrt(static_cast<double>(size)), k = q.clone(),
+                   v = b.f32({tokens, heads, size}), decay = -b.f32({tokens, heads}).abs(),
+                   share = b.f32({tokens, heads}).sigmoid();
+  at::Tensor state = at::zeros({1, heads, size, size}, v.options());
+  const double products = 3.0 * tokens * heads * size * size;
+  b.measure<One(T, T, T, T, O, at::IntArrayRef, T, at::Tensor&)>(
+      "state_scan_on", "8192", 2.0 * tokens * heads * size, products, q, k, v, decay, maybe(share),
+      at::IntArrayRef(tokens), at::zeros({1}, v.options().dtype(at::kLong)), state);
+  const int64_t keys = 2048;
+  const at::Tensor query = b.random({keys, 16, 256}), key = b.random({keys, 2, 256}), cu = b.int32({0, keys});
+  b.measure<Two(T, T, T, T, T, int64_t, int64_t, double, bool, int64_t, double, O)>(
+      "attention", "2048, Qwen3-Next's", 40.0 * keys * 256, 32.0 * keys * (keys + 1) / 2 * 256, query, key, key, cu, cu,
+      keys, keys, 1.0 / 16, true, 0, 0.0, OptionalTensor());
+}
+
 int run(int argc, char** argv) {
   const auto type = parse_float_type(argc > 2 ? argv[2] : "bfloat16");
   require(type.has_value(), Fault::Usage, "no such type: ", argv[2]);
@@ -235,6 +253,7 @@ int run(int argc, char** argv) {
   for (const int64_t t : {1, 512}) multiply(bench, t);
   vocabulary(bench, 128);
   for (const int64_t t : {1, 512}) experts(bench, t);
+  keep_state(bench);
   optimise(bench);
   return 0;
 }

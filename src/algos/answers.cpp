@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "data/rows/row.h"
 #include "device/agree.h"
+#include "environment/plugin.h"
 #include "train/rollout.h"
 
 namespace apus {
@@ -41,6 +43,7 @@ Sample sample_of(const Answer& answer, bool learnt, bool joins) {
   sample.trained.assign(answer.prompt.size(), 0);
   for (size_t i = 0; i < answer.ids.size(); ++i) sample.trained.push_back(learnt && answer.says(i));
   sample.grouped = joins;
+  sample.media = answer.media;
   return sample;
 }
 
@@ -83,6 +86,18 @@ void write_completions(const std::string& mine, const std::filesystem::path& dir
   require(out.good(), Fault::Io, "cannot write ", file.string(), " (--log_completions)");
 }
 
+namespace {
+
+Json settings_for_plugins(const RoundOptions& o) {
+  RewardOptions options = o.rewards;
+  Json settings = OptionTable::of(options).json();
+  settings["max_completion_length"] = options.max_completion_length;
+  settings["num_generations"] = o.each, settings["max_turns"] = o.environment.max_turns;
+  return settings;
+}
+
+}  // namespace
+
 AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
     : o_(std::move(options)),
       tokenizer_(setting.tokenizer),
@@ -91,12 +106,14 @@ AnswerRounds::AnswerRounds(RoundOptions options, const RunSetting& setting)
       rank_(setting.rank),
       ranks_(setting.ranks),
       device_(setting.device),
-      rewards_(o_.rewards),
+      plugins_(plugins_of(o_.rewards, settings_for_plugins(o_), tokenizer_)),
+      rewards_(o_.rewards, plugins_),
       names_(rewards_.names()),
       weights_(rewards_.weights()) {
   for (const std::string& model : o_.rewards.reward_model) names_.push_back(reward_model_name(model, names_));
+  if (!o_.servers.stop_words.empty()) stop_ = {.tokenizer = tokenizer_, .texts = o_.servers.stop_words};
   if (o_.environment.several_turns()) {
-    environment_ = make_environment(o_.environment);
+    environment_ = make_environment(o_.environment, plugins_);
     names_.push_back(reward_model_name(environment_shown(o_.environment.environment_name()), names_));
     weights_.push_back(1);
   }
@@ -121,16 +138,19 @@ AnswerRounds::Part AnswerRounds::mine_of(const Samples& questions, int64_t each)
 std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
                                              Round& round) {
   std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::vector<MediaItem>> media;
   std::vector<Json> rows;
-  for (size_t i = 0; i < part.end - part.first; ++i)
-    prompts.push_back(questions[static_cast<size_t>(part.question(i))].ids);
+  for (size_t i = 0; i < part.end - part.first; ++i) {
+    const Sample& question = questions[static_cast<size_t>(part.question(i))];
+    prompts.push_back(question.ids), media.push_back(question.media);
+  }
   for (const Sample& question : questions)
     if (environment_) rows.push_back(parse_json(question.row, "a question's columns", Fault::Bug));
   Sampling sampling = sampling_;
   sampling.seed = seed;
   const Stopwatch watch;
   std::vector<Answer> out =
-      environment_ ? played(actors, rows, prompts, part, sampling) : answered(actors, prompts, sampling);
+      environment_ ? played(actors, rows, prompts, part, sampling) : answered(actors, prompts, media, sampling);
   round.seconds += watch.seconds();
   for (size_t i = 0; i < out.size(); ++i) {
     out[i].group = part.question(i);
@@ -141,8 +161,10 @@ std::vector<Answer> AnswerRounds::rolled_out(Actors& actors, const Samples& ques
 
 // In one turn.
 std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
+                                           const std::vector<std::vector<MediaItem>>& media,
                                            const Sampling& sampling) const {
-  const std::vector<FinishedAnswer> finished = actors.rollout->answers(prompts, sampling);
+  const std::vector<FinishedAnswer> finished =
+      actors.rollout->answers(prompts, sampling, media, stop_ ? &*stop_ : nullptr);
   std::vector<Answer> out(finished.size());
   for (size_t i = 0; i < finished.size(); ++i) {
     const FinishedAnswer& from = finished[i];
@@ -150,9 +172,10 @@ std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std
             "rolling out answers: ", from.error.empty() ? "an answer was not finished" : from.error);
     Answer& answer = out[i];
     answer.prompt = prompts[i], answer.ids = from.ids(), answer.cut = from.finish == Finish::Length;
+    answer.media = media[i];
     for (const TokenOut& token : from.tokens) answer.engine_logprobs.push_back(token.logprob);
     std::vector<int32_t> said = answer.ids;
-    if (!answer.cut && !said.empty()) said.pop_back();  // the token that ends the turn
+    if (!answer.cut && !from.at_word && !said.empty()) said.pop_back();  // the token that ends the turn
     answer.text = tokenizer_->decode(said, true);
   }
   return out;
@@ -222,6 +245,9 @@ Sample AnswerRounds::question(const Row& row, const Encoder& encoder) const {
   if (environment_ && !asked.value.contains("tools"))
     if (Json tools = environment_->tools(); !tools.is_null()) asked.value["tools"] = std::move(tools);
   Sample out = encoder.encode_prompt(asked);
+  if (environment_ && !out.media.empty())
+    throw RowError(row.origin, "messages",
+                   "questions with images, videos or sounds are answered in one turn; environments talk in text alone");
   const std::lock_guard lock(mutex_);
   if (environment_) encoder_ = &encoder;
   if (o_.rewards.reward_model.empty()) return out;
@@ -270,7 +296,9 @@ void AnswerRounds::reward(Actors& actors, std::vector<Answer>& answers, const Sa
                       .tokens = answers[i].ids,
                       .cut = answers[i].cut,
                       .row = &rows[static_cast<size_t>(answers[i].group)],
-                      .trajectory = answers[i].turns.empty() ? nullptr : &answers[i].trajectory});
+                      .trajectory = answers[i].turns.empty() ? nullptr : &answers[i].trajectory,
+                      .group = answers[i].group,
+                      .step = actors.step});
   std::future<Rewards::Scores> functions = std::async(std::launch::async, [&] { return rewards_.score(inputs); });
   std::vector<std::vector<double>> judged;
   const size_t first = rewards_.names().size(), models = o_.rewards.reward_model.size();

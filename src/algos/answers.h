@@ -18,6 +18,7 @@ namespace apus {
 
 struct Answer {
   std::vector<int32_t> prompt, ids;    // the record; text is derived of it
+  std::vector<MediaItem> media;        // of the prompt
   std::vector<float> engine_logprobs;  // of ids, at the rollout's temperature; empty: not known
   std::string text;                    // of several turns the last one
   // Of an answer in several turns, else empty: which of ids the policy said (the others are observations), where turns
@@ -54,7 +55,7 @@ void write_completions(const std::string& lines, const std::filesystem::path& di
 struct RoundOptions {
   RewardOptions rewards;
   EnvironmentOptions environment;
-  RolloutServerOptions servers;
+  RolloutServerOptions servers;              // ... and the words that end an answer
   int64_t each = 1, each_in_evaluation = 1;  // answers to a question
   bool asks_greedy = false;                  // the likeliest answer is rewarded too, for comparison
   bool resamples = false;                    // groups without spread give way to further questions
@@ -94,7 +95,7 @@ class AnswerRounds {
   std::vector<Answer> rolled_out(Actors& actors, const Samples& questions, const Part& part, uint64_t seed,
                                  Round& round);
   std::vector<Answer> answered(Actors& actors, const std::vector<std::vector<int32_t>>& prompts,
-                               const Sampling& sampling) const;
+                               const std::vector<std::vector<MediaItem>>& media, const Sampling& sampling) const;
   std::vector<Answer> played(Actors& actors, const std::vector<Json>& rows,
                              const std::vector<std::vector<int32_t>>& prompts, const Part& part,
                              const Sampling& sampling) const;
@@ -110,9 +111,11 @@ class AnswerRounds {
   const uint64_t seed_;
   const int64_t rank_, ranks_;
   const c10::Device device_;
+  const std::shared_ptr<Plugins> plugins_;  // null: none are given
   Rewards rewards_;
   std::vector<std::string> names_;
   std::vector<double> weights_;
+  std::optional<StopWords> stop_;             // absent: no text ends an answer
   std::unique_ptr<Environment> environment_;  // null: answers are of one turn
   // What the chat template has behind the token that ends a turn (often a line's end): reward models have learnt to
   // read there. Known from the first question on.

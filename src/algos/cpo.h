@@ -14,7 +14,7 @@ at::Tensor cpo_losses(const at::Tensor& chosen_P, const at::Tensor& rejected_P, 
 class Cpo final : public PairAlgorithm {
  public:
   using Options = CpoOptions;
-  explicit Cpo(CpoOptions options) : o_(std::move(options)) {}
+  explicit Cpo(CpoOptions options) : PairAlgorithm(options.share_prefix), o_(std::move(options)) {}
   Loss loss(Actors& actors, Batch& batch, const Forward& forward) override;
 
  private:

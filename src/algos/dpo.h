@@ -12,7 +12,7 @@ namespace apus {
 class Dpo final : public PairAlgorithm {
  public:
   using Options = DpoOptions;
-  explicit Dpo(DpoOptions options) : o_(std::move(options)) {}
+  explicit Dpo(DpoOptions options) : PairAlgorithm(options.share_prefix), o_(std::move(options)) {}
   std::vector<Update> collect(Actors& actors, std::vector<Samples> micro_batches) override;
   Loss loss(Actors& actors, Batch& batch, const Forward& forward) override;
   Json state() const override;

@@ -34,6 +34,7 @@ Sample answered(const Sample& asked, std::vector<int32_t> answer) {
   out.ids.assign(asked.ids.begin(), asked.ids.begin() + static_cast<long>(begin));
   out.trained.assign(begin, 0), out.trained.resize(begin + answer.size(), 1);
   out.ids.insert(out.ids.end(), answer.begin(), answer.end());
+  out.media = media_before(asked, begin);
   out.columns[kRolled] = 1;
   return out;
 }
@@ -107,13 +108,16 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
 // New answers in the place of those of the rows.
 void Gkd::answer(Actors& actors, std::vector<Samples>& rows, Rollout& engine, bool by_policy) {
   std::vector<std::vector<int32_t>> prompts;
+  std::vector<std::vector<MediaItem>> media;
   for (const Samples& samples : rows)
     for (const Sample& sample : samples)
       if (!sample.grouped)
-        prompts.emplace_back(sample.ids.begin(), sample.ids.begin() + static_cast<long>(answer_begin(sample)));
+        prompts.emplace_back(sample.ids.begin(), sample.ids.begin() + static_cast<long>(answer_begin(sample))),
+            media.push_back(media_before(sample, answer_begin(sample)));
   Sampling sampling = sampling_;
   sampling.seed = mix(seed_, stream_named("rollout"), static_cast<uint64_t>(actors.step * ranks_ + rank_));
-  const auto finished = engine.answers(prompts, sampling);
+  const StopWords stop{.tokenizer = tokenizer_, .texts = o_.stop_words};
+  const auto finished = engine.answers(prompts, sampling, media, stop.texts.empty() ? nullptr : &stop);
   double tokens = 0, cut = 0;
   std::string lines;
   size_t next = 0;

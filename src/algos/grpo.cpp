@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "ops/ops.h"
+#include "train/shared_prefix.h"
 
 namespace apus {
 namespace {
@@ -141,6 +142,7 @@ std::vector<std::vector<Grpo::Part>> Grpo::divided(const std::vector<Answer>& an
           samples.back().token_columns[kEngine] = answer_column(answers[i], answers[i].engine_logprobs);
       }
       part.batch = collate(samples).to(device_);
+      if (o_.share_prefix) part.batch.shared = shared_prefixes(part.batch);
     }
   }
   return updates;
@@ -275,6 +277,7 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
     const auto mismatch = mismatch_metrics(t, engine_N);
     out.metrics["rollout_mismatch/mean"] = mean_of((t.old_N - engine_N).abs());
     out.metrics["rollout_mismatch/max"] = {mismatch.at("abs_max"), at::tensor(1.0)};
+    if (o_.deterministic_rollout) require_agreement(mismatch.at("abs_max").item<double>());
     if (o_.log_rollout_offpolicy_metrics)
       for (const auto& [name, value] : mismatch) out.metrics["rollout_correction/" + name] = {value, at::tensor(1.0)};
     if (correction_ != Correction::None)

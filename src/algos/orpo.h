@@ -13,7 +13,7 @@ at::Tensor log_odds_ratio(const at::Tensor& chosen_P, const at::Tensor& rejected
 class Orpo final : public PairAlgorithm {
  public:
   using Options = OrpoOptions;
-  explicit Orpo(OrpoOptions options) : o_(std::move(options)) {}
+  explicit Orpo(OrpoOptions options) : PairAlgorithm(options.share_prefix), o_(std::move(options)) {}
   Loss loss(Actors& actors, Batch& batch, const Forward& forward) override;
 
  private:

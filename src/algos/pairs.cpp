@@ -14,6 +14,7 @@
 #include "data/encode/id_rows.h"
 #include "ops/ops.h"
 #include "train/label_logprobs.h"
+#include "train/shared_prefix.h"
 
 namespace apus {
 namespace {
@@ -114,6 +115,7 @@ std::vector<Update> PairAlgorithm::collect(Actors& actors, std::vector<Samples> 
   double pairs = 0, labels = 0;
   for (const Samples& samples : micro_batches) {
     update.push_back(collate(samples));
+    if (shares_prefix_) update.back().shared = shared_prefixes(update.back());
     pairs += count(update.back()), labels += labels_of_chosen(update.back());
   }
   if (at::GradMode::is_enabled()) pairs = actors.summed(pairs), labels = actors.summed(labels);

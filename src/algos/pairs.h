@@ -40,10 +40,14 @@ class PairAlgorithm : public Algorithm {
   double count(const Batch& batch) const override;
 
  protected:
+  explicit PairAlgorithm(bool shares_prefix) : shares_prefix_(shares_prefix) {}
   // The negative log-likelihood of a token of the chosen answers, over all micro-batches and ranks of the update: a sum
   // that the trainer's division by the pairs makes this mean of. Its parts, one a pair: they are weighed before they
   // are summed, since libtorch makes the gradient of one number times a factor in f64, which an NPU lacks.
   static at::Tensor chosen_nll(const PairSums& sums, const Batch& batch);
+
+ private:
+  const bool shares_prefix_;  // what both answers of a pair begin with is computed once
 };
 
 // Both lists of log-probabilities, and how the rewards compare, under the names that TRL logs.

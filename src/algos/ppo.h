@@ -41,6 +41,7 @@ class Ppo final : public Algorithm {
   std::vector<Update> divided(const Samples& samples, uint64_t step, bool training) const;
   void note(const AnswerRounds::Round& round, const Traces& traces, const RankSum& over_ranks);
   void note_rollout(const AnswerRounds::Round& round);
+  void note_mismatch(const std::vector<Answer>& answers, const Traces& traces);
   void keep(const std::vector<Answer>& answers, Actors& actors) const;
   PolicyTokens tokens_of(const Batch& batch, const at::Tensor& logprob_T, const at::Tensor& index_N) const;
   at::Tensor policy_loss(Actors& actors, Batch& batch, const Forward& forward, const at::Tensor& index_N, Loss& out);

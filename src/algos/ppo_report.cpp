@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "algos/policy/mismatch.h"
 #include "algos/ppo.h"
 #include "algos/replay.h"
 #include "base/log.h"
@@ -41,7 +42,20 @@ void Ppo::note(const AnswerRounds::Round& round, const Traces& traces, const Ran
   const double answers = over_ranks(n);
   const double mean_divergence = over_ranks(divergence) / std::max(1.0, answers);
   if (at::GradMode::is_enabled() && !warms_up_) kl_coef_.see(mean_divergence, answers);
-  if (!o_.brings_rows()) note_rollout(round);
+  if (!o_.brings_rows()) note_rollout(round), note_mismatch(round.answers, traces);
+}
+
+void Ppo::note_mismatch(const std::vector<Answer>& answers, const Traces& traces) {
+  double sum = 0, count = 0, worst = 0;
+  for (size_t i = 0; i < answers.size(); ++i)
+    for (size_t t = 0, said = 0; t < answers[i].ids.size(); ++t) {
+      if (!answers[i].says(t)) continue;
+      const double apart = std::fabs(traces.old[i][said++] - static_cast<double>(answers[i].engine_logprobs[t]));
+      sum += apart, ++count, worst = std::max(worst, apart);
+    }
+  noted_["rollout_mismatch/mean"] = shown(sum, std::max(1.0, count));
+  noted_["rollout_mismatch/max"] = shown(worst, 1);
+  if (o_.deterministic_rollout) require_agreement(worst);
 }
 
 void Ppo::note_rollout(const AnswerRounds::Round& round) {

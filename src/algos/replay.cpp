@@ -105,6 +105,9 @@ std::vector<Answer> read_rollouts(const std::filesystem::path& file, size_t leas
 void append_rollouts(const std::filesystem::path& file, const std::vector<Answer>& answers, const std::string& round) {
   std::ofstream out(file, std::ios::app);
   for (const Answer& answer : answers) {
+    require(answer.media.empty(), Fault::Usage,
+            "--dump_rollouts keeps answers to questions of text alone, and one has images, videos or sounds: leave it "
+            "away");
     Json row = {{"group", str(round, ".", answer.group)},
                 {"prompt_ids", answer.prompt},
                 {"completion_ids", answer.ids},

@@ -14,7 +14,7 @@ at::Tensor reward_losses(const at::Tensor& chosen_P, const at::Tensor& rejected_
 class RewardModel final : public PairAlgorithm {
  public:
   using Options = RmOptions;
-  explicit RewardModel(RmOptions options) : o_(options) {}
+  explicit RewardModel(RmOptions options) : PairAlgorithm(options.share_prefix), o_(options) {}
   Loss loss(Actors& actors, Batch& batch, const Forward& forward) override;
 
  private:

@@ -13,7 +13,7 @@ at::Tensor simpo_losses(const at::Tensor& chosen_P, const at::Tensor& rejected_P
 class Simpo final : public PairAlgorithm {
  public:
   using Options = SimpoOptions;
-  explicit Simpo(SimpoOptions options) : o_(std::move(options)) {}
+  explicit Simpo(SimpoOptions options) : PairAlgorithm(options.share_prefix), o_(std::move(options)) {}
   Loss loss(Actors& actors, Batch& batch, const Forward& forward) override;
 
  private:

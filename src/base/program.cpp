@@ -63,7 +63,7 @@ Program::Heard Program::talk(const std::string& text, double seconds, size_t mos
     ::poll(all, 3, static_cast<int>(std::min(left, 1.0) * 1000) + 1);
     if (all[0].revents) give(text, written);
     if (all[1].revents) take(out_.read_end, printed);
-    if (all[2].revents) take(errors_.read_end, said_);
+    if (all[2].revents) hear();
     if (said_.size() > 2 * kErrorBytesKept) said_.erase(0, said_.size() - kErrorBytesKept);
   }
   if (printed.size() > most) return Heard::TooMuch;
@@ -79,7 +79,7 @@ int Program::wait(bool now) {
   while (errors_.read_end.is_open() && said_.size() < kErrorBytesKept) {  // what it said before its end
     pollfd rest{errors_.read_end.number(), POLLIN, 0};
     if (::poll(&rest, 1, 0) <= 0) break;
-    take(errors_.read_end, said_);
+    hear();
   }
   return status_;
 }
@@ -94,6 +94,12 @@ void Program::give(const std::string& text, size_t& written) {
   if (count > 0) written += static_cast<size_t>(count);
   // A program that does not read all of it may still answer each line.
   if (count < 0 && errno != EAGAIN && errno != EINTR) written = text.size();
+}
+
+void Program::hear() {
+  const size_t before = said_.size();
+  take(errors_.read_end, said_);
+  if (overhears && said_.size() > before) overhears(said_.substr(before));
 }
 
 void Program::take(Descriptor& from, std::string& into) {

@@ -31,9 +31,11 @@ class Program {
   std::string last_words() const;  // "; it said: ..." of the end of its error output, or nothing
 
   std::string printed;
+  std::function<void(const std::string&)> overhears;  // is told what it says on its error output, as it comes
 
  private:
   void give(const std::string& text, size_t& written);
+  void hear();  // on its error output
   static void take(Descriptor& from, std::string& into);
   Pipe out_, errors_;
   Descriptor input_;

@@ -49,15 +49,21 @@ void each_lora(Module& model, const std::string& adapter,
   });
 }
 
-// Factors are cut as the weight that they change: A [r, in] along its inputs, everything else along its outputs.
+// Factors are cut as the weight that they change: A [r, in] along its inputs, everything else along its outputs. They
+// are where it is.
 void cut_like(Lora& lora, Adaptable& layer) {
   for (const Cut& of_weight : layer.weight().cuts) {
     if (of_weight.axis == Axis::DpShard) continue;  // every parameter has that cut of its own
-    const bool outputs = (of_weight.dim == 0) != layer.sides().looks_up;
+    if (leaves_whole(of_weight)) {
+      lora.visit([&](const std::string&, Param& p) { p.cuts.insert(p.cuts.end() - 1, of_weight); });
+      continue;
+    }
+    const bool stage = of_weight.axis == Axis::Pp, outputs = stage || (of_weight.dim == 0) != layer.sides().looks_up;
     Cut cut = of_weight;
     cut.dim = outputs ? 0 : 1;
-    const std::vector<Param*> factors =
+    std::vector<Param*> factors =
         outputs ? std::vector<Param*>{&lora.b(), lora.magnitude(), lora.shift()} : std::vector<Param*>{&lora.a()};
+    if (stage) factors.push_back(&lora.a());
     for (Param* p : factors)
       if (p) p->cuts.insert(p->cuts.end() - 1, cut);
   }
@@ -140,6 +146,8 @@ std::vector<std::string> own_saved_params(Model& model, const LoraConfig& config
   }
   for (Param* p : params) {
     p->data = p->data.detach().clone();
+    // A tied head, of which another stage of a pipeline is to have its own.
+    if (is_elsewhere(*p, model.mesh())) p->data = p->data.narrow(0, 0, 0).clone();
     p->tied.clear(), p->mapped = false, p->trainable = true;
   }
   return names;

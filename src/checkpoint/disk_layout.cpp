@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/disk_layout.h"
 
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "checkpoint/names.h"
 #include "nn/parts.h"
 
 namespace apus {
+
+namespace {
+int64_t numbers(const Param& p) {
+  return std::accumulate(p.full.begin(), p.full.end(), int64_t{1}, std::multiplies<>());
+}
+}  // namespace
 
 std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p, const DiskForm& form) {
   if (!p.tied.empty()) return {};
@@ -16,9 +24,10 @@ std::vector<DiskShape> disk_shapes(const std::string& name, const Param& p, cons
     return {{form.disk_name(name), shape, p.statistic}};
   }
   const auto pieces = static_cast<int64_t>(p.pieces.size());
-  std::vector<DiskShape> shapes;  // [E, 2F, D] in 2E pieces: [F, D]
+  std::vector<DiskShape> shapes;  // [E, 2, F, D] in 2E pieces: [F, D]
   for (const auto& piece : p.pieces)
-    shapes.push_back({form.disk_name(module_of(name) + "." + piece), {p.full[0] * p.full[1] / pieces, p.full[2]}});
+    shapes.push_back(
+        {form.disk_name(module_of(name) + "." + piece), {numbers(p) / pieces / p.full.back(), p.full.back()}});
   return shapes;
 }
 

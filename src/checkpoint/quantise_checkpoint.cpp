@@ -61,6 +61,33 @@ quant::Pieces quantised(const std::string& name, const StoredTensor& weight, con
   return wish.quantise(wide, {weight.shape[0], weight.shape[1]});
 }
 
+// Of `made` by a tensor's name; files of a backbone alone leave its name out. Null: it is not there.
+template <class T>
+const T* made_one(const std::map<std::string, T>& made, const std::string& name) {
+  for (const std::string& known : {name, "model." + name})
+    if (const auto it = made.find(known); it != made.end()) return &it->second;
+  return nullptr;
+}
+
+// The numbers in the type that the file has there.
+StoredTensor in_type_of(const StoredTensor& numbers, const StoredTensor& like) {
+  require(numbers.shape == like.shape, Fault::Bug, "calibration changed the shape of a tensor");
+  if (like.type == DiskType::F32) return numbers;
+  std::vector<float> wide(static_cast<size_t>(numbers.count()));
+  quant::numbers_of(numbers, wide.data());
+  std::vector<uint16_t> narrow(wide.size());
+  (like.type == DiskType::F16 ? quant::to_f16 : quant::to_bf16)(wide.data(), numbers.count(), narrow.data());
+  return stored(like.type, like.shape, std::move(narrow));
+}
+
+quant::Pieces pieces_of(const std::string& name, const std::string& layer, const StoredTensor& weight,
+                        const QuantiseSpec& spec) {
+  if (!spec.made) return quantised(name, weight, spec.wish);
+  const quant::Pieces* const pieces = made_one(spec.made->layers, layer);
+  require(pieces, Fault::Bug, "calibration left out ", layer);
+  return *pieces;
+}
+
 }  // namespace
 
 QuantiseReport quantise_checkpoint(const QuantiseSpec& spec) {
@@ -80,9 +107,10 @@ QuantiseReport quantise_checkpoint(const QuantiseSpec& spec) {
       const StoredTensor& tensor = *source.find(name);
       report.bytes_before += tensor.bytes;
       if (const std::string layer = layer_of(name, spec); layer.empty()) {
-        add(name, tensor);
+        const StoredTensor* const other = spec.made ? made_one(spec.made->changed, name) : nullptr;
+        add(name, other ? in_type_of(*other, tensor) : tensor);
       } else {
-        for (const auto& [piece, data] : quantised(name, tensor, spec.wish)) add(layer + "." + piece, data);
+        for (const auto& [piece, data] : pieces_of(name, layer, tensor, spec)) add(layer + "." + piece, data);
         ++report.quantised;
       }
       forget_mapped(tensor.data, tensor.bytes);
@@ -97,7 +125,7 @@ QuantiseReport quantise_checkpoint(const QuantiseSpec& spec) {
                       Json({{"metadata", {{"total_size", report.bytes}}}, {"weight_map", weight_map}}).dump(2) + "\n");
   const fs::path path = spec.base / kModelConfigFile;
   Json config = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
-  config["quantization_config"] = spec.wish.config(config);
+  config["quantization_config"] = spec.made ? spec.made->config : spec.wish.config(config);
   write_file_atomic(spec.output / kModelConfigFile, config.dump(2) + "\n");
   return report;
 }

@@ -6,6 +6,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "gguf/model.h"
+#include "quant/ggml.h"
 #include "quant/narrow.h"
 #include "quant/scheme.h"
 #include "tensor/stored_folder.h"
@@ -44,6 +46,12 @@ class StoredQuantised final : public QuantisedWeights {
     fail(Fault::Model, layer, " consists of ", pieces, ", which is no weight of the quantisation '", scheme_.method,
          "' that config.json names");
   }
+  void forget(const std::string& layer) const override {
+    for (const std::string& name : tensors(layer)) {
+      const StoredTensor& piece = *source_.find(name);
+      forget_mapped(piece.data, piece.bytes);
+    }
+  }
   bool holds_any_layer() const override { return true; }
 
  private:
@@ -74,6 +82,7 @@ class MadeQuantised final : public QuantisedWeights {
     forget_mapped(weight.data, weight.bytes);
     return wish_.open({layer, wish_.quantise(wide, shape)}, shape);
   }
+  void forget(const std::string&) const override {}  // done when it was read
   bool holds_any_layer() const override { return false; }
 
  private:
@@ -81,7 +90,39 @@ class MadeQuantised final : public QuantisedWeights {
   const StoredFolder source_;
 };
 
+class GgufQuantised final : public QuantisedWeights {
+ public:
+  explicit GgufQuantised(std::shared_ptr<const GgufModel> model) : model_(std::move(model)) {}
+
+  std::vector<std::string> tensors(const std::string& layer) const override {
+    const GgufSlice* slice = model_->find(layer + ".weight");
+    if (!slice || slice->shape.size() != 2 || !ggml_form(slice->type).quantised()) return {};
+    return {layer + ".weight"};
+  }
+  std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const override {
+    const GgufSlice& slice = *model_->find(layer + ".weight");
+    require(slice.shape == std::vector<int64_t>{shape.rows, shape.columns}, Fault::Model, layer, ".weight is [",
+            slice.shape[0], ", ", slice.shape[1], "], expected [", shape.rows, ", ", shape.columns, "]");
+    return quant::open_ggml(model_, slice);
+  }
+  void forget(const std::string& layer) const override { model_->forget(layer + ".weight"); }
+  bool holds_any_layer() const override { return false; }
+
+ private:
+  const std::shared_ptr<const GgufModel> model_;
+};
+
 }  // namespace
+
+std::unique_ptr<QuantisedWeights> held_weights(const Json& config, const quant::Wish& wish,
+                                               const std::filesystem::path& dir) {
+  if (auto model = GgufModel::in_folder(dir)) {
+    require(!wish.any(), Fault::Usage, "--quant_method quantises safetensors checkpoints, and this is a GGUF file, ",
+            "whose quantised weights are held as they are in it: leave the flag out");
+    return std::make_unique<GgufQuantised>(std::move(model));
+  }
+  return quantised_weights(config, wish, dir);
+}
 
 std::unique_ptr<QuantisedWeights> quantised_weights(const Json& config, const quant::Wish& wish,
                                                     const std::filesystem::path& dir) {

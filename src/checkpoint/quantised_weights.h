@@ -21,6 +21,8 @@ class QuantisedWeights {
   // The tensors on disk that the layer's weight consists of; none: it is plain.
   virtual std::vector<std::string> tensors(const std::string& layer) const = 0;
   virtual std::shared_ptr<const quant::Matrix> open(const std::string& layer, quant::Shape shape) const = 0;
+  // That the weight's pages of mapped files need not stay.
+  virtual void forget(const std::string& layer) const = 0;
   // Whether the weights of layers whose products need plain ones (heads, experts, embeddings) are asked for too. They
   // are made plain then.
   virtual bool holds_any_layer() const = 0;
@@ -29,5 +31,9 @@ class QuantisedWeights {
 // Of the folder of a checkpoint, its config.json, and what was asked for; null: all weights are plain.
 std::unique_ptr<QuantisedWeights> quantised_weights(const Json& config, const quant::Wish& wish,
                                                     const std::filesystem::path& dir);
+
+// The same, and a GGUF file's weights as they are in it: for products, as such weights cannot be trained.
+std::unique_ptr<QuantisedWeights> held_weights(const Json& config, const quant::Wish& wish,
+                                               const std::filesystem::path& dir);
 
 }  // namespace apus

@@ -103,6 +103,12 @@ void settle_tying(Model& model, const TensorFolder& source) {
   });
 }
 
+// Of one tensor that holds all of it: gates lie before ups.
+std::vector<int64_t> one_tensor_shape(const Param& p) {
+  if (p.pieces.empty() || p.full.size() != 4) return p.full;
+  return {p.full[0], p.full[1] * p.full[2], p.full[3]};
+}
+
 // Where a parameter stands on disk: in pieces; as one tensor, as newer files may hold a stack too; as MXFP4 in two.
 struct OnDisk {
   OnDisk(std::string own, Param& param, const FoundName& found) : name(std::move(own)), param(param) {
@@ -113,7 +119,7 @@ struct OnDisk {
     if (packed)
       tensors = mxfp4_shapes(name, param.full);
     else if (whole)
-      tensors.push_back({name, param.full});
+      tensors.push_back({name, one_tensor_shape(param)});
     else
       tensors = disk_shapes(name, param);
     if (transposed && !packed) std::swap(tensors[0].shape.at(1), tensors[0].shape.at(2));
@@ -212,14 +218,19 @@ at::Tensor plain_tensor(const OnDisk& from, size_t i, const TensorFolder& source
   return ops::dequantised(*matrix, 0, matrix->shape().rows, options.dtype == at::kDouble ? at::kFloat : options.dtype);
 }
 
-void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options) {
+void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions& options, const MeshView* mesh) {
   const auto& [name, p, tensors, quantised_layer, whole, transposed, packed, held, fresh] = from;
   if (held) {
     p.data = ops::quantised_tensor(options.quantised->open(quantised_layer[0], matrix_shape(tensors[0])), options.dtype,
                                    device_of(name, options));
+    if (!ops::matrix_of(p.data)) options.quantised->forget(quantised_layer[0]);  // the device keeps it otherwise
     return;
   }
   const at::ScalarType dtype = p.statistic ? at::kFloat : options.dtype;
+  if (is_elsewhere(p, mesh)) {
+    p.data = at::empty(p.local_shape(), at::TensorOptions().dtype(dtype).device(device_of(name, options)));
+    return;
+  }
   if (fresh.defined()) {
     p.data = brought(own_part(fresh, p).contiguous(), device_of(name, options), dtype, /*own=*/true);
     return;
@@ -236,22 +247,21 @@ void load_one(const OnDisk& from, const TensorFolder& source, const LoadOptions&
   }
   if (whole) {
     const at::Tensor stored = plain_tensor(from, 0, source, options),
-                     disk = transposed ? stored.transpose(1, 2) : stored, mine = own_part(disk, p).contiguous();
+                     disk = (transposed ? stored.transpose(1, 2) : stored).reshape(p.full),
+                     mine = own_part(disk, p).contiguous();
     p.data = brought(mine, device_of(name, options), dtype, options.own(name));
     p.mapped = p.data.is_alias_of(disk) && quantised_layer[0].empty() && source.maps(disk);
     if (!p.mapped) source.forget(tensors[0].name);
     return;
   }
-  const auto& shape = tensors[0].shape;
   const int64_t each = static_cast<int64_t>(tensors.size()) / p.full[0];  // pieces of an expert
-  const Range experts = p.part[0];
-  require(p.part[1].size == p.full[1] && p.part[2].size == p.full[2], Fault::Bug, name,
-          ": a stack of pieces is cut between pieces only");
+  const Range experts = p.part[0], &out = p.part[p.part.size() - 2], &in = p.part.back();
   p.data = at::empty(p.local_shape(), at::TensorOptions().dtype(options.dtype).device(device_of(name, options)));
-  at::Tensor rows = p.data.view({experts.size * each, shape[0], shape[1]});
+  at::Tensor rows = p.data.view({experts.size * each, out.size, in.size});
   for (int64_t i = 0; i < rows.size(0); ++i) {
     const auto piece = static_cast<size_t>(experts.begin * each + i);
-    rows[i].copy_(plain_tensor(from, piece, source, options));
+    const at::Tensor whole = plain_tensor(from, piece, source, options);
+    rows[i].copy_(whole.narrow(0, out.begin, out.size).narrow(1, in.begin, in.size));
     source.forget(tensors[piece].name);
   }
 }
@@ -334,7 +344,7 @@ void load_weights(Model& model, const TensorFolder& source, const LoadOptions& o
         !from.held || !is_cut(from.param, model.mesh()), Fault::Usage, from.name,
         " is quantised, and such weights cannot be shared out over ranks; use --deepspeed zero2 or --ddp, where each "
         "rank holds the whole model");
-    load_one(from, source, options);
+    load_one(from, source, options, model.mesh());
     by_name[from.name] = &from.param;
   }
   model.visit([&](const std::string& name, Param& p) {

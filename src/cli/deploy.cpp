@@ -19,6 +19,7 @@ namespace apus {
 
 void DeployOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  quantise.honour(v);
   TaskOptions::fields(v, *this);
   PlacementOptions::fields(v);
   AdapterOptions::fields(v);
@@ -175,6 +176,10 @@ void DeployOptions::check() const {
           "--adapters: with --infer_backend ", infer_backend,
           " give it a name that requests ask for: --adapters NAME=", adapters.empty() ? "" : adapters[0]);
   PlacementOptions::check(*this);
+  require(!upstream() || !quantise.any(), Fault::Usage,
+          "--quant_method is of --infer_backend engine; the other server takes its own by --vllm_engine_kwargs or "
+          "--sglang_engine_kwargs");
+  quantise.check();
   if (!upstream())
     ModelOptions::check();
   else if (vllm_server_base_url.empty()) {
@@ -202,6 +207,7 @@ void DeployOptions::rehearse(Rehearsal& r) const {
   if (placed()) return r.placement({*this, *this, this, named_adapters().empty() ? adapter() : ""});
   PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
   spec.command = "deploy";
+  hold_quantised(spec, config, quantise);
   r.plan(spec);
 }
 

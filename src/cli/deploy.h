@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cli/task_options.h"
+#include "quant/wish.h"
 #include "serve/http_server.h"
 
 namespace apus {
@@ -17,6 +18,7 @@ struct DeployOptions : ModelOptions,
                        EngineOptions,
                        TaskOptions,
                        RunOptions {
+  quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
   std::string host = "0.0.0.0";
   int64_t port = 8000;
   // Absent: APUS_API_KEY of the environment, else everybody may ask.

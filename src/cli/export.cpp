@@ -52,16 +52,24 @@ void ExportOptions::fields(OptionTable& v) {
   v.refuse({"use_swift_lora"}, "adapters are in PEFT's format only");
   without_effect<GenerationOptions>(v, "nothing is generated");
   v.no_effect({"template_mode"}, "rows are encoded for sft and pt");
-  v.refuse({"quant_method", "quant_bits", "quant_n_samples", "quant_batch_size", "group_size", "hqq_axis",
-            "bnb_4bit_compute_dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
-           "not available in this form: without calibration data, --quant_method bnb and fp8 are");
+  v.refuse({"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_compute_dtype", "bnb_4bit_quant_type",
+            "bnb_4bit_use_double_quant", "bnb_4bit_quant_storage"},
+           "not available in this form");
   quantise.honour(v);
-  v.at("quant_method").help = "write the model with quantised weights: bnb or fp8, which need no calibration data";
-  v.at("quant_method").choices({"bnb", "fp8"});
+  v.at("quant_method").help =
+      "write the model with quantised weights: bnb, fp8, or, calibrated with rows of --dataset, gptq, gptq_v2, awq";
+  v.at("quant_method").choices({"bnb", "fp8", "gptq", "gptq_v2", "awq"});
+  v.at("quant_bits").help = "bits of a weight: 4 or 8 (bnb); 2, 3, 4 or 8 (gptq); 4 (awq); fp8 has 8";
+  v.at("quant_bits").shown_default("to be given, except with fp8");
   v.at("hqq_axis").refused("hqq is no format of an export");
   for (const char* name :
        {"quant_method", "quant_bits", "hqq_axis", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant"})
     v.at(name).restored_kind.clear();
+  v("quant_n_samples", quant_n_samples, "rows of --dataset to calibrate with").at_least(1);
+  v("quant_batch_size", quant_batch_size, "blocks of --max_length tokens that run together; -1: all").at_least(-1);
+  v("group_size", group_size, "weights of a row that share a scale (gptq, awq); -1: the whole row");
+  v("desc_act", desc_act,
+    "gptq: round the columns with the largest inputs first; better at 2 and 3 bits, slower kernels");
   v.refuse({"to_mcore", "to_hf", "mcore_model", "mcore_adapter", "thread_count", "offload_bridge",
             "test_convert_precision", "test_convert_dtype"},
            "the result is a HuggingFace folder, which the tools of those formats convert");
@@ -183,8 +191,32 @@ void ExportOptions::check_merge() const {
           "--output_dir ", output_dir, " is the base itself");
 }
 
+bool ExportOptions::calibrates() const {
+  return quantise.method == "gptq" || quantise.method == "gptq_v2" || quantise.method == "awq";
+}
+
+void ExportOptions::check_calibration() const {
+  const std::string& method = *quantise.method;
+  const bool awq = method == "awq";
+  require(quantise.bits.has_value(), Fault::Usage, "--quant_method ", method, " needs --quant_bits");
+  const int64_t bits = *quantise.bits;
+  require(bits == 4 || (!awq && (bits == 2 || bits == 3 || bits == 8)), Fault::Usage, "--quant_bits ", bits,
+          " is not possible with --quant_method ", method, "; possible: ", awq ? "4" : "2, 3, 4, 8");
+  require(group_size == -1 || (group_size >= 8 && group_size % 8 == 0), Fault::Usage, "--group_size ", group_size,
+          " is not possible: -1, or a multiple of 8");
+  require(quant_batch_size != 0, Fault::Usage, "--quant_batch_size 0: give a number of blocks, or -1 for all of them");
+  require(!awq || !desc_act, Fault::Usage, "--desc_act is GPTQ's; AWQ rounds all columns at once");
+  require(!dataset.empty(), Fault::Usage, "--quant_method ", method,
+          " needs --dataset: rows like those that the model will answer, to calibrate with");
+  require(!streaming, Fault::Usage, "--streaming true: rows for calibration are read as a whole");
+  DataOptions::check();
+}
+
 void ExportOptions::check_quantise() const {
-  quantise.check();
+  if (calibrates())
+    check_calibration();
+  else
+    require(!desc_act, Fault::Usage, "--desc_act is for --quant_method gptq and gptq_v2"), quantise.check();
   require(is_model(model), Fault::Usage, "--model is needed: the checkpoint to quantise");
   require(adapters.empty(), Fault::Usage, "--adapters: merge them first (--merge_lora true), then quantise the result");
   require(!torch_dtype, Fault::Usage, "--torch_dtype: what is not quantised keeps its format");
@@ -200,8 +232,12 @@ void ExportOptions::rehearse(Rehearsal& r) const {
   }
   const ModelFacts facts = model_facts(r.model(model));
   if (quantise.any()) {
+    if (calibrates()) {
+      r.tokenizer(model);
+      if (use_chat_template) r.chat_template(chat_template, model);
+    }
     r.output(output_dir, facts.parameters() * 2);
-    return r.right("memory", "one tensor at a time");
+    return r.right("memory", calibrates() ? "one layer at a time" : "one tensor at a time");
   }
   r.adapters(adapters);
   if (!to_gguf.empty()) {
@@ -231,6 +267,7 @@ const RegisterCommand<ExportOptions> export_command(
      .summary = "merge adapters, quantise, write GGUF files or Modelfiles, encode a dataset once for many runs",
      .examples = {"export --adapters out/v0-.../checkpoint-500 --merge_lora true",
                   "export --model DIR --quant_method bnb --quant_bits 4 --output_dir DIR-bnb",
+                  "export --model DIR --quant_method gptq --quant_bits 4 --dataset rows.jsonl",
                   "export --model DIR --to_gguf q4_k_m",
                   "export --to_cached_dataset true --model DIR --dataset rows.jsonl --output_dir cache"}},
     run_export);

@@ -25,6 +25,10 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   std::string max_shard_size = "5GB";
   int64_t max_shard_bytes = 0;
   quant::Wish quantise;
+  int64_t quant_n_samples = 256, quant_batch_size = 1, group_size = 128;
+  bool desc_act = false;
+  // Whether its weights are quantised with the help of rows.
+  bool calibrates() const;
   bool merge_lora = false, to_cached_dataset = false, to_ollama = false, exist_ok = false;
   std::string to_gguf;  // a mix of gguf/mix.h; empty: no GGUF file
   void fields(OptionTable& v);
@@ -41,6 +45,7 @@ struct ExportOptions : HubFlags, TemplateOptions, DataOptions, RunOptions {
   void check_merge() const;
   void check_output() const;
   void check_quantise() const;
+  void check_calibration() const;
 };
 
 struct MergeLoraOptions : ExportOptions {

@@ -21,6 +21,7 @@ namespace apus {
 
 void InferOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  quantise.honour(v);
   TaskOptions::fields(v, *this);
   PlacementOptions::fields(v);
   AdapterOptions::fields(v);
@@ -163,6 +164,7 @@ void InferOptions::check() const {
   require(client() == !base_url.empty(), Fault::Usage, "--base_url and --infer_backend client belong together");
   if (client()) return check_client(*this);
   ModelOptions::check();
+  quantise.check();
   PlacementOptions::check(*this);
   require(!use_installed_backend, Fault::Usage,
           "--use_installed_backend true belongs to --infer_backend vllm, sglang or lmdeploy");
@@ -235,7 +237,9 @@ void InferOptions::rehearse(Rehearsal& r) const {
   if (use_chat_template) r.chat_template(chat_template, model);
   if (!interactive()) r.output(result_path.empty() ? result_folder(*this) : std::filesystem::path(result_path));
   if (placed()) return r.placement({*this, *this, this, adapter()});
-  r.plan(inference_spec(*this, *this, config, device_facts(device)));
+  PlanSpec spec = inference_spec(*this, *this, config, device_facts(device));
+  hold_quantised(spec, config, quantise);
+  r.plan(spec);
 }
 
 namespace {

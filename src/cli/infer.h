@@ -4,6 +4,7 @@
 
 #include "cli/task_options.h"
 #include "data/results/row_book.h"
+#include "quant/wish.h"
 
 namespace apus {
 
@@ -17,6 +18,7 @@ struct InferOptions : ModelOptions,
                       EngineOptions,
                       TaskOptions,
                       RunOptions {
+  quant::Wish quantise;                  // of a plain checkpoint's weights, while they are loaded
   std::vector<std::string> val_dataset;  // as --dataset of sft, or "-", standard input; none: a chat
   Json columns;
   bool disable_auto_column_mapping = false;

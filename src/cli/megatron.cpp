@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 
+#include "base/config_file.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "cli/shared_parts.h"
 
 namespace apus {
 namespace {
@@ -76,10 +79,10 @@ const std::map<std::string, std::string> kWithoutMeaning = [] {
        "account_for_embedding_in_pipeline_split",
        "account_for_loss_in_pipeline_split",
        "sequence_parallel",
-       "expert_tensor_parallel_size",
        "padding_free",
        "no_load_optim",
        "no_load_rng",
+       "offload_bridge",
        "no_save_rng"},
       "the run is as it would be without it");
   return out;
@@ -128,10 +131,10 @@ std::vector<Flag> flags_of(const Words& arguments) {
 
 class Translation {
  public:
-  Translation(const Words& arguments, int64_t ranks) : flags_(flags_of(arguments)), ranks_(ranks) {}
+  Translation(const Words& arguments, const MegatronRun& run) : flags_(flags_of(arguments)), run_(run) {}
 
   OwnFlags made() {
-    read_mesh();
+    read_mesh(), read_groups();
     for (const Flag& flag : flags_) translate(flag);
     batches(), schedule(), optimizer();
     require(errors_.empty(), Fault::Usage, join(errors_, "\n"));
@@ -172,33 +175,95 @@ class Translation {
     out_.arguments.insert(out_.arguments.end(), values.begin(), values.end());
   }
 
-  // Which processes read the same rows, and that none of them holds the whole model, is what such a mesh is to a run.
-  // Here those processes share out the tokens of the rows, and all of them the weights.
+  struct MegatronMesh {
+    int64_t tensor, pipeline, context, experts, expert_tensor;
+    int64_t sharers() const { return tensor * pipeline * context; }  // read the same rows
+    int64_t least_ranks() const { return std::lcm(tensor * context, experts * expert_tensor) * pipeline; }
+    std::string text() const {
+      return str("tensor x pipeline x context x experts = ", tensor, " x ", pipeline, " x ", context, " x ", experts);
+    }
+  };
+
   void read_mesh() {
-    const int64_t tensor = count("tensor_model_parallel_size", 1), pipeline = count("pipeline_model_parallel_size", 1),
-                  context = count("context_parallel_size", 1), experts = count("expert_model_parallel_size", 1);
-    sharers_ = tensor * pipeline * context;
+    const MegatronMesh mesh{.tensor = count("tensor_model_parallel_size", 1),
+                            .pipeline = count("pipeline_model_parallel_size", 1),
+                            .context = count("context_parallel_size", 1),
+                            .experts = count("expert_model_parallel_size", 1),
+                            .expert_tensor = count("expert_tensor_parallel_size", 1)};
     if (has("sequence_parallel_size")) errors_.push_back("--sequence_parallel_size is --context_parallel_size here");
-    const int64_t ranks = ranks_ > 0 ? ranks_ : sharers_;
-    if (ranks % sharers_ != 0) {
-      errors_.push_back(str("tensor x pipeline x context = ", sharers_, " processes read the same rows, and ", ranks,
-                            ranks == 1 ? " runs" : " run", ": start with NPROC_PER_NODE=", sharers_));
+    const int64_t least = mesh.least_ranks(), ranks = run_.ranks > 0 ? run_.ranks : least;
+    if (ranks % least != 0) {
+      errors_.push_back(str("a mesh of ", mesh.text(), " needs ", least, " processes, or a multiple, and ", ranks,
+                            ranks == 1 ? " runs" : " run", ": start with NPROC_PER_NODE=", least));
       return;
     }
-    readers_ = ranks / sharers_;
-    const bool weights = tensor * pipeline * experts > 1 || truth("use_megatron_fsdp", false);
-    if (sharers_ > 1) give("sequence_parallel_size", {str(sharers_)});
-    const bool offload = truth("optimizer_cpu_offload", false);
-    if (!has("deepspeed") && !has("fsdp") && (ranks > 1 || weights || offload))
-      give("deepspeed", {str(weights ? "zero3" : offload ? "zero2" : "zero1", offload ? "_offload" : "")});
-    if (sharers_ > 1 || weights)
-      out_.notes.push_back(str("tensor x pipeline x context x experts = ", tensor, " x ", pipeline, " x ", context,
-                               " x ", experts, ": here ",
-                               sharers_ > 1 ? str(sharers_, " processes share out the tokens of each row",
-                                                  weights ? ", and all of them" : "")
-                                            : "all processes",
-                               weights ? " weights, gradients and state (zero3)" : "", "; the losses are the same"));
+    readers_ = ranks / mesh.sharers();
     for (const char* name : {"use_megatron_fsdp", "optimizer_cpu_offload"}) taken_.insert(name);
+    const int64_t experts = own_experts(mesh, ranks);
+    if (is_possible(mesh, experts))
+      as_it_is(mesh, experts);
+    else
+      by_rows(mesh, ranks);
+  }
+
+  // Experts lie on so many ranks, whose matrices those of a tensor group share out: as many parts as asked for.
+  int64_t own_experts(const MegatronMesh& mesh, int64_t ranks) const {
+    int64_t groups = std::max<int64_t>(1, mesh.experts * mesh.expert_tensor / mesh.tensor);
+    while (ranks / mesh.tensor % groups != 0) --groups;
+    return groups;
+  }
+
+  bool is_possible(const MegatronMesh& mesh, int64_t experts) const {
+    if (!run_.model || mesh.pipeline > 1 || mesh.tensor * experts == 1) return false;
+    if (has("deepspeed") || has("fsdp") || truth("use_megatron_fsdp", false) || looks_at_matrices()) return false;
+    static const std::set<std::string> preferences = {"dpo", "orpo", "cpo", "simpo", "kto"};
+    const bool algorithm = run_.command == "rlhf" ? preferences.count(text("rlhf_type", "dpo")) > 0
+                                                  : text("task_type", "causal_lm") == "causal_lm";
+    return algorithm && why_not({.tensor = mesh.tensor, .experts = experts, .row_sharers = mesh.tensor * mesh.context},
+                                *run_.model, "the model")
+                            .empty();
+  }
+
+  bool looks_at_matrices() const { return text("optimizer", "adam").ends_with("muon"); }
+
+  void as_it_is(const MegatronMesh& mesh, int64_t experts) {
+    if (mesh.tensor > 1) give("tensor_model_parallel_size", {str(mesh.tensor)});
+    if (mesh.context > 1) give("sequence_parallel_size", {str(mesh.context)});
+    if (experts > 1) give("expert_model_parallel_size", {str(experts)});
+    give("deepspeed", {truth("optimizer_cpu_offload", false) ? "zero2_offload" : "zero1"});
+    if (experts != mesh.experts)
+      out_.notes.push_back(str(mesh.text(), ": here the experts lie on ", experts, experts == 1 ? " rank" : " ranks",
+                               ", and ", mesh.tensor, " share out their matrices as they do the others"));
+  }
+
+  // Which processes read the same rows, and that none of them holds the whole model, is what a mesh is to a run. Those
+  // processes share out the tokens of the rows, and all of them the weights.
+  void by_rows(const MegatronMesh& mesh, int64_t ranks) {
+    const int64_t sharers = mesh.sharers();
+    const bool asked = mesh.tensor * mesh.pipeline * mesh.experts > 1 || truth("use_megatron_fsdp", false),
+               weights = asked && !looks_at_matrices(), offload = truth("optimizer_cpu_offload", false);
+    if (sharers > 1) give("sequence_parallel_size", {str(sharers)});
+    if (!has("deepspeed") && !has("fsdp") && !looks_at_matrices() && (ranks > 1 || weights || offload))
+      give("deepspeed", {str(weights ? "zero3" : offload ? "zero2" : "zero1", offload ? "_offload" : "")});
+    if (sharers == 1 && !asked) return;
+    out_.notes.push_back(str(
+        mesh.text(), ": here ",
+        sharers > 1 ? str(sharers, " processes share out the tokens of each row", weights ? ", and all of them" : "")
+                    : "all processes",
+        weights ? " weights, gradients and state (zero3)"
+        : asked ? " and each holds all weights, as muon looks at whole matrices"
+                : "",
+        "; the losses are the same"));
+  }
+
+  // Of layers that are run again together: what is kept more does not change what a run computes.
+  void read_groups() {
+    const std::string each = text("recompute_num_layers", "1");
+    if (each == "1" || text("recompute_method", "") != "uniform") return;
+    taken_.insert("recompute_num_layers");
+    out_.notes.push_back(str("--recompute_num_layers ", each,
+                             " with --recompute_method uniform: here the input of each layer is kept, not of every ",
+                             each, " together; the losses are the same"));
   }
 
   void translate(const Flag& flag) {
@@ -277,8 +342,8 @@ class Translation {
   }
 
   const std::vector<Flag> flags_;
-  const int64_t ranks_;
-  int64_t sharers_ = 1, readers_ = 0;
+  const MegatronRun& run_;
+  int64_t readers_ = 0;
   std::set<std::string> taken_;
   std::map<std::string, std::set<std::string>> unused_;  // by why
   Words errors_;
@@ -287,8 +352,32 @@ class Translation {
 
 }  // namespace
 
-OwnFlags own_flags(const std::vector<std::string>& megatron_arguments, int64_t ranks) {
-  return Translation(megatron_arguments, ranks).made();
+OwnFlags own_flags(const std::vector<std::string>& megatron_arguments, const MegatronRun& run) {
+  return Translation(megatron_arguments, run).made();
+}
+
+std::vector<std::string> without_file(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || !names_config_file(arguments[0])) return arguments;
+  const ConfigFile file = read_config_file(arguments[0]);
+  for (const auto& [name, value] : file.environment) ::setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+  Words all;
+  for (ConfigEntry entry : file.entries) {
+    fill_in_environment(entry, arguments[0]);
+    all.push_back("--" + entry.key);
+    if (entry.value.is_object())
+      all.push_back(entry.value.dump());
+    else
+      all.insert(all.end(), entry.words.begin(), entry.words.end());
+  }
+  all.insert(all.end(), arguments.begin() + 1, arguments.end());
+  return all;
+}
+
+std::string value_of(const std::vector<std::string>& arguments, const std::string& flag) {
+  std::string value;
+  for (const Flag& each : flags_of(arguments))
+    if (each.name == flag) value = each.values.empty() ? "" : each.values.front();
+  return value;
 }
 
 }  // namespace apus

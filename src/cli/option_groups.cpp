@@ -196,7 +196,11 @@ void RunOptions::fields(OptionTable& v) {
   v("dry_run", dry_run,
     "check everything that can be checked beforehand, say what will be needed, and stop: nothing is loaded or written");
   v("ignore_args_error", ignore_args_error, "unknown options are warnings instead of errors").forgives_unknown();
-  v.refuse({"external_plugins", "custom_register_path"}, "Python plugins cannot run in a native program");
+  const auto& known = v.options();
+  if (std::none_of(known.begin(), known.end(), [](const auto& option) { return option->name == "external_plugins"; }))
+    v.refuse({"external_plugins", "custom_register_path"},
+             "plugins bring rewards, environments and schedulers to apus rlhf --rlhf_type grpo and ppo, and to apus "
+             "rollout");
   v.refuse({"use_ray", "ray_exp_name", "device_groups"},
            "processes are started by the program itself or by torchrun-like launchers");
 }

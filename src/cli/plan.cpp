@@ -63,6 +63,7 @@ PlanSpec plan_spec(const PlanOptions& o) {
   PlanSpec spec = o.of == "score"                       ? scoring_spec(o, o.engine.max_step_tokens, config, device)
                   : o.of == "infer" || o.of == "deploy" ? inference_spec(o, o, config, device)
                                                         : training_spec({o, o, o, o, o}, config, device, o.devices);
+  hold_quantised(spec, config, o.quantise);
   spec.title = o.preset.empty() ? o.model : o.preset, spec.command = o.of, spec.stack = o.stack;
   if (spec.inference) {
     spec.train.devices = static_cast<int>(o.devices);
@@ -110,6 +111,12 @@ void PlanOptions::check() const {
   require(tensor_model_parallel_size == 1, Fault::Usage,
           "--tensor_model_parallel_size is not counted by apus plan: leave it out, and take what a device holds of "
           "matrices as that part");
+  require(expert_model_parallel_size == 1, Fault::Usage,
+          "--expert_model_parallel_size is not counted by apus plan: leave it out, and take what a device holds of "
+          "experts as that part");
+  require(pipeline_model_parallel_size == 1, Fault::Usage,
+          "--pipeline_model_parallel_size is not counted by apus plan: leave it out, and take what a device holds of "
+          "layers as that part");
   check_sequence_parallel(devices);
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");

@@ -2,8 +2,10 @@
 #include "cli/plan_spec.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/nearest.h"
+#include "quant/size.h"
 
 namespace apus {
 
@@ -73,6 +75,10 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
   spec.row_sharers = o.sequence_parallel_size;
   if (o.tensor_model_parallel_size > 1)
     spec.assumptions.push_back("--tensor_model_parallel_size is not counted: a device is taken to hold all matrices");
+  if (o.expert_model_parallel_size > 1)
+    spec.assumptions.push_back("--expert_model_parallel_size is not counted: a device is taken to hold all experts");
+  if (o.pipeline_model_parallel_size > 1)
+    spec.assumptions.push_back("--pipeline_model_parallel_size is not counted: a device is taken to hold all layers");
   spec.count_tokens();
   return spec;
 }
@@ -96,6 +102,14 @@ PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& co
   spec.command = "score";
   spec.infer = {.context = step_tokens, .sequences = 1, .step_tokens = step_tokens, .cached = false};
   return spec;
+}
+
+void hold_quantised(PlanSpec& spec, const Json& config, const quant::Wish& quantise) {
+  const auto bits = quant::bits_of_weight(config, quantise);
+  if (!bits) return;
+  spec.train.held_bits = *bits;
+  spec.assumptions.push_back(
+      str("weights of linear layers are held in ", std::round(*bits * 100) / 100, " bits, scales included"));
 }
 
 }  // namespace apus

@@ -6,6 +6,7 @@
 #include "cli/option_groups.h"
 #include "cli/train_options.h"
 #include "plan/plan.h"
+#include "quant/wish.h"
 
 namespace apus {
 
@@ -23,5 +24,8 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
 PlanSpec inference_spec(const ModelOptions& model, const EngineOptions& engine, const Json& config,
                         const DeviceFacts& device);
 PlanSpec scoring_spec(const ModelOptions& model, int64_t step_tokens, const Json& config, const DeviceFacts& device);
+
+// Counts the weights of linear layers as they will be held: by the checkpoint's quantization_config, or --quant_method.
+void hold_quantised(PlanSpec& spec, const Json& config, const quant::Wish& quantise);
 
 }  // namespace apus

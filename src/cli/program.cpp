@@ -5,12 +5,16 @@
 #include <cstdio>
 #include <filesystem>
 #include <new>
+#include <optional>
 
+#include "base/files.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/signals.h"
 #include "cli/command.h"
 #include "cli/megatron.h"
+#include "cli/option_groups.h"
 #include "dist/launch/environment.h"
 #include "dist/launch/launcher.h"
 
@@ -47,8 +51,27 @@ int64_t ranks_of(const std::vector<std::string>& arguments) {
   return world == 1 && rehearsed ? 0 : world;
 }
 
-int run_megatron(const Command& command, const std::vector<std::string>& arguments) {
-  const OwnFlags own = own_flags(arguments, ranks_of(arguments));
+// Of the model that is asked for, where its config.json can be had; what is wrong with it is told by the command.
+std::optional<ModelFacts> facts_of(const std::vector<std::string>& arguments) try {
+  const std::string model = value_of(arguments, "model");
+  HubFlags hub;
+  hub.use_hf = value_of(arguments, "use_hf") == "true";
+  if (const std::string revision = value_of(arguments, "model_revision"); !revision.empty())
+    hub.model_revision = revision;
+  if (const std::string token = value_of(arguments, "hub_token"); !token.empty()) hub.hub_token = token;
+  hub.resolve();
+  if (!HubFlags::is_model(model)) return std::nullopt;
+  const auto config = std::filesystem::path(hub.fetched_model(model, /*weights=*/false)) / "config.json";
+  return model_facts(parse_json(read_file(config, 16 << 20), config.string()));
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+int run_megatron(const Command& command, const std::vector<std::string>& given) {
+  const std::vector<std::string> arguments = without_file(given);
+  const auto facts = facts_of(arguments);
+  const OwnFlags own = own_flags(
+      arguments, {.ranks = ranks_of(arguments), .command = command.info.name, .model = facts ? &*facts : nullptr});
   for (const std::string& note : own.notes) log_warning(note);
   return run_command(command, own.arguments, Json::object(), "apus");
 }

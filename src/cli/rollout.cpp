@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/heavy.h"
+#include "environment/plugin.h"
 
 namespace apus {
 
@@ -16,12 +17,14 @@ void RolloutOptions::fields(OptionTable& v) {
     v.at(name).idle_for(
         "the engine serves on one device; --device_map auto lays the model over several, and several "
         "servers share the answers of a trainer");
+  PluginOptions::fields(v);
   EnvironmentOptions::fields(v);
 }
 
 void RolloutOptions::check() const {
   DeployOptions::check();
   EnvironmentOptions::check();
+  check_plugins(*this, {}, this);
   require(task_type == "causal_lm" || task_type.empty(), Fault::Usage, "--task_type ", task_type,
           ": answers are rolled out by a model that gives words");
 }

@@ -14,6 +14,7 @@ namespace apus {
 
 void ScoreOptions::fields(OptionTable& v) {
   ModelOptions::fields(v);
+  quantise.honour(v);
   PlacementOptions::fields(v);
   AdapterOptions::fields(v);
   v.refuse({"load_data_args"}, "give the rows to --dataset");
@@ -45,6 +46,7 @@ void ScoreOptions::resolve(OptionTable& v) {
 
 void ScoreOptions::check() const {
   ModelOptions::check();
+  quantise.check();
   PlacementOptions::check(*this);
   check_encoding(encoding);
   for (const std::string& file : dataset)  // said before the model is loaded
@@ -59,7 +61,9 @@ void ScoreOptions::rehearse(Rehearsal& r) const {
   for (const std::string& file : {result_path, dump_logits})
     if (!file.empty() && file != "-") r.output(file);
   if (placed()) return r.placement({*this, *this, nullptr, adapter()});
-  r.plan(scoring_spec(*this, max_batched_tokens, config, device_facts(device)));
+  PlanSpec spec = scoring_spec(*this, max_batched_tokens, config, device_facts(device));
+  hold_quantised(spec, config, quantise);
+  r.plan(spec);
 }
 
 namespace {

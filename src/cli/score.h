@@ -3,12 +3,14 @@
 #pragma once
 
 #include "cli/option_groups.h"
+#include "quant/wish.h"
 
 namespace apus {
 
 class Rehearsal;  // cli/rehearsal.h
 
 struct ScoreOptions : ModelOptions, PlacementOptions, AdapterOptions, TemplateOptions, RunOptions {
+  quant::Wish quantise;  // of a plain checkpoint's weights, while they are loaded
   // Rows {"input_ids", "labels"?} | {"text"} | {"messages"}; "-": standard input.
   std::vector<std::string> dataset;
   std::string encoding;               // of text files; empty: UTF-8

@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/plan_spec.h"
 #include "cli/rehearsal.h"
+#include "cli/shared_parts.h"
 #include "data/source/dataset_ref.h"
 #include "dist/launch/environment.h"
 
@@ -82,12 +83,12 @@ void TrainCommandOptions::fields(OptionTable& v) {
   DataOptions::fields(v);
   training_template_fields(v, *this, *this);
   TrainOptions::fields(v);
-  algorithm_fields(v);
   GenerationOptions::fields(v);
   v.at("max_new_tokens").help = "--predict_with_generate: longest answer in tokens";
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
+  algorithm_fields(v);
   RunOptions::fields(v);
   const AlgorithmInfo& info = algorithm_info(algorithm);
   if (!info.command.empty())
@@ -154,7 +155,7 @@ void make_absolute(Json& all) {
   };
   for (const char* name : {"model", "resume_from_checkpoint"}) all[name] = path(all[name].get<std::string>());
   for (const char* name : {"adapters", "custom_dataset_info", "cached_dataset", "cached_val_dataset", "ref_adapters",
-                           "reward_model", "reward_adapters", "teacher_adapters"})
+                           "external_plugins", "reward_model", "reward_adapters", "teacher_adapters"})
     if (all.contains(name))
       for (Json& text : all[name]) text = path(text.get<std::string>());
   for (const char* name : {"ref_model", "teacher_model", "value_model"})
@@ -228,7 +229,7 @@ int64_t started_ranks() {
 // A rehearsal that is started as one process stands for as many as share a row, or a group of answers.
 int64_t TrainCommandOptions::ranks() const {
   const int64_t ranks = started_ranks();
-  return ranks == 1 && dry_run ? row_sharers() * own.group_sharers(*this, 1) : ranks;
+  return ranks == 1 && dry_run ? least_ranks() * own.group_sharers(*this, 1) : ranks;
 }
 
 void TrainCommandOptions::check() const {
@@ -272,6 +273,7 @@ void TrainCommandOptions::check() const {
   check_sharding(ranks);
   check_sequence_parallel(ranks);
   check_tensor_parallel(ranks);
+  check_pipeline_parallel(ranks);
   if (sharding().stage < 3 || ranks == 1) return;
   require(!algorithm_info(algorithm).asks_rows, Fault::Usage, "--rlhf_type ", algorithm,
           " answers its questions with the model that is trained, which must be whole on each rank: use --deepspeed "
@@ -283,17 +285,18 @@ void TrainCommandOptions::check() const {
 
 void TrainCommandOptions::fetch() {
   ModelOptions::fetch();
-  if (tensor_model_parallel_size > 1) {
+  if (tensor_model_parallel_size * expert_model_parallel_size > 1) {
     const fs::path file = fs::path(model) / "config.json";
     const ModelFacts facts = model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model));
-    static const std::set<std::string> known = {"qwen2", "qwen3", "llama"};
-    require(known.count(facts.type) > 0, Fault::Usage, "--tensor_model_parallel_size is not available for ", facts.type,
-            " models, only for ", join(std::vector<std::string>(known.begin(), known.end())),
-            ": --deepspeed zero3 and --sequence_parallel_size make room in other ways");
-    require(sequence_parallel_size * tensor_model_parallel_size <= facts.heads, Fault::Usage,
-            "--tensor_model_parallel_size ", tensor_model_parallel_size,
-            ": these processes share out the heads of attention, and ", model, " has ", facts.heads,
-            ": give that many at most");
+    const std::string wrong = why_not({.tensor = tensor_model_parallel_size,
+                                       .experts = expert_model_parallel_size,
+                                       .row_sharers = sequence_parallel_size * tensor_model_parallel_size},
+                                      facts, model);
+    require(wrong.empty(), Fault::Usage, wrong);
+  }
+  if (pipeline_model_parallel_size > 1) {
+    const fs::path file = fs::path(model) / "config.json";
+    check_stages(model_facts(parse_json(read_file(file, 16 << 20), file.string(), Fault::Model)));
   }
   if (sequence_parallel_size > 1) {
     const fs::path file = fs::path(model) / "config.json";
@@ -356,35 +359,55 @@ void TrainCommandOptions::check_sequence_parallel(int64_t ranks) const {
           "--sequence_parallel_size, and evaluate by loss");
 }
 
-// Every one of these looks at whole matrices, or at all words of the vocabulary.
+// Every one of these looks at whole matrices, at all experts, or at all words of the vocabulary.
 void TrainCommandOptions::check_tensor_parallel(int64_t ranks) const {
-  const int64_t tensor = tensor_model_parallel_size;
-  if (tensor == 1) return;
-  require(ranks % row_sharers() == 0, Fault::Usage, "--tensor_model_parallel_size ", tensor,
-          sequence_parallel_size > 1 ? str(" x --sequence_parallel_size ", sequence_parallel_size) : "",
-          " needs as many processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
-          ": start with NPROC_PER_NODE=", row_sharers());
+  const int64_t tensor = tensor_model_parallel_size, experts = expert_model_parallel_size;
+  if (tensor * experts == 1) return;
+  const std::string flag = tensor > 1 ? "--tensor_model_parallel_size" : "--expert_model_parallel_size";
+  require(
+      ranks % least_ranks() == 0, Fault::Usage, flag, " ", tensor > 1 ? tensor : experts,
+      tensor > 1 && experts > 1 ? str(" x --expert_model_parallel_size ", experts) : "",
+      pipeline_model_parallel_size > 1 ? str(" x --pipeline_model_parallel_size ", pipeline_model_parallel_size) : "",
+      sequence_parallel_size > 1 ? str(" with --sequence_parallel_size ", sequence_parallel_size) : "", " needs ",
+      least_ranks(), " processes, or a multiple, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
+      ": start with NPROC_PER_NODE=", least_ranks());
   static const std::set<std::string> possible = {"sft", "pt", "dpo", "orpo", "cpo", "simpo", "kto"};
-  require(possible.count(algorithm) > 0, Fault::Usage, "--tensor_model_parallel_size is not available for ",
+  require(possible.count(algorithm) > 0, Fault::Usage, flag, " is not available for ",
           asked_by(algorithm, algorithm_info(algorithm)),
           "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo and kto");
-  require(
-      sharding().stage < 3, Fault::Usage,
-      "--tensor_model_parallel_size with weights shared out by rows as well is not available: use --deepspeed zero1 "
-      "or zero2 with it, or zero3 without it");
+  require(sharding().stage < 3, Fault::Usage, flag,
+          " with weights shared out by rows as well is not available: use --deepspeed zero1 or zero2 with it, or zero3 "
+          "without it");
   const bool matrices = optimizer.value_or("") == "muon" || optim == "adafactor";
   require(!matrices, Fault::Usage, optim == "adafactor" ? "--optim adafactor" : "--optimizer muon",
-          " looks at whole matrices: use adamw_torch, adamw_8bit or sgd with --tensor_model_parallel_size");
+          " looks at whole matrices: use adamw_torch, adamw_8bit or sgd with ", flag);
   require(!predict_with_generate, Fault::Usage,
-          "--predict_with_generate answers with the whole model: leave it out with --tensor_model_parallel_size");
-  require(!broadcast_weights, Fault::Usage,
-          "--broadcast_weights sends whole weights: leave it out with --tensor_model_parallel_size");
-  require(!quantise.any(), Fault::Usage,
-          "--quant_method holds whole matrices: leave it out with --tensor_model_parallel_size");
+          "--predict_with_generate answers with the whole model: leave it out with ", flag);
+  require(!broadcast_weights, Fault::Usage, "--broadcast_weights sends whole weights: leave it out with ", flag);
+  require(!quantise.any(), Fault::Usage, "--quant_method holds whole matrices: leave it out with ", flag);
+  require(experts == 1 || !reference.precompute_ref_log_probs, Fault::Usage,
+          "--precompute_ref_log_probs lets each process ask for itself, and experts on several answer together: leave "
+          "it out with --expert_model_parallel_size");
   for (const char* loss : {"enable_eaft_loss", "enable_asft_loss"})
-    require(!all.value(loss, false), Fault::Usage, "--", loss,
+    require(tensor == 1 || !all.value(loss, false), Fault::Usage, "--", loss,
             " looks at all words at once: leave it out with --tensor_model_parallel_size");
 }
+
+namespace {
+// A critic is taken to have the policy's shape, as it begins from it or from a reward model on the same trunk.
+void count_other_models(const AlgorithmOptions& own, const std::string& policy, bool lora, Rehearsal& r,
+                        TrainSpec& train) {
+  for (const OtherModel& other : own.other_models()) {
+    const bool same = !other.folder || *other.folder == policy;
+    if (!other.trained) {
+      train.frozen_elements += static_cast<double>(model_facts(r.model(*other.folder)).parameters());
+      continue;
+    }
+    ++train.trained_copies;
+    train.copies_share_trunk = lora && same;
+  }
+}
+}  // namespace
 
 void TrainCommandOptions::rehearse(Rehearsal& r) const {
   const Json config = r.model(!resume_from_checkpoint.empty() && !lora() ? resume_from_checkpoint : model);
@@ -404,10 +427,12 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   PlanSpec spec = training_spec({*this, *this, *this, *this, *this}, config, device_facts(device), ranks);
   spec.command = algorithm, spec.train.accumulation = accumulation(ranks / row_sharers());
   spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
+  count_other_models(own, model, lora(), r, spec.train);
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
     spec.row_tokens = longest, spec.assumptions.clear();
     spec.count_tokens();
   }
+  hold_quantised(spec, config, quantise);
   r.plan(spec);
 }
 

@@ -14,7 +14,8 @@
 
 namespace apus {
 
-class Rehearsal;  // cli/rehearsal.h
+class Rehearsal;    // cli/rehearsal.h
+struct ModelFacts;  // plan/model_facts.h
 
 struct TrainCommandOptions : ModelOptions,
                              TemplateOptions,
@@ -38,6 +39,8 @@ struct TrainCommandOptions : ModelOptions,
   void check_update_in_backward(int64_t ranks) const;
   void check_sequence_parallel(int64_t ranks) const;
   void check_tensor_parallel(int64_t ranks) const;
+  void check_pipeline_parallel(int64_t ranks) const;
+  void check_stages(const ModelFacts& facts) const;
   std::filesystem::path output_root() const;  // under which run folders are made
   std::filesystem::path ranks_dir() const;
   void fields(OptionTable& v);

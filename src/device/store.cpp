@@ -2,10 +2,13 @@
 #include "device/store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <memory>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "base/answer_within.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -32,6 +35,8 @@ void without_libuv(Options& options) {
 struct Store::Table {
   c10::intrusive_ptr<::c10d::TCPStore> store;
   std::string where;
+  // Whether it leaves a question unanswered.
+  std::shared_ptr<std::atomic<bool>> silent = std::make_shared<std::atomic<bool>>(false);
   template <class F>
   auto call(F f) const -> decltype(f(*store)) {
     try {
@@ -93,22 +98,38 @@ std::string Store::get(const std::string& key, double timeout_s, const std::stri
 
 c10::intrusive_ptr<::c10d::Store> Store::c10d() const { return table_->store; }
 
+namespace {
+// The table's keeper may be stopped, and c10d then waits for ever.
+constexpr double kPatience = 5;
+}  // namespace
+
 void Store::report_failure(int rank, const std::string& text) noexcept {
   try {
-    if (add("failures", 1) == 1) set("failure", apus::str("rank ", rank, " failed: ", text));
-    // c10d sends a text without waiting until it has arrived. Asking for it does wait: whoever then sees this process
-    // go finds the reason.
-    for (int tries = 0; tries < 100 && !has("failure"); ++tries) std::this_thread::sleep_for(milliseconds(10));
+    answer_within(kPatience, [store = table_->store, said = apus::str("rank ", rank, " failed: ", text)] {
+      if (store->add("failures", 1) == 1) store->set("failure", std::vector<uint8_t>(said.begin(), said.end()));
+      // c10d sends a text without waiting until it has arrived. Asking for it does wait: whoever then sees this process
+      // go finds the reason.
+      for (int tries = 0; tries < 100 && !store->check({"failure"}); ++tries)
+        std::this_thread::sleep_for(milliseconds(10));
+      return std::string();
+    });
   } catch (...) {
     // The table is gone with its keeper; the failure itself is on its way up.
   }
 }
 
 std::string Store::reported_failure() noexcept {
+  const auto& silent = table_->silent;
+  if (*silent) return "";  // an earlier question has no answer yet
   try {
-    if (!table_->store->check({"failure"})) return "";
-    const std::vector<uint8_t> bytes = table_->store->get("failure");
-    return std::string(bytes.begin(), bytes.end());
+    const auto answer = answer_within(kPatience, [store = table_->store, silent] {
+      const std::shared_ptr<void> answered(nullptr, [&](void*) { *silent = false; });
+      if (!store->check({"failure"})) return std::string();
+      const std::vector<uint8_t> bytes = store->get("failure");
+      return std::string(bytes.begin(), bytes.end());
+    });
+    if (!answer) *silent = true;
+    return answer.value_or("");
   } catch (...) {
     return "";
   }

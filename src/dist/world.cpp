@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "device/agree.h"
 #include "device/store.h"
+#include "dist/comm_trace.h"
 
 namespace apus {
 
@@ -35,6 +36,8 @@ World::World(const WorldSpec& spec, const Lookup& variable)
                                                .port = environment_.port,
                                                .serve = first() && !environment_.store_is_served,
                                                .timeout_s = std::min(spec.meeting_s, spec.timeout_s)});
+  trace_ = std::make_unique<CommTrace>(
+      CommTrace::Spec{.rank = rank(), .ranks = size(), .timeout_s = spec.timeout_s, .store = store_});
   std::vector<int> all(static_cast<size_t>(size()));
   std::iota(all.begin(), all.end(), 0);
   guard([&] {
@@ -67,7 +70,12 @@ std::unique_ptr<Comm> World::connect(const std::string& group, std::vector<int> 
                               .group = group,
                               .device_index = std::max<int>(0, device_.device.index())};
   const DeviceKind& kind = on_host ? kind_of(c10::Device(c10::kCPU)) : *device_.kind;
-  return kind.connect(rendezvous, std::move(ranks));
+  auto comm = kind.connect(rendezvous, ranks);
+  return trace_->noted(std::move(comm), group, std::move(ranks));
+}
+
+void World::at(const std::string& where) {
+  if (trace_) trace_->at(where);
 }
 
 void World::require_same(const std::string& text, const std::string& what, const std::string& advice) {

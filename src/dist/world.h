@@ -12,6 +12,8 @@
 
 namespace apus {
 
+class CommTrace;  // dist/comm_trace.h
+
 struct WorldSpec {
   std::string device = "auto";  // "npu": each rank of a machine takes the device of its number
   double timeout_s = 1800;      // of every wait
@@ -33,6 +35,8 @@ class World {
   Comm& host();     // for tensors on the host: counts, decisions
   Comm& devices();  // for tensors on the device
   std::unique_ptr<Comm> connect(const std::string& group, std::vector<int> ranks, bool on_host = false) const;
+  // What the ranks are at, for the report of a wait that was too long: "step 12".
+  void at(const std::string& where);
 
   // Throws Fault::Usage on all ranks when the texts differ, with the first line that does; `what` names them.
   void require_same(const std::string& text, const std::string& what,
@@ -56,6 +60,7 @@ class World {
   WorldSpec spec_;
   DeviceChoice device_;
   std::shared_ptr<Store> store_;  // null when there is one rank
+  std::unique_ptr<CommTrace> trace_;
   std::unique_ptr<Comm> host_, devices_;
   bool failed_ = false;
 };

@@ -10,7 +10,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
+
+#include "ops/logit_logprob.h"
 
 namespace apus {
 
@@ -38,8 +41,36 @@ void Sampler::operator()(const at::Tensor& logits_RV, std::vector<SampleRow>& ro
       row.error = e.what();
       return;
     }
-    row.out = next_token(logits, *row.sampling, row.history, allowed);
+    if (!as_trainer(row)) {
+      row.out = next_token(logits, *row.sampling, row.history, allowed);
+      return;
+    }
+    Sampling alone = *row.sampling;
+    alone.top_logprobs = -1;
+    row.out = next_token(logits, alone, row.history, allowed);
   });
+  add_logprobs(logits_RV, rows);
+}
+
+bool Sampler::as_trainer(const SampleRow& row) {
+  const Sampling& s = *row.sampling;
+  return s.tempered_logprobs && s.temperature > 0 && s.top_logprobs == 0;
+}
+
+void Sampler::add_logprobs(const at::Tensor& logits_RV, std::vector<SampleRow>& rows) {
+  std::map<double, std::vector<int64_t>> by_temperature;
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (as_trainer(rows[i]) && rows[i].out.id >= 0)
+      by_temperature[rows[i].sampling->temperature].push_back(static_cast<int64_t>(i));
+  for (const auto& [temperature, which] : by_temperature) {
+    std::vector<int64_t> ids;
+    for (const int64_t i : which) ids.push_back(rows[static_cast<size_t>(i)].out.id);
+    const at::Tensor id_R = at::tensor(ids, at::kLong).to(logits_RV.device());
+    const at::Tensor logprob_R =
+        ops::logit_logprob(pick_rows(logits_RV, which), id_R, temperature).to(at::kCPU, at::kFloat);
+    for (size_t i = 0; i < which.size(); ++i)
+      rows[static_cast<size_t>(which[i])].out.logprob = logprob_R.data_ptr<float>()[i];
+  }
 }
 
 void Sampler::greedy(const at::Tensor& logits_RV, const std::vector<int64_t>& which, std::vector<SampleRow>& rows) {

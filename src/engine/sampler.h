@@ -35,6 +35,9 @@ class Sampler {
   // Calls f(row, logits) for the given rows of the device's logits, as f32 on the host, in parallel.
   void on_host(const at::Tensor& logits_RV, const std::vector<int64_t>& rows,
                const std::function<void(int64_t, std::span<float>)>& f);
+  // Of rows that want those of their drawn tokens as the trainer computes them, and no others'.
+  static bool as_trainer(const SampleRow& row);
+  static void add_logprobs(const at::Tensor& logits_RV, std::vector<SampleRow>& rows);
   void greedy(const at::Tensor& logits_RV, const std::vector<int64_t>& which, std::vector<SampleRow>& rows);
 
   at::Tensor host_;  // [rows of a piece, V] f32

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/program.h"
+#include "environment/plugin.h"
 #include "environment/program.h"
 #include "environment/service.h"
 
@@ -60,11 +61,19 @@ void check_environment(const std::string& name) {
     return;
   }
   require(Registry<MakeEnvironment>::of().find(name), Fault::Usage, "no environment is named '", name, "'; there are ",
-          known_environments(), ". One written in Python becomes a program: --environment \"external:python3 ", name,
-          ".py\" (docs/environments.md)");
+          known_environments(),
+          ". One written for ms-swift is run with --external_plugins FILE.py; any other becomes a program: "
+          "--environment \"external:python3 ",
+          name, ".py\" (docs/environments.md)");
 }
 
-std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options) {
+bool is_known_environment(const std::string& name) {
+  return is_address(name) || begins(name, kExternalEnvironment) || Registry<MakeEnvironment>::of().find(name);
+}
+
+std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
+                                              const std::shared_ptr<Plugins>& plugins) {
+  if (plugins && options.of_plugins()) return std::make_unique<PluginEnvironment>(plugins, options);
   const std::string name = options.environment_name();
   check_environment(name);
   if (is_address(name)) return std::make_unique<ServiceEnvironment>(name, options);
@@ -94,6 +103,11 @@ EpisodeReply read_reply(const Json& reply, const std::string& where) {
               ": ", id.dump(), " in 'observation_ids' is no token id");
       out.tokens.push_back(id.get<int32_t>());
     }
+  }
+  if (const Json* more = column(reply, {"continuation"})) {
+    require(more->is_string() && more->get_ref<const std::string&>().size() <= kMostObservation, Fault::Data, where,
+            ": 'continuation' must be a text, of at most ", kMostObservation, " bytes");
+    out.continuation = more->get<std::string>();
   }
   if (const Json* reward = column(reply, {"reward"})) {
     require((reward->is_number() && std::isfinite(reward->get<double>())) || reward->is_boolean(), Fault::Data, where,

@@ -31,12 +31,14 @@ struct EpisodeTurn {
   int64_t episode = 0, turn = 0;  // from 0
   std::string text;
   std::vector<int32_t> tokens;
+  bool cut = false;  // by a limit of tokens
 };
 
 struct EpisodeReply {
   Json messages = Json::array();     // of reset: the conversation that asks, where not the row's; else what comes next
   std::vector<int32_t> tokens = {};  // instead of messages: the very tokens that come next
-  double reward = 0;                 // of this turn; what an episode is worth is the sum
+  std::string continuation = {};  // instead: what stands behind the model's words, and it goes on in the same message
+  double reward = 0;              // of this turn; what an episode is worth is the sum
   bool done = false;
   std::string failure = {};  // why the episode ended before its time; its reward is no opinion then
 };
@@ -91,11 +93,15 @@ struct RegisterEnvironment {
 
 std::string known_environments();                 // for messages
 void check_environment(const std::string& name);  // Fault::Usage with what there is
-std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options);
+bool is_known_environment(const std::string& name);
+class Plugins;
+// `plugins`: of --external_plugins, which may have it.
+std::unique_ptr<Environment> make_environment(const EnvironmentOptions& options,
+                                              const std::shared_ptr<Plugins>& plugins = nullptr);
 std::string environment_shown(const std::string& name);  // as logs call it: a program by its file
 
 // A reply as programs and services write it: {"observation": text, or a list of messages, or {"messages"}, or
-// {"text"}; "observation_ids"; "reward"; "done"}. `where` begins the message of an error (Fault::Data).
+// {"text"}; "observation_ids"; "continuation"; "reward"; "done"}. `where` begins the message of an error (Fault::Data).
 EpisodeReply read_reply(const Json& reply, const std::string& where);
 
 Json user_says(const std::string& text);                                        // [{"role": "user", ...}]

@@ -28,14 +28,27 @@ void EnvironmentOptions::fields(OptionTable& v) {
       .choices({"stop", "skip"});
 }
 
-std::string EnvironmentOptions::environment_name() const {
-  if (environment) return *environment;
-  const std::string scheduler = multi_turn_scheduler.value_or("");
+namespace {
+std::string environment_name_of(const std::string& scheduler) {
   if (scheduler == "gym_scheduler") return "";
   return scheduler == "math_tip_trick" ? "second_try" : scheduler;
 }
+}  // namespace
+
+std::string EnvironmentOptions::environment_name() const {
+  return environment ? *environment : environment_name_of(multi_turn_scheduler.value_or(""));
+}
+
+// A scheduler that is neither ours nor another word for --environment; or an environment that nobody here knows.
+bool EnvironmentOptions::of_plugins() const {
+  if (external_plugins.empty()) return false;
+  if (multi_turn_scheduler && *multi_turn_scheduler != "gym_scheduler" && multi_turn_scheduler != environment)
+    return !is_known_environment(environment_name_of(*multi_turn_scheduler));
+  return environment && !is_known_environment(*environment);
+}
 
 void EnvironmentOptions::check() const {
+  if (of_plugins()) return;  // environment/plugin.h asks them
   require(!(use_gym_env || multi_turn_scheduler == "gym_scheduler") || environment, Fault::Usage,
           "which environment? --environment NAME, external:PROGRAM or http://HOST:PORT; there are ",
           known_environments());

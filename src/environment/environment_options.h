@@ -7,10 +7,11 @@
 #include <string>
 
 #include "base/options.h"
+#include "reward/plugin_options.h"
 
 namespace apus {
 
-struct EnvironmentOptions {
+struct EnvironmentOptions : virtual PluginOptions {
   std::optional<std::string> environment;           // a name, external:PROGRAM, or an address; absent: one turn
   std::optional<std::string> multi_turn_scheduler;  // ms-swift's way to say it
   bool use_gym_env = false;
@@ -22,6 +23,7 @@ struct EnvironmentOptions {
   // Empty: an answer is of one turn.
   std::string environment_name() const;
   bool several_turns() const { return !environment_name().empty(); }
+  bool of_plugins() const;  // the scheduler or the environment is one that a plugin registers
   bool total_length() const { return completion_length_limit_scope == "total"; }
 
   void fields(OptionTable& v);

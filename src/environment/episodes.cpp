@@ -17,7 +17,8 @@ class Play {
   std::vector<Trajectory> all(const std::vector<EpisodeStart>& starts, const std::vector<std::vector<int32_t>>& prompts,
                               const Sampling& sampling) {
     out_.resize(starts.size());
-    last_.assign(starts.size(), false);
+    last_.assign(starts.size(), false), continues_ = last_;
+    said_.resize(starts.size());
     begin(starts, prompts);
     std::vector<size_t> playing(starts.size());
     for (size_t i = 0; i < playing.size(); ++i) playing[i] = i;
@@ -61,10 +62,11 @@ class Play {
       sampling.max_new_tokens = std::max(sampling.max_new_tokens, room(t));
     }
     const std::vector<FinishedAnswer> said = speakers_.model(prompts, sampling);
-    for (size_t k = 0; k < playing.size(); ++k) take(out_[playing[k]], said[k]);
+    for (size_t k = 0; k < playing.size(); ++k) take(playing[k], said[k]);
   }
 
-  void take(Trajectory& t, const FinishedAnswer& said) const {
+  void take(size_t i, const FinishedAnswer& said) {
+    Trajectory& t = out_[i];
     require(said.finish == Finish::Stop || said.finish == Finish::Length, Fault::Device,
             "rolling out answers: ", said.error.empty() ? "an answer was not finished" : said.error);
     const auto room_left = static_cast<size_t>(std::max<int64_t>(1, room(t)));
@@ -78,8 +80,10 @@ class Play {
       words.push_back(token.id);
     }
     if (!t.cut && !words.empty()) words.pop_back();  // the token that ends the turn
-    t.text = speakers_.tokenizer.decode(words, true);
-    t.messages.push_back({{"role", "assistant"}, {"content", t.text}});
+    said_[i] = speakers_.tokenizer.decode(words, true);
+    if (!continues_[i]) t.messages.push_back({{"role", "assistant"}, {"content", ""}});
+    t.text = t.messages.back()["content"].get<std::string>() + said_[i];
+    t.messages.back()["content"] = t.text;
     t.turns.push_back({t.ids.size(), 0});
   }
 
@@ -93,8 +97,9 @@ class Play {
       const size_t begin = t.turns.size() > 1 ? first_of_last_turn(t) : 0;
       turns.push_back({.episode = starts[i].episode,
                        .turn = turn,
-                       .text = t.text,
-                       .tokens = {t.ids.begin() + static_cast<long>(begin), t.ids.end()}});
+                       .text = said_[i],
+                       .tokens = {t.ids.begin() + static_cast<long>(begin), t.ids.end()},
+                       .cut = t.cut});
       asked.push_back(i);
     }
     if (turns.empty()) return {};
@@ -116,7 +121,11 @@ class Play {
     t.failed = !reply.failure.empty();
     // A turn that was cut has no end that an observation could stand behind.
     if (reply.done || t.failed || t.cut || turn + 1 >= limits_.max_turns) return false;
-    std::vector<int32_t> next = reply.tokens.empty() ? speakers_.between(i, reply.messages) : reply.tokens;
+    continues_[i] = !reply.continuation.empty();
+    if (continues_[i] && !goes_on_in_message(t, reply.continuation)) return false;
+    std::vector<int32_t> next = continues_[i]          ? speakers_.tokenizer.encode(reply.continuation)
+                                : reply.tokens.empty() ? speakers_.between(i, reply.messages)
+                                                       : reply.tokens;
     require(!next.empty(), Fault::Data, "the environment replied nothing to a turn, and did not say that it is done: ",
             "an observation is wanted, or \"done\": true");
     for (const Json& message : reply.messages) t.messages.push_back(message);
@@ -129,11 +138,24 @@ class Play {
     return false;
   }
 
+  // The token that ended the turn is taken back, as the message has not ended; a turn of nothing else has no place in
+  // it.
+  static bool goes_on_in_message(Trajectory& t, const std::string& continuation) {
+    const size_t begin = t.turns.size() > 1 ? first_of_last_turn(t) : 0;
+    if (t.ids.size() - begin < 2) return false;
+    t.ids.pop_back(), t.own.pop_back(), t.logprobs.pop_back(), t.versions.pop_back();
+    --t.turns.back().end;
+    t.messages.back()["content"] = t.text + continuation;
+    return true;
+  }
+
   Environment& environment_;
   const EpisodeLimits& limits_;
   const Speakers& speakers_;
   std::vector<Trajectory> out_;
-  std::vector<bool> last_;  // the turn that is said now is the last one
+  std::vector<bool> last_;         // the turn that is said now is the last one
+  std::vector<bool> continues_;    // what is said now stands in the message of the turn before
+  std::vector<std::string> said_;  // the last turn; of a message that went on, its last part
 };
 
 }  // namespace

@@ -40,7 +40,8 @@ std::vector<EpisodeReply> ProgramEnvironment::step(const std::vector<EpisodeTurn
                                           {"id", turn.episode},
                                           {"turn", turn.turn},
                                           {"completion", turn.text},
-                                          {"completion_ids", turn.tokens}});
+                                          {"completion_ids", turn.tokens},
+                                          {"truncated", turn.cut}});
   return asked(lines);
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <list>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -140,7 +141,10 @@ class Either final : public Constraint {
 class After final : public Constraint {
  public:
   After(std::shared_ptr<const Vocabulary> tokens, std::string marker, std::unique_ptr<Constraint> rest)
-      : tokens_(std::move(tokens)), marker_(std::move(marker)), rest_(std::move(rest)) {}
+      : tokens_(std::move(tokens)), marker_(std::move(marker)), rest_(std::move(rest)) {
+    for (const auto& [text, id] : tokens_->specials())
+      if (marker_.find(text) != std::string::npos) specials_.emplace(id, text);
+  }
 
   void allowed(std::vector<uint64_t>& mask) override {
     if (open_) {
@@ -163,7 +167,8 @@ class After final : public Constraint {
       breaks_left_ = 0;
       return rest_->accept(token);
     }
-    tail_ += token == tokens_->special(marker_) ? marker_ : tokens_->bytes(token);
+    const auto special = specials_.find(token);
+    tail_ += special != specials_.end() ? special->second : tokens_->bytes(token);
     open_ = tail_.find(marker_) != std::string::npos;
     if (tail_.size() > marker_.size()) tail_.erase(0, tail_.size() - marker_.size());
   }
@@ -179,6 +184,7 @@ class After final : public Constraint {
  private:
   const std::shared_ptr<const Vocabulary> tokens_;
   const std::string marker_;
+  std::map<int32_t, std::string> specials_;  // tokens that stand for a part of the marker
   const std::unique_ptr<Constraint> rest_;
   std::string tail_;
   bool open_ = false;

@@ -43,6 +43,31 @@ Opening opening_of(ToolFormat format, const Vocabulary& words) {
       forms.push_back(fenced);
       break;
     }
+    case ToolFormat::Kimi:
+      mark = "<|tool_call_begin|>";
+      without(form.begin, mark);
+      break;
+    case ToolFormat::ToolList:
+    case ToolFormat::ToolCalls:
+      mark = form.open.substr(0, form.open.find('>') + 1);
+      parallel = true;
+      without(form.open, mark);
+      break;
+    case ToolFormat::Plugin:
+      mark = "<|action_start|>";
+      without(form.begin, mark);
+      break;
+    case ToolFormat::Harmony: {
+      // The recipient stands behind the channel, or before it.
+      mark = " to=functions.";
+      form.begin.clear();
+      ToolForm before = form;
+      before.middle = "<|channel|>commentary json<|message|>";
+      forms.push_back(before);
+      before.middle = "<|channel|>commentary <|constrain|>json<|message|>";
+      forms.push_back(before);
+      break;
+    }
     case ToolFormat::Mistral:
       mark = "[TOOL_CALLS]";
       parallel = !form.open.empty();

@@ -29,6 +29,27 @@ ToolForm tool_form(ToolFormat format, const Vocabulary& words) {
       return {"", "Action: ", "\nAction Input: ", "\nObservation:", "", "", false};
     case ToolFormat::Flower:
       return {"", "✿FUNCTION✿: ", "\n✿ARGS✿: ", "\n✿RESULT✿:", "", "", false};
+    case ToolFormat::Kimi:  // the number would have to count the calls: one is forced
+      return {"<|tool_calls_section_begin|>",
+              "<|tool_call_begin|>functions.",
+              ":0<|tool_call_argument_begin|>",
+              "<|tool_call_end|>",
+              "",
+              "<|tool_calls_section_end|>",
+              false};
+    case ToolFormat::ToolList:
+      return {"<|tool_call|>[",
+              "{\"name\": \"",
+              "\", \"arguments\": ",
+              "}",
+              ", ",
+              words.special("<|/tool_call|>") >= 0 ? "]<|/tool_call|>" : "]"};
+    case ToolFormat::ToolCalls:
+      return {"<tool_calls>\n", "{\"name\": \"", "\", \"arguments\": ", "}", "\n", "\n</tool_calls>"};
+    case ToolFormat::Plugin:
+      return {"", "<|action_start|><|plugin|>{\"name\": \"", "\", \"parameters\": ", "}<|action_end|>", "", "", false};
+    case ToolFormat::Harmony:
+      return {"", "<|channel|>commentary to=functions.", " <|constrain|>json<|message|>", "<|call|>", "", "", false};
     case ToolFormat::Glm:
       fail(Fault::Usage, "calls in GLM's form cannot be forced: tool_choice 'auto' leaves them to the model");
     case ToolFormat::None:

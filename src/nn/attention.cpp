@@ -4,6 +4,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/index_select.h>
 
 #include <cmath>
 
@@ -41,8 +42,15 @@ at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n) {
   return n == h ? turned : at::cat({turned, x_TNH.narrow(2, n, h - n)}, 2);
 }
 
-at::Tensor AttentionBlock::over_packed(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH,
+at::Tensor AttentionBlock::over_packed(const at::Tensor& q_TNH, const at::Tensor& own_TKH, const at::Tensor& own_v_TKH,
                                        const ops::AttentionRule& rule, const Step& s) const {
+  at::Tensor k_TKH = own_TKH, v_TKH = own_v_TKH;
+  if (at::Tensor row_K = training_of(s).key_K; row_K.defined()) {
+    require(!training_of(s).tokens, Fault::Usage,
+            "--share_prefix true is not for tokens that processes share out (--sequence_parallel_size)");
+    row_K = row_K.to(k_TKH.device());
+    k_TKH = at::index_select(k_TKH, 0, row_K), v_TKH = at::index_select(v_TKH, 0, row_K);
+  }
   Memo* const memo = memo_of(s, ResultKind::Attention);
   const bool again = memo && memo->again();
   ops::Attended result;

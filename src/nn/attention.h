@@ -21,7 +21,7 @@ at::Tensor neighbours_apart(const at::Tensor& x_TNH, int64_t n);
 class AttentionBlock : public Mixer {
  protected:
   // Without a cache; remembers the result for a second run.
-  at::Tensor over_packed(const at::Tensor& q_TNH, const at::Tensor& k_TKH, const at::Tensor& v_TKH,
+  at::Tensor over_packed(const at::Tensor& q_TNH, const at::Tensor& own_TKH, const at::Tensor& own_v_TKH,
                          const ops::AttentionRule& rule, const Step& s) const;
 };
 

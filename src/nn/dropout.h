@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 
 #include "base/random.h"
+#include "nn/module.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "tensor/noise.h"
@@ -22,6 +23,13 @@ struct Dropout {
     const uint64_t seed = training_of(s).dropout_seed;
     const auto& share = training_of(s).tokens;
     return seed == 0 || p == 0 ? Dropout{} : Dropout{p, mix(seed, id, 0), share ? share->own().begin : 0};
+  }
+  // Of what a factor [r, in] is given: where ranks share out its inputs, the mask is a part of the whole one.
+  static Dropout of(double p, uint64_t id, const Step& s, const Param& factor) {
+    Dropout drop = of(p, id, s);
+    const Range& in = factor.part[1];
+    if (in.size != factor.full[1]) drop.column = in.begin, drop.columns = factor.full[1];
+    return drop;
   }
   at::Tensor operator()(const at::Tensor& x) const {  // not scaled
     if (p <= 0) return x;

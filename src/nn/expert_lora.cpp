@@ -157,11 +157,12 @@ at::Tensor ExpertLora::change(at::Tensor y_MO, const at::Tensor& x_MI, const std
   Parts parts{.list = {}, .count = pairs.count};
   std::vector<at::Tensor> factors;
   int64_t column = 0;
+  const int64_t out = y_MO.size(1) / std::ssize(sides);
   for (const ExpertMatrices* side : sides) {
-    const int64_t out = side->front()->spec().out;
     if (side->front()->adapters().count(adapter)) {
-      const Lora::Spec& spec = lora_of(*side->front(), adapter).spec();
-      parts.list.push_back({column, out, spec.scale(), Dropout::of(spec.dropout, spec.id, step_)});
+      Lora& first = lora_of(*side->front(), adapter);
+      parts.list.push_back(
+          {column, out, first.spec().scale(), Dropout::of(first.spec().dropout, first.spec().id, step_, first.a())});
       for (const Linear* expert : *side) factors.push_back(lora_of(*expert, adapter).a().data);
       for (const Linear* expert : *side) factors.push_back(lora_of(*expert, adapter).b().data);
     }

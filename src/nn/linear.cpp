@@ -2,6 +2,7 @@
 #include "nn/linear.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/index_copy.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/zeros.h>
@@ -11,6 +12,7 @@
 #include "base/files.h"
 #include "dist/collective.h"
 #include "dist/mesh.h"
+#include "nn/parts.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
 
@@ -66,27 +68,66 @@ Linear::Linear(Spec spec) : spec_(spec), weight_(param("weight", {spec.out, spec
 
 Linear::Linear(Spec spec, Param& stacked, int64_t piece)
     : spec_(spec), stacked_(&stacked), piece_(piece), view_(std::make_unique<Param>()), weight_(*view_) {
-  view_->full = {spec.out, spec.in};
+  view_->full = {spec.out, spec.in}, view_->part = {{0, spec.out}, {0, spec.in}};
 }
 
 namespace {
+int64_t pieces_each(const Param& stack) { return std::ssize(stack.pieces) / stack.full[0]; }  // of an expert
+
 // Where the piece of a stack lies in what this rank holds of it; below 0: another rank holds it.
 int64_t own_piece(const Param& stack, int64_t piece) {
   if (stack.data.size(0) == stack.full[0]) return piece;
-  const int64_t each = std::ssize(stack.pieces) / stack.full[0], own = piece - stack.part[0].begin * each;
-  return own < stack.data.size(0) * each ? own : -1;
+  const int64_t own = piece - stack.part[0].begin * pieces_each(stack);
+  return own < stack.data.size(0) * pieces_each(stack) ? own : -1;
+}
+
+// How ranks share out a piece: it is whole where its expert is, and cut as the stack's last two dimensions are.
+std::vector<Cut> piece_cuts(const Param& stack, int64_t piece, const MeshView& mesh) {
+  std::vector<Cut> cuts;
+  for (Cut cut : stack.cuts) {
+    const int64_t dim = cut.dim - (std::ssize(stack.full) - 2);
+    if (cut.axis == Axis::DpShard || mesh.size(cut.axis) == 1) continue;
+    if (cut.axis == Axis::Pp) {
+      cuts.push_back(cut);  // all of it, or nothing
+    } else if (dim < 0) {
+      int holder = 0;
+      const auto end = [&] {
+        const Range experts = part_of(stack.full[0], cut, holder, mesh.size(cut.axis));
+        return experts.begin + experts.size;
+      };
+      while (piece / pieces_each(stack) >= end()) ++holder;
+      cuts.push_back(whole_at(cut.axis, holder));
+    } else {
+      cut.dim = dim;
+      cuts.push_back(cut);
+    }
+  }
+  return cuts;
 }
 }  // namespace
 
 const at::Tensor& Linear::matrix() const {
-  if (stacked_)
-    weight_.data = stacked_->data.detach().view({-1, spec_.out, spec_.in}).select(0, own_piece(*stacked_, piece_));
+  if (stacked_) {
+    const at::Tensor stack = stacked_->data.detach();
+    weight_.data = stack.view({-1, stack.size(-2), stack.size(-1)}).select(0, own_piece(*stacked_, piece_));
+  }
   return weight_.data;
 }
 
-// Of a stack that ranks share out it is not there while another one holds it.
+// Of a stack that ranks share out by its rows it is not there while another one holds it; of experts that are
+// elsewhere it is empty. A whole that somebody put there for a while stays.
 Param& Linear::weight() {
-  if (!stacked_ || (stacked_->data.defined() && own_piece(*stacked_, piece_) >= 0)) matrix();
+  if (!stacked_) return weight_;
+  if (mesh()) {
+    view_->cuts = piece_cuts(*stacked_, piece_, *mesh());
+    view_->part = local_part(view_->full, view_->cuts, mesh()->layout());
+  }
+  const bool put = view_->data.defined() && view_->data.sizes() != at::IntArrayRef(view_->local_shape());
+  if (put || !stacked_->data.defined()) return weight_;
+  if (is_elsewhere(*view_, mesh()))
+    view_->data = at::empty(view_->local_shape(), stacked_->data.detach().options());
+  else if (own_piece(*stacked_, piece_) >= 0)
+    matrix();
   return weight_;
 }
 

@@ -60,13 +60,6 @@ struct LowRank : torch::autograd::Function<LowRank> {
   }
 };
 
-// Of factors whose inputs ranks share out the mask is a part of the whole one.
-Dropout dropout_of(const Lora::Spec& spec, const Param& a, const Step& s) {
-  Dropout drop = Dropout::of(spec.dropout, spec.id, s);
-  if (shares_inputs(a)) drop.column = a.part[1].begin, drop.columns = a.full[1];
-  return drop;
-}
-
 }  // namespace
 
 Lora::Lora(Spec spec, const Param* bias)
@@ -88,7 +81,7 @@ at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at:
     const at::Tensor a_TR = at::index_select(a_.data, 1, x_TI).t().to(y_TO.scalar_type());
     return at::addmm(y_TO, a_TR, b_.data.to(y_TO.scalar_type()).t(), 1, spec_.scale());
   }
-  const Dropout drop = dropout_of(spec_, a_, s);
+  const Dropout drop = Dropout::of(spec_.dropout, spec_.id, s, a_);
   const auto shifted = [&](const at::Tensor& y) {
     return shift_ ? y + (shift_->data * spec_.scale()).to(y.scalar_type()) : y;
   };
@@ -107,7 +100,7 @@ at::Tensor Lora::apply(const at::Tensor& x_TI, const at::Tensor& y_TO, const at:
 // the dropped x to both products and adds the difference to the plain one.
 at::Tensor Lora::apply_dora(const at::Tensor& x_TI, const at::Tensor& y_TO, const at::Tensor& weight,
                             const Step& s) const {
-  const Dropout drop = dropout_of(spec_, a_, s);
+  const Dropout drop = Dropout::of(spec_.dropout, spec_.id, s, a_);
   const auto type = x_TI.scalar_type();
   const at::Tensor ratio_O = ratio_.defined() ? ratio_ : ratio_to(weight);
   // By a mask, which the gradient goes through.
@@ -135,7 +128,7 @@ void Lora::settle(const at::Tensor& weight, at::ScalarType type) {
 
 std::pair<at::Tensor, at::Tensor> Lora::columns(const at::Tensor& x_TI, const Step& s) const {
   require(!spec_.dora && !spec_.looks_up, Fault::Bug, "only plain LoRA can be written as further columns");
-  Dropout drop = dropout_of(spec_, a_, s);
+  Dropout drop = Dropout::of(spec_.dropout, spec_.id, s, a_);
   drop.row = 0;  // the head is given all tokens, also where the layers were not
   const auto type = x_TI.scalar_type();
   const at::Tensor x = drop.p > 0 ? x_TI * drop(at::ones(x_TI.sizes(), x_TI.options())) : x_TI;

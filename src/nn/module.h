@@ -33,7 +33,7 @@ struct Param {
   // On disk the last two dimensions of three stand the other way round.
   bool turned = false;
   // Stacked weights: on disk they are `pieces.size()` tensors, relative names, equal parts of `data` in memory order
-  // ([E, 2F, D] read as 2E pieces of [F, D]). Empty: one tensor under the parameter's own name.
+  // ([E, 2, F, D] read as 2E pieces of [F, D]). Empty: one tensor under the parameter's own name.
   std::vector<std::string> pieces;
   std::string tied;  // not on disk: the same tensor as this parameter (full name)
   // `data` is a read-only view of a mapped file: its pages can be given back.

@@ -3,21 +3,27 @@
 #include "nn/moe.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/isin.h>
 #include <ATen/ops/ones_like.h>
+#include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/split_with_sizes.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
 #include "base/error.h"
+#include "dist/collective.h"
+#include "dist/mesh.h"
 #include "nn/capsule.h"
+#include "nn/expert_dispatch.h"
 #include "nn/router.h"
 #include "nn/steady.h"
 #include "nn/training_step.h"
@@ -74,10 +80,18 @@ void record(RouterLoss& loss, const at::Tensor& logits_TE, const at::Tensor& exp
 
 }  // namespace
 
+namespace {
+// What is one tensor in the file stays one between its first and its last experts.
+std::vector<Cut> expert_cuts(bool stacked) {
+  return stacked ? std::vector<Cut>{{Axis::Ep, 0}} : std::vector<Cut>{{Axis::Ep, 0}, {Axis::Tp, 2}};
+}
+}  // namespace
+
 Experts::Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, double clamp)
-    : gate_up_(param(names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj", {count, 2 * ffn, hidden},
-                     {{Axis::Ep, 0}})),
-      down_(param(names.stacked_down ? names.stacked_down : "down_proj", {count, hidden, ffn}, {{Axis::Ep, 0}})),
+    : gate_up_(names.stacked_gate_up ? param(names.stacked_gate_up, {count, 2 * ffn, hidden}, expert_cuts(true))
+                                     : param("gate_up_proj", {count, 2, ffn, hidden}, expert_cuts(false))),
+      down_(param(names.stacked_down ? names.stacked_down : "down_proj", {count, hidden, ffn},
+                  expert_cuts(names.stacked_down != nullptr))),
       clamp_(clamp) {
   if (clamp_ > 0) {
     gate_up_bias_ = &param(str(names.stacked_gate_up, "_bias"), {count, 2 * ffn}, {{Axis::Ep, 0}});
@@ -101,12 +115,12 @@ bool Experts::adapted() const {
          std::any_of(down_of_.begin(), down_of_.end(), has);
 }
 
-at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
-                               const Step& s) const {
-  if (clamp_ > 0) return clamped(x_TD, weight_Tk, expert_Tk);
-  if (!adapted()) return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up_.data, down_.data);
-  const bool alike = can_be_grouped(gate_of_) && can_be_grouped(up_of_) && can_be_grouped(down_of_);
-  return alike ? grouped(x_TD, weight_Tk, expert_Tk, s) : one_by_one(x_TD, weight_Tk, expert_Tk, s);
+at::Tensor Experts::gate_up() const { return gate_up_.data.dim() == 4 ? gate_up_.data.flatten(1, 2) : gate_up_.data; }
+
+ExpertMatrices Experts::here(const ExpertMatrices& of_all) const {
+  if (gate_up_.data.size(0) == gate_up_.full[0]) return of_all;
+  const auto first = of_all.begin() + gate_up_.part[0].begin;
+  return {first, first + gate_up_.part[0].size};
 }
 
 namespace {
@@ -117,7 +131,53 @@ at::Tensor summed(const at::Tensor& y_MD, const at::Tensor& x_TD, const at::Tens
   const at::Tensor weighed = y_MD.to(wide) * weight_Tk.to(wide).reshape({-1, 1}).index_select(0, pairs.pair);
   return at::zeros(x_TD.sizes(), x_TD.options().dtype(wide)).index_add(0, pairs.token, weighed).to(x_TD.scalar_type());
 }
+
+// The step as rows of all ranks see it, whose tokens all go through the same adapters.
+Step step_of_all(int64_t rows, int64_t tokens, const at::Tensor& like, const Step& s) {
+  Step all;
+  all.routed = s.routed, all.training = s.training;
+  for (const auto& group : s.adapters) {
+    require(group.rows.size(0) == tokens, Fault::Bug, "tokens that go through different adapters, and experts on ",
+            "several ranks");
+    all.adapters.push_back({group.name, at::arange(rows, like.options().dtype(at::kLong))});
+  }
+  return all;
+}
 }  // namespace
+
+at::Tensor Experts::operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+                               const Step& s) const {
+  MeshView* const ranks = mesh();
+  const bool elsewhere = ranks && ranks->size(Axis::Ep) > 1;
+  const auto all_here = [&] {
+    if (!adapted() && clamp_ == 0 && !elsewhere) return ops::moe_ffn(x_TD, weight_Tk, expert_Tk, gate_up(), down_.data);
+    const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, gate_up_.full[0]);
+    const at::Tensor x_MD = at::index_select(x_TD, 0, pairs.token);
+    const int64_t tokens = x_TD.size(0);
+    if (!elsewhere) return summed(of_pairs(x_MD, pairs, tokens, s), x_TD, weight_Tk, pairs);
+    const ExpertDispatch way(pairs, ranks->host(Axis::Ep), ranks->comm(Axis::Ep));
+    const at::Tensor came_mD = way.there(x_MD);
+    const int64_t rows = came_mD.size(0);
+    const at::Tensor y_mD = of_pairs(came_mD, way.own(), rows, step_of_all(rows, tokens, x_TD, s));
+    return summed(way.back(y_mD), x_TD, weight_Tk, pairs);
+  };
+  const at::Tensor y_TD = all_here();
+  const bool halves = ranks && ranks->size(Axis::Tp) > 1 && down_.part[2].size != down_.full[2];
+  return halves ? collective::all_reduce(y_TD, ranks->comm(Axis::Tp)) : y_TD;
+}
+
+at::Tensor Experts::of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
+                             const Step& s) const {
+  if (clamp_ > 0) return clamped(x_MD, pairs);
+  if (!adapted()) return plain(x_MD, pairs);
+  const bool alike = can_be_grouped(here(gate_of_)) && can_be_grouped(here(up_of_)) && can_be_grouped(here(down_of_));
+  return alike ? grouped(x_MD, pairs, tokens, s) : one_by_one(x_MD, pairs, s);
+}
+
+at::Tensor Experts::plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const {
+  const auto halves = ops::grouped_linear(x_MD, gate_up(), pairs.ends).chunk(2, 1);
+  return ops::grouped_linear(ops::swiglu(halves[0], halves[1]), down_.data, pairs.ends);
+}
 
 namespace {
 // Of numbers [M, 2F] of gate and up by turns: [M, F], in f32 or f64 and given in their type.
@@ -129,28 +189,23 @@ at::Tensor clamped_swiglu(const at::Tensor& both_MF, double clamp) {
 }
 }  // namespace
 
-at::Tensor Experts::clamped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk) const {
-  const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, gate_up_.data.size(0));
-  const at::Tensor expert_M = at::index_select(expert_Tk.flatten(), 0, pairs.pair);
+at::Tensor Experts::clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const {
+  const at::Tensor expert_M = at::repeat_interleave(at::tensor(pairs.count, at::kLong)).to(x_MD.device());
   const auto multiply = [&](const at::Tensor& rows, const Param& weight, const Param& bias) {
     return ops::grouped_linear(rows, weight.data, pairs.ends) + at::index_select(bias.data, 0, expert_M);
   };
-  const at::Tensor inner =
-      clamped_swiglu(multiply(at::index_select(x_TD, 0, pairs.token), gate_up_, *gate_up_bias_), clamp_);
-  return summed(multiply(inner, down_, *down_bias_), x_TD, weight_Tk, pairs);
+  const at::Tensor inner = clamped_swiglu(multiply(x_MD, gate_up_, *gate_up_bias_), clamp_);
+  return multiply(inner, down_, *down_bias_);
 }
 
 // The base's products and those of the factors, each for all experts at once.
-at::Tensor Experts::grouped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
+at::Tensor Experts::grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens,
                             const Step& s) const {
-  const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, static_cast<int64_t>(gate_of_.size()));
-  const ExpertLora lora(pairs, x_TD.size(0), s);
-  const at::Tensor rows = at::index_select(x_TD, 0, pairs.token);
-  const auto halves =
-      lora(ops::grouped_linear(rows, gate_up_.data.detach(), pairs.ends), rows, {&gate_of_, &up_of_}).chunk(2, 1);
+  const ExpertMatrices gate = here(gate_of_), up = here(up_of_), down = here(down_of_);
+  const ExpertLora lora(pairs, tokens, s);
+  const auto halves = lora(ops::grouped_linear(x_MD, gate_up().detach(), pairs.ends), x_MD, {&gate, &up}).chunk(2, 1);
   const at::Tensor inner = ops::swiglu(halves[0], halves[1]);
-  return summed(lora(ops::grouped_linear(inner, down_.data.detach(), pairs.ends), inner, {&down_of_}), x_TD, weight_Tk,
-                pairs);
+  return lora(ops::grouped_linear(inner, down_.data.detach(), pairs.ends), inner, {&down});
 }
 
 namespace {
@@ -167,21 +222,19 @@ Step step_of_rows(const at::Tensor& token_n, const Step& s) {
 }
 }  // namespace
 
-// Every expert as a feed-forward of its own, for adapters that cannot be grouped.
-at::Tensor Experts::one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
-                               const Step& s) const {
-  const ops::ExpertPairs pairs = ops::pairs_by_expert(expert_Tk, static_cast<int64_t>(gate_of_.size()));
-  const auto inputs = at::split_with_sizes(at::index_select(x_TD, 0, pairs.token), pairs.count, 0);
+// Every expert as a feed-forward of its own, for adapters that cannot be grouped. Where no expert has rows the first
+// one multiplies none, so that the backward passes of all ranks exchange theirs.
+at::Tensor Experts::one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const {
+  const ExpertMatrices gate = here(gate_of_), up = here(up_of_), down = here(down_of_);
+  const auto inputs = at::split_with_sizes(x_MD, pairs.count, 0);
   std::vector<at::Tensor> outputs;
   int64_t begin = 0;
-  for (size_t e = 0; e < gate_of_.size(); begin += pairs.count[e++]) {
-    if (pairs.count[e] == 0) continue;
+  for (size_t e = 0; e < gate.size(); begin += pairs.count[e++]) {
+    if (pairs.count[e] == 0 && (x_MD.size(0) > 0 || e > 0)) continue;
     const Step part = step_of_rows(pairs.token.narrow(0, begin, pairs.count[e]), s);
-    outputs.push_back(
-        (*down_of_[e])(ops::swiglu((*gate_of_[e])(inputs[e], part), (*up_of_[e])(inputs[e], part)), part));
+    outputs.push_back((*down[e])(ops::swiglu((*gate[e])(inputs[e], part), (*up[e])(inputs[e], part)), part));
   }
-  if (outputs.empty()) return at::zeros(x_TD.sizes(), x_TD.options());
-  return summed(at::cat(outputs, 0), x_TD, weight_Tk, pairs);
+  return at::cat(outputs, 0);
 }
 
 Param* MoeMlp::make_correction() {

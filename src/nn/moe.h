@@ -27,16 +27,22 @@ class Experts : public Module {
  public:
   // clamp: MixtureSpec::clamp
   Experts(int64_t count, int64_t hidden, int64_t ffn, const MixtureNames& names, double clamp);
+  // Where ranks share out the experts, each calls it with its own tokens; those that share out the experts' matrices
+  // call it with the same ones.
   at::Tensor operator()(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
                         const Step& s) const;
 
  private:
+  // A row for each pair, in the order of the experts that are here -> what they make of it, unweighed. Where ranks
+  // share out the matrices: this rank's summand.
+  at::Tensor of_pairs(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens, const Step& s) const;
+  at::Tensor plain(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const;
+  at::Tensor clamped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs) const;
+  at::Tensor grouped(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, int64_t tokens, const Step& s) const;
+  at::Tensor one_by_one(const at::Tensor& x_MD, const ops::ExpertPairs& pairs, const Step& s) const;
   bool adapted() const;
-  at::Tensor grouped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
-                     const Step& s) const;
-  at::Tensor one_by_one(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk,
-                        const Step& s) const;
-  at::Tensor clamped(const at::Tensor& x_TD, const at::Tensor& weight_Tk, const at::Tensor& expert_Tk) const;
+  at::Tensor gate_up() const;  // [E, 2F, D] of the experts that are here
+  ExpertMatrices here(const ExpertMatrices& of_all) const;
   Param &gate_up_, &down_;
   double clamp_;
   Param *gate_up_bias_ = nullptr, *down_bias_ = nullptr;  // of clamped ones

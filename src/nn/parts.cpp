@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "dist/launch/stage_cut.h"
 #include "dist/mesh.h"
 
 namespace apus {
@@ -48,6 +49,17 @@ at::Tensor joined(const at::Tensor& part, const Cut& cut, int64_t size, MeshView
 bool is_cut(const Param& param, const MeshView* mesh) {
   return mesh &&
          std::any_of(param.cuts.begin(), param.cuts.end(), [&](const Cut& c) { return mesh->size(c.axis) > 1; });
+}
+
+// part_of() reads it so.
+Cut whole_at(Axis axis, int rank) { return {.axis = axis, .dim = 0, .units = -1 - rank}; }
+bool leaves_whole(const Cut& cut) { return cut.units < 0; }
+
+bool is_elsewhere(const Param& param, const MeshView* mesh) {
+  return mesh && std::any_of(param.cuts.begin(), param.cuts.end(), [&](const Cut& c) {
+           if (c.axis == Axis::Pp) return mesh->size(Axis::Pp) > 1 && !has_stage(c, mesh->rank(Axis::Pp));
+           return leaves_whole(c) && param.part[0].size == 0;
+         });
 }
 
 at::Tensor own_part(at::Tensor whole, const Param& param) {

@@ -9,6 +9,12 @@ namespace apus {
 // Whether ranks share it out. The same answer on all of them, as one may have all there is to share.
 bool is_cut(const Param& param, const MeshView* mesh);
 
+// Leaves a tensor whole to one rank of the axis, and nothing to the others: what belongs to one of stacked experts.
+Cut whole_at(Axis axis, int rank);
+bool leaves_whole(const Cut& cut);
+// Whether other ranks have all of it: other stages of a pipeline (dist/launch/stage_cut.h), or who holds the expert.
+bool is_elsewhere(const Param& param, const MeshView* mesh);
+
 // This rank's part of a whole tensor that has the parameter's shape: a view.
 at::Tensor own_part(at::Tensor whole, const Param& param);
 

@@ -19,6 +19,9 @@ std::vector<int64_t> lengths_of(const Step& s) {
   require(!training_of(s).tokens, Fault::Usage,
           "layers with a state read a sequence from its begin: its tokens cannot be shared out over processes "
           "(--sequence_parallel_size)");
+  require(!training_of(s).key_K.defined(), Fault::Usage,
+          "layers with a state read a sequence from its begin: answers cannot go on from one that they share "
+          "(--share_prefix true)");
   return {s.length_q.begin(), s.length_q.end()};
 }
 }  // namespace

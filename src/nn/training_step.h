@@ -2,6 +2,8 @@
 // What only a forward pass of training knows of its step.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <memory>
 
@@ -22,6 +24,9 @@ struct TrainingStep {
   std::shared_ptr<at::Tensor> table;
   // Where several ranks share out the tokens: layers are given this rank's alone, all else in the step is of all.
   std::shared_ptr<const TokenShare> tokens = {};
+  // Where sequences share their beginnings (train/shared_prefix): the rows of this pass's keys that they see, one
+  // sequence behind the other. Undefined: each sees its own.
+  at::Tensor key_K = {};
   // Of a layer that runs again in the backward pass, while it runs.
   Memo* memo = nullptr;
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // x W' + b with a weight that is held quantised: tiles of it are made plain in the type of the product, multiplied and
-// dropped, in the forward and again in the backward pass, which needs neither the input nor the whole weight.
+// dropped, in the forward and again in the backward pass, which needs neither the input nor the whole weight. A device
+// with an order of its own for codes does so in the operators pack_codes, coded_linear and plain_codes.
 #include "ops/quantised.h"
 
 #include <ATen/OpaqueTensorImpl.h>
@@ -9,6 +10,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
 
 #include <algorithm>
 #include <vector>
@@ -21,8 +23,32 @@
 namespace apus::ops {
 namespace {
 
-using Held = std::shared_ptr<const quant::Matrix>;
+// One of the two.
+struct Held {
+  std::shared_ptr<const quant::Matrix> matrix;
+  at::Tensor codes;
+};
 using Impl = at::OpaqueTensorImpl<Held>;
+
+// Null: a plain tensor.
+Impl* held_in(const at::Tensor& weight) {
+  if (!weight.defined() || weight.has_storage()) return nullptr;
+  return dynamic_cast<Impl*>(weight.unsafeGetTensorImpl());
+}
+const at::Tensor* codes_of(const at::Tensor& weight) {
+  Impl* const impl = held_in(weight);
+  return impl && impl->opaque_handle().codes.defined() ? &impl->opaque_handle().codes : nullptr;
+}
+
+at::Tensor no_codes(const at::Tensor&) { return at::empty({0}, at::kByte); }
+[[noreturn]] void no_coded(const at::Tensor& codes) {
+  fail(Fault::Bug, "this device keeps no codes in an order of its own (", codes.numel(),
+       " bytes given); pack_codes says so");
+}
+at::Tensor coded_linear_reference(const at::Tensor&, const at::Tensor& codes, const OptionalTensor&) {
+  no_coded(codes);
+}
+at::Tensor plain_codes_reference(const at::Tensor& codes, int64_t, int64_t) { no_coded(codes); }
 
 constexpr int64_t kRowsAtOnce = 32;                  // of a thread
 constexpr int64_t kTileElements = int64_t{1} << 20;  // two or four MB: it stays in a cache
@@ -48,6 +74,11 @@ void each_tile(const at::Tensor& weight, const F& f) {
 at::Tensor rows_of(const at::Tensor& x) { return x.reshape({-1, x.size(-1)}); }
 
 at::Tensor forward(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  static const auto coded = handle<decltype(coded_linear_reference)>("apus::coded_linear");
+  if (const at::Tensor* codes = codes_of(weight)) {
+    const BelowAutograd guard;
+    return coded.call(x, *codes, maybe(bias));
+  }
   const int64_t out = weight.size(0);
   if (out <= tile_rows(weight)) return linear(x, plain(weight), bias);
   std::vector<int64_t> sizes = x.sizes().vec();
@@ -104,17 +135,31 @@ struct QuantisedNode : torch::autograd::Function<QuantisedNode> {
 
 }  // namespace
 
-at::Tensor quantised_tensor(Held matrix, at::ScalarType type, c10::Device device) {
+at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device) {
+  static const auto pack = handle<decltype(no_codes)>("apus::pack_codes");
   const auto [rows, columns] = matrix->shape();
-  return at::detail::make_tensor<Impl>(c10::DispatchKeySet(c10::computeDispatchKey(type, kNone, device)),
-                                       c10::scalarTypeToTypeMeta(type), device, std::move(matrix),
-                                       at::IntArrayRef({rows, columns}));
+  const auto holding = [&, rows = rows, columns = columns](Held held) {
+    return at::detail::make_tensor<Impl>(c10::DispatchKeySet(c10::computeDispatchKey(type, kNone, device)),
+                                         c10::scalarTypeToTypeMeta(type), device, std::move(held),
+                                         at::IntArrayRef({rows, columns}));
+  };
+  const at::Tensor weight = holding({std::move(matrix), {}});
+  const BelowAutograd guard;
+  const at::Tensor codes = pack.call(weight);
+  return codes.numel() > 0 ? holding({nullptr, codes}) : weight;
 }
 
-const quant::Matrix* quantised_of(const at::Tensor& weight) {
-  if (!weight.defined() || weight.has_storage()) return nullptr;
-  auto* impl = dynamic_cast<Impl*>(weight.unsafeGetTensorImpl());
-  return impl ? impl->opaque_handle().get() : nullptr;
+bool is_quantised(const at::Tensor& weight) { return held_in(weight) != nullptr; }
+
+const quant::Matrix* matrix_of(const at::Tensor& weight) {
+  Impl* const impl = held_in(weight);
+  return impl ? impl->opaque_handle().matrix.get() : nullptr;
+}
+
+int64_t held_bytes(const at::Tensor& weight) {
+  if (const at::Tensor* codes = codes_of(weight)) return codes->numel();
+  const quant::Matrix* const matrix = matrix_of(weight);
+  return matrix ? matrix->bytes() : static_cast<int64_t>(weight.nbytes());
 }
 
 at::Tensor dequantised(const quant::Matrix& matrix, int64_t row, int64_t count, at::ScalarType type) {
@@ -140,7 +185,14 @@ at::Tensor dequantised(const quant::Matrix& matrix, int64_t row, int64_t count, 
 }
 
 at::Tensor plain_rows(const at::Tensor& weight, int64_t row, int64_t count) {
-  const quant::Matrix* matrix = quantised_of(weight);
+  static const auto plain_codes = handle<decltype(plain_codes_reference)>("apus::plain_codes");
+  if (const at::Tensor* codes = codes_of(weight)) {
+    const BelowAutograd guard;
+    const int64_t before = row % kRowsAtOnce;  // codes are made plain from whole groups of rows on
+    const at::Tensor rows = plain_codes.call(*codes, row - before, count + before);
+    return before == 0 ? rows : rows.narrow(0, before, count);
+  }
+  const quant::Matrix* matrix = matrix_of(weight);
   return matrix ? dequantised(*matrix, row, count, weight.scalar_type()).to(weight.device())
                 : weight.narrow(0, row, count);
 }
@@ -152,3 +204,16 @@ at::Tensor quantised_linear(const at::Tensor& x, const at::Tensor& weight, const
 }
 
 }  // namespace apus::ops
+
+TORCH_LIBRARY_FRAGMENT(apus, m) {
+  // Of a weight that is held quantised: bytes that the other two understand; none: this device keeps it as it is.
+  m.def("pack_codes(Tensor weight) -> Tensor");
+  m.def("coded_linear(Tensor x, Tensor codes, Tensor? bias) -> Tensor");
+  // Rows of the weight from `row` on, a multiple of 32.
+  m.def("plain_codes(Tensor codes, int row, int count) -> Tensor");
+}
+TORCH_LIBRARY_IMPL(apus, CompositeExplicitAutograd, m) {
+  m.impl("pack_codes", apus::ops::no_codes);
+  m.impl("coded_linear", apus::ops::coded_linear_reference);
+  m.impl("plain_codes", apus::ops::plain_codes_reference);
+}

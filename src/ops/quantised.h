@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A frozen weight that is held quantised is a tensor like any other to those who ask for its shape, type and device.
 // Its numbers are known to ops::linear, which makes them a tile at a time, and to the functions here; everything else
-// that touches them fails.
+// that touches them fails. A device may keep such a weight in an order of its own (pack_codes): then the format's own
+// bytes are let go.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,9 +16,11 @@ namespace apus::ops {
 // [rows, columns] of this type, which products are made in, on this device.
 at::Tensor quantised_tensor(std::shared_ptr<const quant::Matrix> matrix, at::ScalarType type, c10::Device device);
 
-// Null: a plain tensor.
-const quant::Matrix* quantised_of(const at::Tensor& weight);
-inline bool is_quantised(const at::Tensor& weight) { return quantised_of(weight) != nullptr; }
+bool is_quantised(const at::Tensor& weight);
+// Null: a plain tensor, or one that the device keeps in its own order.
+const quant::Matrix* matrix_of(const at::Tensor& weight);
+// What it takes in memory, or in mapped files; a plain one too.
+int64_t held_bytes(const at::Tensor& weight);
 
 // Rows of a weight, quantised or plain, of its type and on its device: new memory, or a view of a plain one.
 at::Tensor plain_rows(const at::Tensor& weight, int64_t row, int64_t count);

@@ -35,7 +35,8 @@ void GroupedGradients::finish(bool last) {
 }
 
 bool GroupedGradients::in_step() const {
-  return std::any_of(groups_.begin(), groups_.end(), [](const Group& g) { return g.sync && g.sync->in_step(); });
+  return in_step_ ||
+         std::any_of(groups_.begin(), groups_.end(), [](const Group& g) { return g.sync && g.sync->in_step(); });
 }
 
 // Each number counts once, however many ranks hold it.

@@ -22,12 +22,15 @@ class GroupedGradients final : public GradientSync {
     std::vector<at::Tensor> updated;     // what the optimizer updates of them here
     int copies = 1;                      // ranks that each have all of these gradients
   };
-  // In the same order on all ranks, of which `world` carries tensors of the host.
-  GroupedGradients(std::vector<Group> groups, Comm& world) : groups_(std::move(groups)), world_(world) {}
+  // In the same order on all ranks, of which `world` carries tensors of the host. `in_step`: ranks exchange tokens in
+  // every pass, as those that hold different experts do.
+  GroupedGradients(std::vector<Group> groups, Comm& world, bool in_step)
+      : groups_(std::move(groups)), world_(world), in_step_(in_step) {}
 
   void begin(bool last = true) override;
   void finish(bool last = true) override;
   bool in_step() const override;
+  bool passes_in_step() const override { return in_step_; }
   // Every rank writes the state of what it holds.
   bool sliced() const override { return true; }
   double of_all(double squares) override;
@@ -37,6 +40,7 @@ class GroupedGradients final : public GradientSync {
  private:
   std::vector<Group> groups_;
   Comm& world_;
+  bool in_step_;
 };
 
 }  // namespace apus

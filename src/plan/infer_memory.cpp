@@ -69,8 +69,8 @@ MemoryUse infer_memory(const PlanSpec& s, Plan& plan) {
   const auto tokens = static_cast<double>(std::min(infer.step_tokens, infer.sequences * infer.context));
   MemoryUse use;
   const Held held = s.train.devices > 1 ? fullest(m, s.train.devices) : Held{plan.tuning.elements, 1};
-  of(use.at_peak, Holds::Weights) =
-      held.elements * s.element() + held.layers * plan.tuning.adapter * s.tuning.adapter_bytes;
+  of(use.at_peak, Holds::Weights) = held.elements / plan.tuning.elements * weight_bytes(plan.tuning, s.train) +
+                                    held.layers * plan.tuning.adapter * s.tuning.adapter_bytes;
   of(use.at_peak, Holds::Runtime) = s.device.context + s.device.reserved;
   of(use.at_peak, Holds::Activations) = tokens * s.element() * (4 * h + std::max(3 * q + 3 * k, gated * ffn));
   of(use.at_peak, Holds::Head) =

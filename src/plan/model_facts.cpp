@@ -146,7 +146,8 @@ class Listing {
     linear(str(name, ".", names.router), hidden_, m.experts, names.router_bias);
     const std::string experts = names.stacked_gate_up ? name : name + ".experts";
     plain(str(experts, ".", names.stacked_gate_up ? names.stacked_gate_up : "gate_up_proj"),
-          {m.experts, 2 * m.ffn, hidden_});
+          names.stacked_gate_up ? std::vector<int64_t>{m.experts, 2 * m.ffn, hidden_}
+                                : std::vector<int64_t>{m.experts, 2, m.ffn, hidden_});
     params_.back().stacked = true;
     if (!names.stacked_gate_up) params_.back().pieces = {names.gate, names.up};
     plain(str(experts, ".", names.stacked_down ? names.stacked_down : "down_proj"), {m.experts, hidden_, m.ffn});

@@ -16,6 +16,7 @@ Plan bare_plan(PlanSpec spec) {
   if (s.inference) {
     TuningSpec none = s.tuning;
     plan.tuning.spec = none, plan.tuning.elements = static_cast<double>(s.model.parameters());
+    plan.tuning.linear = quantisable_elements(s.model);
     plan.use = infer_memory(s, plan);
   } else {
     plan.tuning = tuning_facts(s.model, s.tuning);

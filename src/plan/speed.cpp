@@ -45,10 +45,11 @@ Speed training(const PlanSpec& s, const TuningFacts& t) {
   return slowest(arithmetic, memory, communication, tokens * n);
 }
 
-Speed inference(const PlanSpec& s) {
+Speed inference(const PlanSpec& s, const TuningFacts& tuning) {
   const double peak = s.device.flops(s.element()) * s.device.efficiency,
                context = static_cast<double>(s.infer.context) / 2;
-  const double weights = static_cast<double>(s.model.active_parameters()) * s.element();
+  const double weights = static_cast<double>(s.model.active_parameters()) *
+                         (s.train.held_bits > 0 ? weight_bytes(tuning, s.train) / tuning.elements : s.element());
   const auto sequences = static_cast<double>(s.infer.sequences);
   const double cache = sequences * context * cache_bytes_per_token(s.model, s.element());
   Speed speed =
@@ -59,6 +60,8 @@ Speed inference(const PlanSpec& s) {
 
 }  // namespace
 
-Speed estimated_speed(const PlanSpec& s, const TuningFacts& t) { return s.inference ? inference(s) : training(s, t); }
+Speed estimated_speed(const PlanSpec& s, const TuningFacts& t) {
+  return s.inference ? inference(s, t) : training(s, t);
+}
 
 }  // namespace apus

@@ -46,7 +46,8 @@ class TrainingRun {
 
   MemoryUse play() {
     start();
-    if (!away()) at_.add(Holds::Optimizer, optimizer_state_bytes(t_, s_) / shared(1));
+    const double trainings = 1 + static_cast<double>(s_.trained_copies);
+    if (!away()) at_.add(Holds::Optimizer, trainings * optimizer_state_bytes(t_, s_) / shared(1));
     for (int update = 1; update <= 2; ++update) {
       for (int64_t i = 0; i < std::min<int64_t>(2, s_.accumulation); ++i) micro_batch(i > 0);
       at_.moment(update == 1 ? "the first update of the optimizer" : "the update of the optimizer");
@@ -78,8 +79,12 @@ class TrainingRun {
     at_.add(Holds::Runtime, d_.context + d_.reserved);
     at_.moment("loading");
     if (s_.zero < 3 || !away()) {
-      at_.add(Holds::Weights, t_.elements * s_.element / shared(3) + t_.adapter * t_.spec.adapter_bytes / shared(3));
-      at_.add(Holds::Weights, static_cast<double>(s_.frozen_copies) * t_.elements * s_.element / shared(3));
+      at_.add(Holds::Weights, weight_bytes(t_, s_) / shared(3) + t_.adapter * t_.spec.adapter_bytes / shared(3));
+      at_.add(Holds::Weights, static_cast<double>(s_.frozen_copies) * weight_bytes(t_, s_) / shared(3));
+      at_.add(Holds::Weights, s_.frozen_elements * s_.element / shared(3));
+      const double trunk = s_.copies_share_trunk ? 0 : t_.elements - (m_.tied ? 0 : vocab_ * h_);
+      at_.add(Holds::Weights, static_cast<double>(s_.trained_copies) *
+                                  (trunk * s_.element + t_.adapter * t_.spec.adapter_bytes) / shared(3));
     }
     at_.add(Holds::Cache, s_.cache_bytes);
     if (s_.devices == 1) return;
@@ -126,14 +131,35 @@ class TrainingRun {
     at_.moment("the forward pass");
     const double rotation = 4 * s_.tokens * static_cast<double>(m_.head_dim);  // cosines and sines
     at_.add(Holds::Activations, rotation);
-    // The embedding; a layer's input stays, for its backward pass or for running it again.
-    hold(h_);
-    for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], kept_of(i));
-    hold(h_);  // the final norm
+    for (int64_t i = 0; i < s_.trained_copies; ++i) trunk_forward();
+    trunk_forward();
     head();
     drop(h_);
     at_.moment("the backward pass");
     if (!m_.tied) finish_head(there);
+    trunk_backward(there);
+    const bool into_heads = t_.head_trained && m_.tied;  // the embedding's gradient is added into the head's
+    if (t_.embedding_trained && !into_heads) gradient(vocab_ * h_, s_.element, there);
+    finish_head(there);
+    drop(h_);
+    for (int64_t i = 0; i < s_.trained_copies; ++i) {
+      trunk_backward(there);  // the result makes room for its gradient
+      if (t_.embedding_trained) gradient(vocab_ * h_, s_.element, there);
+      drop(h_);
+    }
+    at_.drop(Holds::Activations, rotation);
+    require(std::abs(at_.now(Holds::Activations)) < 1, Fault::Bug, "the tally of activations ends at ",
+            at_.now(Holds::Activations), " bytes");
+  }
+
+  // From ids to the final norm's result. A layer's input stays, for its backward pass or for running it again.
+  void trunk_forward() {
+    hold(h_);  // the embedding
+    for (size_t i = 0; i < t_.layers.size(); ++i) forward(t_.layers[i], kept_of(i));
+    hold(h_);  // the final norm
+  }
+  // Down to the embedding's result.
+  void trunk_backward(bool there) {
     // Through the final norm, whose input goes with the gradient that came.
     hold(h_), drop(2 * h_);
     for (size_t i = t_.layers.size(); i-- > 0;) {
@@ -145,12 +171,6 @@ class TrainingRun {
       backward(t_.layers[i], there);
       drop(kept.all ? h_ : 2 * h_);  // its input, and the second run's output
     }
-    const bool into_heads = t_.head_trained && m_.tied;  // the embedding's gradient is added into the head's
-    if (t_.embedding_trained && !into_heads) gradient(vocab_ * h_, s_.element, there);
-    finish_head(there);
-    drop(h_), at_.drop(Holds::Activations, rotation);
-    require(std::abs(at_.now(Holds::Activations)) < 1, Fault::Bug, "the tally of activations ends at ",
-            at_.now(Holds::Activations), " bytes");
   }
 
   void finish_head(bool there) {
@@ -379,6 +399,11 @@ double head_chunk_tokens(const DeviceFacts& device, double vocabulary, double to
                        512.0)
           : std::max(head_trained ? 128.0 : 16.0, 256 * kMib / (4 * vocabulary));
   return std::min(chunk, tokens);
+}
+
+double weight_bytes(const TuningFacts& t, const TrainSpec& s) {
+  const double held = s.held_bits > 0 ? t.linear : 0;
+  return (t.elements - held) * s.element + held * s.held_bits / 8;
 }
 
 double optimizer_state_bytes(const TuningFacts& t, const TrainSpec& s) {

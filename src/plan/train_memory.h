@@ -28,6 +28,7 @@ struct TrainSpec {
   double tokens = 0;         // of a micro-batch
   double element = 2;        // bytes of a weight and of an activation
   double disk_element = 2;   // of a weight in the checkpoint's files
+  double held_bits = 0;      // of a weight of a linear layer that is held quantised; 0: none is
   int64_t accumulation = 1;  // micro-batches of an update
   RecomputeFacts recompute;
   OptimizerFacts optimizer;
@@ -37,7 +38,12 @@ struct TrainSpec {
   bool release_after_forward = true;  // of 3: layers are gathered again for their backward pass
   bool on_host = false;               // what a rank holds of them, and the optimizer's step
   int64_t frozen_copies = 0;          // of the model, beside the trained one: a reference
-  double cache_bytes = 0;             // of keys and values, when the run also generates
+  // Elements of further models that are only asked: a teacher, reward models.
+  double frozen_elements = 0;
+  // Models of the policy's trunk with a head of one number that are trained in the same passes: a critic.
+  int64_t trained_copies = 0;
+  bool copies_share_trunk = false;  // they are adapters on the policy's frozen weights
+  double cache_bytes = 0;           // of keys and values, when the run also generates
 };
 
 struct MemoryUse {
@@ -49,6 +55,8 @@ struct MemoryUse {
 MemoryUse train_memory(const ModelFacts& model, const TuningFacts& tuning, const TrainSpec& spec,
                        const DeviceFacts& device);
 
+// Of a model's weights in memory, those that are held quantised among them.
+double weight_bytes(const TuningFacts& tuning, const TrainSpec& spec);
 double optimizer_state_bytes(const TuningFacts& tuning, const TrainSpec& spec);  // on all devices together
 
 // Tokens that meet the head at a time, as the fused loss of this device chooses it. keeps: the gradients of all logits.

@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "base/pattern.h"
 #include "checkpoint/adapter_config.h"
+#include "quant/wish.h"
 
 namespace apus {
 namespace {
@@ -87,8 +88,8 @@ double other_factors(const ModelFacts& model, const ParamFacts& p, const LoraCon
   double ranks = 0;
   for (const std::string& piece : p.pieces) ranks += rank(str(module, ".0.", piece));
   if (ranks == 0) return 0;
-  const auto pieces = static_cast<int64_t>(p.pieces.size());
-  return static_cast<double>(p.shape[0]) * ranks * static_cast<double>(p.shape[1] / pieces + p.shape[2]);
+  const double sides = static_cast<double>(p.shape[p.shape.size() - 2] + p.shape.back());  // of one piece
+  return static_cast<double>(p.shape[0]) * ranks * sides;
 }
 
 int64_t layer_index(const ModelFacts& model, const std::string& name) {
@@ -96,7 +97,15 @@ int64_t layer_index(const ModelFacts& model, const std::string& name) {
   return name.rfind(prefix, 0) == 0 ? std::stoll(name.substr(prefix.size())) : -1;
 }
 
+bool may_be_held(const ParamFacts& p) { return p.linear && !p.stacked && !quant::Wish().skips(p.module()); }
+
 }  // namespace
+
+double quantisable_elements(const ModelFacts& model) {
+  double sum = 0;
+  for (const ParamFacts& p : model.params) sum += may_be_held(p) ? static_cast<double>(p.numel()) : 0;
+  return sum;
+}
 
 TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
   TuningFacts t;
@@ -117,6 +126,7 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec) {
                            : spec.lora && !trained ? other_factors(model, p, lora)
                                                    : 0;
     t.elements += n, t.adapter += factors;
+    if (!trained && may_be_held(p)) t.linear += n;
     if (trained) {
       t.trained += n, t.largest_trained = std::max(t.largest_trained, n);
       if (p.shape.size() >= 2 && layer_index(model, p.name) >= 0) t.trained_matrices += n;

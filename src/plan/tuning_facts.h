@@ -48,10 +48,13 @@ struct TuningFacts {
   std::vector<LayerUse> layers;
   bool embedding_trained = false, head_trained = false;  // tied: the same
   double elements = 0, trained = 0, adapter = 0;         // base; trained base parameters; factors
+  double linear = 0;                                     // of `elements`: in linear layers that may be held quantised
   // How many of `trained` are in matrices other than embeddings; elements of the largest trained tensor.
   double trained_matrices = 0, largest_trained = 0;
 };
 
+// Of the weights of linear layers that may be held quantised.
+double quantisable_elements(const ModelFacts& model);
 TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec);
 
 }  // namespace apus

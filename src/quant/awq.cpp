@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "quant/codes.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -18,7 +19,7 @@ uint32_t code_in(uint32_t word, int64_t output) {
   return (word >> (4 * kNibble[static_cast<size_t>(output % 8)])) & 15;
 }
 
-class Awq final : public Matrix {
+class Awq final : public Matrix, public Coded {
  public:
   Awq(const StoredLayer& layer, Shape shape, int64_t group)
       : Matrix(shape), group_(group > 0 ? group : shape.columns), bytes_(layer.bytes()) {
@@ -53,6 +54,23 @@ class Awq final : public Matrix {
             for (int64_t k = 0; k < n; ++k) to[k] = scale[j] * (static_cast<float>(code_in(packed[k], o)) - zero[j]);
           }
         }
+      }
+  }
+
+  std::optional<CodeForm> code_form() const override {
+    return CodeForm{.kind = CodeForm::Kind::Book, .group = group_, .zeros = true, .book = kWholeNumbers};
+  }
+  void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
+    const int64_t columns = shape().columns, words = shape().rows / 8, groups = columns / group_;
+    for (int64_t c = 0; c < columns; ++c)
+      for (int64_t r = 0; r < count; r += 8) {
+        const uint32_t word = codes_.at<uint32_t>(c * words + (row + r) / 8);
+        for (int64_t j = 0; j < 8; ++j) out.code[(r + j) * columns + c] = static_cast<uint8_t>(code_in(word, j));
+      }
+    for (int64_t g = 0; g < groups; ++g)
+      for (int64_t r = 0; r < count; ++r) {
+        out.scale[r * groups + g] = number_at(scales_, g * shape().rows + row + r);
+        out.zero[r * groups + g] = static_cast<float>(code_in(zeros_.at<uint32_t>(g * words + (row + r) / 8), r));
       }
   }
 

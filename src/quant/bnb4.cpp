@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "quant/code_books.h"
+#include "quant/codes.h"
 
 namespace apus::quant {
 
@@ -33,7 +33,7 @@ int64_t whole_number(const Json& state, const char* key, int64_t otherwise) {
   return it != state.end() && it->is_number_integer() ? it->get<int64_t>() : otherwise;
 }
 
-class Bnb4 final : public Matrix {
+class Bnb4 final : public Matrix, public Coded {
  public:
   Bnb4(const StoredLayer& layer, Shape shape, const Json& state)
       : Matrix(shape),
@@ -82,6 +82,20 @@ class Bnb4 final : public Matrix {
       }
       if (i < stop) *out++ = value[codes_.at<uint8_t>(i / 2) >> 4], ++i;
     }
+  }
+
+  std::optional<CodeForm> code_form() const override {
+    if (shape().columns % block_ != 0 || shape().columns % 2 != 0) return std::nullopt;
+    return CodeForm{.kind = CodeForm::Kind::Book, .group = block_, .book = book_};
+  }
+  void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
+    const int64_t columns = shape().columns, groups = columns / block_;
+    const auto* pairs = reinterpret_cast<const uint8_t*>(codes_.data) + row * columns / 2;
+    for (int64_t i = 0; i < count * columns / 2; ++i) {
+      out.code[2 * i] = pairs[i] >> 4;
+      out.code[2 * i + 1] = pairs[i] & 15;
+    }
+    for (int64_t g = 0; g < count * groups; ++g) out.scale[g] = absmax(row * groups + g);
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "quant/codes.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -16,7 +17,7 @@ const char* scale_name(const Pieces& pieces) {
   return pieces.count("weight_scale_inv") ? "weight_scale_inv" : "weight_scale";
 }
 
-class Fp8 final : public Matrix {
+class Fp8 final : public Matrix, public Coded {
  public:
   Fp8(const StoredLayer& layer, Shape shape, Fp8Block block)
       : Matrix(shape),
@@ -51,6 +52,20 @@ class Fp8 final : public Matrix {
         for (int64_t c = b * block_.columns; c < end; ++c) *out++ = table[codes[c]] * scale;
       }
     }
+  }
+
+  // Where all codes are numbers.
+  std::optional<CodeForm> code_form() const override {
+    const auto* codes = reinterpret_cast<const uint8_t*>(codes_.data);
+    if (std::any_of(codes, codes + shape().count(), [](uint8_t c) { return (c & 0x7f) == 0x7f; })) return std::nullopt;
+    return CodeForm{.kind = CodeForm::Kind::E4m3, .group = block_.columns};
+  }
+  void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
+    const int64_t columns = shape().columns, across = blocks(columns, block_.columns);
+    std::memcpy(out.code, codes_.data + row * columns, static_cast<size_t>(count * columns));
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t b = 0; b < across; ++b)
+        out.scale[r * across + b] = number_at(scales_, (row + r) / block_.rows * across + b);
   }
 
  private:

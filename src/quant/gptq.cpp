@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "quant/codes.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -45,7 +46,7 @@ void pack_unit(int64_t bits, const uint8_t* codes, uint32_t* words) {
   }
 }
 
-class Gptq final : public Matrix {
+class Gptq final : public Matrix, public Coded {
  public:
   Gptq(const StoredLayer& layer, Shape shape, const GptqForm& form) : Matrix(shape), form_(form) {
     const auto [rows, columns] = shape;
@@ -86,6 +87,34 @@ class Gptq final : public Matrix {
         }
       }
     }
+  }
+
+  // Where inputs are in the order of their groups.
+  std::optional<CodeForm> code_form() const override {
+    const int64_t width = form_.group_of(shape().columns);
+    if (form_.bits != 4 && form_.bits != 8) return std::nullopt;
+    for (size_t c = 0; c < group_.size(); ++c)
+      if (group_[c] != static_cast<int64_t>(c) / width) return std::nullopt;
+    return CodeForm{.kind = form_.bits == 4 ? CodeForm::Kind::Book : CodeForm::Kind::Signed,
+                    .group = width,
+                    .zeros = true,
+                    .book = kWholeNumbers};
+  }
+  void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
+    const int64_t columns = shape().columns, per_word = 32 / form_.bits;
+    const uint32_t mask = (1u << form_.bits) - 1, shift = form_.bits == 8 ? 128 : 0;  // bytes have a sign
+    for (int64_t c = 0; c < columns; c += per_word)
+      for (int64_t r = 0; r < count; ++r) {
+        uint32_t word = codes_.at<uint32_t>(c / per_word * shape().rows + row + r);
+        for (int64_t k = 0; k < per_word; ++k, word >>= form_.bits)
+          out.code[r * columns + c + k] = static_cast<uint8_t>((word & mask) - shift);
+      }
+    const Grid grid = grid_of(row, count);
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t g = 0; g < groups_; ++g) {
+        out.scale[r * groups_ + g] = grid.scale[static_cast<size_t>(g * count + r)];
+        out.zero[r * groups_ + g] = grid.zero[static_cast<size_t>(g * count + r)] - static_cast<float>(shift);
+      }
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "quant/codes.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
@@ -36,7 +37,7 @@ void check(const std::string& name, Shape shape, const HqqForm& form) {
           shape.rows, ", ", shape.columns, "]");
 }
 
-class Hqq final : public Matrix {
+class Hqq final : public Matrix, public Coded {
  public:
   Hqq(const StoredLayer& layer, Shape shape, const HqqForm& form)
       : Matrix(shape), form_(form), table_(shape, form), bytes_(layer.bytes()) {
@@ -59,6 +60,28 @@ class Hqq final : public Matrix {
         const int64_t group = table_.group_of(r, c, form_);
         *out++ = (static_cast<float>((held >> shift) & mask) - number_at(zeros_, group)) * number_at(scales_, group);
       }
+    }
+  }
+
+  // Where groups are parts of rows.
+  std::optional<CodeForm> code_form() const override {
+    if (form_.axis != 1 || (form_.bits != 4 && form_.bits != 8) || shape().columns % form_.group != 0)
+      return std::nullopt;
+    return CodeForm{.kind = form_.bits == 4 ? CodeForm::Kind::Book : CodeForm::Kind::Signed,
+                    .group = form_.group,
+                    .zeros = true,
+                    .book = kWholeNumbers};
+  }
+  void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
+    const int64_t groups = shape().columns / form_.group, shift = form_.bits == 8 ? 128 : 0;
+    for (int64_t n = 0; n < count * groups; ++n) {
+      const int64_t r = row * groups + n, down = table_.shift(r, form_);
+      const auto* held = reinterpret_cast<const uint8_t*>(codes_.data) + r % table_.per_part * table_.columns;
+      for (int64_t c = 0; c < form_.group; ++c)
+        out.code[n * form_.group + c] =
+            static_cast<uint8_t>(((held[c] >> down) & ((1 << form_.bits) - 1)) - shift);
+      out.scale[n] = number_at(scales_, r);
+      out.zero[n] = number_at(zeros_, r) - static_cast<float>(shift);
     }
   }
 

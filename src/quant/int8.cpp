@@ -5,12 +5,13 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "quant/codes.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
 
 namespace {
-class Int8 final : public Matrix {
+class Int8 final : public Matrix, public Coded {
  public:
   // A weight is code * scale * factor, in this order.
   Int8(const StoredLayer& layer, Shape shape, const char* scales, float factor)
@@ -29,6 +30,14 @@ class Int8 final : public Matrix {
       const auto* codes = reinterpret_cast<const int8_t*>(codes_.data) + r * shape().columns;
       for (int64_t c = 0; c < shape().columns; ++c) *out++ = static_cast<float>(codes[c]) * scale * factor_;
     }
+  }
+
+  std::optional<CodeForm> code_form() const override {
+    return CodeForm{.kind = CodeForm::Kind::Signed, .group = shape().columns};
+  }
+  void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
+    std::memcpy(out.code, codes_.data + row * shape().columns, static_cast<size_t>(count * shape().columns));
+    for (int64_t r = 0; r < count; ++r) out.scale[r] = number_at(scales_, scales_.count() == 1 ? 0 : row + r) * factor_;
   }
 
  private:

@@ -4,12 +4,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "quant/codes.h"
 #include "quant/numbers.h"
 
 namespace apus::quant {
 
 namespace {
-class PackedInts final : public Matrix {
+class PackedInts final : public Matrix, public Coded {
  public:
   PackedInts(const StoredLayer& layer, Shape shape, int64_t bits)
       : Matrix(shape), bits_(bits), bytes_(layer.bytes()), words_((shape.columns * bits + 31) / 32) {
@@ -48,6 +49,35 @@ class PackedInts final : public Matrix {
           const auto g = static_cast<size_t>(group_[static_cast<size_t>(c)]);
           *out++ = (static_cast<float>(static_cast<int32_t>(word & mask) - offset) - zero[g]) * scale[g];
         }
+      }
+    }
+  }
+
+  // Where inputs are in the order of their groups.
+  std::optional<CodeForm> code_form() const override {
+    const int64_t width = shape().columns / groups_;
+    for (size_t c = 0; c < group_.size(); ++c)
+      if (group_[c] != static_cast<int64_t>(c) / width) return std::nullopt;
+    CodeForm form{.kind = bits_ == 4 ? CodeForm::Kind::Book : CodeForm::Kind::Signed,
+                  .group = width,
+                  .zeros = zeros_.data != nullptr};
+    for (int i = 0; i < 16; ++i) form.book[static_cast<size_t>(i)] = static_cast<float>(i - 8);
+    return form;
+  }
+  void read_codes(int64_t row, int64_t count, const CodeRows& out) const override {
+    const int64_t columns = shape().columns, per_word = 32 / bits_;
+    const uint32_t mask = (1u << bits_) - 1, shift = bits_ == 8 ? 128 : 0;
+    for (int64_t r = row; r < row + count; ++r) {
+      for (int64_t c = 0; c < columns; ++c) {
+        const uint32_t word = codes_.at<uint32_t>(r * words_ + c / per_word);
+        *(out.code + (r - row) * columns + c) = static_cast<uint8_t>(((word >> (c % per_word * bits_)) & mask) - shift);
+      }
+      for (int64_t g = 0; g < groups_; ++g) {
+        out.scale[(r - row) * groups_ + g] = number_at(scales_, per_tensor_ ? 0 : r * groups_ + g);
+        if (!zeros_.data) continue;
+        const uint32_t word = zeros_.at<uint32_t>(r / per_word * groups_ + g);
+        const auto stored = static_cast<int32_t>((word >> (r % per_word * bits_)) & mask);
+        out.zero[(r - row) * groups_ + g] = static_cast<float>(stored - (1 << (bits_ - 1)));
       }
     }
   }

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/program.h"
 #include "reward/external.h"
+#include "reward/plugins.h"
 
 namespace apus {
 namespace {
@@ -20,8 +21,10 @@ constexpr size_t kAnswersAThread = 16;  // fewer are not worth a thread
 bool is_program(const std::string& name) { return name.rfind(kExternalReward, 0) == 0; }
 std::string command_of(const std::string& name) { return name.substr(std::string(kExternalReward).size()); }
 
-std::unique_ptr<Reward> make_reward(const std::string& name, const RewardOptions& options) {
+std::unique_ptr<Reward> make_reward(const std::string& name, const RewardOptions& options,
+                                    const std::shared_ptr<Plugins>& plugins) {
   if (is_program(name)) return std::make_unique<ExternalReward>(command_of(name), options);
+  if (plugins && plugins->has("rewards", name)) return std::make_unique<PluginReward>(name, plugins, options);
   const MakeReward* make = Registry<MakeReward>::of().find(name);
   require(make, Fault::Usage, "no reward is named '", name, "'");
   return (*make)(options);
@@ -58,12 +61,12 @@ std::vector<double> SingleReward::score(const std::vector<RewardInput>& answers)
   return out;
 }
 
-Rewards::Rewards(const RewardOptions& options)
+Rewards::Rewards(const RewardOptions& options, const std::shared_ptr<Plugins>& plugins)
     : weights_(options.reward_weights.empty()
                    ? std::vector<double>(options.reward_funcs.size() + options.reward_model.size(), 1.0)
                    : options.reward_weights) {
   for (const std::string& name : options.reward_funcs) {
-    rewards_.push_back(make_reward(name, options));
+    rewards_.push_back(make_reward(name, options, plugins));
     const std::string shown = is_program(name) ? program_name(command_of(name)) : name;
     const auto same = std::count_if(names_.begin(), names_.end(), [&](const std::string& other) {
       return other == shown || other.rfind(shown + "#", 0) == 0;

@@ -22,7 +22,10 @@ struct RewardInput {
   const Json* row = nullptr;    // all columns of its row: "solution", "messages", ...
   // Of an answer in several turns all that was said, by the model and to it; the completion is its last turn.
   const Json* trajectory = nullptr;
+  int64_t group = 0, step = 0;  // the question's number in its round, and updates made before
 };
+
+class Plugins;
 
 class Reward {
  public:
@@ -53,7 +56,8 @@ struct RegisterReward {
 // Those that --reward_funcs names, with their weights.
 class Rewards {
  public:
-  explicit Rewards(const RewardOptions& options);
+  // `plugins`: of --external_plugins; what they register comes before what has the same name here.
+  explicit Rewards(const RewardOptions& options, const std::shared_ptr<Plugins>& plugins = nullptr);
   ~Rewards();
   struct Scores {
     std::vector<std::vector<double>> functions;  // of each function, of each answer

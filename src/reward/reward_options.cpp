@@ -74,8 +74,10 @@ void RewardOptions::fields(OptionTable& v) {
               "a checkpoint's config.json says what it is, and it reads the very tokens of question and answer");
   v.refuse({"reward_model_revision"}, "--reward_model takes a folder: download that revision first");
   v.refuse({"reward_model_plugin"},
-           "a model that judges in words is asked with --reward_funcs judge; anything else is a program: "
-           "--reward_funcs external:./judge.sh");
+           "reward models are run here, by their head of one score; a model that judges in words is asked with "
+           "--reward_funcs judge, anything else with --reward_funcs external:./judge.sh or a reward of "
+           "--external_plugins",
+           "default");
 }
 
 void RewardOptions::check() const {
@@ -92,9 +94,8 @@ void RewardOptions::check() const {
               " names no program: external:./reward.py");
       continue;
     }
-    std::vector<std::string> names;
-    for (const auto& [known, make] : Registry<MakeReward>::of().all()) names.push_back(known);
-    require(std::find(names.begin(), names.end(), name) != names.end(), Fault::Usage, "--reward_funcs ", name,
+    // What plugins register is known when they are imported (environment/plugin.h).
+    require(Registry<MakeReward>::of().find(name) || !external_plugins.empty(), Fault::Usage, "--reward_funcs ", name,
             " is not known; there are ", known_rewards());
   }
   const bool judged = std::find(reward_funcs.begin(), reward_funcs.end(), "judge") != reward_funcs.end();

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "base/options.h"
+#include "reward/plugin_options.h"
 
 namespace apus {
 
-struct RewardOptions {
-  std::vector<std::string> reward_funcs;  // names, or external:PROGRAM
+struct RewardOptions : virtual PluginOptions {
+  std::vector<std::string> reward_funcs;  // names here or in a plugin, or external:PROGRAM
   std::vector<double> reward_weights;
   std::vector<std::string> reward_model;     // folders of models with a head of one score
   std::vector<std::string> reward_adapters;  // a LoRA adapter on each of them, or none at all

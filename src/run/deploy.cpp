@@ -64,7 +64,7 @@ void drain(const DeployOptions& o, Api& api, HttpServer& server) {
 int run_deploy(const DeployOptions& o) {
   EngineOptions limits = o;
   if (o.infer_backend == "pt") limits.engine.max_sequences = 1;
-  Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits, o);
+  Inference in = open_inference(o, o, o.named_adapters().empty() ? o.adapter() : "", o, limits, o, o.quantise);
   for (const auto& [name, dir] : o.named_adapters()) in.engine->load_adapter(name, dir);
   return serve_model(o, service_spec(o, in));
 }

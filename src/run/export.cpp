@@ -17,6 +17,7 @@
 #include "checkpoint/weights.h"
 #include "gguf/model.h"
 #include "plan/model_facts.h"
+#include "run/calibrated_export.h"
 #include "run/runner.h"
 #include "run/train_data.h"
 #include "tensor/dtype.h"
@@ -25,6 +26,7 @@ namespace apus {
 namespace {
 
 int run_quantise(const ExportOptions& o) {
+  if (o.calibrates()) return run_calibrated_export(o);
   const Json config = read_model_config(o.model);
   require(!config.contains("quantization_config"), Fault::Usage, "--model ", o.model,
           " is quantised already; give the unquantised checkpoint");

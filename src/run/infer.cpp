@@ -35,7 +35,7 @@ int run_infer(const InferOptions& o) {
   if (o.infer_backend == "pt" && o.max_batch_size.value_or(1) > 0)
     limits.engine.max_sequences = o.max_batch_size.value_or(1);
   if (!gives_words(o)) return infer_numbers(o, result_path);
-  Inference inference = open_inference(o, o, o.adapter(), o, limits, o);
+  Inference inference = open_inference(o, o, o.adapter(), o, limits, o, o.quantise);
   return o.interactive() ? infer_chat(o, inference, result_path) : infer_rows(o, inference, result_path);
 }
 

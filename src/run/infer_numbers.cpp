@@ -104,7 +104,7 @@ class NumbersRun {
 
 NumbersRun::NumbersRun(const InferOptions& o, const std::string& path)
     : o_(o),
-      loaded_(load_for_inference(o, o.adapter(), o)),
+      loaded_(load_for_inference(o, o.adapter(), o, nullptr, o.quantise)),
       tokenizer_(Tokenizer::load(o.model)),
       chat_(o.model, tokenizer_, o),
       read_(o, chat_),

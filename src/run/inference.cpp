@@ -8,6 +8,7 @@
 #include <future>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/clock.h"
 #include "base/files.h"
@@ -20,6 +21,7 @@
 #include "device/failure.h"
 #include "models/pooling.h"
 #include "models/spec/score_head.h"
+#include "ops/quantised.h"
 #include "run/runner.h"
 #include "tensor/dtype.h"
 
@@ -77,15 +79,33 @@ at::Tensor empty_score(const std::string& name, const std::vector<int64_t>& shap
 }
 
 // Weights and adapter into a model that is described, on the places it was told.
-void fill(Model& model, const Json& config, const std::string& folder, LoadOptions how, const std::string& adapter) {
+void fill(Model& model, const Json& config, const std::string& folder, LoadOptions how, const std::string& adapter,
+          const quant::Wish& quantise) {
   const TensorFolder source(folder);
-  const auto quantised = quantised_weights(config, {}, folder);
+  const auto quantised = how.dtype == at::kBFloat16 ? held_weights(config, quantise, folder)
+                                                    : quantised_weights(config, quantise, folder);
   how.quantised = quantised.get();
   if (model.head_kind() == Head::Scalar && labels_of_adapter(adapter) > 0) how.fresh = empty_score;
   if (model.devices()) how.place = [&](const std::string& name) { return model.device_of(name); };
   load_weights(model, source, how);
   if (!adapter.empty()) settle_adapter(model, load_adapter(model, adapter, kGiven).name, how.dtype);
   model.visit_modules([](const std::string&, Module& m) { m.prepare_inference(); });
+}
+
+// What all weights take, and as what: "0.99 GB, bfloat16" or "0.47 GB, of which 0.20 GB quantised, bfloat16".
+std::string weights_text(Model& model, at::ScalarType dtype) {
+  int64_t all = 0, held = 0;
+  model.visit([&](const std::string&, Param& p) {
+    if (!p.tied.empty()) return;
+    // Where the device packed it, it is as large.
+    const std::vector<int64_t> shape = p.local_shape();
+    const int64_t packed =
+        std::accumulate(shape.begin(), shape.end(), static_cast<int64_t>(c10::elementSize(dtype)), std::multiplies<>());
+    const int64_t bytes = p.data.defined() ? ops::held_bytes(p.data) : packed;
+    all += bytes, held += ops::is_quantised(p.data) ? bytes : 0;
+  });
+  return str(bytes_text(all), held > 0 ? str(", of which ", bytes_text(held), " quantised, ") : ", ",
+             float_type_name(dtype));
 }
 
 // What the run that made an adapter said its labels are.
@@ -141,7 +161,7 @@ const RegisterRunner<PlacementRehearsal> placement_rehearsal("placement rehearsa
 }  // namespace
 
 LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter, const PlacementOptions& placement,
-                               const EngineOptions* engine) {
+                               const EngineOptions* engine, const quant::Wish& quantise) {
   const Stopwatch watch;
   LoadedModel loaded;
   Described described = describe(o, adapter, placement);
@@ -152,13 +172,13 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
   if (placement.placed()) loaded.spread = place_model(model, o, adapter, placement, engine, loaded.dtype);
   loaded.device = loaded.spread ? loaded.spread->home() : open_device(o.device);
   try {
-    fill(model, loaded.config, o.model, {.dtype = loaded.dtype, .device = loaded.device.device}, adapter);
+    fill(model, loaded.config, o.model, {.dtype = loaded.dtype, .device = loaded.device.device}, adapter, quantise);
   } catch (const c10::Error& e) {
     throw explained(e, loaded.device.device, loaded.spread ? kFuller : kSpread);
   }
   loaded.max_positions = model.shape().max_positions;
   log_info(o.model, adapter.empty() ? "" : " with " + adapter, ": ", described.config["model_type"].get<std::string>(),
-           ", ", bytes_text(TensorFolder(o.model).bytes()), ", ", float_type_name(loaded.dtype), " on ",
+           ", ", weights_text(model, loaded.dtype), " on ",
            loaded.spread && loaded.spread->several() ? "several devices" : loaded.device.name(), ", loaded in ",
            duration_text(watch.seconds()));
   if (loaded.spread && !engine) report(*loaded.spread, 0);
@@ -190,6 +210,7 @@ struct Source {
   Json config;
   LoadOptions how;
   std::string folder, adapter;
+  quant::Wish quantise;
   std::map<std::string, std::string> beside;  // adapters of requests: name to folder
   std::optional<PartDevices> devices;
   Head head = Head::Vocab;
@@ -206,7 +227,7 @@ struct Source {
   const Model* read() {
     auto again = make_model(config, head);
     if (devices) again->spread(*devices);
-    fill(*again, config, folder, how, adapter);
+    fill(*again, config, folder, how, adapter, quantise);
     for (const auto& [name, dir] : beside) attach(*again, name, dir);
     model = std::move(again);
     return model.get();
@@ -267,7 +288,8 @@ std::function<at::Tensor(const Model&, const at::Tensor&, const Step&)> reading_
 }
 
 Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
-                         const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task) {
+                         const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task,
+                         const quant::Wish& quantise) {
   require(
       model.task_type != "embedding" || task.pooling == "last", Fault::Usage,
       "vectors that are the mean of all tokens (--pooling mean) are not served: the cache keeps no states of tokens "
@@ -275,7 +297,7 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
   Inference in;
   // Texts beside weights: a large vocabulary takes a tenth of a second.
   auto texts = std::async(std::launch::async, [&] { prepare_texts(in, model, prompt); });
-  in.loaded = load_for_inference(model, adapter, placement, &engine);
+  in.loaded = load_for_inference(model, adapter, placement, &engine, quantise);
   texts.get();
   if (!in.generation.not_followed.empty())
     log_info("of generation_config.json these are not followed: ", join(in.generation.not_followed));
@@ -286,7 +308,14 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
   if (in.loaded.spread) spec.cache_limits = in.loaded.spread->cache_limits();
   const LoadOptions how{.dtype = in.loaded.dtype, .device = in.loaded.device.device};
   const auto from =
-      std::make_shared<Source>(Source{std::move(in.loaded.model), in.loaded.config, how, model.model, adapter, {}, {}});
+      std::make_shared<Source>(Source{.model = std::move(in.loaded.model),
+                                      .config = in.loaded.config,
+                                      .how = how,
+                                      .folder = model.model,
+                                      .adapter = adapter,
+                                      .quantise = quantise,
+                                      .beside = {},
+                                      .devices = {}});
   from->devices = from->model->devices(), from->head = from->model->head_kind();
   ModelHooks hooks = model_hooks(from);
   hooks.read_off = reading_of(model, task.words, *in.tokenizer);

@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "models/model.h"
 #include "parallel/spread.h"
+#include "quant/wish.h"
 
 namespace apus {
 
@@ -28,9 +29,11 @@ struct LoadedModel {
   Json config;                   // that of the checkpoint, with the head that its adapter brings
   at::TensorOptions options() const { return at::TensorOptions().dtype(dtype).device(device.device); }
 };
-// `adapter`: a PEFT folder, or empty. `engine`: null when there will be no cache.
+// `adapter`: a PEFT folder, or empty. `engine`: null when there will be no cache. `quantise`: a plain checkpoint's
+// weights, while they are loaded.
 LoadedModel load_for_inference(const ModelOptions& options, const std::string& adapter,
-                               const PlacementOptions& placement = {}, const EngineOptions* engine = nullptr);
+                               const PlacementOptions& placement = {}, const EngineOptions* engine = nullptr,
+                               const quant::Wish& quantise = {});
 
 EngineSpec engine_spec(const EngineOptions& engine, const ModelOptions& model);
 // What ends an answer: the checkpoint's eos, the tokenizer's, and what ends a turn of the chat.
@@ -48,7 +51,8 @@ struct Inference {
 };
 // `task`: how numbers are read off, of a model that gives no words.
 Inference open_inference(const ModelOptions& model, const PlacementOptions& placement, const std::string& adapter,
-                         const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task = {});
+                         const TemplateOptions& prompt, const EngineOptions& engine, const TaskOptions& task = {},
+                         const quant::Wish& quantise = {});
 
 // Prompt and media of a request: the question of a row with its images, videos and sounds.
 void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row);

@@ -33,7 +33,8 @@ std::vector<Prediction::Question> Prediction::questions() const {
         return std::find(p_.sampling.stop_ids.begin(), p_.sampling.stop_ids.end(), id) != p_.sampling.stop_ids.end();
       });
       reference.erase(stop, reference.end());
-      out.push_back({std::move(prompt), std::move(reference)});
+      std::vector<MediaItem> media = media_before(sample, prompt.size());
+      out.push_back({std::move(prompt), std::move(reference), std::move(media)});
     }
   return out;
 }
@@ -41,8 +42,9 @@ std::vector<Prediction::Question> Prediction::questions() const {
 Json Prediction::operator()() const {
   const std::vector<Question> asked = questions();
   std::vector<std::vector<int32_t>> prompts;
-  for (const Question& q : asked) prompts.push_back(q.prompt);
-  const std::vector<FinishedAnswer> answers = p_.rollout.answers(prompts, p_.sampling);
+  std::vector<std::vector<MediaItem>> media;
+  for (const Question& q : asked) prompts.push_back(q.prompt), media.push_back(q.media);
+  const std::vector<FinishedAnswer> answers = p_.rollout.answers(prompts, p_.sampling, media);
   TextMetrics metrics;
   double equal = 0;
   std::string lines;

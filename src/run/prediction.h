@@ -34,6 +34,7 @@ class Prediction {
  private:
   struct Question {
     std::vector<int32_t> prompt, reference;
+    std::vector<MediaItem> media;  // of the prompt
   };
   std::vector<Question> questions() const;
   Parts p_;

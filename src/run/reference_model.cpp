@@ -23,7 +23,7 @@ void load_second(ReferenceModel& out, const TrainCommandOptions& o, const TunedM
   require(known >= tokens, Fault::Usage, "--ref_model ", dir.string(), " knows ", known,
           " tokens, and the tokenizer of ", o.model, " has ", tokens,
           ": the reference must read what the policy reads");
-  out.model->place(mesh);
+  place_on(*out.model, mesh, o);
   const TensorFolder source(dir);
   const auto quantised = quantised_weights(config, o.quantise, dir);
   load_weights(*out.model, source, {.dtype = tuned.dtype, .device = mesh.device(), .quantised = quantised.get()});

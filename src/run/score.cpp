@@ -339,7 +339,7 @@ int run_score(const ScoreOptions& o) {
   namespace fs = std::filesystem;
   for (const fs::path file : {o.result_path, o.dump_logits})  // said before the model is loaded
     if (file.has_parent_path() && !fs::exists(file)) make_writable_dir(file.parent_path());
-  const LoadedModel loaded = load_for_inference(o, o.adapter(), o);
+  const LoadedModel loaded = load_for_inference(o, o.adapter(), o, nullptr, o.quantise);
   const auto* seeing = dynamic_cast<const SeeingDecoder*>(loaded.model.get());
   const SeeingSpec* const sight = seeing ? &seeing->seeing() : nullptr;
   RowEncoder encode(o, loaded.model->shape().vocab, loaded.max_positions, sight);

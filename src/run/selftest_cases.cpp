@@ -7,9 +7,12 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "ops/expert_pairs.h"
+#include "ops/logit_logprob.h"
 #include "ops/low_rank.h"
 #include "ops/ops.h"
+#include "ops/quantised.h"
 #include "ops/state_scan.h"
+#include "quant/bnb4.h"
 #include "tensor/noise.h"
 
 namespace apus {
@@ -101,6 +104,16 @@ void add_attention(std::vector<OperatorCase>& all, int64_t block) {
                  false});
 }
 
+// A weight of 64 x 96 held in codes; plain where the type is that of the truth.
+at::Tensor four_bits(at::ScalarType type, c10::Device device) {
+  const at::Tensor wide = numbers({64, 96}, 21, 0.1).to(at::kFloat).contiguous();
+  const quant::Shape shape{64, 96};
+  const std::shared_ptr<const quant::Matrix> matrix =
+      quant::open_bnb4({"layer", quant::quantise_bnb4({wide.data_ptr<float>(), 64 * 96}, shape, {.block = 32})}, shape);
+  if (type == at::kDouble) return ops::dequantised(*matrix, 0, 64, at::kFloat).to(at::kDouble);
+  return ops::quantised_tensor(matrix, type, device);
+}
+
 void add_products(std::vector<OperatorCase>& all) {
   const at::Tensor id = whole({3, 0, 3, 30});
   all.push_back({"embedding", "", {numbers({31, 96}, 17)}, [id](const Tensors& t) {
@@ -116,6 +129,15 @@ void add_products(std::vector<OperatorCase>& all) {
                                                    : ops::linear(t[0], t[1], t[2])};
                  },
                  false});
+  all.push_back({"coded_linear", "four bits", {layer[0], layer[2]}, [](const Tensors& t) {
+                   return Tensors{ops::linear(t[0], four_bits(t[0].scalar_type(), t[0].device()), t[1])};
+                 }});
+  all.push_back(
+      {"plain_codes",
+       "four bits",
+       {layer[2]},
+       [](const Tensors& t) { return Tensors{ops::plain_rows(four_bits(t[0].scalar_type(), t[0].device()), 32, 32)}; },
+       false});
   all.push_back({"add_low_rank",
                  "",
                  {numbers({37, 64}, 21), numbers({37, 96}, 22), numbers({8, 96}, 23, 0.1), numbers({64, 8}, 24)},
@@ -138,6 +160,12 @@ void add_products(std::vector<OperatorCase>& all) {
                    const auto out = ops::head_logprob({t[0], t[1]}, label.to(t[0].device()), 0.7, true);
                    return Tensors{out.logprob_T, out.entropy_T};
                  }});
+  const at::Tensor word = whole({0, 5, 12, 30, 7});
+  all.push_back({"logit_logprob",
+                 "",
+                 {numbers({5, 31}, 27)},
+                 [word](const Tensors& t) { return Tensors{ops::logit_logprob(t[0], word.to(t[0].device()), 0.7)}; },
+                 false});
 }
 
 void add_experts(std::vector<OperatorCase>& all) {

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "models/stages.h"
+#include "parallel/placement/stages.h"
 #include "parallel/sequence_runner.h"
 
 namespace apus {
@@ -28,8 +30,40 @@ std::vector<NamedParam> in_model_order(const Sliced& slices, const std::vector<N
 
 }  // namespace
 
-MeshSizes mesh_sizes(const Sharding& sharding, int ranks, int tensor) {
-  return {.dp_shard = sharding.stage == 3 ? ranks / tensor : 1, .tp = tensor};
+MeshSizes mesh_sizes(const ShardingOptions& o, int ranks) {
+  const int tensor = static_cast<int>(o.tensor_model_parallel_size),
+            stages = static_cast<int>(o.pipeline_model_parallel_size);
+  return {.pp = stages,
+          .dp_shard = o.sharding().stage == 3 ? ranks / tensor / stages : 1,
+          .tp = tensor,
+          .ep = static_cast<int>(o.expert_model_parallel_size)};
+}
+
+void place_on(Model& model, Mesh& mesh, const ShardingOptions& options) {
+  if (mesh.size(Axis::Pp) > 1) cut_into_stages(model, stage_layers(model.shape().layers, options.stages()));
+  model.place(mesh);
+}
+
+Stage run_as_stage(Model& model, Mesh& mesh, World& world, at::ScalarType type, const ShardingOptions& options) {
+  Stage out;
+  if (mesh.size(Axis::Pp) == 1) return out;
+  const std::vector<int> ranks = mesh.layout().ranks(Axis::Pp);
+  out.down = world.connect(str("stages from ", ranks[0], ", down"), ranks);
+  out.up = world.connect(str("stages from ", ranks[0], ", up"), ranks);
+  const int stage = mesh.rank(Axis::Pp);
+  out.pipeline =
+      std::make_unique<Pipeline>(*out.down, *out.up,
+                                 Pipeline::Spec{.layers = stage_layers(model.shape().layers, options.stages()),
+                                                .activations = at::TensorOptions().dtype(type).device(mesh.device()),
+                                                .width = model.shape().hidden,
+                                                .experts = model.shape().experts,
+                                                .gives_gradient = trains_before(model, stage),
+                                                .gets_gradient = trains_before(model, stage + 1)});
+  out.pipeline->run(model);
+  const Range& layers = out.pipeline->layers();
+  log_info(ranks.size(), " ranks run the layers one behind the other: rank ", world.rank(), " runs ", layers.begin,
+           " to ", layers.begin + layers.size - 1);
+  return out;
 }
 
 std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding) {
@@ -115,7 +149,7 @@ SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, 
     for (const NamedParam& p : here) updated[p.name] = p, group.updated.push_back(p.tensor);
   }
   for (const NamedParam& p : params) out.updated.push_back(updated.at(p.name));
-  out.groups = std::make_unique<GroupedGradients>(std::move(groups), world.host());
+  out.groups = std::make_unique<GroupedGradients>(std::move(groups), world.host(), model.mesh()->size(Axis::Ep) > 1);
   return out;
 }
 

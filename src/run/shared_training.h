@@ -11,14 +11,25 @@
 #include "models/model.h"
 #include "parallel/data_parallel.h"
 #include "parallel/grouped_gradients.h"
+#include "parallel/pipeline.h"
 #include "parallel/sharded_gradients.h"
 #include "parallel/sharded_model.h"
 #include "train/optimizer.h"
 
 namespace apus {
 
-// `tensor`: ranks that share out the matrices of the model.
-MeshSizes mesh_sizes(const Sharding& sharding, int ranks, int tensor = 1);
+MeshSizes mesh_sizes(const ShardingOptions& options, int ranks);
+
+// A model that is described and not loaded becomes its part on this mesh: of its parameters, and of its layers.
+void place_on(Model& model, Mesh& mesh, const ShardingOptions& options);
+
+// This rank as a stage, and the connections to the others; nothing where there is one stage.
+struct Stage {
+  std::unique_ptr<Comm> down, up;
+  std::unique_ptr<Pipeline> pipeline;
+};
+// The model is loaded, what is trained is known, and share_tokens() has been called.
+Stage run_as_stage(Model& model, Mesh& mesh, World& world, at::ScalarType type, const ShardingOptions& options);
 
 // A placed and loaded model whose parameters are slices; nothing when they are not.
 std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Sharding& sharding);
@@ -45,7 +56,7 @@ struct SharedTraining {
 // `params`: the model's trainable ones. Model and mesh must outlive it.
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh,
                               const TrainOptions& options);
-// The same where ranks share out the model's matrices.
+// The same where ranks share out the model's matrices, experts or layers.
 SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
                            const TrainOptions& options);
 

@@ -192,7 +192,7 @@ TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::
     return open_train_data(o, algorithm, o.model, run_dir,
                            {.rank = rows.rank(kDataAxes),
                             .ranks = rows.size(kDataAxes),
-                            .speaks = rows.rank({Axis::Cp, Axis::Tp}) == 0,
+                            .speaks = rows.rank({Axis::Pp, Axis::Cp, Axis::Tp}) == 0,
                             .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes))});
   TrainData data;
   data.train = algorithm.own_rows();
@@ -202,10 +202,10 @@ TrainData rows_of(const TrainCommandOptions& o, Algorithm& algorithm, const fs::
 
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
-  const int tensor = static_cast<int>(o.tensor_model_parallel_size);
-  Mesh mesh(world, mesh_sizes(o.sharding(), world.size(), tensor));
-  // The same ranks as the rows see them: lines of neighbours read the same ones.
-  Mesh rows(world, {.cp = static_cast<int>(o.sequence_parallel_size), .tp = tensor});
+  Mesh mesh(world, mesh_sizes(o, world.size()));
+  // The same ranks as the rows see them: those along all axes but the data's read the same ones.
+  Mesh rows(world,
+            {.pp = mesh.size(Axis::Pp), .cp = static_cast<int>(o.sequence_parallel_size), .tp = mesh.size(Axis::Tp)});
   std::unique_ptr<FolderLock> lock;  // two runs in one folder would write over each other's checkpoints
   const fs::path run_dir = run_folder(o, world, lock);
   if (world.first()) write_arguments(o, run_dir);
@@ -229,12 +229,22 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   const std::string parameters = param_info((tuned.adapter ? "PeftModel" : "Model") + kind, count_params(*tuned.model));
   log_info("model_parameter_info: ", parameters);
 
+  const bool in_parts = o.shares_parts();
   const SharedTraining shared =
-      tensor > 1 ? share_parts(*tuned.model, params, world, o) : share_training(*tuned.model, params, mesh, o);
+      in_parts ? share_parts(*tuned.model, params, world, o) : share_training(*tuned.model, params, mesh, o);
   share_tokens(*tuned.model, rows);
   if (reference->model) share_tokens(*reference->model, rows);
   if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
-  if (tensor > 1) log_info(tensor, " ranks share out the matrices of the model");
+  if (mesh.size(Axis::Tp) > 1) log_info(mesh.size(Axis::Tp), " ranks share out the matrices of the model");
+  if (mesh.size(Axis::Ep) > 1) log_info(mesh.size(Axis::Ep), " ranks share out the experts of each layer");
+  const Stage stage = run_as_stage(*tuned.model, mesh, world, tuned.dtype, o);
+  if (stage.pipeline && reference->model) {
+    const ModelShape &own = tuned.model->shape(), &other = reference->model->shape();
+    require(own.layers == other.layers && own.hidden == other.hidden, Fault::Usage,
+            "--ref_model has other layers than the model that is trained, and the stages of a pipeline run both: leave "
+            "out --pipeline_model_parallel_size");
+    stage.pipeline->run(*reference->model);
+  }
   std::vector<std::pair<std::string, double>> rates = others.learning_rates();
   for (auto& rate : tuned.learning_rates(o)) rates.push_back(std::move(rate));
   const auto optimizer =
@@ -259,20 +269,23 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .eval = data.eval.get(),
                    .data_ranks = world.host(),
                    .row_sharers = o.row_sharers(),
+                   .reader = rows.rank(kDataAxes),
                    .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes)),
                    .gradients = shared.sync(),
+                   .pipeline = stage.pipeline.get(),
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
                    .evaluate_more = prediction(o, data, rollout, mesh, run_dir),
-                   .stop = &stop},
+                   .stop = &stop,
+                   .begins_step = [&](int64_t step) { world.at(str("step ", step)); }},
                   trainer_options(o, data, *tuned.model, run_dir));
   if (resumes(o)) {
     const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
     require_same_state(state, world, o.resume_from_checkpoint);
-    require(tensor == 1 || o.resume_only_model || std::ssize(state.optimizer_slices) == world.size(), Fault::Usage,
+    require(!in_parts || o.resume_only_model || std::ssize(state.optimizer_slices) == world.size(), Fault::Usage,
             o.resume_from_checkpoint, " is of ", state.optimizer_slices.size(),
-            " ranks that shared out matrices, and the optimizer's state of such a run is for as many again, not for ",
+            " ranks that shared out the model, and the optimizer's state of such a run is for as many again, not for ",
             world.size(), "; --resume_only_model true goes on from the weights");
     trainer.resume(state, {.optimizer = !o.resume_only_model, .data = !o.ignore_data_skip});
     log_info("resumed from ", o.resume_from_checkpoint);

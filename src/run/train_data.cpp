@@ -200,4 +200,37 @@ void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, co
   keep->rejects.summarize();
 }
 
+CalibrationRows calibration_rows(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
+                                 const fs::path& model_dir, int64_t rows, int64_t block) {
+  constexpr int64_t kJudged = 64;
+  const auto keep = open_encoder(prompt, data, model_dir, {.strict = data.strict});
+  const Datasets sets = load_datasets(dataset_options(data, hub), keep->rejects);
+  std::vector<int64_t> chosen = sets.train;
+  chosen.resize(static_cast<size_t>(std::min(rows + kJudged, static_cast<int64_t>(chosen.size()))));
+  const SampleStore samples = encode_rows(
+      *sets.rows, chosen, [&](const Row& row) { return keep->encoder.encode(row); }, keep->rejects,
+      data.dataset_num_proc, "Encoding rows");
+  keep->rejects.summarize();
+  CalibrationRows out;
+  std::vector<int64_t> ids;
+  out.judged_unseen = samples.size() > rows;
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    const Sample sample = samples.get(i);
+    require(sample.media.empty(), Fault::Usage,
+            "--dataset has rows with images, videos or sounds; calibration runs the language model on text alone");
+    if (i < rows) ids.insert(ids.end(), sample.ids.begin(), sample.ids.end());
+    if (out.judged_unseen ? i < rows : i >= kJudged) continue;
+    out.judged.emplace_back(sample.ids.begin(), sample.ids.begin() + std::min(block, sample.length()));
+  }
+  const auto count = static_cast<int64_t>(ids.size());
+  require(count > 1, Fault::Data, "--dataset gives ", count, " tokens for calibration; give rows with text");
+  if (count < block)
+    log_warning("calibration: all ", samples.size(), " rows together have ", count, " tokens, less than one block of ",
+                block, " (--max_length); more rows make better weights");
+  for (int64_t at = 0; at + block <= count; at += block)
+    out.blocks.emplace_back(ids.begin() + at, ids.begin() + at + block);
+  if (out.blocks.empty()) out.blocks.push_back(std::move(ids));
+  return out;
+}
+
 }  // namespace apus

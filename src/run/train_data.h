@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/train.h"
 #include "data/source/sample_source.h"
@@ -37,5 +38,16 @@ TrainData open_train_data(const TrainCommandOptions& options, const Algorithm& a
 // Encodes the rows once for many runs: <folder>/train, and <folder>/val where there are rows for validation.
 void cache_train_data(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
                       const std::filesystem::path& model_dir, const std::filesystem::path& folder);
+
+struct CalibrationRows {
+  // Tokens of the first rows for training, one behind the other, cut into blocks; what is left over is dropped, unless
+  // there is no whole block.
+  std::vector<std::vector<int64_t>> blocks;
+  // The tokens of some further rows, each for itself; of the same ones where there are no further ones.
+  std::vector<std::vector<int64_t>> judged;
+  bool judged_unseen = false;
+};
+CalibrationRows calibration_rows(const TemplateOptions& prompt, const DataOptions& data, const HubFlags& hub,
+                                 const std::filesystem::path& model_dir, int64_t rows, int64_t block);
 
 }  // namespace apus

@@ -13,6 +13,7 @@
 #include "models/seeing_decoder.h"
 #include "models/spec/config.h"
 #include "models/spec/tuning_groups.h"
+#include "run/shared_training.h"
 #include "tensor/dtype.h"
 #include "tensor/noise.h"
 #include "train/trainable.h"
@@ -126,7 +127,7 @@ TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head)
     log_warning("float16 weights are trained as ", float_type_name(out.dtype));
   }
   out.model = make_model(config, head);
-  out.model->place(mesh);
+  place_on(*out.model, mesh, o);
   if (const double share = Config(config).number("attention_dropout", 0); share > 0)
     log_warning("config.json: attention_dropout ", share,
                 " is not applied: attention drops nothing while it is trained");
@@ -175,7 +176,8 @@ std::vector<std::pair<std::string, double>> TunedModel::learning_rates(const Tra
 
 void TunedModel::save(const fs::path& dir, const TrainCommandOptions& o) const {
   const bool first = model->mesh()->layout().first();
-  if (!first && model->mesh()->size({Axis::DpShard, Axis::Tp}) == 1) return;  // the first holds all there is
+  // The first holds all there is.
+  if (!first && model->mesh()->size({Axis::Pp, Axis::DpShard, Axis::Tp, Axis::Ep}) == 1) return;
   if (first) write_file_atomic(dir / "args.json", o.all.dump(2) + "\n");
   if (adapter) {
     const Json additional = {{"lora_dtype", o.lora_dtype ? Json(*o.lora_dtype) : Json()},

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "engine/answer/answer_wire.h"
 #include "environment/episodes.h"
+#include "environment/plugin.h"
 #include "serve/api.h"
 #include "serve/api_error.h"
 #include "serve/fields.h"
@@ -135,7 +136,7 @@ void Api::generate_ids(const Exchange& e) {
 void Api::play_rows(const Exchange& e, const Json& rows, const Json& config) {
   const RolloutDoor& trainer = door();
   const EnvironmentOptions& o = trainer.spec().environment;
-  const auto environment = make_environment(o);
+  const auto environment = make_environment(o, plugins_of(o, Json::object(), service_.spec().tokenizer));
   std::vector<EpisodeStart> starts;
   std::vector<std::vector<int32_t>> prompts;
   std::vector<Json> asked;

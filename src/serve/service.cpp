@@ -9,6 +9,7 @@
 #include "serve/fim.h"
 #include "serve/rollout_door.h"
 #include "text/ended_text.h"
+#include "text/harmony_reader.h"
 
 namespace apus {
 
@@ -167,6 +168,9 @@ std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks,
             guide_tool_calls(words_, {.format = spec_.tool_format, .tools = &guide.schema, .parallel = guide.several});
         break;
     }
+    // Harmony's answers may think in a channel of their own before the one that is read.
+    if (spec_.tool_format == ToolFormat::Harmony && guide.kind != Guide::Kind::ToolCalls)
+      out = guide_after(words_, std::string(kHarmonyFinal), std::move(out));
     // A form that is wanted of the answer does not keep the model from calling a tool first.
     if (calls) out = guide_either(guide_tool_calls(words_, *calls), std::move(out));
     return thinks ? guide_after(words_, "</think>", std::move(out)) : std::move(out);
@@ -178,7 +182,7 @@ std::unique_ptr<Constraint> Service::constraint(const Guide& guide, bool thinks,
 
 std::unique_ptr<Constraint> Service::constraint(const ChatCall& call, const ChatParserOptions& parser,
                                                 bool thinks) const {
-  if (parser.format == ToolFormat::None || call.guide.kind == Guide::Kind::ToolCalls)
+  if (call.tools.is_null() || parser.format == ToolFormat::None || call.guide.kind == Guide::Kind::ToolCalls)
     return constraint(call.guide, thinks, nullptr);
   const GuideTools calls{
       .format = parser.format, .tools = &call.tools, .parallel = call.parallel_calls, .strict_only = true};
@@ -309,7 +313,9 @@ Service::Prepared Service::prepare(const ChatCall& call) const {
   stream.tools = std::make_shared<const Json>(call.tools);
   stream.prefix = call.continue_final_message ? "" : spec_.chat->spec().response_prefix;
   ChatParserOptions parser;
-  parser.format = call.tools.is_null() ? ToolFormat::None : spec_.tool_format;
+  // Harmony puts not only calls but all it says between marks.
+  const bool calls = !call.tools.is_null() || spec_.tool_format == ToolFormat::Harmony;
+  parser.format = calls ? spec_.tool_format : ToolFormat::None;
   parser.reasoning = spec_.reasoning && call.separate_reasoning;
   const bool thinks = spec_.reasoning && opens_reasoning(prompt.text);
   parser.starts_in_reasoning = parser.reasoning && thinks;

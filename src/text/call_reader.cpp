@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The readers of the formats whose calls are JSON: Hermes, Llama 3, DeepSeek, Mistral.
+// The readers of the formats whose calls are JSON: Hermes, Llama 3, DeepSeek and Kimi, Mistral, lists between words.
 #include "text/call_reader.h"
 
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "text/agent_reader.h"
-#include "text/json_scanner.h"
+#include "text/json_call.h"
 #include "text/qwen_coder_reader.h"
 
 namespace apus {
@@ -15,115 +14,14 @@ namespace {
 
 using Status = CallReader::Status;
 
-constexpr std::string_view kBegin = "<｜tool▁call▁begin｜>", kSeparator = "<｜tool▁sep｜>",
-                           kEnd = "<｜tool▁call▁end｜>";
-constexpr std::string_view kAllBegin = "<｜tool▁calls▁begin｜>", kAllEnd = "<｜tool▁calls▁end｜>";
-
-std::string trimmed(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return std::string(text);
-}
-
-// The text that a JSON string stands for; absent when it is none (a lone surrogate).
-std::optional<std::string> string_of(const std::string& json) {
-  const Json value = Json::parse(json, nullptr, false);
-  if (!value.is_string()) return {};
-  return value.get<std::string>();
-}
-
-// {"name": ..., "arguments" or "parameters": ...}. Arguments are passed on as they come, once the name is known.
-class JsonCall {
- public:
-  JsonScanner::Status put(char c, CallSink& sink) {
-    const JsonScanner::Status status = scanner_.put(c);
-    if (status == JsonScanner::Status::Bad || (text_.empty() && c != '{')) return JsonScanner::Status::Bad;
-    text_ += c;
-    if (scanner_.value_begins()) {
-      begin_ = text_.size() - 1;
-      const std::string& key = scanner_.member();
-      member_ = key == "name" && !name_                                          ? Member::Name
-                : (key == "arguments" || key == "parameters") && !has_arguments_ ? Member::Arguments
-                                                                                 : Member::Other;
-      if (member_ == Member::Arguments && c != '{' && c != '"' && c != 'n') return JsonScanner::Status::Bad;
-    }
-    if (scanner_.value_ended() && !end_member(sink)) return JsonScanner::Status::Bad;
-    if (member_ == Member::Arguments && name_ && text_[begin_] == '{') stream(sink);
-    return status;
-  }
-
-  bool has_name() const { return name_.has_value(); }
-  bool has_arguments() const { return has_arguments_; }
-
-  // After the object: what was not shown yet.
-  void complete(CallSink& sink) {
-    if (!shown_) sink.name(*name_);
-    if (shown_ < arguments_.size() || arguments_.empty())
-      sink.arguments(arguments_.empty() ? "{}" : std::string_view(arguments_).substr(shown_));
-    sink.done();
-  }
-
- private:
-  enum class Member { Other, Name, Arguments };
-
-  // Shows the arguments so far, but not the brace alone: its next character may already be wrong.
-  void stream(CallSink& sink) {
-    const size_t have = text_.size() - begin_;
-    if (have < 2) return;
-    if (!shown_) sink.name(*name_);
-    sink.arguments(std::string_view(text_).substr(begin_ + shown_, have - shown_));
-    shown_ = have;
-  }
-
-  bool end_member(CallSink& sink) {
-    const bool beyond = !(text_.back() == '"' || text_.back() == '}' || text_.back() == ']') || scanner_.depth() == 0;
-    const std::string value = trimmed(std::string_view(text_).substr(begin_, text_.size() - begin_ - beyond));
-    if (member_ == Member::Name) {
-      name_ = string_of(value);
-      if (!name_ || name_->empty()) return false;
-    } else if (member_ == Member::Arguments) {
-      if (text_[begin_] == '{') {
-        if (name_) stream(sink);
-        arguments_ = value;
-      } else if (text_[begin_] == '"') {  // JSON within a JSON string
-        arguments_ = string_of(value).value_or("");
-        if (!Json::accept(arguments_)) return false;
-      } else if (value != "null") {
-        return false;
-      }
-      has_arguments_ = true;
-    }
-    member_ = Member::Other;
-    return true;
-  }
-
-  JsonScanner scanner_;
-  std::string text_, arguments_;
-  std::optional<std::string> name_;
-  Member member_ = Member::Other;
-  size_t begin_ = 0, shown_ = 0;
-  bool has_arguments_ = false;
+// What stands around the calls of a section, and around the name and the arguments of each.
+struct SectionWords {
+  std::string_view all_begin, begin, separator, end, all_end;
 };
-
-// A list of white space and marker characters that must spell one of a few words.
-class Tail {
- public:
-  // The word that is now complete; empty: not yet. `wrong`: it can become none.
-  std::string_view put(char c, std::initializer_list<std::string_view> words, bool& wrong) {
-    if (text_.empty() && is_blank(c)) return {};
-    text_ += c;
-    wrong = true;
-    for (const std::string_view word : words) {
-      if (text_ == word) return text_.clear(), wrong = false, word;
-      if (word.starts_with(text_)) wrong = false;
-    }
-    return {};
-  }
-  bool empty() const { return text_.empty(); }
-
- private:
-  std::string text_;
-};
+constexpr SectionWords kDeepSeekWords = {"<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>",
+                                         "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>"};
+constexpr SectionWords kKimiWords = {"<|tool_calls_section_begin|>", "<|tool_call_begin|>",
+                                     "<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|tool_calls_section_end|>"};
 
 // <tool_call> {...} </tool_call>
 class HermesReader : public CallReader {
@@ -148,7 +46,7 @@ class HermesReader : public CallReader {
 
  private:
   JsonCall call_;
-  Tail tail_;
+  MarkerReader tail_;
   bool started_ = false, closing_ = false;
 };
 
@@ -185,57 +83,43 @@ class LlamaReader : public CallReader {
   bool braced_ = false, any_ = false;
 };
 
-// A name, then its arguments as a JSON object.
-class NamedArguments {
- public:
-  explicit NamedArguments(std::string name) : name_(std::move(name)) {}
-  JsonScanner::Status put(char c, CallSink& sink) {
-    if (text_.empty() && is_blank(c)) return JsonScanner::Status::More;
-    if (name_.empty() || (text_.empty() && c != '{')) return JsonScanner::Status::Bad;
-    const auto status = scanner_.put(c);
-    if (status == JsonScanner::Status::Bad) return status;
-    text_ += c;
-    if (text_.size() < 2) return status;
-    if (!shown_) sink.name(name_);
-    sink.arguments(std::string_view(text_).substr(shown_));
-    shown_ = text_.size();
-    if (status == JsonScanner::Status::Done) sink.done();
-    return status;
-  }
+// The name in Kimi's "functions.name:0", whose number counts the calls; any other name as it is.
+std::string without_number(std::string_view id) {
+  if (id.starts_with("functions.")) id.remove_prefix(10);
+  const size_t colon = id.rfind(':');
+  const bool numbered = colon != std::string_view::npos && colon + 1 < id.size() &&
+                        id.find_first_not_of("0123456789", colon + 1) == std::string_view::npos;
+  return std::string(numbered ? id.substr(0, colon) : id);
+}
 
- private:
-  JsonScanner scanner_;
-  std::string name_, text_;
-  size_t shown_ = 0;
-};
-
-// <|tool_calls_begin|> <|tool_call_begin|>name<|tool_sep|>{...}<|tool_call_end|> ... <|tool_calls_end|>, and V3's form:
-// <|tool_call_begin|>function<|tool_sep|>name, then the arguments in a fenced block of code.
-class DeepSeekReader : public CallReader {
+// <|tool_calls_begin|> <|tool_call_begin|>name<|tool_sep|>{...}<|tool_call_end|> ... <|tool_calls_end|>, and DeepSeek
+// V3's form: <|tool_call_begin|>function<|tool_sep|>name, then the arguments in a fenced block of code.
+class SectionReader : public CallReader {
  public:
-  explicit DeepSeekReader(bool in_call) : place_(in_call ? Place::Head : Place::Between) {}
+  SectionReader(const SectionWords& words, std::string_view marker)
+      : place_(marker == words.begin ? Place::Head : Place::Between), words_(words) {}
   Status put(char c, CallSink& sink) override {
     bool wrong = false;
     switch (place_) {
       case Place::Between: {
-        const auto word = tail_.put(c, {kBegin, kAllEnd}, wrong);
-        if (word == kAllEnd) return Status::Closed;
-        if (word == kBegin) place_ = Place::Head;
+        const auto word = tail_.put(c, {words_.begin, words_.all_end}, wrong);
+        if (word == words_.all_end) return Status::Closed;
+        if (word == words_.begin) place_ = Place::Head;
         return wrong ? Status::Outside : Status::More;
       }
       case Place::Head:
         head_ += c;
-        if (!head_.ends_with(kSeparator)) return head_.size() < 500 ? Status::More : Status::Bad;
-        head_.resize(head_.size() - kSeparator.size());
-        fenced_ = trimmed(head_) == "function";
-        if (!fenced_) arguments_.emplace(trimmed(head_));
+        if (!head_.ends_with(words_.separator)) return head_.size() < 500 ? Status::More : Status::Bad;
+        head_.resize(head_.size() - words_.separator.size());
+        fenced_ = trimmed_text(head_) == "function";
+        if (!fenced_) arguments_.emplace(without_number(trimmed_text(head_)));
         place_ = fenced_ ? Place::Name : Place::Arguments;
         head_.clear();
         return Status::More;
       case Place::Name:
         head_ += c;
         if (!head_.ends_with("```json\n")) return head_.size() < 500 ? Status::More : Status::Bad;
-        arguments_.emplace(trimmed(std::string_view(head_).substr(0, head_.size() - 8)));
+        arguments_.emplace(trimmed_text(std::string_view(head_).substr(0, head_.size() - 8)));
         place_ = Place::Arguments;
         head_.clear();
         return Status::More;
@@ -248,7 +132,7 @@ class DeepSeekReader : public CallReader {
         if (!tail_.put(c, {"```"}, wrong).empty()) place_ = Place::End;
         return wrong ? Status::Outside : Status::More;
       case Place::End:
-        if (!tail_.put(c, {kEnd}, wrong).empty()) place_ = Place::Between;
+        if (!tail_.put(c, {words_.end}, wrong).empty()) place_ = Place::Between;
         return wrong ? Status::Outside : Status::More;
     }
     return Status::Bad;
@@ -259,7 +143,8 @@ class DeepSeekReader : public CallReader {
 
  private:
   enum class Place { Between, Head, Name, Arguments, Fence, End } place_;
-  Tail tail_;
+  const SectionWords& words_;
+  MarkerReader tail_;
   std::string head_;
   std::optional<NamedArguments> arguments_;
   bool fenced_ = false;
@@ -318,7 +203,7 @@ class MistralReader : public CallReader {
     return head_.size() < 500 ? Status::More : Status::Bad;
   }
   Status begin_arguments(CallSink& sink, char first) {
-    const std::string name = trimmed(head_.substr(0, head_.find("[CALL_ID]")));
+    const std::string name = trimmed_text(head_.substr(0, head_.find("[CALL_ID]")));
     if (name.empty() || name.find_first_of(" \n[]") != std::string::npos) return Status::Bad;
     arguments_.emplace(name);
     place_ = Place::Arguments;
@@ -332,6 +217,63 @@ class MistralReader : public CallReader {
   bool any_ = false;
 };
 
+// Objects, in a list or one behind the other, up to a closing word: [{...}, {...}]<|/tool_call|>.
+class ObjectsReader : public CallReader {
+ public:
+  explicit ObjectsReader(std::string_view close) : close_(close) {}
+  Status put(char c, CallSink& sink) override {
+    switch (place_) {
+      case Place::Start:
+        if (is_blank(c)) return Status::More;
+        listed_ = c == '[';
+        place_ = Place::Item;
+        if (listed_) return Status::More;
+        [[fallthrough]];
+      case Place::Item:
+        return put_item(c, sink);
+      case Place::AfterItem:
+        if (is_blank(c)) return Status::More;
+        if (listed_ && c != ']' && c != ',') return Status::Outside;
+        place_ = listed_ && c == ']' ? Place::Closing : c == ',' || c == '{' ? Place::Item : Place::Closing;
+        if (c == ',' || (listed_ && c == ']')) return Status::More;
+        return put(c, sink);
+      case Place::Closing: {
+        bool wrong = false;
+        const auto word = tail_.put(c, {close_}, wrong);
+        return wrong ? Status::Outside : word.empty() ? Status::More : Status::Closed;
+      }
+    }
+    return Status::Bad;
+  }
+  Status finish(CallSink&) override {
+    return place_ == Place::Closing || (place_ == Place::AfterItem && !listed_) ? Status::Closed : Status::Bad;
+  }
+
+ private:
+  Status put_item(char c, CallSink& sink) {
+    if (!call_) {
+      if (is_blank(c)) return Status::More;
+      if (c == ']' && listed_ && !any_) return place_ = Place::Closing, Status::More;
+      call_.emplace();
+    }
+    const auto status = call_->put(c, sink);
+    if (status == JsonScanner::Status::Bad) return Status::Bad;
+    if (status == JsonScanner::Status::More) return Status::More;
+    if (!call_->has_name()) return Status::Bad;
+    call_->complete(sink);
+    call_.reset();
+    any_ = true;
+    place_ = Place::AfterItem;
+    return Status::More;
+  }
+
+  enum class Place { Start, Item, AfterItem, Closing } place_ = Place::Start;
+  const std::string_view close_;
+  MarkerReader tail_;
+  std::optional<JsonCall> call_;
+  bool listed_ = false, any_ = false;
+};
+
 }  // namespace
 
 std::vector<std::string_view> call_markers(ToolFormat format) {
@@ -343,7 +285,15 @@ std::vector<std::string_view> call_markers(ToolFormat format) {
     case ToolFormat::QwenCoder:
       return {"<tool_call>", "<function="};
     case ToolFormat::DeepSeek:
-      return {kAllBegin, kBegin};
+      return {kDeepSeekWords.all_begin, kDeepSeekWords.begin};
+    case ToolFormat::Kimi:
+      return {kKimiWords.all_begin, kKimiWords.begin};
+    case ToolFormat::ToolList:
+      return {"<|tool_call|>"};
+    case ToolFormat::ToolCalls:
+      return {"<tool_calls>"};
+    case ToolFormat::Plugin:
+      return {"<|action_start|><|plugin|>", "<|action_start|> <|plugin|>"};
     case ToolFormat::Mistral:
       return {"[TOOL_CALLS]"};
     case ToolFormat::SeedOss:
@@ -354,6 +304,7 @@ std::vector<std::string_view> call_markers(ToolFormat format) {
       return {kReactWords.action};
     case ToolFormat::Flower:
       return {kFlowerWords.action};
+    case ToolFormat::Harmony:  // has a reader of whole answers
     case ToolFormat::None:
       break;
   }
@@ -369,7 +320,15 @@ std::unique_ptr<CallReader> make_call_reader(ToolFormat format, std::string_view
     case ToolFormat::QwenCoder:
       return std::make_unique<QwenCoderReader>(marker == "<function=", tools);
     case ToolFormat::DeepSeek:
-      return std::make_unique<DeepSeekReader>(marker == kBegin);
+      return std::make_unique<SectionReader>(kDeepSeekWords, marker);
+    case ToolFormat::Kimi:
+      return std::make_unique<SectionReader>(kKimiWords, marker);
+    case ToolFormat::ToolList:
+      return std::make_unique<ObjectsReader>("<|/tool_call|>");
+    case ToolFormat::ToolCalls:
+      return std::make_unique<ObjectsReader>("</tool_calls>");
+    case ToolFormat::Plugin:
+      return std::make_unique<ObjectsReader>("<|action_end|>");
     case ToolFormat::Mistral:
       return std::make_unique<MistralReader>();
     case ToolFormat::SeedOss:
@@ -380,6 +339,7 @@ std::unique_ptr<CallReader> make_call_reader(ToolFormat format, std::string_view
       return std::make_unique<ReactReader>(kReactWords);
     case ToolFormat::Flower:
       return std::make_unique<ReactReader>(kFlowerWords);
+    case ToolFormat::Harmony:
     case ToolFormat::None:
       break;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "text/call_reader.h"
+#include "text/harmony_reader.h"
 #include "text/tool_calls.h"
 
 namespace apus {
@@ -22,16 +23,26 @@ size_t partial(std::string_view text, std::string_view marker) {
   return 0;
 }
 
-}  // namespace
-
-struct ChatParser::State : CallSink {
-  explicit State(ChatParserOptions given) : options_(given), markers_(call_markers(given.format)) {
+// Thoughts between <think> and </think>, calls behind the marks of their format, the rest as content.
+class MarkedAnswer : public AnswerReader, private CallSink {
+ public:
+  explicit MarkedAnswer(ChatParserOptions given) : options_(given), markers_(call_markers(given.format)) {
     if (options_.reasoning && options_.starts_in_reasoning) place_ = Place::Reasoning;
   }
 
-  void add(std::string_view text) { pending_ += text; }
-  std::vector<ChatDelta> take() { return std::exchange(out_, {}); }
-  bool reasoning() const { return place_ == Place::Reasoning; }
+  std::vector<ChatDelta> feed(std::string_view text) override {
+    pending_ += text;
+    run(false);
+    return std::exchange(out_, {});
+  }
+  std::vector<ChatDelta> finish() override {
+    run(true);
+    return std::exchange(out_, {});
+  }
+  bool reasoning() const override { return place_ == Place::Reasoning; }
+
+ private:
+  enum class Place { Content, Reasoning, Call };
 
   // Decides about as much of the pending text as can be decided; at the end, about all of it.
   void run(bool end) {
@@ -59,9 +70,6 @@ struct ChatParser::State : CallSink {
     held_.clear();
     committed_ = true;
   }
-
- private:
-  enum class Place { Content, Reasoning, Call };
 
   void emit(ChatDelta::Kind kind, std::string_view text) {
     if (text.empty()) return;
@@ -222,20 +230,13 @@ struct ChatParser::State : CallSink {
   bool spoke_ = false, reasoned_ = false, fresh_ = true, skip_newlines_ = false, committed_ = false;
 };
 
-ChatParser::ChatParser(ChatParserOptions options) : state_(std::make_unique<State>(options)) {}
-ChatParser::~ChatParser() = default;
-ChatParser::ChatParser(ChatParser&&) noexcept = default;
-bool ChatParser::reasoning() const { return state_->reasoning(); }
+}  // namespace
 
-std::vector<ChatDelta> ChatParser::feed(std::string_view text) {
-  state_->add(text);
-  state_->run(false);
-  return state_->take();
-}
-
-std::vector<ChatDelta> ChatParser::finish() {
-  state_->run(true);
-  return state_->take();
+ChatParser::ChatParser(ChatParserOptions options) {
+  if (options.format == ToolFormat::Harmony)
+    reader_ = std::make_unique<HarmonyReader>(options);
+  else
+    reader_ = std::make_unique<MarkedAnswer>(options);
 }
 
 }  // namespace apus

@@ -13,7 +13,7 @@ namespace apus {
 namespace {
 
 constexpr std::string_view kThink = "<think>", kEndThink = "</think>";
-constexpr std::array<std::pair<ToolFormat, const char*>, 10> kFormats = {{{ToolFormat::None, "none"},
+constexpr std::array<std::pair<ToolFormat, const char*>, 15> kFormats = {{{ToolFormat::None, "none"},
                                                                           {ToolFormat::Hermes, "hermes"},
                                                                           {ToolFormat::Llama3, "llama3"},
                                                                           {ToolFormat::QwenCoder, "qwen3_coder"},
@@ -21,6 +21,11 @@ constexpr std::array<std::pair<ToolFormat, const char*>, 10> kFormats = {{{ToolF
                                                                           {ToolFormat::Mistral, "mistral"},
                                                                           {ToolFormat::SeedOss, "seed_oss"},
                                                                           {ToolFormat::Glm, "glm"},
+                                                                          {ToolFormat::Kimi, "kimi_k2"},
+                                                                          {ToolFormat::ToolList, "tool_list"},
+                                                                          {ToolFormat::ToolCalls, "tool_calls"},
+                                                                          {ToolFormat::Plugin, "internlm"},
+                                                                          {ToolFormat::Harmony, "harmony"},
                                                                           {ToolFormat::React, "react"},
                                                                           {ToolFormat::Flower, "qwen_agent"}}};
 
@@ -51,12 +56,19 @@ ToolFormat guess_tool_format(std::string_view text) {
   if (has(text, "[TOOL_CALLS]")) return ToolFormat::Mistral;
   if (has(text, "<arg_key>")) return ToolFormat::Glm;  // before Hermes, whose calls begin alike
   if (has(text, "<tool_call>")) return ToolFormat::Hermes;
+  if (has(text, "<|channel|>") && has(text, "<|message|>")) return ToolFormat::Harmony;
+  if (has(text, "<|tool_call_argument_begin|>")) return ToolFormat::Kimi;
+  if (has(text, "<|tool_call|>")) return ToolFormat::ToolList;
+  if (has(text, "<tool_calls>")) return ToolFormat::ToolCalls;
+  if (has(text, "<|action_start|>") && has(text, "<|plugin|>")) return ToolFormat::Plugin;
   if (has(text, "<|python_tag|>") || (has(text, "<|start_header_id|>") && has(text, "\"parameters\":")))
     return ToolFormat::Llama3;
   return ToolFormat::None;
 }
 
-bool guess_reasoning(std::string_view text) { return has(text, kThink) || has(text, kEndThink); }
+bool guess_reasoning(std::string_view text) {
+  return has(text, kThink) || has(text, kEndThink) || has(text, "<|channel|>analysis");
+}
 
 bool opens_reasoning(std::string_view prompt) {
   while (!prompt.empty() && is_blank(prompt.back())) prompt.remove_suffix(1);

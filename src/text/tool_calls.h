@@ -27,6 +27,13 @@ enum class ToolFormat {
   SeedOss,
   // <tool_call>name<arg_key>key</arg_key><arg_value>value</arg_value></tool_call>
   Glm,
+  // <|tool_call_begin|>functions.name:0<|tool_call_argument_begin|>{...}<|tool_call_end|> (Kimi K2)
+  Kimi,
+  ToolList,   // <|tool_call|>[{"name", "arguments"}], <|/tool_call|> behind it or not (Phi-4-mini, Granite)
+  ToolCalls,  // <tool_calls>{"name", "arguments"} ... or a list </tool_calls> (MiniMax, Hunyuan)
+  Plugin,     // <|action_start|><|plugin|>{"name", "parameters"}<|action_end|> (InternLM)
+  // Messages of channels, <|channel|>analysis<|message|>...<|end|>: thoughts, calls and answers alike (gpt-oss)
+  Harmony,
   React,   // Action: name, Action Input: {...}, Observation:
   Flower,  // the same in other words: ✿FUNCTION✿:, ✿ARGS✿:, ✿RESULT✿:
 };
@@ -66,20 +73,27 @@ struct ChatParserOptions {
   const Json* tools = nullptr;
 };
 
+// Takes answers of one kind apart: thoughts and calls between marks, or Harmony's messages.
+class AnswerReader {
+ public:
+  virtual ~AnswerReader() = default;
+  virtual std::vector<ChatDelta> feed(std::string_view text) = 0;
+  virtual std::vector<ChatDelta> finish() = 0;
+  virtual bool reasoning() const = 0;
+};
+
 // Feed it the text as it comes; every delta is final. A malformed call comes back as content; one that turns out
 // malformed only after its first arguments were shown ends there, and the rest comes as content.
 class ChatParser {
  public:
   explicit ChatParser(ChatParserOptions options);
-  ~ChatParser();
-  ChatParser(ChatParser&&) noexcept;
-  std::vector<ChatDelta> feed(std::string_view text);
-  std::vector<ChatDelta> finish();  // the end of the answer: what was held back comes out
-  bool reasoning() const;           // is what comes next part of the reasoning?
+  std::vector<ChatDelta> feed(std::string_view text) { return reader_->feed(text); }
+  // The end of the answer: what was held back comes out.
+  std::vector<ChatDelta> finish() { return reader_->finish(); }
+  bool reasoning() const { return reader_->reasoning(); }  // is what comes next part of the reasoning?
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<AnswerReader> reader_;
 };
 
 // A whole text at once; calls that are not complete and valid stay in the content.

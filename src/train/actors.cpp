@@ -9,13 +9,16 @@
 #include "ops/ops.h"
 #include "train/label_logprobs.h"
 #include "train/reference_record.h"
+#include "train/shared_prefix.h"
 
 namespace apus {
 
 namespace {
 at::Tensor hidden_of(const Model& model, const Batch& batch, Step& step) {
-  step.position = at::Tensor();  // the model's own: images are not counted token by token
-  return model.forward(batch.inputs(), step);
+  return hidden_states(batch, step, [&](const Inputs& in, Step& s) {
+    s.position = at::Tensor();  // the model's own: images are not counted token by token
+    return model.forward(in, s);
+  });
 }
 
 // -> and the step as its forward pass left it.

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "nn/step.h"
 
 namespace apus {
+
+struct SharedPrefixes;  // train/shared_prefix.h
 
 struct Batch {
   at::Tensor id_T;  // int64
@@ -28,6 +31,9 @@ struct Batch {
   std::map<std::string, at::Tensor> own;  // of the algorithm, in any shape; they stay on the host
   int64_t trained = 0;                    // labels that are not -100
   Inputs::Media media;                    // per sequence; empty: there are none
+
+  // Where the beginnings of its sequences are computed once; null: they are computed as often as they stand there.
+  std::shared_ptr<const SharedPrefixes> shared;
 
   Inputs inputs() const { return Inputs(id_T, media); }
 

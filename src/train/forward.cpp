@@ -10,6 +10,7 @@
 #include "nn/training_step.h"
 #include "parallel/recompute.h"
 #include "tensor/noise.h"
+#include "train/shared_prefix.h"
 
 namespace apus {
 namespace {
@@ -34,7 +35,8 @@ class WatchedRunner final : public LayerRunner {
   void prepare(const Inputs& in, Step& s) override { inner_.prepare(in, s); }
   at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override {
     const at::Tensor x_TD = seen("the embedding", inner_.embed(model, in, s));
-    const bool noise = forward_.neftune_alpha > 0 && training_of(s).dropout_seed != 0;
+    const bool noise = forward_.neftune_alpha > 0 && training_of(s).dropout_seed != 0 &&
+                       inner_.layers(model).begin == 0;  // a later stage of a pipeline has none of its own
     return noise ? x_TD + neftune_noise(x_TD, s, forward_.neftune_alpha) : x_TD;
   }
   at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override {
@@ -62,6 +64,13 @@ std::optional<Memo::Kinds> Forward::remembered(int64_t layer) const {
   return Memo::Kinds{.product = true,
                      .feed_forward = !(again && selective->feed_forward),
                      .attention = !(again && selective->attention)};
+}
+
+at::Tensor Forward::hidden(const Model& model, Batch& batch) const {
+  require(!batch.shared || neftune_alpha == 0, Fault::Usage,
+          "--share_prefix true reads a prompt once, and --neftune_noise_alpha gives each answer's a noise of its own: "
+          "give one of them");
+  return hidden_states(batch, batch.step, [&](const Inputs& in, Step& s) { return hidden(model, in, s); });
 }
 
 at::Tensor Forward::hidden(const Model& model, const Inputs& in, Step& s) const {

@@ -28,7 +28,7 @@ struct Forward {
 
   // [T, D], after the final norm.
   at::Tensor hidden(const Model& model, const Inputs& in, Step& s) const;
-  at::Tensor hidden(const Model& model, Batch& batch) const { return hidden(model, batch.inputs(), batch.step); }
+  at::Tensor hidden(const Model& model, Batch& batch) const;
 
  private:
   std::optional<Memo::Kinds> remembered(int64_t layer) const;

@@ -9,6 +9,7 @@
 #include "device/agree.h"
 #include "device/device.h"
 #include "parallel/gradient_sync.h"
+#include "parallel/pipeline.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -61,13 +62,14 @@ void Trainer::evaluate() {
     for (const Update& update : p_.algorithm.collect(p_.actors, {std::move(*samples)}))
       for (const Batch& batch : update) {
         Batch here = batch.to(p_.device);
-        const Loss part = p_.algorithm.loss(p_.actors, here, Forward{});
+        const Loss part = loss_of(here, Forward{});
         loss += part.sum.item<double>(), count += p_.algorithm.count(here),
             sequences += static_cast<double>(here.step.length_q.size());
         metrics.add(part.metrics);
         if (in_step) spare_ = here;
       }
   }
+  if (p_.pipeline) p_.pipeline->settle();
   loss = summed(loss), count = summed(count);
   sequences = summed(sequences) / static_cast<double>(p_.row_sharers);
   Json line = {{"eval_loss", count > 0 ? loss / count : NAN}};
@@ -174,6 +176,14 @@ std::string why_not_written(const std::function<void()>& write) {
   }
 }
 
+// Optimizer::steps_of of all ranks, each of which may know other parameters.
+Json updates_of_all(const Optimizer& optimizer, Comm& ranks) {
+  Json all = Json::object();
+  for (const std::string& text : gather_text(json_text(optimizer.steps_of()), ranks))
+    all.update(parse_json(text, "the updates that a rank counted", Fault::Comm));
+  return all;
+}
+
 std::string first_of(const std::string& mine, Comm& ranks) {
   for (const std::string& text : gather_text(mine, ranks))
     if (!text.empty()) return text;
@@ -189,6 +199,7 @@ std::string Trainer::save_together(const fs::path& target, const Json& window) {
   if (first) failure = why_not_written([&] { folder = std::make_unique<FolderWriter>(target); });
   const fs::path dir = gather_text(folder ? folder->dir().string() : "", p_.data_ranks)[0];
   if (dir.empty()) return first_of(failure, p_.data_ranks);
+  const Json updates = slices() > 1 ? updates_of_all(p_.optimizer, p_.data_ranks) : Json(p_.optimizer.steps_of());
   failure = why_not_written([&] {
     if (!first && slices() == 1) return;
     require(fs::is_directory(dir), Fault::Io, "rank ", p_.data_ranks.rank(), " does not see ", dir.string(),
@@ -197,7 +208,7 @@ std::string Trainer::save_together(const fs::path& target, const Json& window) {
     if (!o_.loop.save_only_model) write_optimizer(dir, p_.optimizer.kind(), p_.optimizer.state(), slice(), slices());
     if (!first) return;
     RunState s = state();
-    s.progress["log_window"] = window;
+    s.progress["log_window"] = window, s.progress["optimizer_steps_of"] = updates;
     write_state(dir, s);
   });
   if (const std::string any = first_of(failure, p_.data_ranks); !any.empty()) return any;

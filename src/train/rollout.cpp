@@ -44,20 +44,30 @@ Rollout::Shift::~Shift() {
 
 int64_t Rollout::longest() const { return policy_.shape().max_positions; }
 
-std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32_t>>& prompts,
-                                             const Sampling& sampling) {
+std::vector<FinishedAnswer> Rollout::answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
+                                             const std::vector<std::vector<MediaItem>>& media, const StopWords* stop) {
   if (prompts.empty()) return {};
+  const bool seen = std::any_of(media.begin(), media.end(), [](const auto& of_prompt) { return !of_prompt.empty(); });
+  require(!servers_ || !seen, Fault::Usage,
+          "rollout servers answer questions of text alone, and one has images, videos or sounds: leave "
+          "--vllm_server_host away, so that the engine in this process answers");
   if (servers_) {  // a version of 0 is that of a server that has been sent nothing
     AnswerOrder order{.prompts = prompts, .sampling = sampling, .version = version_ + 1};
     for (size_t i = 0; i < prompts.size(); ++i) order.seeds.push_back(sampling.seed + i);
-    return servers_->answers(order);
+    std::vector<FinishedAnswer> answers = servers_->answers(order);
+    if (stop)
+      for (FinishedAnswer& answer : answers) end_at_word(answer, *stop);
+    return answers;
   }
   size_t longest = 1;
   for (const auto& prompt : prompts) longest = std::max(longest, prompt.size());
   Engine& engine = awake(static_cast<int64_t>(longest) + sampling.max_new_tokens);
   std::vector<FinishedAnswer> answers;
   try {
-    answers = generate(engine, prompts, sampling);
+    std::vector<EngineRequest> requests = requests_of(prompts, sampling);
+    if (seen)
+      for (size_t i = 0; i < requests.size(); ++i) requests[i].media = media.at(i);
+    answers = generate(engine, std::move(requests), stop);
   } catch (...) {
     rest();
     throw;

@@ -11,6 +11,7 @@
 
 #include "engine/answer/answer_all.h"
 #include "engine/answer/engine_spec.h"
+#include "media/media_item.h"
 #include "train/options/rollout_options.h"
 #include "train/rollout_servers.h"
 
@@ -28,7 +29,10 @@ class Rollout {
 
   // In the order of the prompts; the i-th is answered with seed + i. Wakes the engine before and lets it sleep after,
   // also when it throws, unless a Shift goes on. TokenOut::weights is how often weights_changed() was said.
-  std::vector<FinishedAnswer> answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling);
+  // `media`: of each prompt; empty: there are none. `stop`: texts that end an answer; null: none.
+  std::vector<FinishedAnswer> answers(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling,
+                                      const std::vector<std::vector<MediaItem>>& media = {},
+                                      const StopWords* stop = nullptr);
   // Whoever changed the policy's weights between two calls says so.
   void weights_changed() { ++version_; }
   // From now on these answer, if any are named; `sends`: this rank gives them the weights. A second call does nothing.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/pattern.h"
+#include "nn/parts.h"
 
 namespace apus {
 namespace {
@@ -53,12 +54,15 @@ void choose_trainable(Module& model, const FreezeRules& rules) {
 
 std::vector<NamedParam> trainable_params(Module& model) {
   std::vector<NamedParam> params;
+  bool any = false;
   model.visit([&](const std::string& name, Param& p) {
     if (!p.trainable || !p.tied.empty()) return;
+    any = true;
+    if (is_elsewhere(p, model.mesh())) return;  // another rank trains it
     p.data.set_requires_grad(true);
     params.push_back({name, p.data});
   });
-  require(!params.empty(), Fault::Usage, "nothing is left to train: every parameter is frozen");
+  require(any, Fault::Usage, "nothing is left to train: every parameter is frozen");
   return params;
 }
 

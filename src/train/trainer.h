@@ -26,6 +26,7 @@
 namespace apus {
 
 class GradientSync;  // parallel/gradient_sync.h
+class Pipeline;      // parallel/pipeline.h
 struct RouterLoss;   // nn/moe.h
 
 enum class When { Never, Steps, Epoch };
@@ -48,18 +49,23 @@ struct TrainerParts {
   SampleSource& train;
   SampleSource* eval = nullptr;
   Comm& data_ranks;  // of host tensors: counts, decisions
-  // So many neighbours among them are given the same rows, and share out the tokens of each: whatever they count
+  // So many among them are given the same rows, and share out the tokens of each, or the model: whatever they count
   // together, they count so many times, the number of tokens as the losses.
   int64_t row_sharers = 1;
+  // This rank's number among those with rows of their own. Absent: neighbours share rows.
+  std::optional<int64_t> reader = std::nullopt;
   // So many neighbouring readers of rows are given the same ones to train on, and answer each of them together.
   int64_t group_sharers = 1;
   GradientSync* gradients = nullptr;  // null with one rank
+  Pipeline* pipeline = nullptr;       // of which this rank is a stage
   RunLog* log = nullptr;              // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
   // Weights or adapter, configs. By the first rank; by all together where they share out the optimizer's state.
   std::function<void(const std::filesystem::path& dir)> save_model;
   std::function<Json()> evaluate_more;  // by generation; eval_* values, may be empty
   const StopFlag* stop = nullptr;
+  // Hears of every update before it is made.
+  std::function<void(int64_t step)> begins_step = {};
 };
 
 struct TrainResult {
@@ -120,7 +126,20 @@ class Trainer {
   void explained_memory(const std::function<void()>& work) const;
   StepResult compute(Update& batches);
   double backward(Update& batches, double total, bool only_measured = false);
-  double backward_of(Batch& batch, uint64_t micro, double total, bool only_measured);
+  // Between the two passes of a micro-batch.
+  struct Pass {
+    Loss loss;         // of a stage in front of the last one: what it gives, and nothing shown
+    at::Tensor input;  // of a stage behind the first one
+    std::shared_ptr<RouterLoss> router;
+    double share = 0, balance = 0;
+  };
+  Pass forward_of(Batch& batch, uint64_t micro, double total);
+  double backward_of(Batch& batch, Pass pass, double total, bool only_measured);
+  Loss loss_of(Batch& batch, const Forward& forward);
+  double pipelined(Update& batches, double total);
+  std::string find_not_finite_in_stages(Update& batches);
+  bool gives_losses() const;  // false: a stage in front of the last one
+  double stages() const;
   void keep_step(const Batch* like);
   std::optional<double> scale_in_backward(Update& batches, double total);
   void left_out(const std::string& what);

@@ -20,6 +20,7 @@
 #include "nn/training_step.h"
 #include "ops/ops.h"
 #include "parallel/gradient_sync.h"
+#include "parallel/pipeline.h"
 #include "train/rollout.h"
 #include "train/trainer.h"
 
@@ -35,7 +36,8 @@ double Trainer::summed(double value) const { return sum_over(p_.data_ranks, valu
 // Seeds are a function of (seed, step, micro-batch of the step over all ranks): a resumed run draws the same masks
 // without any saved generator, and several ranks draw those of one.
 void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<RouterLoss>& router, double share) const {
-  const int64_t ranks = p_.data_ranks.size() / p_.row_sharers, rank = p_.data_ranks.rank() / p_.row_sharers;
+  const int64_t ranks = p_.data_ranks.size() / p_.row_sharers,
+                rank = p_.reader.value_or(p_.data_ranks.rank() / p_.row_sharers);
   const uint64_t place = micro * static_cast<uint64_t>(ranks) + static_cast<uint64_t>(rank);
   TrainingStep training;
   training.dropout_seed = std::max<uint64_t>(1, mix(o_.seed, static_cast<uint64_t>(step_), place));
@@ -46,25 +48,32 @@ void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<Router
   set_training(batch.step, std::move(training));
 }
 
-double Trainer::backward_of(Batch& batch, uint64_t micro, double total, bool only_measured) {
-  const double share = p_.algorithm.count(batch) / total;
-  const auto router = std::make_shared<RouterLoss>();
-  prepare(batch, micro, router, share);
-  Loss part = p_.algorithm.loss(p_.actors, batch, o_.forward);
-  const double sum = part.sum.item<double>(), balance = router->scale;
-  if (const auto& tokens = training_of(batch.step).tokens; tokens && training_of(batch.step).router) {
-    router->sum_over(tokens->ranks());
-    router->scale *= static_cast<double>(p_.row_sharers);  // each gives the gradient of its own tokens alone
-  }
+Trainer::Pass Trainer::forward_of(Batch& batch, uint64_t micro, double total) {
+  Pass pass{.loss = {}, .input = {}, .router = std::make_shared<RouterLoss>()};
+  pass.share = p_.algorithm.count(batch) / total * stages();
+  prepare(batch, micro, pass.router, pass.share);
+  pass.loss = loss_of(batch, o_.forward);
+  if (p_.pipeline) pass.input = p_.pipeline->take_input();
+  pass.balance = pass.router->scale;
+  const auto& tokens = training_of(batch.step).tokens;
+  if (!tokens || !training_of(batch.step).router) return pass;
+  if (gives_losses()) pass.router->sum_over(tokens->ranks());
+  pass.router->scale *= static_cast<double>(tokens->ranks().size());  // each gives the gradient of its own tokens alone
+  return pass;
+}
+
+double Trainer::backward_of(Batch& batch, Pass pass, double total, bool only_measured) {
+  Loss& part = pass.loss;
+  const double sum = part.sum.item<double>();
   // The factor as the first gradient: the gradient of a product of a scalar and a number is made in f64. What would
   // update weights on the way does not begin when the loss is not finite.
   if (part.sum.requires_grad() && (!in_backward_ || std::isfinite(sum)))
     part.sum.backward(at::full_like(part.sum, 1 / total));
   double loss = sum / total;
   if (training_of(batch.step).router) {
-    const at::Tensor value = router->value();
-    loss += balance * value.item<double>();
-    part.metrics["aux_loss"] = {value * share, at::tensor(share)};
+    const at::Tensor value = pass.router->value();
+    loss += pass.balance * value.item<double>();
+    part.metrics["aux_loss"] = {value * pass.share, at::tensor(pass.share)};
   }
   if (!only_measured) metrics_.add(part.metrics);
   batch.step.turns.clear();
@@ -84,6 +93,7 @@ void Trainer::keep_step(const Batch* like) {
 }
 
 double Trainer::backward(Update& batches, double total, bool only_measured) {
+  if (p_.pipeline) return pipelined(batches, total);
   GradientSync* const sync = p_.gradients;
   double loss = 0;
   size_t rounds = batches.size();
@@ -91,10 +101,12 @@ double Trainer::backward(Update& batches, double total, bool only_measured) {
   for (size_t i = 0; i < std::max<size_t>(1, rounds); ++i) {
     const bool last = i + 1 >= rounds;
     if (sync && (i < batches.size() || sync->in_step())) sync->begin(last);
-    if (i < batches.size())
-      loss += backward_of(batches[i] = batches[i].to(p_.device), i, total, only_measured);
-    else if (sync && sync->passes_in_step())
+    if (i < batches.size()) {
+      batches[i] = batches[i].to(p_.device);
+      loss += backward_of(batches[i], forward_of(batches[i], i, total), total, only_measured);
+    } else if (sync && sync->passes_in_step()) {
       keep_step(batches.empty() ? nullptr : &batches.back());
+    }
     if (sync) sync->finish(last);
   }
   if (sync) sync->rest();
@@ -127,6 +139,7 @@ void Trainer::explained_memory(const std::function<void()>& work) const {
 }
 
 Trainer::StepResult Trainer::step(Update batches) {
+  if (p_.begins_step) p_.begins_step(step_ + 1);
   StepResult result;
   explained_memory([&] { result = compute(batches); });
   return result;
@@ -155,7 +168,8 @@ Trainer::StepResult Trainer::compute(Update& batches) {
   double count = 0;
   for (const Batch& b : batches) count += p_.algorithm.count(b), tokens_seen_ += b.id_T.numel();
   const double total = summed(count);
-  last_lr_ = p_.optimizer.lr(schedule_(step_));
+  // A stage may have nothing to train.
+  last_lr_ = p_.optimizer.groups().empty() ? p_.base_lr * schedule_(step_) : p_.optimizer.lr(schedule_(step_));
   StepResult out;
   if (total <= 0) {
     log_warning("step ", step_ + 1, " holds no token to learn from; nothing is updated");
@@ -201,6 +215,7 @@ void Trainer::left_out(const std::string& what) {
 
 // The first place, in the order of computation, whose values are not finite.
 std::string Trainer::find_not_finite(Update& batches) {
+  if (p_.pipeline) return find_not_finite_in_stages(batches);
   std::string bad_weight, bad_gradient;
   p_.actors.policy.visit([&](const std::string& name, Param& p) {
     if (bad_weight.empty() && p.data.defined() && !all_finite(p.data)) bad_weight = name;

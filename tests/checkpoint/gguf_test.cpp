@@ -11,6 +11,7 @@
 #include "engine/answer/answer_all.h"
 #include "engine/engine.h"
 #include "gguf/model.h"
+#include "ops/quantised.h"
 #include "tests/folder.h"
 #include "tests/golden.h"
 #include "tests/refusal.h"
@@ -53,6 +54,32 @@ TEST_P(GgufCheckpoint, LogitsAndGreedyAnswers) {
   Engine engine(*model, at::TensorOptions().dtype(at::kFloat).device(device), EngineSpec{.cache_bytes = 8 << 20});
   const auto got = generate(engine, prompts, greedy);
   for (size_t i = 0; i < got.size(); ++i) EXPECT_EQ(got[i].ids(), new_ids[i]) << got[i].error;
+}
+
+// Held as the file has them, weights are what they are when they are made plain, but for a rounding of their scales.
+TEST_P(GgufCheckpoint, WeightsHeldAsTheyAreInTheFile) {
+  c10::AutoGradMode no_grad(false);
+  const LoadOptions plainly{.dtype = at::kBFloat16, .device = device};
+  const auto plain = load_model(folder, plainly);
+  const Json config = read_model_config(folder);
+  const auto held = make_model(config);
+  const auto quantised = held_weights(config, {}, folder);
+  LoadOptions as_held = plainly;
+  as_held.quantised = quantised.get();
+  load_weights(*held, TensorFolder(folder), as_held);
+  std::map<std::string, at::Tensor> want;
+  plain->visit([&](const std::string& name, Param& p) { want[name] = p.data.to(at::kCPU, at::kFloat); });
+  int64_t layers = 0;
+  held->visit([&](const std::string& name, Param& p) {
+    if (!ops::is_quantised(p.data)) return;
+    ++layers;
+    EXPECT_LT(golden::max_abs(ops::plain(p.data), want[name]), 0.01 * want[name].abs().max().item<double>()) << name;
+  });
+  EXPECT_GE(layers, 4 * held->shape().layers);
+  quant::Wish wish;
+  wish.method = "bnb", wish.bits = 4;
+  EXPECT_NE(test::refusal(Fault::Usage, [&] { held_weights(config, wish, folder); }).find("leave the flag out"),
+            std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GgufCheckpoint,

@@ -49,7 +49,8 @@ std::vector<Sizes> all_sizes() {
   std::vector<Sizes> all;
   for (const int tp : {1, 2, 4})
     for (const int shard : {1, 2, 3}) all.push_back({{.dp_shard = shard, .tp = tp}, shard * tp});
-  all.push_back({{.dp_replicate = 2, .dp_shard = 2, .ep = 3}, 12});
+  all.push_back({{.ep = 3}, 3});
+  all.push_back({{.tp = 2, .ep = 2}, 4});
   return all;
 }
 

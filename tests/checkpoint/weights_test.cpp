@@ -61,6 +61,9 @@ TEST(Weights, SavedShardsLoadToTheSameTensors) {
   }
 }
 
+// Gates and ups of an expert as one matrix.
+at::Tensor in_one(const Param& stack) { return stack.data.dim() == 4 ? stack.data.flatten(1, 2) : stack.data; }
+
 // transformers 5 keeps the experts of a layer in one tensor, and calls every mixture's block mlp.
 TEST(Weights, StackedExpertsUnderNewerNamesAreRead) {
   for (const char* name : {"mixtral", "qwen3_moe_norm", "glm4_moe"}) {
@@ -70,7 +73,7 @@ TEST(Weights, StackedExpertsUnderNewerNamesAreRead) {
     model->visit([&](const std::string& own, Param& p) {
       std::string newer = own;
       if (const size_t at = newer.find("block_sparse_moe"); at != std::string::npos) newer.replace(at, 16, "mlp");
-      if (p.tied.empty()) tensors.emplace_back(newer, p.data);
+      if (p.tied.empty()) tensors.emplace_back(newer, p.pieces.empty() ? p.data : in_one(p));
     });
     Folder folder;
     fs::copy_file(dir / "config.json", folder.path / "config.json");
@@ -214,7 +217,7 @@ TEST(Weights, OtherNamesOfTheSameTensorsLoad) {
     };
     each_disk_tensor(*model, [&](const DiskTensor& t) { add(t.name, t.data); });
     model->visit([&](const std::string& n, Param& p) {
-      if (!p.pieces.empty()) add(n, p.data);
+      if (!p.pieces.empty()) add(n, in_one(p));
     });
     write_safetensors(folder.path / "model.safetensors", tensors);
     write_safetensors(folder.path / "model-00001-of-00001.safetensors", {{"stale", at::zeros({1})}});

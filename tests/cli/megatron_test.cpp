@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 
 #include "base/nearest.h"
+#include "models/spec/presets.h"
+#include "tests/folder.h"
 #include "tests/refusal.h"
 
 namespace apus {
@@ -46,7 +50,7 @@ TEST(Megatron, BatchesAndRates) {
                                   "0.5",
                                   "--moe_aux_loss_coeff",
                                   "1e-3"},
-                                 4);
+                                 {.ranks = 4});
   EXPECT_EQ(became(own, "model"), "m");
   EXPECT_EQ(became(own, "dataset"), "a.jsonl b.jsonl");
   EXPECT_EQ(became(own, "per_device_train_batch_size"), "2");
@@ -68,7 +72,7 @@ TEST(Megatron, BatchesAndRates) {
 TEST(Megatron, AMeshIsWhoReadsTheSameRows) {
   const OwnFlags own = own_flags({"--tensor_model_parallel_size", "2", "--context_parallel_size", "2",
                                   "--sequence_parallel", "true", "--global_batch_size", "8", "--tuner_type", "lora"},
-                                 8);
+                                 {.ranks = 8});
   EXPECT_EQ(became(own, "sequence_parallel_size"), "4");
   EXPECT_EQ(became(own, "deepspeed"), "zero3");
   EXPECT_EQ(became(own, "gradient_accumulation_steps"), "4");  // two groups of four
@@ -76,21 +80,63 @@ TEST(Megatron, AMeshIsWhoReadsTheSameRows) {
   ASSERT_FALSE(own.notes.empty());
   EXPECT_NE(own.notes[0].find("4 processes share out the tokens of each row"), std::string::npos) << own.notes[0];
   // Processes that hold other experts read other rows.
-  const OwnFlags experts = own_flags({"--expert_model_parallel_size", "4", "--global_batch_size", "8"}, 4);
+  const OwnFlags experts = own_flags({"--expert_model_parallel_size", "4", "--global_batch_size", "8"}, {.ranks = 4});
   EXPECT_EQ(became(experts, "sequence_parallel_size"), "absent");
   EXPECT_EQ(became(experts, "deepspeed"), "zero3");
   EXPECT_EQ(became(experts, "gradient_accumulation_steps"), "2");
   // Context alone leaves weights whole; not known processes are as many as the mesh has.
-  const OwnFlags context = own_flags({"--context_parallel_size", "2"}, 0);
+  const OwnFlags context = own_flags({"--context_parallel_size", "2"}, {.ranks = 0});
   EXPECT_EQ(became(context, "deepspeed"), "zero1");
   EXPECT_EQ(became(context, "gradient_accumulation_steps"), "16");
+}
+
+// Of models that can be cut so; others, and other algorithms, go by rows.
+TEST(Megatron, AMeshIsTheRealOneWhereTheModelCanBeCut) {
+  const ModelFacts mixture = model_facts(preset_config("tiny-moe")), dense = model_facts(preset_config("tiny"));
+  const Flags flags{"--tensor_model_parallel_size", "2", "--expert_model_parallel_size", "4",
+                    "--global_batch_size",          "8"};
+  const OwnFlags own = own_flags(flags, {.ranks = 4, .model = &mixture});
+  EXPECT_EQ(became(own, "tensor_model_parallel_size"), "2");
+  EXPECT_EQ(became(own, "expert_model_parallel_size"), "2");  // and their matrices are halved: a quarter on each
+  EXPECT_EQ(became(own, "deepspeed"), "zero1");
+  EXPECT_EQ(became(own, "sequence_parallel_size"), "absent");
+  EXPECT_EQ(became(own, "gradient_accumulation_steps"), "4");
+  EXPECT_NE(join(own.notes, "\n").find("the experts lie on 2 ranks, and 2 share out their matrices"), std::string::npos)
+      << join(own.notes, "\n");
+  Flags whole = flags;
+  whole.insert(whole.end(), {"--expert_tensor_parallel_size", "2", "--context_parallel_size", "2"});
+  const OwnFlags more = own_flags(whole, {.ranks = 8, .model = &mixture});
+  EXPECT_EQ(became(more, "expert_model_parallel_size"), "4");
+  EXPECT_EQ(became(more, "sequence_parallel_size"), "2");
+  EXPECT_EQ(became(own_flags(flags, {.ranks = 4, .model = &dense}), "deepspeed"), "zero3");  // it has no experts
+  const OwnFlags reward = own_flags({"--tensor_model_parallel_size", "2", "--rlhf_type", "rm"},
+                                    {.ranks = 2, .command = "rlhf", .model = &dense});
+  EXPECT_EQ(became(reward, "deepspeed"), "zero3");
+  const OwnFlags dpo = own_flags({"--tensor_model_parallel_size", "2", "--rlhf_type", "dpo"},
+                                 {.ranks = 2, .command = "rlhf", .model = &dense});
+  EXPECT_EQ(became(dpo, "tensor_model_parallel_size"), "2");
+  const OwnFlags muon =
+      own_flags({"--tensor_model_parallel_size", "2", "--optimizer", "muon"}, {.ranks = 2, .model = &dense});
+  EXPECT_EQ(became(muon, "deepspeed"), "absent");
+  EXPECT_EQ(became(muon, "sequence_parallel_size"), "2");
+  test::expect_says(test::refusal(Fault::Usage, [&] { own_flags(flags, {.ranks = 6}); }),
+                    "start with NPROC_PER_NODE=4");
+}
+
+TEST(Megatron, AFileIsReadAsFlags) {
+  test::Folder folder;
+  const std::string file = (folder.path / "run.yaml").string();
+  std::ofstream(file) << "ENV:\n  APUS_TEST_OF_FILES: 'here'\nlr: 1e-4\ndataset:\n  - a\n  - b\n";
+  EXPECT_EQ(without_file({file, "--lr", "2e-4"}), (Flags{"--lr", "1e-4", "--dataset", "a", "b", "--lr", "2e-4"}));
+  EXPECT_STREQ(std::getenv("APUS_TEST_OF_FILES"), "here");
+  EXPECT_EQ(without_file({"--lr", "1"}), (Flags{"--lr", "1"}));
 }
 
 TEST(Megatron, WhatHasNothingToDoIsSaidAndWhatCannotBeIsRefused) {
   const OwnFlags own = own_flags({"--cross_entropy_loss_fusion", "true", "--attention_backend", "flash", "--finetune",
                                   "true", "--no_save_optim", "true", "--no_save_rng", "true", "--recompute_granularity",
                                   "full", "--recompute_method", "uniform", "--recompute_num_layers", "1"},
-                                 1);
+                                 {});
   EXPECT_EQ(became(own, "cross_entropy_loss_fusion"), "absent");
   EXPECT_EQ(became(own, "save_only_model"), "true");
   EXPECT_EQ(became(own, "recompute_granularity"), "full");
@@ -102,7 +148,7 @@ TEST(Megatron, WhatHasNothingToDoIsSaidAndWhatCannotBeIsRefused) {
   const std::string refused = test::refusal(Fault::Usage, [] {
     own_flags({"--fp8_format", "e4m3", "--mtp_num_layers", "1", "--micro_batch_size", "3", "--finetune", "false",
                "--tensor_model_parallel_size", "two"},
-              1);
+              {});
   });
   for (const char* says : {"--fp8_format is not possible", "--mtp_num_layers is not possible",
                            "--global_batch_size 16 is no multiple of the 3 rows", "--resume_from_checkpoint",
@@ -110,7 +156,7 @@ TEST(Megatron, WhatHasNothingToDoIsSaidAndWhatCannotBeIsRefused) {
     EXPECT_NE(refused.find(says), std::string::npos) << refused;
   test::expect_says(test::refusal(Fault::Usage,
                                   [] {
-                                    own_flags({"--pipeline_model_parallel_size", "4"}, 6);
+                                    own_flags({"--pipeline_model_parallel_size", "4"}, {.ranks = 6});
                                   }),
                     "start with NPROC_PER_NODE=4");
 }

@@ -305,7 +305,9 @@ TEST(Groups, AreNeverDivided) {
       std::multiset<int32_t> seen;
       const auto source = make();
       for (auto batch = source->next(); batch; batch = source->next()) {
-        if (options.packing) EXPECT_LE(tokens_of(*batch), options.batch_size * options.packing_length);
+        if (options.packing) {
+          EXPECT_LE(tokens_of(*batch), options.batch_size * options.packing_length);
+        }
         for (const Samples& group : groups_of(std::move(*batch))) {
           ASSERT_EQ(group.size(), 2u);
           EXPECT_EQ(group[0].ids[0], group[1].ids[0]);

@@ -21,15 +21,15 @@ namespace apus {
 namespace {
 
 // Small whole numbers, other ones on every rank: their products and sums are exact.
-at::Tensor some(int64_t rows, int salt) {
+at::Tensor rows_by(int64_t rows, int salt) {
   return at::arange(rows * 3, at::kFloat).mul(7).add(salt * 5).remainder(11).sub(5).view({rows, 3});
 }
 
 void expect_adjoint(World& world, const char* name, int64_t rows,
                     const std::function<at::Tensor(const at::Tensor&)>& map) {
   const c10::Device device = world.device().device;
-  at::Tensor x = some(rows, world.rank() + 1).to(device).requires_grad_();
-  const at::Tensor y = map(x), weight = some(y.size(0), world.rank() + 20).to(device);
+  at::Tensor x = rows_by(rows, world.rank() + 1).to(device).requires_grad_();
+  const at::Tensor y = map(x), weight = rows_by(y.size(0), world.rank() + 20).to(device);
   y.backward(weight);
   const double there = (y.detach() * weight).sum().item<double>(), back = (x.detach() * x.grad()).sum().item<double>();
   EXPECT_EQ(sum_over(world.host(), there), sum_over(world.host(), back)) << name;
@@ -49,15 +49,15 @@ const test::RankBody collectives("collective.all", [](const auto& a) {
     int64_t all = 0;
     std::vector<at::Tensor> parts;
     for (int r = 0; r < n; ++r)
-      all += rows[static_cast<size_t>(r)], parts.push_back(some(rows[static_cast<size_t>(r)], r));
-    EXPECT_TRUE(at::equal(at_home(collective::all_gather(there(some(mine, me)), comm, rows)), at::cat(parts)));
-    at::Tensor sum = some(all, 0);
-    for (int r = 1; r < n; ++r) sum = sum + some(all, r);
+      all += rows[static_cast<size_t>(r)], parts.push_back(rows_by(rows[static_cast<size_t>(r)], r));
+    EXPECT_TRUE(at::equal(at_home(collective::all_gather(there(rows_by(mine, me)), comm, rows)), at::cat(parts)));
+    at::Tensor sum = rows_by(all, 0);
+    for (int r = 1; r < n; ++r) sum = sum + rows_by(all, r);
     int64_t begin = 0;
     for (int r = 0; r < me; ++r) begin += rows[static_cast<size_t>(r)];
-    EXPECT_TRUE(
-        at::equal(at_home(collective::reduce_scatter(there(some(all, me)), comm, rows)), sum.narrow(0, begin, mine)));
-    EXPECT_TRUE(at::equal(at_home(collective::all_reduce(there(some(all, me)), comm)), sum));
+    EXPECT_TRUE(at::equal(at_home(collective::reduce_scatter(there(rows_by(all, me)), comm, rows)),
+                          sum.narrow(0, begin, mine)));
+    EXPECT_TRUE(at::equal(at_home(collective::all_reduce(there(rows_by(all, me)), comm)), sum));
     expect_adjoint(world, "all_gather", mine,
                    [&](const at::Tensor& x) { return collective::all_gather(x, comm, rows); });
     expect_adjoint(world, "reduce_scatter", all,
@@ -65,14 +65,15 @@ const test::RankBody collectives("collective.all", [](const auto& a) {
     // Every rank sends rank r rows[r] rows, and so gets its own number from each.
     const collective::Rows receive(rows.size(), mine);
     std::vector<at::Tensor> came;
-    for (int r = 0; r < n; ++r) came.push_back(some(all, r).narrow(0, begin, mine));
-    EXPECT_TRUE(at::equal(at_home(collective::all_to_all(there(some(all, me)), comm, rows, receive)), at::cat(came)));
+    for (int r = 0; r < n; ++r) came.push_back(rows_by(all, r).narrow(0, begin, mine));
+    EXPECT_TRUE(
+        at::equal(at_home(collective::all_to_all(there(rows_by(all, me)), comm, rows, receive)), at::cat(came)));
     expect_adjoint(world, "all_to_all", all,
                    [&](const at::Tensor& x) { return collective::all_to_all(x, comm, rows, receive); });
   }
   expect_adjoint(world, "all_reduce", 4, [&](const at::Tensor& x) { return collective::all_reduce(x, comm); });
   for (int root = 0; root < n; ++root) {
-    EXPECT_TRUE(at::equal(at_home(collective::broadcast(there(some(4, me)), comm, root)), some(4, root)));
+    EXPECT_TRUE(at::equal(at_home(collective::broadcast(there(rows_by(4, me)), comm, root)), rows_by(4, root)));
     expect_adjoint(world, "broadcast", 4, [&](const at::Tensor& x) { return collective::broadcast(x, comm, root); });
   }
   // bf16: one rank holds 256, the others 1. In bf16 itself 256 + 1 = 256, so only a sum in f32 is right.

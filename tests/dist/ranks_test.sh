@@ -26,6 +26,21 @@ assert len(values[0]) == len(values[1]) >= (last or 4), values
 assert all(abs(a - b) < 2e-5 for a, b in zip(*values)), values
 P
 }
+weights_alike() {  # weights_alike CHECKPOINT OTHER
+  python3 - "$1" "$2" <<'P'
+import glob, json, struct, sys
+def read(path):
+    data = open(glob.glob(path + "/*model.safetensors")[0], "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    head.pop("__metadata__", None)
+    return {k: struct.unpack("<%df" % ((v["data_offsets"][1] - v["data_offsets"][0]) // 4), data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]) for k, v in head.items()}
+a, b = read(sys.argv[1]), read(sys.argv[2])
+assert a.keys() == b.keys()
+worst = max((max(abs(x - y) for x, y in zip(a[k], b[k])), k) for k in a)
+assert worst[0] < 1e-4, worst
+P
+}
 training() { until grep -qs "'loss'" "$1"; do kill -0 "$2" 2>/dev/null || { cat "$1" >&2; fail "it ended"; }; sleep 0.1; done; }
 
 case $case in
@@ -158,19 +173,7 @@ tensor)  # two share out the matrices: full, LoRA, DoRA, preferences, with data 
   half 2 halves --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full
   says halves.log "2 ranks share out the matrices of the model"
   alike packed halves || fail "packed rows, full: other losses"
-  python3 - packed/checkpoint-5 halves/checkpoint-5 <<'P'
-import json, struct, sys
-def read(path):
-    data = open(path + "/model.safetensors", "rb").read()
-    n = struct.unpack("<Q", data[:8])[0]
-    head = json.loads(data[8:8 + n])
-    head.pop("__metadata__", None)
-    return {k: struct.unpack("<%df" % ((v["data_offsets"][1] - v["data_offsets"][0]) // 4), data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]) for k, v in head.items()}
-a, b = read(sys.argv[1]), read(sys.argv[2])
-assert a.keys() == b.keys()
-worst = max((max(abs(x - y) for x, y in zip(a[k], b[k])), k) for k in a)
-assert worst[0] < 1e-4, worst
-P
+  weights_alike packed/checkpoint-5 halves/checkpoint-5
   train 1 cpu one --num_train_epochs 1 --save_steps 2
   half 4 lora --num_train_epochs 1 --save_steps 2 --deepspeed zero1
   alike one lora || fail "LoRA, four ranks, zero1: other losses"
@@ -182,6 +185,89 @@ P
   code=0; train 1 cpu bad --tensor_model_parallel_size 2 || code=$?
   [ $code = 2 ] || fail "fewer ranks: exit code $code"
   says bad.log "start with NPROC_PER_NODE=2"
+  ;;
+experts)  # mixtures: matrices, experts or both shared out; full, LoRA and DoRA on experts, preferences, with zero1 and shared rows
+  "$apus" init --preset tiny-moe --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
+  rm -r model && mv mixture model
+  run() { local sharers=$1 ranks=$2 out=$3; shift 3; train "$ranks" cpu "$out" "$@" || { cat "$out.log" >&2; fail "$out"; }; }
+  full=(--max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full --router_aux_loss_coef 0.02)
+  run 1 1 whole "${full[@]}"
+  run 2 2 matrices "${full[@]}" --tensor_model_parallel_size 2
+  run 1 2 experts "${full[@]}" --expert_model_parallel_size 2
+  run 2 4 both "${full[@]}" --tensor_model_parallel_size 2 --expert_model_parallel_size 2 --deepspeed zero1
+  run 2 2 tokens "${full[@]}" --sequence_parallel_size 2 --expert_model_parallel_size 2 --deepspeed zero2
+  for out in matrices experts both tokens; do
+    alike whole $out || fail "$out: other losses"
+    weights_alike whole/checkpoint-5 $out/checkpoint-5 || fail "$out: other weights"
+  done
+  says both.log "2 ranks share out the experts of each layer"
+  lora=(--max_steps 4 --save_steps 2 --lora_dropout 0)
+  run 1 1 lora1 "${lora[@]}"
+  run 1 2 lora2 "${lora[@]}" --expert_model_parallel_size 2 --deepspeed zero1
+  alike lora1 lora2 || fail "LoRA on experts: other losses"
+  run 1 2 again "${lora[@]}" --expert_model_parallel_size 2 --deepspeed zero1 --resume_from_checkpoint lora2/checkpoint-2
+  alike lora2 again 2 || fail "a resumed run has other losses"
+  weights_alike lora1/checkpoint-4 lora2/checkpoint-4 || fail "LoRA on experts: another adapter"
+  run 1 1 dora1 "${lora[@]}" --use_dora true
+  run 2 4 dora4 "${lora[@]}" --use_dora true --tensor_model_parallel_size 2 --expert_model_parallel_size 2
+  alike dora1 dora4 || fail "DoRA on experts: other losses"
+  sed 's/}$/,"rejected_response":"no"}/' rows.jsonl >pairs.jsonl
+  for ranks in 1 2; do
+    NPROC_PER_NODE=$ranks "$apus" rlhf --rlhf_type dpo --model model --dataset pairs.jsonl --device cpu --output_dir dpo$ranks --add_version false --torch_dtype float32 \
+      --learning_rate 1e-3 --max_steps 4 --gradient_accumulation_steps $((4 / ranks)) --logging_steps 1 --lora_dropout 0 --expert_model_parallel_size $ranks >dpo$ranks.log 2>&1 || { cat dpo$ranks.log >&2; fail "dpo"; }
+  done
+  alike dpo1 dpo2 || fail "dpo: other losses"
+  code=0; train 2 cpu bad --expert_model_parallel_size 4 || code=$?
+  [ $code = 2 ] || fail "fewer ranks: exit code $code"
+  says bad.log "start with NPROC_PER_NODE=4"
+  ;;
+pipeline)  # each rank runs some of the layers: full with a tied head, LoRA, mixtures, preferences; with data parallel, zero1, cut matrices
+  stages() {  # stages COUNT RANKS OUT FLAGS...
+    local count=$1 ranks=$2 out=$3
+    shift 3
+    train "$ranks" cpu "$out" --pipeline_model_parallel_size "$count" "$@" || { cat "$out.log" >&2; fail "$out"; }
+  }
+  train 1 cpu packed --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full
+  sharers=2 stages 2 2 two --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full --decoder_last_pipeline_num_layers 1
+  says two.log "2 ranks run the layers one behind the other: rank 0 runs 0 to 2"
+  alike packed two || fail "packed rows, full: other losses"
+  weights_alike packed/checkpoint-5 two/checkpoint-5
+  sharers=4 stages 2 4 cut --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full --tensor_model_parallel_size 2
+  alike packed cut || fail "cut matrices: other losses"
+  weights_alike packed/checkpoint-5 cut/checkpoint-5
+  train 1 cpu one --num_train_epochs 1 --save_steps 2
+  sharers=2 stages 2 4 lora --num_train_epochs 1 --save_steps 2 --deepspeed zero1
+  alike one lora || fail "LoRA, four ranks, zero1: other losses"
+  sharers=2 stages 2 4 again --num_train_epochs 1 --save_steps 2 --deepspeed zero1 --resume_from_checkpoint lora/checkpoint-2
+  alike lora again 3 || fail "a resumed run has other losses"
+  "$apus" init --preset tiny-moe --output_dir mixture --torch_dtype float32 --seed 3 2>/dev/null
+  for count in 1 3; do
+    sharers=$count stages $count $count mixture$count --model mixture --max_steps 4 --tuner_type full --router_aux_loss_coef 0.1
+  done
+  alike mixture1 mixture3 || fail "a mixture of experts: other losses"
+  sed 's/}$/,"rejected_response":"no"}/' rows.jsonl >pairs.jsonl
+  for count in 1 2; do
+    NPROC_PER_NODE=$count "$apus" rlhf --rlhf_type dpo --model model --dataset pairs.jsonl --device cpu --output_dir dpo$count --add_version false --torch_dtype float32 \
+      --learning_rate 1e-3 --max_steps 5 --gradient_accumulation_steps 3 --logging_steps 1 --pipeline_model_parallel_size $count >dpo$count.log 2>&1 || { cat dpo$count.log >&2; fail "dpo"; }
+  done
+  alike dpo1 dpo2 || fail "dpo: other losses"
+  code=0; train 2 cpu bad --pipeline_model_parallel_size 2 --deepspeed zero3 || code=$?
+  [ $code = 2 ] || fail "zero3: exit code $code"
+  says bad.log "use --deepspeed zero1"
+  ;;
+hang)  # a rank of a training run is stopped: one report says what each waits in, and for whom all do
+  NPROC_PER_NODE=3 "$apus" sft --model model --dataset rows.jsonl --device cpu --output_dir out --add_version false --torch_dtype float32 \
+    --logging_steps 1 --max_steps 100000 --save_strategy no --ddp_timeout 2 >out.log 2>&1 &
+  shell=$!
+  training out.log $shell
+  kill -STOP "$(pgrep -P $shell | sed -n 2p)"
+  code=0; wait $shell || code=$?
+  [ $code = 6 ] || { cat out.log >&2; fail "exit code $code"; }
+  says out.log "rank 1: silent: stopped, or cut off, at step [0-9]+"
+  says out.log "ranks? 0.*: waiting in [a-z_]+ [0-9]+ of '[a-z]+', .*at step [0-9]+"
+  says out.log "in the end all wait for rank 1"
+  "$apus" doctor --explain out.log >explained 2>&1 || true
+  says explained "a rank did not come to a collective in time"
   ;;
 npu)  # the same over the simulated NPU's library
   train 2 cpu cpu --max_steps 4

@@ -42,16 +42,18 @@ TEST(MeshLayout, PlacesAlongAxesAndSets) {
   EXPECT_EQ(mesh.rank({Axis::Tp, Axis::Pp}), 3);
 }
 
-// Of any set of axes: lines are disjoint, cover the world, agree on their members, and number them in order.
+// Of any set of axes: lines are disjoint, cover the world, agree on their members, and number them in order. Groups of
+// experts lie across the others, and stand for themselves.
 TEST(MeshLayout, LinesDivideTheWorld) {
   const MeshSizes sizes{.pp = 2, .dp_replicate = 3, .dp_shard = 2, .cp = 1, .tp = 2, .ep = 2};
-  for (unsigned bits = 0; bits < 1u << kAxes; ++bits) {
+  constexpr unsigned experts = AxisSet(Axis::Ep).bits();
+  for (unsigned bits = 0; bits <= experts; ++bits) {
     AxisSet axes{};
     for (size_t a = 0; a < kAxes; ++a)
       if (bits >> a & 1u) axes = axes | static_cast<Axis>(a);
     std::set<Ranks> lines;
-    for (int r = 0; r < 48; ++r) {
-      const MeshLayout mesh(sizes, 48, r);
+    for (int r = 0; r < 24; ++r) {
+      const MeshLayout mesh(sizes, 24, r);
       const Ranks line = mesh.ranks(axes);
       ASSERT_EQ(line.size(), static_cast<size_t>(mesh.size(axes)));
       ASSERT_EQ(line[static_cast<size_t>(mesh.rank(axes))], r);
@@ -60,8 +62,20 @@ TEST(MeshLayout, LinesDivideTheWorld) {
     }
     size_t members = 0;
     for (const Ranks& line : lines) members += line.size();
-    EXPECT_EQ(members, 48u) << bits;
+    EXPECT_EQ(members, 24u) << bits;
   }
+}
+
+// They are taken from the ranks that read other tokens: neighbours among those that hold the same parts of matrices.
+TEST(MeshLayout, GroupsOfExpertsReadOtherRows) {
+  const MeshLayout mesh({.tp = 2, .ep = 2}, 8, 5);
+  EXPECT_EQ(mesh.size(kDataAxes), 4);
+  EXPECT_EQ(mesh.ranks(Axis::Tp), (Ranks{4, 5}));
+  EXPECT_EQ(mesh.ranks(Axis::Ep), (Ranks{5, 7}));
+  EXPECT_EQ(mesh.rank(Axis::Ep), 0);
+  EXPECT_EQ(MeshLayout({.pp = 2, .cp = 2, .ep = 4}, 8, 6).ranks(Axis::Ep), (Ranks{4, 5, 6, 7}));
+  test::expect_says(test::refusal(Fault::Usage, [] { MeshLayout({.tp = 2, .ep = 3}, 8, 0); }),
+                    "of which there are 4: give a divisor");
 }
 
 std::string complaint(const MeshSizes& sizes, int world) {

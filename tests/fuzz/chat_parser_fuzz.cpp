@@ -8,12 +8,18 @@
 
 #include "text/tool_calls.h"
 
+namespace {
+constexpr int kFormats = static_cast<int>(apus::ToolFormat::Flower) + 1;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   apus::ChatParserOptions options;
-  options.format = static_cast<apus::ToolFormat>(data[0] % 6);
+  options.format = static_cast<apus::ToolFormat>(data[0] % kFormats);
   options.starts_in_reasoning = (data[0] & 64) != 0;
-  const size_t step = 1 + data[0] / 6 % 8;
+  const apus::Json tools = {{{"function", {{"name", "f"}}}}};
+  options.tools = &tools;
+  const size_t step = 1 + data[0] / kFormats % 8;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   apus::ChatParser parser(options);
   int calls = 0;

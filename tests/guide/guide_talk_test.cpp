@@ -14,8 +14,8 @@ const Json kTools = Json::parse(R"([
      "required": ["city"], "additionalProperties": false}}},
   {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "required": ["zone"]}}}])");
 
-constexpr ToolFormat kFormats[] = {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek,
-                                   ToolFormat::Mistral};
+constexpr ToolFormat kFormats[] = {ToolFormat::Hermes,  ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek,
+                                   ToolFormat::Mistral, ToolFormat::Kimi,   ToolFormat::ToolCalls, ToolFormat::Harmony};
 
 std::unique_ptr<Constraint> talk(ToolFormat format, bool reasoning = false, bool in_reasoning = false) {
   return guide_talk(bundled().words, {.format = format, .tools = &kTools, .strict_only = true}, reasoning,
@@ -51,6 +51,26 @@ Calls calls_of(ToolFormat format) {
           "9}\n```<｜tool▁call▁end｜>",
           "<｜tool▁call▁begin｜>other<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
           "<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{\"x\": [1]}\n```<｜tool▁call▁end｜>"};
+    case ToolFormat::Kimi:
+      return {
+          "Look.<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": "
+          "\"Bern\"}<|tool_call_end|>",
+          "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": \"Bern\", \"days\": 9}"
+          "<|tool_call_end|>",
+          "<|tool_call_begin|>functions.other:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+          "<|tool_call_begin|>functions.now:0<|tool_call_argument_begin|>{\"x\": [1]}<|tool_call_end|>"};
+    case ToolFormat::ToolCalls:
+      return {"Look.\n<tool_calls>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Bern\"}}\n</tool_calls>",
+              "<tool_calls>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Bern\", \"days\": 9}}\n</tool_calls>",
+              "<tool_calls>\n{\"name\": \"other\", \"arguments\": {}}\n</tool_calls>",
+              "<tool_calls>\n{\"name\": \"now\", \"arguments\": {\"x\": [1]}}\n</tool_calls>"};
+    case ToolFormat::Harmony:
+      return {
+          "<|channel|>analysis<|message|>Look.<|end|><|start|>assistant<|channel|>commentary to=functions.weather "
+          "<|constrain|>json<|message|>{\"city\": \"Bern\"}<|call|>",
+          " to=functions.weather<|channel|>commentary json<|message|>{\"city\": \"Bern\", \"days\": 9}<|call|>",
+          "<|channel|>commentary to=functions.other <|constrain|>json<|message|>{}<|call|>",
+          " to=functions.now<|channel|>commentary <|constrain|>json<|message|>{\"x\": [1]}<|call|>"};
     default:
       return {"Look.[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"Bern\"}}]",
               "[TOOL_CALLS][{\"name\": \"weather\", \"arguments\": {\"city\": \"Bern\", \"days\": 9}}]",

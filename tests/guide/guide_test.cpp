@@ -254,6 +254,12 @@ TEST(Guide, AfterAMarker) {
   EXPECT_TRUE(takes(w, *c, "\n\ndone"));
   EXPECT_FALSE(takes(w, *c, "\n\n\ndone"));
   EXPECT_FALSE(takes(w, *c, "more"));
+  // A marker of several special tokens with text between.
+  const std::string head = "<|im_start|>final<|im_end|>";
+  const auto d = guide_after(w.words, head, guide_choice(w.words, {"done"}));
+  for (const int32_t t : w.tokenizer->encode("<|im_start|>other<|im_end|>" + head)) d->accept(t);
+  EXPECT_TRUE(takes(w, *d, "done"));
+  EXPECT_FALSE(takes(w, *d, "more"));
 }
 
 const Json kTalkTools = Json::parse(R"([
@@ -265,7 +271,8 @@ const Json kTalkTools = Json::parse(R"([
 TEST(GuideTools, CallsAreReadBack) {
   Random random(9, "tools");
   for (const ToolFormat format :
-       {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek, ToolFormat::Mistral}) {
+       {ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek, ToolFormat::Mistral,
+        ToolFormat::Kimi, ToolFormat::ToolList, ToolFormat::ToolCalls, ToolFormat::Plugin, ToolFormat::Harmony}) {
     const auto c = guide_tool_calls(bundled().words, {.format = format, .tools = &kTalkTools});
     std::set<std::string> names;
     for (int i = 0; i < 40; ++i) {

@@ -68,7 +68,9 @@ TEST(Divergence, IsZeroOfEqualsAndBounded) {
     const RowDivergence rows = divergence(x, far, rule);
     EXPECT_TRUE(rows.value_n.isfinite().all().item<bool>());
     EXPECT_TRUE(rows.gradient_nV.isfinite().all().item<bool>());
-    if (rule.beta > 0 && rule.beta < 1) EXPECT_LE(rows.value_n.max().item<double>(), std::log(2.0) + 1e-6);
+    if (rule.beta > 0 && rule.beta < 1) {
+      EXPECT_LE(rows.value_n.max().item<double>(), std::log(2.0) + 1e-6);
+    }
   }
 }
 

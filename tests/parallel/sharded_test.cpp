@@ -68,7 +68,7 @@ Json train_sharded(const ShardedRun& s, World& world) {
   o.resolve_sharding(notes);
   Sharding sharding = o.sharding();
   sharding.release_after_forward = s.strategy != "kept";
-  Mesh mesh(world, mesh_sizes(sharding, world.size())), rows(world, {.cp = static_cast<int>(s.sharers)});
+  Mesh mesh(world, mesh_sizes(o, world.size())), rows(world, {.cp = static_cast<int>(s.sharers)});
   const bool lora = s.variant.find("lora") != std::string::npos || s.variant == "dora";
   const auto type = s.variant == "bf16" ? at::kBFloat16 : at::kFloat;
   const fs::path base = sharded_checkpoint(s.variant);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "cli/plan_spec.h"
 #include "models/spec/presets.h"
 
 namespace apus {
@@ -144,6 +145,15 @@ TEST(Plan, EveryKnobLowersThePeak) {
   EXPECT_GT(peak([](PlanSpec& s) { s.tuning = {}, s.tuning.dora = true; }), peak([](PlanSpec& s) { s.tuning = {}; }));
   EXPECT_GT(peak([](PlanSpec& s) { s.train.element = 4; }), base);
   EXPECT_GT(peak([](PlanSpec& s) { s.train.frozen_copies = 1; }), base);
+  EXPECT_NEAR(peak([](PlanSpec& s) { s.train.frozen_elements = 1e9; }) - base, 2e9, 1e8) << "in bf16";
+  // A critic has weights, gradients and a state of its own; as an adapter the trunk is there already.
+  const double critic = peak([](PlanSpec& s) { s.train.trained_copies = 1; });
+  EXPECT_GT(critic, 1.8 * base);
+  EXPECT_LT(critic, 2.2 * base);
+  const auto adapted = [&](bool shared) {
+    return peak([&](PlanSpec& s) { s.tuning = {}, s.train.trained_copies = 1, s.train.copies_share_trunk = shared; });
+  };
+  EXPECT_LT(adapted(true), adapted(false));
 }
 
 // Only silu and the product with up are one operator: gelu's result and its input are kept both, relu's result alone.
@@ -207,6 +217,23 @@ TEST(Plan, LayersOverSeveralDevices) {
   EXPECT_EQ(plan_json(four).at("strategy"), "layers over devices");
   s.train.devices = 500;  // no more than one part each
   EXPECT_TRUE(make_plan(s).fits);
+}
+
+TEST(Plan, WeightsThatAreHeldQuantised) {
+  PlanSpec s = spec_of("qwen2.5-7b", true, "910B3");
+  const double whole = make_plan(s).use.at_peak[static_cast<size_t>(Holds::Weights)];
+  quant::Wish wish;
+  wish.method = "bnb", wish.bits = 4;
+  hold_quantised(s, preset_config("qwen2.5-7b"), wish);
+  EXPECT_EQ(s.train.held_bits, 4.25);
+  // 6.525e9 of the weights are in linear layers; embedding, head, norms and biases stay in two bytes.
+  const double held = make_plan(s).use.at_peak[static_cast<size_t>(Holds::Weights)];
+  EXPECT_NEAR(whole - held, 6.525e9 * (2 - 4.25 / 8), 1e7);
+  EXPECT_NE(plan_text(make_plan(s)).find("in 4.25 bits"), std::string::npos);
+  Json config = preset_config("qwen2.5-7b");
+  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 32}};
+  hold_quantised(s, config, {});
+  EXPECT_EQ(s.train.held_bits, 5);
 }
 
 TEST(Plan, QuantisationsThatAreNotReadAreRefused) {

@@ -75,6 +75,27 @@ TEST(Reward, OfAccuracyAndHowLongItTook) {
   EXPECT_THROW(one("accuracy", "42", {}, 3, &other), Error);
 }
 
+TEST(Reward, OfACallOfATool) {
+  const auto worth = [](const std::string& said, const std::string& wanted) {
+    const Json row = {{"solution", wanted}};
+    return one("toolbench", said, {}, 3, &row);
+  };
+  const std::string wanted = "Action: weather\nAction Input: {\"city\": \"Bern\", \"days\": 2}";
+  EXPECT_EQ(
+      worth("<think>Action: no</think> Action: weather\nAction Input: {\"days\": 2, \"city\": \"Bern\"}\nObservation:",
+            wanted),
+      1);
+  EXPECT_EQ(worth("Action: weather\nAction Input: {\"city\": \"Bern\"}", wanted), 0);
+  EXPECT_EQ(worth("Action: wether\nAction Input: {\"city\": \"Bern\", \"days\": 2}", wanted), 0);
+  EXPECT_EQ(worth("Action: weather\nAction Input: Bern", wanted), 0) << "JSON against words";
+  EXPECT_EQ(worth("Bern", wanted), 0);
+  EXPECT_EQ(worth("none", "the sun shines"), 1) << "no call on both sides";
+  EXPECT_EQ(worth("Action: say\nAction Input: the sun shines in Bern", "Action: say\nAction Input: the sun is in Bern"),
+            1);
+  EXPECT_EQ(worth("Action: say\nAction Input: a b c d e", "Action: say\nAction Input: v w x y e"), 1) << "0.2 and more";
+  EXPECT_EQ(worth("Action: say\nAction Input: a b c d f", "Action: say\nAction Input: v w x y e"), 0);
+}
+
 TEST(Reward, OfSeveralFunctionsIsWeighed) {
   RewardOptions o;
   o.reward_funcs = {"format", "length"}, o.reward_weights = {2, -1}, o.max_completion_length = 10;

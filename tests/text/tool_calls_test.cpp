@@ -223,10 +223,70 @@ TEST(ToolCalls, GlmAndSeed) {
                 "C[] R[] f({\"s\": \"12\"})");
 }
 
+TEST(ToolCalls, Kimi) {
+  const auto options = with(ToolFormat::Kimi);
+  expect_pieces(
+      "I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"a\": 1}"
+      "<|tool_call_end|><|tool_call_begin|>functions.g:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+      "<|tool_calls_section_end|>",
+      options, "C[I look.] R[] f({\"a\": 1}) g({})");
+  expect_pieces("<|tool_call_begin|>f<|tool_call_argument_begin|>{\"a\": 1}<|tool_call_end|>", options,
+                "C[] R[] f({\"a\": 1})");
+}
+
+TEST(ToolCalls, ObjectsBetweenWords) {
+  auto options = with(ToolFormat::ToolList);
+  expect_pieces("<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\"}]<|/tool_call|>", options,
+                "C[] R[] f({\"a\": 1}) g({})");
+  expect_pieces("<|tool_call|>[{\"name\": \"f\", \"arguments\": {}}]", options, "C[] R[] f({})");
+  expect_pieces("<|tool_call|>[1]", options, "C[<|tool_call|>[1]] R[]");
+  options = with(ToolFormat::ToolCalls);
+  expect_pieces(
+      "<tool_calls>\n{\"name\": \"f\", \"arguments\": {}}\n{\"name\": \"g\", \"arguments\": {}}\n</tool_calls>",
+      options, "C[] R[] f({}) g({})");
+  options = with(ToolFormat::Plugin);
+  expect_pieces("So<|action_start|><|plugin|>\n{\"name\": \"f\", \"parameters\": {\"a\": 1}}<|action_end|>", options,
+                "C[So] R[] f({\"a\": 1})");
+}
+
+TEST(ToolCalls, HarmonyChannels) {
+  const Json tools = Json::parse(R"([{"type": "function", "function": {"name": "f"}}])");
+  auto options = with(ToolFormat::Harmony);
+  options.tools = &tools;
+  expect_pieces("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Four.<|return|>",
+                options, "C[Four.] R[Hm.]");
+  // The recipient behind the channel, and before it; the end token is not part of the text when it stopped the answer.
+  expect_pieces(
+      "<|channel|>analysis<|message|>Look.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+      "<|constrain|>json<|message|>{\"a\": [1, \"<|end\"]}<|call|>",
+      options, "C[] R[Look.] f({\"a\": [1, \"<|end\"]})");
+  expect_pieces(" to=functions.f<|channel|>commentary json<|message|>{\"a\": 1}", options, "C[] R[] f({\"a\": 1})");
+  expect_pieces("<|channel|>commentary to=functions.f<|message|><|call|>", options, "C[] R[] f({})");
+  // Words to the user before a call; two thoughts.
+  expect_pieces(
+      "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis<|message|>b<|end|><|start|>assistant"
+      "<|channel|>commentary<|message|>I ask f.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
+      "<|message|>{}<|call|>",
+      options, "C[I ask f.] R[a\nb] f({})");
+  // No call, or none of the tools.
+  expect_pieces("<|channel|>commentary to=functions.f<|message|>[1]<|call|>", options, "C[[1]] R[]");
+  expect_pieces("<|channel|>commentary to=functions.g<|message|>{}<|call|>", options, "C[{}] R[]");
+  expect_pieces("<|channel|>final<|message|>a < b <|", options, "C[a < b <|] R[]");
+  expect_pieces("<|channel|>analysis<|message|>cut", options, "C[] R[cut]");
+  expect_pieces("<|channel|>fin", options, "C[] R[]");
+  // A model that was not taught the form.
+  expect_pieces("Plain <b>words</b>.", options, "C[Plain <b>words</b>.] R[]");
+  EXPECT_EQ(shown(parse_chat("<|channel|>commentary to=functions.f<|message|>{\"a\": 1", options)), "C[{\"a\": 1] R[]");
+  options.reasoning = false;
+  expect_pieces("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Four.", options,
+                "C[Hm.\nFour.] R[]");
+}
+
 TEST(ToolCalls, FormatsHaveNamesAndAreGuessed) {
   for (const ToolFormat format :
        {ToolFormat::None, ToolFormat::Hermes, ToolFormat::Llama3, ToolFormat::QwenCoder, ToolFormat::DeepSeek,
-        ToolFormat::Mistral, ToolFormat::SeedOss, ToolFormat::Glm, ToolFormat::React, ToolFormat::Flower}) {
+        ToolFormat::Mistral, ToolFormat::SeedOss, ToolFormat::Glm, ToolFormat::React, ToolFormat::Flower,
+        ToolFormat::Kimi, ToolFormat::ToolList, ToolFormat::ToolCalls, ToolFormat::Plugin, ToolFormat::Harmony}) {
     EXPECT_EQ(tool_format(tool_format_name(format)), format);
   }
   EXPECT_THROW(tool_format("nope"), Error);
@@ -244,7 +304,8 @@ TEST(ToolCalls, FormatsHaveNamesAndAreGuessed) {
                                                      {"mistralai-Mistral-Nemo-Instruct-2407", ToolFormat::Mistral},
                                                      {"glm4moe", ToolFormat::Glm},
                                                      {"phi3", ToolFormat::None},
-                                                     {"gptoss", ToolFormat::None}};
+                                                     {"Kimi-K2-Instruct", ToolFormat::Kimi},
+                                                     {"gptoss", ToolFormat::Harmony}};
   for (const auto& [name, format] : real) {
     EXPECT_EQ(guess_tool_format(read_file(*root / "templates" / (std::string(name) + ".jinja"))), format) << name;
   }

@@ -104,12 +104,31 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
     return names;
   };
   const TrainCommandOptions lora = parsed("sft", {"--lora_rank", "4"});
-  EXPECT_EQ(keys(lora.exact),
-            (std::set<std::string>{"tuner_type", "per_device_train_batch_size", "lora_rank", "lora_alpha", "use_rslora",
-                                   "init_weights", "use_dora", "target_modules", "target_regex", "modules_to_save",
-                                   "data_seed", "streaming", "packing", "train_dataloader_shuffle", "ref_adapters",
-                                   "freeze_llm", "freeze_vit", "freeze_aligner", "task_type",
-                                   "tensor_model_parallel_size"}));
+  EXPECT_EQ(keys(lora.exact), (std::set<std::string>{"tuner_type",
+                                                     "per_device_train_batch_size",
+                                                     "lora_rank",
+                                                     "lora_alpha",
+                                                     "use_rslora",
+                                                     "init_weights",
+                                                     "use_dora",
+                                                     "target_modules",
+                                                     "target_regex",
+                                                     "modules_to_save",
+                                                     "data_seed",
+                                                     "streaming",
+                                                     "packing",
+                                                     "train_dataloader_shuffle",
+                                                     "ref_adapters",
+                                                     "freeze_llm",
+                                                     "freeze_vit",
+                                                     "freeze_aligner",
+                                                     "task_type",
+                                                     "tensor_model_parallel_size",
+                                                     "expert_model_parallel_size",
+                                                     "pipeline_model_parallel_size",
+                                                     "decoder_first_pipeline_num_layers",
+                                                     "decoder_last_pipeline_num_layers",
+                                                     "pipeline_model_parallel_layout"}));
   EXPECT_EQ(lora.exact["lora_rank"], 4);
   EXPECT_EQ(keys(lora.noted), (std::set<std::string>{"lr_scheduler_type",
                                                      "lr_scheduler_kwargs",
@@ -133,7 +152,10 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
                                                      "router_aux_loss_coef"}));
   EXPECT_EQ(keys(parsed("sft", {"--tuner_type", "full"}).exact),
             (std::set<std::string>{"tuner_type", "per_device_train_batch_size", "data_seed", "streaming", "packing",
-                                   "train_dataloader_shuffle", "ref_adapters", "task_type", "tensor_model_parallel_size"}));
+                                   "train_dataloader_shuffle", "ref_adapters", "task_type",
+                                   "tensor_model_parallel_size", "expert_model_parallel_size",
+                                   "pipeline_model_parallel_size", "decoder_first_pipeline_num_layers",
+                                   "decoder_last_pipeline_num_layers", "pipeline_model_parallel_layout"}));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ namespace apus {
 
 void CpoOptions::fields(OptionTable& v) {
   v.group("Loss");
+  share_prefix_field(v, share_prefix);
   beta_field(v, beta, "how much a difference of log-probabilities counts");
   v("loss_type", loss_type, "docs/alignment.md tells what each is").choices({"sigmoid", "hinge", "ipo"}).noted();
   label_smoothing_field(v, label_smoothing);

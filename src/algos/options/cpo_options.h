@@ -13,6 +13,7 @@ struct CpoOptions {
   std::string loss_type = "sigmoid";  // sigmoid, hinge, ipo
   double label_smoothing = 0;
   double cpo_alpha = 1;
+  bool share_prefix = false;
   void fields(OptionTable& v);
 };
 

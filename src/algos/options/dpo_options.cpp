@@ -10,6 +10,7 @@ namespace apus {
 
 void DpoOptions::fields(OptionTable& v) {
   v.group("Loss");
+  share_prefix_field(v, share_prefix);
   beta_field(v, beta, "how strongly the policy is held to the reference");
   v("loss_type", loss_type, "one, or several that are added: docs/alignment.md tells what each is")
       .choices({"sigmoid", "hinge", "ipo", "robust", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "aot",

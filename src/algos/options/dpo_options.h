@@ -23,6 +23,7 @@ struct DpoOptions {
 
   double weight(size_t i) const { return loss_weights.empty() ? 1 : loss_weights[i]; }
   bool uses_reference() const;
+  bool share_prefix = false;
   void fields(OptionTable& v);
   void check() const;
 };

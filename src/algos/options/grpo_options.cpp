@@ -3,9 +3,11 @@
 
 #include <numeric>
 
+#include "algos/options/preference_options.h"
 #include "algos/options/reward_models.h"
 #include "base/error.h"
 #include "base/nearest.h"
+#include "environment/plugin.h"
 #include "train/options/algorithm_options.h"
 
 namespace apus {
@@ -34,8 +36,12 @@ void GrpoOptions::fields(OptionTable& v) {
     "learn from the answers of a file instead: rows {\"group\", \"prompt_ids\", \"completion_ids\", \"reward\", "
     "\"logprobs\"}, one update for each pass over them");
   v("dump_rollouts", dump_rollouts, "add the answers of every round to a file that --replay_rollouts reads");
+  share_prefix_field(v, share_prefix);
+  v("deterministic_rollout", deterministic_rollout,
+    "end the run where engine and trainer differ by a bit in the log-probability of a token that was drawn");
   loss_fields(v);
   RewardOptions::fields(v);
+  PluginOptions::fields(v);
   EnvironmentOptions::fields(v);
   RolloutServerOptions::fields(v);
   other_fields(v);
@@ -176,6 +182,8 @@ void GrpoOptions::check() const {
           advantage_estimator, " compares answers, and --num_generations 1 gives none to compare with");
   require(teacher_adapters.size() <= (teacher_model ? 1u : 0u), Fault::Usage,
           "--teacher_adapters is one adapter on --teacher_model: give that model, and one adapter");
+  require(!(brings_rows() && deterministic_rollout), Fault::Usage,
+          "--deterministic_rollout compares the engine with the trainer, and --replay_rollouts has no engine");
   require(!(brings_rows() && several_turns()), Fault::Usage,
           "--replay_rollouts generates nothing, and --environment replies to what is generated: give one of them");
   require(!(steps_per_generation && generation_batch_size), Fault::Usage,
@@ -200,6 +208,11 @@ void GrpoOptions::check() const {
           "--num_iterations is of answers that are rolled out");
   require(!(dynamic_sample && brings_rows()), Fault::Usage,
           "--dynamic_sample asks further questions, and --replay_rollouts generates nothing");
+  require(
+      stop_words.empty() || !several_turns(), Fault::Usage,
+      "--stop_words end an answer in the middle of its message, and --environment replies to whole ones: give one of "
+      "them");
+  check_plugins(*this, reward_funcs, this);
 }
 
 int64_t GrpoOptions::micro_batches_of_round(const LoopOptions& loop, int64_t ranks) const {

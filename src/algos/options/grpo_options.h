@@ -24,6 +24,7 @@ struct GrpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
   int64_t max_resample_times = 3;
   bool overlong_filter = false, log_completions = false, log_entropy = false;
   std::optional<std::string> replay_rollouts, dump_rollouts;
+  bool deterministic_rollout = false, share_prefix = false;
 
   std::string advantage_estimator = "grpo";
   std::optional<std::string> scale_rewards;

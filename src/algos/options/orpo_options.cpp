@@ -8,6 +8,7 @@ namespace apus {
 
 void OrpoOptions::fields(OptionTable& v) {
   v.group("Loss");
+  share_prefix_field(v, share_prefix);
   beta_field(v, beta, "how much the odds of the two answers count beside the likelihood of the chosen one");
   v.refuse({"loss_type"}, "orpo has one loss");
   no_reference_fields(v);

@@ -8,6 +8,7 @@ namespace apus {
 
 struct OrpoOptions {
   double beta = 0.1;
+  bool share_prefix = false;
   void fields(OptionTable& v);
 };
 

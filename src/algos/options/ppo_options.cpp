@@ -3,6 +3,7 @@
 
 #include "algos/options/reward_models.h"
 #include "base/error.h"
+#include "environment/plugin.h"
 
 namespace apus {
 
@@ -37,6 +38,8 @@ void PpoOptions::fields(OptionTable& v) {
     "learn from the answers of a file instead: rows {\"group\", \"prompt_ids\", \"completion_ids\", \"reward\", "
     "\"logprobs\"}, one update for each pass over them");
   v("dump_rollouts", dump_rollouts, "add the answers of every round to a file that --replay_rollouts reads");
+  v("deterministic_rollout", deterministic_rollout,
+    "end the run where engine and trainer differ by a bit in the log-probability of a token that was drawn");
   v.no_effect({"num_sample_generations"}, "--log_completions true writes the answers of every round");
   v.group("Loss");
   v("num_ppo_epochs", num_ppo_epochs, "times that a round of answers is learnt from")
@@ -62,6 +65,7 @@ void PpoOptions::fields(OptionTable& v) {
   v("kl_horizon", kl_horizon, "... in so many answers").above(0).noted();
   v("entropy_coef", entropy_coef, "weight of a bonus for uncertainty").at_least(0).noted();
   RewardOptions::fields(v);
+  PluginOptions::fields(v);
   EnvironmentOptions::fields(v);
   RolloutServerOptions::fields(v);
 }
@@ -84,6 +88,8 @@ void PpoOptions::check() const {
   RewardOptions::check();
   EnvironmentOptions::check();
   RolloutServerOptions::check();
+  require(!(brings_rows() && deterministic_rollout), Fault::Usage,
+          "--deterministic_rollout compares the engine with the trainer, and --replay_rollouts has no engine");
   require(!(brings_rows() && several_turns()), Fault::Usage,
           "--replay_rollouts generates nothing, and --environment replies to what is generated: give one of them");
   require(
@@ -94,6 +100,11 @@ void PpoOptions::check() const {
           "--replay_rollouts makes one update of each pass over the file: --num_train_epochs says how many passes; "
           "--num_ppo_epochs and --num_mini_batches are of answers that are rolled out");
   require(!kl_target || kl_coef > 0, Fault::Usage, "--kl_target moves --kl_coef, which is 0: begin with 0.05 or 0.2");
+  require(
+      stop_words.empty() || !several_turns(), Fault::Usage,
+      "--stop_words end an answer in the middle of its message, and --environment replies to whole ones: give one of "
+      "them");
+  check_plugins(*this, reward_funcs, this);
 }
 
 void PpoOptions::check(const LoopOptions& loop, int64_t ranks) const {

@@ -32,6 +32,7 @@ struct PpoOptions : RewardOptions, EnvironmentOptions, RolloutServerOptions {
   int64_t local_rollout_forward_batch_size = 64;
   bool log_completions = false;
   std::optional<std::string> replay_rollouts, dump_rollouts;
+  bool deterministic_rollout = false;
 
   bool uses_reference() const { return kl_coef > 0; }
   bool brings_rows() const { return replay_rollouts.has_value(); }

@@ -20,6 +20,11 @@ Option& cpo_alpha_field(OptionTable& v, double& alpha) {
       .noted();
 }
 
+Option& share_prefix_field(OptionTable& v, bool& share_prefix) {
+  return v("share_prefix", share_prefix, "compute what the answers to one prompt begin with once for all of them")
+      .noted();
+}
+
 void no_reference_fields(OptionTable& v) {
   v.refuse({"ref_model", "ref_adapters", "precompute_ref_log_probs"},
            "this algorithm compares the policy with no other model");

@@ -8,6 +8,7 @@ namespace apus {
 
 void RmOptions::fields(OptionTable& v) {
   v.group("Loss");
+  share_prefix_field(v, share_prefix);
   v("center_rewards_coefficient", center_rewards_coefficient,
     "add this times the square of the sum of a pair's rewards, which keeps them around 0; 0.01 is usual")
       .at_least(0)

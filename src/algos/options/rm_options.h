@@ -10,6 +10,7 @@ namespace apus {
 
 struct RmOptions {
   std::optional<double> center_rewards_coefficient;
+  bool share_prefix = false;
   void fields(OptionTable& v);
 };
 

@@ -8,6 +8,7 @@ namespace apus {
 
 void SimpoOptions::fields(OptionTable& v) {
   v.group("Loss");
+  share_prefix_field(v, share_prefix);
   beta_field(v, beta, "how much a difference of the mean log-probabilities of a token counts");
   v("simpo_gamma", simpo_gamma, "the margin by which the chosen answer should lead, after --beta").noted();
   cpo_alpha_field(v, cpo_alpha);

@@ -14,6 +14,7 @@ struct SimpoOptions {
   double cpo_alpha = 1;
   double label_smoothing = 0;
   std::string loss_type = "simpo";
+  bool share_prefix = false;
   void fields(OptionTable& v);
 };
 

@@ -31,6 +31,14 @@ at::Tensor on_policy_enough(const PolicyTokens& t, double delta) {
   return away_N.gt(delta).logical_and(t.advantage_N.lt(0)).logical_not();
 }
 
+void require_agreement(double worst) {
+  require(worst == 0, Fault::Usage, "--deterministic_rollout true: engine and trainer differ by up to ", worst,
+          " in the log-probability of a token. On a processor with --torch_dtype float32 they do not differ by a bit, "
+          "unless the head has "
+          "an adapter or other processes answer; elsewhere leave the option out, and correct with "
+          "--rollout_importance_sampling_mode token_truncate");
+}
+
 std::map<std::string, at::Tensor> mismatch_metrics(const PolicyTokens& t, const at::Tensor& engine_N) {
   const at::Tensor log_N = t.old_N - engine_N, w_N = log_N.exp();
   const at::Tensor train_S = (-t.means(t.old_N)).exp(), engine_S = (-t.means(engine_N)).exp();

@@ -28,6 +28,9 @@ at::Tensor correction_weights(const PolicyTokens& t, const at::Tensor& engine_N,
 // where mean(old - new) exceeds `delta` and the advantage is below 0.
 at::Tensor on_policy_enough(const PolicyTokens& t, double delta);
 
+// Ends the run where `worst`, the largest difference of a token's log-probs, is not 0 (--deterministic_rollout true).
+void require_agreement(double worst);
+
 // One value each, over the tokens or sequences at hand.
 std::map<std::string, at::Tensor> mismatch_metrics(const PolicyTokens& t, const at::Tensor& engine_N);
 

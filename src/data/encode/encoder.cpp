@@ -167,11 +167,23 @@ std::string Encoder::prompt_text(const Row& row) const {
 
 Sample Encoder::encode_prompt(const Row& row) const {
   for (const MediaKind& kind : kMediaKinds)
-    if (row.value.contains(kind.column))
-      throw RowError(row.origin, kind.column, str("questions are of text alone here, and the row has ", kind.column));
+    if (!media_ && row.value.contains(kind.column))
+      throw RowError(row.origin, kind.column,
+                     str("this model reads text only, and the row has ", kind.column,
+                         "; take the column away or choose a model that reads ", kind.column));
   Sample sample;
   try {
-    sample.ids = tokenizer_->encode(prompt_text(row), !options_.use_chat_template);
+    Row shown = row;
+    RowMedia media;
+    if (has_media(row)) {
+      shown.value["messages"] = with_media_tags(row, row.value["messages"], [&](const std::string& text) {
+        if (remark_) remark_(row.origin, text);
+      });
+      media = media_->read(row, shown.value["messages"]);
+    }
+    sample.ids = tokenizer_->encode(prompt_text(shown), !options_.use_chat_template);
+    sample.trained.assign(sample.ids.size(), 0);
+    if (!media.empty()) place_media(sample, std::move(media), row.origin);
   } catch (const RowError&) {
     throw;
   } catch (const Error& error) {
@@ -181,10 +193,12 @@ Sample Encoder::encode_prompt(const Row& row) const {
   if (sample.ids.empty()) throw RowError(row.origin, "messages", "the question has no tokens");
   const auto limit = static_cast<size_t>(options_.max_length);
   if (limit > 0 && sample.ids.size() > limit) {
-    if (options_.truncation != Truncation::Left)
+    if (options_.truncation != Truncation::Left || !sample.media.empty())
       throw RowError(row.origin, "messages",
                      str("MaxLengthError: the question's ", sample.ids.size(), " tokens are more than max_length (",
-                         limit, "). Raise --max_length, or let its beginning be cut: --truncation_strategy left"));
+                         limit, "). Raise --max_length",
+                         sample.media.empty() ? ", or let its beginning be cut: --truncation_strategy left"
+                                              : ", or make its images smaller (MAX_PIXELS): media are never cut"));
     sample.ids.erase(sample.ids.begin(), sample.ids.end() - static_cast<long>(limit));
   }
   sample.trained.assign(sample.ids.size(), 0);

@@ -36,6 +36,14 @@ struct Sample {
 
 using Samples = std::vector<Sample>;
 
+// The media that end before this token, as those of a prompt do.
+inline std::vector<MediaItem> media_before(const Sample& sample, size_t token) {
+  std::vector<MediaItem> out;
+  for (const MediaItem& item : sample.media)
+    if (item.begin + item.length <= static_cast<int64_t>(token)) out.push_back(item);
+  return out;
+}
+
 inline int64_t tokens_of(const Samples& samples) {
   int64_t tokens = 0;
   for (const Sample& sample : samples) tokens += sample.length();

@@ -4,18 +4,21 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "dist/launch/stage_cut.h"
 
 namespace apus {
 
 namespace {
 
 using Sizes = std::array<int, kAxes>;
-constexpr auto kFill = static_cast<size_t>(Axis::DpReplicate);
+constexpr auto kFill = static_cast<size_t>(Axis::DpReplicate), kTp = static_cast<size_t>(Axis::Tp),
+               kEp = static_cast<size_t>(Axis::Ep);
 
+// Of the grid: groups of experts lie across it.
 int product(const Sizes& sizes, size_t but = kAxes) {
   int64_t all = 1;
   for (size_t a = 0; a < kAxes; ++a) {
-    if (a != but) all *= sizes[a];
+    if (a != but && a != kEp) all *= sizes[a];
     require(all <= 1 << 20, Fault::Usage, "a mesh of more than a million ranks");
   }
   return static_cast<int>(all);
@@ -44,7 +47,7 @@ std::vector<int> fitting(const Sizes& sizes, size_t axis, int world, bool filled
 
 [[noreturn]] void refuse(const Sizes& sizes, int world, bool filled) {
   std::string would;
-  for (size_t a = 0; a < kAxes; ++a) {
+  for (size_t a = 0; a < kEp; ++a) {
     if (filled ? a == kFill || sizes[a] == 1 : sizes[a] == 1 && a != kFill) continue;
     for (const int n : fitting(sizes, a, world, filled))
       would += str(would.empty() ? "" : ", ", axis_name(static_cast<Axis>(a)), " ", n);
@@ -75,11 +78,17 @@ MeshLayout::MeshLayout(const MeshSizes& s, int world, int rank)
   const int places = product(size_);
   if (filled ? world % places != 0 : world != places) refuse(size_, world, filled);
   if (filled) size_[kFill] = world / places;
+  const int readers = world / s.pp / s.tp;
+  require(readers % s.ep == 0, Fault::Usage, s.ep,
+          " ranks that share out the experts: they are taken from those that read other ",
+          "tokens, of which there are ", readers, ": give a divisor of that");
 }
 
+// Groups of experts are neighbours among the ranks that read other tokens and hold the same parts of matrices.
 int MeshLayout::stride(size_t axis) const {
+  if (axis == kEp) return size_[kTp];
   int n = 1;
-  for (size_t a = axis + 1; a < kAxes; ++a) n *= size_[a];
+  for (size_t a = axis + 1; a < kEp; ++a) n *= size_[a];
   return n;
 }
 
@@ -99,9 +108,16 @@ int MeshLayout::rank(AxisSet axes) const {
 
 std::vector<int> MeshLayout::ranks(AxisSet axes) const {
   std::vector<int> out;
+  const AxisSet asked = real(axes);
+  if (asked.has(Axis::Ep)) {
+    require(asked.bits() == AxisSet(Axis::Ep).bits(), Fault::Bug, "ranks along groups of experts and another axis");
+    for (int i = 0, first = rank_ - place(kEp, rank_) * stride(kEp); i < size_[kEp]; ++i)
+      out.push_back(first + i * stride(kEp));
+    return out;
+  }
   for (int r = 0; r < world_; ++r) {
     bool alike = true;
-    for (size_t a = 0; a < kAxes; ++a)
+    for (size_t a = 0; a < kEp; ++a)
       alike = alike && (axes.has(static_cast<Axis>(a)) || place(a, r) == place(a, rank_));
     if (alike) out.push_back(r);
   }
@@ -122,9 +138,21 @@ Range part_of(int64_t size, int rank, int ranks) {
   return {rank * least + std::min<int64_t>(rank, more), least + (rank < more)};
 }
 
+Cut stage_cut(const std::vector<int>& stages) {
+  Cut cut{.axis = Axis::Pp, .dim = 0};
+  for (const int stage : stages) {
+    require(stage >= 0 && stage < kMostStages, Fault::Bug, "stage ", stage, " of a pipeline");
+    cut.units |= int64_t{1} << stage;
+  }
+  return cut;
+}
+
 Range part_of(int64_t size, const Cut& cut, int rank, int ranks) {
+  if (cut.axis == Axis::Pp) return {0, has_stage(cut, rank) || ranks == 1 ? size : 0};
   require(cut.groups > 0 && size % cut.groups == 0, Fault::Bug, "a dimension of ", size, " cut into ", cut.groups,
           " groups");
+  if (size == 0) return {0, 0};
+  if (cut.units < 0) return {0, rank == -1 - cut.units ? size : 0};  // whole, of one rank: nn/parts.h
   const int64_t group_size = size / cut.groups;
   if (ranks <= cut.groups) {
     const Range groups = part_of(cut.groups, rank, ranks);

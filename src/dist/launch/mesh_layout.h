@@ -11,8 +11,8 @@
 
 namespace apus {
 
-// From the outermost to the innermost: ranks that differ in the last one are neighbours, on one machine where possible.
-// Pipeline stages; copies of the model; shards of its parameters; parts of a sequence, of a matrix; groups of experts.
+// From the outermost to the innermost: pipeline stages; copies of the model; shards of its parameters; parts of a
+// sequence, of a matrix. Groups of experts lie across these: ranks that hold the same parts of matrices.
 enum class Axis { Pp, DpReplicate, DpShard, Cp, Tp, Ep };
 constexpr size_t kAxes = 6;
 const char* axis_name(Axis axis);
@@ -70,7 +70,7 @@ class MeshLayout {
 struct Cut {
   Axis axis;
   int64_t dim;
-  int64_t groups = 1, units = 0;
+  int64_t groups = 1, units = 0;  // below 0: whole_at(), nn/parts.h
   bool shared = false;
 };
 

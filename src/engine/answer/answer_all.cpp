@@ -4,6 +4,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "engine/answer/answer_text.h"
+
 namespace apus {
 
 std::vector<int32_t> FinishedAnswer::ids() const {
@@ -15,30 +17,49 @@ std::vector<int32_t> FinishedAnswer::ids() const {
 namespace {
 struct Collector {
   explicit Collector(size_t count) : results(count), left(count) {}
-  void take(size_t i, const EngineEvent& e) {
+  // False: a stop word has ended the answer, and no more of it is wanted.
+  bool take(size_t i, const EngineEvent& e) {
     const std::lock_guard lock(mutex);
     FinishedAnswer& g = results[i];
+    if (g.at_word) return true;  // what was under way
     g.tokens.insert(g.tokens.end(), e.tokens.begin(), e.tokens.end());
     g.prompt.insert(g.prompt.end(), e.prompt.begin(), e.prompt.end());
     g.cached_tokens += e.cached_tokens;
-    if (e.finish == Finish::None) return;
+    if (!texts.empty()) texts[i].push(e);
+    if (!texts.empty() && !texts[i].stop().empty()) {
+      g.tokens = texts[i].tokens(), g.finish = Finish::Stop, g.at_word = true;
+      if (--left == 0) done.notify_all();
+      return e.finish != Finish::None;
+    }
+    if (e.finish == Finish::None) return true;
     g.finish = e.finish;
     g.error = e.error;
     if (--left == 0) done.notify_all();
+    return true;
   }
   std::mutex mutex;
   std::condition_variable done;
   std::vector<FinishedAnswer> results;
+  std::vector<AnswerText> texts;  // of each, where stop words are looked for
   size_t left;
 };
+
+AnswerText text_to(const StopWords& stop) {
+  return AnswerText(stop.tokenizer, {.stop_ids = {}, .stops = stop.texts, .keep_stop = true, .skip_special = false});
+}
+
 }  // namespace
 
-std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests) {
+std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests, const StopWords* stop) {
   const auto collector = std::make_shared<Collector>(requests.size());
+  if (stop)
+    for (size_t i = 0; i < requests.size(); ++i) collector->texts.push_back(text_to(*stop));
   std::vector<int64_t> ids;
   try {
     for (size_t i = 0; i < requests.size(); ++i) {
-      requests[i].sink = [collector, i](const EngineEvent& e) { collector->take(i, e); };
+      requests[i].sink = [collector, i, &engine](const EngineEvent& e) {
+        if (!collector->take(i, e)) engine.cancel(e.request);
+      };
       ids.push_back(engine.submit(std::move(requests[i])));
     }
   } catch (...) {
@@ -50,14 +71,25 @@ std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineReque
   return std::move(collector->results);
 }
 
-std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
-                                     const Sampling& sampling) {
+std::vector<EngineRequest> requests_of(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling) {
   std::vector<EngineRequest> requests;
   for (size_t i = 0; i < prompts.size(); ++i) {
     requests.push_back({.prompt = prompts[i], .sampling = sampling});
     requests.back().sampling.seed += i;
   }
-  return generate(engine, std::move(requests));
+  return requests;
+}
+
+std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
+                                     const Sampling& sampling) {
+  return generate(engine, requests_of(prompts, sampling));
+}
+
+void end_at_word(FinishedAnswer& answer, const StopWords& stop) {
+  AnswerText text = text_to(stop);
+  text.push({.tokens = answer.tokens});
+  if (text.stop().empty()) return;
+  answer.tokens = text.tokens(), answer.finish = Finish::Stop, answer.at_word = true;
 }
 
 }  // namespace apus

@@ -3,21 +3,33 @@
 #pragma once
 
 #include "engine/answer/text_engine.h"
+#include "text/tokenizer.h"
 
 namespace apus {
+
+// Texts that end an answer, and stay in it.
+struct StopWords {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::vector<std::string> texts;
+};
 
 struct FinishedAnswer {
   std::vector<TokenOut> tokens, prompt;
   Finish finish = Finish::None;
+  bool at_word = false;  // ended by a stop word: the last token is part of the text
   std::string error;
   int64_t cached_tokens = 0;
   std::vector<int32_t> ids() const;
 };
 
 // All at once; returns when the last one is done, in the order of the requests. Their sinks are this function's.
-std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests);
+std::vector<FinishedAnswer> generate(TextEngine& engine, std::vector<EngineRequest> requests,
+                                     const StopWords* stop = nullptr);
 // The i-th prompt with seed + i, so that equal prompts get different answers.
+std::vector<EngineRequest> requests_of(const std::vector<std::vector<int32_t>>& prompts, const Sampling& sampling);
 std::vector<FinishedAnswer> generate(TextEngine& engine, const std::vector<std::vector<int32_t>>& prompts,
                                      const Sampling& sampling);
+// Takes off what stands behind the token with which a stop word is complete.
+void end_at_word(FinishedAnswer& answer, const StopWords& stop);
 
 }  // namespace apus

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "text/ended_text.h"
+#include "text/harmony_reader.h"
 
 namespace apus {
 
@@ -144,7 +145,11 @@ std::vector<int32_t> Chat::find_turn_ends() const {
   if (at == std::string::npos) return {};
   const auto ids = tokenizer_->encode(after.substr(at + mark.size()));
   if (ids.empty() || !tokenizer_->is_added(ids[0])) return {};
-  return {ids[0]};
+  std::vector<int32_t> ends = {ids[0]};
+  // A call ends an answer by a token of its own.
+  if (template_->tool_format() == ToolFormat::Harmony)
+    if (const auto call = tokenizer_->id(kHarmonyCallEnd)) ends.push_back(*call);
+  return ends;
 }
 
 }  // namespace apus

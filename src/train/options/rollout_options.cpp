@@ -8,6 +8,15 @@
 namespace apus {
 
 void RolloutServerOptions::fields(OptionTable& v) {
+  const auto& known = v.options();
+  if (std::any_of(known.begin(), known.end(), [](const auto& option) { return option->name == "stop_words"; })) {
+    Option& option = v.at("stop_words");  // the command's, of answers that are not rolled out
+    option.target = OptionTarget(&stop_words), option.no_effect.clear(),
+    option.help = "texts that end an answer that is rolled out";
+    option.noted();
+  } else {
+    v("stop_words", stop_words, "texts that end an answer that is rolled out").noted();
+  }
   v.group("Rollout servers");
   v("use_vllm", use_vllm, "answers are rolled out by an engine, which they always are");
   v("vllm_mode", vllm_mode, "colocate: the engine in this process; server: apus rollout, at the addresses given")

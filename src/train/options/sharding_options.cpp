@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <sstream>
 
 #include "base/files.h"
 #include "base/nearest.h"
+#include "dist/launch/stage_cut.h"
 
 namespace apus {
 
@@ -66,7 +68,30 @@ void ShardingOptions::fields(OptionTable& v) {
     "so many processes share out the model's matrices: heads of attention, feed-forward, vocabulary")
       .at_least(1)
       .must_match();
+  v("expert_model_parallel_size", expert_model_parallel_size,
+    "so many processes share out the experts of each layer, and send each other the tokens that meet them")
+      .at_least(1)
+      .must_match();
+  v("pipeline_model_parallel_size", pipeline_model_parallel_size,
+    "so many processes share out the layers: each runs some of them, one process behind the other")
+      .at_least(1)
+      .at_most(kMostStages)
+      .must_match();
+  v("decoder_first_pipeline_num_layers", decoder_first_pipeline_num_layers,
+    "of these the first runs so many layers, instead of as many as the others")
+      .at_least(1)
+      .must_match();
+  v("decoder_last_pipeline_num_layers", decoder_last_pipeline_num_layers, "the same of the last, which has the head")
+      .at_least(1)
+      .must_match();
+  v("pipeline_model_parallel_layout", pipeline_model_parallel_layout,
+    "the layers of each: 6,7,7,4; or as Megatron writes it, \"Et*6|t*7|t*7|t*4L\"")
+      .must_match();
   v("fsdp_config", fsdp_config, "its settings: {\"reshard_after_forward\": false} keeps weights for the backward pass");
+}
+
+int64_t ShardingOptions::least_ranks() const {
+  return std::lcm(row_sharers(), tensor_model_parallel_size * expert_model_parallel_size);
 }
 
 void ShardingOptions::read_deepspeed(const std::string& path, OptionTable& v) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What several ranks share out instead of each doing or holding all of it: weights, gradients and state by --deepspeed,
-// --fsdp and their files, the tokens of rows by --sequence_parallel_size, matrices by --tensor_model_parallel_size.
+// --fsdp and their files, the tokens of rows by --sequence_parallel_size, matrices by --tensor_model_parallel_size,
+// experts by --expert_model_parallel_size, layers by --pipeline_model_parallel_size.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "parallel/placement/stages.h"
 
 namespace apus {
 
@@ -26,12 +28,28 @@ struct ShardingOptions {
   Json fsdp_config;
   int64_t sequence_parallel_size = 1;      // ranks that share out the tokens of each row
   int64_t tensor_model_parallel_size = 1;  // ranks that share out the matrices of the model
+  int64_t expert_model_parallel_size = 1;  // ranks that share out the experts of each layer, and read other tokens
+  // Ranks that each run some of the layers, one behind the other.
+  int64_t pipeline_model_parallel_size = 1;
+  std::optional<int64_t> decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers;
+  std::string pipeline_model_parallel_layout;
 
   void fields(OptionTable& v);
   // Reads the files that are named; what has no meaning here is said in a note.
   void resolve_sharding(OptionTable& v);
   const Sharding& sharding() const { return sharding_; }
-  int64_t row_sharers() const { return sequence_parallel_size * tensor_model_parallel_size; }  // read the same rows
+  int64_t row_sharers() const {  // read the same rows
+    return sequence_parallel_size * tensor_model_parallel_size * pipeline_model_parallel_size;
+  }
+  int64_t least_ranks() const;
+  // Whether ranks hold different parts of the model's matrices, experts or layers.
+  bool shares_parts() const {
+    return tensor_model_parallel_size * expert_model_parallel_size * pipeline_model_parallel_size > 1;
+  }
+  StageWish stages() const {
+    return {pipeline_model_parallel_size, decoder_first_pipeline_num_layers, decoder_last_pipeline_num_layers,
+            pipeline_model_parallel_layout};
+  }
 
   // What a DeepSpeed file says of settings that have an option here: it must say the same.
   struct Claim {

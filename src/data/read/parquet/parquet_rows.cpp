@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kLongestList = int64_t{1} << 24;
 
 // FileMetaData and RowGroup.
-enum File { kSchema = 2, kRows = 3, kGroups = 4 };
+enum File { kFileSchema = 2, kRows = 3, kGroups = 4 };
 enum Group { kColumns = 1, kGroupRows = 3 };
 
 class ParquetRows : public RowReader {
@@ -30,7 +30,7 @@ class ParquetRows : public RowReader {
     require(length <= bytes.size() - 12, Fault::Data, *name_, ": damaged Parquet footer");
     size_t used = 0;
     meta_ = parse_thrift(bytes.subspan(bytes.size() - 8 - length, length), used, *name_);
-    root_ = parquet_schema(meta_[kSchema], *name_);
+    root_ = parquet_schema(meta_[kFileSchema], *name_);
     leaves_ = parquet_leaves(root_);
     require(!leaves_.empty(), Fault::Data, *name_, ": no columns");
   }

@@ -124,12 +124,24 @@ struct RowKernels {
                      int64_t lds);
 };
 
-// What a head with a state reads of one token: its query and key, its value, by what the sum of keys and values is
-// multiplied first, and whether the value corrects what the sum holds under this key, by this share, or is added.
-struct StateToken {
-  const float *q, *k, *v;
-  float decay, share;
-  bool corrects;
+// What a head with a state reads of a sequence's tokens: their queries and keys, their values, by what the sum of keys
+// and values is multiplied before each, and the share by which a value corrects what the sum holds under its key.
+struct StateTokens {
+  int64_t count;
+  const float *q, *k, *v;          // of the first
+  int64_t q_step, k_step, v_step;  // from token to token
+  const float *decay, *share;      // [count]; without shares values are added as they are
+};
+
+// What codes of a row's groups of columns are multiplied with (ops/coded_linear.cpp): number = (value(code) - zero) *
+// scale - least. All of them f32 (wide) or f16; those of the first group of the row, readable 16 elements behind the
+// last's.
+constexpr int64_t kCodeStretch = 512;  // columns that are made plain at a time
+struct CodeScales {
+  const void *scale, *zero, *least;  // zero, least may be null
+  bool wide;
+  float factor, least_factor;  // of scale and least
+  int64_t group;               // columns
 };
 
 // Rows of weights, ld apart, that a product will read after its own:
@@ -148,8 +160,16 @@ struct Kernels {
   // n <= kMomentStretch, a multiple of 64
   void (*adamw_moments)(int64_t n, const AdamwValues& values, const Moments& moments, const AdamwScalars& s);
   void (*narrow_by_thresholds)(int64_t n, const float* x, uint32_t threshold, bf16* y);  // stochastic rounding
-  // Some columns of a sum: sum[keys][columns], rows `ld` apart; y[columns] = sum' q behind the token.
-  void (*state_token)(int64_t keys, int64_t columns, const StateToken& token, float* sum, int64_t ld, float* y);
+  // Some columns of a sum: sum[keys][columns], rows `ld` apart; y[count][columns] = sum' q behind each token.
+  void (*state_tokens)(int64_t keys, int64_t columns, const StateTokens& tokens, float* sum, int64_t ld, float* y,
+                       int64_t ldy);
+  // y: the numbers of at most kCodeStretch codes from column `first` of a row on, which is a multiple of it. columns: a
+  // multiple of 32. Four bits stand for the numbers of a book of 16, and groups are multiples of 32 columns or whole
+  // rows; eight for whole numbers or for 2^-8 of FP8 E4M3 ones, and groups are multiples of 16.
+  void (*codes4)(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, const float* book,
+                 bf16* y);
+  void (*codes8)(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, bf16* y);
+  void (*codes_e4m3)(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, bf16* y);
   // AMX keeps its tile registers configured while a thread multiplies: a Multiplying object does both ends.
   void (*enter)();
   void (*leave)();
@@ -162,9 +182,10 @@ struct Kernels {
   // columns of a panel. k is a multiple of 32. Element by element the sum that b16.multiply makes of the same two rows.
   void (*multiply_rows)(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c,
                         bool add, const NextRows& next) = nullptr;
-  // The same for no more than 16 columns, given as k/2 rows of `columns` pairs (one column: as it is): c[m][columns].
-  void (*multiply_few)(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns,
-                       float* c) = nullptr;
+  // The same for no more than 16 columns, given as k/2 rows of `columns` pairs (one column: as it is):
+  // c[m][columns] = (add ? c : 0) + ...
+  void (*multiply_few)(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c,
+                       bool add) = nullptr;
   // y[columns][m] = round(c[m]' + bias); c may be read up to 16 floats behind its rows' first.
   void (*finish_turned)(int64_t m, int64_t columns, const float* c, int64_t ldc, const float* bias, bf16* y,
                         int64_t ldy) = nullptr;
@@ -201,7 +222,8 @@ void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* 
                   const bf16* next);
 void multiply_rows_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* panel, int64_t columns, float* c,
                        bool add, const NextRows& next);
-void multiply_few_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c);
+void multiply_few_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c,
+                      bool add);
 void finish_turned_amx(int64_t m, int64_t columns, const float* c, int64_t ldc, const float* bias, bf16* y,
                        int64_t ldy);
 void enter_amx();

@@ -2,6 +2,7 @@
 // The table of inner loops for the including file's instruction set.
 #pragma once
 
+#include "devices/cpu/kernels/codes.h"
 #include "devices/cpu/kernels/dots.h"
 #include "devices/cpu/kernels/moments.h"
 #include "devices/cpu/kernels/multiply.h"
@@ -37,8 +38,19 @@ constexpr RowKernels<E> row_table() {
           outer_sums<E>};
 }
 
-constexpr Kernels kTable{row_table<bf16>(), row_table<float>(),   row_statistics, tanh_of, adamw,
-                         adamw_moments,     narrow_by_thresholds, state_token,    nullptr, nullptr};
+constexpr Kernels kTable{row_table<bf16>(),
+                         row_table<float>(),
+                         row_statistics,
+                         tanh_of,
+                         adamw,
+                         adamw_moments,
+                         narrow_by_thresholds,
+                         state_tokens,
+                         codes4,
+                         codes8<false>,
+                         codes8<true>,
+                         nullptr,
+                         nullptr};
 
 }  // namespace
 }  // namespace apus::cpu

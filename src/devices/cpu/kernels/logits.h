@@ -25,6 +25,25 @@ struct LogitRow {
   bool correct;
 };
 
+// Of the blocks of one row, whose statistics are `apart` from one another. at_label: the scaled logit.
+inline LogitRow row_of(const RowStatistics* parts, int64_t apart, int64_t blocks, int64_t vocabulary, int64_t label,
+                       float at_label) {
+  float largest = -std::numeric_limits<float>::infinity();
+  int64_t best = 0;
+  for (int64_t b = 0; b < blocks; ++b)
+    if (parts[b * apart].largest > largest)
+      largest = parts[b * apart].largest, best = b * kVocabularyBlock + parts[b * apart].best;
+  double sum = 0, sum_x = 0, sum_px = 0;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const RowStatistics& part = parts[b * apart];
+    const double weight = std::exp(static_cast<double>(part.largest) - largest);
+    sum += weight * part.sum, sum_px += weight * part.sum_px, sum_x += part.sum_x;
+  }
+  const double lse = largest + std::log(sum);
+  return {static_cast<float>(lse), at_label, static_cast<float>(sum_x / static_cast<double>(vocabulary)),
+          static_cast<float>(lse - sum_px / sum), best == label};
+}
+
 // Logits are sums of products hidden [n, width] head' [width, vocabulary]: the head's own, and one of low rank where it
 // has LoRA factors.
 template <class E>
@@ -164,21 +183,8 @@ class Logits {
 
   // parts: this row's statistics of block b at parts[b * n].
   LogitRow summary(int64_t row, int64_t label, const RowStatistics* parts) const {
-    float largest = -std::numeric_limits<float>::infinity();
-    int64_t best = 0;
-    for (int64_t b = 0; b < blocks_; ++b)
-      if (parts[b * n_].largest > largest)
-        largest = parts[b * n_].largest, best = b * kVocabularyBlock + parts[b * n_].best;
-    double sum = 0, sum_x = 0, sum_px = 0;
-    for (int64_t b = 0; b < blocks_; ++b) {
-      const RowStatistics& part = parts[b * n_];
-      const double weight = std::exp(static_cast<double>(part.largest) - largest);
-      sum += weight * part.sum, sum_px += weight * part.sum_px, sum_x += part.sum_x;
-    }
-    const double lse = largest + std::log(sum);
     const float at_label = block_at(label / kVocabularyBlock)[row * kLogitStride + label % kVocabularyBlock] * scale_;
-    return {static_cast<float>(lse), at_label, static_cast<float>(sum_x / static_cast<double>(vocabulary_)),
-            static_cast<float>(lse - sum_px / sum), best == label};
+    return row_of(parts, n_, blocks_, vocabulary_, label, at_label);
   }
 
   void block_gradient(int64_t block, const int64_t* label, const LogitGradient* gradient, const float* at_label, E* d,

@@ -88,10 +88,15 @@ void rows(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* panel, f
 // kRows tiles of w by one as narrow as there are columns. Nothing is asked for: 16 or 32 rows of w side by side are
 // streams that the processor sees by itself, and asking for lines of others slowed them (22 instead of 27 GB/s).
 template <int kRows>
-void narrow_tiles(int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c) {
+void narrow_tiles(int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c, bool add) {
   constexpr bool tall = kRows == 2;
-  _tile_zero(0);
-  if constexpr (tall) _tile_zero(2);
+  if (add) {
+    _tile_loadd(0, c, 4 * columns);
+    if constexpr (tall) _tile_loadd(2, c + 16 * columns, 4 * columns);
+  } else {
+    _tile_zero(0);
+    if constexpr (tall) _tile_zero(2);
+  }
   for (int64_t i = 0; i < k; i += 32) {
     _tile_loadd(6, pairs + i * columns, 4 * columns);
     _tile_loadd(4, w + i, 2 * ldw);
@@ -116,14 +121,15 @@ void multiply_amx(int64_t m, int64_t k, const bf16* a, int64_t lda, const bf16* 
   rows<2>(m, k, a, lda, panel, c, ldc, add, [&] { return Ahead(panel, next, k, pass++, passes); });
 }
 
-void multiply_few_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c) {
+void multiply_few_amx(int64_t m, int64_t k, const bf16* w, int64_t ldw, const bf16* pairs, int64_t columns, float* c,
+                      bool add) {
   for (int64_t row = 0; row < m;) {
     const int64_t left = m - row, rows = left < 16 ? left : 16;
     configure(static_cast<int>(rows), static_cast<int>(columns));
     if (left >= 32)
-      narrow_tiles<2>(k, w + row * ldw, ldw, pairs, columns, c + row * columns), row += 32;
+      narrow_tiles<2>(k, w + row * ldw, ldw, pairs, columns, c + row * columns, add), row += 32;
     else
-      narrow_tiles<1>(k, w + row * ldw, ldw, pairs, columns, c + row * columns), row += rows;
+      narrow_tiles<1>(k, w + row * ldw, ldw, pairs, columns, c + row * columns, add), row += rows;
   }
 }
 

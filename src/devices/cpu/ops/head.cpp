@@ -267,6 +267,28 @@ Triple head_logprob(const at::Tensor& hidden, const at::Tensor& head, const Opti
   });
 }
 
+// Of logits that are there already, as head_logprob has it.
+at::Tensor logit_logprob(const at::Tensor& logits, const at::Tensor& label, double temperature) {
+  if (logits.scalar_type() == at::kDouble)
+    return Reference<decltype(logit_logprob)>::call("apus::logit_logprob", logits, label, temperature);
+  const at::Tensor wide = logits.to(at::kFloat).contiguous(), of = label.contiguous(), out = floats(label.numel());
+  const int64_t vocabulary = wide.size(1), blocks = Logits<float>::blocks_of(vocabulary);
+  const auto scale = static_cast<float>(1 / temperature);
+  share(label.numel(), 1, [&](int64_t begin, int64_t end) {
+    std::vector<RowStatistics> parts(static_cast<size_t>(blocks));
+    for (int64_t i = begin; i < end; ++i) {
+      const float* row = data<float>(wide) + i * vocabulary;
+      for (int64_t b = 0; b < blocks; ++b)
+        kernels().row_statistics(std::min(kVocabularyBlock, vocabulary - b * kVocabularyBlock),
+                                 row + b * kVocabularyBlock, scale, &parts[static_cast<size_t>(b)]);
+      const int64_t id = data<int64_t>(of)[i];
+      const LogitRow summary = row_of(parts.data(), 1, blocks, vocabulary, id, row[id] * scale);
+      data<float>(out)[i] = summary.label - summary.lse;
+    }
+  });
+  return out;
+}
+
 // d logprob / d logit_j = [j = label] - p_j,  d entropy / d logit_j = -p_j (log p_j + entropy),
 // both over the temperature.
 Quad head_logprob_backward(const OptionalTensor& grad_logprob, const OptionalTensor& grad_entropy,
@@ -309,4 +331,5 @@ TORCH_LIBRARY_IMPL(apus, CPU, m) {
   m.impl("head_loss", apus::cpu::head_loss);
   m.impl("head_logprob", apus::cpu::head_logprob);
   m.impl("head_logprob_backward", apus::cpu::head_logprob_backward);
+  m.impl("logit_logprob", apus::cpu::logit_logprob);
 }

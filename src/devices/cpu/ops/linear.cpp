@@ -28,8 +28,6 @@ namespace {
 enum Slot { kBias, kSums, kLaidOut, kRows };
 constexpr int64_t kRowBlock = 256, kChunkPanels = 32, kDepthBlock = 256, kTileDepth = 512;
 constexpr int64_t kTurnedRows = 512;  // that share the turning or copying of a block of weights
-constexpr int64_t kFewRows = 16;      // that fit into one tile
-constexpr int64_t kManyRows = 96;     // from here on turning them pays
 
 template <class E>
 at::Tensor pack(at::TensorList weights) {
@@ -133,15 +131,6 @@ void multiply_in_lanes(const bf16* x, int64_t ldx, int64_t m, int64_t k, const b
   }
 }
 
-// The rows of x [m, k] as the columns of panels.
-at::Tensor packed_as_columns(const bf16* x, int64_t ldx, int64_t m, int64_t k) {
-  const at::Tensor packed = at::empty({(m + kPanel - 1) / kPanel * panel_size<bf16>(k)}, at::kBFloat16);
-  std::vector<const bf16*> row(m);
-  for (int64_t i = 0; i < m; ++i) row[i] = x + i * ldx;
-  pack_panels(row, k, data<bf16>(packed), 1);
-  return packed;
-}
-
 // Rows of k elements, side by side, with zeros up to `whole`.
 void copy_filled(const bf16* from, int64_t apart, int64_t rows, int64_t k, int64_t whole, bf16* to) {
   for (int64_t i = 0; i < rows; ++i)
@@ -156,14 +145,7 @@ void copy_filled(const bf16* from, int64_t apart, int64_t rows, int64_t k, int64
 void multiply_few_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, const bf16* w, int64_t ldw,
                            const float* bias, bf16* y, int64_t n) {
   const int64_t depth = padded_depth<bf16>(k);
-  const bf16* pairs = x;
-  if (m > 1 || k < depth) {
-    auto* space = reinterpret_cast<bf16*>(scratch(kRows, m * depth / 2));
-    if (k < depth) std::fill_n(space, m * depth, bf16{0});
-    for (int64_t i = 0; i < k; i += 2)
-      for (int64_t r = 0; r < m; ++r) std::copy_n(x + r * ldx + i, std::min<int64_t>(2, k - i), space + i * m + 2 * r);
-    pairs = space;
-  }
+  const bf16* pairs = paired_rows(x, ldx, m, k, kRows);
   const int64_t chunk = std::clamp<int64_t>(n / (threads() * 12) / kPanel * kPanel, kPanel, 512);
   share((n + chunk - 1) / chunk, 1, [&](int64_t begin, int64_t end) {
     const Multiplying guard;
@@ -172,12 +154,12 @@ void multiply_few_by_tiles(const bf16* x, int64_t ldx, int64_t m, int64_t k, con
     for (int64_t first = begin * chunk; first < std::min(n, end * chunk); first += chunk) {
       const int64_t outputs = std::min(chunk, n - first);
       if (k == depth) {
-        kernels().multiply_few(outputs, k, w + first * ldw, ldw, pairs, m, sums);
+        kernels().multiply_few(outputs, k, w + first * ldw, ldw, pairs, m, sums, /*add=*/false);
       } else {  // rows that are no whole tiles: with zeros behind
         for (int64_t j = 0; j < outputs; j += kPanel) {
           const int64_t rows = std::min(kPanel, outputs - j);
           copy_filled(w + (first + j) * ldw, ldw, rows, k, depth, filled);
-          kernels().multiply_few(rows, depth, filled, depth, pairs, m, sums + j * m);
+          kernels().multiply_few(rows, depth, filled, depth, pairs, m, sums + j * m, /*add=*/false);
         }
       }
       const float* added = bias ? bias + first : nullptr;

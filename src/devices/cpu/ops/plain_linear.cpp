@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plain linear layers (training, scoring): each product of many rows packs one of its sides on the way, some percent of
-// its work, and then runs on panels, a fifth faster than where weights lie; few rows take the weights as they are.
-// Where oneDNN has an instruction for the type that we do not beat (AMX, fast vdpbf16ps), its products are used.
+// its work, and then runs on panels, a fifth faster than where weights lie. Few rows of f32 pack a panel at a time
+// while it is in the cache: the additions are those of many rows, so that an engine over the weights that are trained
+// gives each token the bits that training gives it. Few rows of bf16 take the weights as they are. Where oneDNN has an
+// instruction for the type that we do not beat (AMX, fast vdpbf16ps), its products are used.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 
@@ -123,9 +125,42 @@ at::Tensor product(const at::Tensor& x, const at::Tensor& panels, const at::Tens
   return ops::packed_linear(x, panels, bias, out);
 }
 
+enum Slot { kPacked, kSums };
+
+// For few rows, bit for bit what many rows get.
+at::Tensor product_by_panels(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
+  constexpr int64_t kDepth = 256;  // of k: a panel of 32 KB
+  const at::Tensor rows = as_rows(x), w = as_rows(weight);
+  const int64_t m = rows.size(0), k = rows.size(1), out = w.size(0);
+  std::vector<int64_t> shape = x.sizes().vec();
+  shape.back() = out;
+  const at::Tensor y = at::empty(shape, x.options());
+  const at::Tensor added = bias.has_value() && bias->defined() ? bias->contiguous() : at::Tensor();
+  share((out + kPanel - 1) / kPanel, 1, [&](int64_t begin, int64_t end) {
+    const Multiplying guard;
+    const RowKernels<float>& kernel = row_kernels<float>();
+    float *panel = scratch(kPacked, kDepth * kPanel), *sums = scratch(kSums, m * kPanel);
+    const float* columns[kPanel];
+    for (int64_t p = begin; p < end; ++p) {
+      const int64_t first = p * kPanel, count = std::min(kPanel, out - first);
+      for (int64_t d = 0; d < k; d += kDepth) {
+        const int64_t depth = std::min(kDepth, k - d);
+        for (int64_t i = 0; i < count; ++i) columns[i] = data<float>(w) + (first + i) * w.stride(0) + d;
+        kernel.pack_columns(columns, count, depth, panel);
+        kernel.multiply(m, depth, data<float>(rows) + d, rows.stride(0), panel, sums, kPanel, d > 0, nullptr);
+      }
+      kernel.finish(m, count, sums, kPanel, added.defined() ? data<float>(added) + first : nullptr,
+                    data<float>(y) + first, out);
+    }
+  });
+  return y;
+}
+
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const OptionalTensor& bias) {
   if (!ours_is_faster(x.scalar_type()) || weight.scalar_type() != x.scalar_type() || x.dim() == 0)
     return Reference<Linear>::call("apus::linear", x, weight, bias);
+  if (!worthwhile(x, weight.size(0), kForward) && x.scalar_type() == at::kFloat && x.numel() > 0)
+    return product_by_panels(x, weight, bias);
   if (!worthwhile(x, weight.size(0), kForward)) return product(x, as_rows(weight), or_undefined(bias), weight.size(0));
   return by_type(x, [&](auto e) {
     return product(x, pack_as_columns<decltype(e)>(as_rows(weight)), or_undefined(bias), weight.size(0));

@@ -32,22 +32,49 @@ at::Tensor state_scan_on(const at::Tensor& q_TGK, const at::Tensor& k_TGK, const
   for (const int64_t length : lengths) begin.push_back(begin.back() + length);
   // So many columns of a head's sum stay in the processor's nearest memory from token to token.
   constexpr int64_t kColumns = 64;
+  constexpr int64_t kLong = 8;  // tokens from which moving a piece pays
   const int64_t pieces = (columns + kColumns - 1) / kColumns;
   share(static_cast<int64_t>(lengths.size()) * heads * pieces, 1, [&](int64_t first, int64_t last) {
+    std::vector<float> decay, corrected;
+    at::Tensor together;
     for (int64_t i = first; i < last; ++i) {
       const int64_t s = i / (heads * pieces), head = i / pieces % heads, column = i % pieces * kColumns;
-      float* const sum = data<float>(state) + (data<int64_t>(seats)[s] * heads + head) * keys * columns + column;
-      for (int64_t t = begin[static_cast<size_t>(s)]; t < begin[static_cast<size_t>(s) + 1]; ++t) {
-        const int64_t at = t * heads + head, of_group = t * groups + head / each;
-        kernels().state_token(keys, std::min(kColumns, columns - column),
-                              {.q = q[of_group],
-                               .k = k[of_group],
-                               .v = v[at] + column,
-                               .decay = std::exp(data<float>(decays)[at]),
-                               .share = shares.defined() ? data<float>(shares)[at] : 0,
-                               .corrects = shares.defined()},
-                              sum, columns, data<float>(out) + at * columns + column);
+      const int64_t from = begin[static_cast<size_t>(s)], count = begin[static_cast<size_t>(s) + 1] - from;
+      decay.resize(static_cast<size_t>(count)), corrected.resize(static_cast<size_t>(count));
+      for (int64_t t = 0; t < count; ++t) {
+        const int64_t at = (from + t) * heads + head;
+        decay[static_cast<size_t>(t)] = std::exp(data<float>(decays)[at]);
+        if (shares.defined()) corrected[static_cast<size_t>(t)] = data<float>(shares)[at];
       }
+      // A head's line of one token, and how far the next token's is from it.
+      const auto line = [&](const Lines<float>& x, int64_t lines, int64_t at) { return x[from * lines + at]; };
+      const auto step = [&](const Lines<float>& x, int64_t lines) {
+        return count > 1 ? x[(from + 1) * lines] - x[from * lines] : 0;
+      };
+      const int64_t group = head / each;
+      const int64_t some = std::min(kColumns, columns - column);
+      const StateTokens tokens{.count = count,
+                               .q = line(q, groups, group),
+                               .k = line(k, groups, group),
+                               .v = line(v, heads, head) + column,
+                               .q_step = step(q, groups),
+                               .k_step = step(k, groups),
+                               .v_step = step(v, heads),
+                               .decay = decay.data(),
+                               .share = shares.defined() ? corrected.data() : nullptr};
+      float* const sum = data<float>(state) + (data<int64_t>(seats)[s] * heads + head) * keys * columns + column;
+      float* const y = data<float>(out) + (from * heads + head) * columns + column;
+      if (count < kLong || some == columns) {
+        kernels().state_tokens(keys, some, tokens, sum, columns, y, heads * columns);
+        continue;
+      }
+      // Rows of a piece lie apart by a power of two, which the nearest memory holds badly: for a while they lie
+      // together.
+      if (!together.defined()) together = at::empty({keys, kColumns}, state.options());
+      float* const near = data<float>(together);
+      for (int64_t r = 0; r < keys; ++r) std::copy_n(sum + r * columns, some, near + r * kColumns);
+      kernels().state_tokens(keys, some, tokens, near, kColumns, y, heads * columns);
+      for (int64_t r = 0; r < keys; ++r) std::copy_n(near + r * kColumns, some, sum + r * columns);
     }
   });
   return out;

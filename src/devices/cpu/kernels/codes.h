@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Codes of quantised weights as the bf16 numbers they stand for. Of four bits, each group's sixteen numbers are
+// computed and rounded once, and looked up by whole vectors of codes; of eight bits each number is computed.
+#pragma once
+
+#include "devices/cpu/kernels/vec.h"
+
+namespace apus::cpu {
+namespace {
+
+constexpr int64_t kMostGroups = kCodeStretch / 16 + 1;
+
+inline Floats half_floats(const uint16_t* p) {
+#if defined(__AVX512F__)
+  return (Floats)_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+#elif defined(__F16C__)
+  return (Floats)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+#else
+  Floats out;
+  for (int i = 0; i < kWidth; ++i) {
+    const uint32_t size = p[i] & 0x7fffu;
+    // By a product, which makes normal numbers of those below 2^-14 as well.
+    const uint32_t bits = size << 13;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    value *= 0x1p112f;
+    out[i] = p[i] & 0x8000u ? -value : value;
+  }
+  return out;
+#endif
+}
+
+// What a row's groups are computed with, from the group of column `first` on.
+class Groups {
+ public:
+  Groups(const CodeScales& s, int64_t first, int64_t columns) : width_(s.group), left_(s.group - first % s.group) {
+    const int64_t group = first / s.group, count = (first + columns - 1) / s.group - group + 1;
+    read(s.scale, s.wide, group, count, s.factor, scale_);
+    if (s.zero) read(s.zero, s.wide, group, count, 1, zero_);
+    if (s.least) read(s.least, s.wide, group, count, s.least_factor, least_);
+    zeros_ = s.zero, leasts_ = s.least;
+  }
+  Floats number(Floats value) const {
+    if (zeros_) value -= zero_[at_];
+    value *= scale_[at_];
+    if (leasts_) value -= least_[at_];
+    return value;
+  }
+  // Goes on by so many columns: whether another group begins there.
+  bool pass(int64_t columns) {
+    left_ -= columns;
+    if (left_ > 0) return false;
+    left_ = width_, ++at_;
+    return true;
+  }
+
+ private:
+  static void read(const void* from, bool wide, int64_t group, int64_t count, float factor, float* to) {
+    for (int64_t i = 0; i < count; i += kWidth) {
+      const Floats v = wide ? load(static_cast<const float*>(from) + group + i)
+                            : half_floats(static_cast<const uint16_t*>(from) + group + i);
+      store(to + i, v * factor);
+    }
+  }
+  static constexpr int64_t kRoom = kMostGroups + 16;
+  int64_t width_, left_, at_ = 0;
+  bool zeros_, leasts_;
+  float scale_[kRoom] = {}, zero_[kRoom], least_[kRoom];
+};
+
+// The sixteen numbers of a group, to look up 32 codes in: the lowest bits of as many words, whatever is above them.
+class CodeTable {
+ public:
+  void fill(const float* book, const Groups& groups) {
+    alignas(32) bf16 number[16];
+    for (int i = 0; i < 16; i += kWidth) store(number + i, groups.number(load(book + i)));
+#if defined(__AVX512BW__)
+    table_ = _mm512_broadcast_i64x4(_mm256_load_si256(reinterpret_cast<const __m256i*>(number)));
+#elif defined(__AVX2__)
+    const __m256i all = _mm256_load_si256(reinterpret_cast<const __m256i*>(number)),
+                  low = _mm256_and_si256(all, _mm256_set1_epi16(0xff)), high = _mm256_srli_epi16(all, 8);
+    // Bytes 0-7 and 8-15 of each end in one half.
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(low, high), 0xd8);
+    low_ = _mm256_permute2x128_si256(bytes, bytes, 0x00), high_ = _mm256_permute2x128_si256(bytes, bytes, 0x11);
+#else
+    std::memcpy(number_, number, sizeof number);
+#endif
+  }
+  template <int kShift>
+  void look_up(const uint8_t* words, bf16* y) const {
+#if defined(__AVX512BW__)
+    const __m512i w = _mm512_loadu_si512(words);
+    _mm512_storeu_si512(y, _mm512_permutexvar_epi16(_mm512_srli_epi16(w, kShift), table_));
+#elif defined(__AVX2__)
+    for (int half = 0; half < 2; ++half) {
+      const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words) + half);
+      const __m256i code = _mm256_and_si256(_mm256_srli_epi16(w, kShift), _mm256_set1_epi16(15));
+      // Where the highest bit of an index is set, a zero is looked up.
+      const __m256i low = _mm256_shuffle_epi8(low_, _mm256_or_si256(code, _mm256_set1_epi16(-32768)));
+      const __m256i high =
+          _mm256_shuffle_epi8(high_, _mm256_or_si256(_mm256_slli_epi16(code, 8), _mm256_set1_epi16(0x80)));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(y) + half, _mm256_or_si256(low, high));
+    }
+#else
+    for (int i = 0; i < 32; ++i) {
+      uint16_t w;
+      std::memcpy(&w, words + 2 * i, 2);
+      y[i] = number_[w >> kShift & 15];
+    }
+#endif
+  }
+
+ private:
+#if defined(__AVX512BW__)
+  __m512i table_;
+#elif defined(__AVX2__)
+  __m256i low_, high_;
+#else
+  bf16 number_[16];
+#endif
+};
+
+// Of each 128 columns, 32 words with the codes of columns i, 32 + i, 64 + i, 96 + i from the lowest bits on.
+void codes4(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, const float* book,
+            bf16* y) {
+  Groups groups(scales, first, columns);
+  CodeTable table;
+  table.fill(book, groups);
+  const auto next = [&] {
+    if (groups.pass(32)) table.fill(book, groups);
+  };
+  int64_t c = 0;
+  for (; c + 128 <= columns; c += 128, codes += 64, y += 128) {
+    table.look_up<0>(codes, y), next();
+    table.look_up<4>(codes, y + 32), next();
+    table.look_up<8>(codes, y + 64), next();
+    table.look_up<12>(codes, y + 96), next();
+  }
+  if (c < columns) table.look_up<0>(codes, y), next();
+  if (c + 32 < columns) table.look_up<4>(codes, y + 32), next();
+  if (c + 64 < columns) table.look_up<8>(codes, y + 64);
+}
+
+template <bool kE4m3>
+inline Floats byte_values(const uint8_t* p) {
+#if defined(__AVX512F__)
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  if constexpr (!kE4m3) return (Floats)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+  // As f16, whose exponents are larger by eight.
+  const __m256i w = _mm256_cvtepu8_epi16(bytes);
+  const __m256i sign = _mm256_and_si256(_mm256_slli_epi16(w, 8), _mm256_set1_epi16(-32768)),
+                size = _mm256_and_si256(_mm256_slli_epi16(w, 7), _mm256_set1_epi16(0x3f80));
+  return (Floats)_mm512_cvtph_ps(_mm256_or_si256(sign, size));
+#else
+  using SignedBytes = int8_t __attribute__((vector_size(kWidth)));
+  using PlainBytes = uint8_t __attribute__((vector_size(kWidth)));
+  if constexpr (!kE4m3) {
+    SignedBytes bytes;
+    std::memcpy(&bytes, p, sizeof bytes);
+    return __builtin_convertvector(__builtin_convertvector(bytes, Ints), Floats);
+  } else {
+    PlainBytes bytes;
+    std::memcpy(&bytes, p, sizeof bytes);
+    const Words w = __builtin_convertvector(bytes, Words), size = w & 0x7f;
+    const Floats small = __builtin_convertvector((Ints)size, Floats) * 0x1p-17f;
+    const Floats plain = size < 8 ? small : (Floats)((size << 20) + (112u << 23));
+    return (Floats)((Words)plain | (w & 0x80) << 24);
+  }
+#endif
+}
+
+template <bool kE4m3>
+void codes8(int64_t first, int64_t columns, const uint8_t* codes, const CodeScales& scales, bf16* y) {
+  Groups groups(scales, first, columns);
+  for (int64_t c = 0; c < columns; c += 16) {
+    for (int i = 0; i < 16; i += kWidth) store(y + c + i, groups.number(byte_values<kE4m3>(codes + c + i)));
+    groups.pass(16);
+  }
+}
+
+}  // namespace
+}  // namespace apus::cpu

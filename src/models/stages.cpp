@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/stages.h"
+
+#include <algorithm>
+
+#include "dist/launch/stage_cut.h"
+
+namespace apus {
+
+namespace {
+
+bool is_within(const std::string& name, const std::string& module) {
+  return name.starts_with(module) && (name.size() == module.size() || name[module.size()] == '.');
+}
+
+std::vector<int> stages_of(const Model& model, const std::vector<Range>& layers, const std::string& name, bool tied) {
+  const int last = static_cast<int>(layers.size()) - 1;
+  for (int stage = 0; stage <= last; ++stage) {
+    const Range& range = layers[static_cast<size_t>(stage)];
+    for (int64_t i = range.begin; i < range.begin + range.size; ++i)
+      if (is_within(name, model.layer_name(i))) return {stage};
+  }
+  if (is_within(name, model.norm_name()) || is_within(name, model.head_name())) return {last};
+  require(is_within(name, model.embed_name()), Fault::Bug, name, " belongs to no stage of a pipeline");
+  return tied ? std::vector<int>{0, last} : std::vector<int>{0};
+}
+
+void add_cut(Param& p, const Cut& cut) {
+  const bool has = std::any_of(p.cuts.begin(), p.cuts.end(), [](const Cut& c) { return c.axis == Axis::Pp; });
+  if (has) return;
+  // Behind those of matrices, in front of that of all parameters.
+  const bool of_all = !p.cuts.empty() && p.cuts.back().axis == Axis::DpShard;
+  p.cuts.insert(p.cuts.end() - (of_all ? 1 : 0), cut);
+}
+
+}  // namespace
+
+void cut_into_stages(Model& model, const std::vector<Range>& layers) {
+  bool tied = false;
+  model.visit([&](const std::string&, Param& p) { tied |= !p.tied.empty(); });
+  const auto cut_of = [&](const std::string& name) { return stage_cut(stages_of(model, layers, name, tied)); };
+  model.visit([&](const std::string& name, Param& p) { add_cut(p, cut_of(name)); });
+  // Matrices of experts are views of stacked ones; adapters on them go by the cuts of the view.
+  model.visit_modules([&](const std::string& name, Module& module) {
+    if (auto* layer = dynamic_cast<Adaptable*>(&module)) add_cut(layer->weight(), cut_of(name));
+  });
+}
+
+bool trains_before(Model& model, int stage) {
+  bool any = false;
+  model.visit([&](const std::string&, Param& p) {
+    for (const Cut& cut : p.cuts)
+      any |= p.trainable && p.tied.empty() && cut.axis == Axis::Pp && (cut.units & ((int64_t{1} << stage) - 1)) != 0;
+  });
+  return any;
+}
+
+}  // namespace apus

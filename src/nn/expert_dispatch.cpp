@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/expert_dispatch.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+
+#include <numeric>
+
+#include "dist/collective.h"
+#include "dist/launch/mesh_layout.h"
+
+namespace apus {
+namespace {
+
+// How many rows each rank has for each expert of this one: [ranks][own experts].
+std::vector<std::vector<int64_t>> counts_of_all(const std::vector<int64_t>& count, Comm& host) {
+  const int ranks = host.size();
+  const auto experts = static_cast<int64_t>(count.size()), own = part_of(experts, host.rank(), ranks).size;
+  const at::Tensor mine = at::empty({experts}, at::kLong), all = at::empty({ranks * own}, at::kLong);
+  std::copy(count.begin(), count.end(), mine.data_ptr<int64_t>());
+  std::vector<at::Tensor> out, in;
+  for (int r = 0; r < ranks; ++r) {
+    const Range theirs = part_of(experts, r, ranks);
+    in.push_back(mine.narrow(0, theirs.begin, theirs.size)), out.push_back(all.narrow(0, r * own, own));
+  }
+  host.all_to_all(out, in)->wait();
+  std::vector<std::vector<int64_t>> counts;
+  for (const at::Tensor& t : out) counts.emplace_back(t.data_ptr<int64_t>(), t.data_ptr<int64_t>() + own);
+  return counts;
+}
+
+int64_t sum(const std::vector<int64_t>& counts) { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
+
+}  // namespace
+
+ExpertDispatch::ExpertDispatch(const ops::ExpertPairs& pairs, Comm& host, Comm& device) : ranks_(device) {
+  const auto counts = counts_of_all(pairs.count, host);
+  const auto experts = static_cast<int64_t>(pairs.count.size());
+  std::vector<int64_t> next;  // row that came from each rank
+  for (int r = 0; r < host.size(); ++r) {
+    const Range theirs = part_of(experts, r, host.size());
+    const auto first = pairs.count.begin() + theirs.begin;
+    send_.push_back(std::accumulate(first, first + theirs.size, int64_t{0}));
+    next.push_back(sum(receive_)), receive_.push_back(sum(counts[static_cast<size_t>(r)]));
+  }
+  const int64_t rows = sum(receive_), own = part_of(experts, host.rank(), host.size()).size;
+  // One way to the device: the order, its inverse, and where each expert's rows end.
+  at::Tensor numbers = at::empty({2 * rows + own}, at::kLong);
+  int64_t *order = numbers.data_ptr<int64_t>(), *place = order + rows, *end = place + rows, at = 0;
+  for (size_t e = 0; e < static_cast<size_t>(own); ++e) {
+    const int64_t begin = at;
+    for (size_t r = 0; r < counts.size(); ++r)
+      for (int64_t i = 0; i < counts[r][e]; ++i) place[next[r]] = at, order[at++] = next[r]++;
+    own_.count.push_back(at - begin), end[e] = at;
+  }
+  numbers = numbers.to(pairs.token.device());
+  order_m_ = numbers.narrow(0, 0, rows), place_m_ = numbers.narrow(0, rows, rows);
+  own_.ends = numbers.narrow(0, 2 * rows, own);
+  own_.token = own_.pair = at::arange(rows, pairs.token.options());
+}
+
+at::Tensor ExpertDispatch::there(const at::Tensor& x_MD) const {
+  return at::index_select(collective::all_to_all(x_MD, ranks_, send_, receive_), 0, order_m_);
+}
+
+at::Tensor ExpertDispatch::back(const at::Tensor& y_mD) const {
+  return collective::all_to_all(at::index_select(y_mD, 0, place_m_), ranks_, receive_, send_);
+}
+
+}  // namespace apus

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which layers each stage of a pipeline runs, and in which order it makes the passes of an update. No tensor library.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dist/launch/mesh_layout.h"
+
+namespace apus {
+
+struct StageWish {
+  int64_t stages = 1;
+  std::optional<int64_t> first, last;  // layers of the first and of the last stage; the others share the rest
+  // The layers of each stage, as numbers ("6,7,7,4") or as Megatron writes them ("Et*6|t*7|t*7|t*4L"). Empty: evenly.
+  std::string layout;
+};
+
+// The layers of each stage, all of them together 0 to `layers`. Fault::Usage when the wish does not fit.
+std::vector<Range> stage_layers(int64_t layers, const StageWish& wish);
+
+struct PipelinePass {
+  int64_t micro_batch;
+  bool backward;
+  bool operator==(const PipelinePass&) const = default;
+};
+
+// 1F1B: as many forward passes as there are stages behind this one, then one forward and one backward by turns, then
+// the backward passes that are left. So a stage keeps the activations of `stages - stage` micro-batches at most.
+std::vector<PipelinePass> one_forward_one_backward(int stage, int stages, int64_t micro_batches);
+
+}  // namespace apus

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// apus export --quant_method gptq, gptq_v2, awq: weights quantised with the help of rows.
+#pragma once
+
+#include "cli/export.h"
+
+namespace apus {
+
+int run_calibrated_export(const ExportOptions& options);
+
+}  // namespace apus

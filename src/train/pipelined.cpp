@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The passes of an update where this rank is a stage of a pipeline. Only the last stage has losses; it counts each so
+// many times as there are stages, as all of them count its tokens.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "device/agree.h"
+#include "nn/moe.h"
+#include "nn/training_step.h"
+#include "ops/ops.h"
+#include "parallel/gradient_sync.h"
+#include "parallel/pipeline.h"
+#include "parallel/placement/stages.h"
+#include "train/trainer.h"
+
+namespace apus {
+
+bool Trainer::gives_losses() const { return !p_.pipeline || p_.pipeline->last(); }
+double Trainer::stages() const { return p_.pipeline ? static_cast<double>(p_.pipeline->stages()) : 1; }
+
+// A stage in front of the last one makes the passes that the algorithm makes there: the reference's, then the policy's.
+Loss Trainer::loss_of(Batch& batch, const Forward& forward) {
+  if (gives_losses()) {
+    Loss loss = p_.algorithm.loss(p_.actors, batch, forward);
+    if (p_.pipeline) loss.sum = loss.sum * stages();
+    return loss;
+  }
+  if (p_.actors.reference) p_.actors.reference->head_factors(batch);
+  const at::Tensor given_TD = forward.hidden(p_.actors.policy, batch);
+  return {.sum = at::GradMode::is_enabled() ? given_TD : at::zeros({}), .metrics = {}};
+}
+
+double Trainer::pipelined(Update& batches, double total) {
+  Pipeline& pipeline = *p_.pipeline;
+  GradientSync* const sync = p_.gradients;
+  std::vector<std::optional<Pass>> passes(batches.size());
+  double loss = 0;
+  for (const auto [i, backward] : one_forward_one_backward(pipeline.stage(), pipeline.stages(), std::ssize(batches))) {
+    const auto n = static_cast<size_t>(i);
+    Batch& batch = batches[n];
+    if (!backward) {
+      batch = batch.to(p_.device);
+      passes[n] = forward_of(batch, n, total);
+      continue;
+    }
+    const bool last = n + 1 == batches.size();
+    Pass pass = *std::exchange(passes[n], std::nullopt);
+    RouterLoss* const router = training_of(batch.step).router ? pass.router.get() : nullptr;
+    const at::Tensor input = pass.input;
+    if (sync) sync->begin(last);
+    if (pipeline.last()) {
+      loss += backward_of(batch, std::move(pass), total, false);
+    } else {
+      const at::Tensor gradient = pipeline.gradient_of(pass.loss.sum, router);
+      if (gradient.defined()) pass.loss.sum.backward(gradient);
+      batch.step.turns.clear();
+    }
+    if (input.defined()) pipeline.send_gradient_of(input, router);
+    if (sync) sync->finish(last);
+  }
+  if (sync && batches.empty()) sync->finish();
+  pipeline.settle();
+  return summed(loss);
+}
+
+// All stages make all passes, whatever they find.
+std::string Trainer::find_not_finite_in_stages(Update& batches) {
+  at::NoGradGuard no_grad;
+  const auto all_finite = [](const at::Tensor& t) { return at::isfinite(t.detach()).all().item<bool>(); };
+  std::string weight, output, gradient;
+  p_.actors.policy.visit([&](const std::string& name, Param& p) {
+    if (weight.empty() && p.data.defined() && !all_finite(p.data)) weight = name;
+  });
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const std::string where = str(" (micro-batch ", i + 1, " of ", batches.size(), ")");
+    Forward forward = o_.forward;
+    forward.watch = [&](const std::string& part, const at::Tensor& x) {
+      if (output.empty() && !all_finite(x)) output = str("the output of ", part, " is not finite", where);
+    };
+    const Loss loss = loss_of(batches[i], forward);
+    if (output.empty() && !all_finite(loss.sum))
+      output = str("the loss is not finite, though the final hidden states are", where);
+  }
+  p_.pipeline->settle();
+  for (const ParamGroup& group : p_.optimizer.groups())
+    for (const NamedParam& p : group.params)
+      if (p.tensor.grad().defined() && !all_finite(p.tensor.grad())) gradient = p.name;
+  if (!weight.empty()) return "the weight " + weight + " holds values that are not finite";
+  if (!output.empty()) return output;
+  return gradient.empty() ? "the sum of the gradients is too large for its type"
+                          : "the gradient of " + gradient + " is not finite, though the forward pass is";
+}
+
+}  // namespace apus

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Linear layers whose weights are held as codes, on each instruction set, against the same weights made plain.
+#include <ATen/ops/equal.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/randn.h>
+
+#include <memory>
+
+#include "ops/ops.h"
+#include "ops/quantised.h"
+#include "quant/awq.h"
+#include "quant/bnb4.h"
+#include "quant/fp8.h"
+#include "quant/gptq.h"
+#include "quant/hqq.h"
+#include "quant/int8.h"
+#include "tests/devices/cpu_kernels.h"
+
+namespace apus::cpu {
+namespace {
+
+struct CodedWeight {
+  const char* name;
+  bool exact;  // the device keeps its scales as they are
+  std::shared_ptr<const quant::Matrix> matrix;
+};
+
+// Groups of one, two, several vectors of codes and of whole rows; rows that end within a vector.
+std::vector<CodedWeight> coded_weights(quant::Shape shape) {
+  const at::Tensor wide = at::randn({shape.rows, shape.columns}) * 0.05;
+  const std::span<const float> w(wide.data_ptr<float>(), static_cast<size_t>(wide.numel()));
+  std::vector<CodedWeight> all;
+  all.push_back({"nf4", false, quant::open_bnb4({"layer", quant::quantise_bnb4(w, shape, {.block = 32})}, shape)});
+  all.push_back(
+      {"fp4", false, quant::open_bnb4({"layer", quant::quantise_bnb4(w, shape, {.nf4 = false, .block = 32})}, shape)});
+  all.push_back({"int8", true, quant::open_bnb_int8({"layer", quant::quantise_bnb_int8(w, shape)}, shape)});
+  for (const int64_t bits : {4, 8}) {
+    const quant::GptqForm form{.bits = bits, .group = 32};
+    all.push_back(
+        {bits == 4 ? "gptq 4" : "gptq 8", true,
+         quant::open_gptq({"layer", pack_gptq(round_to_integers(w, shape, form, false), shape, form)}, shape, form)});
+    const quant::HqqForm hqq{.bits = bits, .group = 32, .axis = 1};
+    all.push_back({bits == 4 ? "hqq 4" : "hqq 8", false,
+                   quant::open_hqq({"layer", quant::quantise_hqq(w, shape, hqq, false)}, shape, hqq)});
+  }
+  all.push_back(
+      {"awq", true, quant::open_awq({"layer", pack_awq(quant::round_to_awq(w, shape, 32), shape)}, shape, 32)});
+  all.push_back({"fp8 blocks", false, quant::open_fp8({"layer", quant::quantise_fp8(w, shape, {})}, shape, {})});
+  all.push_back({"fp8 rows", true, quant::open_fp8({"layer", quant::quantise_fp8_rows(w, shape)}, shape, {})});
+  return all;
+}
+
+class CpuCodes : public CpuKernels {};
+
+TEST_P(CpuCodes, AreTheNumbersOfTheirFormat) {
+  for (const quant::Shape shape : {quant::Shape{96, 608}, {32, 1184}})
+    for (const auto& [name, exact, matrix] : coded_weights(shape)) {
+      SCOPED_TRACE(name);
+      const at::Tensor held = ops::quantised_tensor(matrix, at::kBFloat16, at::kCPU);
+      ASSERT_FALSE(ops::matrix_of(held)) << "it is not kept as codes";
+      const at::Tensor want = ops::dequantised(*matrix, 0, shape.rows, at::kFloat), got = ops::plain(held);
+      EXPECT_EQ(got.sizes(), want.sizes());
+      // One rounding to bf16, and of scales and zeros one to f16.
+      const at::Tensor miss = (got.to(at::kFloat) - want).abs() - want.abs() * (exact ? 0.0040 : 0.0045);
+      EXPECT_LE(miss.max().item<float>(), exact ? 1e-9 : 5e-4 * want.abs().max().item<float>());
+      const float other = got.ne(want.to(at::kBFloat16)).to(at::kFloat).mean().item<float>();
+      EXPECT_LE(other, exact ? 1e-3 : 1.0);
+      EXPECT_TRUE(at::equal(ops::plain_rows(held, 7, 20), got.narrow(0, 7, 20)));
+      EXPECT_LT(ops::held_bytes(held), shape.count() * 3 / 2 + 4096);
+    }
+}
+
+TEST_P(CpuCodes, ProductsAreThoseOfThePlainWeightAlsoRowByRow) {
+  const quant::Shape shape{96, 608};
+  const at::Tensor x = at::randn({131, shape.columns}).to(at::kBFloat16), b = at::randn({96}).to(at::kBFloat16);
+  for (const auto& [name, exact, matrix] : coded_weights(shape)) {
+    SCOPED_TRACE(name);
+    const at::Tensor held = ops::quantised_tensor(matrix, at::kBFloat16, at::kCPU), plain = ops::plain(held);
+    const at::Tensor all = ops::linear(x, held, b);
+    EXPECT_LT(error(all, at::matmul(x.to(at::kDouble), plain.to(at::kDouble).t()) + b.to(at::kDouble)), 6e-3);
+    for (const int64_t rows : {1, 2, 16, 17, 33, 96}) {
+      const at::Tensor some = ops::linear(x.narrow(0, 131 - rows, rows), held, b);
+      EXPECT_TRUE(at::equal(some, all.narrow(0, 131 - rows, rows))) << rows;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Levels, CpuCodes, ::testing::Values(Isa::Generic, Isa::Avx2, Isa::Avx512, Isa::Amx));
+
+}  // namespace
+}  // namespace apus::cpu
