@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Distillation: the model learns the probabilities that a teacher gives every token of an answer. The answer is that of
-// the row, of the model itself (on policy), or of the teacher; the teacher may have been told more than the model
-// (teacher_prompt).
+// the row, of the model itself (on policy), or of the teacher; the teacher may have been
+// told more than the model (teacher_prompt).
 #pragma once
 
 #include <filesystem>

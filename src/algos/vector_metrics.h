@@ -10,8 +10,8 @@
 namespace apus {
 
 // Of queries and documents: mean_pos and mean_neg, the mean likeness to the right document and to others; margin, the
-// mean lead of the right one before the likest other; recall@1 and mrr. own_only: the documents of the query's row
-// alone.
+// mean lead of the right one before the likest other; recall@1 and mrr. own_only: the
+// documents of the query's row alone.
 Json retrieval_metrics(const VectorSet& set, bool own_only);
 
 // Pearson's and Spearman's correlation; 0 where one side does not vary.

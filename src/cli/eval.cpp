@@ -350,8 +350,8 @@ void write_choices(const EvalOptions& o, const std::string& path) {
   out.close();
 }
 
-// The likeliest choice of each question, as its letter. Endings of different length are compared by their mean over
-// bytes.
+// The likeliest choice of each question, as its letter. Endings of different length are
+// compared by their mean over bytes.
 std::vector<std::string> likeliest(const EvalOptions& o) {
   ScoreOptions score;
   static_cast<ModelOptions&>(score) = o;

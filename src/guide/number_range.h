@@ -16,8 +16,8 @@ struct Bound {
 };
 constexpr double kEndOfFractions = 1e15;  // numbers of which a double holds no digit behind the point
 // Numbers below kEndOfFractions, without exponent. A bound of so many digits that a double does not tell its neighbours
-// from it is moved inwards, to one with fewer. The smaller bound must be below kEndOfFractions, the larger above its
-// negative.
+// from it is moved inwards, to one with fewer. The smaller bound must be below
+// kEndOfFractions, the larger above its negative.
 std::string number_pattern(const Bound* min, const Bound* max);
 
 }  // namespace apus::guide

@@ -15,8 +15,8 @@ struct VideoTurn {
 
 // `times`: the position in time of each of the video's tokens, from 0 on, never falling; those of the sound's tokens
 // are 0, 1, 2, ... `chunk` > 0: both are cut into stretches of so many positions, which take turns, the video's first;
-// a cut comes no earlier than one token behind the last. 0: the earlier token comes first, the video's where both are
-// equal.
+// a cut comes no earlier than one token behind the last. 0: the earlier token comes first,
+// the video's where both are equal.
 std::vector<VideoTurn> turns_of_video_and_sound(const std::vector<double>& times, int64_t sounds, int64_t chunk);
 
 }  // namespace apus

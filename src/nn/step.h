@@ -54,8 +54,8 @@ struct Step {
   // [T] int64, or [3, T] (time, height, width) for m-rope. Undefined: a forward asks the model for them.
   at::Tensor position;
   at::Tensor cu_q, cu_k;  // [S + 1] int32 cumulative lengths
-  // On the host: how many tokens of each sequence are in this step, and how long its row is, or its prompt as it was
-  // asked.
+  // On the host: how many tokens of each sequence are in this step, and how long its row is, or
+  // its prompt as it was asked.
   std::vector<int32_t> length_q, length_k;
   // On the host: the place of each sequence's first token of this step in the sequence. Empty: 0 for all.
   std::vector<int32_t> begin_q;

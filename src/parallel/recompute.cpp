@@ -35,8 +35,8 @@ struct Layer {
 };
 
 struct LayerAgain : torch::autograd::Function<LayerAgain> {
-  // `anchor` only needs a gradient: it puts the layer on the tape when x does not (frozen embeddings below trained
-  // layers).
+  // `anchor` only needs a gradient: it puts the layer on the tape when x does
+  // not (frozen embeddings below trained layers).
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x_TD, const at::Tensor& anchor,
                             const std::shared_ptr<Layer>& layer) {
     ctx->save_for_backward({x_TD});

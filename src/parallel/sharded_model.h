@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A model of which each rank holds a slice of every parameter (ZeRO-3, FSDP). A layer's parameters are whole only while
-// it is computed: they are gathered a layer ahead and let go behind it, in the forward pass and again in the backward
-// pass.
+// it is computed: they are gathered a layer ahead and let go behind it, in the forward pass
+// and again in the backward pass.
 #pragma once
 
 #include <memory>

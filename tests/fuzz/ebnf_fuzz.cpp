@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Grammars that users write, of any kind: they are refused with a reason, or followed; what is allowed by a mask is
-// taken.
+// Grammars that users write, of any kind: they are refused with a reason, or followed; what is
+// allowed by a mask is taken.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The causal convolution and the sum of keys and values, against their definitions token by token; from states on, cut
-// anywhere.
+// The causal convolution and the sum of keys and values, against their definitions token by
+// token; from states on, cut anywhere.
 #include "ops/state_scan.h"
 
 #include <ATen/ops/cat.h>

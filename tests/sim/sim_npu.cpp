@@ -301,8 +301,8 @@ bool is_product(const std::string& name) {
 }
 
 // Halves computed in f32 and rounded once. Products are, as the cube units do it: the host's own kernels may round
-// every partial sum (processors without AVX-512). And what the host's library lacks for f16 (1.13: silu, norms,
-// products).
+// every partial sum (processors without AVX-512). And what the host's library lacks
+// for f16 (1.13: silu, norms, products).
 void compute_in_f32(const c10::OperatorHandle& op, torch::jit::Stack* stack, size_t first) {
   at::Tensor half, written, wide;
   for (size_t i = first; i < stack->size(); ++i) {

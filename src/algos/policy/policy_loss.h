@@ -55,8 +55,8 @@ struct PolicyOptions {
   double cov_ratio = 2e-4, clip_cov_low = 1, clip_cov_high = 5, kl_cov_coef = 1;
 };
 
-// What the sum of the tokens' losses is divided by. All counts are over the whole update and all ranks, but that of
-// MicroBatch.
+// What the sum of the tokens' losses is divided by. All counts are over the whole update and
+// all ranks, but that of MicroBatch.
 enum class Normaliser {
   Sequence,      // mean over sequences of the means over their tokens
   Tokens,        // mean over tokens

@@ -22,8 +22,8 @@ bool left_to_reference(const std::string& op) {
   return false;
 }
 
-// Why a kernel of ours cannot be used: the first of the vendor's operators it calls that is not there. Empty when all
-// are.
+// Why a kernel of ours cannot be used: the first of the vendor's operators it calls that is
+// not there. Empty when all are.
 std::string missing(const NativeOp& n, const std::string& soc) {
   for (const std::string& name : n.vendor) {
     if (!VendorOp(name).present(c10::DispatchKey::PrivateUse1)) return str("torch_npu has no ", name);

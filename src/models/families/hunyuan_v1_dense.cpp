@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hunyuan (dense): queries and keys are normalised after they are turned; the rotary base is stretched by a fixed
-// number.
+// Hunyuan (dense): queries and keys are normalised after they are turned; the rotary base
+// is stretched by a fixed number.
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 

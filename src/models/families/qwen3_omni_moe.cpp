@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Qwen3-Omni's thinker: Qwen3-VL-MoE that hears, with the steps of a video in one block. Its speaking parts are not
-// read.
+// Qwen3-Omni's thinker: Qwen3-VL-MoE that hears, with the steps of a video in one block.
+// Its speaking parts are not read.
 #include "models/spec/family.h"
 #include "models/spec/read_decoder.h"
 #include "models/spec/read_omni.h"

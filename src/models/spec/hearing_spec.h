@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a decoder hears with, as data: the tower that makes rows of log-mel spectrograms. Beside a SeeingSpec. No tensor
-// library.
+// What a decoder hears with, as data: the tower that makes rows of log-mel spectrograms.
+// Beside a SeeingSpec. No tensor library.
 #pragma once
 
 #include "models/spec/config.h"

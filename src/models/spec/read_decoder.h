@@ -46,8 +46,8 @@ void turn_only(DecoderSpec& spec, const std::function<bool(size_t layer)>& turns
 // The layers for which `at` says so become mixtures; the others stay dense.
 void use_experts(const Config& config, DecoderSpec& spec, const MixtureSpec& mixture,
                  const std::function<bool(int64_t layer)>& at);
-// Those of a Qwen mixture: every decoder_sparse_step-th one that mlp_only_layers does not name; none where there are no
-// experts.
+// Those of a Qwen mixture: every decoder_sparse_step-th one that mlp_only_layers does not name;
+// none where there are no experts.
 void use_qwen_experts(const Config& config, DecoderSpec& spec, const MixtureSpec& mixture);
 
 }  // namespace apus
