@@ -23,15 +23,15 @@ namespace apus {
 namespace {
 
 // The scripts of other programs run unchanged through links named like those programs.
-struct Program {
+struct ProgramName {
   std::string name;
   std::vector<const Command*> commands;
   bool is_megatron() const { return name == "megatron"; }
 };
 
 // Through a link, or as `apus megatron ...`, whose first word goes.
-Program program_of(std::vector<std::string>& argv) {
-  Program program{argv.empty() ? "apus" : std::filesystem::path(argv[0]).filename().string(), all_commands()};
+ProgramName program_of(std::vector<std::string>& argv) {
+  ProgramName program{argv.empty() ? "apus" : std::filesystem::path(argv[0]).filename().string(), all_commands()};
   if (argv.size() > 1 && argv[1] == "megatron" && !program.is_megatron())
     program.name = argv[1], argv.erase(argv.begin() + 1);
   if (!program.is_megatron()) return program;
@@ -79,7 +79,7 @@ int run_megatron(const Command& command, const std::vector<std::string>& given) 
       arguments, {.ranks = ranks_of(arguments), .command = command.info.name, .model = facts ? &*facts : nullptr}));
 }
 
-const Command& command_of(const Program& program, const std::string& typed) {
+const Command& command_of(const ProgramName& program, const std::string& typed) {
   const Command* command = find_command(typed);
   if (command && std::find(program.commands.begin(), program.commands.end(), command) != program.commands.end())
     return *command;
@@ -91,7 +91,7 @@ const Command& command_of(const Program& program, const std::string& typed) {
        near.empty() ? ". Commands: " + join(known) : "");
 }
 
-int dispatch(const Program& program, const std::vector<std::string>& argv, std::string& command_name) {
+int dispatch(const ProgramName& program, const std::vector<std::string>& argv, std::string& command_name) {
   const std::string first = argv.size() > 1 ? argv[1] : "";
   if (first == "--version" || first == "version") return print_version();
   if (first == "--help" || first == "-h" || (first == "help" && argv.size() == 2)) {
@@ -111,7 +111,7 @@ int dispatch(const Program& program, const std::vector<std::string>& argv, std::
   return run_command(command, arguments, Json::object(), program.name);
 }
 
-int report(const Program& program, const std::string& command, const Error& error) {
+int report(const ProgramName& program, const std::string& command, const Error& error) {
   Log::of().status("");
   const Fault fault = error.at.fault;
   std::string text = error.what();
@@ -135,7 +135,7 @@ int flushed(int code) {
 int run_program(std::vector<std::string> argv) {
   // A file at the limit of its size is told as a full disk is, by the write that fails.
   ::signal(SIGXFSZ, SIG_IGN);
-  Program program;
+  ProgramName program;
   std::string command;
   try {
     program = program_of(argv);

@@ -14,7 +14,7 @@
 namespace apus {
 namespace {
 
-constexpr size_t kReplyBytes = 64 << 20;
+constexpr size_t kPluginReplyBytes = 64 << 20;
 constexpr double kLoadSeconds = 300;  // large libraries are read from slow disks
 
 std::string in_quotes(const std::string& text) {
@@ -146,10 +146,10 @@ Json Plugins::talked(const Json& line, double seconds, const std::string& flag) 
   std::string& printed = program_->printed;
   const auto enough = [&] { return printed.find('\n') != std::string::npos; };
   for (;;) {
-    const Program::Heard heard = program_->talk(text, seconds - watch.seconds(), kReplyBytes, enough);
+    const Program::Heard heard = program_->talk(text, seconds - watch.seconds(), kPluginReplyBytes, enough);
     require(heard != Program::Heard::Late, Fault::Data, shown(), " gave no reply in ", seconds, " s",
             flag.empty() ? std::string(" while it was imported") : " (" + flag + ")", program_->last_words());
-    require(heard != Program::Heard::TooMuch, Fault::Data, shown(), " gave a reply of more than ", kReplyBytes,
+    require(heard != Program::Heard::TooMuch, Fault::Data, shown(), " gave a reply of more than ", kPluginReplyBytes,
             " bytes");
     if (heard == Program::Heard::End) {
       const int status = program_->wait(false);
