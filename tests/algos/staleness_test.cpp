@@ -69,8 +69,8 @@ TEST(Staleness, StillLearns) {
 }
 
 // Questions by number; each is answered by its number and the step that it is asked for.
-struct Numbers {
-  explicit Numbers(Student& s) : actors{.policy = *s.model} {
+struct NumberedRounds {
+  explicit NumberedRounds(Student& s) : actors{.policy = *s.model} {
     actors.more_rows = [this]() -> std::optional<Samples> {
       if (number == last) return std::nullopt;
       Sample sample;
@@ -98,7 +98,7 @@ struct Numbers {
 
 TEST(RoundsAhead, ComeInTheirTurn) {
   Student student;
-  Numbers data(student);
+  NumberedRounds data(student);
   RoundsAhead rounds({.ahead = 2, .questions = 1, .updates = 3});
   for (int32_t turn = 0; turn < 6; ++turn, data.actors.step += 3) {
     const AnswerRounds::Round round = data.next(rounds);
@@ -111,7 +111,7 @@ TEST(RoundsAhead, ComeInTheirTurn) {
 
 TEST(RoundsAhead, AreKeptByACheckpoint) {
   Student student;
-  Numbers data(student);
+  NumberedRounds data(student);
   RoundsAhead whole({.ahead = 2}), again({.ahead = 2});
   data.next(whole), ++data.actors.step;
   again.restore(parse_json(json_text(whole.state()), "a checkpoint", Fault::Data));

@@ -114,6 +114,7 @@ TEST(Resuming, ComparesWhatTheOptionsSay) {
                                                      "target_modules",
                                                      "target_regex",
                                                      "modules_to_save",
+                                                     "target_parameters",
                                                      "data_seed",
                                                      "streaming",
                                                      "packing",
