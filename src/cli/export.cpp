@@ -88,6 +88,11 @@ void ExportOptions::resolve(OptionTable& v) {
   TemplateOptions::resolve(v);
   HubFlags::resolve();
   max_shard_bytes = parse_bytes(max_shard_size, "--max_shard_size");
+  if (quantise.method && !calibrates())
+    for (const char* name : {"dataset", "quant_n_samples", "quant_batch_size", "group_size"})
+      if (v.given(name))
+        v.notes.push_back(str("--", name, " has no effect with --quant_method ", *quantise.method,
+                              ": it is for gptq, gptq_v2 and awq, which calibrate with rows"));
   if (adapters.empty()) {
     if (model.empty()) return;
     const std::string method = quantise.method.value_or(""),

@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/nearest.h"
 #include "cli/deploy.h"
+#include "cli/export.h"
 #include "cli/infer.h"
 #include "cli/init.h"
 #include "cli/score.h"
@@ -272,6 +273,21 @@ TEST(Commands, TrainingTakesWhatScriptsOfOthersSay) {
   EXPECT_TRUE(has(join(table.notes, "\n"), "--experts_impl has no effect"));
   table.parse({"--encoding", "klingon"});
   EXPECT_THROW(options.check(), Error);
+}
+
+TEST(Commands, RowsThatNoFormNeedsAreNoted) {
+  const auto noted = [](const std::string& method) {
+    ExportOptions options;
+    OptionTable table = OptionTable::of(options);
+    table.parse({"--model", testing::TempDir(), "--quant_method", method, "--quant_bits", "4", "--dataset",
+                 "rows.jsonl", "--group_size", "64", "--quant_batch_size", "2"});
+    options.resolve(table);
+    return join(table.notes, "\n");
+  };
+  for (const char* flag : {"--dataset", "--group_size", "--quant_batch_size"}) {
+    EXPECT_TRUE(has(noted("bnb"), std::string(flag) + " has no effect with --quant_method bnb")) << noted("bnb");
+    EXPECT_FALSE(has(noted("gptq"), flag)) << noted("gptq");
+  }
 }
 
 TEST(Commands, TextsAreReadFromFiles) {
