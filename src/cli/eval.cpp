@@ -206,10 +206,11 @@ Json EvalOptions::settings_of(size_t set) const {
 }
 
 void EvalOptions::read_set(size_t set) {
-  const auto [name, given] = named_rows(eval_dataset[set]);
+  const std::pair<std::string, std::string> asked = named_rows(eval_dataset[set]);
+  const std::string& name = asked.first;
   const Benchmark& benchmark = benchmark_named(name);
   const Json settings = settings_of(set);
-  std::string source = given;
+  std::string source = asked.second;
   for (const char* key : {"local_path", "dataset_id"})
     if (source.empty() && settings.contains(key)) source = settings[key].get<std::string>();
   const bool own = source.empty();
