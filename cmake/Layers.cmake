@@ -99,8 +99,11 @@ if(APUS_HAS_AV)
   add_dependencies(apus apus_av)
 endif()
 set_target_properties(apus PROPERTIES ENABLE_EXPORTS ON)  # libapus.so uses the host objects of the program
-# Not what APUS_DEPS' archives bring: the machine's libcurl would take this OpenSSL for its own.
-target_link_options(apus PRIVATE -Wl,--exclude-libs,ALL)
+# Not what APUS_DEPS' archives bring: the machine's libcurl would take this OpenSSL for its own. (Of the sanitizers'
+# archives everything has to stay in sight.)
+if(APUS_DEPS)
+  target_link_options(apus PRIVATE -Wl,--exclude-libs,ALL)
+endif()
 
 if(NOT APUS_HOST_ONLY)
   apus_sources(heavy_sources ${APUS_HEAVY_FOLDERS})
