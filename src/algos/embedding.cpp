@@ -14,6 +14,7 @@
 #include "algos/vector_metrics.h"
 #include "data/rows/documents.h"
 #include "device/agree.h"
+#include "train/idle_pass.h"
 
 namespace apus {
 namespace {
@@ -166,6 +167,7 @@ void EmbeddingTraining::share_vectors(Actors& actors, Update& update) const {
   for (size_t i = 0; i < most; ++i) {
     const std::vector<std::string> all =
         gather_text(bytes_of(i < update.size() ? ask(actors, update[i]) : RowVectors()), ranks);
+    if (i >= update.size() && passes_in_step(actors.policy)) ask(actors, idle_batch());
     std::vector<RowVectors> others;
     for (int r = 0; r < ranks.size(); ++r)
       if (r != ranks.rank()) others.push_back(rows_from(all[static_cast<size_t>(r)]));

@@ -11,6 +11,8 @@
 #include <algorithm>
 
 #include "algos/pairs.h"
+#include "device/agree.h"
+#include "train/idle_pass.h"
 
 namespace apus {
 
@@ -56,19 +58,21 @@ double Kto::divergence(Actors& actors, const std::vector<Samples>& micro_batches
   if (o_.loss_type != "kto") return 0;
   Samples all;
   for (const Samples& samples : micro_batches) all.insert(all.end(), samples.begin(), samples.end());
+  const bool in_step = passes_in_step(actors.policy), compares = all.size() > 1, trains = at::GradMode::is_enabled();
+  size_t passes = compares || in_step ? micro_batches.size() : 0;
+  if (in_step && trains) passes = static_cast<size_t>(largest_of(*actors.data_ranks, static_cast<double>(passes)));
+  const Samples others = mismatched(all);
+  auto next = others.begin();
   double sum = 0, count = 0;
-  if (all.size() > 1) {
-    Samples others = mismatched(all);
-    auto next = others.begin();
-    for (const Samples& samples : micro_batches) {
-      const auto end = next + std::ssize(samples);
-      const Batch batch = collate({next, end}).to(actors.policy.head_weight().device());
-      next = end;
-      sum += (Reference::of(actors.policy).logprobs(batch) - actors.reference->logprobs(batch)).sum().item<double>();
-      count += static_cast<double>(samples.size());
-    }
+  for (size_t i = 0; i < passes; ++i) {
+    const bool counts = compares && i < micro_batches.size();
+    const auto end = next + (counts ? std::ssize(micro_batches[i]) : 0);
+    const Batch batch = (counts ? collate({next, end}) : idle_batch()).to(actors.policy.head_weight().device());
+    next = end;
+    const at::Tensor apart_T = Reference::of(actors.policy).logprobs(batch) - actors.reference->logprobs(batch);
+    if (counts) sum += apart_T.sum().item<double>(), count += static_cast<double>(micro_batches[i].size());
   }
-  if (at::GradMode::is_enabled()) {
+  if (trains) {
     const double rows = actors.summed(static_cast<double>(all.size()));
     require(rows > 1, Fault::Usage,
             "kto compares each row with others of its update, and this one has a single row: raise "

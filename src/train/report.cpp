@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
+#include "train/idle_pass.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -52,13 +53,20 @@ void Trainer::evaluate() {
   double loss = 0, count = 0, sequences = 0, batches = 0;
   Metrics metrics;
   const bool in_step = p_.gradients && p_.gradients->passes_in_step();
+  Samples spare;  // for rounds in which this rank has no rows while others have
   p_.eval->start(0);
   for (auto samples = p_.eval->next();; samples = p_.eval->next(), ++batches) {
     if (!(in_step ? summed(samples ? 1 : 0) > 0 : samples.has_value())) break;
     if (!samples) {
-      keep_step(nullptr);
+      if (spare.empty()) spare = p_.eval->any().value_or(idle_samples());
+      for (const Update& update : p_.algorithm.collect(p_.actors, {spare}))
+        for (const Batch& batch : update) {
+          const Batch here = batch.to(p_.device);
+          keep_step(&here);
+        }
       continue;
     }
+    if (in_step) spare = *samples;
     for (const Update& update : p_.algorithm.collect(p_.actors, {std::move(*samples)}))
       for (const Batch& batch : update) {
         Batch here = batch.to(p_.device);

@@ -21,6 +21,7 @@
 #include "ops/ops.h"
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
+#include "train/idle_pass.h"
 #include "train/rollout.h"
 #include "train/trainer.h"
 
@@ -84,7 +85,7 @@ double Trainer::backward_of(Batch& batch, Pass pass, double total, bool only_mea
 const Batch& Trainer::spare() {
   if (spare_) return *spare_;
   const std::optional<Samples> any = p_.train.any();
-  spare_ = collate(any ? *any : Samples{{.ids = {0, 0}, .trained = {false, true}}}).to(p_.device);
+  spare_ = (any ? collate(*any) : idle_batch()).to(p_.device);
   return *spare_;
 }
 
