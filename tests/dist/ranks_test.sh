@@ -142,6 +142,13 @@ zero)  # every strategy trains as one process does, on processors and over the s
       --learning_rate 1e-3 --max_steps 2 --gradient_accumulation_steps 1 --logging_steps 1 --deepspeed zero3 >dpo$ranks.log 2>&1 || { cat dpo$ranks.log >&2; fail "dpo"; }
   done
   alike dpo1 dpo2 2 || fail "a rank without a batch in the first step: other losses"
+  # Three rows for two ranks: in training and evaluation one has fewer than the other.
+  head -3 rows.jsonl | sed '2s/}$/,"label":false}/; 1s/}$/,"label":true}/; 3s/}$/,"label":true}/' >labels.jsonl
+  for strategy in zero1 zero3; do
+    NPROC_PER_NODE=2 "$apus" rlhf --rlhf_type kto --model model --dataset labels.jsonl --val_dataset labels.jsonl --device cpu --output_dir kto-$strategy --add_version false \
+      --torch_dtype float32 --learning_rate 1e-3 --num_train_epochs 2 --gradient_accumulation_steps 2 --logging_steps 1 --eval_steps 1 --deepspeed $strategy --ddp_timeout 60 >kto-$strategy.log 2>&1 || { cat kto-$strategy.log >&2; fail "kto $strategy"; }
+  done
+  alike kto-zero1 kto-zero3 4 || fail "kto, ranks with different numbers of rows: other losses"
   code=0; train 2 cpu bad --deepspeed zero3 --optim adafactor || code=$?
   [ $code = 2 ] || fail "adafactor: exit code $code"
   says bad.log "looks at whole matrices"
