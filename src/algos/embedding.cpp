@@ -165,9 +165,12 @@ void EmbeddingTraining::share_vectors(Actors& actors, Update& update) const {
   Comm& ranks = *actors.data_ranks;
   const auto most = static_cast<size_t>(largest_of(ranks, static_cast<double>(update.size())));
   for (size_t i = 0; i < most; ++i) {
-    const std::vector<std::string> all =
-        gather_text(bytes_of(i < update.size() ? ask(actors, update[i]) : RowVectors()), ranks);
-    if (i >= update.size() && passes_in_step(actors.policy)) ask(actors, idle_batch());
+    RowVectors mine;
+    if (i < update.size())
+      mine = ask(actors, update[i]);
+    else if (passes_in_step(actors.policy))
+      ask(actors, idle_batch());  // before the exchange, as the others' passes are
+    const std::vector<std::string> all = gather_text(bytes_of(mine), ranks);
     std::vector<RowVectors> others;
     for (int r = 0; r < ranks.size(); ++r)
       if (r != ranks.rank()) others.push_back(rows_from(all[static_cast<size_t>(r)]));
