@@ -141,17 +141,22 @@ Json identities(const std::vector<std::string>& refs) {
   return all;
 }
 
+// `rejected`: the file for rows that are left out; the first rank writes it.
+std::shared_ptr<Keep> encoder_of(const TrainCommandOptions& o, const fs::path& model_dir, const fs::path& rejected,
+                                 bool first) {
+  TemplateOptions prompt = o;
+  if (!prompt.max_length) prompt.max_length = o.max_model_len;
+  return open_encoder(
+      prompt, o, model_dir,
+      {.file = first && !o.dry_run ? rejected : fs::path(), .strict = o.strict, .shown = first ? 20 : 0});
+}
+
 }  // namespace
 
 TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorithm, const fs::path& model_dir,
                           const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0 && share.speaks;  // all ranks read the same rows; one speaks of them
-  TemplateOptions prompt = o;
-  if (!prompt.max_length) prompt.max_length = o.max_model_len;
-  const auto keep = open_encoder(prompt, o, model_dir,
-                                 {.file = first && !o.dry_run ? run_dir / "rejected.jsonl" : fs::path(),
-                                  .strict = o.strict,
-                                  .shown = first ? 20 : 0});
+  const auto keep = encoder_of(o, model_dir, run_dir / "rejected.jsonl", first);
   const TrainingDataOptions options =
       data_options(o, share, keep->encoder.options().max_length, !keep->encoder.options().media.is_null());
   const EncodeRow encode = [&algorithm, &encoder = keep->encoder](const Row& row) {
@@ -183,12 +188,7 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
 TrainData open_shown_rows(const TrainCommandOptions& o, const std::vector<std::string>& datasets, int64_t rows,
                           const fs::path& model_dir, const fs::path& run_dir, DataShare share) {
   const bool first = share.rank == 0 && share.speaks;
-  TemplateOptions prompt = o;
-  if (!prompt.max_length) prompt.max_length = o.max_model_len;
-  const auto keep = open_encoder(prompt, o, model_dir,
-                                 {.file = first && !o.dry_run ? run_dir / "rejected_shown.jsonl" : fs::path(),
-                                  .strict = o.strict,
-                                  .shown = first ? 20 : 0});
+  const auto keep = encoder_of(o, model_dir, run_dir / "rejected_shown.jsonl", first);
   share.group_sharers = 1;
   TrainingDataOptions options =
       data_options(o, share, keep->encoder.options().max_length, !keep->encoder.options().media.is_null());
