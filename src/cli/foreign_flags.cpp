@@ -50,7 +50,6 @@ void foreign_training_fields(OptionTable& v) {
   v.no_effect({"save_on_each_node"}, "the first process writes checkpoints, the others need none");
   v.no_effect({"full_determinism"}, "runs on the processor are deterministic");
   v.no_effect({"use_liger_kernel"}, "losses and norms are fused already");
-  v.no_effect({"vit_gradient_checkpointing"}, "the layers of towers are kept until the backward pass, not run again");
   v.no_effect({"bf16", "fp16"}, "--torch_dtype decides the number format");
   v.refuse({"push_to_hub", "hub_model_id", "hub_private_repo", "hub_strategy", "hub_always_push", "hub_revision"},
            "upload the finished folder with the hub's own client");

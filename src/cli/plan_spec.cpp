@@ -63,7 +63,7 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
     spec.train.zero = sharding.stage, spec.train.on_host = sharding.on_host;
     spec.train.release_after_forward = sharding.release_after_forward;
   }
-  spec.train.recompute = recompute_of(o, spec.model);
+  spec.train.recompute = recompute_of(o, spec.model), spec.train.towers_again = o.towers_again();
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
   spec.train.optimizer.master = spec.master_by_choice = o.master_weights == "float32";
   spec.train.update_in_backward = o.update_in_backward;

@@ -415,7 +415,8 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   if (use_chat_template) r.chat_template(chat_template, model);
   std::string rows;
   int64_t longest = 0;
-  const TrainRehearsal asked{*this, rows, longest};
+  MediaFacts media;
+  const TrainRehearsal asked{*this, rows, longest, media};
   run_heavy("train rehearsal", &asked);
   r.right("rows", rows);
   const ModelFacts facts = model_facts(config);
@@ -432,6 +433,7 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
     spec.row_tokens = longest + answer, spec.assumptions.clear();
     spec.count_tokens();
   }
+  spec.count_media(media);
   hold_quantised(spec, config, quantise);
   r.plan(spec);
 }

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/option_groups.h"
 #include "cli/train_options.h"
+#include "plan/tower_memory.h"
 #include "quant/wish.h"
 #include "train/options/algorithm_options.h"
 #include "train/options/reference_options.h"
@@ -59,6 +60,7 @@ struct TrainRehearsal {
   const TrainCommandOptions& options;
   std::string& text;  // answered: about the rows
   int64_t& longest;   // tokens of the longest; 0: not known beforehand
+  MediaFacts& media;  // answered too
 };
 
 std::unique_ptr<Command::Instance> training_command(const std::string& algorithm);

@@ -256,6 +256,8 @@ void TrainOptions::fields(OptionTable& v) {
       .choices({"float32", "stochastic", "none"});
   v("gradient_checkpointing", gradient_checkpointing,
     "recompute layers in the backward pass instead of keeping their activations");
+  v("vit_gradient_checkpointing", vit_gradient_checkpointing, "models that see: the same of trained towers' layers")
+      .shown_default("gradient_checkpointing");
   v("gradient_checkpointing_kwargs", gradient_checkpointing_kwargs, "{\"layers\": N}: only the first N layers");
   v("recompute_granularity", recompute_granularity,
     "full: whole layers again; selective: what matrix products and attention gave is kept, only norms and gates are "

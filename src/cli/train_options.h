@@ -77,6 +77,7 @@ struct TrainOptions : LoopOptions, ShardingOptions {
   std::optional<std::string> optim_args, optimizer;
   std::string master_weights = "float32";  // float32, stochastic, none
   bool gradient_checkpointing = true;
+  std::optional<bool> vit_gradient_checkpointing;
   Json gradient_checkpointing_kwargs;  // "layers": only the first n
   std::string recompute_granularity = "full";
   std::optional<std::string> recompute_method;
@@ -102,6 +103,8 @@ struct TrainOptions : LoopOptions, ShardingOptions {
     bool attention = false, feed_forward = false;
   };
   Recompute recompute(int64_t layers) const;
+  // Of models that see: whether the layers of trained towers run again too.
+  bool towers_again() const { return vit_gradient_checkpointing.value_or(gradient_checkpointing); }
   void check_recompute() const;
   void check_sharding(int64_t ranks) const;
   void fields(OptionTable& v);

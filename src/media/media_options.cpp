@@ -69,6 +69,11 @@ void MediaOptions::fields(OptionTable& v) {
     "settings of models that see, which the environment can give as well: {\"max_pixels\": 602112} is "
     "MAX_PIXELS=602112; known are " +
         join(known_settings()));
+  v("media_cache_mb", media_cache_mb,
+    "MiB of the host's memory for decoded and resized media that may come again; 0: nothing is kept")
+      .at_least(0)
+      .at_most(1 << 20)
+      .shown_default(str(kMediaCacheMb));
   v.refuse({"norm_bbox"}, "boxes are written as the model's family writes them");
 }
 

@@ -32,14 +32,19 @@ class MediaSettings {
   std::map<std::string, double> values_;
 };
 
+constexpr int64_t kMediaCacheMb = 512;  // unless --media_cache_mb says otherwise
+
 struct MediaOptions {
   std::optional<int64_t> max_pixels;  // pictures with more are made smaller before anything else
   Json model_kwargs;                  // settings by name, in any case: {"max_pixels": 602112}
-  bool given() const { return max_pixels || (model_kwargs.is_object() && !model_kwargs.empty()); }
+  std::optional<int64_t> media_cache_mb;
+  bool given() const { return max_pixels || media_cache_mb || (model_kwargs.is_object() && !model_kwargs.empty()); }
 
   void fields(OptionTable& v);
   void check() const;              // Fault::Usage for a setting that is not known
   MediaSettings settings() const;  // Fault::Usage for one that is no number
+  // Of what was made of media and is kept, in the host's memory.
+  int64_t cache_bytes() const { return media_cache_mb.value_or(kMediaCacheMb) << 20; }
 };
 
 }  // namespace apus

@@ -108,7 +108,7 @@ std::shared_ptr<const MediaProcessor> open_media_processor(const fs::path& model
   auto made = make_media_processor(
       {std::move(config), file("preprocessor_config.json"), tokenizer, options.settings(), options.max_pixels});
   require(made || !options.given(), Fault::Usage,
-          "--max_pixels and --model_kwargs are for models that see, and this one reads text only");
+          "--max_pixels, --model_kwargs and --media_cache_mb are for models that see, and this one reads text only");
   return made;
 }
 

@@ -168,11 +168,12 @@ Sight SeeingDecoder::see(const Contents& contents, const VisionTower::StepOf& st
   const auto copied = [&](const at::Tensor& t) {
     return t.to(at::TensorOptions(like.device()).dtype(like.scalar_type()), /*non_blocking=*/false, /*copy=*/true);
   };
-  if (is_heard(*contents[0])) {
+  const bool heard = is_heard(*contents[0]), again = again_ && at::GradMode::is_enabled() && trains_layers(heard);
+  if (heard) {
     for (at::Tensor& each : numbers) each = copied(each);
-    return {(*ears_)(numbers, step_of), {}};
+    return {(*ears_)(numbers, step_of, again), {}};
   }
-  return tower_(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of);
+  return tower_(at::cat(numbers, 0).to(like.device(), like.scalar_type()), grids, step_of, again);
 }
 
 Sight SeeingDecoder::see(const MediaContent& content) const {
@@ -214,6 +215,17 @@ Sight SeeingDecoder::features(const Contents& contents, const std::string& adapt
     all.late_MD.push_back(joined(late));
   }
   return all;
+}
+
+// Layers of a tower that is frozen keep nothing for a backward pass, so that nothing is won by running them again.
+bool SeeingDecoder::trains_layers(bool heard) const {
+  const VisionSpec& v = seeing().vision;
+  const std::string layers = heard ? seeing().hearing->name + ".layers." : str(v.name, ".", v.names.blocks, ".");
+  bool trained = false;
+  parts_.visit([&](const std::string& name, Param& p) {
+    trained |= name.starts_with(layers) && p.data.defined() && p.data.requires_grad();
+  });
+  return trained;
 }
 
 // A tower that is trained takes part in every backward pass, also of texts without its media: ranks that sum gradients

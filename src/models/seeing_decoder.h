@@ -22,6 +22,8 @@ class SeeingDecoder : public Decoder {
   }
   bool file_decides_tying() const override { return true; }
   void forget_media() const override { known_.clear(); }
+  // Whether the layers of towers that are trained run again in the backward pass, instead of keeping their activations.
+  void run_towers_again(bool again) { again_ = again; }
 
   // What a tower makes of one medium, without adapters' routes.
   Sight see(const MediaContent& content) const;
@@ -32,9 +34,11 @@ class SeeingDecoder : public Decoder {
   Sight features(const Contents& contents, const std::string& adapter, const Step& s) const;
   at::Tensor with_marks(at::Tensor x_TD, const Inputs& in, const Step& s) const;
   at::Tensor with_tower_on_tape(at::Tensor x_TD, bool heard) const;
+  bool trains_layers(bool heard) const;
 
   TowerParts& parts_;
   VisionTower tower_;
+  bool again_ = false;
   std::optional<AudioTower> ears_;  // none: it does not hear
   // Of prompts that the engine reads in pieces, and of later ones with the same media. Used by one thread.
   mutable FeatureCache known_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layers whose activations are not kept: the backward pass runs them again from their inputs, and from the results that
-// were remembered (nn/memo.h). Randomness inside comes from the step's seed, so the second run is the first one.
+// Layers that are run again in the backward pass (nn/run_again.h), on the one walk over them.
 #pragma once
 
 #include <functional>

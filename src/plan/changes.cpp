@@ -19,7 +19,7 @@ void training_knobs(const PlanSpec& s, std::vector<Knob>& knobs) {
   if (!s.train.recompute.whole(s.model.layers))
     knobs.push_back({{s.train.recompute.selective ? "--recompute_granularity full" : "--gradient_checkpointing true",
                       "recompute layers in the backward pass: about a third more time"},
-                     [](PlanSpec& p) { p.train.recompute = {.layers = p.model.layers}; }});
+                     [](PlanSpec& p) { p.train.recompute = {.layers = p.model.layers}, p.train.towers_again = true; }});
   for (int64_t rows = s.rows / 2; rows >= 1; rows /= 2) {
     const int64_t accumulation = s.train.accumulation * ((s.rows + rows - 1) / rows);
     knobs.push_back(

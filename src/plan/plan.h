@@ -37,7 +37,8 @@ struct PlanSpec {
   std::vector<std::string> assumptions;  // in words, of what the flags left open
 
   double element() const { return train.element; }
-  void count_tokens() {  // of a micro-batch, on one device
+  void count_media(const MediaFacts& media);  // tower_memory.cpp
+  void count_tokens() {                       // of a micro-batch, on one device
     train.tokens = static_cast<double>(rows * row_tokens * row_copies) / static_cast<double>(row_sharers);
   }
 };

@@ -8,9 +8,9 @@
 
 namespace apus {
 
-enum class Holds { Weights, Gradients, Optimizer, Activations, Head, Cache, Communication, Runtime };
-constexpr std::array kHoldsNames = {"weights",       "gradients",       "optimizer",     "activations",
-                                    "head and loss", "key-value cache", "communication", "runtime"};
+enum class Holds { Weights, Gradients, Optimizer, Activations, Head, Cache, Communication, Media, Runtime };
+constexpr std::array kHoldsNames = {"weights",         "gradients",     "optimizer",   "activations", "head and loss",
+                                    "key-value cache", "communication", "media cache", "runtime"};
 constexpr size_t kHolds = kHoldsNames.size();
 
 using Bytes = std::array<double, kHolds>;

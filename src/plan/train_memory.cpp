@@ -96,6 +96,7 @@ class TrainingRun {
                                   (trunk * s_.element + t_.adapter * t_.spec.adapter_bytes) / shared(3));
     }
     at_.add(Holds::Cache, s_.cache_bytes);
+    if (d_.host) at_.add(Holds::Media, s_.media_cache);
     if (s_.devices == 1) return at_.add(Holds::Communication, s_.in_parts ? d_.comm : 0);
     // Without sharing the buckets of the first backward pass become the gradients' memory, two more are on their way.
     at_.add(Holds::Communication, d_.comm + (s_.zero == 0 ? buckets() : 0));
@@ -140,7 +141,9 @@ class TrainingRun {
     at_.moment("the forward pass");
     const double before = at_.now(Holds::Activations);
     const double rotation = 4 * s_.tokens * static_cast<double>(m_.head_dim);  // cosines and sines
+    const TowerUse tower = seen();
     at_.add(Holds::Activations, rotation);
+    at_.brief(Holds::Activations, tower.briefly), at_.add(Holds::Activations, tower.kept);
     for (int64_t i = 0; i < s_.trained_copies; ++i) trunk_forward();
     trunk_forward();
     if (s_.last_stage)
@@ -159,10 +162,17 @@ class TrainingRun {
       if (t_.embedding_trained) gradient(vocab_ * h_, s_.element, there);
       drop(h_);
     }
-    at_.drop(Holds::Activations, rotation);
+    at_.brief(Holds::Activations, tower.briefly);
+    at_.drop(Holds::Activations, rotation + tower.kept);
     if (!s_.last_stage) drop(h_);
     require(std::abs(at_.now(Holds::Activations) - before) < 1, Fault::Bug, "the tally of activations ends at ",
             at_.now(Holds::Activations) - before, " bytes");
+  }
+
+  // What the tower makes of a micro-batch's images; a later stage has none.
+  TowerUse seen() const {
+    if (!m_.seeing || s_.patches == 0 || !s_.first_stage) return {};
+    return tower_use(m_.seeing->vision, s_.patches, s_.element, t_.tower_trained, s_.towers_again);
   }
 
   // From ids to the final norm's result. A layer's input stays, for its backward pass or for running it again.

@@ -5,6 +5,7 @@
 
 #include "plan/device_facts.h"
 #include "plan/timeline.h"
+#include "plan/tower_memory.h"
 #include "plan/tuning_facts.h"
 
 namespace apus {
@@ -49,6 +50,9 @@ struct TrainSpec {
   int64_t trained_copies = 0;
   bool copies_share_trunk = false;  // they are adapters on the policy's frozen weights
   double cache_bytes = 0;           // of keys and values, when the run also generates
+  double patches = 0;               // of images that the tower sees in a micro-batch
+  bool towers_again = false;        // the layers of a trained tower run again in the backward pass
+  double media_cache = 0;           // bytes of prepared media, in the host's memory
 };
 
 struct MemoryUse {

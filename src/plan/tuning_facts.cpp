@@ -116,6 +116,8 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
   for (size_t i = 0; i < t.layers.size(); ++i) t.layers[i].sparse = model.sparse[i], t.layers[i].keeps = model.keeps[i];
   Freezing freezing(spec, static_cast<double>(model.parameters()));
   const LoraConfig lora = lora_config(model, spec);
+  const std::string tower_layers =
+      model.seeing ? str(model.seeing->vision.name, ".", model.seeing->vision.names.blocks, ".") : " ";
   for (const ParamFacts& p : model.params) {
     const auto n = static_cast<double>(p.numel());
     const std::string module = p.module();
@@ -131,6 +133,7 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
     const int64_t i = layer_index(model, p.name);
     if (i >= 0 ? i < stage.begin || i >= stage.end : embedding ? !stage.table : !stage.head) continue;
     t.elements += n, t.adapter += factors;
+    t.tower_trained |= (trained || factors > 0) && p.name.starts_with(tower_layers);
     if (p.stacked) t.of_experts += factors + (trained ? n : 0);
     if (!trained && may_be_held(p)) t.linear += n;
     if (trained) {

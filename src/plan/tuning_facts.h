@@ -52,7 +52,8 @@ struct TuningFacts {
   double linear = 0;                                     // of `elements`: in linear layers that may be held quantised
   // How many of `trained` are in matrices other than embeddings; elements of the largest trained tensor.
   double trained_matrices = 0, largest_trained = 0;
-  double of_experts = 0;  // of `trained` and `adapter`
+  double of_experts = 0;       // of `trained` and `adapter`
+  bool tower_trained = false;  // something in the layers of a vision tower
 };
 
 // Of a pipeline: its layers, and what it has besides. `table`: of the embedding, also for the head that it is tied to.

@@ -14,6 +14,7 @@
 #include "base/signals.h"
 #include "device/agree.h"
 #include "dist/mesh.h"
+#include "models/seeing_decoder.h"
 #include "run/inference.h"
 #include "run/other_models.h"
 #include "run/prediction.h"
@@ -224,6 +225,10 @@ TrainData shown_rows(const TrainCommandOptions& o, Algorithm& algorithm, const f
   return shown;
 }
 
+void choose_towers_again(const TrainCommandOptions& o, Model& model) {
+  if (auto* const seeing = dynamic_cast<SeeingDecoder*>(&model)) seeing->run_towers_again(o.towers_again());
+}
+
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
   Mesh mesh(world, mesh_sizes(o, world.size()));
@@ -248,6 +253,9 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   require_same_weights(*tuned.model, world, o.model);
   const auto reference = load_reference(o, tuned, data, mesh);
   const OtherModels others(o, tuned, mesh, world);
+  choose_towers_again(o, *tuned.model);
+  for (const auto& [role, models] : others.by_role())
+    for (Model* const model : models) choose_towers_again(o, *model);
   std::vector<NamedParam> params = trainable_params(*tuned.model);
   for (const NamedParam& p : others.params()) params.push_back(p);
   const Head head = tuned.model->head_kind();
@@ -318,6 +326,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   }
   const TrainResult result = trainer.run();
   if (log) log->finish(summary(result, data, parameters, o.best_metric())), say_result(result, *log);
+  if (const std::string media = data.media_line ? data.media_line() : ""; log && !media.empty()) log_info(media);
   if (result.interrupted) throw Interrupted(stop.raised() ? stop.signal() : SIGTERM);  // another rank was asked
   return 0;
 }
@@ -342,6 +351,7 @@ int rehearse(const TrainRehearsal& asked) {
                   shown = shown_rows(o, *algorithm, scratch.dir, {});
   asked.text = data.train_text.empty() ? "read and encoded when they are needed" : data.train_text;
   asked.longest = data.longest;
+  if (data.media) asked.media = data.media();
   return 0;
 }
 

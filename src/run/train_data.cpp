@@ -2,6 +2,7 @@
 #include "run/train_data.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 #include "base/files.h"
@@ -108,9 +109,19 @@ void plot_lengths(const LengthReport& report, const fs::path& run_dir) {
 
 // What sources refer to, for as long as they live.
 struct Keep {
-  Keep(RejectLog::Spec spec, Encoder e) : rejects(std::move(spec)), encoder(std::move(e)) {}
+  Keep(RejectLog::Spec spec, Encoder e, std::shared_ptr<const MediaReader> m)
+      : rejects(std::move(spec)), encoder(std::move(e)), media(std::move(m)) {}
+  void count_media(const Samples& samples) {
+    for (const Sample& sample : samples) {
+      int64_t tokens = 0;
+      for (const MediaItem& item : sample.media) tokens += item.length;
+      for (int64_t most = most_media; tokens > most && !most_media.compare_exchange_weak(most, tokens);) continue;
+    }
+  }
   RejectLog rejects;
   Encoder encoder;
+  std::shared_ptr<const MediaReader> media;  // null: the model reads text only
+  std::atomic<int64_t> most_media = 0;       // tokens that stand for media in one sample
 };
 
 std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOptions& data, const fs::path& model_dir,
@@ -119,8 +130,8 @@ std::shared_ptr<Keep> open_encoder(const TemplateOptions& prompt, const DataOpti
   const auto media = open_media_reader(model_dir, *tokenizer, prompt.media);
   EncodeOptions options = encode_options(prompt, data, model_dir);
   if (media) options.media = media->made_with();
-  auto keep =
-      std::make_shared<Keep>(std::move(rejects), Encoder(tokenizer, chat_template(prompt, model_dir), options, media));
+  auto keep = std::make_shared<Keep>(std::move(rejects),
+                                     Encoder(tokenizer, chat_template(prompt, model_dir), options, media), media);
   keep->encoder.on_remark(
       [log = &keep->rejects](const Origin& origin, const std::string& text) { log->remark(origin, text); });
   return keep;
@@ -159,8 +170,10 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
   const auto keep = encoder_of(o, model_dir, run_dir / "rejected.jsonl", first);
   const TrainingDataOptions options =
       data_options(o, share, keep->encoder.options().max_length, !keep->encoder.options().media.is_null());
-  const EncodeRow encode = [&algorithm, &encoder = keep->encoder](const Row& row) {
-    return algorithm.encode(row, encoder);
+  const EncodeRow encode = [&algorithm, &keep = *keep](const Row& row) {
+    Samples samples = algorithm.encode(row, keep.encoder);
+    keep.count_media(samples);
+    return samples;
   };
   TrainingData data = prepare_training_data(options, keep->encoder, keep->rejects, encode);
 
@@ -181,6 +194,12 @@ TrainData open_train_data(const TrainCommandOptions& o, const Algorithm& algorit
                {"packing_length", o.packing ? options.batches.packing_length : 0}};
   out.exact.update(keep->encoder.made_with());
   if (share.ranks > 1) out.rows_text = data.rows ? rows_by_file(*data.rows) : json_text(out.exact);
+  if (keep->media) {
+    out.media_line = [keep] { return keep->media->cache_line(); };
+    out.media = [keep, longest = out.longest] {
+      return MediaFacts{keep->most_media, longest, keep->media->kept_bytes()};
+    };
+  }
   out.keep = keep, out.train = std::move(data.train), out.eval = std::move(data.validation);
   return out;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,10 @@ struct TrainData {
   std::string train_text, eval_text;          // "Dataset Token Length: ...", for the log and its last object
   std::string rows_text;                      // what all ranks must have read alike
   int64_t longest = 0;                        // tokens of the longest training row; 0: not known beforehand
+  // Of a model that sees: what became of the media so far, in words, for the log, and as numbers for the plan. Null: it
+  // reads text only.
+  std::function<std::string()> media_line;
+  std::function<MediaFacts()> media;
 };
 
 struct DataShare {  // micro-batch k belongs to rank k % ranks

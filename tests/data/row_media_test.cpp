@@ -14,6 +14,7 @@
 #include "data/source/training_data.h"
 #include "tensor/safetensors_header.h"
 #include "tests/data/data_test_tools.h"
+#include "tests/folder.h"
 #include "tests/paths.h"
 #include "tests/refusal.h"
 
@@ -33,11 +34,12 @@ std::shared_ptr<const Tokenizer> seeing_tokenizer() {
 }
 
 // Patches of 4 pixels, so that a picture of 37 x 29 has 40 x 32 of them and stands in 20 tokens.
-std::shared_ptr<const MediaReader> reader_of(const Tokenizer& tokenizer, const std::string& type = "qwen2_vl") {
+std::shared_ptr<const MediaReader> reader_of(const Tokenizer& tokenizer, const std::string& type = "qwen2_vl",
+                                             int64_t cache_bytes = 0) {
   const Json config = {{"model_type", type}, {"image_token_id", kImagePad}};
   const Json preprocessor = {{"patch_size", 4}, {"merge_size", 2}, {"min_pixels", 64}, {"max_pixels", 6400}};
   auto processor = make_media_processor({config, preprocessor, &tokenizer, MediaSettings(), std::nullopt});
-  return std::make_shared<MediaReader>(processor, pictures().string());
+  return std::make_shared<MediaReader>(processor, pictures().string(), nullptr, cache_bytes);
 }
 
 Encoder seeing(EncodeOptions options = {}, const std::string& type = "qwen2_vl") {
@@ -101,6 +103,40 @@ TEST(RowMedia, QuestionsHaveTheirImages) {
   shorter.max_length = 8, shorter.truncation = Truncation::Left;
   refused(seeing(shorter), "media are never cut");
   refused(Encoder(seeing_tokenizer(), ChatTemplate::from_text(kChatMl, "test"), {}, nullptr), "reads text only");
+}
+
+// By the bytes of the file, whatever its name is.
+TEST(RowMedia, WhatIsKeptIsNotMadeAgain) {
+  const test::Folder folder;
+  const auto copy = [&](const char* from) {
+    fs::copy_file(pictures() / from, folder.path / "copy", fs::copy_options::overwrite_existing);
+    return (folder.path / "copy").string();
+  };
+  const auto tokenizer = seeing_tokenizer();
+  const auto reader = reader_of(*tokenizer, "qwen2_vl", 1 << 20), without = reader_of(*tokenizer);
+  const auto sample = [&](const std::shared_ptr<const MediaReader>& media, const std::vector<std::string>& images) {
+    const Encoder encoder(tokenizer, ChatTemplate::from_text(kChatMl, "test"), {}, media);
+    return encoder.encode(media_row({{"query", "Look"}, {"response", "a"}, {"images", images}})).at(0);
+  };
+  const std::string same = copy("plain.jpg");
+  EXPECT_EQ(reader->cache_line(), "");
+  Sample s = sample(reader, {"plain.jpg", "grey.jpg", same, "plain.jpg"});
+  test::expect_says(reader->cache_line(), "media: 2 decoded, 2 found");
+  EXPECT_EQ(s.media[0].content, s.media[2].content);
+  EXPECT_NE(s.media[0].content, s.media[1].content);
+  const Sample plain = sample(without, {"plain.jpg", "grey.jpg", same, "plain.jpg"});
+  EXPECT_EQ(s.ids, plain.ids);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(s.media[i].content->values, plain.media[i].content->values);
+  EXPECT_EQ(without->cache_line(), "");
+  // As the next epoch does.
+  s.media[2].content = nullptr;
+  reader->load(s.media[2]);
+  EXPECT_EQ(s.media[2].content, s.media[0].content);
+  test::expect_says(reader->cache_line(), "media: 2 decoded, 3 found");
+  // A file that has become another one is not taken for what it was.
+  copy("grey.jpg");
+  s.media[2].content = nullptr;
+  test::expect_says(test::refusal(Fault::Data, [&] { reader->load(s.media[2]); }), "it has changed");
 }
 
 TEST(RowMedia, MissingTagsStandInFront) {

@@ -9,7 +9,10 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 
+#include <torch/csrc/autograd/function.h>
+
 #include <map>
+#include <set>
 
 #include "checkpoint/disk_layout.h"
 #include "models/spec/family.h"
@@ -198,6 +201,61 @@ TEST_P(GoldenSight, TextAloneGivesTheTowerGradientsOfNought) {
     ASSERT_TRUE(p.data.grad().defined()) << name;
     EXPECT_EQ(p.data.grad().abs().max().item<double>(), 0) << name;
   });
+}
+
+// Steps of a backward pass from here on.
+size_t tape_length(const at::Tensor& from) {
+  std::set<torch::autograd::Node*> known;
+  std::vector<torch::autograd::Node*> open{from.grad_fn().get()};
+  while (!open.empty()) {
+    torch::autograd::Node* const node = open.back();
+    open.pop_back();
+    if (!node || !known.insert(node).second) continue;
+    for (const auto& edge : node->next_edges()) open.push_back(edge.function.get());
+  }
+  return known.size();
+}
+
+// The same gradients, of which the layers keep less.
+TEST_P(GoldenSight, LayersOfTowersRunAgain) {
+  const std::string which = c.has("video/input_ids") ? "video" : "left";
+  const Packed p = unpadded(which);
+  const auto is_of_tower = [&](const std::string& name) {
+    const auto& towers = model->seeing().tower;
+    return std::any_of(towers.begin(), towers.end(), [&](const auto& t) { return name.starts_with(t); });
+  };
+  const auto length_of_tape = [&](bool again) {
+    model->visit([](const std::string&, Param& param) {
+      if (param.tied.empty()) param.data.mutable_grad() = at::Tensor();
+    });
+    Step step = packed_step(p.lengths, device);
+    step.position = at::Tensor();
+    set_training(step, {});
+    model->run_towers_again(again);
+    const at::Tensor hidden = model->forward(inputs(p, which), step);
+    const size_t length = tape_length(hidden);
+    hidden.square().sum().backward();
+    return length;
+  };
+  model->visit([&](const std::string& name, Param& param) {
+    if (param.tied.empty() && param.trainable) param.data.set_requires_grad(is_of_tower(name));
+  });
+  const size_t kept = length_of_tape(false);
+  std::map<std::string, at::Tensor> wanted;
+  model->visit([&](const std::string& name, Param& param) {
+    if (param.data.requires_grad()) wanted[name] = param.data.grad();
+  });
+  const size_t again = length_of_tape(true);
+  EXPECT_LT(again + static_cast<size_t>(10 * model->seeing().vision.layers), kept);
+  model->visit([&](const std::string& name, Param& param) {
+    if (!param.data.requires_grad() || !wanted[name].defined()) return;
+    EXPECT_LT(max_abs(param.data.grad(), wanted[name]), 1e-5 * (1 + wanted[name].abs().max().item<double>())) << name;
+  });
+  // Towers that are frozen keep nothing, and are not run twice.
+  model->visit([&](const std::string& name, Param& param) {
+    if (param.tied.empty() && param.trainable) param.data.set_requires_grad(!is_of_tower(name));
+  });
+  EXPECT_EQ(length_of_tape(true), length_of_tape(false));
 }
 
 // The plan's list is the model's own, from each of the three ways in which config.json is written.

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/encode/row_media.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
+#include "base/digest.h"
 #include "data/encode/grounding.h"
 #include "data/rows/media_refs.h"
 #include "media/video.h"
@@ -40,6 +44,34 @@ void each_tag(const Row& row, Json& messages, const F& text_of) {
   }
 }
 
+struct EntryBytes {
+  std::string where, bytes;
+};
+
+EntryBytes bytes_of_image(const Json& entry, const std::string& root, const SourceLimits& limits) {
+  require(entry.is_string(), Fault::Data, "an image must be one path, URL or data URI");
+  const std::string where = resolved_media(entry.get<std::string>(), root);
+  return {where, media_bytes(where, limits)};
+}
+
+Image image_of(const EntryBytes& file) {
+  try {
+    return decode_image(file.bytes);
+  } catch (const Error& error) {
+    fail(error.at, entry_name(file.where), ": ", error.what());
+  }
+}
+
+// By what a video or a sound is kept. A file may be too large to be read for that: its place, size and time stand for
+// it. Empty: nobody knows before it is there.
+std::string key_of_stream(const std::string& where) {
+  if (where.starts_with("http://") || where.starts_with("https://")) return "";
+  if (!is_local_file(where)) return hex_digest(where, 16);
+  struct stat info {};
+  if (::stat(where.c_str(), &info) != 0) return "";
+  return str(info.st_dev, ' ', info.st_ino, ' ', info.st_size, ' ', info.st_mtim.tv_sec, ' ', info.st_mtim.tv_nsec);
+}
+
 // Of the sound of the video that `source` names.
 std::string own_sound(const std::string& source) {
   Json of = parse_json(source, "a stored medium");
@@ -50,14 +82,8 @@ std::string own_sound(const std::string& source) {
 }  // namespace
 
 Image entry_image(const Json& entry, const std::string& root, const SourceLimits& limits) {
-  require(entry.is_string(), Fault::Data, "an image must be one path, URL or data URI");
-  const std::string where = resolved_media(entry.get<std::string>(), root);
-  const std::string bytes = media_bytes(where, limits);
-  try {
-    return decode_image(bytes);
-  } catch (const Error& error) {
-    fail(error.at, entry_name(where), ": ", error.what());
-  }
+  const EntryBytes file = bytes_of_image(entry, root, limits);
+  return image_of(file);
 }
 
 VideoFrames entry_frames(const Json& entry, const std::string& root, const SourceLimits& limits) {
@@ -92,11 +118,13 @@ Json with_media_tags(const Row& row, const Json& messages, const std::function<v
   return out;
 }
 
-MediaReader::MediaReader(std::shared_ptr<const MediaProcessor> processor, std::string root, Json settings)
+MediaReader::MediaReader(std::shared_ptr<const MediaProcessor> processor, std::string root, Json settings,
+                         int64_t cache_bytes)
     : processor_(std::move(processor)),
       root_(std::move(root)),
       settings_(std::move(settings)),
-      limits_(source_limits()) {}
+      limits_(source_limits()),
+      cache_(cache_bytes > 0 ? std::make_shared<MediaCache>(cache_bytes) : nullptr) {}
 
 std::shared_ptr<const MediaReader> open_media_reader(const std::filesystem::path& model_dir, const Tokenizer& tokenizer,
                                                      const MediaOptions& options) {
@@ -105,7 +133,8 @@ std::shared_ptr<const MediaReader> open_media_reader(const std::filesystem::path
   const char* root = std::getenv("ROOT_IMAGE_DIR");
   Json settings = options.settings().all();
   if (options.max_pixels) settings["--max_pixels"] = *options.max_pixels;
-  return std::make_shared<MediaReader>(std::move(processor), root ? root : "", std::move(settings));
+  return std::make_shared<MediaReader>(std::move(processor), root ? root : "", std::move(settings),
+                                       options.cache_bytes());
 }
 
 std::shared_ptr<const MediaReader> MediaReader::within(const SourceLimits& limits) const {
@@ -114,21 +143,44 @@ std::shared_ptr<const MediaReader> MediaReader::within(const SourceLimits& limit
   return other;
 }
 
-PreparedMedia MediaReader::prepared(MediaType type, const Json& entry, ImageSize& size) const {
+std::string MediaReader::cache_line() const {
+  if (!cache_) return "";
+  const MediaCache::Counts counts = cache_->counts();
+  if (counts.made == 0) return "";
+  return str("media: ", counts.made, " decoded, ", counts.found, " found among those that are kept (",
+             bytes_text(counts.bytes), " of ", bytes_text(counts.most_bytes), ", --media_cache_mb)");
+}
+
+MadeMedium MediaReader::kept_or_made(const std::string& key, const std::function<MadeMedium()>& make) const {
+  return cache_ && !key.empty() ? cache_->get(key, make) : make();
+}
+
+MadeMedium MediaReader::prepared(MediaType type, const Json& entry) const {
   if (type == MediaType::Image) {
-    const Image image = entry_image(entry, root_, limits_);
-    size = {image.width, image.height};
-    return processor_->image(image);
+    const EntryBytes file = bytes_of_image(entry, root_, limits_);
+    return kept_or_made(cache_ ? "image " + hex_digest(file.bytes, 16) : "", [&]() -> MadeMedium {
+      const Image image = image_of(file);
+      return {processor_->image(image), {image.width, image.height}};
+    });
   }
+  // Frames of a list are not kept: their files would have to be held all at once to know the list by its content.
+  const std::string key =
+      cache_ && entry.is_string() ? key_of_stream(resolved_media(entry.get<std::string>(), root_)) : "";
+  return kept_or_made(key.empty() ? "" : str(static_cast<int>(type), ' ', key), [&] { return made_of(type, entry); });
+}
+
+// Of a video or a sound.
+MadeMedium MediaReader::made_of(MediaType type, const Json& entry) const {
   if (type == MediaType::Video && entry.is_string() && processor_->hears_videos())
-    return processor_->video_with_sound(frames_of(entry),
-                                        read_sound(resolved_media(entry.get<std::string>(), root_), limits_));
-  if (type == MediaType::Video) return processor_->video(frames_of(entry));
+    return {processor_->video_with_sound(frames_of(entry),
+                                         read_sound(resolved_media(entry.get<std::string>(), root_), limits_)),
+            {}};
+  if (type == MediaType::Video) return {processor_->video(frames_of(entry)), {}};
   require(entry.is_string(), Fault::Data, "a sound must be one path, URL or data URI");
   const std::string where = resolved_media(entry.get<std::string>(), root_);
   const std::vector<float> samples = read_sound(where, limits_);
   try {
-    return processor_->sound(samples);
+    return {processor_->sound(samples), {}};
   } catch (const Error& error) {
     fail(error.at, entry_name(where), ": ", error.what());
   }
@@ -144,10 +196,9 @@ RowMedia MediaReader::read(const Row& row, Json& messages) const {
     const std::string key = str(column, "[", number, "]");
     try {
       const Json source = {{"type", kMediaKinds[kind].name}, {"entry", entry}};
-      ImageSize size;
-      PreparedMedia media = prepared(kTypes[kind], entry, size);
-      if (kTypes[kind] == MediaType::Image) sizes.push_back(size);
-      out.push_back({std::move(media), json_text(source), key, size});
+      MadeMedium made = prepared(kTypes[kind], entry);
+      if (kTypes[kind] == MediaType::Image) sizes.push_back(made.size);
+      out.push_back({std::move(made.media), json_text(source), key, made.size});
     } catch (const RowError&) {
       throw;
     } catch (const Error& error) {
@@ -166,8 +217,7 @@ void MediaReader::load(MediaItem& item) const {
   const MediaKind* kind = media_kind(source.value("type", ""));
   require(kind != nullptr && source.contains("entry"), Fault::Data, "a stored medium without its source");
   const size_t number = static_cast<size_t>(kind - kMediaKinds.data());
-  ImageSize size;
-  const PreparedMedia made = prepared(kTypes[number], source["entry"], size);
+  const PreparedMedia made = prepared(kTypes[number], source["entry"]).media;
   item.content = source.value("own_sound", false) ? made.sound : made.content;
   require(item.content && item.content->digest == item.digest, Fault::Data, entry_name(json_text(source["entry"])),
           ": it has changed since the row was encoded, or the settings of media have");

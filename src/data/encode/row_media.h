@@ -3,6 +3,7 @@
 // its text and its tokens.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/json.h"
 #include "data/encode/sample.h"
 #include "data/rows/row.h"
+#include "media/media_cache.h"
 #include "media/processor.h"
 #include "media/source.h"
 
@@ -25,8 +27,10 @@ using RowMedia = std::vector<RowMedium>;
 
 class MediaReader {
  public:
-  // `root` is put before relative paths; `settings` are the processor's, for made_with().
-  MediaReader(std::shared_ptr<const MediaProcessor> processor, std::string root, Json settings = nullptr);
+  // `root` is put before relative paths; `settings` are the processor's, for made_with(). At most so many bytes of what
+  // was made of media are kept.
+  MediaReader(std::shared_ptr<const MediaProcessor> processor, std::string root, Json settings = nullptr,
+              int64_t cache_bytes = 0);
   // A row's media in the order of their tags in the messages, whose tags become the texts that stand for them; those of
   // its `objects` become names and boxes. What cannot be read is a RowError that names column and path.
   RowMedia read(const Row& row, Json& messages) const;
@@ -38,14 +42,20 @@ class MediaReader {
   // The same, that reads within other limits.
   std::shared_ptr<const MediaReader> within(const SourceLimits& limits) const;
   Json made_with() const { return settings_; }  // what the samples depend on besides the files
+  // How often a medium was made and how often what was kept served, in words; empty: nothing is kept.
+  std::string cache_line() const;
+  int64_t kept_bytes() const { return cache_ ? cache_->counts().bytes : 0; }
 
  private:
-  PreparedMedia prepared(MediaType type, const Json& entry, ImageSize& size) const;
+  MadeMedium prepared(MediaType type, const Json& entry) const;
+  MadeMedium made_of(MediaType type, const Json& entry) const;
+  MadeMedium kept_or_made(const std::string& key, const std::function<MadeMedium()>& make) const;
   VideoFrames frames_of(const Json& entry) const;  // of a video: a file, or a list of frames
   std::shared_ptr<const MediaProcessor> processor_;
   std::string root_;
   Json settings_;
   SourceLimits limits_;
+  std::shared_ptr<MediaCache> cache_;  // null: nothing is kept
 };
 
 // Of a checkpoint's folder, with ROOT_IMAGE_DIR of the environment. Null: the model reads text only.

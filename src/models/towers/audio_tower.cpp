@@ -16,6 +16,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "nn/run_again.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -131,7 +132,7 @@ at::Tensor AudioTower::convolved(const Chunks& c, const StepOf& step_of) const {
   return x_ND + at::index_select(places(each, x_ND), 0, on_device(place, x_ND.device()));
 }
 
-at::Tensor AudioTower::operator()(const std::vector<at::Tensor>& sounds_MF, const StepOf& step_of) const {
+at::Tensor AudioTower::operator()(const std::vector<at::Tensor>& sounds_MF, const StepOf& step_of, bool again) const {
   Chunks c;
   std::vector<at::Tensor> chunks, heard;
   for (const at::Tensor& sound : sounds_MF) {
@@ -157,12 +158,16 @@ at::Tensor AudioTower::operator()(const std::vector<at::Tensor>& sounds_MF, cons
   const Step s = step_of(rows);
   const at::Tensor ends = at::tensor(c.ends, at::kInt).to(x_ND.device());
   for (const Layer& l : layers_) {
-    const at::Tensor read = (*l.before_attention)(x_ND);
-    const auto heads = [&](const Linear& linear) { return linear(read, s).reshape({rows, spec_.heads, h}); };
-    const at::Tensor y = ops::attention(heads(*l.q), heads(*l.k), heads(*l.v), ends, ends, c.longest, c.longest,
-                                        {.scale = 1 / std::sqrt(static_cast<double>(h)), .mask = {.causal = false}});
-    x_ND = x_ND + (*l.out)(y.reshape({rows, -1}), s);
-    x_ND = x_ND + (*l.down)(at::gelu((*l.up)((*l.before_feed_forward)(x_ND), s)), s);
+    // What it reads is its own: it may run again when this has returned.
+    const RunPart part = [this, &l, ends, rows, h, longest = c.longest](const at::Tensor& x, const Step& own) {
+      const at::Tensor read = (*l.before_attention)(x);
+      const auto heads = [&](const Linear& linear) { return linear(read, own).reshape({rows, spec_.heads, h}); };
+      const at::Tensor y = ops::attention(heads(*l.q), heads(*l.k), heads(*l.v), ends, ends, longest, longest,
+                                          {.scale = 1 / std::sqrt(static_cast<double>(h)), .mask = {.causal = false}});
+      const at::Tensor sum_ND = x + (*l.out)(y.reshape({rows, -1}), own);
+      return sum_ND + (*l.down)(at::gelu((*l.up)((*l.before_feed_forward)(sum_ND), own)), own);
+    };
+    x_ND = again ? run_again(x_ND, s, Memo::kNothing, part) : part(x_ND, s);
   }
   if (!join_) {  // two neighbours become their mean; the last of an odd number is left out
     std::vector<at::Tensor> pairs;

@@ -15,9 +15,10 @@ class AudioTower {
   // `parts` hold its modules, and live as long.
   AudioTower(const HearingSpec& spec, const TowerParts& parts);
   // Spectrograms [mels, frames] in the tower's dtype and on its device; their rows, one sound behind the other. What a
-  // sound becomes does not depend on the others. `step_of`: the step for so many rows.
+  // sound becomes does not depend on the others. `step_of`: the step for so many rows. `again`: layers run again in the
+  // backward pass.
   using StepOf = std::function<Step(int64_t rows)>;
-  at::Tensor operator()(const std::vector<at::Tensor>& sounds_MF, const StepOf& step_of) const;
+  at::Tensor operator()(const std::vector<at::Tensor>& sounds_MF, const StepOf& step_of, bool again = false) const;
 
  private:
   struct Layer {

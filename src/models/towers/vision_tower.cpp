@@ -17,6 +17,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "nn/run_again.h"
 #include "ops/ops.h"
 
 namespace apus {
@@ -219,20 +220,30 @@ at::Tensor VisionTower::marks(const at::Tensor& mark_M) const {
   return at::index_select(words_->weight(), 0, mark_M + (spec_.words - VisionSpec::kMarks));
 }
 
-Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of) const {
-  const Layout l = layout(grids, patch_NP.device());
+at::Tensor VisionTower::through(const Block& b, at::Tensor x_ND, const Layout& l, const Step& s) const {
+  const auto scaled = [](const at::Tensor& y, const Param* scale) { return scale ? y * scale->data : y; };
+  x_ND = x_ND + scaled(attended(b, (*b.norm1)(x_ND), l, s), b.scale1);
+  return x_ND + scaled(fed(b, (*b.norm2)(x_ND), s), b.scale2);
+}
+
+Sight VisionTower::operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of,
+                              bool again) const {
+  // Shared with layers that run again when this has returned.
+  const auto shared = std::make_shared<const Layout>(layout(grids, patch_NP.device()));
+  const Layout& l = *shared;
   at::Tensor x_ND = embedded(patch_NP, grids);
   if (l.patch_order.defined()) x_ND = at::index_select(x_ND, 0, l.patch_order);
   int64_t pictures = 0;
   for (const Grid& g : grids) pictures += g[0];
   if (first_) x_ND = with_first_rows(x_ND, pictures);
   const Step s = step_of(x_ND.size(0));
-  const auto scaled = [](const at::Tensor& y, const Param* scale) { return scale ? y * scale->data : y; };
   Sight sight;
   sight.late_MD.resize(deep_mergers_.size());
   for (const Block& b : blocks_) {
-    x_ND = x_ND + scaled(attended(b, (*b.norm1)(x_ND), l, s), b.scale1);
-    x_ND = x_ND + scaled(fed(b, (*b.norm2)(x_ND), s), b.scale2);
+    const RunPart part = [this, &b, shared](const at::Tensor& x, const Step& own) {
+      return through(b, x, *shared, own);
+    };
+    x_ND = again ? run_again(x_ND, s, Memo::kNothing, part) : part(x_ND, s);
     if (b.deep >= 0)
       sight.late_MD[static_cast<size_t>(b.deep)] = merged(deep_mergers_[static_cast<size_t>(b.deep)], x_ND, l, step_of);
   }

@@ -20,9 +20,10 @@ class VisionTower {
   // `parts` hold its modules, and live as long.
   VisionTower(const VisionSpec& spec, const TowerParts& parts);
   // Patches of all grids, one grid behind the other, in the tower's dtype and on its device. `step_of`: the step for so
-  // many rows, which says what adapters and dropout do to them.
+  // many rows, which says what adapters and dropout do to them. `again`: layers run again in the backward pass.
   using StepOf = std::function<Step(int64_t rows)>;
-  Sight operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of) const;
+  Sight operator()(const at::Tensor& patch_NP, const std::vector<Grid>& grids, const StepOf& step_of,
+                   bool again = false) const;
   // Rows of marks (VisionSpec::kMarks), by their numbers.
   at::Tensor marks(const at::Tensor& mark_M) const;
   // Its numbers lie on the device of this, in its dtype.
@@ -49,6 +50,7 @@ class VisionTower {
   at::Tensor embedded(const at::Tensor& patch_NP, const std::vector<Grid>& grids) const;
   at::Tensor placed(const at::Tensor& x_ND, const std::vector<Grid>& grids) const;
   at::Tensor with_first_rows(const at::Tensor& x_ND, int64_t pictures) const;
+  at::Tensor through(const Block& block, at::Tensor x_ND, const Layout& l, const Step& s) const;
   at::Tensor attended(const Block& block, const at::Tensor& x_ND, const Layout& l, const Step& s) const;
   at::Tensor fed(const Block& block, const at::Tensor& x_ND, const Step& s) const;
   at::Tensor merged(const Merger& merger, const at::Tensor& x_ND, const Layout& l, const StepOf& step_of) const;
