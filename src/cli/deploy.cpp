@@ -94,9 +94,9 @@ void DeployOptions::fields(OptionTable& v) {
   for (const char* name : {"vllm_enable_expert_parallel", "sglang_pp_size", "sglang_dp_size", "sglang_ep_size",
                            "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"})
     v.at(name).idle_for("the engine serves on one device; --device_map auto lays the model over several");
-  for (const char* name : {"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps",
+  for (const char* name : {"sglang_speculative_algorithm", "sglang_speculative_num_steps",
                            "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
-    v.at(name).idle_for("the engine makes one token of a sequence at a time, with the same answers");
+    v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
   RunOptions::fields(v);
 }
@@ -180,6 +180,10 @@ void DeployOptions::check() const {
           "--quant_method is of --infer_backend engine; the other server takes its own by --vllm_engine_kwargs or "
           "--sglang_engine_kwargs");
   quantise.check();
+  require(
+      drafting.spec().tokens == 0 || !upstream(), Fault::Usage,
+      "--speculative_config, --num_speculative_tokens, --speculative_ngram and --draft_model are of --infer_backend "
+      "engine; the other server is told by --vllm_engine_kwargs or --sglang_engine_kwargs");
   if (!upstream())
     ModelOptions::check();
   else if (vllm_server_base_url.empty()) {

@@ -77,9 +77,9 @@ void InferOptions::fields(OptionTable& v) {
                            "vllm_enable_expert_parallel", "sglang_tp_size", "sglang_pp_size", "sglang_dp_size",
                            "sglang_ep_size", "sglang_enable_ep_moe", "sglang_enable_dp_attention", "lmdeploy_tp"})
     v.at(name).idle_for("the engine answers on one device; --device_map auto lays the model over several");
-  for (const char* name : {"vllm_speculative_config", "sglang_speculative_algorithm", "sglang_speculative_num_steps",
+  for (const char* name : {"sglang_speculative_algorithm", "sglang_speculative_num_steps",
                            "sglang_speculative_eagle_topk", "sglang_speculative_num_draft_tokens"})
-    v.at(name).idle_for("the engine makes one token of a sequence at a time, with the same answers");
+    v.at(name).idle_for("the engine guesses by --speculative_ngram or --draft_model, with the same answers");
   untrained_fields(v);
   RunOptions::fields(v);
 }
@@ -164,6 +164,7 @@ void InferOptions::check() const {
   require(client() == !base_url.empty(), Fault::Usage, "--base_url and --infer_backend client belong together");
   if (client()) return check_client(*this);
   ModelOptions::check();
+  drafting.spec();
   quantise.check();
   PlacementOptions::check(*this);
   require(!use_installed_backend, Fault::Usage,

@@ -84,7 +84,8 @@ int64_t alike_up_to(const Model& model, at::Device device, int64_t longest) {
   return alike;
 }
 
-CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec) {
+CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, const EngineSpec& spec,
+                        const Model* draft) {
   const ModelShape& shape = model.shape();
   CacheSize least{INT64_MAX, 0};
   int64_t seats = spec.max_sequences;
@@ -94,8 +95,10 @@ CacheSize cache_size_of(const Model& model, const at::TensorOptions& options, co
     const KvCache::Spec held = cache_spec(shape, layers, 0, spec.block_size);
     own.cache_bytes = spec.cache_bytes * std::ssize(layers) / shape.layers;
     // A device may hold layers with states alone.
-    const int64_t bytes = std::max<int64_t>(1, KvCache::bytes_per_block(held, element)),
-                  seat = KvCache::bytes_per_seat(held, element);
+    int64_t bytes = std::max<int64_t>(1, KvCache::bytes_per_block(held, element));
+    const int64_t seat = KvCache::bytes_per_seat(held, element);
+    if (draft && device == options.device())
+      bytes += KvCache::bytes_per_block(cache_spec(draft->shape(), 0, spec.block_size), element);
     const auto found = spec.cache_limits.find(device_name(device));
     int64_t limit = found == spec.cache_limits.end() ? INT64_MAX : found->second;
     Memory memory = kind_of(device).memory(device.has_index() ? device.index() : 0);

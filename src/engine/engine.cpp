@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "device/device.h"
+#include "engine/draft_model.h"
 #include "models/spec/seeing_spec.h"
 
 namespace apus {
@@ -26,7 +27,7 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
           "block size, max_batched_tokens and max_num_seqs must be above 0");
   const ModelShape& shape = model.shape();
   cache_spec_ = apus::cache_spec(shape, 0, spec_.block_size);
-  const CacheSize size = cache_size_of(model, options, spec_);
+  const CacheSize size = cache_size_of(model, options, spec_, hooks_.draft.get());
   const int64_t wanted = spec.max_model_len > 0 ? spec.max_model_len : shape.max_positions;
   if (size.max_model_len < wanted)
     log_warning("the cache has memory for ", size.max_model_len, " tokens only: this is the longest context now, not ",
@@ -35,6 +36,9 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
   cache_spec_.blocks = size.blocks;
   cache_spec_.seats = size.seats;
   const bool states = size.seats > 0;
+  require(!states || spec.draft.tokens == 0, Fault::Usage,
+          "tokens cannot be guessed for this model (--num_speculative_tokens, --speculative_config): its layers keep "
+          "states, which a wrong guess would change for good; leave the flag out");
   if (states && size.seats < spec.max_sequences)
     log_info("there is memory for the states of ", size.seats, " sequences at a time, not of ", spec.max_sequences);
   {
@@ -50,6 +54,8 @@ Engine::Engine(const Model& model, at::TensorOptions options, EngineSpec spec, M
                                                   .max_sequences = states ? size.seats : spec.max_sequences,
                                                   .max_step_tokens = spec.max_step_tokens});
   cache_ = new_cache();
+  if (hooks_.draft)
+    draft_model_ = std::make_unique<DraftModel>(*hooks_.draft, options, cache_spec_, spec_.max_step_tokens);
   publish_stats();
   thread_ = std::thread([this] { run(); });
 }
@@ -171,6 +177,7 @@ void Engine::sleep(int level) {
   run_on_thread([this, level] {
     scheduler_->suspend();
     cache_.reset();
+    if (draft_model_) draft_model_->drop_cache();
     if (level >= 2 && std::exchange(model_, nullptr)) hooks_.drop_model();
     kind_of(options_.device()).release_cached();
   });

@@ -31,7 +31,11 @@ struct ModelHooks {
   std::function<const Model*()> read_model;
   // What requests for numbers get of their last positions' hidden states, [R, D] -> [R, any]; none: the states.
   std::function<at::Tensor(const Model& model, const at::Tensor& last_RD, const Step& step)> read_off;
+  // A small model that guesses at answers (EngineSpec::draft), on the engine's device.
+  std::shared_ptr<const Model> draft;
 };
+
+class DraftModel;
 
 class Engine : public TextEngine {
  public:
@@ -61,6 +65,7 @@ class Engine : public TextEngine {
     TokenCounts counts;
     std::vector<TokenOut> prompt;  // log-probs so far
     bool told_cached = false;
+    int64_t drafted = 0;  // guesses that its receiver has not been told of
   };
   struct Leaving {
     std::string name;
@@ -72,6 +77,8 @@ class Engine : public TextEngine {
   void run_on_thread(std::function<void()> work);  // and waits for it; the statistics are of after it
   void start(int64_t id, uint64_t salt, EngineRequest request);
   void one_step();
+  void add_drafts(StepPlan& plan);
+  std::vector<std::vector<int32_t>> guesses(const StepPlan& plan);  // of each item, as far as there is room
   void compute(const StepPlan& plan);
   void score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   void take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
@@ -96,6 +103,7 @@ class Engine : public TextEngine {
   // The thread's own.
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<KvCache> cache_;  // none while asleep
+  std::unique_ptr<DraftModel> draft_model_;  // with a cache of its own, whose blocks are those of cache_
   StepBuilder builder_;
   Sampler sampler_;
   std::map<int64_t, Active> active_;

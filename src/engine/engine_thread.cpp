@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "device/failure.h"
+#include "engine/draft_model.h"
 #include "engine/engine.h"
 
 namespace apus {
@@ -20,6 +21,12 @@ constexpr int64_t kScoredRows = 64;  // prompt rows whose logits exist at once
 constexpr const char* kLessMemory =
     "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or "
     "--max_model_len, or free the device";
+
+// Some rows, in their order.
+at::Tensor rows_of(const at::Tensor& all, const std::vector<int64_t>& rows) {
+  if (std::ssize(rows) == all.size(0)) return all;
+  return at::index_select(all, 0, at::tensor(rows, at::kLong).to(all.device()));
+}
 }  // namespace
 
 void Engine::run() {
@@ -82,10 +89,11 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
 }
 
 void Engine::one_step() {
-  const StepPlan plan = scheduler_->next();
+  StepPlan plan = scheduler_->next();
   if (plan.items.empty()) return;
   ++counted_.steps;
   try {
+    add_drafts(plan);
     compute(plan);
   } catch (const std::exception& error) {
     const Error e = explained(error, options_.device(), kLessMemory);
@@ -98,6 +106,52 @@ void Engine::one_step() {
         if (scheduler_->find(id) == item.sequence) ids.push_back(id);
     for (const int64_t id : ids) finish(id, Finish::Failed, e.what());
   }
+}
+
+// Guesses at what comes next, checked in the same pass: while few answers are made, a pass costs hardly more for them.
+void Engine::add_drafts(StepPlan& plan) {
+  const DraftSpec& spec = spec_.draft;
+  if (spec.tokens == 0) return;
+  const auto generates = [](const StepPlan::Item& item) { return item.last && item.count == 1; };
+  // Places of media's tokens are found from the text as it is known.
+  const auto sees = [](const StepPlan::Item& item) { return !item.sequence->media.empty(); };
+  if (std::count_if(plan.items.begin(), plan.items.end(), generates) > spec.max_sequences ||
+      std::any_of(plan.items.begin(), plan.items.end(), sees))
+    return;
+  std::vector<std::vector<int32_t>> guess = guesses(plan);
+  for (size_t i = 0; i < guess.size(); ++i) {
+    if (guess[i].empty()) continue;
+    const auto count = std::ssize(guess[i]);
+    scheduler_->draft(plan, plan.items[i], std::move(guess[i]));
+    counted_.drafted_tokens += count;
+    active_.at(plan.items[i].sequence->id).drafted += count;
+  }
+}
+
+std::vector<std::vector<int32_t>> Engine::guesses(const StepPlan& plan) {
+  std::vector<std::vector<int32_t>> out(plan.items.size());
+  int64_t taken = 0;  // of the step's tokens
+  const auto room = [&](const StepPlan::Item& item, int64_t wanted) {
+    const int64_t count = scheduler_->room_to_draft(plan, item, wanted, taken);
+    taken += count;
+    return count;
+  };
+  if (!draft_model_) {
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (plan.items[i].count > 1) continue;
+      out[i] = look_up(plan.items[i].sequence->tokens, spec_.draft, spec_.draft.tokens);
+      out[i].resize(static_cast<size_t>(room(plan.items[i], std::ssize(out[i]))));
+    }
+    return out;
+  }
+  std::vector<DraftModel::Wish> wishes;
+  for (const auto& item : plan.items)
+    wishes.push_back({item.sequence, &active_.at(item.sequence->id).request.sampling, room(item, spec_.draft.tokens)});
+  draft_model_->forget_others([&](int64_t id) { return scheduler_->find(id) != nullptr; });
+  out = (*draft_model_)(wishes);
+  for (auto& guess : out)  // its vocabulary may be padded further
+    guess.erase(std::find_if(guess.begin(), guess.end(), [&](int32_t t) { return t >= vocab_; }), guess.end());
+  return out;
 }
 
 void Engine::compute(const StepPlan& plan) {
@@ -166,32 +220,47 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
   }
 }
 
+// Guesses of the plan are checked one behind the other: each is what its row chooses, as if it had been alone, or
+// wrong.
 void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step) {
-  std::vector<int64_t> last_rows;
-  std::vector<const Sequence*> sampled;
+  struct Place {
+    int64_t id, row;
+  };
+  std::vector<int64_t> wanted_rows;
+  std::vector<Place> places;  // rows among the wanted ones
   std::vector<std::string> adapter_of_row;
-  std::vector<SampleRow> rows;
-  int64_t row = -1;
+  int64_t end = 0;
   for (const auto& item : plan.items) {
-    row += item.count;
-    if (!item.last) continue;
-    Active& a = active_.at(item.sequence->id);
-    if (a.request.embedding) continue;
-    last_rows.push_back(row);
-    sampled.push_back(item.sequence);
-    adapter_of_row.push_back(adapter_of(a));
-    rows.push_back({&a.request.sampling,
-                    {item.sequence->tokens, item.sequence->prompt, a.counts},
-                    a.request.constraint.get(),
-                    {},
-                    {}});
+    end += item.count;
+    const Active& a = active_.at(item.sequence->id);
+    if (!item.last || a.request.embedding) continue;
+    places.push_back({item.sequence->id, std::ssize(wanted_rows)});
+    for (int64_t row = end - 1 - item.drafted; row < end; ++row) {
+      wanted_rows.push_back(row);
+      adapter_of_row.push_back(adapter_of(a));
+    }
   }
-  if (rows.empty()) return;
-  at::Tensor last_RD = hidden_TD;
-  if (static_cast<int64_t>(last_rows.size()) != hidden_TD.size(0))
-    last_RD = at::index_select(hidden_TD, 0, at::tensor(last_rows, at::kLong).to(hidden_TD.device()));
-  sampler_(model_->head(last_RD, builder_.select(step, adapter_of_row)), rows);
-  for (size_t i = 0; i < rows.size(); ++i) accept(*sampled[i], std::move(rows[i].out), rows[i].error);
+  if (places.empty()) return;
+  const at::Tensor wanted_RD = rows_of(hidden_TD, wanted_rows),
+                   logits_RV = model_->head(wanted_RD, builder_.select(step, adapter_of_row));
+  while (!places.empty()) {
+    std::vector<int64_t> drawn;
+    std::vector<SampleRow> rows;
+    for (const Place& place : places) {
+      Active& a = active_.at(place.id);
+      const Sequence& s = *scheduler_->find(place.id);
+      drawn.push_back(place.row);
+      rows.push_back({&a.request.sampling, {s.tokens, s.prompt, a.counts}, a.request.constraint.get(), {}, {}});
+    }
+    sampler_(rows_of(logits_RV, drawn), rows);
+    std::vector<Place> next;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      accept(*scheduler_->find(places[i].id), std::move(rows[i].out), rows[i].error);
+      const Sequence* s = scheduler_->find(places[i].id);
+      if (s && s->computed == std::ssize(s->tokens)) next.push_back({places[i].id, places[i].row + 1});
+    }
+    places = std::move(next);
+  }
 }
 
 const std::string& Engine::adapter_of(const Active& active) const {
@@ -209,10 +278,12 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
                       ? "no token is possible here: the constraint allows none, or the logits are not numbers"
                       : "no token is possible here: the logits are not numbers (inf or nan)");
   const int32_t token = out.id;
+  const bool guessed = !sequence.draft.empty() && sequence.draft.front() == token;
   out.weights = weights_;
   scheduler_->append(id, token);
   if (has_penalties(s)) a.counts.add(token);
   ++counted_.generated_tokens;
+  counted_.accepted_tokens += guessed;
   // Where an answer has a form, this is its end, whatever ignore_eos says.
   const bool may_stop = !s.ignore_eos || a.request.constraint;
   const bool stop = may_stop && std::find(s.stop_ids.begin(), s.stop_ids.end(), token) != s.stop_ids.end();
@@ -225,7 +296,7 @@ void Engine::accept(const Sequence& sequence, TokenOut out, const std::string& e
   } catch (const std::exception& e) {
     return finish(id, Finish::Failed, e.what());
   }
-  EngineEvent event{.request = id};
+  EngineEvent event{.request = id, .drafted = std::exchange(a.drafted, 0), .accepted = guessed};
   event.tokens.push_back(std::move(out));
   if (complete)
     event.finish = Finish::Stop;

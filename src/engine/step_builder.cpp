@@ -48,9 +48,9 @@ StepBuilder::Built StepBuilder::operator()(const StepPlan& plan, KvCache& cache,
 
 void StepBuilder::add_tokens(const StepPlan::Item& item, Step& step) {
   const Sequence& s = *item.sequence;
-  const int64_t end = item.begin + item.count;
+  const int64_t end = item.begin + item.count, known = std::ssize(s.tokens);
   for (int64_t i = item.begin; i < end; ++i) {
-    id_.push_back(s.tokens[static_cast<size_t>(i)]);
+    id_.push_back(i < known ? s.tokens[static_cast<size_t>(i)] : s.draft[static_cast<size_t>(i - known)]);
     slot_.push_back(s.blocks[static_cast<size_t>(i / block_size_)] * block_size_ + i % block_size_);
   }
   step.begin_q.push_back(static_cast<int32_t>(item.begin));

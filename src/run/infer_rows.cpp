@@ -182,6 +182,7 @@ int RowRun::run() {
   if (stop.raised()) leave(stop);
   progress.finish();
   book_.finish(watch.seconds());
+  tell_drafts(in_);
   return 0;
 }
 

@@ -188,6 +188,7 @@ LoadedModel load_for_inference(const ModelOptions& o, const std::string& adapter
 EngineSpec engine_spec(const EngineOptions& options, const ModelOptions& model) {
   EngineSpec spec = options.engine;
   spec.max_model_len = model.max_model_len.value_or(0);
+  spec.draft = options.drafting.spec();
   if (options.kv_cache_gb)
     spec.cache_bytes = static_cast<int64_t>(*options.kv_cache_gb * static_cast<double>(int64_t{1} << 30));
   return spec;
@@ -248,6 +249,21 @@ ModelHooks model_hooks(const std::shared_ptr<Source>& from) {
   return hooks;
 }
 
+// The small model that guesses (--draft_model): its tokens are those of the other model.
+std::shared_ptr<const Model> load_draft(const ModelOptions& model, const std::string& dir, at::ScalarType dtype,
+                                        const Tokenizer& tokenizer) {
+  require(std::filesystem::is_directory(dir), Fault::Usage, "--draft_model: there is no folder '", dir, "'");
+  const auto own = Tokenizer::load(dir);
+  for (int32_t id = 0; id < std::min(tokenizer.vocab_size(), own->vocab_size()); ++id)
+    require(tokenizer.piece(id) == own->piece(id), Fault::Usage, "--draft_model ", dir, ": its token ", id, " is '",
+            own->piece(id), "' and that of ", model.model, " '", tokenizer.piece(id),
+            "'; take a model with the same tokenizer, or guess from the text alone by --speculative_ngram 3");
+  ModelOptions small = model;
+  small.model = dir, small.model_type.reset(), small.task_type = "causal_lm";
+  small.torch_dtype = float_type_name(dtype);
+  return load_for_inference(small, "").model;
+}
+
 void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptions& prompt) {
   in.tokenizer = Tokenizer::load(model.model);
   in.generation = read_generation_config(model.model);
@@ -256,6 +272,13 @@ void prepare_texts(Inference& in, const ModelOptions& model, const TemplateOptio
   in.stop_ids = stop_ids(in.generation, *in.chat);
 }
 }  // namespace
+
+void tell_drafts(const Inference& in) {
+  const EngineStats s = in.engine->stats();
+  if (s.drafted_tokens == 0) return;
+  log_info("of ", s.drafted_tokens, " tokens that were guessed ", s.accepted_tokens, " were right (",
+           100 * s.accepted_tokens / s.drafted_tokens, " %); ", s.generated_tokens, " tokens in ", s.steps, " passes");
+}
 
 void set_question(EngineRequest& request, const Inference& in, ChatRequest chat, const Row& row) {
   const bool media = std::any_of(kMediaKinds.begin(), kMediaKinds.end(), [&](const MediaKind& kind) {
@@ -318,6 +341,7 @@ Inference open_inference(const ModelOptions& model, const PlacementOptions& plac
                                       .devices = {}});
   from->devices = from->model->devices(), from->head = from->model->head_kind();
   ModelHooks hooks = model_hooks(from);
+  if (!spec.draft.model.empty()) hooks.draft = load_draft(model, spec.draft.model, in.loaded.dtype, *in.tokenizer);
   hooks.read_off = reading_of(model, task.words, *in.tokenizer);
   in.engine = std::make_unique<Engine>(*from->model, in.loaded.options(), spec, std::move(hooks));
   if (in.loaded.spread) report(*in.loaded.spread, in.engine->cache_tokens());

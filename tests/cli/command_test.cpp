@@ -217,11 +217,12 @@ TEST(Commands, ChecksAcrossOptions) {
     OptionTable table = OptionTable::of(options);
     table.parse({"--model", model, "--infer_backend", foreign, "--max_batch_size", "16", "--vllm_tensor_parallel_size",
                  "2", "--sglang_tp_size", "2", "--lmdeploy_tp", "2", "--vllm_speculative_config",
-                 "{\"method\": \"mtp\"}", "--sglang_context_length", "2048"});
+                 "{\"method\": \"ngram\"}", "--sglang_context_length", "2048"});
     options.resolve(table);
     options.check();
     EXPECT_EQ(options.infer_backend, "engine");
     EXPECT_EQ(options.max_model_len, 2048);
+    EXPECT_EQ(options.drafting.spec().tokens, 4);
     const std::string notes = join(table.notes, "\n");
     for (const std::string& part :
          {str("--infer_backend ", foreign, ": Apus's own engine answers"),
