@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "data/encode/id_rows.h"
+#include "models/layer_runner.h"
 #include "ops/divergence.h"
 
 namespace apus {
@@ -99,10 +100,12 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
   told_.clear();
   if (at::GradMode::is_enabled()) {
     if (asks_policy(actors.step)) {
+      const auto alone = actors.policy.runner()->alone();
       actors.rollout->ask_servers(o_, rank_ == 0);
       answer(actors, micro_batches, *actors.rollout, true);
     } else if (o_.seq_kd) {
       Model& model = *actors.others.at("teacher").at(0);
+      const auto alone = model.runner()->alone();
       if (!lecturer_)
         lecturer_ = std::make_unique<Rollout>(model, model.head_weight().options().requires_grad(false),
                                               EngineSpec{.max_sequences = 256});
@@ -125,9 +128,12 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
   return {std::move(update)};
 }
 
+// The batch itself, where it is of an earlier collection, with which a rank without rows makes the passes of others.
 const Batch& Gkd::read_by_teacher(const Batch& batch) const {
   const auto told = batch.sequence_columns.find(kTold);
-  return told == batch.sequence_columns.end() ? batch : told_.at(static_cast<size_t>(told->second[0].item<float>()));
+  const size_t number = told == batch.sequence_columns.end() ? told_.size()
+                                                             : static_cast<size_t>(told->second[0].item<float>());
+  return number < told_.size() ? told_[number] : batch;
 }
 
 // About all batches at once: a server does several texts together.
@@ -221,6 +227,8 @@ Loss Gkd::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const std::optional<ops::HeadFactors> lesson =
       server_ ? std::nullopt : std::optional(teacher(actors).head_factors(read));
   const at::Tensor hidden_TD = forward.hidden(actors.policy, batch);
+  const bool nothing_told = server_ && batch.own.count(kLikelyIds) == 0;  // no batch of this rank's rows
+  if (nothing_told) return {.sum = (hidden_TD * 0).sum(), .metrics = {}};
   const ops::HeadFactors factors = actors.policy.head_factors(hidden_TD, batch.step);
   const ops::HeadDivergence divergence = lesson
                                              ? ops::head_divergence(factors, batch.label_T, *lesson, read.label_T, rule)

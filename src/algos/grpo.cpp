@@ -296,7 +296,8 @@ Loss Grpo::loss(Actors& actors, Batch& batch, const Forward& forward) {
   const ops::HeadLogprob head =
       ops::head_logprob(actors.policy.head_factors(hidden_TD, batch.step), batch.label_T, temperature_, entropy);
   Loss out{.sum = (head.logprob_T * 0).sum(), .metrics = std::exchange(noted_, {})};
-  if (batch.trained == 0) return out;
+  const bool collected = batch.sequence_columns.count(kAdvantage) > 0;  // else only the passes of others are made
+  if (batch.trained == 0 || !collected) return out;
   const PolicyTokens t = tokens_of(batch, head.logprob_T);
   const at::Tensor index_N = at::nonzero(batch.label_T.ge(0)).squeeze(1);
   const auto of_tokens = [&](const at::Tensor& x_T) { return x_T.index_select(0, index_N); };

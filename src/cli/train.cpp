@@ -275,9 +275,6 @@ void TrainCommandOptions::check() const {
   check_tensor_parallel(ranks);
   check_pipeline_parallel(ranks);
   if (sharding().stage < 3 || ranks == 1) return;
-  require(!algorithm_info(algorithm).asks_rows, Fault::Usage, "--rlhf_type ", algorithm,
-          " answers its questions with the model that is trained, which must be whole on each rank: use --deepspeed "
-          "zero1 or zero2");
   require(!reference.precompute_ref_log_probs, Fault::Usage,
           "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with --deepspeed zero3, where "
           "the reference is shared out as well");
@@ -427,8 +424,10 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   spec.command = algorithm, spec.train.accumulation = accumulation(ranks / row_sharers());
   spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
   count_other_models(own, model, lora(), r, spec.train);
+  const AlgorithmInfo& info = algorithm_info(algorithm);
+  spec.train.rolls_out = info.rolls_out() || predict_with_generate, spec.train.all_read_answers = info.asks_rows;
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
-    const int64_t answer = algorithm_info(algorithm).asks_rows ? all.value("max_completion_length", int64_t{0}) : 0;
+    const int64_t answer = info.asks_rows ? all.value("max_completion_length", int64_t{0}) : 0;
     spec.row_tokens = longest + answer, spec.assumptions.clear();
     spec.count_tokens();
   }

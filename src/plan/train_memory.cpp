@@ -48,6 +48,10 @@ class TrainingRun {
     start();
     const double trainings = 1 + static_cast<double>(s_.trained_copies);
     if (!away()) at_.add(Holds::Optimizer, trainings * optimizer_state_bytes(t_, s_) * state_share());
+    if (s_.rolls_out && s_.zero >= 3 && s_.devices > 1) {
+      at_.moment("rolling out answers");
+      at_.brief(Holds::Communication, std::max(0.0, whole_to_answer() - gathered() * s_.element));
+    }
     for (int update = 1; update <= 2; ++update) {
       const double before = at_.now(Holds::Activations);
       for (int64_t i = 0; i < std::min(s_.ahead, s_.accumulation - 1); ++i) trunk_forward();
@@ -103,6 +107,15 @@ class TrainingRun {
     double largest = 0;  // a layer's small parameters come together, and are then given their places
     for (const LayerUse& layer : t_.layers) largest = std::max(largest, layer.elements);
     at_.add(Holds::Communication, gathered() * s_.element + std::min(kGradientBucket, largest * s_.element));
+  }
+
+  // Bytes that are whole while answers are rolled out, beside the slices.
+  double whole_to_answer() const {
+    const double own = weight_bytes(t_, s_) + t_.adapter * t_.spec.adapter_bytes;
+    if (!s_.all_read_answers) return own;
+    const double trunk = t_.elements - (m_.tied ? 0 : vocab_ * h_);
+    return own + static_cast<double>(s_.frozen_copies) * weight_bytes(t_, s_) + s_.frozen_elements * s_.element +
+           static_cast<double>(s_.trained_copies) * (trunk * s_.element + t_.adapter * t_.spec.adapter_bytes);
   }
 
   // Bytes of gradients that travel.

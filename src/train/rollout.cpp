@@ -29,9 +29,12 @@ Engine& Rollout::awake(int64_t tokens) {
 }
 
 void Rollout::ask_servers(const RolloutServerOptions& servers, bool sends) {
-  if (servers_ || servers.server_urls().empty()) return;
+  if (servers.server_urls().empty()) return;
   require(save_ != nullptr, Fault::Bug, "nobody writes weights for rollout servers");
-  servers_ = std::make_unique<RolloutServers>(servers.server_urls(), servers.vllm_server_timeout, sends, save_);
+  if (!servers_)
+    servers_ = std::make_unique<RolloutServers>(servers.server_urls(), servers.vllm_server_timeout, sends, save_);
+  // Here, where all ranks are: they may have to write the weights together, and a rank without questions asks nothing.
+  servers_->answers({.prompts = {}, .seeds = {}, .sampling = {}, .version = version_ + 1});
 }
 
 void Rollout::rest() {

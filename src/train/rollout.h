@@ -35,7 +35,8 @@ class Rollout {
                                       const StopWords* stop = nullptr);
   // Whoever changed the policy's weights between two calls says so.
   void weights_changed() { ++version_; }
-  // From now on these answer, if any are named; `sends`: this rank gives them the weights. A second call does nothing.
+  // From now on these answer, if any are named, and have the weights as they stand; `sends`: this rank gives them to
+  // them. All ranks call it before each round.
   void ask_servers(const RolloutServerOptions& servers, bool sends);
   int64_t longest() const;  // tokens that a prompt and its answer may have together
 
