@@ -5,6 +5,7 @@
 #include <cmath>
 #include <fstream>
 #include <future>
+#include <map>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -59,6 +60,19 @@ std::vector<float> answer_column(const Answer& answer, const std::vector<float>&
   return column;
 }
 
+namespace {
+// [[version, tokens], ...], as they stand one behind the other.
+Json runs_of(const std::vector<int64_t>& versions) {
+  Json runs = Json::array();
+  for (size_t i = 0; i < versions.size(); ++i)
+    if (i > 0 && versions[i] == versions[i - 1])
+      runs.back()[1] = runs.back()[1].get<int64_t>() + 1;
+    else
+      runs.push_back({versions[i], 1});
+  return runs;
+}
+}  // namespace
+
 std::string completion_lines(const std::vector<Answer>& answers, const std::vector<std::string>& functions,
                              const Tokenizer& tokenizer, int64_t step) {
   std::string lines;
@@ -67,6 +81,7 @@ std::string completion_lines(const std::vector<Answer>& answers, const std::vect
     for (size_t f = 0; f < answer.rewards.size(); ++f)
       line[functions[f]] = std::isnan(answer.rewards[f]) ? Json() : Json(answer.rewards[f]);
     line["reward"] = answer.reward, line["tokens"] = answer.said(), line["truncated"] = answer.cut;
+    line["versions"] = runs_of(answer.versions);
     if (!answer.turns.empty()) line["num_turns"] = answer.turns.size(), line["trajectory"] = answer.trajectory;
     lines += json_text(line) + "\n";
   }
@@ -167,18 +182,27 @@ std::vector<Answer> AnswerRounds::answered(Actors& actors, const std::vector<std
       actors.rollout->answers(prompts, sampling, media, stop_ ? &*stop_ : nullptr);
   std::vector<Answer> out(finished.size());
   for (size_t i = 0; i < finished.size(); ++i) {
-    const FinishedAnswer& from = finished[i];
-    require(from.finish == Finish::Stop || from.finish == Finish::Length, Fault::Device,
-            "rolling out answers: ", from.error.empty() ? "an answer was not finished" : from.error);
     Answer& answer = out[i];
-    answer.prompt = prompts[i], answer.ids = from.ids(), answer.cut = from.finish == Finish::Length;
-    answer.media = media[i];
-    for (const TokenOut& token : from.tokens) answer.engine_logprobs.push_back(token.logprob);
-    std::vector<int32_t> said = answer.ids;
-    if (!answer.cut && !from.at_word && !said.empty()) said.pop_back();  // the token that ends the turn
-    answer.text = tokenizer_->decode(said, true);
+    answer.prompt = prompts[i], answer.media = media[i];
+    take(answer, finished[i]);
+    answer.text = said(answer, finished[i].at_word);
   }
   return out;
+}
+
+// What the engine drew is put behind what there is.
+void AnswerRounds::take(Answer& answer, const FinishedAnswer& more) const {
+  require(more.finish == Finish::Stop || more.finish == Finish::Length, Fault::Device,
+          "rolling out answers: ", more.error.empty() ? "an answer was not finished" : more.error);
+  for (const TokenOut& token : more.tokens)
+    answer.ids.push_back(token.id), answer.engine_logprobs.push_back(token.logprob);
+  answer.cut = more.finish == Finish::Length;
+}
+
+std::string AnswerRounds::said(const Answer& answer, bool at_word) const {
+  std::vector<int32_t> ids = answer.ids;
+  if (!answer.cut && !at_word && !ids.empty()) ids.pop_back();  // the token that ends the turn
+  return tokenizer_->decode(ids, true);
 }
 
 // In as many turns as the environment asks for. Episodes of a group begin alike, at whatever step they are asked again.
@@ -334,14 +358,79 @@ AnswerRounds::Round AnswerRounds::ask(Actors& actors, const Samples& questions, 
   actors.rollout->ask_servers(o_.servers, rank_ == 0);
   Round round;
   const int64_t each = training ? o_.each : o_.each_in_evaluation;
-  // A function of the step, so that a resumed run asks in the same way.
-  const uint64_t place = static_cast<uint64_t>(actors.step * ranks_ + rank_);
   const Part part = training ? mine_of(questions, each) : all_of(questions, each);
-  round.answers = rolled_out(actors, questions, part, mix(seed_, stream_named("rollout"), place), round);
+  round.answers = rolled_out(actors, questions, part, seed_of(actors.step), round);
+  for (Answer& answer : round.answers) answer.versions.assign(answer.ids.size(), actors.step);
+  judge(actors, round, questions, training);
+  return round;
+}
+
+// A function of the step, so that a resumed run asks in the same way.
+uint64_t AnswerRounds::seed_of(int64_t step) const {
+  return mix(seed_, stream_named("rollout"), static_cast<uint64_t>(step * ranks_ + rank_));
+}
+
+void AnswerRounds::judge(Actors& actors, Round& round, const Samples& questions, bool training) {
   reward(actors, round.answers, questions);
   if (o_.asks_greedy) add_greedy_rewards(actors, questions, round.answers, round);
-  if (training && o_.resamples) resample(actors, round, each);
+  if (training && o_.resamples) resample(actors, round, o_.each);
+}
+
+AnswerRounds::Round AnswerRounds::open(const Actors& actors, const Samples& questions) const {
+  Round round;
+  round.turn = actors.step;
+  const Part part = mine_of(questions, o_.each);
+  for (size_t i = 0; i < part.end - part.first; ++i) {
+    Answer& answer = round.answers.emplace_back();
+    answer.group = part.question(i), answer.open = true;
+    const Sample& question = questions[static_cast<size_t>(answer.group)];
+    answer.prompt = question.ids, answer.media = question.media;
+  }
   return round;
+}
+
+// Random numbers are of a token's place, so a piece goes on where the last one ended. What may say as many further
+// tokens is asked for at once: usually all.
+void AnswerRounds::go_on(Actors& actors, const std::vector<Piece>& pieces) {
+  actors.rollout->ask_servers(o_.servers, rank_ == 0);
+  struct Asked {
+    std::vector<Answer*> answers;
+    std::vector<std::vector<int32_t>> texts;
+    std::vector<uint64_t> seeds;
+  };
+  std::map<int64_t, Asked> by_length;
+  for (const Piece& piece : pieces)
+    for (size_t i = 0; i < piece.round->answers.size(); ++i) {
+      Answer& answer = piece.round->answers[i];
+      const int64_t further = piece.most - std::ssize(answer.ids);
+      if (!answer.open || further <= 0) continue;
+      Asked& asked = by_length[further];
+      asked.answers.push_back(&answer), asked.seeds.push_back(seed_of(piece.round->turn) + i);
+      asked.texts.push_back(answer.prompt);
+      asked.texts.back().insert(asked.texts.back().end(), answer.ids.begin(), answer.ids.end());
+    }
+  const Stopwatch watch;
+  int64_t tokens = 0;
+  for (auto& [further, asked] : by_length) {
+    Sampling sampling = sampling_;
+    sampling.max_new_tokens = further;
+    const auto more = actors.rollout->answers(asked.texts, sampling, {}, nullptr, asked.seeds);
+    for (size_t i = 0; i < more.size(); ++i) {
+      Answer& answer = *asked.answers[i];
+      take(answer, more[i]);
+      answer.versions.resize(answer.ids.size(), actors.step), tokens += std::ssize(more[i].tokens);
+      answer.open = answer.cut && std::ssize(answer.ids) < sampling_.max_new_tokens;
+    }
+  }
+  for (const Piece& piece : pieces) piece.round->seconds = watch.seconds(), piece.round->tokens = tokens;
+}
+
+void AnswerRounds::close(Actors& actors, Round& round, const Samples& questions) {
+  for (Answer& answer : round.answers) {
+    require(!answer.open, Fault::Bug, "an answer that has not ended is to be rewarded");
+    answer.text = said(answer, false);
+  }
+  judge(actors, round, questions, true);
 }
 
 // Groups without spread make room for answers to further questions, one for one.

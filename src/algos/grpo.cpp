@@ -76,7 +76,8 @@ void Grpo::begin(const RunSetting& setting) {
   rounds_ = std::make_unique<AnswerRounds>(round_options(o_, sharers_, micro_batch_), setting);
   if (o_.rounds_ahead() > 0)
     ahead_ = std::make_unique<RoundsAhead>(RoundsAhead::Shape{
-        .ahead = o_.rounds_ahead(), .questions = questions_, .updates = updates_, .rank = rank_, .ranks = ranks_});
+        .ahead = o_.rounds_ahead(), .questions = questions_, .updates = updates_, .rank = rank_, .ranks = ranks_,
+        .longest = o_.max_completion_length});
 }
 
 Json Grpo::state() const {
@@ -145,6 +146,7 @@ AnswerRounds::Round Grpo::round_of(Actors& actors, std::vector<Samples> micro_ba
   Samples questions;
   for (Samples& samples : micro_batches)
     for (Sample& sample : samples) questions.push_back(std::move(sample));
+  if (o_.partial_rollout) return ahead_->next_in_pieces(actors, std::move(questions), *rounds_);
   return ahead_->next(actors, std::move(questions),
                       [&](Actors& then, const Samples& asked) { return rounds_->ask(then, asked, true); });
 }

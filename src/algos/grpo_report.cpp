@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "algos/grpo.h"
 #include "algos/replay.h"
@@ -53,6 +54,12 @@ void Grpo::note(const AnswerRounds::Round& round, const std::vector<Answer>& ans
       noted_ratio(static_cast<double>(round.tokens), std::max(1e-9, round.seconds));
   if (o_.several_turns()) noted_["num_turns"] = noted_ratio(turns, n);
   if (ahead_ && training) noted_["staleness"] = noted_ratio(static_cast<double>(round.age), 1);
+  if (o_.partial_rollout && training) {
+    double versions = 0;
+    for (const Answer& answer : answers)
+      versions += static_cast<double>(std::set(answer.versions.begin(), answer.versions.end()).size());
+    noted_["completions/versions"] = noted_ratio(versions, n);
+  }
   if (o_.dynamic_sample) noted_["resampled_groups"] = noted_ratio(static_cast<double>(round.resampled), of_groups);
   const std::vector<std::string>& names = rounds_->functions();
   for (size_t f = 0; f < names.size(); ++f) {
