@@ -54,6 +54,8 @@ std::string completion_lines(const std::vector<Answer>& answers, const std::vect
 // Adds lines of all ranks to completions.jsonl, by rank; the first one writes. `data_ranks` null: one rank.
 void write_completions(const std::string& lines, const std::filesystem::path& dir, Comm* data_ranks);
 
+class RowSharers;  // algos/row_sharers.h
+
 struct RoundOptions {
   RewardOptions rewards;
   EnvironmentOptions environment;
@@ -107,6 +109,8 @@ class AnswerRounds {
   uint64_t seed_of(int64_t step) const;
   void take(Answer& answer, const FinishedAnswer& more) const;
   std::string said(const Answer& answer, bool at_word) const;
+  RowSharers row_sharers(const Actors& actors) const;
+  void worth(Actors& actors, std::vector<Answer>& answers, const Samples& questions);
   void judge(Actors& actors, Round& round, const Samples& questions, bool training);
   static Part all_of(const Samples& questions, int64_t each);
   Part mine_of(const Samples& questions, int64_t each) const;

@@ -8,6 +8,7 @@
 
 #include "algos/grpo.h"
 #include "algos/replay.h"
+#include "algos/row_sharers.h"
 #include "base/log.h"
 
 namespace apus {
@@ -100,14 +101,16 @@ void Grpo::warn(const std::vector<Answer>& answers, const ScoredAnswers& whole) 
 }
 
 void Grpo::keep_completions(const std::vector<Answer>& answers, Actors& actors) const {
-  if (o_.dump_rollouts) {
+  const bool speaks = RowSharers(actors.data_ranks, ranks_).first();  // of ranks with the same answers
+  if (o_.dump_rollouts && speaks) {
     const std::filesystem::path file = ranks_ > 1 ? str(*o_.dump_rollouts, ".", rank_) : *o_.dump_rollouts;
     append_rollouts(file, answers, str(actors.step, ".", rank_ / sharers_));
   }
   if (!o_.log_completions) return;
-  write_completions(completion_lines(answers, rounds_->functions(), *tokenizer_, actors.step + 1), output_dir_,
-                    actors.data_ranks);
-  if (rank_ != 0 || answers.empty()) return;
+  write_completions(
+      speaks ? completion_lines(answers, rounds_->functions(), *tokenizer_, actors.step + 1) : std::string(),
+      output_dir_, actors.data_ranks);
+  if (rank_ != 0 || !speaks || answers.empty()) return;
   const auto best = std::max_element(answers.begin(), answers.end(),
                                      [](const Answer& a, const Answer& b) { return a.reward < b.reward; });
   log_info("step ", actors.step + 1, ", reward ", best->reward, ": ", first_line(best->text, 120));

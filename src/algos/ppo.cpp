@@ -71,7 +71,7 @@ void Ppo::begin(const RunSetting& setting) {
   micro_batch_ = setting.loop.per_device_train_batch_size;
   if (o_.brings_rows()) {
     replayed_ = read_rollouts(*o_.replay_rollouts, 1);
-    replayed_batches_ = ReplayedAnswers(replayed_, micro_batch_, rank_, ranks_).size();
+    replayed_batches_ = most_replayed_batches(replayed_, micro_batch_, ranks_);
     return;
   }
   questions_ = micro_batch_ * setting.loop.accumulation(ranks_);

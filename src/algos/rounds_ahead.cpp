@@ -1,41 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "algos/rounds_ahead.h"
 
-#include <cmath>
 #include <iterator>
 
+#include "algos/answer_record.h"
 #include "base/error.h"
 #include "device/agree.h"
 
 namespace apus {
 namespace {
-
-Json waiting_answer(const Answer& a) {
-  require(a.media.empty(), Fault::Usage,
-          "--max_staleness keeps answers that wait as tokens, and a question has images, videos or sounds: leave it "
-          "away");
-  Json turns = Json::array(), rewards = Json::array();
-  for (const Trajectory::Turn& turn : a.turns) turns.push_back({turn.end, turn.reward});
-  for (const double reward : a.rewards) rewards.push_back(std::isnan(reward) ? Json() : Json(reward));
-  return {{"prompt", a.prompt},   {"ids", a.ids},          {"logprobs", a.engine_logprobs},    {"text", a.text},
-          {"own", a.own},         {"turns", turns},        {"trajectory", a.trajectory},       {"cut", a.cut},
-          {"group", a.group},     {"reward", a.reward},    {"greedy_reward", a.greedy_reward}, {"rewards", rewards},
-          {"open", a.open},       {"versions", a.versions}};
-}
-
-Answer waiting_answer_of(const Json& kept) {
-  Answer a;
-  a.prompt = kept.at("prompt").get<std::vector<int32_t>>(), a.ids = kept.at("ids").get<std::vector<int32_t>>();
-  a.engine_logprobs = kept.at("logprobs").get<std::vector<float>>(), a.text = kept.at("text").get<std::string>();
-  a.own = kept.at("own").get<std::vector<uint8_t>>(), a.trajectory = kept.at("trajectory");
-  for (const Json& turn : kept.at("turns"))
-    a.turns.push_back({.end = turn.at(0).get<size_t>(), .reward = turn.at(1).get<double>()});
-  a.cut = kept.at("cut").get<bool>(), a.group = kept.at("group").get<int64_t>();
-  a.reward = kept.at("reward").get<double>(), a.greedy_reward = kept.at("greedy_reward").get<double>();
-  for (const Json& reward : kept.at("rewards")) a.rewards.push_back(reward.is_null() ? NAN : reward.get<double>());
-  a.open = kept.value("open", false), a.versions = kept.value("versions", std::vector<int64_t>());
-  return a;
-}
 
 Json waiting_question(const Sample& question) { return {{"ids", question.ids}, {"row", question.row}}; }
 
@@ -104,7 +77,7 @@ Json RoundsAhead::mine() const {
   for (const Waiting& waiting : waiting_) {
     Json answers = Json::array(), questions = Json::array();
     for (const Sample& question : waiting.questions) questions.push_back(waiting_question(question));
-    for (const Answer& answer : waiting.round.answers) answers.push_back(waiting_answer(answer));
+    for (const Answer& answer : waiting.round.answers) answers.push_back(answer_record(answer, "--max_staleness"));
     rounds.push_back({{"asked_at", waiting.asked_at},
                       {"seconds", waiting.round.seconds},
                       {"tokens", waiting.round.tokens},
@@ -141,7 +114,7 @@ void RoundsAhead::restore(const Json& state) {
       waiting.round.turn = round.value("turn", int64_t{0});
       for (const Json& question : round.value("questions", Json::array()))
         waiting.questions.push_back(waiting_question_of(question));
-      for (const Json& answer : round.at("answers")) waiting.round.answers.push_back(waiting_answer_of(answer));
+      for (const Json& answer : round.at("answers")) waiting.round.answers.push_back(answer_of_record(answer));
     }
   }
   require(ranks == shape_.ranks, Fault::Usage, "the checkpoint holds answers that ", ranks,

@@ -241,7 +241,7 @@ void TrainCommandOptions::check() const {
   DataOptions::check(own.brings_rows());
   TunerOptions::check();
   TrainOptions::check();
-  own.check(*this, ranks);
+  own.check(*this, std::max<int64_t>(1, ranks / row_sharers()));
   if (own.knows_reference()) reference.check(own.uses_reference());
   require(!reference.precompute_ref_log_probs || (!streaming && algorithm_info(algorithm).compares_rows), Fault::Usage,
           "--precompute_ref_log_probs asks the reference of every row beforehand: not with --streaming true, and not "
@@ -344,10 +344,16 @@ void TrainCommandOptions::check_sequence_parallel(int64_t ranks) const {
           " needs as many processes, or a multiple of it, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
           ": start with NPROC_PER_NODE=", sequence_parallel_size);
   const AlgorithmInfo& info = algorithm_info(algorithm);
-  require(!info.rolls_out() && info.head != Head::None, Fault::Usage, "--sequence_parallel_size is not available for ",
-          asked_by(algorithm, info),
+  require((!info.rolls_out() || algorithm == "grpo") && info.head != Head::None, Fault::Usage,
+          "--sequence_parallel_size is not available for ", asked_by(algorithm, info),
           info.rolls_out() ? ", which draws answers" : ", which compares the rows of all processes",
-          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo, kto and rm");
+          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo, kto, rm and grpo");
+  require(own.group_sharers(*this, ranks / sequence_parallel_size) <= 1, Fault::Usage,
+          "--sequence_parallel_size with --rlhf_type grpo needs whole groups in a process: raise "
+          "--gradient_accumulation_steps or --steps_per_generation until a process has a multiple of "
+          "--num_generations answers");
+  require(all.value("chord_sft_dataset", Json::array()).empty() && !all.value("partial_rollout", false), Fault::Usage,
+          "--chord_sft_dataset and --partial_rollout are not available with --sequence_parallel_size: leave one out");
   require(neftune_noise_alpha == 0, Fault::Usage,
           "--neftune_noise_alpha draws its noise for whole rows: leave it out with --sequence_parallel_size");
   require(!predict_with_generate, Fault::Usage,

@@ -85,7 +85,7 @@ P
 rollouts)  # weights shared out, and answers drawn with them: those of ranks that hold all, and the losses of one process
   cat >reward.py <<'P'
 import json, sys
-for line in sys.stdin: print(json.dumps({"reward": len(set(json.loads(line)["completion_ids"])) / 10}), flush=True)
+for line in sys.stdin: print(json.dumps({"reward": sum(json.loads(line)["completion_ids"]) % 7 / 6}), flush=True)
 P
   "$apus" init --preset tiny --output_dir teacher --torch_dtype float32 --seed 4 2>/dev/null
   head -3 rows.jsonl >few.jsonl
@@ -107,7 +107,7 @@ P
   }
   # Real answers, several updates of a round, a reference, an epoch and evaluations in which one rank has fewer questions.
   drawn=(--dataset rows.jsonl --val_dataset few.jsonl --reward_funcs "external:python3 reward.py" --num_generations 4 --per_device_train_batch_size 4
-    --gradient_accumulation_steps 2 --num_iterations 2 --beta 0.1 --num_train_epochs 1 --eval_steps 4 --save_steps 100)
+    --gradient_accumulation_steps 2 --num_iterations 2 --beta 0.1 --num_train_epochs 1 --eval_steps 4)
   for tuner in full lora; do
     rl 2 whole-$tuner grpo "${drawn[@]}" --tuner_type $tuner --dump_rollouts "$PWD/whole-$tuner.said"
     rl 2 shared-$tuner grpo "${drawn[@]}" --tuner_type $tuner --dump_rollouts "$PWD/shared-$tuner.said" --deepspeed zero3
@@ -146,6 +146,33 @@ P
   weights_alike ppo-full1/checkpoint-6/critic ppo-full2/checkpoint-6/critic || fail "another critic"
   numbers_alike gkd1 gkd2 loss grad_norm completions/mean_length
   numbers_alike answers1 answers2 eval_loss eval_rouge-l eval_acc
+  # Two that read the same rows draw the answers of one process, each half of them, and learn from their parts.
+  for ranks in 1 2; do
+    rl $ranks rows$ranks grpo --dataset rows.jsonl --reward_funcs "external:python3 reward.py" --num_generations 4 --per_device_train_batch_size 4 \
+      --gradient_accumulation_steps 2 --num_iterations 2 --dynamic_sample true --advantage_estimator reinforce_plus_plus --beta 0.1 --log_entropy true \
+      --log_completions true --tuner_type full --max_steps 8 --dump_rollouts "$PWD/rows$ranks.said" \
+      $([ $ranks = 1 ] || echo --sequence_parallel_size 2 --deepspeed zero3)
+  done
+  numbers_alike rows1 rows2 loss grad_norm reward reward_std kl entropy/mean rewards/reward.py/std
+  python3 - rows1 rows2 <<'P'
+import json, sys
+for name, key in ((".said", "completion_ids"), ("/completions.jsonl", "completion")):
+    a, b = ([json.loads(line)[key] for line in open(run + name)] for run in sys.argv[1:])
+    assert a == b and len(a) >= 32, (name, len(a), len(b))
+P
+  # Answers in pieces: of several weights, and the same in a resumed run.
+  pieces() { rl 2 "$@" grpo "${drawn[@]}" --partial_rollout true --max_staleness 2 --max_steps 8 --save_steps 4 --log_completions true ${from:-}; }
+  pieces pieces
+  from="--resume_from_checkpoint pieces/checkpoint-4" pieces pieces-again
+  cmp pieces/checkpoint-8/adapter_model.safetensors pieces-again/checkpoint-8/adapter_model.safetensors || fail "pieces: a resumed run differs"
+  python3 - pieces/completions.jsonl <<'P'
+import json, sys
+for row in map(json.loads, open(sys.argv[1])):
+    versions = row["versions"]
+    assert sum(tokens for _, tokens in versions) == row["tokens"], row
+    round = (row["step"] - 1) // 2
+    if row["tokens"] > 8: assert [v for v, _ in versions] == sorted({2 * max(0, r) for r in range(round - 2, round + 1)}), row
+P
   ;;
 agree)  # other weights, rows or states under the same path: told before the first step by file and rank
   "$apus" init --preset tiny --output_dir other --torch_dtype float32 --seed 4 2>/dev/null
