@@ -437,6 +437,13 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
     spec.row_tokens = longest + answer, spec.assumptions.clear();
     spec.count_tokens();
   }
+  if (spec.train.rolls_out && info.asks_rows) {  // all answers of a round, in the engine at once
+    const Json asked = all.value("steps_per_generation", Json());
+    const int64_t micro_batches = std::max(spec.train.accumulation, asked.is_number() ? asked.get<int64_t>() : 0);
+    spec.train.cache_bytes = static_cast<double>(std::min<int64_t>(256, per_device_train_batch_size * micro_batches) *
+                                                 spec.row_tokens) *
+                             cache_bytes_per_token(spec.model, spec.element());
+  }
   hold_quantised(spec, config, quantise);
   r.plan(spec);
 }
