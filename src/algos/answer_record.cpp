@@ -13,10 +13,10 @@ Json answer_record(const Answer& a, const char* flag) {
   Json turns = Json::array(), rewards = Json::array();
   for (const Trajectory::Turn& turn : a.turns) turns.push_back({turn.end, turn.reward});
   for (const double reward : a.rewards) rewards.push_back(std::isnan(reward) ? Json() : Json(reward));
-  return {{"prompt", a.prompt},   {"ids", a.ids},          {"logprobs", a.engine_logprobs},    {"text", a.text},
-          {"own", a.own},         {"turns", turns},        {"trajectory", a.trajectory},       {"cut", a.cut},
-          {"group", a.group},     {"reward", a.reward},    {"greedy_reward", a.greedy_reward}, {"rewards", rewards},
-          {"open", a.open},       {"versions", a.versions}};
+  return {{"prompt", a.prompt}, {"ids", a.ids},          {"logprobs", a.engine_logprobs},    {"text", a.text},
+          {"own", a.own},       {"turns", turns},        {"trajectory", a.trajectory},       {"cut", a.cut},
+          {"group", a.group},   {"reward", a.reward},    {"greedy_reward", a.greedy_reward}, {"rewards", rewards},
+          {"open", a.open},     {"versions", a.versions}};
 }
 
 Answer answer_of_record(const Json& kept) {

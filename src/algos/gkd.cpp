@@ -141,8 +141,8 @@ std::vector<Update> Gkd::collect(Actors& actors, std::vector<Samples> micro_batc
 // The batch itself, where it is of an earlier collection, with which a rank without rows makes the passes of others.
 const Batch& Gkd::read_by_teacher(const Batch& batch) const {
   const auto told = batch.sequence_columns.find(kTold);
-  const size_t number = told == batch.sequence_columns.end() ? told_.size()
-                                                             : static_cast<size_t>(told->second[0].item<float>());
+  const size_t number =
+      told == batch.sequence_columns.end() ? told_.size() : static_cast<size_t>(told->second[0].item<float>());
   return number < told_.size() ? told_[number] : batch;
 }
 
@@ -195,7 +195,8 @@ std::vector<Gkd::Said> Gkd::said_to(Actors& actors, const std::vector<const Samp
   if (rounds_ && by_policy) {
     Samples questions;
     for (size_t i = 0; i < asked.size(); ++i)
-      questions.push_back({.ids = prompts[i], .trained = std::vector<uint8_t>(prompts[i].size()), .row = asked[i]->row});
+      questions.push_back(
+          {.ids = prompts[i], .trained = std::vector<uint8_t>(prompts[i].size()), .row = asked[i]->row});
     for (Answer& answer : rounds_->ask(actors, questions, true).answers) {
       const std::string text = tokenizer_->decode(answer.ids, true);
       out.push_back({std::move(answer.ids), std::move(answer.own), answer.cut, text});

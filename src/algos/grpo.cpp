@@ -78,9 +78,12 @@ void Grpo::begin(const RunSetting& setting) {
   updates_ = division.updates * o_.num_iterations, questions_ = division.questions, sharers_ = division.sharers;
   rounds_ = std::make_unique<AnswerRounds>(round_options(o_, sharers_, micro_batch_), setting);
   if (o_.rounds_ahead() > 0)
-    ahead_ = std::make_unique<RoundsAhead>(RoundsAhead::Shape{
-        .ahead = o_.rounds_ahead(), .questions = questions_, .updates = updates_, .rank = rank_, .ranks = ranks_,
-        .longest = o_.max_completion_length});
+    ahead_ = std::make_unique<RoundsAhead>(RoundsAhead::Shape{.ahead = o_.rounds_ahead(),
+                                                              .questions = questions_,
+                                                              .updates = updates_,
+                                                              .rank = rank_,
+                                                              .ranks = ranks_,
+                                                              .longest = o_.max_completion_length});
 }
 
 Json Grpo::state() const {

@@ -26,8 +26,8 @@ class RoundsAhead {
   // The round whose turn it is. `questions` are asked for a later one, as that round's own step would ask them; at the
   // beginning further ones of the data are asked too. All ranks call it together.
   AnswerRounds::Round next(Actors& actors, Samples questions, const Ask& ask);
-  // The same with answers in pieces (--partial_rollout): all that wait go on each time, so that those whose turn it is end
-  // with the weights as they are, and each part of them is of the weights of its time.
+  // The same with answers in pieces (--partial_rollout): all that wait go on each time, so that those whose turn it is
+  // end with the weights as they are, and each part of them is of the weights of its time.
   AnswerRounds::Round next_in_pieces(Actors& actors, Samples questions, AnswerRounds& rounds);
 
   // What waits, of every rank: answers that older weights gave cannot be made again.

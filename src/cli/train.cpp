@@ -440,9 +440,9 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   if (spec.train.rolls_out && info.asks_rows) {  // all answers of a round, in the engine at once
     const Json asked = all.value("steps_per_generation", Json());
     const int64_t micro_batches = std::max(spec.train.accumulation, asked.is_number() ? asked.get<int64_t>() : 0);
-    spec.train.cache_bytes = static_cast<double>(std::min<int64_t>(256, per_device_train_batch_size * micro_batches) *
-                                                 spec.row_tokens) *
-                             cache_bytes_per_token(spec.model, spec.element());
+    spec.train.cache_bytes =
+        static_cast<double>(std::min<int64_t>(256, per_device_train_batch_size * micro_batches) * spec.row_tokens) *
+        cache_bytes_per_token(spec.model, spec.element());
   }
   hold_quantised(spec, config, quantise);
   r.plan(spec);

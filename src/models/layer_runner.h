@@ -34,8 +34,8 @@ class LayerRunner {
   virtual at::Tensor embed(const Model& model, const Inputs& in, const Step& s);
   virtual at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s);
   virtual at::Tensor final_norm(const Model& model, const at::Tensor& x_TD);
-  // Until the result is let go of, each rank makes passes of its own, as many as it likes and without gradients: all that
-  // others would have to give is there. All ranks begin it together, and end it when they like.
+  // Until the result is let go of, each rank makes passes of its own, as many as it likes and without gradients: all
+  // that others would have to give is there. All ranks begin it together, and end it when they like.
   virtual std::shared_ptr<void> alone() { return nullptr; }
 };
 

@@ -38,8 +38,8 @@ std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Shardi
 // differ in no other axis are given the same rows. After shard_model() and share_training().
 void share_tokens(Model& model, Mesh& rows);
 
-// A model that is trained beside the policy, where ranks share it out: its backward passes come behind the policy's, and
-// its parameters have the role before their names.
+// A model that is trained beside the policy, where ranks share it out: its backward passes come behind the policy's,
+// and its parameters have the role before their names.
 struct TrainedBeside {
   std::string role;
   ShardedModel* model;

@@ -274,8 +274,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   log_info("model_parameter_info: ", parameters);
 
   const bool in_parts = o.shares_parts();
-  const SharedTraining shared =
-      in_parts ? share_parts(*tuned.model, params, world, o) : share_training(*tuned.model, params, mesh, o, others.shared());
+  const SharedTraining shared = in_parts ? share_parts(*tuned.model, params, world, o)
+                                         : share_training(*tuned.model, params, mesh, o, others.shared());
   share_tokens(*tuned.model, rows);
   if (reference->model) share_tokens(*reference->model, rows);
   if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
@@ -298,8 +298,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                                                         .lr_by_prefix = std::move(rates)}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
-                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16},
-                  [&](const fs::path& dir) {
+                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16}, [&](const fs::path& dir) {
                     const auto save = [&] { tuned.save(dir, o); };
                     shared.model ? shared.model->as_slices(save) : save();
                   });

@@ -81,7 +81,8 @@ TEST(Turns, ADistilledModelIsComparedInItsOwnTokens) {
   const LoopOptions loop{.per_device_train_batch_size = 4, .gradient_accumulation_steps = 1};
   gkd.begin(run.student.setting(loop));
   const auto teacher = golden::owned_model(golden::Case("train_qwen2").dir / "checkpoint");
-  std::vector<Update> updates = gkd.collect(run.actors({{"teacher", {teacher.get()}}}), {*learning::Tasks(5, 4, true).next()});
+  std::vector<Update> updates =
+      gkd.collect(run.actors({{"teacher", {teacher.get()}}}), {*learning::Tasks(5, 4, true).next()});
   Batch& batch = updates.at(0).at(0);
   EXPECT_GE(observations(batch), 2);
   set_training(batch.step, {});

@@ -59,9 +59,10 @@ void GkdOptions::check() const {
   check_plugins(*this, {}, this);
   require(!several_turns() || lmbda > 0, Fault::Usage,
           "--environment replies to the model, which is not asked with --lmbda 0: give --lmbda 1, or leave it out");
-  require(!several_turns() || stop_words.empty(), Fault::Usage,
-          "--stop_words end an answer in the middle of its message, and --environment replies to whole ones: give one of "
-          "them");
+  require(
+      !several_turns() || stop_words.empty(), Fault::Usage,
+      "--stop_words end an answer in the middle of its message, and --environment replies to whole ones: give one of "
+      "them");
   require(teacher_adapters.size() <= 1, Fault::Usage, "--teacher_adapters takes one adapter, not ",
           teacher_adapters.size());
   if (teacher_model_server) {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/options.h"
-#include "train/options/algorithm_options.h"
 #include "environment/environment_options.h"
+#include "train/options/algorithm_options.h"
 #include "train/options/rollout_options.h"
 
 namespace apus {

@@ -201,8 +201,9 @@ void GrpoOptions::check() const {
           "--deterministic_rollout compares the engine with the trainer, and --replay_rollouts has no engine");
   require(!async_generate || rounds_ahead() > 0, Fault::Usage,
           "--async_generate true is --max_staleness 1, and --max_staleness 0 asks for none of it: give one of them");
-  require(!partial_rollout || rounds_ahead() > 0, Fault::Usage,
-          "--partial_rollout true goes on with answers in later rounds, and --max_staleness 0 has none: give 1 or more");
+  require(
+      !partial_rollout || rounds_ahead() > 0, Fault::Usage,
+      "--partial_rollout true goes on with answers in later rounds, and --max_staleness 0 has none: give 1 or more");
   require(!partial_rollout || !several_turns(), Fault::Usage,
           "--partial_rollout goes on with an answer of one turn, and --environment replies to whole ones: give one of "
           "them");
