@@ -49,6 +49,7 @@ void add_alignment(const PlanOptions& o, PlanSpec& spec) {
   spec.row_copies = pairs ? 2 : 1;
   spec.train.frozen_copies = !spec.tuning.lora && (type == "dpo" || type == "kto" || type == "grpo") ? 1 : 0;
   if (type != "grpo") return;
+  spec.train.rolls_out = spec.train.all_read_answers = true;
   spec.row_tokens += o.max_completion_length;
   spec.train.cache_bytes = static_cast<double>(o.num_generations * spec.rows * spec.row_tokens) *
                            cache_bytes_per_token(spec.model, spec.element());

@@ -241,7 +241,7 @@ void TrainCommandOptions::check() const {
   DataOptions::check(own.brings_rows());
   TunerOptions::check();
   TrainOptions::check();
-  own.check(*this, ranks);
+  own.check(*this, std::max<int64_t>(1, ranks / row_sharers()));
   if (own.knows_reference()) reference.check(own.uses_reference());
   require(!reference.precompute_ref_log_probs || (!streaming && algorithm_info(algorithm).compares_rows), Fault::Usage,
           "--precompute_ref_log_probs asks the reference of every row beforehand: not with --streaming true, and not "
@@ -275,9 +275,6 @@ void TrainCommandOptions::check() const {
   check_tensor_parallel(ranks);
   check_pipeline_parallel(ranks);
   if (sharding().stage < 3 || ranks == 1) return;
-  require(!algorithm_info(algorithm).asks_rows, Fault::Usage, "--rlhf_type ", algorithm,
-          " answers its questions with the model that is trained, which must be whole on each rank: use --deepspeed "
-          "zero1 or zero2");
   require(!reference.precompute_ref_log_probs, Fault::Usage,
           "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with --deepspeed zero3, where "
           "the reference is shared out as well");
@@ -347,10 +344,16 @@ void TrainCommandOptions::check_sequence_parallel(int64_t ranks) const {
           " needs as many processes, or a multiple of it, and ", ranks == 1 ? "one runs" : str(ranks, " run"),
           ": start with NPROC_PER_NODE=", sequence_parallel_size);
   const AlgorithmInfo& info = algorithm_info(algorithm);
-  require(!info.rolls_out() && info.head != Head::None, Fault::Usage, "--sequence_parallel_size is not available for ",
-          asked_by(algorithm, info),
+  require((!info.rolls_out() || algorithm == "grpo") && info.head != Head::None, Fault::Usage,
+          "--sequence_parallel_size is not available for ", asked_by(algorithm, info),
           info.rolls_out() ? ", which draws answers" : ", which compares the rows of all processes",
-          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo, kto and rm");
+          "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo, kto, rm and grpo");
+  require(own.group_sharers(*this, ranks / sequence_parallel_size) <= 1, Fault::Usage,
+          "--sequence_parallel_size with --rlhf_type grpo needs whole groups in a process: raise "
+          "--gradient_accumulation_steps or --steps_per_generation until a process has a multiple of "
+          "--num_generations answers");
+  require(all.value("chord_sft_dataset", Json::array()).empty() && !all.value("partial_rollout", false), Fault::Usage,
+          "--chord_sft_dataset and --partial_rollout are not available with --sequence_parallel_size: leave one out");
   require(neftune_noise_alpha == 0, Fault::Usage,
           "--neftune_noise_alpha draws its noise for whole rows: leave it out with --sequence_parallel_size");
   require(!predict_with_generate, Fault::Usage,
@@ -427,10 +430,19 @@ void TrainCommandOptions::rehearse(Rehearsal& r) const {
   spec.command = algorithm, spec.train.accumulation = accumulation(ranks / row_sharers());
   spec.train.frozen_copies = own.uses_reference() && !lora() && !reference.precompute_ref_log_probs ? 1 : 0;
   count_other_models(own, model, lora(), r, spec.train);
+  const AlgorithmInfo& info = algorithm_info(algorithm);
+  spec.train.rolls_out = info.rolls_out() || predict_with_generate, spec.train.all_read_answers = info.asks_rows;
   if (longest > 0 && !packing) {  // known exactly, instead of assumed
-    const int64_t answer = algorithm_info(algorithm).asks_rows ? all.value("max_completion_length", int64_t{0}) : 0;
+    const int64_t answer = info.asks_rows ? all.value("max_completion_length", int64_t{0}) : 0;
     spec.row_tokens = longest + answer, spec.assumptions.clear();
     spec.count_tokens();
+  }
+  if (spec.train.rolls_out && info.asks_rows) {  // all answers of a round, in the engine at once
+    const Json asked = all.value("steps_per_generation", Json());
+    const int64_t micro_batches = std::max(spec.train.accumulation, asked.is_number() ? asked.get<int64_t>() : 0);
+    spec.train.cache_bytes =
+        static_cast<double>(std::min<int64_t>(256, per_device_train_batch_size * micro_batches) * spec.row_tokens) *
+        cache_bytes_per_token(spec.model, spec.element());
   }
   hold_quantised(spec, config, quantise);
   r.plan(spec);

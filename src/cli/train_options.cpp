@@ -320,8 +320,6 @@ void TrainOptions::check_sharding(int64_t ranks) const {
   require(!matrices, Fault::Usage, optim == "adafactor" ? "--optim adafactor" : "--optimizer muon",
           " looks at whole matrices, of which each rank would hold some rows: use adamw_torch, adamw_8bit or sgd with "
           "--deepspeed and --fsdp");
-  require(s.stage < 3 || !predict_with_generate, Fault::Usage,
-          "--predict_with_generate needs the whole model on each rank: use --deepspeed zero2, or evaluate by loss");
   require(s.stage < 3 || !broadcast_weights, Fault::Usage,
           "--broadcast_weights sends whole weights, and each rank would hold a slice of them: copy the files instead");
 }

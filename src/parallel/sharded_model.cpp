@@ -6,7 +6,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 
 #include "nn/capsule.h"
@@ -75,6 +74,7 @@ class ShardedModel::Runner final : public LayerRunner {
   at::Tensor embed(const Model& model, const Inputs& in, const Step& s) override;
   at::Tensor layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) override;
   at::Tensor final_norm(const Model& model, const at::Tensor& x_TD) override;
+  std::shared_ptr<void> alone() override { return owner_.whole(); }
 
  private:
   at::Tensor leave(size_t unit, const at::Tensor& y_TD, bool runs_again = false);
@@ -112,6 +112,7 @@ at::Tensor ShardedModel::Runner::leave(size_t unit, const at::Tensor& y_TD, bool
 }
 
 at::Tensor ShardedModel::Runner::embed(const Model& model, const Inputs& in, const Step& s) {
+  if (owner_.wholes_ > 0) return model.embed(in, s);
   // What an earlier pass left; but not the head that its backward pass begins with (a reference is asked in between).
   const size_t head = owner_.units_.size() - 1;
   for (size_t u = 0; u <= head; ++u)
@@ -121,6 +122,7 @@ at::Tensor ShardedModel::Runner::embed(const Model& model, const Inputs& in, con
 }
 
 at::Tensor ShardedModel::Runner::layer(const Model& model, int64_t i, const at::Tensor& x_TD, const Step& s) {
+  if (owner_.wholes_ > 0) return model.layer(i, x_TD, s);
   const auto unit = static_cast<size_t>(i) + 1;
   const Memo* memo = training_of(s).memo;
   if (memo && memo->again()) {  // its backward pass follows
@@ -133,7 +135,7 @@ at::Tensor ShardedModel::Runner::layer(const Model& model, int64_t i, const at::
 
 // The head is used behind this, and stays until the backward pass has left it.
 at::Tensor ShardedModel::Runner::final_norm(const Model& model, const at::Tensor& x_TD) {
-  owner_.need(owner_.units_.size() - 1);
+  if (owner_.wholes_ == 0) owner_.need(owner_.units_.size() - 1);
   return model.final_norm(x_TD);
 }
 
@@ -190,13 +192,15 @@ ShardedModel::~ShardedModel() {
     for (const Shard& s : unit->shards) s.show(s.slice);
 }
 
-std::vector<ShardedGradients::Param> ShardedModel::trained() const {
+std::vector<ShardedGradients::Param> ShardedModel::trained(int first_unit) const {
   std::vector<ShardedGradients::Param> all;
   for (size_t u = units_.size(); u-- > 0;)
     for (auto s = units_[u]->shards.rbegin(); s != units_[u]->shards.rend(); ++s)
       if (s->param->trainable)
-        all.push_back(
-            {.name = s->name, .whole = s->whole, .slice = s->slice, .unit = static_cast<int>(units_.size() - 1 - u)});
+        all.push_back({.name = s->name,
+                       .whole = s->whole,
+                       .slice = s->slice,
+                       .unit = first_unit + static_cast<int>(units_.size() - 1 - u)});
   return all;
 }
 
@@ -245,11 +249,37 @@ void ShardedModel::release() {
   for (size_t u = 0; u < units_.size(); ++u) release(u);
 }
 
+// A layer is on its way while the one before it gets its place.
+std::shared_ptr<void> ShardedModel::whole() {
+  if (wholes_ == 0) {
+    release(), start(0);
+    for (size_t u = 0; u < units_.size(); ++u) {
+      if (u + 1 < units_.size()) start(u + 1);
+      need(u);
+    }
+  }
+  ++wholes_;
+  return {nullptr, [this](void*) {
+            if (--wholes_ == 0) release();
+          }};
+}
+
+void ShardedModel::as_slices(const std::function<void()>& work) {
+  const auto show = [&](at::Tensor Shard::*which) {
+    for (const auto& unit : units_)
+      if (unit->presence == Presence::Here)
+        for (const Shard& s : unit->shards) s.show(s.*which);
+  };
+  show(&Shard::slice);
+  work();
+  show(&Shard::whole);
+}
+
 void ShardedModel::back_at(size_t number) {
   const size_t last = units_.size() - 1;
   backward_waits_ = false;
   for (size_t u = number + 1; u <= last; ++u) release(u);
-  if (gradients_) gradients_->complete(static_cast<int>(last - number) - 1);
+  if (gradients_) gradients_->complete(first_unit_ + static_cast<int>(last - number) - 1);
   // Of a plain table the backward pass wants no values.
   if (number == 0 && units_[0]->shards.size() == 1) return;
   need(number);

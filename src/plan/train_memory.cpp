@@ -48,6 +48,7 @@ class TrainingRun {
     start();
     const double trainings = 1 + static_cast<double>(s_.trained_copies);
     if (!away()) at_.add(Holds::Optimizer, trainings * optimizer_state_bytes(t_, s_) * state_share());
+    if (s_.rolls_out) answer();
     for (int update = 1; update <= 2; ++update) {
       const double before = at_.now(Holds::Activations);
       for (int64_t i = 0; i < std::min(s_.ahead, s_.accumulation - 1); ++i) trunk_forward();
@@ -95,7 +96,6 @@ class TrainingRun {
       at_.add(Holds::Weights, static_cast<double>(s_.trained_copies) *
                                   (trunk * s_.element + t_.adapter * t_.spec.adapter_bytes) / shared(3));
     }
-    at_.add(Holds::Cache, s_.cache_bytes);
     if (s_.devices == 1) return at_.add(Holds::Communication, s_.in_parts ? d_.comm : 0);
     // Without sharing the buckets of the first backward pass become the gradients' memory, two more are on their way.
     at_.add(Holds::Communication, d_.comm + (s_.zero == 0 ? buckets() : 0));
@@ -103,6 +103,24 @@ class TrainingRun {
     double largest = 0;  // a layer's small parameters come together, and are then given their places
     for (const LayerUse& layer : t_.layers) largest = std::max(largest, layer.elements);
     at_.add(Holds::Communication, gathered() * s_.element + std::min(kGradientBucket, largest * s_.element));
+  }
+
+  // The cache is given back before anything is learnt, and so are weights that ranks share out.
+  void answer() {
+    at_.moment("rolling out answers");
+    at_.add(Holds::Cache, s_.cache_bytes);
+    const bool shared_out = s_.zero >= 3 && s_.devices > 1;
+    at_.brief(Holds::Communication, shared_out ? std::max(0.0, whole_to_answer() - gathered() * s_.element) : 0);
+    at_.drop(Holds::Cache, s_.cache_bytes);
+  }
+
+  // Bytes that are whole while answers are rolled out, beside the slices.
+  double whole_to_answer() const {
+    const double own = weight_bytes(t_, s_) + t_.adapter * t_.spec.adapter_bytes;
+    if (!s_.all_read_answers) return own;
+    const double trunk = t_.elements - (m_.tied ? 0 : vocab_ * h_);
+    return own + static_cast<double>(s_.frozen_copies) * weight_bytes(t_, s_) + s_.frozen_elements * s_.element +
+           static_cast<double>(s_.trained_copies) * (trunk * s_.element + t_.adapter * t_.spec.adapter_bytes);
   }
 
   // Bytes of gradients that travel.

@@ -49,6 +49,9 @@ struct TrainSpec {
   int64_t trained_copies = 0;
   bool copies_share_trunk = false;  // they are adapters on the policy's frozen weights
   double cache_bytes = 0;           // of keys and values, when the run also generates
+  // Answers are rolled out, for which shared weights are whole for a while: the model's, or those of all models, which
+  // then read the answers.
+  bool rolls_out = false, all_read_answers = false;
 };
 
 struct MemoryUse {

@@ -79,7 +79,24 @@ void share_tokens(Model& model, Mesh& rows) {
   model.run_by(std::make_shared<SequenceRunner>(rows.comm(Axis::Cp), model.runner()));
 }
 
-SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, const TrainOptions& o) {
+namespace {
+// The slices of all models, in the order of their backward passes.
+Sliced slices_of_all(const ShardedModel& policy, const std::vector<TrainedBeside>& others) {
+  Sliced all = policy.trained();
+  int unit = policy.units();
+  for (const TrainedBeside& other : others) {
+    for (ShardedGradients::Param& p : other.model->trained(unit)) {
+      p.name = other.role + "." + p.name;
+      all.push_back(std::move(p));
+    }
+    unit += other.model->units();
+  }
+  return all;
+}
+}  // namespace
+
+SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, const TrainOptions& o,
+                              const std::vector<TrainedBeside>& others) {
   SharedTraining out;
   out.updated = params;
   if (mesh.size(kDataAxes) == 1) {
@@ -99,11 +116,22 @@ SharedTraining share_training(Model& model, const std::vector<NamedParam>& param
   if (s.bucket_elements)
     spec.bucket_bytes = *s.bucket_elements * static_cast<int64_t>(params.front().tensor.element_size());
   out.model = shard_model(model, mesh, s);
-  if (out.model) spec.by_unit = true, spec.let_go = [m = out.model.get()] { m->release(); };
-  const Sliced slices = out.model ? out.model->trained() : sliced_params(named, ranks, s.on_host);
+  if (out.model)
+    spec.by_unit = true, spec.let_go = [m = out.model.get(), others] {
+      m->release();
+      for (const TrainedBeside& other : others) other.model->release();
+    };
+  const Sliced slices = out.model ? slices_of_all(*out.model, others) : sliced_params(named, ranks, s.on_host);
   out.updated = in_model_order(slices, params, ranks);
   out.slices = std::make_unique<ShardedGradients>(slices, ranks, mesh.host(kDataAxes), std::move(spec));
-  if (out.model) out.model->tell(out.slices.get());
+  if (out.model) {
+    out.model->tell(out.slices.get());
+    int unit = out.model->units();
+    for (const TrainedBeside& other : others) {
+      other.model->tell(out.slices.get(), unit);
+      unit += other.model->units();
+    }
+  }
   int64_t mine = 0;
   for (const NamedParam& p : out.updated) mine += p.tensor.numel();
   log_info(ranks.size(), " ranks share out ",

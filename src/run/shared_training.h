@@ -38,6 +38,13 @@ std::unique_ptr<ShardedModel> shard_model(Model& model, Mesh& mesh, const Shardi
 // differ in no other axis are given the same rows. After shard_model() and share_training().
 void share_tokens(Model& model, Mesh& rows);
 
+// A model that is trained beside the policy, where ranks share it out: its backward passes come behind the policy's,
+// and its parameters have the role before their names.
+struct TrainedBeside {
+  std::string role;
+  ShardedModel* model;
+};
+
 struct SharedTraining {
   std::unique_ptr<ShardedModel> model;  // of --deepspeed zero3
   std::unique_ptr<ShardedGradients> slices;
@@ -53,9 +60,9 @@ struct SharedTraining {
   }
 };
 
-// `params`: the model's trainable ones. Model and mesh must outlive it.
+// `params`: the trainable ones of all models. Models and mesh must outlive it.
 SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh,
-                              const TrainOptions& options);
+                              const TrainOptions& options, const std::vector<TrainedBeside>& others = {});
 // The same where ranks share out the model's matrices, experts or layers.
 SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
                            const TrainOptions& options);

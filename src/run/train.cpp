@@ -118,8 +118,8 @@ Sampling rollout_sampling(const TrainCommandOptions& o, const std::shared_ptr<co
   return sampling;
 }
 
-std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& data, Rollout& rollout, Mesh& mesh,
-                                 const fs::path& run_dir) {
+std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& data, const Model& model,
+                                 Rollout& rollout, Mesh& mesh, const fs::path& run_dir) {
   if (!o.predict_with_generate) return {};
   if (!data.eval) {
     log_warning("--predict_with_generate: there are no validation rows; give --val_dataset or --split_dataset_ratio");
@@ -133,7 +133,10 @@ std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& 
                         .tokenizer = tokenizer,
                         .sampling = rollout_sampling(o, tokenizer),
                         .file = mesh.rank(kDataAxes) == 0 ? run_dir / "predict.jsonl" : fs::path()});
-  return [answer] { return (*answer)(); };
+  return [answer, &model] {
+    const std::shared_ptr<void> alone = model.runner()->alone();
+    return (*answer)();
+  };
 }
 
 bool resumes(const TrainCommandOptions& o) {
@@ -224,6 +227,21 @@ TrainData shown_rows(const TrainCommandOptions& o, Algorithm& algorithm, const f
   return shown;
 }
 
+// Where answers are asked for, each rank makes passes of its own, as many as its answers take: all of these models are
+// there for that.
+std::function<std::shared_ptr<void>()> own_passes(const TrainCommandOptions& o, const Model& policy,
+                                                  const Model* reference, const OtherModels& others) {
+  if (!algorithm_info(o.algorithm).asks_rows) return {};
+  std::vector<const Model*> all = {&policy};
+  if (reference) all.push_back(reference);
+  for (const auto& [role, models] : others.by_role()) all.insert(all.end(), models.begin(), models.end());
+  return [all] {
+    auto held = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    for (const Model* model : all) held->push_back(model->runner()->alone());
+    return held;
+  };
+}
+
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
   Mesh mesh(world, mesh_sizes(o, world.size()));
@@ -256,8 +274,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   log_info("model_parameter_info: ", parameters);
 
   const bool in_parts = o.shares_parts();
-  const SharedTraining shared =
-      in_parts ? share_parts(*tuned.model, params, world, o) : share_training(*tuned.model, params, mesh, o);
+  const SharedTraining shared = in_parts ? share_parts(*tuned.model, params, world, o)
+                                         : share_training(*tuned.model, params, mesh, o, others.shared());
   share_tokens(*tuned.model, rows);
   if (reference->model) share_tokens(*reference->model, rows);
   if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");
@@ -280,8 +298,10 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                                                         .lr_by_prefix = std::move(rates)}));
   const auto log = world.first() ? open_log(o, run_dir) : nullptr;
   Rollout rollout(*tuned.model, at::TensorOptions().dtype(tuned.dtype).device(mesh.device()),
-                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16},
-                  [&](const fs::path& dir) { tuned.save(dir, o); });
+                  {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16}, [&](const fs::path& dir) {
+                    const auto save = [&] { tuned.save(dir, o); };
+                    shared.model ? shared.model->as_slices(save) : save();
+                  });
   const StopFlag stop;
   Trainer trainer({.algorithm = *algorithm,
                    .actors = {.policy = *tuned.model,
@@ -302,9 +322,10 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
-                   .evaluate_more = prediction(o, data, rollout, mesh, run_dir),
+                   .evaluate_more = prediction(o, data, *tuned.model, rollout, mesh, run_dir),
                    .stop = &stop,
-                   .begins_step = [&](int64_t step) { world.at(str("step ", step)); }},
+                   .begins_step = [&](int64_t step) { world.at(str("step ", step)); },
+                   .alone = own_passes(o, *tuned.model, reference->model.get(), others)},
                   trainer_options(o, data, *tuned.model, run_dir));
   if (resumes(o)) {
     const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);

@@ -50,6 +50,7 @@ void Trainer::log_training() {
 void Trainer::evaluate() {
   at::NoGradGuard no_grad;
   const Stopwatch watch;
+  const std::shared_ptr<void> alone = p_.alone ? p_.alone() : nullptr;
   double loss = 0, count = 0, sequences = 0, batches = 0;
   Metrics metrics;
   const bool in_step = p_.gradients && p_.gradients->passes_in_step();

@@ -173,7 +173,10 @@ bool Trainer::collect() {
   if (all == 0) return false;
   result_.rows += static_cast<int64_t>(all);
   p_.actors.step = step_;
-  explained_memory([&] { collection_.updates = p_.algorithm.collect(p_.actors, std::move(rows)); });
+  explained_memory([&] {
+    const std::shared_ptr<void> alone = p_.alone ? p_.alone() : nullptr;
+    collection_.updates = p_.algorithm.collect(p_.actors, std::move(rows));
+  });
   require(static_cast<int64_t>(collection_.updates.size()) == p_.algorithm.updates_per_collection(), Fault::Bug,
           "the algorithm collected ", collection_.updates.size(), " updates instead of ",
           p_.algorithm.updates_per_collection());

@@ -66,6 +66,9 @@ struct TrainerParts {
   const StopFlag* stop = nullptr;
   // Hears of every update before it is made.
   std::function<void(int64_t step)> begins_step = {};
+  // Where ranks make passes of their own to collect, which differ in number: until the result is let go of, nothing
+  // that they share out is asked of one another (LayerRunner::alone). Null: they make none, or share nothing out.
+  std::function<std::shared_ptr<void>()> alone = {};
 };
 
 struct TrainResult {
