@@ -28,6 +28,9 @@ class AdapterFile {
   // Those of stacked experts under the names that they have with factors of their own, gate and up with the same A.
   const std::map<std::string, TensorEntry>& entries() const { return entries_; }
   at::Tensor tensor(const std::string& name) const;
+  // What a configuration leaves to the shapes of the tensors: the ranks that AdaLoRA left of each layer, the factors
+  // of BOFT where PEFT made fewer than it was asked for (it makes one without its extension for GPUs).
+  void complete(LoraConfig& config) const;
 
  private:
   struct Piece {

@@ -25,6 +25,7 @@
 #include "run/tuned_model.h"
 #include "tensor/dtype.h"
 #include "train/param_groups.h"
+#include "train/rank_allocator.h"
 #include "train/rollout.h"
 #include "train/shown_rows.h"
 #include "train/trainable.h"
@@ -283,6 +284,9 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                   {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16},
                   [&](const fs::path& dir) { tuned.save(dir, o); });
   const StopFlag stop;
+  std::optional<RankAllocator> ranks;
+  if (tuned.adapter && tuned.adapter->config.kind == "adalora")
+    ranks.emplace(*tuned.model, tuned.adapter->config.adalora);
   Trainer trainer({.algorithm = *algorithm,
                    .actors = {.policy = *tuned.model,
                               .reference = reference->compare,
@@ -299,6 +303,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes)),
                    .gradients = shared.sync(),
                    .pipeline = stage.pipeline.get(),
+                   .ranks = ranks ? &*ranks : nullptr,
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
@@ -306,6 +311,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .stop = &stop,
                    .begins_step = [&](int64_t step) { world.at(str("step ", step)); }},
                   trainer_options(o, data, *tuned.model, run_dir));
+  if (ranks) tuned.adapter->config.adalora.total_steps = trainer.max_steps();
   if (resumes(o)) {
     const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
     require_same_state(state, world, o.resume_from_checkpoint);

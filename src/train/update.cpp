@@ -22,6 +22,7 @@
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
 #include "train/idle_pass.h"
+#include "train/rank_allocator.h"
 #include "train/rollout.h"
 #include "train/trainer.h"
 
@@ -49,11 +50,20 @@ void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<Router
   set_training(batch.step, std::move(training));
 }
 
+// Of the weights alone, once in an update: each micro-batch adds the share of it that it has in the sum of losses.
+void Trainer::add_penalty(Loss& loss, double count) const {
+  const at::Tensor penalty = p_.ranks ? p_.ranks->penalty() : at::Tensor();
+  if (!penalty.defined() || count == 0) return;
+  loss.sum = loss.sum + penalty * count;
+  loss.metrics["orth_loss"] = {penalty.detach() * count, at::tensor(count)};
+}
+
 Trainer::Pass Trainer::forward_of(Batch& batch, uint64_t micro, double total) {
   Pass pass{.loss = {}, .input = {}, .router = std::make_shared<RouterLoss>()};
   pass.share = p_.algorithm.count(batch) / total * stages();
   prepare(batch, micro, pass.router, pass.share);
   pass.loss = loss_of(batch, o_.forward);
+  add_penalty(pass.loss, p_.algorithm.count(batch));
   if (p_.pipeline) pass.input = p_.pipeline->take_input();
   pass.balance = pass.router->scale;
   const auto& tokens = training_of(batch.step).tokens;
@@ -198,6 +208,7 @@ Trainer::StepResult Trainer::compute(Update& batches) {
   if (out.updated) {
     const double scale = o_.loop.max_grad_norm > 0 ? std::min(1.0, o_.loop.max_grad_norm / (out.grad_norm + 1e-6)) : 1;
     if (!in_backward_) p_.optimizer.step(schedule_(step_), scale);
+    if (p_.ranks) p_.ranks->updated(step_ + 1, scale);
     if (p_.gradients) p_.gradients->updated();
     if (p_.actors.rollout) p_.actors.rollout->weights_changed();
     bad_in_a_row_ = 0;
