@@ -311,9 +311,10 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   at::NoGradGuard no_grad;
   Adapter adapter{.name = name, .config = read_adapter_config(dir), .saved_params = {}, .taken_out = {}};
   adapter.config.dropout = dropout;
-  require(fs::exists(dir / kWeights), Fault::Model, dir.string(), " holds no ", kWeights,
+  const fs::path weights = adapter_folder(dir) / kWeights;
+  require(fs::exists(weights), Fault::Model, dir.string(), " holds no ", kWeights,
           "; adapters in pickles (adapter_model.bin) are not read");
-  const AdapterFile file(dir / kWeights, adapter.config);
+  const AdapterFile file(weights, adapter.config);
   file.complete(adapter.config);
   freeze(model);
   attach(model, adapter.config, name);
@@ -326,7 +327,11 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   const at::Device one = device_of(model);
   each_delta(model, name, [&](const std::string& module, Adaptable&, TrainedDelta& delta) {
     const auto wide = at::TensorOptions().dtype(at::kFloat).device(model.devices() ? model.device_of(module) : one);
-    delta.visit([&](const std::string& n, Param& p) { expected[n] = {&p, wide}; }, kAdapterPrefix + module);
+    delta.visit(
+        [&](const std::string& n, Param& p) {
+          expected[n] = {&p, wide};
+        },
+        name_in_file(adapter.config, module));
   });
   model.visit([&](const std::string& n, Param& p) {
     const bool own =
@@ -369,7 +374,8 @@ void load_adapter_beside(Model& model, const fs::path& dir, const std::string& n
                          const ReadWeight& read) {
   at::NoGradGuard no_grad;
   const LoraConfig config = read_adapter_config(dir);
-  const bool whole = fs::exists(dir / kWeights) && !saved_in(AdapterFile(dir / kWeights, config), config).empty();
+  const fs::path weights = adapter_folder(dir) / kWeights;
+  const bool whole = fs::exists(weights) && !saved_in(AdapterFile(weights, config), config).empty();
   require(
       !whole && config.modules_to_save.empty() && config.token_rows.empty() && config.bias == "none", Fault::Usage,
       "the adapter ", dir.string(),
@@ -401,7 +407,7 @@ void detach_adapter(Model& model, const std::string& name) {
 
 void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
   at::NoGradGuard no_grad;
-  const AdapterFile file(dir / kWeights, adapter.config);
+  const AdapterFile file(adapter_folder(dir) / kWeights, adapter.config);
   const auto put = [&](const std::string& name, Param& p) {
     require(file.entries().count(name), Fault::Usage, dir.string(), ": ", name,
             " is missing; were the flags of the adapter changed?");
@@ -414,7 +420,7 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
     p.data = own_part(saved, p).to(p.data.options()).clone();
   };
   each_delta(model, adapter.name, [&](const std::string& module, Adaptable&, TrainedDelta& delta) {
-    delta.visit(put, kAdapterPrefix + module);
+    delta.visit(put, name_in_file(adapter.config, module));
   });
   model.visit([&](const std::string& n, Param& p) {
     if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
@@ -439,7 +445,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
             value = at::cat({value, taken->second.second}, 1);
           tensors.emplace_back(n, value);
         },
-        kAdapterPrefix + module);
+        name_in_file(config, module));
   });
   if (!adapter.taken_out.empty()) {  // twice the rank with the same scale
     const double grow = config.rslora ? std::sqrt(2.0) : 2.0;
@@ -454,8 +460,11 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
   if (model.mesh() && !model.mesh()->layout().first()) return;
   stack_factors(tensors, config);
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  write_safetensors(dir / kWeights, tensors);
-  write_file_atomic(dir / kAdapterConfigFile, adapter_config_json(config).dump(2));
+  const fs::path files = adapter_folder(dir, config);
+  fs::create_directories(files);
+  write_safetensors(files / kWeights, tensors);
+  write_file_atomic(files / kAdapterConfigFile, adapter_config_json(config).dump(2));
+  if (config.kind == "adapter") return write_file_atomic(dir / "configuration.json", "{}");  // as ms-swift leaves it
   write_file_atomic(dir / "README.md", adapter_card(config));
   if (additional.is_object()) write_file_atomic(dir / kAdapterExtrasFile, additional.dump(2));
 }

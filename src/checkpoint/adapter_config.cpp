@@ -125,6 +125,7 @@ bool LoraConfig::stacks(const std::string& module) const {
 }
 
 bool LoraConfig::targets(const std::string& module) const {
+  if (kind == "adapter") return ends_feed_forward(module, target_regex);
   if (!target_parameters.empty() && expert_matrix(module)) return stacks(module);
   if (!exclude_regex.empty() && Pattern(exclude_regex, "exclude_modules").matches(module)) return false;
   if (any_suffix(module, exclude_modules)) return false;
@@ -165,10 +166,19 @@ std::string without_base_layer(const std::string& parameter) {
   return at == std::string::npos ? parameter : parameter.substr(0, at + 1) + parameter.substr(at + part.size());
 }
 
-bool is_adapter_dir(const fs::path& dir) { return fs::exists(dir / kAdapterConfigFile); }
+fs::path adapter_folder(const fs::path& dir, const LoraConfig& config) {
+  return config.kind == "adapter" ? dir / "default" : dir;
+}
+
+fs::path adapter_folder(const fs::path& dir) {
+  const fs::path inner = dir / "default";
+  return !fs::exists(dir / kAdapterConfigFile) && fs::exists(inner / kAdapterConfigFile) ? inner : dir;
+}
+
+bool is_adapter_dir(const fs::path& dir) { return fs::exists(adapter_folder(dir) / kAdapterConfigFile); }
 
 LoraConfig read_adapter_config(const fs::path& dir) {
-  const fs::path path = dir / kAdapterConfigFile;
+  const fs::path path = adapter_folder(dir) / kAdapterConfigFile;
   require(fs::exists(path), Fault::Usage, dir.string(), " is no adapter: it holds no adapter_config.json",
           fs::exists(dir / kModelConfigFile) ? ". It is a whole model: give it with --model" : "");
   const Json json = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);

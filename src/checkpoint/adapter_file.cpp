@@ -72,6 +72,11 @@ at::Tensor AdapterFile::tensor(const std::string& name) const {
   return all.narrow(0, p.begin, p.outputs).view({p.outputs, -1, p.experts}).select(2, p.expert);
 }
 
+std::string name_in_file(const LoraConfig& config, const std::string& module) {
+  if (config.kind == "adapter") return module.substr(0, module.rfind('.')) + ".adapter_default";
+  return kAdapterPrefix + module;
+}
+
 void AdapterFile::complete(LoraConfig& config) const {
   const std::string prefix = kAdapterPrefix, values = ".lora_E", rotation = ".boft_R";
   for (const auto& [name, entry] : entries_) {

@@ -45,6 +45,9 @@ class AdapterFile {
   std::map<std::string, Piece> pieces_;
 };
 
+// What the names of a layer's parameters begin with in a file.
+std::string name_in_file(const LoraConfig& config, const std::string& module);
+
 // The other way round: tensors of single experts, which target_parameters means, become what PEFT writes.
 void stack_factors(std::vector<std::pair<std::string, at::Tensor>>& tensors, const LoraConfig& config);
 

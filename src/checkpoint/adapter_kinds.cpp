@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/nearest.h"
+#include "base/pattern.h"
 #include "checkpoint/adapter_config.h"
 
 namespace apus {
@@ -63,6 +65,22 @@ void read_boft(const Json& json, const std::string& where, LoraConfig& c) {
   c.init = setting<bool>(json, where, "init_weights", true) ? "true" : "false";
 }
 
+void read_bottleneck(const Json& json, const std::string& where, LoraConfig& c) {
+  c.r = setting<int64_t>(json, where, "adapter_length", 128), c.width = setting<int64_t>(json, where, "dim", 0);
+  c.act = setting<std::string>(json, where, "act_layer", "gelu");
+  require(std::find(bottleneck_acts().begin(), bottleneck_acts().end(), c.act) != bottleneck_acts().end(), Fault::Model,
+          where, ": act_layer ", c.act, " is not available; possible: ", join(bottleneck_acts()));
+  require(!c.target_regex.empty() && setting<std::string>(json, where, "method_name", "forward") == "forward" &&
+              json.value("hidden_pos", Json(0)) == 0,
+          Fault::Model, where, ": only adapters behind what a module named by an expression gives are available");
+}
+
+Json bottleneck_json(Json /*lora*/, const LoraConfig& c) {
+  return {{"act_layer", c.act},      {"adapter_length", c.r},           {"dim", c.width},
+          {"hidden_pos", 0},         {"method_name", "forward"},        {"model_key_mapping", nullptr},
+          {"swift_type", "ADAPTER"}, {"target_modules", c.target_regex}};
+}
+
 Json adalora_json(Json out, const LoraConfig& c) {
   const AdaLoraSettings& a = c.adalora;
   out["r"] = 8;  // PEFT's own default, which AdaLoRA does not look at
@@ -80,20 +98,24 @@ Json adalora_json(Json out, const LoraConfig& c) {
   return out;
 }
 
-Json bone_json(const Json& lora, const LoraConfig& c) {
+Json bone_json(Json lora, const LoraConfig& c) {
   Json out = common_settings(lora);
   out["init_weights"] = initial_values(c), out["r"] = c.r;
   if (!c.old_bone) out["mini_r"] = 1, out["miss_dropout"] = 0.0;
   return out;
 }
 
-Json boft_json(const Json& lora, const LoraConfig& c) {
+Json boft_json(Json lora, const LoraConfig& c) {
   Json out = common_settings(lora);
   out["boft_block_num"] = c.boft.block_num, out["boft_block_size"] = c.boft.block_size;
   out["boft_n_butterfly_factor"] = c.boft.factors;
   out["boft_dropout"] = 0.0, out["fan_in_fan_out"] = false, out["init_weights"] = initial_values(c);
   return out;
 }
+
+// Read already, and written as it is.
+void read_lora(const Json&, const std::string&, LoraConfig&) {}
+Json lora_json(Json lora, const LoraConfig&) { return lora; }
 
 struct Kind {
   std::string word, title;
@@ -105,22 +127,11 @@ struct Kind {
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"lora",
-       "LoRA",
-       {"LORA"},
-       "lora_",
-       [](const Json&, const std::string&, LoraConfig&) {},
-       [](Json lora, const LoraConfig&) { return lora; }},
+      {"lora", "LoRA", {"LORA"}, "lora_", read_lora, lora_json},
       {"adalora", "AdaLoRA", {"ADALORA"}, "lora_", read_adalora, adalora_json},
-      {"bone",
-       "Bone",
-       {"MISS", "BONE"},
-       "miss_",
-       read_bone,
-       [](Json lora, const LoraConfig& c) { return bone_json(lora, c); }},
-      {"boft", "BOFT", {"BOFT"}, "boft_", read_boft, [](Json lora, const LoraConfig& c) {
-         return boft_json(lora, c);
-       }}};
+      {"bone", "Bone", {"MISS", "BONE"}, "miss_", read_bone, bone_json},
+      {"boft", "BOFT", {"BOFT"}, "boft_", read_boft, boft_json},
+      {"adapter", "Bottleneck", {"ADAPTER"}, "adapter_", read_bottleneck, bottleneck_json}};
   return all;
 }
 
@@ -142,7 +153,7 @@ const std::vector<std::string>& adapter_kinds() {
 }
 
 bool is_adapter_kind(const std::string& word) {
-  return std::find(adapter_kinds().begin(), adapter_kinds().end(), word) != adapter_kinds().end();
+  return word == "longlora" || std::find(adapter_kinds().begin(), adapter_kinds().end(), word) != adapter_kinds().end();
 }
 
 std::string adapter_title(const LoraConfig& config) {
@@ -167,13 +178,45 @@ int64_t boft_block(const BoftSettings& boft, const std::string& module, int64_t 
 
 int64_t change_elements(const LoraConfig& c, const std::string& module, int64_t in, int64_t out) {
   if (c.kind == "bone") return c.r * out;
+  if (c.kind == "adapter") return 2 * c.r * out + c.r + out;
   if (c.kind == "boft") return c.boft.factors * in * boft_block(c.boft, module, in) + out;
   const int64_t rank = c.rank_of(module);
   return rank * (in + out) + (c.kind == "adalora" ? rank : 0) + (c.dora ? out : 0) + (c.lora_bias ? out : 0);
 }
 
+const std::vector<std::string>& bottleneck_acts() {
+  static const std::vector<std::string> all = {"gelu", "gelu_pytorch_tanh", "relu", "silu", "tanh"};
+  return all;
+}
+
+bool ends_feed_forward(const std::string& module, const std::string& expression) {
+  const std::string last = module.substr(module.rfind('.') + 1);
+  return (last == "down_proj" || last == "c_proj") &&
+         Pattern(expression, "target_modules").matches(module.substr(0, module.size() - last.size() - 1));
+}
+
+std::string feed_forward_expression(const std::vector<std::string>& linear_modules) {
+  const Pattern dense("(.*)\\.layers\\.[0-9]+\\.(mlp|feed_forward)\\.(down_proj|c_proj)", "feed-forwards");
+  std::string expression;
+  for (const std::string& module : linear_modules) {
+    require(module.find(".experts.") == std::string::npos, Fault::Usage,
+            "--tuner_type adapter is for models without mixtures of experts: use --tuner_type lora");
+    if (!dense.matches(module)) continue;
+    const std::string block = module.substr(0, module.rfind('.')), inner = block.substr(block.rfind('.') + 1);
+    std::string escaped;
+    for (const char c : block.substr(0, block.find(".layers.") + 8)) escaped += c == '.' ? "\\." : std::string(1, c);
+    const std::string here = escaped + "\\d+\\." + inner;
+    require(expression.empty() || expression == here, Fault::Usage,
+            "--tuner_type adapter is for models that read text only: this one has feed-forwards of several kinds");
+    expression = here;
+  }
+  require(!expression.empty(), Fault::Usage, "--tuner_type adapter: this model has no feed-forward of the usual form");
+  return expression;
+}
+
 void read_adapter_kind(const Json& json, const std::string& where, LoraConfig& config) {
-  const std::string type = setting<std::string>(json, where, "peft_type", "");
+  const bool nested = !json.contains("peft_type") && json.contains("swift_type");  // ms-swift's own
+  const std::string type = setting<std::string>(json, where, nested ? "swift_type" : "peft_type", "");
   for (const Kind& kind : kinds()) {
     if (std::find(kind.peft.begin(), kind.peft.end(), type) == kind.peft.end()) continue;
     config.kind = kind.word;
@@ -183,12 +226,13 @@ void read_adapter_kind(const Json& json, const std::string& where, LoraConfig& c
     return;
   }
   fail(Fault::Model, where, ": peft_type is '", type,
-       "'; adapters of these kinds can be used: LORA (with rsLoRA and DoRA), ADALORA, MISS (Bone), BOFT");
+       "'; adapters of these kinds can be used: LORA (with rsLoRA and DoRA), ADALORA, MISS (Bone), BOFT, and "
+       "ms-swift's ADAPTER");
 }
 
 Json kind_config_json(Json lora, const LoraConfig& config) {
   Json out = kind_of(config).write(std::move(lora), config);
-  out["peft_type"] = config.old_bone ? "BONE" : kind_of(config).peft.front();
+  if (config.kind != "adapter") out["peft_type"] = config.old_bone ? "BONE" : kind_of(config).peft.front();
   return out;
 }
 

@@ -6,6 +6,9 @@
 //   adalora   ADALORA       lora_A [r, in], lora_E [r, 1], lora_B [out, r]
 //   bone      MISS, BONE    miss_block [r, out] (BONE: bone_block)
 //   boft      BOFT          boft_R [factors, in / block, block, block], boft_s [out, 1]
+//   adapter   none          linear1 and linear2, [r, out] and [out, r], with biases
+//
+// PEFT has no adapters behind layers: these are ms-swift's files, which stand in a folder default/ of the checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +43,16 @@ bool is_adapter_kind(const std::string& word);
 std::string adapter_title(const LoraConfig& config);
 // The beginning of its parameters' names in a file: "lora_".
 std::string adapter_prefix(const LoraConfig& config);
+const std::vector<std::string>& bottleneck_acts();  // what may stand between the matrices of kind adapter
 // How many numbers it trains for this layer, [out, in].
 int64_t change_elements(const LoraConfig& config, const std::string& module, int64_t in, int64_t out);
 // Numbers in a block of BOFT; Fault::Usage where the inputs of this layer cannot be cut so.
 int64_t boft_block(const BoftSettings& boft, const std::string& module, int64_t in);
+
+// kind adapter: the feed-forwards of all layers, as an expression; Fault::Usage where a layer has none or a mixture.
+std::string feed_forward_expression(const std::vector<std::string>& linear_modules);
+// Whether a linear layer is the last one of a feed-forward that the expression means.
+bool ends_feed_forward(const std::string& module, const std::string& expression);
 
 // Fault::Model for what is not available.
 void read_adapter_kind(const Json& json, const std::string& where, LoraConfig& config);

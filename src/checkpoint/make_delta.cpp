@@ -5,6 +5,7 @@
 #include "nn/adalora.h"
 #include "nn/boft.h"
 #include "nn/bone.h"
+#include "nn/bottleneck.h"
 #include "nn/lora.h"
 
 namespace apus {
@@ -46,6 +47,8 @@ std::unique_ptr<TrainedDelta> make_delta(const LoraConfig& c, const DeltaPlace& 
           " is not available: it needs products that are never made whole. Leave it out of --target_modules, or train "
           "it whole with --modules_to_save");
   if (c.kind == "adalora") return adalora_delta(c, p);
+  if (c.kind == "adapter")
+    return std::make_unique<Bottleneck>(Bottleneck::Spec{.out = p.sides.out, .length = c.r, .act = c.act, .id = p.id});
   if (c.kind == "bone")
     return std::make_unique<Bone>(
         Bone::Spec{.in = p.sides.in, .out = p.sides.out, .rank = c.r, .id = p.id, .old_name = c.old_bone});

@@ -42,6 +42,9 @@ class Changes {
  public:
   Changes(const MergePart& part, const TensorFolder& base, const std::vector<DiskForm>& forms)
       : dir_(part.adapter), weight_(part.weight), config_(read_adapter_config(part.adapter)) {
+    require(config_.kind != "adapter", Fault::Usage, part.adapter.string(),
+            " holds bottlenecks behind layers, which are no change of a weight and cannot be merged: use it as it is "
+            "(--adapters)");
     const fs::path path = part.adapter / single_file(kAdapterWeights);
     require(fs::exists(path), Fault::Model, part.adapter.string(), " holds no ", path.filename().string());
     file_ = std::make_shared<AdapterFile>(path, config_);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Options of adapters besides LoRA: --tuner_type adalora, bone, boft.
+// Options of adapters besides LoRA: --tuner_type adalora, bone, boft, adapter.
 #pragma once
 
 #include <string>
@@ -12,6 +12,8 @@ namespace apus {
 
 struct AdapterKindOptions {
   int64_t adalora_init_r = 12, bone_rank = 4;
+  int64_t adapter_length = 128;
+  std::string adapter_act = "gelu";
   AdaLoraSettings adalora;
   BoftSettings boft;
   void fields(OptionTable& v);

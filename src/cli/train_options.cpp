@@ -114,10 +114,10 @@ void other_tuners(OptionTable& v) {
             "lora_ga_stable_gamma"},
            "use --init_weights pissa or olora");
   v.refuse({"fourier_n_frequency", "fourier_scaling", "vera_rank", "vera_projection_prng_key", "vera_dropout",
-            "vera_d_initial", "adapter_act", "adapter_length", "llamapro_num_new_blocks", "llamapro_num_groups",
-            "reft_layers", "reft_intervention_type", "reft_args"},
-           "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio), adalora, bone, boft and full are "
-           "available");
+            "vera_d_initial", "llamapro_num_new_blocks", "llamapro_num_groups", "reft_layers", "reft_intervention_type",
+            "reft_args"},
+           "--tuner_type lora (with --use_rslora, --use_dora, --lorap_lr_ratio), adalora, bone, boft, adapter, "
+           "longlora and full are available");
 }
 
 }  // namespace
@@ -125,9 +125,10 @@ void other_tuners(OptionTable& v) {
 void TunerOptions::fields(OptionTable& v) {
   v.group("Tuner");
   v("tuner_type", tuner_type,
-    "train low-rank factors beside the weights, or the weights themselves (full); adalora, bone, boft: other adapters; "
-    "lora_llm: factors in the language model only, which is lora for a model that reads text only")
-      .choices({"lora", "full", "adalora", "bone", "boft", "lora_llm"})
+    "train low-rank factors beside the weights, or the weights themselves (full); adalora, bone, boft, adapter: other "
+    "adapters; longlora: factors, trained with attention over groups of tokens; lora_llm: factors in the language "
+    "model only, which is lora for a model that reads text only")
+      .choices({"lora", "full", "adalora", "bone", "boft", "adapter", "longlora", "lora_llm"})
       .alias("train_type", "its old name")
       .alias("sft_type", "its old name")
       .must_match()
@@ -195,14 +196,15 @@ void TunerOptions::check() const {
           "and --modules_to_save names what is trained whole");
   require(lora() || adapters.empty(), Fault::Usage,
           "--adapters with --tuner_type full: merge the adapter into the model first (apus merge-lora)");
-  const bool plain = tuner_type == "lora";
+  const bool plain = tuner_type == "lora" || tuner_type == "longlora";
   require(plain || (!use_dora && !use_rslora && !lorap_lr_ratio), Fault::Usage,
           "--use_dora, --use_rslora and --lorap_lr_ratio belong to --tuner_type lora");
   require(plain || !lora() || target_parameters.empty(), Fault::Usage,
           "--target_parameters: factors over stacked experts belong to --tuner_type lora");
   require(plain || !lora() || init_weights == "true" || init_weights == "false", Fault::Usage, "--init_weights ",
           init_weights, " with --tuner_type ", tuner_type, " is not available; possible: true, false");
-  if (LoraConfig config; lora()) kinds.describe(tuner_type, config);
+  if (LoraConfig config{.bias = lora_bias, .modules_to_save = modules_to_save}; lora())
+    kinds.describe(tuner_type, config);
   require(
       target_parameters.empty() || !lora() || (lora_dropout == 0 && !use_dora), Fault::Usage,
       "--target_parameters: factors over stacked experts drop nothing and train no lengths of rows, in PEFT neither: "

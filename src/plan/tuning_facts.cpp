@@ -46,6 +46,7 @@ LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   const bool all = std::find(s.target_modules.begin(), s.target_modules.end(), "all-linear") != s.target_modules.end();
   if (model.seeing && all && c.target_regex.empty())
     c.target_regex = all_linear_expression(*model.seeing, s.groups, model.linear_modules());
+  if (c.kind == "adapter") c.target_regex = feed_forward_expression(model.linear_modules());
   std::set<std::string> norms;
   for (const ParamFacts& p : model.params)
     if (const std::string last = p.module().substr(p.module().rfind('.') + 1); last.ends_with("norm"))

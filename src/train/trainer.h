@@ -36,6 +36,7 @@ struct TrainerOptions {
   LoopOptions loop;  // as the command's flags say it
   uint64_t seed = 42;
   Forward forward;
+  int64_t token_groups = 0;  // LongLoRA: tokens of a group (nn/token_groups.h); 0: none
   std::filesystem::path output_dir;
   Json exact, noted;  // see RunState
 };

@@ -16,6 +16,7 @@
 #include "device/agree.h"
 #include "device/failure.h"
 #include "nn/moe.h"
+#include "nn/token_groups.h"
 #include "nn/token_share.h"
 #include "nn/training_step.h"
 #include "ops/ops.h"
@@ -47,6 +48,9 @@ void Trainer::prepare(Batch& batch, uint64_t micro, const std::shared_ptr<Router
     router->scale = o_.loop.router_aux_loss_coef * share;
     training.router = router;
   }
+  if (o_.token_groups > 0)
+    training.groups = std::make_shared<const TokenGroups>(
+        token_groups(batch.step.length_q, o_.token_groups, batch.step.cu_q.device()));
   set_training(batch.step, std::move(training));
 }
 

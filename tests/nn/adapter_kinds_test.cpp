@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// AdaLoRA, Bone and BOFT against PEFT: logits, loss, gradients, files both ways, merged weights.
+// AdaLoRA, Bone and BOFT against PEFT, bottlenecks against ms-swift: logits, loss, gradients, files both ways, merged
+// weights.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/eye.h>
@@ -10,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "checkpoint/adapter.h"
+#include "checkpoint/adapter_file.h"
 #include "checkpoint/merge.h"
 #include "nn/boft.h"
 #include "ops/ops.h"
@@ -51,13 +53,13 @@ class AdapterKind : public ::testing::TestWithParam<const char*> {
 
 TEST_P(AdapterKind, LogitsLossAndGradients) {
   const auto model = base();
-  load_adapter(*model, dir);
+  const Adapter adapter = load_adapter(*model, dir);
   EXPECT_LT(max_abs(logits(*model), wanted()), 3e-4);
   std::map<std::string, Param*> params;
   model->visit_modules([&](const std::string& name, Module& m) {
     if (auto* layer = dynamic_cast<Adaptable*>(&m))
-      for (const auto& [adapter, delta] : layer->adapters())
-        delta->visit([&](const std::string& n, Param& p) { params[n] = &p; }, "base_model.model." + name);
+      for (const auto& [called, delta] : layer->adapters())
+        delta->visit([&](const std::string& n, Param& p) { params[n] = &p; }, name_in_file(adapter.config, name));
   });
   for (auto& [name, param] : params) param->data.set_requires_grad(true);
   Step step = packed_step(batch.lengths, golden::device());
@@ -81,7 +83,9 @@ TEST_P(AdapterKind, LogitsLossAndGradients) {
   EXPECT_EQ(params.size(), json["grad_norms"].size());
 }
 
-TEST_P(AdapterKind, SavedAndMergedItIsTheSame) {
+class MergedKind : public AdapterKind {};
+
+TEST_P(MergedKind, SavedAndMergedItIsTheSame) {
   const test::Folder folder;
   const auto model = base();
   const Adapter adapter = load_adapter(*model, dir);
@@ -109,7 +113,7 @@ TEST_P(AdapterKind, SavedAndMergedItIsTheSame) {
   EXPECT_LT(max_abs(logits(*model), wanted()), 1e-3);
 }
 
-TEST_P(AdapterKind, AFreshOneChangesNothing) {
+TEST_P(MergedKind, AFreshOneChangesNothing) {
   const auto model = base();
   const at::Tensor plain = logits(*model);
   LoraConfig config = read_adapter_config(dir);
@@ -120,7 +124,44 @@ TEST_P(AdapterKind, AFreshOneChangesNothing) {
   test::expect_says(test::refusal(Fault::Usage, [&] { make_adapter(*base(), config, 3); }), "possible: true, false");
 }
 
-INSTANTIATE_TEST_SUITE_P(Peft, AdapterKind, ::testing::Values("adalora", "miss", "boft"));
+INSTANTIATE_TEST_SUITE_P(Peft, AdapterKind, ::testing::Values("adalora", "miss", "boft", "adapter"));
+INSTANTIATE_TEST_SUITE_P(Peft, MergedKind, ::testing::Values("adalora", "miss", "boft"));
+
+TEST(Bottlenecks, AreSavedAsMsSwiftSavesThemAndNeverMerged) {
+  const Case c("lora_qwen2");
+  const fs::path dir = c.dir / "adapter_adapter";
+  const test::Folder folder;
+  const auto model = load_model(c.dir / "checkpoint", {.dtype = at::kFloat, .device = golden::device()});
+  const Adapter adapter = load_adapter(*model, dir);
+  save_adapter(*model, adapter, folder.path, {});
+  EXPECT_TRUE(is_adapter_dir(folder.path));
+  EXPECT_EQ(Json::parse(read_file(folder.path / "default/adapter_config.json")),
+            Json::parse(read_file(dir / "default/adapter_config.json")));
+  EXPECT_EQ(read_file(folder.path / "configuration.json"), read_file(dir / "configuration.json"));
+  const auto mine = SafetensorsFile::open(folder.path / "default/adapter_model.safetensors"),
+             theirs = SafetensorsFile::open(dir / "default/adapter_model.safetensors");
+  ASSERT_EQ(mine->entries().size(), theirs->entries().size());
+  for (const auto& [name, entry] : theirs->entries()) {
+    ASSERT_TRUE(mine->entries().count(name)) << name;
+    EXPECT_EQ(max_abs(mine->tensor(name), theirs->tensor(name)), 0) << name;
+  }
+  test::expect_says(
+      test::refusal(
+          Fault::Usage,
+          [&] { merge_adapters({.base = c.dir / "checkpoint", .parts = {{dir}}, .output = folder.path / "m"}); }),
+      "cannot be merged");
+  test::expect_says(test::refusal(Fault::Usage, [&] { merge_attached(*model, adapter); }), "cannot be merged");
+}
+
+TEST(Bottlenecks, StandBehindTheFeedForwardsOfAModelWithoutMixtures) {
+  EXPECT_EQ(feed_forward_expression({"model.layers.0.self_attn.q_proj", "model.layers.0.mlp.down_proj", "lm_head"}),
+            "model\\.layers\\.\\d+\\.mlp");
+  EXPECT_TRUE(ends_feed_forward("model.layers.12.mlp.down_proj", "model\\.layers\\.\\d+\\.mlp"));
+  EXPECT_FALSE(ends_feed_forward("model.layers.12.mlp.up_proj", "model\\.layers\\.\\d+\\.mlp"));
+  test::expect_says(
+      test::refusal(Fault::Usage, [] { feed_forward_expression({"model.layers.0.mlp.experts.0.down_proj"}); }),
+      "without mixtures of experts");
+}
 
 // PEFT's own reading of BONE, before it was called MiSS.
 TEST(AdapterKinds, BoneUnderItsOldName) {
