@@ -83,9 +83,6 @@ struct Reader {
     return out;
   }
   void refuse_features() const {
-    const std::string type = value<std::string>("peft_type", "");
-    require(type == "LORA", Fault::Model, where, ": peft_type is '", type,
-            "'; only LORA adapters (with rsLoRA and DoRA) can be used");
     for (const char* key : {"use_qalora", "fan_in_fan_out"})
       require(!value<bool>(key, false), Fault::Model, where, ": ", key, " is not supported");
     for (const char* key : {"layer_replication", "alora_invocation_tokens", "use_bdlora", "arrow_config"})
@@ -128,6 +125,7 @@ bool LoraConfig::stacks(const std::string& module) const {
 }
 
 bool LoraConfig::targets(const std::string& module) const {
+  if (kind == "adapter") return ends_feed_forward(module, target_regex);
   if (!target_parameters.empty() && expert_matrix(module)) return stacks(module);
   if (!exclude_regex.empty() && Pattern(exclude_regex, "exclude_modules").matches(module)) return false;
   if (any_suffix(module, exclude_modules)) return false;
@@ -150,6 +148,7 @@ bool LoraConfig::saves(const std::string& module) const {
   return false;
 }
 int64_t LoraConfig::rank_of(const std::string& module) const {
+  if (const auto left = ranks_left.find(module); left != ranks_left.end()) return left->second;
   return by_pattern(rank_pattern, stacks(module) ? expert_matrix(module)->parameter() : module, r);
 }
 double LoraConfig::alpha_of(const std::string& module) const {
@@ -167,10 +166,19 @@ std::string without_base_layer(const std::string& parameter) {
   return at == std::string::npos ? parameter : parameter.substr(0, at + 1) + parameter.substr(at + part.size());
 }
 
-bool is_adapter_dir(const fs::path& dir) { return fs::exists(dir / kAdapterConfigFile); }
+fs::path adapter_folder(const fs::path& dir, const LoraConfig& config) {
+  return config.kind == "adapter" ? dir / "default" : dir;
+}
+
+fs::path adapter_folder(const fs::path& dir) {
+  const fs::path inner = dir / "default";
+  return !fs::exists(dir / kAdapterConfigFile) && fs::exists(inner / kAdapterConfigFile) ? inner : dir;
+}
+
+bool is_adapter_dir(const fs::path& dir) { return fs::exists(adapter_folder(dir) / kAdapterConfigFile); }
 
 LoraConfig read_adapter_config(const fs::path& dir) {
-  const fs::path path = dir / kAdapterConfigFile;
+  const fs::path path = adapter_folder(dir) / kAdapterConfigFile;
   require(fs::exists(path), Fault::Usage, dir.string(), " is no adapter: it holds no adapter_config.json",
           fs::exists(dir / kModelConfigFile) ? ". It is a whole model: give it with --model" : "");
   const Json json = parse_json(read_file(path, 16 << 20), path.string(), Fault::Model);
@@ -196,11 +204,14 @@ LoraConfig read_adapter_config(const fs::path& dir) {
     c.layers_pattern = json["layers_pattern"].is_string()
                            ? std::vector<std::string>{json["layers_pattern"].get<std::string>()}
                            : in.value<std::vector<std::string>>("layers_pattern", {});
-  c.rank_pattern = in.patterns<int64_t>("rank_pattern"), c.alpha_pattern = in.patterns<double>("alpha_pattern");
+  // Of AdaLoRA it holds masks.
+  if (json.value("peft_type", Json()) != "ADALORA") c.rank_pattern = in.patterns<int64_t>("rank_pattern");
+  c.alpha_pattern = in.patterns<double>("alpha_pattern");
   if (in.has("init_lora_weights"))
     c.init = json["init_lora_weights"].is_string() ? json["init_lora_weights"].get<std::string>()
                                                    : json["init_lora_weights"].dump();
   c.task_type = in.value<std::string>("task_type", "");
+  read_adapter_kind(json, path.string(), c);
   require(c.r > 0, Fault::Model, path.string(), ": the rank r must be above 0");
   require(!c.target_modules.empty() || !c.target_regex.empty() || !c.target_parameters.empty(), Fault::Model,
           path.string(), ": target_modules is missing");
@@ -209,7 +220,8 @@ LoraConfig read_adapter_config(const fs::path& dir) {
   return c;
 }
 
-Json adapter_config_json(const LoraConfig& c) {
+namespace {
+Json lora_config_json(const LoraConfig& c) {
   const auto list = [](const std::vector<std::string>& names, const std::string& regex) {
     return !regex.empty() ? Json(regex) : names.empty() ? Json() : Json(names);
   };
@@ -261,6 +273,9 @@ Json adapter_config_json(const LoraConfig& c) {
           {"use_qalora", false},
           {"use_rslora", c.rslora}};
 }
+}  // namespace
+
+Json adapter_config_json(const LoraConfig& c) { return kind_config_json(lora_config_json(c), c); }
 
 std::vector<std::string> all_linear_suffixes(const std::vector<std::string>& linear_modules) {
   const std::set<std::string> left_out = {"lm_head", "score", "v_head", "classifier", "router", "shared_expert_gate"};

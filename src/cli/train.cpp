@@ -194,9 +194,10 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   TemplateOptions::resolve(v);
   TrainOptions::resolve(v);
   if (tuner_type == "lora_llm") tuner_type = "lora";  // the whole model is the language model
+  kinds.note_others(v, tuner_type);
   if (!lora())
-    for (const char* name : {"lora_rank", "lora_alpha", "lora_dropout", "lora_dtype", "lora_bias", "target_modules",
-                             "target_regex", "target_parameters", "modules_to_save", "init_weights"})
+    for (const char* name : {"lora_dtype", "lora_bias", "target_modules", "target_regex", "target_parameters",
+                             "modules_to_save", "init_weights"})
       if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
   new_special_tokens = listed_tokens(new_special_tokens);  // args.json names them, not the file they stood in
   all = v.json();
@@ -211,11 +212,12 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   remember_settings(v);
 }
 
-// The tuner's settings are those of LoRA; a full run has none to compare.
+// The tuner's settings are those of its adapter; a full run has none to compare.
 void TrainCommandOptions::remember_settings(const OptionTable& v) {
   exact = noted = Json::object();
   for (const Option* option : v.with(&Option::is_exact))
-    if (lora() || option->group != "Tuner" || option->name == "tuner_type") exact[option->name] = all[option->name];
+    if (option->group != "Tuner" || option->name == "tuner_type" || (lora() && kinds.reads(option->name, tuner_type)))
+      exact[option->name] = all[option->name];
   for (const Option* option : v.with(&Option::is_noted)) noted[option->name] = all[option->name];
 }
 
@@ -274,6 +276,7 @@ void TrainCommandOptions::check() const {
   check_sequence_parallel(ranks);
   check_tensor_parallel(ranks);
   check_pipeline_parallel(ranks);
+  check_adapter_kind(ranks);
   if (sharding().stage < 3 || ranks == 1) return;
   require(!reference.precompute_ref_log_probs, Fault::Usage,
           "--precompute_ref_log_probs asks a whole reference beforehand: leave it out with --deepspeed zero3, where "

@@ -40,6 +40,7 @@ struct TrainCommandOptions : ModelOptions,
   void check_sequence_parallel(int64_t ranks) const;
   void check_tensor_parallel(int64_t ranks) const;
   void check_pipeline_parallel(int64_t ranks) const;
+  void check_adapter_kind(int64_t ranks) const;
   void check_stages(const ModelFacts& facts) const;
   std::filesystem::path output_root() const;  // under which run folders are made
   std::filesystem::path ranks_dir() const;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/options.h"
+#include "cli/adapter_kind_options.h"
 #include "cli/option_groups.h"
 #include "train/options/loop_options.h"
 #include "train/options/sharding_options.h"
@@ -41,7 +42,7 @@ struct DataOptions {
 void training_template_fields(OptionTable& v, TemplateOptions& prompt, DataOptions& data);
 
 struct TunerOptions {
-  std::string tuner_type = "lora";    // lora, full
+  std::string tuner_type = "lora";    // full, or a kind of adapter
   std::vector<std::string> adapters;  // to train on from
   std::vector<std::string> target_modules = {"all-linear"};
   std::optional<std::string> target_regex;
@@ -58,7 +59,8 @@ struct TunerOptions {
   double freeze_parameters_ratio = 0;
   bool freeze_llm = false, freeze_vit = true, freeze_aligner = true;  // of models that see
   std::optional<double> vit_lr, aligner_lr;
-  bool lora() const { return tuner_type == "lora"; }
+  AdapterKindOptions kinds;
+  bool lora() const { return is_adapter_kind(tuner_type); }  // an adapter, of any kind
   void fields(OptionTable& v);
   void check() const;
 };

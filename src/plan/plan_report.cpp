@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "checkpoint/adapter_config.h"
 #include "plan/plan.h"
 
 namespace apus {
@@ -49,6 +50,14 @@ std::string whole(double n) {  // 3210 -> "3,210"
 
 const char* type_name(double element) { return element > 2 ? "float32" : "bfloat16"; }
 
+std::string adapter_text(const TuningSpec& s) {
+  LoraConfig config;
+  config.kind = s.kind;
+  if (s.kind != "boft") return str(adapter_title(config), " of rank ", s.rank);
+  return s.boft.block_size > 0 ? str("BOFT of blocks of ", s.boft.block_size)
+                               : str("BOFT of ", s.boft.block_num, " blocks");
+}
+
 std::string heading(const Plan& p) {
   const PlanSpec& s = p.spec;
   std::string out = str(s.title, " (", s.model.type, "): ", count(p.tuning.elements), " parameters");
@@ -65,8 +74,7 @@ std::string heading(const Plan& p) {
   if (s.inference)
     return out + str(": contexts of ", s.infer.context, " tokens, up to ", s.infer.sequences, " sequences, ",
                      s.infer.step_tokens, " tokens a step\n");
-  out += str(", ", s.tuning.lora ? str("LoRA of rank ", s.tuning.rank) : std::string("all weights"), ", ",
-             s.train.optimizer.kind);
+  out += str(", ", s.tuning.lora ? adapter_text(s.tuning) : std::string("all weights"), ", ", s.train.optimizer.kind);
   if (s.train.devices > 1) out += ", " + strategy_name(s.train.zero, s.train.devices);
   const RecomputeFacts& r = s.train.recompute;
   const char* const layers = r.selective ? "recomputed in part" : r.layers > 0 ? "recomputed" : "kept";

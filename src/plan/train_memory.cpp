@@ -237,11 +237,16 @@ class TrainingRun {
     return sum;
   }
   // What factors keep for their gradients: the product with A; DoRA also its scaled input and both products, of which
-  // the lengths' gradient is made.
+  // the lengths' gradient is made; BOFT its rotated input and the product with it, a
+  // bottleneck what it is given and what it applies.
   double factors(std::initializer_list<const LinearUse*> layers) const {
     double sum = ranks(layers);
     for (const LinearUse* l : layers)
-      if (l->rank > 0 && t_.spec.dora)
+      if (l->rank > 0 && t_.spec.kind == "boft")
+        sum += static_cast<double>(l->in + l->out);
+      else if (l->rank > 0 && t_.spec.kind == "adapter")
+        sum += static_cast<double>(l->out + l->rank);
+      else if (l->rank > 0 && t_.spec.dora)
         sum += 2 * static_cast<double>(l->out) + (t_.spec.dropout > 0 ? static_cast<double>(l->in) : 0);
     return sum;
   }

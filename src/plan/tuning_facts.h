@@ -7,13 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/adapter_kinds.h"
 #include "models/spec/tuning_groups.h"
 #include "plan/model_facts.h"
 
 namespace apus {
 
 struct TuningSpec {
-  bool lora = true;
+  bool lora = true;           // an adapter
+  std::string kind = "lora";  // of which kind
+  BoftSettings boft;
   int64_t rank = 8;
   double dropout = 0.05, adapter_bytes = 4;  // of one element of a factor
   bool dora = false;

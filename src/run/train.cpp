@@ -25,6 +25,7 @@
 #include "run/tuned_model.h"
 #include "tensor/dtype.h"
 #include "train/param_groups.h"
+#include "train/rank_allocator.h"
 #include "train/rollout.h"
 #include "train/shown_rows.h"
 #include "train/trainable.h"
@@ -84,6 +85,7 @@ TrainerOptions trainer_options(const TrainCommandOptions& o, const TrainData& da
   TrainerOptions t{.loop = o,
                    .seed = static_cast<uint64_t>(o.seed),
                    .forward = forward_of(o, model),
+                   .token_groups = o.tuner_type == "longlora" ? *o.max_length / 4 : 0,
                    .output_dir = run_dir,
                    .exact = data.exact,
                    .noted = o.noted};
@@ -303,6 +305,9 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                     shared.model ? shared.model->as_slices(save) : save();
                   });
   const StopFlag stop;
+  std::optional<RankAllocator> ranks;
+  if (tuned.adapter && tuned.adapter->config.kind == "adalora")
+    ranks.emplace(*tuned.model, tuned.adapter->config.adalora);
   Trainer trainer({.algorithm = *algorithm,
                    .actors = {.policy = *tuned.model,
                               .reference = reference->compare,
@@ -319,6 +324,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes)),
                    .gradients = shared.sync(),
                    .pipeline = stage.pipeline.get(),
+                   .ranks = ranks ? &*ranks : nullptr,
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
@@ -327,6 +333,7 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .begins_step = [&](int64_t step) { world.at(str("step ", step)); },
                    .alone = own_passes(o, *tuned.model, reference->model.get(), others)},
                   trainer_options(o, data, *tuned.model, run_dir));
+  if (ranks) tuned.adapter->config.adalora.total_steps = trainer.max_steps();
   if (resumes(o)) {
     const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
     require_same_state(state, world, o.resume_from_checkpoint);

@@ -70,7 +70,16 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
   }
   if (model.head_kind() == Head::Scalar) c.task_type = "SEQ_CLS", c.modules_to_save.push_back(model.head_name());
   if (model.head_kind() == Head::None) c.task_type = "FEATURE_EXTRACTION";
+  o.kinds.describe(o.tuner_type, c);
+  if (c.kind == "adapter")
+    c.target_regex = feed_forward_expression(linear_modules(model)), c.width = model.shape().hidden;
   return c;
+}
+
+std::string kind_asked_for(const TrainCommandOptions& o) {
+  LoraConfig config;
+  o.kinds.describe(o.tuner_type, config);
+  return config.kind;
 }
 
 void attach_adapter(TunedModel& out, const TrainCommandOptions& o) {
@@ -79,6 +88,8 @@ void attach_adapter(TunedModel& out, const TrainCommandOptions& o) {
     const bool resumed = !o.resume_from_checkpoint.empty();
     out.adapter =
         load_adapter(*out.model, resumed ? o.resume_from_checkpoint : o.adapters[0], "default", o.lora_dropout);
+    require(out.adapter->config.kind == kind_asked_for(o), Fault::Usage, "--adapters ", o.adapters[0],
+            " is of the kind ", out.adapter->config.kind, ": give --tuner_type ", out.adapter->config.kind);
     require(out.adapter->config.token_rows.empty(), Fault::Usage, "--adapters ", o.adapters[0],
             " has trainable_token_indices, which cannot be trained further here: merge it first (apus merge-lora), and "
             "train new tokens with --modules_to_save embed_tokens lm_head");
@@ -113,7 +124,7 @@ Json score_config(Json config, const ScoreHead& head, const fs::path& dir) {
 
 TunedModel load_tuned_model(const TrainCommandOptions& o, Mesh& mesh, Head head) {
   const c10::Device device = mesh.device();
-  check_lora_init(o.init_weights);  // before gigabytes are read
+  if (o.lora() && kind_asked_for(o) == "lora") check_lora_init(o.init_weights);  // before gigabytes are read
   TunedModel out;
   const bool resumed = !o.resume_from_checkpoint.empty();
   out.base = resumed && !o.lora() ? fs::path(o.resume_from_checkpoint) : fs::path(o.model);

@@ -11,6 +11,7 @@
 #include "parallel/gradient_sync.h"
 #include "parallel/pipeline.h"
 #include "train/idle_pass.h"
+#include "train/rank_allocator.h"
 #include "train/trainer.h"
 
 namespace apus {
@@ -214,7 +215,11 @@ std::string Trainer::save_together(const fs::path& target, const Json& window) {
     require(fs::is_directory(dir), Fault::Io, "rank ", p_.data_ranks.rank(), " does not see ", dir.string(),
             ": each rank writes its slice of the optimizer's state, so --output_dir must be a folder that all share");
     p_.save_model(dir);
-    if (!o_.loop.save_only_model) write_optimizer(dir, p_.optimizer.kind(), p_.optimizer.state(), slice(), slices());
+    if (!o_.loop.save_only_model) {
+      auto kept = p_.optimizer.state();
+      if (p_.ranks) kept.merge(p_.ranks->state());
+      write_optimizer(dir, p_.optimizer.kind(), kept, slice(), slices());
+    }
     if (!first) return;
     RunState s = state();
     s.progress["log_window"] = window, s.progress["optimizer_steps_of"] = updates;

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "device/agree.h"
 #include "parallel/gradient_sync.h"
+#include "train/rank_allocator.h"
 
 namespace apus {
 
@@ -50,6 +51,7 @@ Trainer::Trainer(TrainerParts parts, TrainerOptions options)
     return samples;
   };
   schedule_ = p_.schedule(max_steps_);
+  if (p_.ranks) p_.ranks->plan(max_steps_);
 }
 
 // Of a pass over so many micro-batches.
@@ -106,9 +108,13 @@ void Trainer::resume(const RunState& saved, Resume what) {
   for (const std::string& change : check_resume(saved, mine)) log_warning("resumed ", change);
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
           ", and this run ends at step ", max_steps_, ": raise --num_train_epochs or --max_steps to go on");
-  if (what.optimizer)
-    p_.optimizer.load(state_slice(saved, slice(), slices()), saved.progress.value("optimizer_steps", saved.step),
+  if (what.optimizer) {
+    std::map<std::string, at::Tensor> kept = state_slice(saved, slice(), slices());
+    if (p_.ranks) p_.ranks->load(kept);
+    std::erase_if(kept, [](const auto& entry) { return RankAllocator::is_state(entry.first); });
+    p_.optimizer.load(kept, saved.progress.value("optimizer_steps", saved.step),
                       saved.progress.value("optimizer_steps_of", std::map<std::string, int64_t>()));
+  }
   step_ = first_step_ = saved.step;
   last_saved_ = last_evaluated_ = step_;
   result_.log_history = saved.trainer.value("log_history", Json::array());

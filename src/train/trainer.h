@@ -25,9 +25,10 @@
 
 namespace apus {
 
-class GradientSync;  // parallel/gradient_sync.h
-class Pipeline;      // parallel/pipeline.h
-struct RouterLoss;   // nn/moe.h
+class GradientSync;   // parallel/gradient_sync.h
+class Pipeline;       // parallel/pipeline.h
+class RankAllocator;  // train/rank_allocator.h
+struct RouterLoss;    // nn/moe.h
 
 enum class When { Never, Steps, Epoch };
 
@@ -35,6 +36,7 @@ struct TrainerOptions {
   LoopOptions loop;  // as the command's flags say it
   uint64_t seed = 42;
   Forward forward;
+  int64_t token_groups = 0;  // LongLoRA: tokens of a group (nn/token_groups.h); 0: none
   std::filesystem::path output_dir;
   Json exact, noted;  // see RunState
 };
@@ -58,6 +60,7 @@ struct TrainerParts {
   int64_t group_sharers = 1;
   GradientSync* gradients = nullptr;  // null with one rank
   Pipeline* pipeline = nullptr;       // of which this rank is a stage
+  RankAllocator* ranks = nullptr;     // of an adapter of AdaLoRA
   RunLog* log = nullptr;              // on the first rank
   c10::Device device = c10::Device(c10::kCPU);
   // Weights or adapter, configs. By the first rank; by all together where they share out the optimizer's state.
@@ -139,6 +142,7 @@ class Trainer {
   Pass forward_of(Batch& batch, uint64_t micro, double total);
   double backward_of(Batch& batch, Pass pass, double total, bool only_measured);
   Loss loss_of(Batch& batch, const Forward& forward);
+  void add_penalty(Loss& loss, double count) const;
   double pipelined(Update& batches, double total);
   std::string find_not_finite_in_stages(Update& batches);
   bool gives_losses() const;  // false: a stage in front of the last one
