@@ -94,6 +94,11 @@ PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Jso
   return spec;
 }
 
+void share_out(PlanSpec& spec, int64_t tensor, int64_t experts) {
+  spec.share = {.tensor = tensor, .experts = experts, .stages = {}};
+  spec.train.devices = 1;  // of one copy's part
+}
+
 PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& config, const DeviceFacts& device) {
   PlanSpec spec = inference_spec(m, EngineOptions(), config, device);
   spec.command = "score";
