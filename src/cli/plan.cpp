@@ -128,8 +128,9 @@ void PlanOptions::check() const {
           "--expert_model_parallel_size");
   require(!shares_parts() || devices % least_ranks() == 0, Fault::Usage, "a model in such parts needs ", least_ranks(),
           " devices, or a multiple: give --devices ", least_ranks());
-  require(!shares_parts() || sharding().stage < (pipeline_model_parallel_size > 1 ? 2 : 3), Fault::Usage,
-          "weights that are shared out by rows as well are not available: give --deepspeed zero1");
+  const bool matrices_alone = expert_model_parallel_size * pipeline_model_parallel_size == 1;
+  require(!shares_parts() || matrices_alone || sharding().stage < (pipeline_model_parallel_size > 1 ? 2 : 3),
+          Fault::Usage, "weights that are shared out by rows as well are not available: give --deepspeed zero1");
   check_sequence_parallel(devices);
   require(stack == "apus" || (of == "sft" && tuner_type == "lora"), Fault::Usage,
           "--stack ms-swift is known for --command sft --tuner_type lora only: what was measured of it");

@@ -50,6 +50,15 @@ void row_tokens(const TemplateOptions& prompt, const DataOptions& data, PlanSpec
 
 }  // namespace
 
+namespace {
+constexpr int64_t kOfMachine = 8;  // devices, where nothing says it
+
+int shard_group(int64_t wanted, int64_t devices, PlanSpec& spec) {
+  if (wanted == 0) spec.assumptions.push_back(str("a machine has ", std::min(kOfMachine, devices), " devices"));
+  return static_cast<int>(std::min(wanted > 0 ? wanted : kOfMachine, devices));
+}
+}  // namespace
+
 PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const DeviceFacts& device, int64_t devices) {
   const TrainOptions& o = flags.train;
   PlanSpec spec;
@@ -62,6 +71,7 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
     const Sharding& sharding = o.sharding();
     spec.train.zero = sharding.stage, spec.train.on_host = sharding.on_host;
     spec.train.release_after_forward = sharding.release_after_forward;
+    if (sharding.group) spec.train.shard_devices = shard_group(*sharding.group, devices, spec);
   }
   spec.train.recompute = recompute_of(o, spec.model);
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;

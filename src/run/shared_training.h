@@ -18,7 +18,8 @@
 
 namespace apus {
 
-MeshSizes mesh_sizes(const ShardingOptions& options, int ranks);
+// `of_machine`: so many of the ranks are on one machine.
+MeshSizes mesh_sizes(const ShardingOptions& options, int ranks, int of_machine);
 
 // A model that is described and not loaded becomes its part on this mesh: of its parameters, and of its layers.
 void place_on(Model& model, Mesh& mesh, const ShardingOptions& options);
@@ -53,10 +54,10 @@ struct SharedTraining {
   }
 };
 
-// `params`: the model's trainable ones. Model and mesh must outlive it.
-SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh,
+// `params`: the model's trainable ones. Model, mesh and world must outlive it.
+SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, World& world,
                               const TrainOptions& options);
-// The same where ranks share out the model's matrices, experts or layers.
+// The same where ranks share out the model's matrices, experts or layers, and not its rows as well.
 SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
                            const TrainOptions& options);
 

@@ -74,8 +74,10 @@ int64_t Trainer::planned_steps() {
   return static_cast<int64_t>(std::ceil(o_.loop.epochs() * static_cast<double>(steps_of(most))));
 }
 
-int Trainer::slices() const { return p_.gradients && p_.gradients->sliced() ? p_.data_ranks.size() : 1; }
-int Trainer::slice() const { return slices() > 1 ? p_.data_ranks.rank() : 0; }
+GradientSync::Slice Trainer::slice() const {
+  if (!p_.gradients || !p_.gradients->sliced()) return {.first = p_.data_ranks.rank() == 0};
+  return p_.gradients->slice().value_or(GradientSync::Slice{p_.data_ranks.rank(), p_.data_ranks.size()});
+}
 
 // A run goes on with more or fewer ranks when all of them together take as many micro-batches for an update as before.
 // -> how many there were.
@@ -107,7 +109,8 @@ void Trainer::resume(const RunState& saved, Resume what) {
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
           ", and this run ends at step ", max_steps_, ": raise --num_train_epochs or --max_steps to go on");
   if (what.optimizer)
-    p_.optimizer.load(state_slice(saved, slice(), slices()), saved.progress.value("optimizer_steps", saved.step),
+    p_.optimizer.load(state_slice(saved, slice().number, slice().of),
+                      saved.progress.value("optimizer_steps", saved.step),
                       saved.progress.value("optimizer_steps_of", std::map<std::string, int64_t>()));
   step_ = first_step_ = saved.step;
   last_saved_ = last_evaluated_ = step_;

@@ -132,6 +132,12 @@ zero)  # every strategy trains as one process does, on processors and over the s
   [ -f full-zero3/checkpoint-4/optimizer-00003-of-00003.safetensors ] || fail "no slice of the third rank"
   train 1 cpu again --num_train_epochs 1 --save_steps 2 --tuner_type full --resume_from_checkpoint full-zero3/checkpoint-2 || { cat again.log >&2; fail "resume"; }
   alike whole again 3 || fail "gone on with one rank: other losses"
+  train 6 cpu hybrid --fsdp "hybrid_shard auto_wrap" --shard_group_size 2 --num_train_epochs 1 --save_steps 2 --tuner_type full || { cat hybrid.log >&2; fail "hybrid"; }
+  alike whole hybrid || fail "groups of two hold the weights: other losses"
+  says hybrid.log "2 of 6 ranks share out weights, gradients and the optimizer's state"
+  [ -f hybrid/checkpoint-4/optimizer-00002-of-00002.safetensors ] || fail "the state is not of one group"
+  train 1 cpu again --num_train_epochs 1 --save_steps 2 --tuner_type full --resume_from_checkpoint hybrid/checkpoint-2 || { cat again.log >&2; fail "resume"; }
+  alike whole again 3 || fail "gone on with one rank from groups: other losses"
   for strategy in zero2 zero3_offload; do
     LD_LIBRARY_PATH=$sim/lib train 2 npu npu-$strategy --deepspeed $strategy --num_train_epochs 1 --save_steps 2 --tuner_type full || { cat npu-$strategy.log >&2; fail "npu $strategy"; }
     alike whole npu-$strategy || fail "npu, $strategy: other losses"
@@ -192,7 +198,16 @@ tensor)  # two share out the matrices: full, LoRA, DoRA, preferences, with data 
   alike one lora || fail "LoRA, four ranks, zero1: other losses"
   half 4 again --num_train_epochs 1 --save_steps 2 --deepspeed zero1 --resume_from_checkpoint lora/checkpoint-2
   alike lora again 3 || fail "a resumed run has other losses"
+  half 4 rows --max_steps 5 --save_steps 2 --packing true --max_length 100 --tuner_type full --deepspeed zero3
+  says rows.log "2 of 4 ranks share out weights, gradients and the optimizer's state"
+  alike packed rows || fail "rows of the parts shared out as well: other losses"
+  weights_alike packed/checkpoint-5 rows/checkpoint-5
+  half 4 again --max_steps 5 --save_steps 5 --packing true --max_length 100 --tuner_type full --deepspeed zero3 --resume_from_checkpoint rows/checkpoint-2
+  alike rows again 3 || fail "gone on with parts and rows: other losses"
+  weights_alike rows/checkpoint-5 again/checkpoint-5
   train 1 cpu dora1 --max_steps 4 --use_dora true
+  half 4 dora4 --max_steps 4 --use_dora true --deepspeed zero3
+  alike dora1 dora4 || fail "DoRA, four ranks, zero3: other losses"
   half 2 dora2 --max_steps 4 --use_dora true
   alike dora1 dora2 || fail "DoRA: other losses"
   code=0; train 1 cpu bad --tensor_model_parallel_size 2 || code=$?
