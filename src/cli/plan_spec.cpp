@@ -53,6 +53,15 @@ void row_tokens(const TemplateOptions& prompt, const DataOptions& data, PlanSpec
 
 }  // namespace
 
+namespace {
+constexpr int64_t kOfMachine = 8;  // devices, where nothing says it
+
+int shard_group(int64_t wanted, int64_t devices, PlanSpec& spec) {
+  if (wanted == 0) spec.assumptions.push_back(str("a machine has ", std::min(kOfMachine, devices), " devices"));
+  return static_cast<int>(std::min(wanted > 0 ? wanted : kOfMachine, devices));
+}
+}  // namespace
+
 PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const DeviceFacts& device, int64_t devices) {
   const TrainOptions& o = flags.train;
   PlanSpec spec;
@@ -65,6 +74,7 @@ PlanSpec training_spec(const TrainingFlags& flags, const Json& config, const Dev
     const Sharding& sharding = o.sharding();
     spec.train.zero = sharding.stage, spec.train.on_host = sharding.on_host;
     spec.train.release_after_forward = sharding.release_after_forward;
+    if (sharding.group) spec.train.shard_devices = shard_group(*sharding.group, devices, spec);
   }
   spec.train.recompute = recompute_of(o, spec.model);
   spec.train.optimizer.kind = o.optimizer.value_or("") == "muon" ? "muon" : o.optim;
@@ -95,6 +105,11 @@ PlanSpec inference_spec(const ModelOptions& m, const EngineOptions& e, const Jso
                 .memory_share = e.engine.memory_fraction,
                 .cache_bytes = e.kv_cache_gb.value_or(0) * 1024 * 1024 * 1024};
   return spec;
+}
+
+void share_out(PlanSpec& spec, int64_t tensor, int64_t experts) {
+  spec.share = {.tensor = tensor, .experts = experts, .stages = {}};
+  spec.train.devices = 1;  // of one copy's part
 }
 
 PlanSpec scoring_spec(const ModelOptions& m, int64_t step_tokens, const Json& config, const DeviceFacts& device) {

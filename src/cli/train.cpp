@@ -380,9 +380,12 @@ void TrainCommandOptions::check_tensor_parallel(int64_t ranks) const {
   require(possible.count(algorithm) > 0, Fault::Usage, flag, " is not available for ",
           asked_by(algorithm, algorithm_info(algorithm)),
           "; it is for sft, pt, and of apus rlhf for dpo, orpo, cpo, simpo and kto");
-  require(sharding().stage < 3, Fault::Usage, flag,
+  require(sharding().stage < 3 || (experts == 1 && pipeline_model_parallel_size == 1), Fault::Usage, flag,
           " with weights shared out by rows as well is not available: use --deepspeed zero1 or zero2 with it, or zero3 "
           "without it");
+  require(sharding().stage < 3 || !sharding().group, Fault::Usage,
+          "--shard_group_size and hybrid_shard are not available with ", flag,
+          ", whose processes make groups already: leave it out");
   const bool matrices = optimizer.value_or("") == "muon" || optim == "adafactor";
   require(!matrices, Fault::Usage, optim == "adafactor" ? "--optim adafactor" : "--optimizer muon",
           " looks at whole matrices: use adamw_torch, adamw_8bit or sgd with ", flag);

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <map>
 
+#include "dist/mesh.h"
 #include "nn/capsule.h"
+#include "nn/parts.h"
 #include "nn/training_step.h"
 
 namespace apus {
@@ -19,12 +21,15 @@ struct ShardedModel::Shard {
   std::string name;
   Param* param;
   std::vector<Param*> tied;  // other names of it
-  at::Tensor slice, whole;
+  at::Tensor slice, whole;   // where ranks share out matrices, all of this rank's part
+  std::vector<Range> of_slice, of_whole;
 
   int64_t bytes() const { return whole.numel() * static_cast<int64_t>(whole.element_size()); }
-  void show(const at::Tensor& data) const {
-    param->data = data;
-    for (Param* p : tied) p->data = data;
+  void show_slice() const { show(slice, of_slice); }
+  void show_whole() const { show(whole, of_whole); }
+  void show(const at::Tensor& data, const std::vector<Range>& part) const {
+    param->data = data, param->part = part;
+    for (Param* p : tied) p->data = data, p->part = part;
   }
   c10::StorageImpl& storage() const { return *whole.storage().unsafeGetStorageImpl(); }
   void fill() const {
@@ -161,9 +166,12 @@ ShardedModel::ShardedModel(Model& model, Comm& ranks, Spec spec) : model_(model)
     require(p.data.defined() && p.data.sizes() == at::IntArrayRef(p.local_shape()), Fault::Bug, name,
             " is shared out before it is loaded");
     Unit& unit = *units_[unit_of(name)];
-    Shard& s = unit.shards.emplace_back(Shard{name, &p, others[name], p.data, {}});
+    Shard& s = unit.shards.emplace_back(Shard{name, &p, others[name], p.data, {}, p.part, {}});
     unit.stays |= !s.tied.empty();
-    s.whole = at::empty(p.full, p.data.detach().options().device(spec.device));
+    s.of_whole = local_part(p.full, unsharded_cuts(p), model.mesh()->layout());
+    std::vector<int64_t> shape;
+    for (const Range& range : s.of_whole) shape.push_back(range.size);
+    s.whole = at::empty(shape, p.data.detach().options().device(spec.device));
     s.empty();
     s.whole.set_requires_grad(p.trainable);
   });
@@ -178,7 +186,7 @@ ShardedModel::ShardedModel(Model& model, Comm& ranks, Spec spec) : model_(model)
     }
     for (Unit::Message& m : unit->messages) {
       std::vector<std::vector<int64_t>> shapes;
-      for (const size_t i : m.shards) shapes.push_back(unit->shards[i].param->full);
+      for (const size_t i : m.shards) shapes.push_back(unit->shards[i].whole.sizes().vec());
       m.how =
           std::make_unique<SliceMessage>(ranks_, std::move(shapes), unit->shards[m.shards[0]].whole.detach().options());
     }
@@ -189,7 +197,7 @@ ShardedModel::ShardedModel(Model& model, Comm& ranks, Spec spec) : model_(model)
 ShardedModel::~ShardedModel() {
   model_.run_by(nullptr);
   for (const auto& unit : units_)
-    for (const Shard& s : unit->shards) s.show(s.slice);
+    for (const Shard& s : unit->shards) s.show_slice();
 }
 
 std::vector<ShardedGradients::Param> ShardedModel::trained(int first_unit) const {
@@ -231,7 +239,7 @@ void ShardedModel::need(size_t number) {
       if (!m.how->direct()) unit.shards[i].fill();
     m.how->end_gather(m.pending, unit.of(m, &Shard::whole));
   }
-  for (const Shard& s : unit.shards) s.show(s.whole);
+  for (const Shard& s : unit.shards) s.show_whole();
   unit.presence = Presence::Here;
 }
 
@@ -239,7 +247,7 @@ void ShardedModel::release(size_t number) {
   Unit& unit = *units_[number];
   if (unit.presence == Presence::Away) return;
   need(number);  // what is under way arrives first
-  for (const Shard& s : unit.shards) s.show(s.slice), s.empty();
+  for (const Shard& s : unit.shards) s.show_slice(), s.empty();
   bytes_ -= unit.bytes();
   unit.presence = Presence::Away;
 }

@@ -73,11 +73,11 @@ class TrainingRun {
   }
   // In another memory than the device's.
   bool away() const { return s_.zero > 0 && s_.on_host && !d_.host; }
-  double shared(int stage) const { return s_.zero >= stage ? s_.devices : 1; }
+  double shared(int stage) const { return s_.zero >= stage ? s_.sharers() : 1; }
   // Of the optimizer's state; experts are on fewer of the devices that share it.
   double state_share() const {
     const double all = t_.trained + t_.adapter, experts = all > 0 ? t_.of_experts / all : 0;
-    return s_.zero >= 1 ? (1 + experts * static_cast<double>(s_.expert_devices - 1)) / s_.devices : 1;
+    return s_.zero >= 1 ? (1 + experts * static_cast<double>(s_.expert_devices - 1)) / s_.sharers() : 1;
   }
   double update_brief(double elements) const { return 4 * elements * update_temporaries(s_.optimizer, s_.element > 2); }
   double width(double elements) const { return elements * s_.tokens * s_.element; }
@@ -149,7 +149,7 @@ class TrainingRun {
       at_.brief(Holds::Gradients, whole);
     // Of several micro-batches zero1 keeps whole gradients until the last.
     else if (leaves)
-      at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, away() ? 0 : whole / s_.devices);
+      at_.brief(Holds::Gradients, whole), at_.add(Holds::Gradients, away() ? 0 : whole / s_.sharers());
     else
       at_.add(Holds::Gradients, whole);
   }

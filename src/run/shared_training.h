@@ -18,7 +18,8 @@
 
 namespace apus {
 
-MeshSizes mesh_sizes(const ShardingOptions& options, int ranks);
+// `of_machine`: so many of the ranks are on one machine.
+MeshSizes mesh_sizes(const ShardingOptions& options, int ranks, int of_machine);
 
 // A model that is described and not loaded becomes its part on this mesh: of its parameters, and of its layers.
 void place_on(Model& model, Mesh& mesh, const ShardingOptions& options);
@@ -60,10 +61,10 @@ struct SharedTraining {
   }
 };
 
-// `params`: the trainable ones of all models. Models and mesh must outlive it.
-SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh,
+// `params`: the trainable ones of all models. Models, mesh and world must outlive it.
+SharedTraining share_training(Model& model, const std::vector<NamedParam>& params, Mesh& mesh, World& world,
                               const TrainOptions& options, const std::vector<TrainedBeside>& others = {});
-// The same where ranks share out the model's matrices, experts or layers.
+// The same where ranks share out the model's matrices, experts or layers, and not its rows as well.
 SharedTraining share_parts(Model& model, const std::vector<NamedParam>& params, World& world,
                            const TrainOptions& options);
 

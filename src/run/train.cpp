@@ -246,7 +246,7 @@ std::function<std::shared_ptr<void>()> own_passes(const TrainCommandOptions& o, 
 
 int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world) {
   if (world.size() > 1) require_same_options(o, world);
-  Mesh mesh(world, mesh_sizes(o, world.size()));
+  Mesh mesh(world, mesh_sizes(o, world.size(), world.environment().local_world));
   // The same ranks as the rows see them: those along all axes but the data's read the same ones.
   Mesh rows(world,
             {.pp = mesh.size(Axis::Pp), .cp = static_cast<int>(o.sequence_parallel_size), .tp = mesh.size(Axis::Tp)});
@@ -276,8 +276,9 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
   log_info("model_parameter_info: ", parameters);
 
   const bool in_parts = o.shares_parts();
-  const SharedTraining shared = in_parts ? share_parts(*tuned.model, params, world, o)
-                                         : share_training(*tuned.model, params, mesh, o, others.shared());
+  const SharedTraining shared = in_parts && mesh.size(Axis::DpShard) == 1
+                                    ? share_parts(*tuned.model, params, world, o)
+                                    : share_training(*tuned.model, params, mesh, world, o, others.shared());
   share_tokens(*tuned.model, rows);
   if (reference->model) share_tokens(*reference->model, rows);
   if (rows.size(Axis::Cp) > 1) log_info(rows.size(Axis::Cp), " ranks share out the tokens of each row");

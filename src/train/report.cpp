@@ -209,16 +209,18 @@ std::string Trainer::save_together(const fs::path& target, const Json& window) {
   if (first) failure = why_not_written([&] { folder = std::make_unique<FolderWriter>(target); });
   const fs::path dir = gather_text(folder ? folder->dir().string() : "", p_.data_ranks)[0];
   if (dir.empty()) return first_of(failure, p_.data_ranks);
-  const Json updates = slices() > 1 ? updates_of_all(p_.optimizer, p_.data_ranks) : Json(p_.optimizer.steps_of());
+  const bool sliced = p_.gradients && p_.gradients->sliced();
+  const Json updates = sliced ? updates_of_all(p_.optimizer, p_.data_ranks) : Json(p_.optimizer.steps_of());
   failure = why_not_written([&] {
-    if (!first && slices() == 1) return;
+    if (!first && !sliced) return;
     require(fs::is_directory(dir), Fault::Io, "rank ", p_.data_ranks.rank(), " does not see ", dir.string(),
             ": each rank writes its slice of the optimizer's state, so --output_dir must be a folder that all share");
     p_.save_model(dir);
-    if (!o_.loop.save_only_model) {
+    const GradientSync::Slice own = slice();
+    if (!o_.loop.save_only_model && own.first) {
       auto kept = p_.optimizer.state();
       if (p_.ranks) kept.merge(p_.ranks->state());
-      write_optimizer(dir, p_.optimizer.kind(), kept, slice(), slices());
+      write_optimizer(dir, p_.optimizer.kind(), kept, own.number, own.of);
     }
     if (!first) return;
     RunState s = state();

@@ -76,8 +76,10 @@ int64_t Trainer::planned_steps() {
   return static_cast<int64_t>(std::ceil(o_.loop.epochs() * static_cast<double>(steps_of(most))));
 }
 
-int Trainer::slices() const { return p_.gradients && p_.gradients->sliced() ? p_.data_ranks.size() : 1; }
-int Trainer::slice() const { return slices() > 1 ? p_.data_ranks.rank() : 0; }
+GradientSync::Slice Trainer::slice() const {
+  if (!p_.gradients || !p_.gradients->sliced()) return {.first = p_.data_ranks.rank() == 0};
+  return p_.gradients->slice().value_or(GradientSync::Slice{p_.data_ranks.rank(), p_.data_ranks.size()});
+}
 
 // A run goes on with more or fewer ranks when all of them together take as many micro-batches for an update as before.
 // -> how many there were.
@@ -109,7 +111,7 @@ void Trainer::resume(const RunState& saved, Resume what) {
   require(saved.step < max_steps_, Fault::Usage, "the checkpoint stands at step ", saved.step,
           ", and this run ends at step ", max_steps_, ": raise --num_train_epochs or --max_steps to go on");
   if (what.optimizer) {
-    std::map<std::string, at::Tensor> kept = state_slice(saved, slice(), slices());
+    std::map<std::string, at::Tensor> kept = state_slice(saved, slice().number, slice().of);
     if (p_.ranks) p_.ranks->load(kept);
     std::erase_if(kept, [](const auto& entry) { return RankAllocator::is_state(entry.first); });
     p_.optimizer.load(kept, saved.progress.value("optimizer_steps", saved.step),

@@ -15,6 +15,7 @@
 #include "checkpoint/state.h"
 #include "data/source/sample_source.h"
 #include "device/comm.h"
+#include "parallel/gradient_sync.h"
 #include "train/algorithm.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
@@ -25,7 +26,6 @@
 
 namespace apus {
 
-class GradientSync;   // parallel/gradient_sync.h
 class Pipeline;       // parallel/pipeline.h
 class RankAllocator;  // train/rank_allocator.h
 struct RouterLoss;    // nn/moe.h
@@ -113,8 +113,7 @@ class Trainer {
     bool open() const { return done < updates.size(); }
   };
   // trainer.cpp: the loop
-  int slices() const;  // in which ranks share out the optimizer's state
-  int slice() const;   // this rank's
+  GradientSync::Slice slice() const;  // this rank's, of the optimizer's state
   // Ranks with rows of their own.
   int64_t readers() const { return p_.data_ranks.size() / (p_.row_sharers * p_.group_sharers); }
   int64_t take_other_ranks(const RunState& saved, RunState& mine) const;
