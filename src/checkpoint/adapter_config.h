@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -61,6 +62,11 @@ std::optional<ExpertMatrix> expert_matrix(const std::string& module);
 // PEFT calls a layer with factors `<module>.base_layer` where it saves the layer's own parameters: its bias, the table
 // of an embedding. Such a name without that part.
 std::string without_base_layer(const std::string& parameter);
+
+// What --trainable_token_indices says, as LoraConfig::token_rows: ids and texts of tokens, a JSON list of them, or a
+// JSON object of a module's name to such a list.
+std::map<std::string, std::vector<int64_t>> listed_token_rows(const std::vector<std::string>& words,
+                                                              const std::function<int64_t(const std::string&)>& id_of);
 
 bool is_adapter_dir(const std::filesystem::path& dir);
 // Fault::Model for what is no LoRA adapter or uses a feature that is not supported, naming it.

@@ -195,8 +195,9 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   TrainOptions::resolve(v);
   if (tuner_type == "lora_llm") tuner_type = "lora";  // the whole model is the language model
   if (!lora())
-    for (const char* name : {"lora_rank", "lora_alpha", "lora_dropout", "lora_dtype", "lora_bias", "target_modules",
-                             "target_regex", "target_parameters", "modules_to_save", "init_weights"})
+    for (const char* name :
+         {"lora_rank", "lora_alpha", "lora_dropout", "lora_dtype", "lora_bias", "target_modules", "target_regex",
+          "target_parameters", "modules_to_save", "trainable_token_indices", "init_weights"})
       if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
   new_special_tokens = listed_tokens(new_special_tokens);  // args.json names them, not the file they stood in
   all = v.json();
