@@ -88,6 +88,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
+  BenchmarkFlags::fields(v);
   algorithm_fields(v);
   RunOptions::fields(v);
   const AlgorithmInfo& info = algorithm_info(algorithm);
@@ -270,6 +271,7 @@ void TrainCommandOptions::check() const {
           " there are no questions");
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
+  check_benchmarks(ranks);
   check_update_in_backward(ranks);
   check_sharding(ranks);
   check_sequence_parallel(ranks);

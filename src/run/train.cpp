@@ -14,6 +14,7 @@
 #include "base/signals.h"
 #include "device/agree.h"
 #include "dist/mesh.h"
+#include "run/benchmark_answers.h"
 #include "run/inference.h"
 #include "run/other_models.h"
 #include "run/prediction.h"
@@ -134,6 +135,33 @@ std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& 
                         .sampling = rollout_sampling(o, tokenizer),
                         .file = mesh.rank(kDataAxes) == 0 ? run_dir / "predict.jsonl" : fs::path()});
   return [answer] { return (*answer)(); };
+}
+
+std::function<Json()> benchmarks_of(const TrainCommandOptions& o, Rollout& rollout, Mesh& mesh,
+                                    const fs::path& run_dir) {
+  if (!o.asks_benchmarks()) return {};
+  const auto tokenizer = Tokenizer::load(o.model);
+  EvalOptions asked = o.evaluation(o, o);
+  Sampling sampling = resolve(asked, {});
+  sampling.seed = static_cast<uint64_t>(o.seed);
+  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, o));
+  const auto answers = std::make_shared<BenchmarkAnswers>(BenchmarkAnswers::Parts{.asked = std::move(asked),
+                                                                                  .rollout = rollout,
+                                                                                  .data_ranks = mesh.host(kDataAxes),
+                                                                                  .tokenizer = tokenizer,
+                                                                                  .sampling = std::move(sampling),
+                                                                                  .folder = run_dir / "eval"});
+  return [answers] { return (*answers)(); };
+}
+
+// What an evaluation does beside computing losses.
+std::function<Json()> both(std::function<Json()> first, std::function<Json()> second) {
+  if (!first || !second) return first ? first : second;
+  return [first = std::move(first), second = std::move(second)] {
+    Json line = first();
+    line.update(second());
+    return line;
+  };
 }
 
 bool resumes(const TrainCommandOptions& o) {
@@ -283,29 +311,28 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                   {.max_sequences = algorithm_info(o.algorithm).rolls_out() ? 256 : 16},
                   [&](const fs::path& dir) { tuned.save(dir, o); });
   const StopFlag stop;
-  Trainer trainer({.algorithm = *algorithm,
-                   .actors = {.policy = *tuned.model,
-                              .reference = reference->compare,
-                              .rollout = &rollout,
-                              .others = others.by_role()},
-                   .optimizer = *optimizer,
-                   .schedule = schedule_of(o),
-                   .base_lr = o.lr(),
-                   .train = *data.train,
-                   .eval = data.eval.get(),
-                   .data_ranks = world.host(),
-                   .row_sharers = o.row_sharers(),
-                   .reader = rows.rank(kDataAxes),
-                   .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes)),
-                   .gradients = shared.sync(),
-                   .pipeline = stage.pipeline.get(),
-                   .log = log.get(),
-                   .device = mesh.device(),
-                   .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
-                   .evaluate_more = prediction(o, data, rollout, mesh, run_dir),
-                   .stop = &stop,
-                   .begins_step = [&](int64_t step) { world.at(str("step ", step)); }},
-                  trainer_options(o, data, *tuned.model, run_dir));
+  Trainer trainer(
+      {.algorithm = *algorithm,
+       .actors =
+           {.policy = *tuned.model, .reference = reference->compare, .rollout = &rollout, .others = others.by_role()},
+       .optimizer = *optimizer,
+       .schedule = schedule_of(o),
+       .base_lr = o.lr(),
+       .train = *data.train,
+       .eval = data.eval.get(),
+       .data_ranks = world.host(),
+       .row_sharers = o.row_sharers(),
+       .reader = rows.rank(kDataAxes),
+       .group_sharers = o.own.group_sharers(o, rows.size(kDataAxes)),
+       .gradients = shared.sync(),
+       .pipeline = stage.pipeline.get(),
+       .log = log.get(),
+       .device = mesh.device(),
+       .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
+       .evaluate_more = both(prediction(o, data, rollout, mesh, run_dir), benchmarks_of(o, rollout, mesh, run_dir)),
+       .stop = &stop,
+       .begins_step = [&](int64_t step) { world.at(str("step ", step)); }},
+      trainer_options(o, data, *tuned.model, run_dir));
   if (resumes(o)) {
     const RunState state = read_state(o.resume_from_checkpoint, !o.resume_only_model);
     require_same_state(state, world, o.resume_from_checkpoint);
