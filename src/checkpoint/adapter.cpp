@@ -233,7 +233,7 @@ std::map<std::string, std::string> saved_in(const AdapterFile& file, const LoraC
   std::map<std::string, std::string> all;
   for (const auto& [name, entry] : file.entries()) {
     if (!name.starts_with(kAdapterPrefix) || name.find(own) != std::string::npos ||
-        name.ends_with(".base_layer.weight") || name.ends_with(kTokenRows))
+        name.ends_with(".base_layer.weight") || name.ends_with(".trainable_tokens_delta"))
       continue;
     all[without_base_layer(name.substr(std::string(kAdapterPrefix).size()))] = name;
   }
@@ -304,6 +304,7 @@ Adapter make_adapter(Model& model, LoraConfig config, uint64_t seed, at::ScalarT
   });
   share_stacked_factors(model, adapter);
   adapter.saved_params = own_saved_params(model, adapter.config);
+  attach_token_rows(model, adapter.config, name, wide);
   return adapter;
 }
 
@@ -320,6 +321,7 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
   attach(model, adapter.config, name);
   const auto saved = saved_in(file, adapter.config);
   adapter.saved_params = own_saved_params(model, adapter.config, keys_of(saved));
+  attach_token_rows(model, adapter.config, name, at::kFloat);
 
   // What the model expects, by the file's names.
   std::map<std::string, std::pair<Param*, at::TensorOptions>> expected;
@@ -333,6 +335,9 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
         },
         name_in_file(adapter.config, module));
   });
+  each_token_rows(model, name, [&](const std::string& module, Adaptable&, TokenRows& rows) {
+    rows.visit([&](const std::string& n, Param& p) { expected[n] = {&p, p.data.options()}; }, kAdapterPrefix + module);
+  });
   model.visit([&](const std::string& n, Param& p) {
     const bool own =
         std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end();
@@ -341,7 +346,6 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     if (!own && file.entries().count(table) && kAdapterPrefix + n == without_base_layer(table)) tables[table] = &p;
   });
   for (const auto& [n, p] : tables) expected[n] = {p, p->data.defined() ? p->data.options() : at::TensorOptions()};
-  const auto token_rows = token_rows_of(model, adapter.config, kAdapterPrefix);
   std::vector<std::string> wrong;
   const auto compare = [&](const std::string& n, const std::vector<int64_t>& shape) {
     const auto found = file.entries().find(n);
@@ -352,10 +356,8 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
                                 at::IntArrayRef(shape)));
   };
   for (const auto& [n, want] : expected) compare(n, want.first->full);
-  for (const auto& [n, place] : token_rows)
-    compare(n, {static_cast<int64_t>(place.rows.size()), place.table->full.at(1)});
   for (const auto& [n, entry] : file.entries())
-    if (!expected.count(n) && !token_rows.count(n)) wrong.push_back(n + " has no place in this model");
+    if (!expected.count(n)) wrong.push_back(n + " has no place in this model");
   const size_t total = wrong.size();
   if (wrong.size() > 8) wrong.resize(8), wrong.push_back(str("and ", total - 8, " more"));
   require(wrong.empty(), Fault::Model, "the adapter ", dir.string(),
@@ -364,9 +366,9 @@ Adapter load_adapter(Model& model, const fs::path& dir, const std::string& name,
     put_table(model, *p, file.tensor(n));
     expected.erase(n);
   }
-  for (const auto& [n, place] : token_rows) put_rows(model, place, n, file.tensor(n));
   for (auto& [n, want] : expected) want.first->data = own_part(file.tensor(n), *want.first).to(want.second).clone();
   share_stacked_factors(model, adapter);
+  share_token_rows(model, name);
   return adapter;
 }
 
@@ -422,11 +424,15 @@ void restore_adapter(Model& model, Adapter& adapter, const fs::path& dir) {
   each_delta(model, adapter.name, [&](const std::string& module, Adaptable&, TrainedDelta& delta) {
     delta.visit(put, name_in_file(adapter.config, module));
   });
+  each_token_rows(model, adapter.name, [&](const std::string& module, Adaptable&, TokenRows& rows) {
+    rows.visit(put, kAdapterPrefix + module);
+  });
   model.visit([&](const std::string& n, Param& p) {
     if (std::find(adapter.saved_params.begin(), adapter.saved_params.end(), n) != adapter.saved_params.end())
       put(saved_name(model, adapter, n), p);
   });
   share_stacked_factors(model, adapter);
+  share_token_rows(model, adapter.name);
 }
 
 void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, const Json& additional) {
@@ -446,6 +452,10 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
           tensors.emplace_back(n, value);
         },
         name_in_file(config, module));
+  });
+  each_token_rows(model, adapter.name, [&](const std::string& module, Adaptable&, TokenRows& rows) {
+    rows.visit([&](const std::string& n, Param& p) { tensors.emplace_back(n, gathered(p, model.mesh())); },
+               kAdapterPrefix + module);
   });
   if (!adapter.taken_out.empty()) {  // twice the rank with the same scale
     const double grow = config.rslora ? std::sqrt(2.0) : 2.0;
@@ -471,6 +481,7 @@ void save_adapter(Model& model, const Adapter& adapter, const fs::path& dir, con
 
 void merge_attached(Model& model, const Adapter& adapter) {
   at::NoGradGuard no_grad;
+  merge_token_rows(model, adapter.name);
   std::set<std::string> merged;
   each_delta(model, adapter.name, [&](const std::string& module, Adaptable& layer, TrainedDelta& delta) {
     const at::Tensor weight = layer.weight().data;

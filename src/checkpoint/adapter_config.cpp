@@ -160,6 +160,37 @@ std::vector<int64_t> LoraConfig::rows_of(const std::string& module) const {
   return {};
 }
 
+std::map<std::string, std::vector<int64_t>> listed_token_rows(const std::vector<std::string>& words,
+                                                              const std::function<int64_t(const std::string&)>& id_of) {
+  const std::string flag = "--trainable_token_indices";
+  const auto id = [&](const Json& item) {
+    require(item.is_number_integer() || item.is_string(), Fault::Usage, flag, ": ", item.dump(),
+            " is neither an id nor a token");
+    return item.is_string() ? id_of(item.get<std::string>()) : item.get<int64_t>();
+  };
+  const auto ids = [&](const Json& list) {
+    require(list.is_array() && !list.empty(), Fault::Usage, flag, ": ", list.dump(), " is no list of ids");
+    std::vector<int64_t> all;
+    for (const Json& item : list) all.push_back(id(item));
+    return all;
+  };
+  if (words.empty()) return {};
+  if (words.size() > 1 || (words[0][0] != '{' && words[0][0] != '[')) {
+    Json list = Json::array();
+    for (const std::string& word : words) {
+      const bool number = std::all_of(word.begin(), word.end(), [](unsigned char c) { return std::isdigit(c); });
+      list.push_back(number && word.size() < 10 ? Json(std::stoll(word)) : Json(word));
+    }
+    return {{"", ids(list)}};
+  }
+  const Json given = parse_json(words[0], flag, Fault::Usage);
+  if (given.is_array()) return {{"", ids(given)}};
+  std::map<std::string, std::vector<int64_t>> all;
+  for (const auto& [module, list] : given.items()) all[module] = ids(list);
+  require(!all.empty() && !all.count(""), Fault::Usage, flag, ": ", words[0], " names no module");
+  return all;
+}
+
 std::string without_base_layer(const std::string& parameter) {
   const std::string part = ".base_layer.";
   const size_t at = parameter.rfind(part);
@@ -221,6 +252,12 @@ LoraConfig read_adapter_config(const fs::path& dir) {
 }
 
 namespace {
+Json token_rows_json(const LoraConfig& c) {
+  if (c.token_rows.empty()) return {};
+  const auto& [module, rows] = *c.token_rows.begin();
+  return module.empty() ? Json(rows) : Json(c.token_rows);
+}
+
 Json lora_config_json(const LoraConfig& c) {
   const auto list = [](const std::vector<std::string>& names, const std::string& regex) {
     return !regex.empty() ? Json(regex) : names.empty() ? Json() : Json(names);
@@ -268,7 +305,7 @@ Json lora_config_json(const LoraConfig& c) {
           {"target_modules", targets.empty() && c.target_regex.empty() ? Json::array() : list(targets, c.target_regex)},
           {"target_parameters", list(c.target_parameters, "")},
           {"task_type", c.task_type.empty() ? Json() : Json(c.task_type)},
-          {"trainable_token_indices", nullptr},
+          {"trainable_token_indices", token_rows_json(c)},
           {"use_dora", c.dora},
           {"use_qalora", false},
           {"use_rslora", c.rslora}};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -74,6 +75,11 @@ std::string without_base_layer(const std::string& parameter);
 // Where an adapter's own files are: the folder, or default/ in it (kind adapter).
 std::filesystem::path adapter_folder(const std::filesystem::path& dir, const LoraConfig& config);
 std::filesystem::path adapter_folder(const std::filesystem::path& dir);
+// What --trainable_token_indices says, as LoraConfig::token_rows: ids and texts of tokens, a JSON list of them, or a
+// JSON object of a module's name to such a list.
+std::map<std::string, std::vector<int64_t>> listed_token_rows(const std::vector<std::string>& words,
+                                                              const std::function<int64_t(const std::string&)>& id_of);
+
 bool is_adapter_dir(const std::filesystem::path& dir);
 // Fault::Model for what is no adapter of a known kind or uses a feature that is not supported, naming it.
 LoraConfig read_adapter_config(const std::filesystem::path& dir);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/nearest.h"
+#include "checkpoint/adapter_config.h"
 #include "quant/size.h"
 
 namespace apus {
@@ -29,6 +30,8 @@ TuningSpec tuning_of(const TunerOptions& o) {
   t.adapter_bytes = o.lora_dtype.value_or("float32") == "float32" ? 4 : 2;
   t.target_modules = o.target_modules, t.target_parameters = o.target_parameters, t.modules_to_save = o.modules_to_save,
   t.target_regex = o.target_regex.value_or("");
+  t.token_rows =
+      listed_token_rows(o.trainable_token_indices, [](const std::string&) { return 0; });  // their number counts
   t.groups = {.llm = o.freeze_llm, .vit = o.freeze_vit, .aligner = o.freeze_aligner};
   t.freeze_ratio = o.freeze_parameters_ratio, t.freeze = o.freeze_parameters, t.train = o.trainable_parameters;
   t.freeze_regex = o.freeze_parameters_regex, t.train_regex = o.trainable_parameters_regex;

@@ -88,6 +88,7 @@ void TrainCommandOptions::fields(OptionTable& v) {
   v.at("max_new_tokens").default_text.clear(), v.at("temperature").default_text.clear();
   for (const char* name : {"stream", "stop_words", "logprobs", "top_logprobs"})
     v.at(name).target = {}, v.at(name).no_effect = "answers of an evaluation are only compared";
+  BenchmarkFlags::fields(v);
   algorithm_fields(v);
   RunOptions::fields(v);
   const AlgorithmInfo& info = algorithm_info(algorithm);
@@ -197,7 +198,7 @@ void TrainCommandOptions::resolve(OptionTable& v) {
   kinds.note_others(v, tuner_type);
   if (!lora())
     for (const char* name : {"lora_dtype", "lora_bias", "target_modules", "target_regex", "target_parameters",
-                             "modules_to_save", "init_weights"})
+                             "modules_to_save", "trainable_token_indices", "init_weights"})
       if (v.given(name)) v.notes.push_back(str("--", name, " has no effect with --tuner_type full"));
   new_special_tokens = listed_tokens(new_special_tokens);  // args.json names them, not the file they stood in
   all = v.json();
@@ -271,6 +272,7 @@ void TrainCommandOptions::check() const {
           " there are no questions");
   require(optimizer.value_or("default") != "lorap" || lorap_lr_ratio, Fault::Usage,
           "--optimizer lorap needs --lorap_lr_ratio, e.g. 16");
+  check_benchmarks(ranks);
   check_update_in_backward(ranks);
   check_sharding(ranks);
   check_sequence_parallel(ranks);

@@ -144,6 +144,10 @@ void TunerOptions::fields(OptionTable& v) {
       .must_match();
   v("modules_to_save", modules_to_save, "modules trained whole beside the factors: embed_tokens, lm_head, norm, ...")
       .must_match();
+  v("trainable_token_indices", trainable_token_indices,
+    "tokens (ids or texts) whose rows alone are trained of the embedding and of a head tied to it; "
+    "{\"lm_head\": [ids], ...} for tables by name")
+      .must_match();
   v("lora_rank", lora_rank, "rank of the factors").at_least(1).must_match();
   v("lora_alpha", lora_alpha, "their scale is alpha / rank").above(0).must_match();
   v("lora_dropout", lora_dropout, "share of inputs dropped before the factors")

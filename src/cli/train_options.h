@@ -46,7 +46,7 @@ struct TunerOptions {
   std::vector<std::string> adapters;  // to train on from
   std::vector<std::string> target_modules = {"all-linear"};
   std::optional<std::string> target_regex;
-  std::vector<std::string> target_parameters, modules_to_save;
+  std::vector<std::string> target_parameters, modules_to_save, trainable_token_indices;
   std::string init_weights = "true";
   int64_t lora_rank = 8;
   double lora_alpha = 32, lora_dropout = 0.05;

@@ -92,7 +92,7 @@ std::unique_ptr<KvCache> Engine::new_cache() const {
 void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
   {
     const std::lock_guard lock(mutex_);
-    --starting_;
+    --starting_, ++stats_.waiting;  // at no moment it is neither
     if (salt && --entering_[request.adapter] == 0) entering_.erase(request.adapter);
   }
   Active& active = active_[id];
@@ -120,6 +120,7 @@ void Engine::one_step() {
   if (!lost_.empty()) return lose(lost_);
   const StepPlan plan = scheduler_->next();
   if (plan.items.empty()) return;
+  publish_stats();  // who runs now waits no longer
   ++counted_.steps;
   try {
     compute(plan);

@@ -42,6 +42,7 @@ LoraConfig lora_config(const ModelFacts& model, const TuningSpec& s) {
   LoraConfig c;
   c.kind = s.kind, c.boft = s.boft, c.dora = s.dora;
   c.r = s.rank, c.target_regex = s.target_regex, c.target_parameters = s.target_parameters;
+  c.token_rows = s.token_rows;
   c.target_modules = target_suffixes(s.target_modules, model.linear_modules());
   const bool all = std::find(s.target_modules.begin(), s.target_modules.end(), "all-linear") != s.target_modules.end();
   if (model.seeing && all && c.target_regex.empty())
@@ -134,10 +135,11 @@ TuningFacts tuning_facts(const ModelFacts& model, const TuningSpec& spec, const 
       factors = static_cast<double>(change_elements(lora, module, p.shape[1], p.shape[0]));
     else if (spec.lora && !trained && !p.linear)
       factors = other_factors(model, p, lora);
+    const auto rows = static_cast<double>(spec.lora && p.shape.size() == 2 ? lora.rows_of(module).size() : 0);
     const bool embedding = module == model.backbone + ".embed_tokens";
     const int64_t i = layer_index(model, p.name);
     if (i >= 0 ? i < stage.begin || i >= stage.end : embedding ? !stage.table : !stage.head) continue;
-    t.elements += n, t.adapter += factors;
+    t.elements += n, t.adapter += factors + (rows > 0 ? rows * static_cast<double>(p.shape[1]) : 0);
     if (p.stacked) t.of_experts += factors + (trained ? n : 0);
     if (!trained && may_be_held(p)) t.linear += n;
     if (trained) {

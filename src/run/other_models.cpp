@@ -20,7 +20,7 @@ namespace {
 TrainCommandOptions options_of_trained(const OtherModel& asked, const TrainCommandOptions& o) {
   TrainCommandOptions own = o;
   if (asked.folder) own.model = *asked.folder;
-  own.adapters.clear(), own.modules_to_save.clear();
+  own.adapters.clear(), own.modules_to_save.clear(), own.trainable_token_indices.clear();
   own.freeze_parameters.clear(), own.trainable_parameters.clear(), own.freeze_parameters_ratio = 0;
   own.freeze_parameters_regex.reset(), own.trainable_parameters_regex.reset();
   if (!o.resume_from_checkpoint.empty()) {

@@ -14,6 +14,7 @@
 #include "base/signals.h"
 #include "device/agree.h"
 #include "dist/mesh.h"
+#include "run/benchmark_answers.h"
 #include "run/inference.h"
 #include "run/other_models.h"
 #include "run/prediction.h"
@@ -138,6 +139,36 @@ std::function<Json()> prediction(const TrainCommandOptions& o, const TrainData& 
   return [answer, &model] {
     const std::shared_ptr<void> alone = model.runner()->alone();
     return (*answer)();
+  };
+}
+
+std::function<Json()> benchmarks_of(const TrainCommandOptions& o, const Model& model, Rollout& rollout, Mesh& mesh,
+                                    const fs::path& run_dir) {
+  if (!o.asks_benchmarks()) return {};
+  const auto tokenizer = Tokenizer::load(o.model);
+  EvalOptions asked = o.evaluation(o, o);
+  Sampling sampling = resolve(asked, {});
+  sampling.seed = static_cast<uint64_t>(o.seed);
+  sampling.stop_ids = stop_ids(read_generation_config(o.model), Chat(o.model, tokenizer, o));
+  const auto answers = std::make_shared<BenchmarkAnswers>(BenchmarkAnswers::Parts{.asked = std::move(asked),
+                                                                                  .rollout = rollout,
+                                                                                  .data_ranks = mesh.host(kDataAxes),
+                                                                                  .tokenizer = tokenizer,
+                                                                                  .sampling = std::move(sampling),
+                                                                                  .folder = run_dir / "eval"});
+  return [answers, &model] {
+    const std::shared_ptr<void> alone = model.runner()->alone();
+    return (*answers)();
+  };
+}
+
+// What an evaluation does beside computing losses.
+std::function<Json()> both(std::function<Json()> first, std::function<Json()> second) {
+  if (!first || !second) return first ? first : second;
+  return [first = std::move(first), second = std::move(second)] {
+    Json line = first();
+    line.update(second());
+    return line;
   };
 }
 
@@ -329,7 +360,8 @@ int train(const TrainCommandOptions& o, const OptimizerSpec& spec, World& world)
                    .log = log.get(),
                    .device = mesh.device(),
                    .save_model = [&](const fs::path& dir) { tuned.save(dir, o), others.save(dir); },
-                   .evaluate_more = prediction(o, data, *tuned.model, rollout, mesh, run_dir),
+                   .evaluate_more = both(prediction(o, data, *tuned.model, rollout, mesh, run_dir),
+                                         benchmarks_of(o, *tuned.model, rollout, mesh, run_dir)),
                    .stop = &stop,
                    .begins_step = [&](int64_t step) { world.at(str("step ", step)); },
                    .alone = own_passes(o, *tuned.model, reference->model.get(), others)},

@@ -16,6 +16,7 @@
 #include "run/shared_training.h"
 #include "tensor/dtype.h"
 #include "tensor/noise.h"
+#include "text/tokenizer.h"
 #include "train/trainable.h"
 
 namespace apus {
@@ -39,6 +40,17 @@ void freeze_groups(Model& model, const TrainCommandOptions& o) {
   });
 }
 
+std::map<std::string, std::vector<int64_t>> token_rows(const TrainCommandOptions& o) {
+  std::shared_ptr<const Tokenizer> tokenizer;  // where a token is given by its text
+  return listed_token_rows(o.trainable_token_indices, [&](const std::string& token) {
+    if (!tokenizer) tokenizer = Tokenizer::load(o.model);
+    const auto id = tokenizer->id(token);
+    require(id.has_value(), Fault::Usage, "--trainable_token_indices ", token, ": the tokenizer of ", o.model,
+            " has no such token; --new_special_tokens adds some");
+    return *id;
+  });
+}
+
 LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
   LoraConfig c;
   c.base_model = fs::absolute(o.base_folder.empty() ? o.model : o.base_folder).lexically_normal();
@@ -56,7 +68,7 @@ LoraConfig lora_config(const TrainCommandOptions& o, Model& model) {
     c.target_modules.clear();
   }
   if (o.target_regex) c.target_regex = *o.target_regex, c.target_modules.clear();
-  c.target_parameters = o.target_parameters;
+  c.target_parameters = o.target_parameters, c.token_rows = token_rows(o);
   for (const std::string& word : o.modules_to_save) {
     std::set<std::string> meant;
     model.visit_modules([&](const std::string& name, Module&) {
@@ -90,9 +102,6 @@ void attach_adapter(TunedModel& out, const TrainCommandOptions& o) {
         load_adapter(*out.model, resumed ? o.resume_from_checkpoint : o.adapters[0], "default", o.lora_dropout);
     require(out.adapter->config.kind == kind_asked_for(o), Fault::Usage, "--adapters ", o.adapters[0],
             " is of the kind ", out.adapter->config.kind, ": give --tuner_type ", out.adapter->config.kind);
-    require(out.adapter->config.token_rows.empty(), Fault::Usage, "--adapters ", o.adapters[0],
-            " has trainable_token_indices, which cannot be trained further here: merge it first (apus merge-lora), and "
-            "train new tokens with --modules_to_save embed_tokens lm_head");
     if (!resumed) log_info("training goes on from the adapter ", o.adapters[0], " (rank ", out.adapter->config.r, ")");
     return;
   }

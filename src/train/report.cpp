@@ -56,8 +56,9 @@ void Trainer::evaluate() {
   Metrics metrics;
   const bool in_step = p_.gradients && p_.gradients->passes_in_step();
   Samples spare;  // for rounds in which this rank has no rows while others have
-  p_.eval->start(0);
-  for (auto samples = p_.eval->next();; samples = p_.eval->next(), ++batches) {
+  std::optional<Samples> samples;
+  if (p_.eval) p_.eval->start(0), samples = p_.eval->next();
+  for (; p_.eval; samples = p_.eval->next(), ++batches) {
     if (!(in_step ? summed(samples ? 1 : 0) > 0 : samples.has_value())) break;
     if (!samples) {
       if (spare.empty()) spare = p_.eval->any().value_or(idle_samples());
@@ -82,7 +83,8 @@ void Trainer::evaluate() {
   if (p_.pipeline) p_.pipeline->settle();
   loss = summed(loss), count = summed(count);
   sequences = summed(sequences) / static_cast<double>(p_.row_sharers);
-  Json line = {{"eval_loss", count > 0 ? loss / count : NAN}};
+  Json line = Json::object();
+  if (p_.eval) line["eval_loss"] = count > 0 ? loss / count : NAN;
   line.update(metrics.take(p_.data_ranks, "eval_"));
   const Json whole = p_.algorithm.evaluated(p_.data_ranks);
   for (const auto& [name, value] : whole.items()) line["eval_" + name] = value;
@@ -92,8 +94,8 @@ void Trainer::evaluate() {
   line["eval_steps_per_second"] = rounded(batches / seconds, 3);
   last_evaluated_ = step_;
   report(line);
-
-  judge(line);
+  // Where only questions were asked there is no loss to judge by.
+  if (p_.eval || o_.loop.metric_for_best_model) judge(line);
 }
 
 void Trainer::judge(const Json& line) {

@@ -43,7 +43,7 @@ Trainer::Trainer(TrainerParts parts, TrainerOptions options)
   require(max_steps_ > 0, Fault::Usage, "--num_train_epochs ", o_.loop.epochs(), " and --max_steps ", o_.loop.max_steps,
           " leave nothing to train");
   save_ = when(o_.loop.save_strategy), save_steps_ = interval(o_.loop.save_steps, max_steps_);
-  if (p_.eval) eval_ = when(o_.loop.eval_strategy.value_or(o_.loop.save_strategy));
+  if (p_.eval || p_.evaluate_more) eval_ = when(o_.loop.eval_strategy.value_or(o_.loop.save_strategy));
   eval_steps_ = interval(o_.loop.eval_steps.value_or(o_.loop.save_steps), max_steps_);
   p_.actors.more_rows = [this]() -> std::optional<Samples> {
     std::optional<Samples> samples = p_.train.next();
@@ -195,7 +195,7 @@ TrainResult Trainer::run() {
   if (step_ == first_step_ && micro_in_epoch_ == 0 && epoch_ == 0) p_.train.start(0);
   watch_.restart();
   make_optimizer_state();
-  if (o_.loop.eval_on_start && step_ == 0 && p_.eval) evaluate();
+  if (o_.loop.eval_on_start && step_ == 0 && (p_.eval || p_.evaluate_more)) evaluate();
   progress_ = std::make_unique<Progress>("Train", max_steps_, Progress::Spec{.unit = "step", .skipped = step_});
   progress_->set(step_);
   bool ended = false, fresh_epoch = false;
@@ -243,7 +243,7 @@ bool Trainer::after_step(const StepResult& r, bool epoch_ended) {
   const auto due = [&](When when, int64_t every) {
     return when == When::Epoch ? epoch_ended : when == When::Steps && !epoch_ended && step_ % every == 0;
   };
-  if (p_.eval && due(eval_, eval_steps_) && last_evaluated_ != step_) evaluate();
+  if ((p_.eval || p_.evaluate_more) && due(eval_, eval_steps_) && last_evaluated_ != step_) evaluate();
   save_due_ = save_due_ || due(save_, save_steps_);
   // What cannot be collected again is trained to its end before the run is saved, or stops.
   if (collection_.open() && p_.algorithm.collects_by_policy()) return false;
