@@ -161,7 +161,7 @@ SharedTraining share_training(Model& model, const std::vector<NamedParam>& param
     find_copies(slices, model, world, out.comms);
   }
   // Parts of matrices are whoever's have them, and written by each.
-  if (mesh.size(Axis::DpReplicate) > 1 && mesh.size(Axis::Tp) == 1)
+  if (s.stage == 3 && mesh.size(Axis::DpReplicate) > 1 && mesh.size(Axis::Tp) == 1)
     spec.slice = GradientSync::Slice{ranks.rank(), ranks.size(), mesh.rank(Axis::DpReplicate) == 0};
   out.updated = in_model_order(slices, params, ranks);
   out.slices = std::make_unique<ShardedGradients>(slices, ranks, world.host(), std::move(spec));
