@@ -90,8 +90,10 @@ void Trainer::evaluate() {
   for (const auto& [name, value] : whole.items()) line["eval_" + name] = value;
   if (p_.evaluate_more) line.update(p_.evaluate_more());
   const double seconds = watch.seconds();
-  line["eval_runtime"] = rounded(seconds, 4), line["eval_samples_per_second"] = rounded(sequences / seconds, 3),
-  line["eval_steps_per_second"] = rounded(batches / seconds, 3);
+  line["eval_runtime"] = rounded(seconds, 4);
+  if (p_.eval)
+    line["eval_samples_per_second"] = rounded(sequences / seconds, 3),
+    line["eval_steps_per_second"] = rounded(batches / seconds, 3);
   last_evaluated_ = step_;
   report(line);
   // Where only questions were asked there is no loss to judge by.
