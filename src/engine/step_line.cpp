@@ -13,7 +13,7 @@ namespace apus {
 namespace {
 
 // A message is its length and its words. One of so many goes in one piece: steps that decode are small.
-constexpr size_t kPiece = 512;
+constexpr size_t kFirstPiece = 512;
 
 class OrderWriter {
  public:
@@ -124,9 +124,9 @@ void StepLine::pass_on(std::vector<int64_t>& words) {
   const auto broadcast = [&](std::vector<int64_t>& piece) {
     ranks_->broadcast(at::from_blob(piece.data(), {std::ssize(piece)}, at::kLong), 0)->wait();
   };
-  std::vector<int64_t> first(kPiece);
+  std::vector<int64_t> first(kFirstPiece);
   first[0] = std::ssize(words);
-  const auto in_first = [&] { return std::min(static_cast<size_t>(first[0]), kPiece - 1); };
+  const auto in_first = [&] { return std::min(static_cast<size_t>(first[0]), kFirstPiece - 1); };
   std::copy_n(words.begin(), in_first(), first.begin() + 1);
   broadcast(first);
   require(first[0] > 0 && first[0] < int64_t{1} << 32, Fault::Comm, "an order of ", first[0], " words");

@@ -273,14 +273,14 @@ std::shared_ptr<void> ShardedModel::whole() {
 }
 
 void ShardedModel::as_slices(const std::function<void()>& work) {
-  const auto show = [&](at::Tensor Shard::*which) {
+  const auto each_here = [&](void (Shard::*show)() const) {
     for (const auto& unit : units_)
       if (unit->presence == Presence::Here)
-        for (const Shard& s : unit->shards) s.show(s.*which);
+        for (const Shard& s : unit->shards) (s.*show)();
   };
-  show(&Shard::slice);
+  each_here(&Shard::show_slice);
   work();
-  show(&Shard::whole);
+  each_here(&Shard::show_whole);
 }
 
 void ShardedModel::back_at(size_t number) {
