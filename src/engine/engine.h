@@ -16,6 +16,7 @@
 #include "engine/sampler.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/step_builder.h"
+#include "engine/step_line.h"
 #include "models/model.h"
 
 namespace apus {
@@ -33,6 +34,8 @@ struct ModelHooks {
   std::function<at::Tensor(const Model& model, const at::Tensor& last_RD, const Step& step)> read_off;
   // A small model that guesses at answers (EngineSpec::draft), on the engine's device.
   std::shared_ptr<const Model> draft;
+  // To the ranks that hold the other parts of the model; null: it is whole here.
+  std::shared_ptr<StepLine> line;
 };
 
 class DraftModel;
@@ -58,6 +61,8 @@ class Engine : public TextEngine {
   // Whoever changed the model's weights, while the engine slept or had nothing to do, says so: the cache holds keys of
   // the old ones and is forgotten. Requests under way go on with the new ones. Gives their version (TokenOut::weights).
   int64_t weights_changed();
+  // Fault::Comm when a rank that holds a part of the model is gone: nothing can be answered any more.
+  void require_whole() const;
 
  private:
   struct Active {
@@ -75,11 +80,17 @@ class Engine : public TextEngine {
   std::unique_ptr<KvCache> new_cache() const;
   void run();
   void run_on_thread(std::function<void()> work);  // and waits for it; the statistics are of after it
+  void attach(const std::string& name, const std::string& dir);
   void start(int64_t id, uint64_t salt, EngineRequest request);
+  bool wait_for_work(std::deque<std::function<void()>>& work);
+  void stay_in_touch();
+  void lose(const std::string& why);
   void one_step();
   void add_drafts(StepPlan& plan);
   std::vector<std::vector<int32_t>> guesses(const StepPlan& plan);  // of each item, as far as there is room
   void compute(const StepPlan& plan);
+  at::Tensor logits(const at::Tensor& hidden_TD, const std::vector<int64_t>& rows, const Step& step,
+                    const std::vector<std::string>& adapter_of_row);
   void score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   void take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
   std::vector<int64_t> give_numbers(const StepPlan& plan, const at::Tensor& hidden_TD, const Step& step);
@@ -122,6 +133,7 @@ class Engine : public TextEngine {
   uint64_t next_salt_ = 1;
   int64_t alike_up_to_ = 0;
   bool stopping_ = false;
+  std::string lost_;  // why a rank of the model is gone
 
   std::thread thread_;  // last: it uses all of the above
 };

@@ -7,6 +7,8 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <chrono>
+#include <numeric>
 
 #include "base/log.h"
 #include "device/failure.h"
@@ -17,6 +19,8 @@ namespace apus {
 
 namespace {
 constexpr int64_t kScoredRows = 64;  // prompt rows whose logits exist at once
+// How often an engine with nothing to do asks whether the ranks of its model are there.
+constexpr std::chrono::seconds kTouch{1};
 // The flags that make the engine need less.
 constexpr const char* kLessMemory =
     "Lower --max_batched_tokens (the largest step), --memory_utilization (the cache leaves more to the rest) or "
@@ -35,14 +39,8 @@ void Engine::run() {
   at::set_num_threads(threads_);
   for (;;) {
     std::deque<std::function<void()>> work;
-    bool stopping = false;
-    {
-      std::unique_lock lock(mutex_);
-      wake_up_.wait(lock, [&] { return stopping_ || !inbox_.empty() || (cache_ && !active_.empty()); });
-      work.swap(inbox_);
-      stopping = stopping_;
-      if (stopping && work.empty()) break;
-    }
+    const bool stopping = wait_for_work(work);
+    if (stopping && work.empty()) break;
     for (const auto& f : work) f();
     if (cache_ && !stopping) one_step();
     detach_unused();
@@ -50,6 +48,43 @@ void Engine::run() {
   }
   while (!active_.empty()) finish(active_.begin()->first, Finish::Cancelled);
   detach_unused();
+  if (!hooks_.line || !lost_.empty()) return;
+  try {
+    hooks_.line->tell({.kind = Order::Kind::End});
+  } catch (const std::exception& e) {
+    log_warning(e.what());
+  }
+}
+
+// Is the engine to stop?
+bool Engine::wait_for_work(std::deque<std::function<void()>>& work) {
+  const auto there_is = [&] { return stopping_ || !inbox_.empty() || (cache_ && !active_.empty()); };
+  std::unique_lock lock(mutex_);
+  if (!hooks_.line || !lost_.empty()) wake_up_.wait(lock, there_is);
+  while (!wake_up_.wait_for(lock, kTouch, there_is)) {
+    lock.unlock();
+    stay_in_touch();
+    lock.lock();
+  }
+  work.swap(inbox_);
+  return stopping_;
+}
+
+void Engine::stay_in_touch() {
+  try {
+    if (hooks_.line && lost_.empty()) hooks_.line->tell({});
+  } catch (const std::exception& e) {
+    lose(e.what());
+  }
+}
+
+// What the others hold is gone, or out of step: all requests end, and there will be no more.
+void Engine::lose(const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    lost_ = why;
+  }
+  while (!active_.empty()) finish(active_.begin()->first, Finish::Failed, why);
 }
 
 std::unique_ptr<KvCache> Engine::new_cache() const {
@@ -64,7 +99,7 @@ std::unique_ptr<KvCache> Engine::new_cache() const {
 void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
   {
     const std::lock_guard lock(mutex_);
-    --starting_;
+    --starting_, ++stats_.waiting;  // at no moment it is neither
     if (salt && --entering_[request.adapter] == 0) entering_.erase(request.adapter);
   }
   Active& active = active_[id];
@@ -89,8 +124,10 @@ void Engine::start(int64_t id, uint64_t salt, EngineRequest request) {
 }
 
 void Engine::one_step() {
+  if (!lost_.empty()) return lose(lost_);
   StepPlan plan = scheduler_->next();
   if (plan.items.empty()) return;
+  publish_stats();  // who runs now waits no longer
   ++counted_.steps;
   try {
     add_drafts(plan);
@@ -99,6 +136,7 @@ void Engine::one_step() {
     const Error e = explained(error, options_.device(), kLessMemory);
     // What this step computed for the others is unknown too: all of its requests end, the engine goes on with the rest.
     ++counted_.failed_steps;
+    if (hooks_.line) return lose(e.what());
     log_error("a step of ", plan.items.size(), " sequences and ", plan.tokens, " tokens failed: ", e.what());
     std::vector<int64_t> ids;
     for (const auto& [id, a] : active_)
@@ -163,6 +201,8 @@ void Engine::compute(const StepPlan& plan) {
   }
   if (loaded)
     for (const auto& item : plan.items) adapter.push_back(adapter_of(active_.at(item.sequence->id)));
+  if (hooks_.line)
+    hooks_.line->tell({.kind = Order::Kind::Step, .step = builder_.read(plan, cache_spec_.seats > 0, adapter)});
   auto [inputs, step] = builder_(plan, *cache_, adapter);
   const at::Tensor hidden_TD = model_->forward(inputs, step);
   score_prompts(plan, hidden_TD, step);
@@ -170,6 +210,23 @@ void Engine::compute(const StepPlan& plan) {
   const std::vector<int64_t> told = give_numbers(plan, hidden_TD, step);
   take_samples(plan, hidden_TD, step);
   for (const int64_t id : told) finish(id, Finish::Stop);  // the plan's sequences are used up to here
+}
+
+// Through the head, on all ranks: `rows` rise.
+at::Tensor Engine::logits(const at::Tensor& hidden_TD, const std::vector<int64_t>& rows, const Step& step,
+                          const std::vector<std::string>& adapter_of_row) {
+  if (hooks_.line) {
+    Order order{.kind = Order::Kind::Head, .rows = rows, .routed = step.routed};
+    for (size_t i = 0; step.routed && i < rows.size(); ++i)
+      if (!adapter_of_row[i].empty()) order.routes[adapter_of_row[i]].push_back(static_cast<int64_t>(i));
+    hooks_.line->tell(order);
+  }
+  at::Tensor rows_RD = hidden_TD;
+  if (std::ssize(rows) == rows.back() - rows.front() + 1)
+    rows_RD = hidden_TD.narrow(0, rows.front(), std::ssize(rows));
+  else
+    rows_RD = at::index_select(hidden_TD, 0, at::tensor(rows, at::kLong).to(hidden_TD.device()));
+  return model_->head(rows_RD, builder_.select(step, adapter_of_row));
 }
 
 // To those that want no tokens: their requests.
@@ -208,10 +265,10 @@ void Engine::score_prompts(const StepPlan& plan, const at::Tensor& hidden_TD, co
     for (int64_t i = std::max(item.begin, known - 1); top >= 0 && i < end; i += kScoredRows) {
       const int64_t count = std::min(kScoredRows, end - i);
       const std::vector<int32_t> next(s.tokens.begin() + i + 1, s.tokens.begin() + i + 1 + count);
-      const auto rows = static_cast<size_t>(count);
-      const Step part = builder_.select(step, std::vector<std::string>(rows, adapter_of(a)));
-      const at::Tensor logits = model_->head(hidden_TD.narrow(0, row + i - item.begin, count), part);
-      for (auto& scored : sampler_.score(logits, next, std::vector<int64_t>(rows, top))) {
+      std::vector<int64_t> rows(static_cast<size_t>(count));
+      std::iota(rows.begin(), rows.end(), row + i - item.begin);
+      const at::Tensor logits_RV = logits(hidden_TD, rows, step, std::vector<std::string>(rows.size(), adapter_of(a)));
+      for (auto& scored : sampler_.score(logits_RV, next, std::vector<int64_t>(rows.size(), top))) {
         scored.weights = weights_;
         a.prompt.push_back(std::move(scored));
       }
@@ -241,8 +298,7 @@ void Engine::take_samples(const StepPlan& plan, const at::Tensor& hidden_TD, con
     }
   }
   if (places.empty()) return;
-  const at::Tensor wanted_RD = rows_of(hidden_TD, wanted_rows),
-                   logits_RV = model_->head(wanted_RD, builder_.select(step, adapter_of_row));
+  const at::Tensor logits_RV = logits(hidden_TD, wanted_rows, step, adapter_of_row);
   while (!places.empty()) {
     std::vector<int64_t> drawn;
     std::vector<SampleRow> rows;
@@ -347,6 +403,7 @@ void Engine::detach_unused() {
     const Leaving gone = std::move(leaving_[i]);
     leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
     try {
+      if (hooks_.line) hooks_.line->tell({.kind = Order::Kind::UnloadAdapter, .adapter = gone.name});
       hooks_.unload(gone.name);
       gone.done->set_value();
     } catch (...) {

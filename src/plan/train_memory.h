@@ -35,6 +35,8 @@ struct TrainSpec {
   bool update_in_backward = false;  // a gradient goes as soon as it is complete
   // Data-parallel ranks; what they share out: 1 the optimizer's state, 2 also gradients, 3 also weights.
   int devices = 1, zero = 0;
+  int shard_devices = 0;  // of 3: so many share them out, and others hold the same; 0: all
+  int sharers() const { return shard_devices > 0 ? shard_devices : devices; }
   bool release_after_forward = true;  // of 3: layers are gathered again for their backward pass
   bool on_host = false;               // what a rank holds of them, and the optimizer's step
   // Of a model that devices share out (plan/model_share.h); `devices` are those with the same part, experts aside.
@@ -49,6 +51,9 @@ struct TrainSpec {
   int64_t trained_copies = 0;
   bool copies_share_trunk = false;  // they are adapters on the policy's frozen weights
   double cache_bytes = 0;           // of keys and values, when the run also generates
+  // Answers are rolled out, for which shared weights are whole for a while: the model's, or those of all models, which
+  // then read the answers.
+  bool rolls_out = false, all_read_answers = false;
 };
 
 struct MemoryUse {
